@@ -1,0 +1,57 @@
+/** A canvas at the pixel ratio of the screen, redrawn at most once a frame. */
+
+import { h } from "./dom.js";
+
+export interface Canvas {
+  element: HTMLCanvasElement;
+  /** CSS pixels. */
+  width(): number;
+  height(): number;
+  /** Draws with the next frame; many calls, one draw. */
+  redraw(): void;
+}
+
+export interface CanvasOptions {
+  signal: AbortSignal;
+  /** Says what the drawing shows; a canvas has no other text. */
+  label: string;
+  /** CSS pixels; the width follows the parent. */
+  height: number;
+  draw(context: CanvasRenderingContext2D, width: number, height: number): void;
+}
+
+export function canvas(parent: HTMLElement, options: CanvasOptions): Canvas {
+  const element = h("canvas", {
+    role: "img",
+    "aria-label": options.label,
+    style: { display: "block", width: "100%", height: `${options.height}px` },
+  });
+  parent.append(element);
+  let frame = 0;
+  const size = () => ({ width: element.clientWidth, height: element.clientHeight });
+  const draw = (): void => {
+    frame = 0;
+    const { width, height } = size();
+    const ratio = globalThis.devicePixelRatio || 1;
+    const pixels = [Math.round(width * ratio), Math.round(height * ratio)] as const;
+    if (pixels[0] === 0 || pixels[1] === 0) return;
+    if (element.width !== pixels[0]) element.width = pixels[0];
+    if (element.height !== pixels[1]) element.height = pixels[1];
+    const context = element.getContext("2d");
+    if (!context) return;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    options.draw(context, width, height);
+  };
+  const redraw = (): void => {
+    if (!frame && !options.signal.aborted) frame = requestAnimationFrame(draw);
+  };
+  const observer = new ResizeObserver(redraw);
+  observer.observe(element);
+  options.signal.addEventListener("abort", () => {
+    observer.disconnect();
+    cancelAnimationFrame(frame);
+  });
+  redraw();
+  return { element, redraw, width: () => size().width, height: () => size().height };
+}

@@ -1,0 +1,83 @@
+/** Columns of a table on screen: what they say, and how a cell reads. */
+
+import { numberAt, textAt } from "./codec.js";
+import { h } from "./dom.js";
+import { bytesIn, type byteUnit, kernelName, MISSING, num, tailPath } from "./format.js";
+import type { Column, Table } from "./payload.js";
+
+export interface ColumnSpec {
+  key: string;
+  /** Overrides of what the payload says. */
+  label?: string;
+  help?: string;
+  kind?: Column["kind"];
+  digits?: number;
+  /** Hidden below an output width of 700 px; still in the CSV. */
+  narrow?: boolean;
+  /** Stays put when the table is scrolled sideways: its distance from the left edge in px. */
+  sticky?: number;
+  /** Least width in px. */
+  width?: number;
+  /** Takes the room that is left; at most one column. Default: the first code column. */
+  grow?: boolean;
+  /** Faint text. */
+  dim?: boolean;
+  /** A bar before the number, coloured by the CSS class, as a share of `max` (default 100). */
+  bar?: { css: string | ((row: number) => string); max?: number; width?: number };
+  /** Fills the cell instead of the default. Text only through nodes. */
+  cell?: (row: number, cell: HTMLTableCellElement) => void;
+  align?: "left" | "right" | "center";
+}
+
+export type Full = ColumnSpec & Column;
+
+/** The columns on screen: what the payload says of them, overridden by the view. */
+export function fullColumns(wanted: readonly (string | ColumnSpec)[] | undefined, table: Table): Full[] {
+  const known = new Map(table.columns.map((column) => [column.key, column]));
+  const specs = (wanted ?? table.columns.map((column) => column.key)).map(
+    (spec): ColumnSpec => (typeof spec === "string" ? { key: spec } : spec),
+  );
+  const columns = specs.flatMap((spec): Full[] => {
+    const column = known.get(spec.key) ?? (spec.cell && { key: spec.key, label: "", kind: "text", help: "" });
+    if (!column) return [];
+    const given = Object.fromEntries(Object.entries(spec).filter(([, value]) => value !== undefined));
+    return [{ ...column, ...given } as Full];
+  });
+  if (!columns.some((column) => column.grow)) {
+    const widest = columns.find((column) => column.kind === "code") ?? columns.find((column) => column.kind === "text");
+    if (widest) widest.grow = true;
+  }
+  return columns;
+}
+
+export const isNumber = (column: Full): boolean =>
+  column.kind === "number" || column.kind === "bytes" || column.kind === "percent";
+
+/** The text of a cell as drawn. */
+export function shown(column: Full, table: Table, row: number, unit: ReturnType<typeof byteUnit>): string {
+  const data = table.data[column.key];
+  if (column.kind === "bool") {
+    const value = numberAt(data, row);
+    return Number.isNaN(value) ? MISSING : value ? "✓" : "✗";
+  }
+  if (column.kind === "bytes") return bytesIn(numberAt(data, row), unit);
+  if (isNumber(column)) {
+    return num(numberAt(data, row), column.digits ?? (column.kind === "percent" ? 1 : 0));
+  }
+  return textAt(data, row) || MISSING;
+}
+
+/** A long name: its tail in full colour. Kernels by their signature, everything else as a path. */
+export function nameNode(full: string): HTMLElement {
+  const code = h("code");
+  const kernel = kernelName(full);
+  if (kernel.template || kernel.name !== full) {
+    code.append(kernel.name);
+    if (kernel.template) code.append(h("span", null, kernel.template));
+    return code;
+  }
+  const { head, tail } = tailPath(full);
+  if (head) code.append(h("span", null, head));
+  code.append(tail);
+  return code;
+}

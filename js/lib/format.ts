@@ -1,0 +1,155 @@
+/**
+ * Numbers and names as a person reads them.
+ *
+ * Missing is "–", never 0; a nonzero value that rounds to zero is "< 0.1"; the minus is a true one.
+ */
+
+export type Maybe = number | null | undefined;
+
+export const MISSING = "–";
+
+const formats = new Map<number, Intl.NumberFormat>();
+
+function fixed(value: number, digits: number): string {
+  let format = formats.get(digits);
+  if (!format) {
+    format = new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    formats.set(digits, format);
+  }
+  return format.format(value);
+}
+
+/** Whether the value was measured at all. */
+export function known(value: Maybe): value is number {
+  return typeof value === "number" && Number.isFinite(value);
+}
+
+/** The bare number: "1,234.50". */
+export function num(value: Maybe, digits = 0): string {
+  if (!known(value)) return MISSING;
+  if (value === 0) return fixed(0, digits);
+  const size = Math.abs(value);
+  const text = fixed(size, digits);
+  if (digits > 0 && Number(size.toFixed(digits)) === 0) {
+    const smallest = fixed(10 ** -digits, digits);
+    return value > 0 ? `< ${smallest}` : `> −${smallest}`;
+  }
+  return value < 0 && /[1-9]/.test(text) ? `−${text}` : text;
+}
+
+/** A change, always with its sign: "+0.38", "−2.60". */
+export function signed(value: Maybe, digits = 0): string {
+  const text = num(value, digits);
+  return known(value) && value > 0 && /^\d/.test(text) ? `+${text}` : text;
+}
+
+/** A count: "17,053". */
+export function count(value: Maybe): string {
+  return num(value, 0);
+}
+
+/** With its unit: "6.20 ms". In a column whose head states the unit use `num(v, 2)`. */
+export function ms(value: Maybe, digits = 2): string {
+  return known(value) ? `${num(value, digits)} ms` : MISSING;
+}
+
+/** With its unit: "306.6 µs". */
+export function us(value: Maybe, digits = 1): string {
+  return known(value) ? `${num(value, digits)} µs` : MISSING;
+}
+
+/** With its sign, no space before it: "61.0%". The value is 0…100. */
+export function percent(value: Maybe, digits = 1): string {
+  return known(value) ? `${num(value, digits)}%` : MISSING;
+}
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"] as const;
+export type ByteUnit = (typeof UNITS)[number];
+
+const byteDigits = (unit: ByteUnit): number => (unit === "B" ? 0 : unit === "KiB" ? 1 : 2);
+
+/** The unit for a column, chart or card whose largest value is `max`. */
+export function byteUnit(max: Maybe): ByteUnit {
+  if (!known(max)) return "B";
+  let unit = 0;
+  for (let rest = Math.abs(max); rest >= 1024 && unit < UNITS.length - 1; rest /= 1024) unit++;
+  return UNITS[unit] as ByteUnit;
+}
+
+/** The bare number of bytes in a given unit: "43.40". */
+export function bytesIn(value: Maybe, unit: ByteUnit): string {
+  return known(value) ? num(value / 1024 ** UNITS.indexOf(unit), byteDigits(unit)) : MISSING;
+}
+
+/** Bytes in their own unit (or the given one), number and unit apart. */
+export function bytes(value: Maybe, unit: ByteUnit = byteUnit(value)): { value: string; unit: string } {
+  return known(value) ? { value: bytesIn(value, unit), unit } : { value: MISSING, unit: "" };
+}
+
+/** "43.40 MiB". */
+export function bytesText(value: Maybe, unit?: ByteUnit): string {
+  const parts = bytes(value, unit);
+  return parts.unit ? `${parts.value} ${parts.unit}` : parts.value;
+}
+
+/** The last three segments of a path, and the "…/" that stands for those before them ("" when there are none). */
+export function tailPath(name: string): { head: string; tail: string } {
+  const segments = name.split("/");
+  if (segments.length <= 3) return { head: "", tail: name };
+  return { head: "…/", tail: segments.slice(-3).join("/") };
+}
+
+/** Index of the bracket that closes the one at `open`, or -1. */
+function closing(text: string, open: number): number {
+  let depth = 0;
+  for (let i = open; i < text.length; i++) {
+    if (text[i] === "(") depth++;
+    else if (text[i] === ")" && --depth === 0) return i;
+  }
+  return -1;
+}
+
+/**
+ * A kernel's name without return type, namespaces and argument list, and its template arguments:
+ * "void ns::gemm<float, 4>(ns::Params)" gives "gemm" and "<float, 4>". A name that is no C++ signature stays as it is.
+ */
+export function kernelName(full: string): { name: string; template: string } {
+  let angle = 0;
+  let start = 0;
+  let template = -1;
+  let end = full.length;
+  let signature = false;
+  let space = -1;
+  for (let i = 0; i < full.length; i++) {
+    const c = full[i];
+    if (c === "<") {
+      if (angle++ === 0 && template < 0) template = i;
+    } else if (c === ">" && full[i - 1] !== "-") {
+      if (--angle < 0) return { name: full, template: "" };
+    } else if (c === "(" || c === "{") {
+      const close = c === "(" ? closing(full, i) : full.indexOf("}", i);
+      if (close < 0) return { name: full, template: "" };
+      const call = full.slice(start, i).endsWith("operator");
+      if (angle === 0 && c === "(" && !call && full.slice(close + 1, close + 3) !== "::") {
+        end = i;
+        signature = true;
+        break;
+      }
+      i = close;
+    } else if (angle === 0 && c === ":" && full[i + 1] === ":") {
+      start = i + 2;
+      template = -1;
+      i++;
+    } else if (angle === 0 && c === " ") {
+      space = i;
+      start = i + 1;
+      template = -1;
+    }
+  }
+  if (angle !== 0) return { name: full, template: "" };
+  // A space outside of a signature belongs to a plain label ("Memcpy HtoD").
+  if (!signature && (space >= 0 || template < 0)) return { name: full, template: "" };
+  const cut = template >= 0 ? template : end;
+  const name = full.slice(start, cut);
+  return name ? { name, template: full.slice(cut, end) } : { name: full, template: "" };
+}

@@ -1,0 +1,280 @@
+/**
+ * What Python sends and the views draw: the twin of the modules in nbprof/views/.
+ *
+ * A missing number is NaN in a float array and null elsewhere: drawn as "–", never as 0.
+ * Times carry their unit in the key. Nothing here is HTML: every string is foreign text.
+ */
+
+export type NumberArray = Float64Array | Float32Array | Int32Array | Uint32Array | Uint16Array | Uint8Array;
+
+/** A text column, dictionary coded: row i holds `values[codes[i]]`. A code of -1 (0xffff…) does not occur: missing text is "". */
+export interface Coded {
+  codes: Uint32Array | Uint16Array | Uint8Array;
+  values: string[];
+}
+
+export type ColumnData = NumberArray | Coded | string[];
+
+/** One column of a table, declared once in nbprof/frames.py. */
+export interface Column {
+  key: string;
+  /** Head of the column on screen, with its unit where it has one ("Total µs"). */
+  label: string;
+  /** text: a name; code: a path or kernel name in monospace; number; bytes; percent (0…100); bool: 1, 0 or NaN. */
+  kind: "text" | "code" | "number" | "bytes" | "percent" | "bool";
+  digits?: number;
+  /** One sentence for the tooltip of the head. */
+  help: string;
+}
+
+export interface Table {
+  columns: Column[];
+  data: Record<string, ColumnData>;
+  rows: number;
+}
+
+/** Why a view has nothing to show, and how to get it. `code` is a snippet to copy. */
+export interface Empty {
+  title: string;
+  text: string;
+  code?: string;
+}
+
+/** A text in which **double asterisks** mark what is set in bold; everything else is literal. */
+export type Marked = string;
+
+/** Stack order, bottom to top. The key is also the CSS class that sets the colour. */
+export const CATEGORIES = [
+  { key: "device_compute", css: "device", label: "Device compute" },
+  { key: "device_to_device", css: "d2d", label: "Device to device" },
+  { key: "device_collectives", css: "coll", label: "Device collectives" },
+  { key: "host_compute", css: "host", label: "Host compute" },
+  { key: "kernel_launch", css: "launch", label: "Kernel launch" },
+  { key: "input", css: "input", label: "Input" },
+  { key: "output", css: "output", label: "Output" },
+  { key: "compile", css: "compile", label: "Compile" },
+  { key: "other", css: "other", label: "Other" },
+] as const;
+
+export type CategoryKey = (typeof CATEGORIES)[number]["key"];
+
+export type TabId = "overview" | "input" | "ops" | "kernels" | "memory" | "trace";
+
+export interface Notice {
+  kind: "failed" | "partial" | "no_steps" | "static";
+  title: string;
+  text: string;
+  code?: string;
+}
+
+export interface Meta {
+  version: string;
+  /** "run 7" */
+  label: string;
+  /** What follows the label in the header bar: ["32 steps", "1.3 s", "CPU", "14:02:31"]. */
+  facts: string[];
+  created: string;
+  framework: string;
+  has_device: boolean;
+  notice: Notice | null;
+  tabs: { id: TabId; label: string; count: number | null; flag: CategoryKey | null }[];
+  footer: { events: number; dropped: number; analysed_s: number | null; file: string; bytes: number | null };
+  /** The receipt: what was read, skipped or looks wrong. Shown when the footer is opened. */
+  receipt: { level: "info" | "warning"; text: string }[];
+}
+
+export interface Figure {
+  label: string;
+  /** null: not measured. */
+  value: number | null;
+  unit: string;
+  digits: number;
+  /** Small line below: "3.78 ms a step". */
+  note: string;
+  /** Bar below the figure, parts of 100. */
+  bar?: { category: CategoryKey; percent: number }[];
+  hot?: boolean;
+  /** "± 0.38", small, behind the value. */
+  spread?: string;
+}
+
+export interface Advice {
+  severity: "high" | "medium" | "low";
+  title: string;
+  /** Upper bound of the gain in ms a step, null when not known. */
+  gain_ms: number | null;
+  evidence: Marked;
+  /** Lines of a diff; Copy copies all but the removed ones. */
+  fix: { kind: "removed" | "added" | "same"; text: string }[];
+  view: TabId;
+  link: string;
+}
+
+export interface Overview {
+  bound: CategoryKey | null;
+  /** "Input-bound" and "61% of each step waits for data". */
+  verdict: { word: string; text: string; detail: string };
+  confidence: { level: "high" | "medium" | "low" | "none"; evidence: { ok: boolean; text: string }[] };
+  figures: Figure[];
+  advice: Advice[];
+  /** Why there is no advice, when there is none. */
+  no_advice: string;
+  /** rank, op, ms_per_step, percent, cumulative_percent */
+  top_ops: Table;
+  top_ops_where: "device" | "host";
+  run: [label: string, value: string][];
+}
+
+export interface Steps {
+  /** Why there are no steps; then every array is empty. */
+  empty: Empty | null;
+  step: Int32Array;
+  name: string[];
+  start_ms: Float64Array;
+  step_time_ms: Float64Array;
+  /** ms of each category by step. A category that was not recorded is absent. */
+  categories: Partial<Record<CategoryKey, Float64Array>>;
+  /** "train" in "32 steps, train 500–531"; "" when steps have only numbers. */
+  prefix: string;
+  /** 1: a leading step that compiles or warms up; it is drawn, but left out of every average while nothing is selected. Absent: none. */
+  warmup?: Uint8Array;
+  /** Distinct hosts, and the host of each step, where there are several. */
+  hosts: string[];
+  host?: Uint16Array;
+}
+
+export interface TfDataNode {
+  id: string;
+  parent: string | null;
+  name: string;
+  long_name: string;
+  /** Second line of the node: a parameter or a plain remark ("" when none). */
+  note: string;
+  total_ms: number;
+  self_ms: number;
+  calls: number;
+  critical: boolean;
+  bottleneck: boolean;
+}
+
+export interface Pipeline {
+  name: string;
+  host: string;
+  calls: number;
+  slow_calls: number;
+  mean_us: number;
+  min_us: number;
+  max_us: number;
+  /** Marked sentence: what limits this pipeline and what helps. */
+  advice: Marked;
+  nodes: TfDataNode[];
+}
+
+export interface Input {
+  empty: Empty | null;
+  /** Self time of all input ops. */
+  total_ms: number;
+  per_step_ms: number | null;
+  categories: { key: string; label: string; time_ms: number; percent: number; advice: string }[];
+  pipelines: Pipeline[];
+  /** op, category, occurrences, total_ms, total_percent, self_ms, self_percent, us_per_call; self time descending. */
+  ops: Table;
+  /** By row of `ops`: 1 when it is the bottleneck of a pipeline. */
+  bottleneck: Uint8Array;
+}
+
+export interface Ops {
+  empty: Empty | null;
+  /** rank, where ("device"|"host"), type, op, occurrences, total_us, avg_us, self_us, avg_self_us, eager; IDLE rows excluded. */
+  table: Table;
+  /** Self time of each side without idle, and its idle time; NaN where the side was not recorded. */
+  totals: { device_us: number; host_us: number; device_idle_us: number; host_idle_us: number };
+}
+
+export interface Kernels {
+  empty: Empty | null;
+  /** rank, kernel, total_us, occurrences, avg_us, min_us, max_us, op_tensor_core_eligible, uses_tensor_core, occupancy_percent,
+   *  registers, shared_bytes, block, grid, op */
+  table: Table;
+  figures: Figure[];
+}
+
+export interface MemoryId {
+  memory_id: string;
+  figures: Figure[];
+  capacity_bytes: number;
+  peak_bytes: number;
+  peak_time_ms: number;
+  peak_step: number | null;
+  /** Rows of the timeline in time order; `total` counts those before sampling (the peak is always kept). */
+  total: number;
+  time_ms: Float64Array;
+  /** 1 allocation, 0 deallocation */
+  allocation: Uint8Array;
+  requested_bytes: Float64Array;
+  allocated_bytes: Float64Array;
+  op: Coded;
+  step: Int32Array;
+  region_type: Coded;
+  data_type: Coded;
+  shape: Coded;
+  stack_bytes: Float64Array;
+  heap_bytes: Float64Array;
+  free_bytes: Float64Array;
+  /** 0…1 */
+  fragmentation: Float64Array;
+  in_use_bytes: Float64Array;
+  /** Allocations alive at the peak: op, region_type, data_type, shape, requested_bytes, allocated_bytes, percent, occurrences. */
+  peak: Table;
+}
+
+export interface Memory {
+  empty: Empty | null;
+  /** The one with the largest peak first. */
+  ids: MemoryId[];
+}
+
+/** One track of the trace: slices sorted by start; `depth` is the nesting level. Ticks are `Trace.tick_ns` nanoseconds. */
+export interface Lane {
+  /** Section heading ("GPU 0", "Host"). */
+  process: string;
+  name: string;
+  /** Small text at the right of the label ("compute", "main"). */
+  note: string;
+  kind: "steps" | "device" | "host" | "counter";
+  /** Events on this lane in the profile, and how many of them are here. */
+  events: number;
+  depths: number;
+  start: Uint32Array;
+  duration: Uint32Array;
+  name_code: Uint32Array | Uint16Array | Uint8Array;
+  depth: Uint8Array;
+  /** Self time in ticks. */
+  self: Uint32Array;
+  /** Collapsed at first (threads with little in them). */
+  folded: boolean;
+}
+
+export interface Trace {
+  empty: Empty | null;
+  tick_ns: number;
+  /** Length of the profile in ticks. */
+  end: number;
+  names: string[];
+  /** By name: index into CATEGORIES + 1, or 0 when the name belongs to no step-time category. */
+  category: Uint8Array;
+  lanes: Lane[];
+  shown: number;
+  total: number;
+}
+
+export interface Payload {
+  meta: Meta;
+  overview: Overview;
+  steps: Steps;
+  input: Input;
+  ops: Ops;
+  kernels: Kernels;
+  memory: Memory;
+  trace: Trace;
+}

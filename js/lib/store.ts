@@ -1,0 +1,48 @@
+/** What the views of one dashboard share: the selected steps, the open tab, the range the trace shows. */
+
+import type { TabId } from "./payload.js";
+
+/** Step numbers, both included. */
+export interface Selection {
+  first: number;
+  last: number;
+}
+
+export interface State {
+  /** null: every step. */
+  selection: Selection | null;
+  tab: TabId;
+  /** ms since the start of the profile that a link asks the trace to show; null: nothing asked. */
+  focusRange: [number, number] | null;
+}
+
+export interface Store {
+  get<K extends keyof State>(key: K): State[K];
+  set<K extends keyof State>(key: K, value: State[K]): void;
+  /** Calls `fn` with each new value until the signal aborts; not with the present one. */
+  subscribe<K extends keyof State>(key: K, fn: (value: State[K]) => void, signal: AbortSignal): void;
+}
+
+const same = (a: unknown, b: unknown): boolean => a === b || JSON.stringify(a) === JSON.stringify(b);
+
+export function createStore(initial: Partial<State> = {}): Store {
+  const state: State = { selection: null, tab: "overview", focusRange: null, ...initial };
+  const listeners: { [K in keyof State]: Set<(value: State[K]) => void> } = {
+    selection: new Set(),
+    tab: new Set(),
+    focusRange: new Set(),
+  };
+  return {
+    get: (key) => state[key],
+    set(key, value) {
+      if (same(state[key], value)) return;
+      state[key] = value;
+      for (const listener of [...listeners[key]]) listener(value);
+    },
+    subscribe(key, fn, signal) {
+      if (signal.aborted) return;
+      listeners[key].add(fn);
+      signal.addEventListener("abort", () => listeners[key].delete(fn), { once: true });
+    },
+  };
+}

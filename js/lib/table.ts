@@ -1,0 +1,375 @@
+/**
+ * A table over the columns of a payload: sorted by its heads, filtered, virtual above 500 rows.
+ *
+ * Rows are numbers: positions in `options.table`. Which of them show, and in what order, is in rows.ts.
+ */
+
+import { numberAt, textAt } from "./codec.js";
+import { type ColumnSpec, type Full, fullColumns, isNumber, nameNode, shown } from "./columns.js";
+import { toCsv } from "./csv.js";
+import { clear, h } from "./dom.js";
+import { byteUnit, MISSING } from "./format.js";
+import { copyText } from "./parts.js";
+import type { Table } from "./payload.js";
+import { filterRows, firstDirection, matcher, type Sort, sortRows, textKeys } from "./rows.js";
+
+export { type ColumnSpec, nameNode } from "./columns.js";
+
+export interface TableOptions {
+  table: Table;
+  /** Columns on screen, in order; by default all. The CSV always has all. */
+  columns?: (string | ColumnSpec)[];
+  /** null: the order of the payload. */
+  sort?: Sort | null;
+  /** Columns the filter looks at; by default every text column. */
+  filterKeys?: string[];
+  /** A test besides the filter text. */
+  where?: (row: number) => boolean;
+  /** What the table lists, for screen readers. */
+  label: string;
+  /** Most height of the table in px; the body scrolls inside. */
+  height?: number;
+  /** Least width in px, for wide tables that scroll sideways. */
+  minWidth?: number;
+  /** A row was clicked, or Enter pressed on it. */
+  onRow?: (row: number) => void;
+  rowClass?: (row: number) => string;
+  /** Rows changed: filter, sort or data. */
+  onChange?: (rows: Uint32Array) => void;
+  /** Said instead of rows when none is left. */
+  none?: string;
+  signal?: AbortSignal;
+}
+
+export interface TableHandle {
+  element: HTMLElement;
+  /** Returns what is wrong with the expression, and then keeps the rows as they are. */
+  setFilter(text: string): string | null;
+  /** Restricts the table to these rows (null: all of them). */
+  setRows(rows: ArrayLike<number> | null): void;
+  setTable(table: Table): void;
+  setWhere(where: ((row: number) => boolean) | undefined): void;
+  setSort(sort: Sort | null): void;
+  /** Marks a row and scrolls to it. */
+  select(row: number | null): void;
+  /** Applies filter and order again and draws. */
+  refresh(): void;
+  csv(): string;
+  visibleRows(): Uint32Array;
+}
+
+const ROW = 25;
+const VIRTUAL = 500;
+const OVERSCAN = 12;
+/** Width of a digit of the 12 px UI font and of the monospace font, in px. */
+const DIGIT = 6.8;
+const MONO = 7.3;
+
+export function table(parent: HTMLElement, options: TableOptions): TableHandle {
+  let data = options.table;
+  let columns = fullColumns(options.columns, data);
+  let sort = options.sort ?? null;
+  let where = options.where;
+  let match: ((value: string) => boolean) | null = null;
+  let base: Uint32Array | null = null;
+  let rows: Uint32Array = new Uint32Array(0);
+  let current = -1;
+  let units = new Map<string, ReturnType<typeof byteUnit>>();
+
+  const thead = h("thead");
+  const tbody = h("tbody");
+  const group = h("colgroup");
+  const grid = h("table", { role: "grid", "aria-label": options.label }, group, thead, tbody);
+  const wrap = h(
+    "div",
+    {
+      class: "tw",
+      tabindex: "0",
+      role: "group",
+      "aria-label": `${options.label}, table`,
+      style: { maxHeight: `${options.height ?? 480}px` },
+    },
+    grid,
+  );
+  if (options.minWidth) grid.style.minWidth = `${options.minWidth}px`;
+  parent.append(wrap);
+
+  const virtual = (): boolean => rows.length > VIRTUAL;
+  const cellClass = (column: Full): string => {
+    const side = column.align ?? (isNumber(column) ? "right" : column.kind === "bool" ? "center" : "left");
+    return [
+      side === "right" ? "n" : side === "center" ? "c" : "",
+      column.narrow ? "hide-n" : "",
+      column.grow ? "name" : "",
+      column.dim ? "dim" : "",
+      column.sticky !== undefined ? "stick" : "",
+    ]
+      .filter(Boolean)
+      .join(" ");
+  };
+  const cellStyle = (column: Full): Record<string, string> => ({
+    ...(column.sticky !== undefined ? { left: `${column.sticky}px` } : {}),
+    ...(column.width ? { minWidth: `${column.width}px` } : {}),
+  });
+  const headLabel = (column: Full): string =>
+    column.kind === "bytes" ? `${column.label} ${units.get(column.key) ?? "B"}` : column.label;
+
+  function drawHead(): void {
+    clear(thead);
+    const row = h("tr");
+    for (const column of columns) {
+      const sortable = data.data[column.key] !== undefined;
+      const on = sort?.key === column.key;
+      const state = on ? (sort?.descending ? "descending" : "ascending") : "none";
+      row.append(
+        h(
+          "th",
+          {
+            class: `${cellClass(column).replace("name", "").replace("dim", "")}${on ? " on" : ""}`,
+            style: cellStyle(column),
+            scope: "col",
+            title: column.help,
+            "aria-sort": sortable ? state : undefined,
+          },
+          sortable
+            ? h(
+                "button",
+                { type: "button", class: "sort", on: { click: () => clickHead(column.key) } },
+                headLabel(column),
+                on && h("span", { class: "arrow-s", "aria-hidden": "true" }, sort?.descending ? " ↓" : " ↑"),
+              )
+            : headLabel(column),
+        ),
+      );
+    }
+    thead.append(row);
+  }
+
+  function clickHead(key: string): void {
+    const first = firstDirection(data, key);
+    sort = { key, descending: sort?.key === key ? !sort.descending : first };
+    refresh();
+    // The head was drawn anew: focus stays on the same column.
+    const index = columns.findIndex((column) => column.key === key);
+    thead.querySelectorAll("th")[index]?.querySelector("button")?.focus();
+  }
+
+  function fill(cell: HTMLTableCellElement, column: Full, row: number): void {
+    if (column.cell) return column.cell(row, cell);
+    const text = shown(column, data, row, units.get(column.key) ?? "B");
+    if (column.bar) {
+      const value = numberAt(data.data[column.key], row);
+      const share = Math.max(0, Math.min(100, (value / (column.bar.max || 100)) * 100)) || 0;
+      const css = typeof column.bar.css === "function" ? column.bar.css(row) : column.bar.css;
+      cell.append(
+        h(
+          "span",
+          { class: `ib ${css}`, style: { "--v": `${share.toFixed(1)}%`, "--bw": `${column.bar.width ?? 64}px` } },
+          h("b", null, text),
+        ),
+      );
+    } else if (column.kind === "code" || column.grow) {
+      const full = textAt(data.data[column.key], row);
+      cell.title = full;
+      cell.append(column.kind === "code" ? nameNode(full || MISSING) : full || MISSING);
+    } else {
+      cell.textContent = text;
+      if (column.kind === "text") cell.title = text;
+    }
+  }
+
+  function rowElement(position: number): HTMLTableRowElement {
+    const row = rows[position] as number;
+    const css = [options.rowClass?.(row), row === current && "cur"].filter(Boolean).join(" ");
+    const element = h("tr", {
+      class: css || undefined,
+      "aria-rowindex": position + 2,
+      "aria-selected": row === current ? "true" : undefined,
+      "data-at": position,
+    });
+    for (const column of columns) {
+      const cell = h("td", { class: cellClass(column), style: cellStyle(column) });
+      fill(cell, column, row);
+      element.append(cell);
+    }
+    return element;
+  }
+
+  /** Widths that do not change while scrolling: the longest text of each column, from a sample of the rows. */
+  function fixColumns(): void {
+    clear(group);
+    grid.style.tableLayout = virtual() ? "fixed" : "";
+    if (!virtual()) return;
+    const stride = Math.max(1, Math.floor(rows.length / 400));
+    for (const column of columns) {
+      let longest = headLabel(column).length + 2;
+      if (!column.cell && !column.grow) {
+        const cap = isNumber(column) ? 24 : 26;
+        for (let i = 0; i < rows.length; i += stride) {
+          const text = shown(column, data, rows[i] as number, units.get(column.key) ?? "B");
+          longest = Math.max(longest, Math.min(cap, text.length));
+        }
+      }
+      const digit = column.kind === "code" ? MONO : DIGIT;
+      const bar = column.bar ? (column.bar.width ?? 64) + 6 : 0;
+      const width = Math.max(column.width ?? 0, bar ? bar + 56 : 0, longest * digit + 12);
+      group.append(
+        h("col", {
+          class: column.narrow ? "hide-n" : undefined,
+          style: column.grow ? {} : { width: `${Math.round(width)}px` },
+        }),
+      );
+    }
+  }
+
+  let window: [number, number] = [-1, -1];
+  function drawBody(force: boolean): void {
+    const total = rows.length;
+    let [from, to] = [0, total];
+    if (virtual()) {
+      from = Math.max(0, Math.floor(wrap.scrollTop / ROW) - OVERSCAN);
+      to = Math.min(total, from + Math.ceil((wrap.clientHeight || options.height || 480) / ROW) + 2 * OVERSCAN);
+      // Even starts keep the drawn stripes and the spacer steady.
+      from -= from % 2;
+    }
+    if (!force && window[0] === from && window[1] === to) return;
+    window = [from, to];
+    clear(tbody);
+    const spacer = (count: number): void => {
+      if (count > 0) {
+        const cell = h("td", {
+          colspan: columns.length,
+          style: { height: `${count * ROW}px`, padding: "0", border: "0" },
+        });
+        tbody.append(h("tr", { class: "spacer", "aria-hidden": "true" }, cell));
+      }
+    };
+    spacer(from);
+    for (let i = from; i < to; i++) tbody.append(rowElement(i));
+    spacer(total - to);
+    if (total === 0)
+      tbody.append(h("tr", { class: "none" }, h("td", { colspan: columns.length }, options.none ?? "No row matches.")));
+  }
+
+  function refresh(): void {
+    units = new Map();
+    for (const column of columns) {
+      if (column.kind !== "bytes") continue;
+      const values = data.data[column.key];
+      let max = 0;
+      for (let i = 0; i < data.rows; i++) max = Math.max(max, numberAt(values, i) || 0);
+      units.set(column.key, byteUnit(max));
+    }
+    let next = base ?? Uint32Array.from({ length: data.rows }, (_, i) => i);
+    if (where) next = next.filter(where);
+    if (match) next = filterRows(data, next, options.filterKeys ?? textKeys(data), match);
+    rows = sort ? sortRows(data, next, sort) : next.slice();
+    grid.setAttribute("aria-rowcount", String(rows.length + 1));
+    grid.classList.toggle("virtual", virtual());
+    drawHead();
+    fixColumns();
+    drawBody(true);
+    options.onChange?.(rows);
+  }
+
+  function select(row: number | null, scroll = true): void {
+    current = row ?? -1;
+    const position = rows.indexOf(current);
+    if (scroll && position >= 0) {
+      const top = position * ROW;
+      const room = wrap.clientHeight - ROW;
+      if (top < wrap.scrollTop) wrap.scrollTop = top;
+      else if (top + ROW > wrap.scrollTop + room) wrap.scrollTop = top + ROW - room;
+    }
+    drawBody(true);
+  }
+
+  function copyRow(): void {
+    const line = data.columns.map((column) => {
+      const values = data.data[column.key];
+      return textAt(values, current);
+    });
+    void copyText(line.join("\t"));
+    wrap.focus({ preventScroll: true });
+  }
+
+  function onKey(event: KeyboardEvent): void {
+    if (event.target !== wrap) return;
+    const at = rows.indexOf(current);
+    const page = Math.max(1, Math.floor(wrap.clientHeight / ROW) - 2);
+    const moves: Record<string, number> = {
+      ArrowDown: at + 1,
+      ArrowUp: at < 0 ? 0 : at - 1,
+      PageDown: at + page,
+      PageUp: at - page,
+      Home: 0,
+      End: rows.length - 1,
+    };
+    const target = event.ctrlKey || event.metaKey || event.altKey ? undefined : moves[event.key];
+    if (target !== undefined && rows.length > 0) {
+      select(rows[Math.max(0, Math.min(rows.length - 1, target))] as number);
+    } else if (event.key === "Enter" && at >= 0) options.onRow?.(current);
+    else if (event.key === "c" && (event.ctrlKey || event.metaKey) && at >= 0 && !getSelection()?.toString()) copyRow();
+    else if (event.key === "Escape" && at >= 0) select(null);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  wrap.addEventListener("keydown", onKey);
+  let frame = 0;
+  wrap.addEventListener("scroll", () => {
+    if (!frame && virtual()) {
+      frame = requestAnimationFrame(() => {
+        frame = 0;
+        drawBody(false);
+      });
+    }
+  });
+  tbody.addEventListener("click", (event) => {
+    const element = (event.target as Element).closest<HTMLElement>("tr[data-at]");
+    if (!element || (event.target as Element).closest("a,button")) return;
+    const row = rows[Number(element.dataset.at)] as number;
+    select(row, false);
+    options.onRow?.(row);
+  });
+  if (options.onRow) grid.classList.add("follow");
+  refresh();
+
+  return {
+    element: wrap,
+    setFilter(text) {
+      try {
+        match = matcher(text);
+      } catch (error) {
+        return error instanceof Error ? error.message : String(error);
+      }
+      wrap.scrollTop = 0;
+      refresh();
+      return null;
+    },
+    setRows(next) {
+      base = next === null ? null : Uint32Array.from(next);
+      refresh();
+    },
+    setTable(next) {
+      data = next;
+      columns = fullColumns(options.columns, data);
+      current = -1;
+      refresh();
+    },
+    setWhere(next) {
+      where = next;
+      wrap.scrollTop = 0;
+      refresh();
+    },
+    setSort(next) {
+      sort = next;
+      refresh();
+    },
+    select: (row) => select(row),
+    refresh,
+    csv: () => toCsv(data, rows),
+    visibleRows: () => rows,
+  };
+}

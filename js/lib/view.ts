@@ -1,0 +1,39 @@
+/** The contract between the dashboard and each view in js/views. */
+
+import type { Payload, TabId } from "./payload.js";
+import type { Store } from "./store.js";
+
+/** What a link carries into the view it opens. */
+export interface Hint {
+  /** Text for the search or the highlight: an op or slice name. */
+  search?: string;
+  /** ms since the start of the profile. */
+  range_ms?: [number, number];
+  /** Text for the filter of the view's table. */
+  filter?: string;
+}
+
+export interface ViewContext {
+  payload: Payload;
+  store: Store;
+  /** Aborted when the view goes away: listeners, observers and frames end with it. */
+  signal: AbortSignal;
+  /** Opens another view, with context. */
+  go(tab: TabId, hint?: Hint): void;
+  /** Width of the dashboard in CSS pixels. */
+  width(): number;
+  /** Calls `fn` when that width changes. */
+  onResize(fn: () => void): void;
+}
+
+/** Keys and hints that reach a view after it was drawn. */
+export interface ViewHandle {
+  /** A link into this view; without this the view is drawn anew. */
+  hint?(hint: Hint): void;
+  /** "/" was pressed: focus the filter or search. By default the first field of the view gets it. */
+  focusFilter?(): void;
+}
+
+/** Fills `el`. The pane is a grid of <section>s. Called once when the tab is first opened. */
+// biome-ignore lint/suspicious/noConfusingVoidType: a view that needs no handle returns nothing
+export type View = (el: HTMLElement, context: ViewContext, hint?: Hint) => void | ViewHandle;
