@@ -1,0 +1,110 @@
+"""One vocabulary for every producer: what a dialect makes of a Trace, and all that the analyses may look at.
+
+Tables are narrow: the event's index plus what the dialect adds, as codes. Names are looked up at the end.
+A table that the producer did not record is empty, and `missing` says why in a sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+# Step classes by priority: the larger wins where two overlap. Source: the event types of TensorFlow Profiler's step breakdown.
+HOST_COMPUTE, HOST_COMPILE, HOST_TO_HOST, HOST_TO_DEVICE, HOST_PREPARE = 10, 60, 70, 80, 90
+DEVICE_COLLECTIVES, HOST_WAIT_INPUT, DEVICE_TO_DEVICE, DEVICE_TO_HOST = 100, 110, 120, 130
+DEVICE_COMPUTE_32, DEVICE_COMPUTE_16 = 140, 150
+
+CATEGORY_OF_CLASS: dict[int, str] = {
+    HOST_COMPUTE: "host_compute", HOST_COMPILE: "compile", HOST_TO_HOST: "other", HOST_TO_DEVICE: "input",
+    HOST_PREPARE: "kernel_launch", DEVICE_COLLECTIVES: "device_collectives", HOST_WAIT_INPUT: "input",
+    DEVICE_TO_DEVICE: "device_to_device", DEVICE_TO_HOST: "output",
+    DEVICE_COMPUTE_32: "device_compute", DEVICE_COMPUTE_16: "device_compute",
+}  # fmt: skip
+
+CATEGORIES: tuple[str, ...] = (
+    "device_compute", "device_to_device", "device_collectives", "host_compute", "kernel_launch",
+    "input", "output", "compile", "other",
+)  # fmt: skip
+"""Step-time categories in stack order, bottom to top."""
+
+
+class Names:
+    """Strings as codes, each once."""
+
+    def __init__(self) -> None:
+        self.codes: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        """The code of a text; a new one when it was not seen before."""
+        return self.codes.setdefault(text, len(self.codes))
+
+    @property
+    def values(self) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
+        """The texts by code."""
+        return np.array(list(self.codes), object)
+
+
+def table(columns: dict[str, str]) -> pd.DataFrame:
+    """An empty frame of the given column types."""
+    return pd.DataFrame({name: np.zeros(0, dtype) for name, dtype in columns.items()})
+
+
+MARKERS = {"event": "i8", "host": "i4", "group": "i8", "device": "i4", "start": "i8", "end": "i8"}
+WORK = {"event": "i8", "host": "i4", "group": "i8", "device": "i4", "start": "i8", "end": "i8", "cls": "i2"}
+HOST_OPS = {"event": "i8", "host": "i4", "lane": "i4", "start": "i8", "end": "i8", "op": "i4", "type": "i4", "dataset": "?", "eager": "?"}
+DEVICE_OPS = {"event": "i8", "host": "i4", "device": "i4", "start": "i8", "end": "i8", "op": "i4", "type": "i4", "eager": "?"}
+EXTENTS = {"host": "i4", "device": "i4", "start": "i8", "end": "i8"}
+KERNELS = {
+    "event": "i8", "host": "i4", "device": "i4", "duration": "i8", "kernel": "i4", "op": "i4", "details": "i4",
+    "eligible": "?", "tensor_core": "?", "occupancy": "f8",
+}  # fmt: skip
+ALLOCATIONS = {
+    "event": "i8", "host": "i4", "memory": "i4", "time": "i8", "allocation": "?", "requested": "i8", "allocated": "i8",
+    "address": "i8", "stack": "i8", "heap": "i8", "free": "i8", "fragmentation": "f8", "lifetime_peak": "i8", "group": "i8",
+    "op": "i4", "region": "i4", "data_type": "i4", "shape": "i4",
+}  # fmt: skip
+ITERATORS = {"event": "i8", "host": "i4", "iterator": "i8", "parent": "i8", "name": "i4", "start": "i8", "end": "i8"}
+DEVICES = ["host", "device", "kind", "name", "compute_capability", "memory_bytes", "memory_bytes_per_second", "cores", "clock_khz"]
+
+
+@dataclass
+class Activity:
+    """Everything that happened in one profile, in the terms of the analyses. Times are ps on the trace's clock.
+
+    Attributes
+    ----------
+    markers : host or device (`device` -1 on the host) step markers; `group` numbers the step of a host
+    work : spans classified for the step breakdown
+    host_ops, device_ops : runs of framework ops; `op` and `type` are codes into `ops` and `types`
+    device_extents : first start and last end of each device
+    kernels : executions of GPU kernels; `details` is a code into `launches`
+    allocations : allocator events; texts are codes into `texts`
+    iterators : runs of tf.data iterators; `name` is a code into `ops`
+    iterator_links : (parent event, child event) pairs between iterators that ran on different threads
+    group_names : by (host, group)
+    """
+
+    hosts: list[str]
+    devices: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=DEVICES))
+    markers: pd.DataFrame = field(default_factory=lambda: table(MARKERS))
+    work: pd.DataFrame = field(default_factory=lambda: table(WORK))
+    host_ops: pd.DataFrame = field(default_factory=lambda: table(HOST_OPS))
+    device_ops: pd.DataFrame = field(default_factory=lambda: table(DEVICE_OPS))
+    device_extents: pd.DataFrame = field(default_factory=lambda: table(EXTENTS))
+    kernels: pd.DataFrame = field(default_factory=lambda: table(KERNELS))
+    allocations: pd.DataFrame = field(default_factory=lambda: table(ALLOCATIONS))
+    iterators: pd.DataFrame = field(default_factory=lambda: table(ITERATORS))
+    iterator_links: list[tuple[int, int]] = field(default_factory=list)
+    iterator_params: dict[int, dict[str, object]] = field(default_factory=dict)
+    group_names: dict[tuple[int, int], str] = field(default_factory=dict)
+    ops: Names = field(default_factory=Names)
+    types: Names = field(default_factory=Names)
+    kernel_names: Names = field(default_factory=Names)
+    launches: list[dict[str, object]] = field(default_factory=list)
+    texts: Names = field(default_factory=Names)
+    missing: dict[str, str] = field(default_factory=dict)
+    framework: str = ""
+    has_device: bool = False
+    has_host_ops: bool = False

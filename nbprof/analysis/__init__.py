@@ -1,0 +1,1 @@
+"""What follows? One module a tool; each knows the activity tables only."""

@@ -1,0 +1,70 @@
+"""Where the host spends its time on input: the host side of TensorFlow Profiler's input pipeline analyzer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity import Activity
+from nbprof.analysis.ops import host_self_times
+
+_FILES = ("TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord")
+_AHEAD = ("::MemoryReader", "::MemoryWriter", "::Interleave", "::Prefetch", "::ParallelMap")
+
+# category key: (what the screen calls it, what helps)
+CATEGORIES: dict[str, tuple[str, str]] = {
+    "preprocessing": ("Data preprocessing", "map in parallel with num_parallel_calls=tf.data.AUTOTUNE, or preprocess offline"),
+    "demanded_file_read": ("Reading files on demand", "read ahead: prefetch, interleave, a larger reader buffer"),
+    "advanced_file_read": ("Reading files in advance", "tune the prefetch size, the interleave cycle_length, the reader buffer"),
+    "enqueue": ("Enqueuing data", "combine small chunks into fewer large ones"),
+    "other": ("Other reading or processing", "use tf.data for what is read outside of it"),
+}  # fmt: skip
+
+
+def category(op: str, kind: str) -> str:
+    """The input category of one host op; '' when it is no input op."""
+    if kind.startswith("InfeedEnqueue") or op.upper().startswith("MEMCPYHTOD"):
+        return "enqueue"
+    if kind != "Dataset":
+        return ""
+    if op.rpartition("::")[2] in _FILES:
+        return "advanced_file_read" if any(part in op for part in _AHEAD) else "demanded_file_read"
+    return "preprocessing"
+
+
+def ops(activity: Activity) -> pd.DataFrame:
+    """One row an input op, self time descending: the columns of `p.input_pipeline.frame`."""
+    rows, _ = host_self_times(activity)
+    grouped = rows.assign(total=rows["end"] - rows["start"]).groupby("op", sort=False)
+    out = grouped.agg(
+        type=("type", "first"), occurrences=("total", "size"), total=("total", "sum"), own=("own", "sum")
+    ).reset_index()
+    names, types = activity.ops.values, activity.types.values
+    op = [str(names[c]) for c in out["op"]]
+    kind = [str(types[c]) for c in out["type"]]
+    found = [category(o, k) for o, k in zip(op, kind, strict=True)]
+    table = pd.DataFrame({
+        "op": op, "category": found, "occurrences": out["occurrences"].astype("i8"), "total_ms": out["total"] / 1e9,
+        "self_ms": out["own"] / 1e9,
+    })  # fmt: skip
+    table = table[table["category"] != ""]
+    # Shares are of the self time of all input ops, so total shares of nested iterators add up to more than 100.
+    whole = float(table["self_ms"].sum()) or np.nan
+    table = table.assign(total_percent=100 * table["total_ms"] / whole, self_percent=100 * table["self_ms"] / whole)
+    columns = ["op", "category", "occurrences", "total_ms", "total_percent", "self_ms", "self_percent"]
+    return table.sort_values(["self_ms", "op"], ascending=[False, True], kind="stable", ignore_index=True)[columns]
+
+
+def categories(table: pd.DataFrame) -> pd.DataFrame:
+    """The five kinds of input work with their time and what helps; the columns of `p.input_pipeline.categories`."""
+    time = table.groupby("category")["self_ms"].sum()
+    whole = float(time.sum())
+    rows = []
+    for key, (label, advice) in CATEGORIES.items():
+        value = float(time.get(key, 0.0))
+        rows.append({
+            "category": key, "label": label, "time_ms": value, "percent": 100 * value / whole if whole else np.nan,
+            "advice": advice if value > 0 else "",
+        })  # fmt: skip
+    out = pd.DataFrame(rows)
+    return out.sort_values("time_ms", ascending=False, kind="stable", ignore_index=True)

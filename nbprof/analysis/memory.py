@@ -1,0 +1,126 @@
+"""Memory by allocator: timeline, peak, fragmentation and what was alive at the peak (TensorFlow Profiler's memory profile)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity import Activity
+
+UNUSED = "unused preallocated device memory"
+
+
+def timeline(activity: Activity) -> pd.DataFrame:
+    """One row an allocation or deallocation, in time order: the columns of `p.memory.timeline`.
+
+    A deallocation states the op, region, type and shape of the allocation that it frees. An event outside any step counts for
+    the step after the last one seen, as in TensorFlow Profiler.
+    """
+    a = activity.allocations
+    texts = activity.texts.values if len(activity.texts.codes) else np.array([""], object)
+    ops = activity.ops.values if len(activity.ops.codes) else np.array([""], object)
+    if not len(a):
+        return pd.DataFrame(columns=[
+            "memory_id", "time_ms", "event", "requested_bytes", "allocated_bytes", "op", "step", "region_type", "data_type", "shape",
+            "stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes", "address", "lifetime_peak_bytes",
+        ])  # fmt: skip
+    op, region, kind, shape = (a[c].to_numpy().copy() for c in ("op", "region", "data_type", "shape"))
+    step = a["group"].to_numpy().copy()
+    memory, address, is_alloc = a["memory"].to_numpy(), a["address"].to_numpy(), a["allocation"].to_numpy()
+    alive: dict[tuple[int, int], int] = {}
+    last: dict[int, int] = {}
+    for i, (m, where, alloc, ident) in enumerate(zip(memory.tolist(), address.tolist(), is_alloc.tolist(), step.tolist(), strict=True)):
+        if ident >= 0:
+            last[m] = ident
+        else:
+            step[i] = last.get(m, -1) + 1
+        key = (m, where)
+        if alloc:
+            alive.setdefault(key, i)
+        else:
+            source = alive.pop(key, -1)
+            if source >= 0:
+                op[i], region[i], kind[i], shape[i] = op[source], region[source], kind[source], shape[source]
+    return pd.DataFrame({
+        "memory_id": texts[memory], "time_ms": a["time"] / 1e9, "event": np.where(is_alloc, "allocation", "deallocation"),
+        "requested_bytes": a["requested"], "allocated_bytes": np.where(is_alloc, a["allocated"], -a["allocated"]),
+        "op": ops[op], "step": step, "region_type": texts[region], "data_type": texts[kind], "shape": texts[shape],
+        "stack_bytes": a["stack"], "heap_bytes": a["heap"], "free_bytes": a["free"], "fragmentation": a["fragmentation"],
+        "in_use_bytes": a["stack"] + a["heap"], "address": address, "lifetime_peak_bytes": a["lifetime_peak"],
+    })  # fmt: skip
+
+
+def summary(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row an allocator, largest peak first: the columns of `p.memory.summary`.
+
+    Where the peak is reached several times the last one counts. The lifetime peak is the largest value that the allocator
+    stated or that was seen (XProf takes the last one stated, which can be below the peak).
+    """
+    out = []
+    for ident, group in rows.groupby("memory_id", sort=True):
+        used = group["in_use_bytes"].to_numpy()
+        at = len(used) - 1 - int(np.argmax(used[::-1]))
+        peak = group.iloc[at]
+        allocs = int((group["event"] == "allocation").sum())
+        out.append({
+            "memory_id": ident, "allocations": allocs, "deallocations": len(group) - allocs,
+            "capacity_bytes": int(peak["in_use_bytes"] + peak["free_bytes"]),
+            "lifetime_peak_bytes": int(max(group["lifetime_peak_bytes"].max(), used.max())), "peak_bytes": int(peak["in_use_bytes"]),
+            "peak_time_ms": float(peak["time_ms"]), "peak_stack_bytes": int(peak["stack_bytes"]), "peak_heap_bytes": int(peak["heap_bytes"]),
+            "peak_free_bytes": int(peak["free_bytes"]), "peak_fragmentation": float(peak["fragmentation"]), "peak_step": int(peak["step"]),
+        })  # fmt: skip
+    columns = [
+        "memory_id", "allocations", "deallocations", "capacity_bytes", "lifetime_peak_bytes", "peak_bytes", "peak_time_ms",
+        "peak_stack_bytes", "peak_heap_bytes", "peak_free_bytes", "peak_fragmentation", "peak_step",
+    ]  # fmt: skip
+    frame = pd.DataFrame(out, columns=columns)
+    return frame.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
+
+
+def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
+    """Allocations alive at the peak of each allocator, largest first: the columns of `p.memory.peak`.
+
+    Of the step of the peak the allocations are known one by one; what was in use before it is one row,
+    `unused preallocated device memory`, so that the rows add up to the bytes in use.
+    """
+    parts = []
+    for _, total in totals.iterrows():
+        group = rows[rows["memory_id"] == total["memory_id"]]
+        parts.append(_alive(group, total))
+    columns = ["memory_id", "op", "allocated_bytes", "requested_bytes", "occurrences", "region_type", "data_type", "shape"]
+    filled = [p for p in parts if len(p)]
+    return pd.concat(filled, ignore_index=True)[columns] if filled else pd.DataFrame(columns=columns)
+
+
+def _alive(group: pd.DataFrame, total: pd.Series) -> pd.DataFrame:
+    now = group[(group["time_ms"] <= total["peak_time_ms"]) & (group["step"] == total["peak_step"])]
+    alive: dict[int, int] = {}
+    unmapped = int(total["peak_heap_bytes"])
+    unmatched = 0
+    sizes = now["allocated_bytes"].abs().to_numpy()
+    for i, (address, event) in enumerate(zip(now["address"].tolist(), now["event"].tolist(), strict=True)):
+        size = int(sizes[i])
+        if event == "allocation":
+            alive[address] = i
+            unmapped -= size
+        else:
+            if address in alive:
+                del alive[address]
+            else:
+                unmatched += size
+            unmapped += size
+    unmapped -= unmatched
+    live = now.iloc[list(alive.values())]
+    columns = ["allocated_bytes", "requested_bytes", "op", "region_type", "data_type", "shape"]
+    table = live[columns]
+    extra = []
+    if unmapped > 0:
+        extra.append([unmapped, unmapped, UNUSED, "persist/dynamic", "INVALID", "unknown"])
+    if total["peak_stack_bytes"] > 0:
+        extra.append([total["peak_stack_bytes"], total["peak_stack_bytes"], "stack", "stack", "INVALID", "unknown"])
+    if extra:
+        special = pd.DataFrame(extra, columns=columns)
+        table = pd.concat([table, special], ignore_index=True) if len(table) else special
+    merged = table.groupby(columns, sort=False, dropna=False).size().rename("occurrences").reset_index()
+    merged = merged.sort_values(columns, ascending=[False, False, True, True, True, True], kind="stable", ignore_index=True)
+    return merged.assign(memory_id=total["memory_id"])

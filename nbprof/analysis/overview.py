@@ -1,0 +1,154 @@
+"""The answer first: what bounds the step, how sure that is, and the figures that prove it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity import CATEGORIES, Activity
+from nbprof.analysis.steps import share_of_16_bit
+
+# Below this share of the step no class is called the bottleneck.
+SINGLE_BOTTLENECK_PERCENT = 35.0
+
+_WORDS = {
+    "input": "Input-bound", "kernel_launch": "Kernel-launch-bound", "device_compute": "Device-bound", "host_compute": "Host-bound",
+    "compile": "Compile-bound", "device_collectives": "Communication-bound", "device_to_device": "Communication-bound",
+    "output": "Output-bound", "other": "Host-bound",
+}  # fmt: skip
+_TEXTS = {
+    "input": "{p}% of each step waits for data", "kernel_launch": "{p}% of each step launches kernels",
+    "device_compute": "the device computes for {p}% of each step", "host_compute": "{p}% of each step computes on the host",
+    "compile": "{p}% of each step compiles", "device_collectives": "{p}% of each step is communication between devices",
+    "device_to_device": "{p}% of each step copies between devices", "output": "{p}% of each step copies results to the host",
+    "other": "{p}% of each step is in no recorded op, often Python",
+}  # fmt: skip
+_DETAILS = {
+    "input": "the step stands still until the next batch is there", "kernel_launch": "the host prepares and launches kernels one by one",
+    "device_compute": "the device is the limit, as it should be", "host_compute": "ops run on the CPU", "compile": "programs are compiled within the step",
+    "device_collectives": "devices exchange data", "device_to_device": "devices exchange data", "output": "the step waits for copies to the host",
+    "other": "no op, launch or transfer was recorded in that time",
+}  # fmt: skip
+
+
+def overview(
+    activity: Activity, steps: pd.DataFrame, summary: pd.DataFrame, ops: pd.DataFrame,
+    memory: pd.DataFrame, dropped: int,
+) -> dict[str, Any]:  # fmt: skip
+    """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, and the facts of the run.
+
+    Percentages are 0…100; None where the profile does not hold them. `host_op_percent` and `device_op_percent` count runs of ops, as
+    TensorFlow Profiler does; the eager shares are of op self time.
+    """
+    mean = summary.set_index("category")["mean_ms"]
+    percent = summary.set_index("category")["percent"]
+    step = _known(mean["step_time"])
+    out: dict[str, Any] = {
+        **_verdict(activity, steps, mean, percent, dropped), "step_time_ms": step,
+        "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]), "input_percent": _known(percent["input"]),
+    }  # fmt: skip
+    busy = sum(_known(percent[c]) or 0.0 for c in ("device_compute", "device_to_device", "device_collectives"))
+    measured = activity.has_device and step is not None
+    out["device_busy_percent"] = busy if measured else None
+    out["device_idle_percent"] = max(0.0, 100.0 - busy) if measured else None
+    out.update(_ops(ops, activity))
+    half = share_of_16_bit(activity)
+    out["compute_16bit_percent"] = half
+    out["compute_32bit_percent"] = None if half is None else 100.0 - half
+    out["peak_memory_bytes"] = int(memory["peak_bytes"].max()) if len(memory) else None
+    out["memory_capacity_bytes"] = int(memory["capacity_bytes"].iloc[0]) if len(memory) else None
+    out["hosts"] = len(activity.hosts)
+    out["devices"] = len(activity.devices)
+    kinds = list(dict.fromkeys(map(str, activity.devices["name"])))
+    out["device_kind"] = ", ".join(kinds) if kinds else "CPU"
+    out["framework"] = activity.framework
+    out["warmup_steps"] = int(steps["warmup"].astype(bool).sum()) if len(steps) else 0
+    out["steps"] = len(steps)
+    where = "device" if (ops["where"] == "device").any() else "host"
+    top = ops[ops["where"] == where].head(10).reset_index(drop=True)
+    count = max(len(steps), 1)
+    out["top_ops_where"] = where
+    out["top_ops"] = pd.DataFrame({
+        "rank": np.arange(1, len(top) + 1), "op": top["op"], "type": top["type"], "ms_per_step": top["self_us"] / 1000 / count,
+        "percent": 100 * top["self_fraction"], "cumulative_percent": 100 * top["cumulative_fraction"],
+    })  # fmt: skip
+    return out
+
+
+def _known(value: float) -> float | None:
+    return None if value is None or np.isnan(value) else float(value)
+
+
+def _ops(ops: pd.DataFrame, activity: Activity) -> dict[str, float | None]:
+    out: dict[str, float | None] = {}
+    count = ops.groupby("where")["occurrences"].sum()
+    total = float(count.sum())
+    for where, recorded in (("host", activity.has_host_ops), ("device", activity.has_device)):
+        side = ops[ops["where"] == where]
+        self_time = float(side["self_us"].sum())
+        out[f"{where}_op_percent"] = 100 * float(count.get(where, 0)) / total if total and recorded else None
+        eager = float(side.loc[side["eager"].astype(bool), "self_us"].sum())
+        out[f"eager_{where}_percent"] = 100 * eager / self_time if self_time else None
+    return out
+
+
+def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: pd.Series, dropped: int) -> dict[str, Any]:
+    shares = {c: _known(percent[c]) or 0.0 for c in CATEGORIES}
+    if not len(steps):
+        return {
+            "bound": None, "verdict": "Unknown", "verdict_text": "no steps were found, so step time is not known",
+            "verdict_detail": activity.missing.get("steps", "Steps are marked by Keras fit, by nbprof.step(), and by the frameworks' own step markers."),
+            "confidence": "none", "confidence_evidence": [],
+        }  # fmt: skip
+    bound = max(shares, key=lambda c: shares[c])
+    top = shares[bound]
+    step = float(mean["step_time"])
+    used = steps[~steps["warmup"].astype(bool)]
+    evidence = _evidence(used, bound, dropped)
+    failed = sum(not ok for ok, _ in evidence)
+    level = "high" if failed == 0 else "medium" if failed == 1 else "low"
+    left_out = len(steps) - len(used)
+    if left_out:
+        first = ", ".join(f"{t:,.0f} ms" for t in steps.loc[steps["warmup"].astype(bool), "step_time_ms"])
+        evidence.append((True, f"First {'step' if left_out == 1 else f'{left_out} steps'} ({first}) left out: compilation, warm-up"))
+    common = {"confidence": level, "confidence_evidence": evidence}
+    if top < SINGLE_BOTTLENECK_PERCENT:
+        second = sorted(shares, key=lambda c: -shares[c])[1]
+        return {
+            "bound": None, "verdict": "No single bottleneck",
+            "verdict_text": f"the largest part, {_label(bound)}, is {top:.0f}% of a step",
+            "verdict_detail": f"Next comes {_label(second)} with {shares[second]:.0f}%. A step takes {step:.2f} ms.", **common,
+        }  # fmt: skip
+    time = float(mean[bound])
+    left = step - time
+    detail = f"Of {step:.2f} ms a step, {time:.2f} ms go there: {_DETAILS[bound]}."
+    if bound not in ("device_compute", "host_compute") and left > 0:
+        verb = "wait" if bound == "input" else "time"
+        detail += f" If that {verb} went away entirely, a step would take {left:.2f} ms, {step / left:.1f}× faster than now."
+    return {"bound": bound, "verdict": _WORDS[bound], "verdict_text": _TEXTS[bound].format(p=f"{top:.0f}"), "verdict_detail": detail, **common}
+
+
+def _label(category: str) -> str:
+    return category.replace("_", " ")
+
+
+def _evidence(steps: pd.DataFrame, bound: str, dropped: int) -> list[tuple[bool, str]]:
+    parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
+    count = len(steps)
+    leading = int((parts.argmax(axis=1) == CATEGORIES.index(bound)).sum())
+    name = _label(bound).capitalize()
+    time = steps["step_time_ms"].to_numpy()
+    mean = float(time.mean())
+    sd = float(time.std(ddof=1)) if count > 1 else 0.0
+    share = 100 * steps[f"{bound}_ms"].to_numpy() / time
+    spread = f" ({share.min():.0f}–{share.max():.0f}%)"
+    largest = leading >= 0.9 * count
+    enough, steady = count >= 10, sd <= 0.25 * mean
+    return [
+        (largest, f"{name} is the largest part in {'all' if leading == count else f'{leading} of'} {count} steps{spread}"),
+        (enough, f"{count} steps" if enough else f"Only {count} step{'s' if count != 1 else ''}: capture 10 or more"),
+        (steady, f"Step time {'is steady' if steady else 'varies'}: sd {sd:.2f} ms, {100 * sd / mean:.0f}% of the mean"),
+        (dropped == 0, "Complete trace: no event was dropped" if dropped == 0 else f"{dropped:,} events were dropped"),
+    ]  # fmt: skip

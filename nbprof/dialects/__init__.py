@@ -1,0 +1,1 @@
+"""What does it mean? Each module turns the Trace of one producer into the activity tables."""

@@ -1,0 +1,246 @@
+"""Which events belong to which step: the groups that TensorFlow Profiler calls `group_id`.
+
+A file that already carries `group_id` is taken as it is. Otherwise events are linked by nesting on their thread, by
+producer and consumer ids, by launch correlation and by tf.data element ids, and every root event (a step marker, a function run)
+gives its group to all that hangs below it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.trace import Int32s, Int64s, Trace
+
+THREADPOOL_CONTEXT = 15
+IMPLICIT_ROOTS = frozenset({"FunctionRun", "SessionRun", "RunGraph", "ExecutorState::Process"})
+_BUSY_KEY = 64
+
+
+@dataclass
+class Groups:
+    """The group of every event (-1: none), the name of each group and the event that is its root."""
+
+    group: Int32s
+    names: dict[int, str]
+    roots: dict[int, int]
+    links: list[tuple[int, int]]
+    """(parent, child) pairs of tf.data iterators on different threads."""
+
+
+def inherit(parent: Int32s, depth: npt.NDArray[np.uint16], own: Int64s, missing: int = -1) -> Int64s:
+    """Each event's own value, or that of its nearest ancestor on the lane that has one."""
+    out = own.copy()
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        rows = np.flatnonzero((depth == level) & (out == missing))
+        out[rows] = out[parent[rows]]
+    return out
+
+
+def group(trace: Trace, names: npt.NDArray[np.object_]) -> Groups:
+    """Groups of a trace; `names` is the event name by name code."""
+    links = _iterator_links(trace, names)
+    if "group_id" in trace.args:
+        stored = trace.arg("group_id").astype(np.int32)
+        return Groups(stored, {}, {}, links)
+    return _Grouping(trace, names, links).run()
+
+
+class _Grouping:
+    def __init__(self, trace: Trace, names: npt.NDArray[np.object_], links: list[tuple[int, int]]) -> None:
+        self.trace = trace
+        self.names = names
+        self.links = links
+        events = trace.events
+        self.count = len(events)
+        self.parent = events.parent.copy()
+        asynchronous = trace.arg("_a") > 0
+        if asynchronous.any():
+            self.parent[asynchronous] = -1
+        self.pool = _coded(names, lambda n: n.startswith("ThreadpoolListener::"))[events.name]
+        self.parent[self.pool] = -1
+
+    def run(self) -> Groups:
+        trace = self.trace
+        roots = self._roots()
+        if not len(roots):
+            return Groups(np.full(self.count, -1, np.int32), {}, {}, self.links)
+        up, down = self._edges()
+        first = np.searchsorted(up, np.arange(self.count + 1)).tolist()
+        child = down.tolist()
+        group = [-1] * self.count
+        names: dict[int, str] = {}
+        origin: dict[int, int] = {}
+        level = trace.arg("_r", 0)
+        level[_coded(self.names, lambda n: n == "TraceContext")[trace.events.name]] = 1
+        is_root = np.zeros(self.count, np.bool_)
+        is_root[roots] = True
+        order = roots[np.lexsort((trace.events.start[roots], -level[roots]))]
+        above = np.argsort(down, kind="stable")
+        above_first = np.searchsorted(down[above], np.arange(self.count + 1))
+        above_of = up[above]
+
+        def ancestor_root(event: int) -> bool:
+            seen, stack = {event}, [event]
+            while stack:
+                at = stack.pop()
+                for p in above_of[above_first[at] : above_first[at + 1]].tolist():
+                    if p not in seen:
+                        if is_root[p] and level[p] == level[event]:
+                            return True
+                        seen.add(p)
+                        stack.append(p)
+            return False
+
+        for root in order.tolist():
+            if group[root] >= 0 or ancestor_root(root):
+                continue
+            ident = len(names)
+            names[ident] = self._name(root, ident)
+            origin[ident] = root
+            group[root] = ident
+            queue = deque([root])
+            while queue:
+                at = queue.popleft()
+                for below in child[first[at] : first[at + 1]]:
+                    if group[below] < 0:
+                        group[below] = ident
+                        queue.append(below)
+        return Groups(np.array(group, np.int32), names, origin, self.links)
+
+    def _roots(self) -> Int64s:
+        """Events that open a group: `_r`, or a TraceContext; function runs of tf.data are none."""
+        trace = self.trace
+        is_root = trace.arg("_r", 0) > 0
+        is_root |= _coded(self.names, lambda n: n == "TraceContext")[trace.events.name]
+        data_run = _coded(self.names, lambda n: n.startswith("InstantiatedCapturedFunction::"))[trace.events.name]
+        step = trace.arg("id")
+        inside = np.unique(step[data_run & (step != -1)])
+        is_root &= ~(np.isin(step, inside) & (step != -1))
+        return np.flatnonzero(is_root)
+
+    def _edges(self) -> tuple[Int64s, Int64s]:
+        """Parent and child of every link, sorted by parent."""
+        nested = np.flatnonzero(self.parent >= 0)
+        pairs: list[tuple[Int64s, Int64s]] = [(self.parent[nested].astype(np.int64), nested)]
+        pairs.append(self._producers())
+        pairs.append(self._launches())
+        pairs.append(self._executor())
+        if self.links:
+            both = np.array(self.links, np.int64)
+            pairs.append((both[:, 0], both[:, 1]))
+        up = np.concatenate([p for p, _ in pairs])
+        down = np.concatenate([c for _, c in pairs])
+        order = np.argsort(up, kind="stable")
+        return up[order], down[order]
+
+    def _producers(self) -> tuple[Int64s, Int64s]:
+        trace = self.trace
+        makes, takes = trace.arg("_pt"), trace.arg("_ct")
+        up = np.flatnonzero((makes >= 0) & (makes != THREADPOOL_CONTEXT) & ~self.pool)
+        down = np.flatnonzero((takes >= 0) & (takes != THREADPOOL_CONTEXT) & ~self.pool)
+        host = trace.lanes["host"].astype("category").cat.codes.to_numpy()[trace.events.lane]
+        made, taken = trace.arg("_p"), trace.arg("_c")
+        return _match(
+            up, [makes[up], made[up], host[up].astype(np.int64)],
+            down, [takes[down], taken[down], host[down].astype(np.int64)], limit=_BUSY_KEY,
+        )  # fmt: skip
+
+    def _launches(self) -> tuple[Int64s, Int64s]:
+        trace = self.trace
+        correlation = trace.arg("correlation_id")
+        device = trace.lanes["kind"].isin(["device", "derived", "steps"]).to_numpy()[trace.events.lane]
+        up = np.flatnonzero((correlation > 0) & ~device)
+        down = np.flatnonzero((correlation > 0) & device)
+        # Several launches of one id: the last wins.
+        _, last = np.unique(correlation[up][::-1], return_index=True)
+        up = up[len(up) - 1 - last]
+        return _match(up, [correlation[up]], down, [correlation[down]])
+
+    def _executor(self) -> tuple[Int64s, Int64s]:
+        trace = self.trace
+        name = trace.events.name
+        up = np.flatnonzero(_coded(self.names, lambda n: n == "ExecutorState::Process")[name])
+        gets = {"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute"}
+        down = np.flatnonzero(_coded(self.names, lambda n: n in gets)[name])
+        step, turn = trace.arg("id"), trace.arg("iter_num")
+        return _match(up, [step[up], turn[up]], down, [step[down], turn[down]])
+
+    def _name(self, root: int, ident: int) -> str:
+        trace = self.trace
+        name = str(self.names[trace.events.name[root]])
+        number = -1
+        for key in ("iter_num", "step_num"):
+            column = trace.args.get(key)
+            if column is None:
+                continue
+            at = np.searchsorted(column.event, root)
+            if at < len(column.event) and column.event[at] == root:
+                number = int(column.value[at])
+                break
+        suffix = str(number if number >= 0 else ident)
+        return suffix if name in IMPLICIT_ROOTS else f"{name} {suffix}"
+
+
+def _coded(names: npt.NDArray[np.object_], test: object) -> npt.NDArray[np.bool_]:
+    assert callable(test)
+    return np.array([bool(test(n)) for n in names], np.bool_)
+
+
+def _match(
+    up: Int64s, up_keys: list[Int64s], down: Int64s, down_keys: list[Int64s], limit: int = 0
+) -> tuple[Int64s, Int64s]:
+    """All pairs of rows whose keys are equal; a key that is busy on both sides is left out."""
+    if not len(up) or not len(down):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    keys = np.concatenate([np.stack(up_keys, 1), np.stack(down_keys, 1)])
+    _, code = np.unique(keys, axis=0, return_inverse=True)
+    code = code.reshape(-1)
+    a, b = code[: len(up)], code[len(up) :]
+    in_a, in_b = np.bincount(a, minlength=len(code)), np.bincount(b, minlength=len(code))
+    if limit:
+        busy = (in_a >= limit) & (in_b >= limit)
+        up, a = up[~busy[a]], a[~busy[a]]
+        down, b = down[~busy[b]], b[~busy[b]]
+        in_a = np.bincount(a, minlength=len(code))
+    order = np.argsort(a, kind="stable")
+    start = np.searchsorted(a[order], b)
+    many = in_a[b]
+    rows = np.repeat(np.arange(len(b)), many)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(many) - many, many)
+    return up[order][start[rows] + within], down[rows]
+
+
+def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> list[tuple[int, int]]:
+    """tf.data iterators that ran ahead on another thread, linked by the element that they made."""
+    element = trace.args.get("element_id")
+    if element is None:
+        return []
+    events = trace.events
+    iterator = _coded(names, lambda n: n.startswith("Iterator::"))
+    produces = _coded(names, lambda n: n.endswith("Produce"))
+    consumes = _coded(names, lambda n: n.endswith("Consume"))
+    ident, parent_id = trace.arg("id"), trace.arg("parent_id")
+    made = element.dense(len(events))
+    rows = element.event
+    makers = rows[produces[events.name[rows]]]
+    first_child: dict[int, int] = {}
+    below = np.flatnonzero(np.isin(events.parent, makers) & iterator[events.name])
+    for at in below.tolist():
+        first_child.setdefault(int(events.parent[at]), at)
+    registered: dict[tuple[int, int], list[int]] = {}
+    for maker in makers.tolist():
+        at = first_child.get(maker)
+        if at is not None:
+            registered.setdefault((int(parent_id[at]), int(made[maker])), []).append(at)
+    links: list[tuple[int, int]] = []
+    for taker in rows[consumes[events.name[rows]]].tolist():
+        above = int(events.parent[taker])
+        if above < 0:
+            continue
+        for at in registered.get((int(ident[above]), int(made[taker])), ()):
+            links.append((taker, at))
+    return links

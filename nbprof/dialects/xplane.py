@@ -1,0 +1,272 @@
+"""Turns the Trace of an XSpace file (TensorFlow, JAX) into the activity tables.
+
+Two generations of files are read: that of TensorFlow 2.3/2.4 (`level 0` holds the op, copies are called `MemcpyH2D`, kernel details
+have `shm`) and today's. Rules follow TensorFlow Profiler; where today's XProf departs from the guide, the guide is followed.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof import activity as act
+from nbprof.dialects import opnames
+from nbprof.dialects.grouping import Groups, group, inherit
+from nbprof.dialects.xplane_device import device_activity
+from nbprof.dialects.xplane_memory import allocations
+from nbprof.trace import Int64s, Trace
+
+DERIVED_FIRST = 0xDEADBEEF
+DERIVED_COUNT = 4096
+STEPS_LINE = DERIVED_FIRST - (1 << 32)
+_DERIVED_NAMES = (
+    "Steps", "XLA Modules", "XLA Ops", "Async XLA Ops", "Framework Ops", "TensorFlow Ops", "Framework Name Scope",
+    "TensorFlow Name Scope", "Source code", "Launch Stats",
+)  # fmt: skip
+_MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
+_ENCLOSING = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun")
+_DEVICE = re.compile(r"/device:(GPU|TPU|CUSTOM)[^0-9]*([0-9]+)?")
+# Instants of the thread pool and of the allocator would only clutter the timeline; the tools hide them too.
+HIDDEN = ("ThreadpoolListener::", "MemoryAllocation", "MemoryDeallocation")
+
+
+def interpret(trace: Trace) -> act.Activity:
+    """The activity of one profile. Also fills the kinds of `trace.lanes` and `trace.name_category`."""
+    _name_lanes(trace)
+    out = act.Activity(hosts=trace.hosts)
+    groups = group(trace, trace.names)
+    host_of_lane = trace.lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}).to_numpy(np.int32)
+    host = host_of_lane[trace.events.lane] if len(trace.events) else np.zeros(0, np.int32)
+    kind = trace.lanes["kind"].to_numpy()
+    on_host = (kind == "host")[trace.events.lane]
+    device_activity(trace, groups, host, out)
+    _host_markers(trace, groups, host, on_host, out)
+    _host_work(trace, groups, host, on_host, out)
+    _host_ops(trace, host, on_host, out)
+    _iterators(trace, groups, host, on_host, out)
+    allocations(trace, groups, host, on_host, out)
+    out.framework = _framework(trace)
+    trace.name_category = _name_categories(trace)
+    _explain(trace, out)
+    return out
+
+
+def _is_derived(line_id: Int64s, thread: pd.Series) -> npt.NDArray[np.bool_]:
+    low = (line_id >= STEPS_LINE) & (line_id < STEPS_LINE + DERIVED_COUNT)
+    high = (line_id >= DERIVED_FIRST) & (line_id < DERIVED_FIRST + DERIVED_COUNT)
+    by_name = thread.str.partition(" - from #")[0].isin(_DERIVED_NAMES).to_numpy()
+    return np.asarray(low | high | by_name, np.bool_)
+
+
+def _name_lanes(trace: Trace) -> None:
+    lanes = trace.lanes
+    if not len(lanes):
+        return
+    raw = lanes["process"].to_numpy()
+    thread = lanes["thread"].astype(str)
+    derived = _is_derived(lanes["line_id"].to_numpy(np.int64), thread)
+    kinds, devices, processes, notes, order = [], [], [], [], []
+    names = []
+    for i, plane in enumerate(raw):
+        found = _DEVICE.match(str(plane))
+        text = thread.iloc[i]
+        note = ""
+        if found or str(plane).startswith("#Chip"):
+            device = int(found.group(2) or 0) if found else 0
+            kind = "steps" if text == "Steps" else "derived" if derived[i] else "device"
+            process = f"{found.group(1)} {device}" if found else str(plane)
+            stream = re.match(r"Stream #(\d+)\((.*)\)\Z", text)
+            if stream:
+                text, note = f"Stream {stream.group(1)}", _stream_note(stream.group(2))
+            rank = (0, device, 0 if kind == "steps" else 1 if kind == "derived" else 2, i)
+        else:
+            device, kind = -1, "host"
+            process = "Host" if str(plane) == "/host:CPU" else str(plane)
+            text = re.sub(r"/-?\d{6,}\Z", "", text)
+            rank = (1 if process == "Host" else 2, 0, 0 if text.startswith("python") else 1, i)
+        kinds.append(kind)
+        devices.append(device)
+        processes.append(process)
+        names.append(text or f"thread {lanes['line_id'].iloc[i]}")
+        notes.append(note)
+        order.append(rank)
+    lanes["kind"], lanes["device"], lanes["note"] = kinds, devices, notes
+    lanes["plane_name"] = raw
+    lanes["process"] = processes
+    lanes["thread"] = _unique_threads(pd.Series(names), lanes)
+    place = {i: n for n, i in enumerate(sorted(range(len(order)), key=order.__getitem__))}
+    lanes["order"] = [place[i] for i in range(len(order))]
+
+
+def _unique_threads(names: pd.Series, lanes: pd.DataFrame) -> list[str]:
+    """Thread names with a number behind those that several threads of one process share."""
+    key = lanes["host"].astype(str) + "\0" + lanes["process"].astype(str) + "\0" + names
+    total = key.map(key.value_counts())
+    rank = key.groupby(key).cumcount() + 1
+    return [f"{n} #{r}" if t > 1 else n for n, t, r in zip(names, total, rank, strict=True)]
+
+
+def _stream_note(kinds: str) -> str:
+    plain = {"Compute": "compute", "MemcpyH2D": "copy H→D", "MemcpyD2H": "copy D→H", "MemcpyD2D": "copy D→D", "Memset": "memset"}
+    return ", ".join(plain.get(k, k) for k in kinds.split(","))
+
+
+def _names_like(trace: Trace, test: re.Pattern[str] | tuple[str, ...]) -> npt.NDArray[np.bool_]:
+    """By name code: whether the name matches (a pattern) or starts with one of the texts."""
+    if isinstance(test, tuple):
+        return np.array([n.startswith(test) for n in trace.names], np.bool_)
+    return np.array([bool(test.match(n)) for n in trace.names], np.bool_)
+
+
+def _host_markers(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_host: npt.NDArray[np.bool_], out: act.Activity) -> None:
+    events = trace.events
+    grouped = on_host & (groups.group >= 0)
+    marker = _names_like(trace, _MARKER)[events.name] & grouped
+    step_name = trace.args.get("step_name")
+    if step_name is not None:
+        named = np.zeros(len(events), np.bool_)
+        named[step_name.event] = True
+        marker |= named & grouped
+    for ident, root in groups.roots.items():
+        if not groups.names[ident].isdigit():
+            marker[root] = True
+    rows = np.flatnonzero(marker)
+    out.markers = pd.concat([out.markers, pd.DataFrame({
+        "event": rows, "host": host[rows], "group": groups.group[rows], "device": np.int32(-1),
+        "start": events.start[rows], "end": events.end[rows],
+    })], ignore_index=True)  # fmt: skip
+    texts = trace.texts(trace.arg("step_name")[rows]) if step_name is not None else [""] * len(rows)
+    for row, text in zip(rows.tolist(), texts, strict=True):
+        ident = int(groups.group[row])
+        name = groups.names.get(ident) or text
+        if name:
+            out.group_names[(int(host[row]), ident)] = name
+
+
+def _host_work(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_host: npt.NDArray[np.bool_], out: act.Activity) -> None:
+    """Spans of host threads by step class; the first rule that fits an event wins."""
+    events = trace.events
+    grouped = on_host & (groups.group >= 0)
+    if out.has_device and len(out.markers):
+        known = set(zip(out.markers["host"][out.markers["device"] >= 0], out.markers["group"][out.markers["device"] >= 0], strict=True))
+        pairs = pd.MultiIndex.from_arrays([host, groups.group])
+        grouped &= pairs.isin(list(known)) if known else False
+    marker = np.zeros(len(events), np.bool_)
+    marker[out.markers.loc[out.markers["device"] < 0, "event"].to_numpy(np.int64)] = True
+    code = events.name
+    skip = _names_like(trace, (*_ENCLOSING, *HIDDEN[:1]))[code] | marker
+    upper = np.array([n[:24].upper() for n in trace.names], object)
+    starts = lambda *texts: np.array([u.startswith(texts) for u in upper], np.bool_)[code]  # noqa: E731
+    cls = np.full(len(events), act.HOST_COMPUTE, np.int16)
+    correlation = trace.arg("correlation_id")
+    wait = starts("ITERATORGETNEXT")
+    cls[wait] = act.HOST_WAIT_INPUT
+    if out.has_device:
+        cls[(correlation >= 0) | _names_like(trace, ("ExecutorState::Process",))[code]] = act.HOST_PREPARE
+    cls[starts("MEMCPYHTOH")] = act.HOST_TO_HOST
+    cls[starts("INFEEDENQUEUE", "MEMCPYHTOD")] = act.HOST_TO_DEVICE
+    rows = np.flatnonzero(grouped & ~skip)
+    out.work = pd.concat([out.work, pd.DataFrame({
+        "event": rows, "host": host[rows], "group": groups.group[rows], "device": np.int32(-1),
+        "start": events.start[rows], "end": events.end[rows], "cls": cls[rows],
+    })], ignore_index=True)  # fmt: skip
+
+
+def _host_ops(trace: Trace, host: npt.NDArray[np.int32], on_host: npt.NDArray[np.bool_], out: act.Activity) -> None:
+    events = trace.events
+    used = np.zeros(len(trace.names), np.bool_)
+    used[np.unique(events.name[on_host])] = True
+    op = np.full(len(trace.names), -1, np.int32)
+    kind = np.full(len(trace.names), -1, np.int32)
+    dataset = np.zeros(len(trace.names), np.bool_)
+    for code in np.flatnonzero(used).tolist():
+        parsed = opnames.parse(trace.names[code])
+        if parsed.category:
+            op[code] = out.ops.code(parsed.name)
+            kind[code] = out.types.code(parsed.type)
+            dataset[code] = parsed.category == "dataset"
+    rows = np.flatnonzero(on_host & (op >= 0)[events.name])
+    code = events.name[rows]
+    eager = _eager(trace)
+    out.host_ops = pd.DataFrame({
+        "event": rows, "host": host[rows], "lane": events.lane[rows], "start": events.start[rows], "end": events.end[rows],
+        "op": op[code], "type": kind[code], "dataset": dataset[code], "eager": eager[rows],
+    })  # fmt: skip
+    out.has_host_ops = bool(on_host.any())
+
+
+def _eager(trace: Trace) -> npt.NDArray[np.bool_]:
+    """Ops run eagerly: stated by `is_eager`, else those whose nearest EagerKernelExecute runs no function."""
+    if "is_eager" in trace.args:
+        return trace.arg("is_eager", 0) > 0
+    events = trace.events
+    execute = (trace.names == "EagerKernelExecute")[events.name] if len(trace.names) else np.zeros(0, np.bool_)
+    own = np.where(execute, trace.arg("is_func", 0), -1)
+    return np.asarray(inherit(events.parent, events.depth, own.astype(np.int64)) == 0, np.bool_)
+
+
+def _iterators(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_host: npt.NDArray[np.bool_], out: act.Activity) -> None:
+    events = trace.events
+    rows = np.flatnonzero(on_host & _names_like(trace, ("Iterator::",))[events.name])
+    codes = np.array([out.ops.code(n) if n.startswith("Iterator::") else -1 for n in trace.names], np.int32)
+    out.iterators = pd.DataFrame({
+        "event": rows, "host": host[rows], "iterator": trace.arg("id")[rows], "parent": trace.arg("parent_id")[rows],
+        "name": codes[events.name[rows]], "start": events.start[rows], "end": events.end[rows],
+    })  # fmt: skip
+    out.iterator_links = groups.links
+    params = ("parallelism", "batch_size", "buffer_size", "deterministic", "cycle_length", "num_parallel_calls", "autotune")
+    ident = trace.arg("id")
+    for key in params:
+        column = trace.args.get(key)
+        if column is None:
+            continue
+        for event, value_kind, value in zip(column.event.tolist(), column.kind.tolist(), column.value.tolist(), strict=True):
+            text: object = trace.strings[value] if value_kind == 4 else value
+            out.iterator_params.setdefault(int(ident[event]), {})[key] = text
+
+
+def _framework(trace: Trace) -> str:
+    names = set(map(str, trace.names))
+    if any(n.startswith(("jit_", "PjitFunction", "TfrtCpuExecutable", "PjRt")) for n in names) and "FunctionRun" not in names:
+        return "JAX"
+    if names & {"ExecutorState::Process", "FunctionRun", "EagerKernelExecute", "SessionRun", "EagerExecute"}:
+        return "TensorFlow"
+    return ""
+
+
+def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
+    """By name code: the step-time category whose colour a slice of that name takes in the trace (0: none)."""
+    index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
+    out = np.zeros(len(trace.names), np.uint8)
+    for code, name in enumerate(trace.names):
+        upper = name[:16].upper()
+        if upper.startswith(("ITERATORGETNEXT", "MEMCPYHTOD", "MEMCPYH2D")):
+            out[code] = index["input"]
+        elif upper.startswith(("MEMCPYDTOH", "MEMCPYD2H")):
+            out[code] = index["output"]
+        elif upper.startswith(("MEMCPYDTOD", "MEMCPYD2D")):
+            out[code] = index["device_to_device"]
+        elif upper.startswith(("NCCL", "RCCL")):
+            out[code] = index["device_collectives"]
+        elif name.startswith(("cuLaunch", "cudaLaunch", "KernelLaunch", "hipLaunch", "hipModuleLaunch", "cuGraphLaunch")):
+            out[code] = index["kernel_launch"]
+        elif name.startswith(("XlaCompile", "TfrtCpuClient::Compile", "PjRtCpuClient::Compile", "backend_compile")):
+            out[code] = index["compile"]
+    return out
+
+
+def _explain(trace: Trace, out: act.Activity) -> None:
+    """A sentence for everything that this profile does not have."""
+    if not out.has_device:
+        out.missing["kernels"] = "No GPU plane is in this profile: the run used the CPU only, or the GPU was not traced."
+    elif not len(out.kernels):
+        out.missing["kernels"] = "A device is named in this profile, but no kernel with launch details was recorded on it."
+    if not len(out.markers):
+        out.missing["steps"] = "No step markers are in this profile, so step time is unknown."
+    if not len(out.allocations):
+        out.missing["memory"] = "No allocator events are in this profile. TensorFlow records them at host tracer level 2 or more; XLA programs allocate once, ahead of time."
+    if not len(out.iterators):
+        out.missing["input"] = "No tf.data activity is in this profile: the input does not come from a tf.data pipeline, or it ran before the capture."

@@ -1,0 +1,33 @@
+"""Errors whose text is a sentence: what was wrong, where, and what to do."""
+
+from __future__ import annotations
+
+
+class NbprofError(Exception):
+    """Base of every error that nbprof raises on purpose."""
+
+
+class ReadError(NbprofError):
+    """A profile could not be read.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong and what to do about it.
+    path : str, optional
+        The file or folder in question; it is put in front of the message.
+    offset : int, optional
+        The byte at which reading stopped to make sense.
+    """
+
+    def __init__(self, message: str, *, path: str = "", offset: int | None = None) -> None:
+        place = path
+        if offset is not None:
+            place = f"{path}, byte {offset:,}" if path else f"byte {offset:,}"
+        super().__init__(f"{place}: {message}" if place else message)
+        self.path = path
+        self.offset = offset
+
+
+class CaptureError(NbprofError):
+    """A recording could not be started or stopped; the person's own code is not to blame."""

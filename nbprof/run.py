@@ -1,0 +1,230 @@
+"""Which frames does this profile have? A `Run` computes each when first asked, and keeps it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pandas as pd
+
+from nbprof.activity import Activity
+from nbprof.analysis import advice, input_pipeline, kernels, memory, ops, overview, steps, tf_data
+from nbprof.dialects.xplane import interpret
+from nbprof.formats import xspace
+from nbprof.formats.sniff import RunFiles
+from nbprof.trace import Receipt, Trace
+
+if TYPE_CHECKING:
+    from nbprof.capture.session import CaptureInfo
+
+T = TypeVar("T")
+
+
+@dataclass
+class RunSource:
+    """Where a profile came from: path of the run, its name, its file or files, their size, when it was made, and how long reading took."""
+
+    path: str
+    name: str
+    file: str
+    bytes: int | None
+    created: str
+    analysed_s: float | None = field(default=None)
+
+
+def _cached(compute: Callable[[Run], T]) -> property:
+    """A frame that is computed once, also when two threads ask for it at a time."""
+    name = compute.__name__
+
+    @wraps(compute)
+    def get(self: Run) -> T:
+        with self._lock:
+            if name not in self._cache:
+                self._cache[name] = compute(self)
+            value: T = self._cache[name]
+            return value
+
+    return property(get)
+
+
+class Run:
+    """The frames of one profile, each computed when first asked for.
+
+    Parameters
+    ----------
+    trace : Trace
+    activity : Activity
+    source : RunSource
+    capture : CaptureInfo, optional
+        How it was recorded, when nbprof recorded it.
+    """
+
+    def __init__(self, trace: Trace, activity: Activity, source: RunSource, capture: CaptureInfo | None = None) -> None:
+        self.trace = trace
+        self.activity = activity
+        self.source = source
+        self.capture = capture
+        self._cache: dict[str, Any] = {}
+        self._lock = threading.RLock()
+
+    @classmethod
+    def read(cls, files: RunFiles, capture: CaptureInfo | None = None, progress: Callable[[str], None] | None = None) -> Run:
+        """Reads the files of one run.
+
+        Raises
+        ------
+        ReadError
+            A file is damaged or is no XSpace profile.
+        """
+        began = time.perf_counter()
+        trace = xspace.read(list(files.files), progress)
+        activity = interpret(trace)
+        first = files.files[0].name
+        more = f" and {len(files.files) - 1} more" if len(files.files) > 1 else ""
+        source = RunSource(
+            path=str(files.folder), name=files.name, file=f"{first}{more}", bytes=sum(f.stat().st_size for f in files.files),
+            created=datetime.fromtimestamp(files.modified).isoformat(timespec="seconds"),
+        )  # fmt: skip
+        run = cls(trace, activity, source, capture)
+        run._describe()
+        source.analysed_s = time.perf_counter() - began
+        return run
+
+    @property
+    def hosts(self) -> list[str]:
+        """Machines that recorded."""
+        return self.trace.hosts
+
+    @property
+    def receipt(self) -> Receipt:
+        """What was read, skipped or looks wrong."""
+        return self.trace.receipt
+
+    @property
+    def devices(self) -> pd.DataFrame:
+        """One row a device."""
+        return self.activity.devices
+
+    @_cached
+    def steps(self) -> pd.DataFrame:
+        """Steps with their breakdown."""
+        return steps.frame(self.activity)
+
+    @_cached
+    def steps_summary(self) -> pd.DataFrame:
+        """Mean, sd and range of each category."""
+        return steps.summary(self.steps)
+
+    @_cached
+    def _ops_pair(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        return ops.frames(self.activity)
+
+    @property
+    def ops(self) -> pd.DataFrame:
+        """Time by op, idle left out."""
+        return self._ops_pair[0]
+
+    @property
+    def ops_with_idle(self) -> pd.DataFrame:
+        """Time by op, with the idle row of each side."""
+        return self._ops_pair[1]
+
+    @_cached
+    def kernels(self) -> pd.DataFrame:
+        """GPU kernels."""
+        return kernels.frame(self.activity)
+
+    @_cached
+    def memory_timeline(self) -> pd.DataFrame:
+        """Allocator events in time order."""
+        return memory.timeline(self.activity)
+
+    @_cached
+    def memory_summary(self) -> pd.DataFrame:
+        """One row an allocator."""
+        return memory.summary(self.memory_timeline)
+
+    @_cached
+    def memory_peak(self) -> pd.DataFrame:
+        """Allocations alive at the peak of each allocator."""
+        return memory.at_peak(self.memory_timeline, self.memory_summary)
+
+    @_cached
+    def input_ops(self) -> pd.DataFrame:
+        """Input ops by self time."""
+        return input_pipeline.ops(self.activity)
+
+    @_cached
+    def input_categories(self) -> pd.DataFrame:
+        """The five kinds of input work."""
+        return input_pipeline.categories(self.input_ops)
+
+    @_cached
+    def _tf_data(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        return tf_data.frames(self.activity)
+
+    @property
+    def tf_data_pipelines(self) -> pd.DataFrame:
+        """tf.data pipelines, slowest first."""
+        return self._tf_data[0]
+
+    @property
+    def tf_data_nodes(self) -> pd.DataFrame:
+        """Iterators of the pipelines."""
+        return self._tf_data[1]
+
+    @_cached
+    def overview(self) -> dict[str, Any]:
+        """The answer: what bounds the step, and the figures that prove it."""
+        out = overview.overview(self.activity, self.steps, self.steps_summary, self.ops, self.memory_summary, self.receipt.dropped)
+        if self.capture is not None and self.capture.framework:
+            out["framework"] = self.capture.framework
+        out["run_facts"] = self._facts(out)
+        return out
+
+    @_cached
+    def advice(self) -> pd.DataFrame:
+        """Findings with evidence and fix, largest gain first."""
+        return advice.advice(self.overview, self.steps_summary, self.tf_data_pipelines, self.tf_data_nodes, self.kernels)
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Why a view is empty, by view."""
+        return self.activity.missing
+
+    def _facts(self, overview: dict[str, Any]) -> list[tuple[str, str]]:
+        device = overview["device_kind"]
+        if len(self.devices):
+            memory_bytes = self.devices["memory_bytes"].iloc[0]
+            if memory_bytes:
+                device += f", {float(memory_bytes) / 2**30:.2f} GiB"
+            if len(self.devices) > 1:
+                device += f", {len(self.devices)} devices"
+        facts = [("Device", device), ("Host", ", ".join(self.hosts) or "–"), ("Framework", overview["framework"] or "–")]
+        if self.capture is not None:
+            facts.append(("Captured", f"{self.capture.started.replace('T', ' ')}, {self.capture.elapsed_s:.1f} s"))
+        else:
+            facts.append(("Recorded", self.source.created.replace("T", " ")))
+        size = f", {self.source.bytes / 2**20:.1f} MiB" if self.source.bytes else ""
+        facts.append(("Profile", f"{Path(self.source.path).name}/{self.source.file}{size}"))
+        warnings = sum(n.level == "warning" for n in self.receipt.lines)
+        facts.append(("Warnings", f"{warnings}, see the receipt below" if warnings else "none"))
+        return facts
+
+    def _describe(self) -> None:
+        """Lines of the receipt that need the whole profile."""
+        if self.capture is not None:
+            for note in self.capture.notes:
+                self.receipt.info(note)
+            if self.capture.cell_failed:
+                self.receipt.warn(f"The cell failed: {self.capture.error}")
+        for text in self.missing.values():
+            self.receipt.info(text)
+        if self.trace.modules:
+            self.receipt.info(f"{len(self.trace.modules)} compiled XLA programs are in the profile; they are kept undecoded.")
