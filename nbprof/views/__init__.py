@@ -1,0 +1,1 @@
+"""What a drawing needs: one module a view, the twin of the module of the same name in js/views."""

@@ -1,0 +1,117 @@
+"""A small drawing surface over Pillow: text that measures itself, bars, rules; at the pixels of a 2x screen."""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+from io import BytesIO
+
+from PIL import Image, ImageDraw, ImageFont
+
+INK, TEXT, SOFT, FAINT, LINE, TRACK, GROUND = "#000000", "#212121", "#6B6B6B", "#9E9E9E", "#DEDEDE", "#EBEBEB", "#FFFFFF"
+
+_PLAIN = str.maketrans({"–": "-", "—": "-", "−": "-", "µ": "u", "μ": "u", "×": "x", "→": ">", "≥": ">=", "≤": "<=", "✓": "+", "█": "|", "\u00a0": " "})
+_COLOURS = 96
+
+
+@lru_cache(maxsize=32)
+def font(size: int) -> ImageFont.FreeTypeFont:
+    """The font that Pillow brings along, so that a picture looks the same on every machine."""
+    face = ImageFont.load_default(size)
+    if not isinstance(face, ImageFont.FreeTypeFont):
+        raise RuntimeError("this Pillow was built without FreeType, so nbprof cannot draw text")
+    return face
+
+
+@lru_cache(maxsize=4096)
+def _drawable(char: str) -> bool:
+    face = font(24)
+    return bytes(face.getmask(char)) != bytes(face.getmask("\U0010fffd"))
+
+
+def printable(text: str) -> str:
+    """The text in characters that the font has: accents fall off, a script that it lacks becomes "?"."""
+    text = text.translate(_PLAIN)
+    if text.isascii():
+        return text
+    kept = (char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    return "".join(char if char.isascii() or _drawable(char) else "?" for char in kept)
+
+
+class Canvas:
+    """A white sheet of a given width that is cut to the height used.
+
+    Parameters
+    ----------
+    width, height : int
+        Pixels; `height` is the most that can be drawn on.
+    """
+
+    def __init__(self, width: int, height: int) -> None:
+        self.width = width
+        self._image = Image.new("RGB", (width, height), GROUND)
+        self._draw = ImageDraw.Draw(self._image)
+
+    def text(self, x: float, y: float, text: str, size: int = 22, colour: str = TEXT, *, bold: bool = False, align: str = "l") -> float:
+        """Draw one line with its top at y; gives the x at its end."""
+        text = printable(text)
+        width = self.measure(text, size)
+        left = x if align == "l" else x - width if align == "r" else x - width / 2
+        # The font has one weight: a stroke of half a pixel in the same colour reads as semibold.
+        self._draw.text((left, y), text, fill=colour, font=font(size), stroke_width=size / 44 if bold else 0, stroke_fill=colour)
+        return left + width
+
+    def measure(self, text: str, size: int) -> float:
+        """Width in pixels."""
+        return float(font(size).getlength(printable(text)))
+
+    def fit(self, text: str, size: int, width: float, *, keep_end: bool = False) -> str:
+        """The text cut to a width, with an ellipsis at the cut."""
+        text = printable(text)
+        if self.measure(text, size) <= width:
+            return text
+        low, high = 0, len(text)
+        while low < high:
+            middle = (low + high + 1) // 2
+            part = "…" + text[-middle:] if keep_end else text[:middle] + "…"
+            low, high = (middle, high) if self.measure(part, size) <= width else (low, middle - 1)
+        return ("…" + text[-low:] if keep_end else text[:low] + "…") if low else "…"
+
+    def wrap(self, text: str, size: int, width: float, most: int) -> list[str]:
+        """The text in at most `most` lines."""
+        lines: list[str] = []
+        for word in printable(text).split():
+            if lines and self.measure(f"{lines[-1]} {word}", size) <= width:
+                lines[-1] += f" {word}"
+            else:
+                lines.append(word)
+        if len(lines) > most:
+            lines = [*lines[: most - 1], " ".join(lines[most - 1 :])]
+        return [self.fit(line, size, width) for line in lines]
+
+    def box(self, left: float, top: float, right: float, bottom: float, colour: str, radius: float = 0) -> None:
+        """A filled rectangle; nothing when it has no area."""
+        if right - left < 1 or bottom - top < 1:
+            return
+        area = (round(left), round(top), round(right) - 1, round(bottom) - 1)
+        if radius:
+            self._draw.rounded_rectangle(area, radius, fill=colour)
+        else:
+            self._draw.rectangle(area, fill=colour)
+
+    def rule(self, left: float, right: float, y: float, colour: str = LINE, dash: int = 0) -> None:
+        """A horizontal hairline."""
+        if not dash:
+            self.box(left, y, right, y + 2, colour)
+            return
+        x = left
+        while x < right:
+            self.box(x, y, min(x + dash, right), y + 2, colour)
+            x += 2 * dash
+
+    def png(self, height: float) -> bytes:
+        """The sheet down to `height` as a PNG with a palette."""
+        sheet = self._image.crop((0, 0, self.width, round(height)))
+        out = BytesIO()
+        sheet.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(out, "PNG", optimize=True, dpi=(192, 192))
+        return out.getvalue()

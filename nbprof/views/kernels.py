@@ -1,0 +1,117 @@
+"""What ran on the accelerator: one row a kernel, op and launch shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.views import wording
+from nbprof.views.overview import bar, figure, has_device
+from nbprof.views.tables import floats, table
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+COLUMNS = (
+    *("rank", "kernel", "total_us", "occurrences", "avg_us", "min_us", "max_us", "op_tensor_core_eligible", "uses_tensor_core"),
+    *("occupancy_percent", "registers", "shared_bytes", "block", "grid", "op"),
+)
+MOST_ROWS = 3000
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `Kernels` part: the 3,000 rows with most time, the figures over all."""
+    kernels = run.kernels
+    return {
+        "empty": _empty(run) if kernels.empty else None,
+        "table": table(_shown(kernels.head(MOST_ROWS)), "kernels", COLUMNS),
+        "figures": [] if kernels.empty else figures(run),
+    }
+
+
+def figures(run: Run) -> list[dict[str, Any]]:
+    """The five key figures of the kernels."""
+    kernels, steps = run.kernels, len(run.steps)
+    time, count, mean = (floats(kernels[key]) for key in ("total_us", "occurrences", "avg_us"))
+    total, launches = float(time.sum()), int(count.sum())
+    used, eligible = _flags(kernels, "uses_tensor_core"), _flags(kernels, "op_tensor_core_eligible")
+    in_use = _part(time, used)
+    unused = None if used is None or eligible is None else _part(time, eligible & ~used)
+    return [
+        figure("Kernel time", total / 1000, "ms", 2, f"{wording.number(total / 1000 / steps, 2)} ms a step" if steps else "no steps"),
+        figure("Kernels", len(kernels), "", 0, _launches(launches, steps)),
+        figure("Median kernel", _weighted_median(mean, count), "µs", 1, "half of the launches are shorter"),
+        figure("TensorCores used", in_use, "%", 1, "of kernel time" if in_use is not None else "not recorded", **bar(("device_compute", in_use))),
+        figure("Eligible, not used", unused, "%", 1, "of kernel time" if unused is not None else "not recorded", **bar(("device_compute", unused))),
+    ]
+
+
+def _launches(launches: int, steps: int) -> str:
+    text = wording.plural(launches, "launch", "launches")
+    return f"{text}, {launches / steps:,.0f} a step" if steps else text
+
+
+def _flags(kernels: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+    if key not in kernels.columns or kernels[key].isna().all():
+        return None
+    return kernels[key].fillna(False).to_numpy(np.bool_)
+
+
+def _part(time: np.ndarray[Any, Any], which: np.ndarray[Any, Any] | None) -> float | None:
+    total = float(time.sum())
+    return None if which is None or total == 0 else 100 * float(time[which].sum()) / total
+
+
+def _weighted_median(values: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]) -> float | None:
+    """The median over launches, each taken at the mean of its row."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    if not len(reached) or reached[-1] <= 0:
+        return None
+    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+
+
+def _shown(kernels: pd.DataFrame) -> pd.DataFrame:
+    if kernels.empty:
+        return kernels
+    shared = [kernels[key].astype("Float64") for key in ("static_shared_bytes", "dynamic_shared_bytes") if key in kernels.columns]
+    shown = kernels.assign(block=_shape(kernels, "block"), grid=_shape(kernels, "grid"))
+    if shared:
+        both = pd.concat(shared, axis=1)
+        shown["shared_bytes"] = both.sum(axis=1, min_count=1)
+    return shown
+
+
+def _shape(kernels: pd.DataFrame, key: str) -> list[str]:
+    if key in kernels.columns:
+        return [_dimensions(value) for value in kernels[key]]
+    sides = [f"{key}_{axis}" for axis in "xyz"]
+    if all(side in kernels.columns for side in sides):
+        return [_dimensions(row) for row in kernels[sides].itertuples(index=False)]
+    return [""] * len(kernels)
+
+
+def _dimensions(value: Any) -> str:
+    """`8×8×1` from a triple or from text like "8, 8, 1"."""
+    if isinstance(value, str):
+        return "×".join(part.strip(" ()[]") for part in value.split(","))
+    if isinstance(value, (tuple, list, np.ndarray)) and not any(pd.isna(side) for side in value):
+        return "×".join(str(int(side)) for side in value)
+    return ""
+
+
+def _empty(run: Run) -> dict[str, Any]:
+    if has_device(run):
+        return {
+            "title": "No GPU kernels in this run",
+            "text": "A device was there, but no kernel ran on it while the profile was recorded, or the process may not read its counters.",
+        }
+    title, text = "No GPU kernels in this run", "The run used the CPU only."
+    framework = str(run.overview.get("framework") or "").lower()
+    checks = {"tensorflow": "tf.config.list_physical_devices('GPU')", "jax": "jax.devices('gpu')", "torch": "torch.cuda.is_available()"}
+    for name, code in checks.items():
+        if name in framework:
+            return {"title": title, "text": f"{text} This asks the framework which GPUs it sees:", "code": code}
+    return {"title": title, "text": text}

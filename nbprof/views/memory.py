@@ -1,0 +1,147 @@
+"""Memory over time: one timeline an allocator, and what was alive at its peak."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.views import wording
+from nbprof.views.codec import coded, short
+from nbprof.views.overview import figure
+from nbprof.views.tables import floats, table
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+MOST_POINTS = 1000
+MOST_ALIVE = 1000
+_PEAK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes", "percent", "occurrences")
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `Memory` part, the allocator with the largest peak first."""
+    summary = run.memory_summary
+    if summary.empty:
+        return {"empty": _empty(), "ids": []}
+    ordered = summary.sort_values("peak_bytes", ascending=False, kind="stable")
+    return {"empty": None, "ids": [_one(run, row) for row in ordered.to_dict("records")]}
+
+
+def sample(in_use: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.int64]:
+    """The rows to keep of a timeline: of each of `most` boxes the first row with the largest use, so that every maximum stays.
+
+    The boxes are those of XProf: `c` of `n // most` rows, then the rest of one more.
+    """
+    count = len(in_use)
+    if count <= most:
+        return np.arange(count)
+    width = count // most
+    narrow = most * (width + 1) - count
+    sizes = np.where(np.arange(most) < narrow, width, width + 1)
+    starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+    safe = np.where(np.isnan(in_use), -np.inf, in_use)
+    return np.array([start + int(np.argmax(safe[start : start + size])) for start, size in zip(starts, sizes, strict=True)], np.int64)
+
+
+def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
+    """The rows of one allocator."""
+    return frame[frame["memory_id"] == memory_id] if len(frame) else frame
+
+
+def _one(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
+    full = of_id(run.memory_timeline, row["memory_id"])
+    alive = of_id(run.memory_peak, row["memory_id"])
+    use = floats(full["stack_bytes"]) + floats(full["heap_bytes"]) if len(full) else np.zeros(0)
+    kept = full.iloc[sample(use)]
+    peak = wording.real(row["peak_bytes"]) or 0.0
+    step = _peak_step(full, use)
+    return {
+        "memory_id": str(row["memory_id"]),
+        "figures": _figures(row, full, step),
+        "capacity_bytes": wording.real(row.get("capacity_bytes")),
+        "peak_bytes": peak,
+        "peak_time_ms": wording.real(row.get("peak_time_ms")),
+        "peak_step": step,
+        "total": len(full),
+        "time_ms": _column(kept, "time_ms"),
+        "allocation": kept["event"].isin(["allocation"]).to_numpy(np.uint8) if len(kept) else np.zeros(0, np.uint8),
+        "requested_bytes": _column(kept, "requested_bytes"),
+        "allocated_bytes": _column(kept, "allocated_bytes"),
+        "op": _texts(kept, "op"),
+        "step": _steps(kept),
+        "region_type": _texts(kept, "region_type"),
+        "data_type": _texts(kept, "data_type"),
+        "shape": _texts(kept, "shape"),
+        **{key: _column(kept, key) for key in ("stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes")},
+        "peak": table(_shares(alive.head(MOST_ALIVE), peak), "memory_peak", _PEAK),
+    }
+
+
+def _figures(row: dict[Any, Any], full: pd.DataFrame, step: int | None) -> list[dict[str, Any]]:
+    capacity, time = wording.real(row.get("capacity_bytes")), wording.real(row.get("peak_time_ms"))
+    lifetime = wording.real(row.get("lifetime_peak_bytes"))
+    of_capacity = "" if not capacity else f"of {wording.size(capacity)}"
+    if capacity and lifetime is not None and lifetime <= capacity:
+        of_capacity += f" ({wording.percent(100 * lifetime / capacity)})"
+    when = "" if time is None else f"at {wording.number(time, 1)} ms" + ("" if step is None else f", step {step}")
+    part, worst = wording.real(row.get("peak_fragmentation")), floats(full["fragmentation"]) if len(full) else np.zeros(0)
+    worst_text = "" if not len(worst) or np.isnan(worst).all() else f"max {wording.percent(100 * np.nanmax(worst), 2)}"
+    return [
+        _bytes("Peak, whole run", lifetime, of_capacity),
+        _bytes("Peak, in this capture", row.get("peak_bytes"), when),
+        _bytes("At that peak: heap", row.get("peak_heap_bytes"), f"stack {wording.size(row.get('peak_stack_bytes'))}"),
+        _bytes("Free", row.get("peak_free_bytes"), "at the peak"),
+        figure("Fragmentation", None if part is None else 100 * part, "%", 2, worst_text),
+        figure("Allocations", row.get("allocations"), "", 0, f"{wording.number(row.get('deallocations'))} freed"),
+    ]
+
+
+def _bytes(label: str, value: Any, note: str) -> dict[str, Any]:
+    known = wording.real(value)
+    if known is None:
+        return figure(label, None, "", 0, "not recorded")
+    scaled, unit, digits = wording.scale_bytes(known)
+    return figure(label, scaled, unit, digits, note)
+
+
+def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64]) -> int | None:
+    """The step of the last row that reaches the peak."""
+    if not len(use) or np.isnan(use).all() or "step" not in full.columns:
+        return None
+    last = np.flatnonzero(use == np.nanmax(use))[-1]
+    step = wording.real(full["step"].iloc[last])
+    return None if step is None or step < 0 else int(step)
+
+
+def _shares(alive: pd.DataFrame, peak: float) -> pd.DataFrame:
+    if alive.empty:
+        return alive
+    count = floats(alive["occurrences"]) if "occurrences" in alive.columns else np.ones(len(alive))
+    part = 100 * floats(alive["allocated_bytes"]) * count / peak if peak > 0 else np.full(len(alive), np.nan)
+    return alive.assign(percent=part)
+
+
+def _column(frame: pd.DataFrame, key: str) -> npt.NDArray[np.float64]:
+    return short(floats(frame[key])) if key in frame.columns else np.full(len(frame), np.nan)
+
+
+def _texts(frame: pd.DataFrame, key: str) -> dict[str, Any]:
+    return coded(frame[key].tolist() if key in frame.columns else [""] * len(frame))
+
+
+def _steps(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
+    if "step" not in frame.columns:
+        return np.full(len(frame), -1, np.int32)
+    return np.asarray(frame["step"].to_numpy(np.float64, na_value=-1.0)).astype(np.int32)
+
+
+def _empty() -> dict[str, Any]:
+    return {
+        "title": "No allocations in this run",
+        "text": "The profile has no memory events. TensorFlow's allocator records them on GPUs, and on CPUs where it uses its own allocator; "
+        "nbprof asks for them unless --no-memory is given.",
+        "code": "%%nbprof --memory",
+    }

@@ -1,0 +1,64 @@
+"""Every framework op, on the device and on the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.views.tables import floats, table
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+COLUMNS = ("rank", "where", "type", "op", "occurrences", "total_us", "avg_us", "self_us", "avg_self_us", "eager")
+MOST_ROWS = 3000
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `Ops` part: the first 3,000 rows of each side (the ones with most self time), and the totals over all."""
+    ops = without_idle(run.ops)
+    return {
+        "empty": _empty() if ops.empty else None,
+        "table": table(_largest(ops), "ops", COLUMNS),
+        "totals": totals(run),
+    }
+
+
+def without_idle(ops: pd.DataFrame) -> pd.DataFrame:
+    """The ops that are work."""
+    return ops[ops["type"] != "IDLE"] if len(ops) else ops
+
+
+def left_out(run: Run) -> int:
+    """Ops that the table of the payload leaves out."""
+    ops = without_idle(run.ops)
+    return len(ops) - len(_largest(ops))
+
+
+def totals(run: Run) -> dict[str, float]:
+    """Self time of each side without idle, and its idle time; NaN where the side was not recorded."""
+    ops, idle = without_idle(run.ops), run.ops_with_idle
+    result: dict[str, float] = {}
+    for where in ("device", "host"):
+        result[f"{where}_us"] = _sum(ops, where)
+        result[f"{where}_idle_us"] = _sum(idle[idle["type"] == "IDLE"] if len(idle) else idle, where)
+    return result
+
+
+def _largest(ops: pd.DataFrame) -> pd.DataFrame:
+    return ops.groupby("where", sort=False).head(MOST_ROWS) if len(ops) else ops
+
+
+def _sum(ops: pd.DataFrame, where: str) -> float:
+    side = ops[ops["where"] == where] if len(ops) else ops
+    return float(np.nansum(floats(side["self_us"]))) if len(side) else float("nan")
+
+
+def _empty() -> dict[str, Any]:
+    return {
+        "title": "No ops in this run",
+        "text": "The profile holds no framework op. If the cell ran one, the host tracer was switched off; level 2 records ops.",
+        "code": "%%nbprof --host-level 2",
+    }

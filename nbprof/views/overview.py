@@ -1,0 +1,182 @@
+"""The answer first: verdict, figures, what to do next, the ops that cost most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nbprof.views import wording
+from nbprof.views.categories import BY_KEY
+from nbprof.views.tables import table
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+MOST_ADVICE = 5
+_KINDS = {"-": "removed", "+": "added"}
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `Overview` part."""
+    facts = run.overview
+    advice = [_advice(row) for row in run.advice.head(MOST_ADVICE).to_dict("records")]
+    bound = facts.get("bound")
+    return {
+        "bound": bound if bound in BY_KEY else None,
+        "verdict": {
+            "word": facts.get("verdict") or "Unknown",
+            "text": facts.get("verdict_text") or "",
+            "detail": facts.get("verdict_detail") or "",
+        },
+        "confidence": {
+            "level": facts.get("confidence") or "none",
+            "evidence": [{"ok": bool(ok), "text": text} for ok, text in facts.get("confidence_evidence") or []],
+        },
+        "figures": figures(run),
+        "advice": advice,
+        "no_advice": "" if advice else _no_advice(run),
+        "top_ops": _top_ops(facts),
+        "top_ops_where": "host" if facts.get("top_ops_where") == "host" else "device",
+        "run": [[str(label), str(value)] for label, value in facts.get("run_facts") or []],
+    }
+
+
+def figures(run: Run) -> list[dict[str, Any]]:
+    """The six key figures; with no device recorded, host figures take the place of those that need one."""
+    facts = run.overview
+    if has_device(run):
+        middle = [_busy(run), _op_time(facts), _precision(facts)]
+    else:
+        middle = [_host_compute(run), _rate(facts), _eager(facts)]
+    return [_average(run), _waiting(run), *middle, _memory(run)]
+
+
+def has_device(run: Run) -> bool:
+    """Whether anything but a host was recorded."""
+    return len(run.devices) > 0
+
+
+def figure(label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> dict[str, Any]:
+    """One `Figure`; a value that was not measured is None and its note says why."""
+    return {"label": label, "value": wording.real(value), "unit": unit, "digits": digits, "note": note, **more}
+
+
+def bar(*parts: tuple[str, Any]) -> dict[str, Any]:
+    """The bar below a figure, from (category, percent); nothing when a part was not measured."""
+    known = [{"category": key, "percent": value} for key, part in parts if (value := wording.real(part)) is not None]
+    return {"bar": known} if len(known) == len(parts) else {}
+
+
+def _summary(run: Run, category: str) -> dict[Any, Any]:
+    summary = run.steps_summary
+    rows = summary[summary["category"] == category] if "category" in summary.columns else summary
+    return dict(rows.iloc[0]) if len(rows) else {}
+
+
+def _average(run: Run) -> dict[str, Any]:
+    row = _summary(run, "step_time")
+    mean, spread = wording.real(run.overview.get("step_time_ms")), wording.real(run.overview.get("step_time_sd_ms"))
+    note = "no steps" if mean is None else ""
+    if (low := wording.real(row.get("min_ms"))) is not None and mean is not None:
+        note = f"range {wording.number(low, 2)}–{wording.number(row.get('max_ms'), 2)}"
+    more = {"spread": f"± {wording.number(spread, 2)}"} if spread is not None and mean is not None else {}
+    return figure("Average step", mean, "ms", 2, note, **more)
+
+
+def _waiting(run: Run) -> dict[str, Any]:
+    percent, mean = wording.real(run.overview.get("input_percent")), wording.real(run.overview.get("step_time_ms"))
+    note = "no steps" if mean is None else "not recorded"
+    if percent is not None:
+        note = f"{wording.number(percent * mean / 100, 2)} ms a step" if mean is not None else ""
+    hot = {"hot": True} if run.overview.get("bound") == "input" else {}
+    return figure("Waiting for input", percent, "%", 1, note, **bar(("input", percent)), **hot)
+
+
+def _busy(run: Run) -> dict[str, Any]:
+    percent = run.overview.get("device_busy_percent")
+    kind = run.overview.get("device_kind") or "device"
+    note = f"{kind}, {wording.plural(len(run.devices), 'device')}" if wording.real(percent) is not None else "not recorded"
+    return figure("Device busy", percent, "%", 1, note, **bar(("device_compute", percent)))
+
+
+def _op_time(facts: dict[str, Any]) -> dict[str, Any]:
+    device, host = wording.real(facts.get("device_op_percent")), wording.real(facts.get("host_op_percent"))
+    note = f"on host {wording.percent(host)}" if device is not None else "no ops recorded"
+    return figure("Op time on device", device, "%", 1, note, **bar(("device_compute", device), ("host_compute", host)))
+
+
+def _precision(facts: dict[str, Any]) -> dict[str, Any]:
+    half, full = wording.real(facts.get("compute_16bit_percent")), wording.real(facts.get("compute_32bit_percent"))
+    note = f"32-bit {wording.percent(full)}" if half is not None else "precision not recorded"
+    return figure("16-bit compute", half, "%", 1, note, **bar(("device_compute", half)))
+
+
+def _host_compute(run: Run) -> dict[str, Any]:
+    row = _summary(run, "host_compute")
+    percent = wording.real(row.get("percent"))
+    note = f"{wording.number(row.get('mean_ms'), 2)} ms a step" if percent is not None else "no steps"
+    return figure("Host compute", percent, "%", 1, note, **bar(("host_compute", percent)))
+
+
+def _rate(facts: dict[str, Any]) -> dict[str, Any]:
+    mean = wording.real(facts.get("step_time_ms"))
+    return figure("Steps per second", 1000 / mean if mean else None, "", 1, "no accelerator in this run" if mean else "no steps")
+
+
+def _eager(facts: dict[str, Any]) -> dict[str, Any]:
+    percent = wording.real(facts.get("eager_host_percent"))
+    note = "of op time on host" if percent is not None else "no ops recorded"
+    return figure("Run eagerly", percent, "%", 1, note, **bar(("host_compute", percent)))
+
+
+def _memory(run: Run) -> dict[str, Any]:
+    peak = wording.real(run.overview.get("peak_memory_bytes"))
+    if peak is None:
+        return figure("Peak memory", None, "", 0, "no allocations recorded")
+    value, unit, digits = wording.scale_bytes(peak)
+    note = ""
+    summary = run.memory_summary
+    if len(summary) and "capacity_bytes" in summary.columns:
+        largest = summary.sort_values("peak_bytes", ascending=False, kind="stable").iloc[0]
+        note = str(largest["memory_id"])
+        capacity = wording.real(largest["capacity_bytes"])
+        # Host allocators state no limit, or one so large that a part of it says nothing.
+        if capacity and peak <= capacity < 2**44:
+            note = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
+    return figure("Peak memory", value, unit, digits, note)
+
+
+def _advice(row: dict[Any, Any]) -> dict[str, Any]:
+    view, link = row.get("view"), row.get("link")
+    return {
+        "severity": str(row.get("severity") or "low"),
+        "title": str(row["title"]),
+        "gain_ms": wording.real(row.get("gain_ms_per_step")),
+        "evidence": str(row.get("evidence") or ""),
+        "fix": fix_lines(row.get("fix")),
+        "view": view if isinstance(view, str) and view else "overview",
+        "link": link if isinstance(link, str) else "",
+    }
+
+
+def fix_lines(fix: object) -> list[dict[str, str]]:
+    """The lines of a fix: what a leading "-" removes and a leading "+" adds."""
+    if not isinstance(fix, str) or not fix.strip():
+        return []
+    return [
+        {"kind": _KINDS.get(line[:1], "same"), "text": line[1:].removeprefix(" ") if line[:1] in _KINDS else line} for line in fix.splitlines()
+    ]
+
+
+def _no_advice(run: Run) -> str:
+    if run.steps.empty:
+        return "Without steps nbprof cannot weigh one cost against another, so it gives no advice."
+    return "Nothing found that is worth doing: no rule has evidence of a gain in this run."
+
+
+def _top_ops(facts: dict[str, Any]) -> dict[str, Any]:
+    frame = facts.get("top_ops")
+    if not isinstance(frame, pd.DataFrame):
+        frame = pd.DataFrame()
+    return table(frame.head(10), "top_ops", ("rank", "op", "ms_per_step", "percent", "cumulative_percent"))

@@ -1,0 +1,214 @@
+"""The whole dashboard as one payload: the parts of the views and what stands around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import nbprof
+from nbprof.errors import NbprofError
+from nbprof.views import input_pipeline, kernels, memory, ops, overview, steps, trace, wording
+from nbprof.views.categories import BY_KEY
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+TABS = {
+    "overview": "Overview",
+    "input": "Steps & input",
+    "ops": "Ops",
+    "kernels": "GPU kernels",
+    "memory": "Memory",
+    "trace": "Trace",
+}
+_ROOMS: dict[str, Callable[[Run], dict[str, Any]]] = {
+    "input": input_pipeline.payload,
+    "ops": ops.payload,
+    "kernels": kernels.payload,
+    "memory": memory.payload,
+    "trace": trace.payload,
+}
+_POINTS_TO = {
+    "input": "input",
+    "output": "trace",
+    "kernel_launch": "trace",
+    "device_collectives": "trace",
+    "device_to_device": "trace",
+    "compile": "trace",
+    "device_compute": "kernels",
+    "host_compute": "ops",
+}
+"""The tab where the verdict is followed up."""
+
+
+def dashboard(run: Run, views: Iterable[str] | None = None) -> dict[str, Any]:
+    """The `Payload` of js/lib/payload.ts, ready for `nbprof.views.codec.pack`.
+
+    Parameters
+    ----------
+    run : Run
+    views : iterable of str, optional
+        The tabs to show, out of "overview", "input", "ops", "kernels", "memory", "trace"; all when not given. Data of tabs that
+        are not shown are left out, but for the overview and the steps, on which the static report stands.
+
+    Raises
+    ------
+    NbprofError
+        A view that does not exist.
+    """
+    shown = chosen(views)
+    payload: dict[str, Any] = {"meta": meta(run, shown), "overview": overview.payload(run), "steps": steps.payload(run)}
+    for tab, room in _ROOMS.items():
+        payload[tab] = room(run) if tab in shown else left_out(tab)
+    return payload
+
+
+def chosen(views: Iterable[str] | None) -> list[str]:
+    """The tabs in their fixed order; an unknown one is an error that names those there are."""
+    if isinstance(views, str):
+        views = [view for view in re.split(r"[,\s]+", views) if view]
+    names = list(views or TABS)
+    if unknown := [name for name in names if name not in TABS]:
+        raise NbprofError(f"there is no view {unknown[0]!r}; the views are {', '.join(TABS)}")
+    return [tab for tab in TABS if tab in names]
+
+
+def left_out(key: str) -> dict[str, Any]:
+    """A part that was not asked for: empty, and saying so."""
+    empty = {"title": "Not in this report", "text": "This view was left out when the report was made."}
+    nothing: dict[str, Any] = {"columns": [], "data": {}, "rows": 0}
+    nan = float("nan")
+    parts: dict[str, dict[str, Any]] = {
+        "input": {
+            **{"total_ms": 0.0, "per_step_ms": None, "categories": [], "pipelines": []},
+            **{"ops": nothing, "bottleneck": np.zeros(0, np.uint8)},
+        },
+        "ops": {"table": nothing, "totals": dict.fromkeys(("device_us", "host_us", "device_idle_us", "host_idle_us"), nan)},
+        "kernels": {"table": nothing, "figures": []},
+        "memory": {"ids": []},
+        "trace": trace.nothing(),
+    }
+    return {**parts[key], "empty": empty}
+
+
+def meta(run: Run, shown: list[str]) -> dict[str, Any]:
+    """What stands around the views: header, tabs, notice, footer, receipt."""
+    source, receipt = run.source, run.receipt
+    return {
+        "version": version(),
+        "label": label(run),
+        "facts": facts(run),
+        "created": source.created or "",
+        "framework": str(run.overview.get("framework") or ""),
+        "has_device": overview.has_device(run),
+        "notice": notice(run),
+        "tabs": [{"id": tab, "label": TABS[tab], "count": _count(run, tab), "flag": _flag(run, tab)} for tab in shown],
+        "footer": {
+            "events": receipt.events,
+            "dropped": receipt.dropped,
+            "analysed_s": source.analysed_s,
+            "file": wording.one_line(source.file or ""),
+            "bytes": source.bytes,
+        },
+        "receipt": [{"level": line.level, "text": line.text} for line in receipt.lines] + _omissions(run),
+    }
+
+
+def version() -> str:
+    """The version of nbprof."""
+    return str(getattr(nbprof, "__version__", "0"))
+
+
+def label(run: Run) -> str:
+    """What the run is called: "run 7"."""
+    named = getattr(run.capture, "label", "") if run.capture is not None else ""
+    return wording.one_line(str(named or run.source.name or "run"))
+
+
+def facts(run: Run) -> list[str]:
+    """What follows the label: steps, length, device, time of day."""
+    result = [wording.plural(len(run.steps), "step") if len(run.steps) else "no steps"]
+    if (length := seconds(run)) is not None:
+        result.append(wording.duration(length))
+    result.append(device(run))
+    if clock := re.search(r"\d\d:\d\d(:\d\d)?", run.source.created or ""):
+        result.append(clock[0])
+    return result
+
+
+def device(run: Run) -> str:
+    """`Tesla T4`, `8 × Tesla V100` or `CPU`."""
+    count = len(run.devices)
+    if not count:
+        return "CPU"
+    kind = wording.one_line(str(run.overview.get("device_kind") or "device"))
+    return kind if count == 1 else f"{count} × {kind}"
+
+
+def seconds(run: Run) -> float | None:
+    """The length of the profile: from the first event to the end of the last."""
+    events = run.trace.events
+    if not len(events.start):
+        return None
+    return float((events.start + events.duration).max() - events.start.min()) / 1e12
+
+
+def notice(run: Run) -> dict[str, Any] | None:
+    """The one notice line, the gravest first: failed, partial, no steps."""
+    capture = run.capture
+    error = getattr(capture, "error", None)
+    if error:
+        text = "Your cell itself raised an error too." if _cell_failed(run) else "Your cell itself finished without an error."
+        return {"kind": "failed", "title": "The recording did not work as asked.", "text": f"{error} {text}"}
+    if _cell_failed(run):
+        seen = wording.plural(len(run.steps), "step")
+        return {
+            "kind": "partial",
+            "title": "The cell stopped with an error.",
+            "text": f"What was recorded until then is shown: {seen}.",
+        }
+    if run.receipt.dropped:
+        return {
+            "kind": "partial",
+            "title": f"{run.receipt.dropped:,} of {run.receipt.events + run.receipt.dropped:,} events were dropped.",
+            "text": "The numbers cover what was kept. For all of it, record fewer steps:",
+            "code": "%%nbprof --steps 5:15",
+        }
+    if run.steps.empty:
+        return {"kind": "no_steps", **steps.NO_STEPS}
+    return None
+
+
+def _cell_failed(run: Run) -> bool:
+    return bool(getattr(run.capture, "cell_failed", False))
+
+
+def _count(run: Run, tab: str) -> int | None:
+    if tab == "ops":
+        return len(ops.without_idle(run.ops))
+    return len(run.kernels) if tab == "kernels" else None
+
+
+def _flag(run: Run, tab: str) -> str | None:
+    bound = run.overview.get("bound")
+    if bound not in BY_KEY:
+        return None
+    target = _POINTS_TO.get(bound)
+    if target == "kernels" and run.kernels.empty:
+        target = "ops"
+    return bound if tab == target else None
+
+
+def _omissions(run: Run) -> list[dict[str, str]]:
+    """Receipt lines for what the payload, not the analysis, leaves out."""
+    lines = []
+    if count := ops.left_out(run):
+        lines.append(f"The table of ops leaves out the {count:,} with the least self time; p.ops.frame has all.")
+    if len(run.kernels) > kernels.MOST_ROWS:
+        lines.append(f"The table of kernels leaves out the {len(run.kernels) - kernels.MOST_ROWS:,} with the least time; p.kernels.frame has all.")
+    if (total := len(run.trace.events.start)) > trace.MOST_EVENTS:
+        lines.append(f"The saved timeline holds the longest of its {total:,} events, about {trace.MOST_EVENTS:,}; every lane and every step is in it.")
+    return [{"level": "info", "text": text} for text in lines]

@@ -1,0 +1,59 @@
+"""The step-time graph: every step with its categories."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.views.categories import CATEGORIES
+from nbprof.views.codec import coded, short
+from nbprof.views.tables import floats
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+NO_STEPS = {
+    "title": "No steps found, so step time is unknown.",
+    "text": "nbprof saw no step markers. model.fit marks steps by itself; a custom loop needs one line:",
+    "code": "for batch in ds:\n    with nbprof.step():\n        train_step(batch)",
+}
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `Steps` part: times by step and category; a category that was not recorded is absent."""
+    steps = run.steps
+    hosts = coded(steps["host"].tolist() if "host" in steps.columns else [])
+    names = [str(name) if isinstance(name, str) else "" for name in steps["name"]] if "name" in steps.columns else []
+    part: dict[str, Any] = {
+        "empty": dict(NO_STEPS) if steps.empty else None,
+        "step": pd.to_numeric(steps["step"]).to_numpy(np.int32) if len(steps) else np.zeros(0, np.int32),
+        "name": names,
+        "start_ms": _times(steps, "start_ms"),
+        "step_time_ms": _times(steps, "step_time_ms"),
+        "categories": {c.key: _times(steps, c.column) for c in recorded(steps)},
+        "prefix": prefix(names),
+        "hosts": hosts["values"],
+    }
+    if len(hosts["values"]) > 1:
+        part["host"] = hosts["codes"].astype(np.uint16)
+    return part
+
+
+def recorded(steps: pd.DataFrame) -> list[Any]:
+    """The categories that the producer recorded, in stack order."""
+    return [c for c in CATEGORIES if c.column in steps.columns and (steps.empty or steps[c.column].notna().any())]
+
+
+def prefix(names: list[str]) -> str:
+    """What all step names have in front of their number: "train" for "train 500", "train 501"; else the empty text."""
+    heads = {match.group(1) if (match := re.fullmatch(r"(.*?)[\s_#:]*\d+", name, re.DOTALL)) else "" for name in names}
+    return heads.pop() if len(heads) == 1 else ""
+
+
+def _times(steps: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    if steps.empty or key not in steps.columns:
+        return np.full(len(steps), np.nan)
+    return short(floats(steps[key]))

@@ -1,0 +1,67 @@
+"""Tables of a payload made from frames: heads and tooltips from nbprof/frames.py, text dictionary coded, numbers narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof import frames
+from nbprof.frames import Col
+from nbprof.views.codec import coded, numbers
+
+_TEXT = ("text", "code")
+
+DERIVED = {
+    column.name: column
+    for column in (
+        Col("percent", "float64", "percent", "%", "Part of the whole that this row makes up.", "percent", 1),
+        Col("us_per_call", "float64", "us", "µs / call", "Self time divided by the number of calls.", "number", 1),
+        Col("shared_bytes", "float64", "bytes", "Shared B", "Static and dynamic shared memory of one block, in bytes.", "number", 0),
+        Col("ms_per_step", "float64", "ms", "ms / step", "Self time divided by the number of steps.", "number", 3),
+        Col("cumulative_percent", "float64", "percent", "cum. %", "This row and all above it.", "percent", 1),
+        Col("block", "string", "", "Block", "Threads of one block: x × y × z.", "text", None),
+        Col("grid", "string", "", "Grid", "Blocks of one launch: x × y × z.", "text", None),
+    )
+}
+"""Columns that a view adds to a frame, or shows in another form than the frame has them."""
+
+
+def table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> dict[str, Any]:
+    """A `Table` with these columns of a frame.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    name : str
+        The frame's name in `nbprof.frames.SCHEMA`, which has the heads of its columns.
+    keys : sequence of str
+        The columns to send. One that the frame lacks was not recorded: it is sent as missing in every row.
+    """
+    heads = [_head(name, key) for key in keys]
+    data = {head["key"]: column(frame, head["key"], head["kind"]) for head in heads}
+    return {"columns": heads, "data": data, "rows": len(frame)}
+
+
+def column(frame: pd.DataFrame, key: str, kind: str) -> Any:
+    """One column of a frame as the payload holds it."""
+    if key not in frame.columns:
+        return coded([""] * len(frame)) if kind in _TEXT else np.full(len(frame), np.nan, np.float32)
+    if kind in _TEXT:
+        return coded(frame[key].tolist())
+    return numbers(floats(frame[key]))
+
+
+def floats(values: pd.Series[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """A column as float64 with NaN for what is missing."""
+    return np.asarray(pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan))
+
+
+def _head(name: str, key: str) -> dict[str, Any]:
+    col = DERIVED[key] if key in DERIVED else frames.column(name, key)
+    head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": col.help}
+    if col.digits is not None:
+        head["digits"] = col.digits
+    return head
