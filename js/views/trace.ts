@@ -1,0 +1,313 @@
+/** The trace: every track of the run on one time axis. */
+
+import { canvas } from "../lib/canvas.js";
+import { clear, h } from "../lib/dom.js";
+import { count, kernelName, ms, num } from "../lib/format.js";
+import { emptyView, field, hoverCard, legend, link } from "../lib/parts.js";
+import { CATEGORIES, type Steps, type Trace } from "../lib/payload.js";
+import type { Selection } from "../lib/store.js";
+import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
+import { fillsOf } from "./trace/colours.js";
+import { details, stepAt } from "./trace/details.js";
+import { drawLanes, fitter, lengthText, RULER } from "./trace/draw.js";
+import { durationOf, nameOf, type Slice, startOf } from "./trace/find.js";
+import { KEYS, press } from "./trace/keys.js";
+import { drawLabels, processNote } from "./trace/labels.js";
+import { processes } from "./trace/layout.js";
+import { Model } from "./trace/model.js";
+import { onTheme, themeReader } from "./trace/palette.js";
+import { pointer } from "./trace/pointer.js";
+import { overviewStrip } from "./trace/strips.js";
+import { around, type Span } from "./trace/window.js";
+
+/** Most height of the lanes; taller traces scroll inside, as tables do. */
+const TALLEST = 560;
+
+/** Times of the selected steps in ms: from the start of the first to the end of the last; null when none is among them. */
+export function stepsRange(steps: Steps, selection: Selection | null): [number, number] | null {
+  if (!selection) return null;
+  let from = Number.POSITIVE_INFINITY;
+  let to = Number.NEGATIVE_INFINITY;
+  for (let i = 0; i < steps.step.length; i++) {
+    const step = steps.step[i] as number;
+    if (step < selection.first || step > selection.last) continue;
+    from = Math.min(from, steps.start_ms[i] as number);
+    to = Math.max(to, (steps.start_ms[i] as number) + (steps.step_time_ms[i] as number));
+  }
+  return from < to ? [from, to] : null;
+}
+
+/** How many of how many events are here. */
+export function coverage(trace: Trace): string {
+  if (trace.shown >= trace.total) return `${count(trace.total)} events.`;
+  return `${count(trace.shown)} of ${count(trace.total)} events are in this report: the longest of each track.`;
+}
+
+/** What a canvas says to those who do not see it. */
+export function summary(trace: Trace): string {
+  const kinds = [...processes(trace.lanes)].map(([process, lanes]) => `${process} with ${count(lanes.length)} tracks`);
+  return `Timeline of ${ms((trace.end * trace.tick_ns) / 1e6)}: ${kinds.join(", ")}; ${coverage(trace)} Arrow keys move between slices.`;
+}
+
+export const render: View = (el, context, hint) => {
+  const { trace } = context.payload;
+  if (trace.empty) {
+    el.append(h("section", null, emptyView(trace.empty)));
+    return;
+  }
+  return draw(el, context, hint);
+};
+
+function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): ViewHandle {
+  const { signal, store } = context;
+  const { trace, steps } = context.payload;
+  const model = new Model(trace);
+  const toMs = trace.tick_ns / 1e6;
+  const fills = fillsOf(trace.names, trace.category);
+  const labels = trace.names.map((name) => kernelName(name).name);
+  const fit = fitter();
+  const inTicks = (range: readonly [number, number]): Span => ({ from: range[0] / toMs, to: range[1] / toMs });
+
+  // Toolbar
+  const hits = h("span", { class: "hits dim", role: "status" });
+  const search = field(
+    "Search slices",
+    (text) => {
+      model.find(text.trim());
+      return model.hits.error;
+    },
+    {
+      title: "Part of a name, or /a regular expression/. Enter: next hit, Shift+Enter: previous",
+      onKey: (event) => {
+        if (event.key !== "Enter") return;
+        event.preventDefault();
+        event.stopPropagation();
+        model.step(event.shiftKey ? -1 : 1);
+      },
+    },
+  );
+  const step = (by: 1 | -1, text: string, label: string): HTMLButtonElement =>
+    h("button", { type: "button", class: "btn quiet", "aria-label": label, on: { click: () => model.step(by) } }, text);
+  const previous = step(-1, "‹", "Previous hit");
+  const next = step(1, "›", "Next hit");
+  const zoomLink = h("span", { class: "zoomto" });
+  const help = h("div", { class: "keys", hidden: true, id: "nbp-trace-keys" }, ...helpRows());
+  const helpButton = h(
+    "button",
+    {
+      type: "button",
+      class: "btn quiet",
+      "aria-expanded": "false",
+      "aria-label": "List of keys",
+      on: { click: () => toggleHelp() },
+    },
+    h("kbd", null, "?"),
+  );
+  const toggleHelp = (): void => {
+    help.hidden = !help.hidden;
+    helpButton.setAttribute("aria-expanded", String(!help.hidden));
+  };
+  const toolbar = h(
+    "div",
+    { class: "toolbar" },
+    search.element,
+    hits,
+    previous,
+    next,
+    zoomLink,
+    h("span", { class: "end dim" }, h("span", { class: "keyhint hide-n" }, ...shortHelp()), helpButton),
+  );
+
+  // Strip, lanes, details
+  const whole = h("span", null);
+  const shown = h("small", null);
+  const stripBox = h("div", { class: "lane" });
+  const column = h("div", { class: "labels" });
+  const stage = h("div", { class: "stage" });
+  const scroller = h("div", { class: "scroller" }, h("div", { class: "tlab corner" }), column, stage);
+  const parts = details(context, model);
+  const frame = h(
+    "div",
+    { class: "trace" },
+    h("div", { class: "trow strips" }, h("div", { class: "tlab" }, whole, shown), stripBox),
+    scroller,
+    parts.element,
+  );
+  el.append(
+    h(
+      "section",
+      null,
+      toolbar,
+      help,
+      frame,
+      h("p", { class: "more" }, h("span", null, coverage(trace)), colours(trace)),
+    ),
+  );
+
+  const theme = themeReader(frame);
+  const strip = overviewStrip(stripBox, model, theme, signal);
+  const lanes = canvas(stage, {
+    signal,
+    height: RULER,
+    label: summary(trace),
+    draw: (ctx, width, height) =>
+      drawLanes(
+        ctx,
+        {
+          model,
+          theme: theme(),
+          fills,
+          labels,
+          fit,
+          scroll: scroller.scrollTop,
+          range: mouse.dragged() ?? model.range,
+        },
+        width,
+        height,
+      ),
+  });
+  lanes.element.tabIndex = 0;
+  const card = hoverCard(frame, signal);
+  const mouse = pointer({
+    canvas: lanes,
+    model,
+    card,
+    scroll: () => scroller.scrollTop,
+    scrollBy: (pixels) => {
+      scroller.scrollTop += pixels;
+    },
+    describe: (slice) => describe(trace, steps, slice, toMs),
+  });
+  lanes.element.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const focusSearch = (): void => search.input.focus();
+    if (!press(event.key, event.shiftKey, { model, share: mouse.share, focusSearch, toggleHelp })) return;
+    card.hide();
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  scroller.addEventListener("scroll", () => {
+    card.hide();
+    lanes.redraw();
+  });
+
+  const notes = new Map([...processes(trace.lanes)].map(([name, members]) => [name, processNote(model, members)]));
+  whole.textContent = `0–${ms(trace.end * toMs, 1)}`;
+
+  function place(): void {
+    drawLabels(column, model, notes);
+    const height = Math.min(TALLEST, model.height + RULER);
+    scroller.style.height = `${height}px`;
+    lanes.element.style.height = `${height}px`;
+    stage.style.height = `${model.height + RULER}px`;
+    lanes.redraw();
+  }
+
+  function bring(slice: Slice): void {
+    const spot = model.placeOf(slice);
+    if (!spot) return;
+    const room = scroller.clientHeight - RULER;
+    if (spot.top < scroller.scrollTop) scroller.scrollTop = Math.max(0, spot.top - 40);
+    else if (spot.bottom > scroller.scrollTop + room) scroller.scrollTop = spot.bottom - room + 40;
+  }
+
+  function showHits(): void {
+    const found = model.hits.slices.length;
+    const at = model.hitAt >= 0 ? `${count(model.hitAt + 1)} of ` : "";
+    hits.textContent = model.query && !model.hits.error ? `${at}${count(found)} ${found === 1 ? "hit" : "hits"}` : "";
+    previous.disabled = next.disabled = !found;
+    previous.hidden = next.hidden = !model.query;
+  }
+
+  model.onChange((change) => {
+    if (change === "lanes") place();
+    if (change === "span") shown.textContent = `${lengthText((model.span.to - model.span.from) * toMs)} shown`;
+    if (change === "slice") {
+      parts.drawSlice();
+      if (model.selected) bring(model.selected);
+    }
+    if (change === "slice" || change === "search") showHits();
+    if (change === "range") parts.drawRange();
+    lanes.redraw();
+    strip.redraw();
+  });
+
+  const showRange = (range: readonly [number, number]): void => {
+    model.setRange(inTicks(range));
+    if (model.range) model.setSpan(around(model.range, trace.end));
+  };
+  const offerSteps = (): void => {
+    clear(zoomLink);
+    const selection = store.get("selection");
+    const range = stepsRange(steps, selection);
+    if (selection && range) {
+      const text =
+        selection.first === selection.last ? `step ${selection.first}` : `steps ${selection.first}–${selection.last}`;
+      zoomLink.append(link(`zoom to ${text}`, () => showRange(range)));
+    }
+  };
+  store.subscribe("selection", offerSteps, signal);
+  store.subscribe("focusRange", (range) => range && showRange(range), signal);
+  onTheme(frame, signal, () => {
+    lanes.redraw();
+    strip.redraw();
+  });
+
+  function follow(target: Hint): void {
+    if (target.range_ms) showRange(target.range_ms);
+    const text = target.search ?? target.filter;
+    if (text === undefined) return;
+    search.input.value = text;
+    model.findLongest(text);
+  }
+
+  place();
+  showHits();
+  offerSteps();
+  shown.textContent = `${lengthText(trace.end * toMs)} shown`;
+  const asked = store.get("focusRange");
+  if (hint) follow(hint);
+  else if (asked) showRange(asked);
+  return { hint: follow, focusFilter: () => search.input.focus() };
+}
+
+function describe(trace: Trace, steps: Steps, slice: Slice, toMs: number) {
+  const lane = trace.lanes[slice.lane];
+  const start = startOf(trace, slice) * toMs;
+  const running = stepAt(steps, start);
+  const name = nameOf(trace, slice);
+  return {
+    title: name.length > 120 ? `${name.slice(0, 119)}…` : name,
+    total: lengthText(durationOf(trace, slice) * toMs),
+    two: true,
+    rows: [
+      { label: "Start", value: `${num(start, 3)} ms` },
+      { label: "Self time", value: lengthText((lane?.self[slice.index] ?? 0) * toMs) },
+      { label: "Lane", value: lane?.name ?? "" },
+      ...(running === null ? [] : [{ label: "Step", value: String(running) }]),
+    ],
+  };
+}
+
+/** The categories that occur, as a legend. */
+function colours(trace: Trace): HTMLElement {
+  const present = new Set(trace.category);
+  const items = CATEGORIES.filter((_, i) => present.has(i + 1)).map(({ css, label }) => ({ css, label }));
+  const list = legend(items);
+  list.prepend(h("span", null, items.length ? "Colour: by name; step time has its own:" : "Colour: by name."));
+  return list;
+}
+
+function shortHelp(): Node[] {
+  const parts: [string[], string][] = [
+    [["W", "S"], "zoom"],
+    [["A", "D"], "pan"],
+    [["F"], "fit selection"],
+    [["M"], "mark range"],
+  ];
+  return parts.flatMap(([keys, what]) => [...keys.map((key) => h("kbd", null, key)), h("span", null, what)]);
+}
+
+function helpRows(): Node[] {
+  return KEYS.map(([keys, what]) => h("span", null, ...keys.flatMap((key) => [h("kbd", null, key), " "]), what));
+}

@@ -1,0 +1,43 @@
+/** Which colour a slice has: its category's, or one of eight muted tints by name. */
+
+/** A name without template arguments, call arguments and the numbers that count copies of the same thing. */
+export function stem(name: string): string {
+  let depth = 0;
+  let text = "";
+  for (const c of name) {
+    if (c === "<" || c === "(") depth++;
+    else if ((c === ">" || c === ")") && depth) depth--;
+    else if (!depth) text += c;
+  }
+  return text.replace(/[\s_:#./-]*\d+$/, "") || name;
+}
+
+/** 0…7, the same for every name with the same stem. */
+export function tintOf(name: string): number {
+  let hash = 0x811c9dc5;
+  for (const c of stem(name)) {
+    hash = Math.imul(hash ^ (c.codePointAt(0) as number), 0x01000193);
+  }
+  // The low bits of FNV follow the last letter; the high ones have seen all.
+  return (hash >>> 17) & 7;
+}
+
+export interface Palette {
+  /** By index into CATEGORIES. */
+  categories: string[];
+  tints: string[];
+  /** Text on a category's colour. */
+  onCategory: string;
+  onTint: string;
+}
+
+/** Fill of every name: index into categories, or 100 + tint. */
+export function fillsOf(names: readonly string[], category: Uint8Array): Uint8Array {
+  return Uint8Array.from(names, (name, i) => (category[i] ? (category[i] as number) - 1 : 100 + tintOf(name)));
+}
+
+export const fillColour = (palette: Palette, fill: number): string =>
+  (fill >= 100 ? palette.tints[fill - 100] : palette.categories[fill]) ?? "";
+
+export const textColour = (palette: Palette, fill: number): string =>
+  fill >= 100 ? palette.onTint : palette.onCategory;

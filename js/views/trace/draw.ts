@@ -1,0 +1,200 @@
+/** Draws the lanes in view. The cost is pixels × lanes in view, not events. */
+
+import { ms, num } from "../../lib/format.js";
+import { fillColour, textColour } from "./colours.js";
+import { type Band, bandsIn, levelTop } from "./layout.js";
+import type { Model } from "./model.js";
+import type { Theme } from "./palette.js";
+import { type Mark, marksOf, type Row } from "./rows.js";
+import { rulerTicks } from "./window.js";
+
+export const RULER = 20;
+const SLICE = 16;
+/** Least width of a slice that gets a label, and the room around its text. */
+const LABEL = 18;
+const PAD = 3;
+
+export interface Scene {
+  model: Model;
+  theme: Theme;
+  fills: Uint8Array;
+  labels: string[];
+  /** How far the lanes are scrolled. */
+  scroll: number;
+  /** Range that is being dragged, else that of the model. */
+  range: { from: number; to: number } | null;
+  fit: Fitter;
+}
+
+/** Cuts a text to a width; measures each text once. */
+export type Fitter = (context: CanvasRenderingContext2D, text: string, room: number) => string;
+
+export function fitter(): Fitter {
+  const widths = new Map<string, number>();
+  let font = "";
+  return (context, text, room) => {
+    if (context.font !== font) {
+      widths.clear();
+      font = context.font;
+    }
+    let width = widths.get(text);
+    if (width === undefined) {
+      width = context.measureText(text).width;
+      widths.set(text, width);
+    }
+    if (width <= room) return text;
+    const letters = Math.floor((text.length * room) / width) - 1;
+    return letters < 2 ? "" : `${text.slice(0, letters)}…`;
+  };
+}
+
+/** Lanes, ruler and range. */
+export function drawLanes(context: CanvasRenderingContext2D, scene: Scene, width: number, height: number): void {
+  const { model, theme, scroll } = scene;
+  context.font = `11px ${theme.font}`;
+  context.textBaseline = "middle";
+  context.save();
+  context.beginPath();
+  context.rect(0, RULER, width, height - RULER);
+  context.clip();
+  context.translate(0, RULER - scroll);
+  for (const band of bandsIn(model.bands, scroll, scroll + height - RULER)) drawBand(context, scene, band, width);
+  drawSelected(context, scene, width);
+  context.restore();
+  drawRange(context, scene, width, height);
+  drawRuler(context, scene, width);
+}
+
+function drawBand(context: CanvasRenderingContext2D, scene: Scene, band: Band, width: number): void {
+  const { model, theme } = scene;
+  context.fillStyle = theme.grid;
+  context.fillRect(0, band.top + band.height - 1, width, 1);
+  if (band.kind === "process") {
+    context.fillStyle = theme.raise;
+    context.fillRect(0, band.top, width, band.height - 1);
+  }
+  if (band.kind === "lane") {
+    const rows = model.rows[band.lane] ?? [];
+    for (let depth = 0; depth < band.depths; depth++) {
+      const row = rows[depth];
+      if (row) drawRow(context, scene, band.lane, row, band.top + levelTop(depth), width);
+    }
+  } else if (!band.open) {
+    for (const lane of band.lanes) {
+      const row = model.rows[lane]?.[0];
+      if (row && model.trace.lanes[lane]?.kind !== "steps")
+        drawRow(context, scene, lane, row, band.top + 1, width, false);
+    }
+  }
+}
+
+function drawRow(
+  context: CanvasRenderingContext2D,
+  scene: Scene,
+  lane: number,
+  row: Row,
+  top: number,
+  width: number,
+  labels = true,
+): void {
+  const { model, theme, fills } = scene;
+  const data = model.trace.lanes[lane];
+  if (!data) return;
+  const steps = data.kind === "steps";
+  for (const mark of marksOf(row, model.span.from, model.span.to, width)) {
+    const index = row.slice[mark.at] as number;
+    const code = data.name_code[index] as number;
+    const fill = steps ? 107 : (fills[code] as number);
+    const [left, right] = edges(mark);
+    context.globalAlpha = mark.density < 1 ? 0.35 + 0.65 * mark.density : 1;
+    context.fillStyle = fillColour(theme, fill);
+    context.fillRect(left, top, right - left, SLICE);
+    context.globalAlpha = 1;
+    if (model.hitsIn(lane, row, mark.first, mark.last)) {
+      context.fillStyle = theme.ink;
+      context.fillRect(left, top + SLICE - 2, right - left, 2);
+    }
+    if (labels && right - left >= LABEL) {
+      const name = scene.labels[code] ?? "";
+      const text = steps ? `${name} · ${ms(((data.duration[index] as number) * model.trace.tick_ns) / 1e6)}` : name;
+      const shown = scene.fit(context, text, right - left - 2 * PAD);
+      if (shown) {
+        context.fillStyle = textColour(theme, fill);
+        context.fillText(shown, left + PAD, top + SLICE / 2 + 0.5);
+      }
+    }
+  }
+}
+
+/** Whole pixels, with half a pixel of the background between wide neighbours. */
+function edges(mark: Mark): [number, number] {
+  const left = mark.width > 2 ? mark.x : Math.round(mark.x);
+  return [left, mark.width > 2 ? mark.x + mark.width - 0.5 : left + Math.max(1, Math.round(mark.width))];
+}
+
+function drawSelected(context: CanvasRenderingContext2D, scene: Scene, width: number): void {
+  const { model, theme } = scene;
+  if (!model.selected) return;
+  const place = model.placeOf(model.selected);
+  if (!place) return;
+  const { from, to } = model.spanOf(model.selected);
+  const x = (time: number): number => ((time - model.span.from) / (model.span.to - model.span.from)) * width;
+  const left = x(from);
+  const right = Math.max(left + 3, x(to));
+  if (right < -2 || left > width + 2) return;
+  context.strokeStyle = theme.ink;
+  context.lineWidth = 2;
+  const clipped = Math.max(-4, left);
+  context.strokeRect(clipped, place.top, Math.min(width + 4, right) - clipped, place.bottom - place.top);
+}
+
+function drawRange(context: CanvasRenderingContext2D, scene: Scene, width: number, height: number): void {
+  const { model, theme, range } = scene;
+  if (!range) return;
+  const x = (time: number): number => ((time - model.span.from) / (model.span.to - model.span.from)) * width;
+  const left = Math.max(-1, x(range.from));
+  const right = Math.min(width + 1, x(range.to));
+  if (right < left) return;
+  context.fillStyle = theme.accent;
+  context.globalAlpha = 0.08;
+  context.fillRect(left, RULER, right - left, height - RULER);
+  context.globalAlpha = 0.7;
+  context.fillRect(Math.round(left), RULER, 1, height - RULER);
+  context.fillRect(Math.round(right) - 1, RULER, 1, height - RULER);
+  context.globalAlpha = 1;
+}
+
+function drawRuler(context: CanvasRenderingContext2D, scene: Scene, width: number): void {
+  const { model, theme, range } = scene;
+  const toMs = model.trace.tick_ns / 1e6;
+  const [from, to] = [model.span.from * toMs, model.span.to * toMs];
+  context.fillStyle = theme.bg;
+  context.fillRect(0, 0, width, RULER);
+  context.fillStyle = theme.line;
+  context.fillRect(0, RULER - 1, width, 1);
+  const { at, digits } = rulerTicks(from, to, width, 84);
+  for (const tick of at) {
+    const x = Math.round(((tick - from) / (to - from)) * width);
+    context.fillStyle = theme.line;
+    context.fillRect(x, 2, 1, RULER - 2);
+    context.fillStyle = theme.fg2;
+    context.fillText(`${num(tick, digits)} ms`, x + 4, RULER / 2);
+  }
+  if (!range) return;
+  const middle = ((range.from + range.to) / 2) * toMs;
+  const text = `← ${lengthText((range.to - range.from) * toMs)} →`;
+  const x = ((middle - from) / (to - from)) * width;
+  if (x < 0 || x > width) return;
+  context.font = `600 11px ${theme.font}`;
+  const half = context.measureText(text).width / 2 + 6;
+  const centre = Math.min(width - half, Math.max(half, x));
+  context.fillStyle = theme.bg;
+  context.fillRect(centre - half, 0, 2 * half, RULER - 1);
+  context.fillStyle = theme.accent;
+  context.fillText(text, centre - half + 6, RULER / 2);
+}
+
+/** A length of time in the unit that suits it; ms from 1 ms on, else µs. */
+export function lengthText(value_ms: number): string {
+  return value_ms < 1 ? `${num(value_ms * 1000, value_ms < 0.001 ? 3 : 1)} µs` : ms(value_ms);
+}

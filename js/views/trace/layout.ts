@@ -1,0 +1,93 @@
+/** Where each lane lies: the tree of processes and lanes, from top to bottom. */
+
+import type { Lane } from "../../lib/payload.js";
+
+export const ROW = 18;
+export const COUNTER = 34;
+
+export type Band =
+  | { kind: "process"; key: string; process: string; open: boolean; lanes: number[]; top: number; height: number }
+  | { kind: "lane"; key: string; lane: number; open: boolean; depths: number; top: number; height: number }
+  | { kind: "rest"; key: string; process: string; open: boolean; lanes: number[]; top: number; height: number };
+
+/** What the reader has opened or closed; a key that is missing has its first state. */
+export type Folding = ReadonlyMap<string, boolean>;
+
+export const processKey = (process: string): string => `p:${process}`;
+export const restKey = (process: string): string => `r:${process}`;
+export const laneKey = (lane: number): string => `l:${lane}`;
+
+/** Lanes by process, in the order in which they come. */
+export function processes(lanes: readonly Lane[]): Map<string, number[]> {
+  const groups = new Map<string, number[]>();
+  lanes.forEach((lane, index) => {
+    const group = groups.get(lane.process);
+    if (group) group.push(index);
+    else groups.set(lane.process, [index]);
+  });
+  return groups;
+}
+
+/**
+ * The bands of the trace, top to bottom, without gaps.
+ *
+ * Lanes that are folded at first gather in one band at the end of their process ("11 more threads");
+ * a single one gets its own band, as one line cannot be saved there.
+ */
+export function layout(lanes: readonly Lane[], folding: Folding): { bands: Band[]; height: number } {
+  const bands: Band[] = [];
+  let top = 0;
+  const push = (band: Band): void => {
+    bands.push(band);
+    top += band.height;
+  };
+  const pushLane = (index: number): void => {
+    const lane = lanes[index] as Lane;
+    const open = folding.get(laneKey(index)) ?? true;
+    const depths = Math.max(1, lane.depths);
+    const height =
+      lane.kind === "counter" ? COUNTER : (open ? depths : 1) * ROW - (open && depths > 1 ? depths - 1 : 0);
+    push({ kind: "lane", key: laneKey(index), lane: index, open, depths: open ? depths : 1, top, height: height + 1 });
+  };
+  for (const [process, members] of processes(lanes)) {
+    const open = folding.get(processKey(process)) ?? true;
+    push({ kind: "process", key: processKey(process), process, open, lanes: members, top, height: ROW + 1 });
+    if (!open) continue;
+    const folded = members.filter((index) => lanes[index]?.folded);
+    const rest = folded.length > 1 ? folded : [];
+    for (const index of members) if (!rest.includes(index)) pushLane(index);
+    if (rest.length) {
+      const restOpen = folding.get(restKey(process)) ?? false;
+      push({ kind: "rest", key: restKey(process), process, open: restOpen, lanes: rest, top, height: ROW + 1 });
+      if (restOpen) for (const index of rest) pushLane(index);
+    }
+  }
+  return { bands, height: top };
+}
+
+/** Top of a nesting level within its band: slices of 16 px, 17 apart, 1 px from the top. */
+export const levelTop = (depth: number): number => 1 + depth * (ROW - 1);
+
+/** The bands that touch top…bottom, by binary search. */
+export function bandsIn(bands: readonly Band[], top: number, bottom: number): Band[] {
+  let low = 0;
+  let high = bands.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const band = bands[middle] as Band;
+    if (band.top + band.height > top) high = middle;
+    else low = middle + 1;
+  }
+  const found: Band[] = [];
+  for (let i = low; i < bands.length && (bands[i] as Band).top < bottom; i++) found.push(bands[i] as Band);
+  return found;
+}
+
+/** The folding in which a lane can be seen, with all its levels. */
+export function reveal(lanes: readonly Lane[], folding: Folding, index: number): Folding {
+  const lane = lanes[index];
+  if (!lane) return folding;
+  const next = new Map(folding).set(processKey(lane.process), true).set(laneKey(index), true);
+  if (lane.folded) next.set(restKey(lane.process), true);
+  return next;
+}

@@ -1,0 +1,154 @@
+/** Mouse, pen and finger on the lanes: click selects, drag pans, Shift+drag marks, Ctrl+wheel zooms. */
+
+import type { Canvas } from "../../lib/canvas.js";
+import type { HoverCard } from "../../lib/parts.js";
+import { RULER } from "./draw.js";
+import type { Slice } from "./find.js";
+import { bandsIn, levelTop, ROW } from "./layout.js";
+import type { Model } from "./model.js";
+import { sliceAt } from "./rows.js";
+import type { Span } from "./window.js";
+
+/** A press that moves less is a click. */
+const CLICK = 3;
+/** How near to a slice counts as on it, for those of a pixel. */
+const SLACK = 2;
+
+export interface Pointer {
+  /** The range being dragged. */
+  dragged(): Span | null;
+  /** Share of the width under the pointer, or the middle. */
+  share(): number;
+}
+
+export interface PointerOptions {
+  canvas: Canvas;
+  model: Model;
+  card: HoverCard;
+  scroll(): number;
+  scrollBy(pixels: number): void;
+  /** What the card says about a slice. */
+  describe(slice: Slice): Parameters<HoverCard["show"]>[1];
+}
+
+/** The slice under a point of the page of lanes (y counts from the first lane); null where there is none. */
+export function sliceUnder(model: Model, x: number, y: number, width: number): Slice | null {
+  const [band] = bandsIn(model.bands, y, y + 1);
+  if (band?.kind !== "lane") return null;
+  const depth = Math.floor((y - band.top - 1) / (ROW - 1));
+  const row = depth < band.depths ? model.rows[band.lane]?.[depth] : undefined;
+  if (!row) return null;
+  const pixel = (model.span.to - model.span.from) / Math.max(1, width);
+  const at = sliceAt(row, model.span.from + x * pixel, SLACK * pixel);
+  return at < 0 ? null : { lane: band.lane, index: row.slice[at] as number };
+}
+
+export function pointer(options: PointerOptions): Pointer {
+  const { canvas, model, card } = options;
+  const { element } = canvas;
+  let at: { x: number; y: number } | null = null;
+  let held: { x: number; y: number; time: number; span: Span; range: boolean; moved: boolean } | null = null;
+  let dragged: Span | null = null;
+
+  const place = (event: MouseEvent): { x: number; y: number } => {
+    const box = element.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  };
+  const timeAt = (x: number): number =>
+    model.span.from + (x / Math.max(1, canvas.width())) * (model.span.to - model.span.from);
+
+  function hover(event: PointerEvent): void {
+    at = place(event);
+    const slice = at.y >= RULER ? sliceUnder(model, at.x, at.y - RULER + options.scroll(), canvas.width()) : null;
+    const spot = slice && model.placeOf(slice);
+    element.style.cursor = slice ? "pointer" : "default";
+    if (!slice || !spot) {
+      card.hide();
+      return;
+    }
+    const box = element.getBoundingClientRect();
+    const top = box.top + RULER - options.scroll();
+    const { from, to } = model.spanOf(slice);
+    const scale = canvas.width() / (model.span.to - model.span.from);
+    // The pointer, not the whole of a long slice, is what the card keeps clear of.
+    const left = Math.max((from - model.span.from) * scale, at.x - 12);
+    const right = Math.min((to - model.span.from) * scale, at.x + 12);
+    card.show(
+      {
+        left: box.left + left,
+        right: box.left + Math.max(left, right),
+        top: top + spot.top,
+        bottom: top + spot.top + levelTop(1),
+      },
+      options.describe(slice),
+    );
+  }
+
+  element.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    const { x, y } = place(event);
+    held = { x, y, time: timeAt(x), span: { ...model.span }, range: event.shiftKey, moved: false };
+    element.setPointerCapture(event.pointerId);
+    // Shift+click would select text in the notebook; focus is set by hand then.
+    if (event.shiftKey) {
+      event.preventDefault();
+      element.focus({ preventScroll: true });
+    }
+  });
+  element.addEventListener("pointermove", (event) => {
+    if (!held) return hover(event);
+    const { x, y } = place(event);
+    if (!held.moved && Math.hypot(x - held.x, y - held.y) < CLICK) return;
+    held.moved = true;
+    card.hide();
+    if (held.range) {
+      dragged = { from: Math.min(held.time, timeAt(x)), to: Math.max(held.time, timeAt(x)) };
+      canvas.redraw();
+      return;
+    }
+    element.style.cursor = "grabbing";
+    const by = ((held.x - x) / Math.max(1, canvas.width())) * (held.span.to - held.span.from);
+    model.setSpan({ from: held.span.from + by, to: held.span.to + by });
+    // A finger scrolls by itself (touch-action: pan-y); a mouse drags the lanes along.
+    if (event.pointerType === "mouse") options.scrollBy(-event.movementY);
+  });
+  element.addEventListener("pointerup", () => {
+    const release = held;
+    held = null;
+    if (!release) return;
+    element.style.cursor = "";
+    if (dragged) {
+      const range = dragged;
+      dragged = null;
+      model.setRange(range);
+    } else if (!release.moved && release.y >= RULER) {
+      model.select(sliceUnder(model, release.x, release.y - RULER + options.scroll(), canvas.width()));
+    }
+  });
+  element.addEventListener("pointercancel", () => {
+    held = null;
+    dragged = null;
+    canvas.redraw();
+  });
+  element.addEventListener("pointerleave", () => {
+    at = null;
+    card.hide();
+  });
+  element.addEventListener("dblclick", () => model.fit());
+  element.addEventListener(
+    "wheel",
+    (event) => {
+      // A plain wheel scrolls the page: it is never taken.
+      const zooms = event.ctrlKey || event.metaKey;
+      if (!zooms && !event.shiftKey) return;
+      event.preventDefault();
+      card.hide();
+      const delta = (event.deltaY || event.deltaX) * (event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1);
+      if (zooms) model.zoomBy(Math.exp(-delta / 300), share());
+      else model.panBy(delta / Math.max(1, canvas.width()));
+    },
+    { passive: false },
+  );
+  const share = (): number => (at ? at.x / Math.max(1, canvas.width()) : 0.5);
+  return { dragged: () => dragged, share };
+}

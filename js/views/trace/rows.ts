@@ -1,0 +1,240 @@
+/**
+ * One row of slices: a nesting level of a lane, with what is needed to draw any window of it
+ * at a cost of its pixels, whatever the number of slices.
+ */
+
+import type { Lane } from "../../lib/payload.js";
+
+export interface Row {
+  /** Index of each slice in its lane, by start. */
+  slice: Uint32Array;
+  start: Float64Array;
+  end: Float64Array;
+  /** The latest end so far: grows even where slices overlap, so a window can be searched for. */
+  reach: Float64Array;
+  /** Sum of the durations before each slice; one more entry than slices. */
+  busy: Float64Array;
+  /** Longest slice of each block of 2^k: level 0 is blocks of two. */
+  longest: Uint32Array[];
+}
+
+/** What is drawn in one place: a slice of its own, or several in less than a pixel each. */
+export interface Mark {
+  /** Pixels from the left of the window, clipped to it. */
+  x: number;
+  width: number;
+  /** Position in the row of the slice, or of the longest of those merged. */
+  at: number;
+  /** First and one past the last slice in the row that it stands for. */
+  first: number;
+  last: number;
+  /** Share of the time under the mark that is busy; 1 for a slice of its own. */
+  density: number;
+}
+
+/** The first i in 0…n for which `fits` holds; `fits` is false, then true. */
+export function lowest(n: number, fits: (i: number) => boolean): number {
+  let low = 0;
+  let high = n;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (fits(middle)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+/** The rows of a lane, outermost first. */
+export function rowsOf(lane: Lane): Row[] {
+  const n = lane.start.length;
+  const sizes: number[] = [];
+  for (let i = 0; i < n; i++) {
+    const depth = lane.depth[i] as number;
+    while (sizes.length <= depth) sizes.push(0);
+    sizes[depth] = (sizes[depth] as number) + 1;
+  }
+  const members = sizes.map((size) => new Uint32Array(size));
+  const filled = sizes.map(() => 0);
+  for (let i = 0; i < n; i++) {
+    const depth = lane.depth[i] as number;
+    (members[depth] as Uint32Array)[filled[depth] as number] = i;
+    filled[depth] = (filled[depth] as number) + 1;
+  }
+  return members.map((slice) => row(lane, slice));
+}
+
+function row(lane: Lane, slice: Uint32Array): Row {
+  const n = slice.length;
+  const start = new Float64Array(n);
+  const end = new Float64Array(n);
+  const reach = new Float64Array(n);
+  const busy = new Float64Array(n + 1);
+  for (let i = 0; i < n; i++) {
+    const k = slice[i] as number;
+    const from = lane.start[k] as number;
+    const duration = lane.duration[k] as number;
+    start[i] = from;
+    end[i] = from + duration;
+    reach[i] = i ? Math.max(reach[i - 1] as number, from + duration) : from + duration;
+    busy[i + 1] = (busy[i] as number) + duration;
+  }
+  return { slice, start, end, reach, busy, longest: pyramid(start, end) };
+}
+
+/** By level, the position of the longest slice of each block of two, four, eight… */
+function pyramid(start: Float64Array, end: Float64Array): Uint32Array[] {
+  const levels: Uint32Array[] = [];
+  const longer = (a: number, b: number): number =>
+    (end[b] as number) - (start[b] as number) > (end[a] as number) - (start[a] as number) ? b : a;
+  let size = start.length;
+  let below: Uint32Array | null = null;
+  while (size > 1) {
+    const half: number = (size + 1) >> 1;
+    const level: Uint32Array = new Uint32Array(half);
+    for (let i = 0; i < half; i++) {
+      const left: number = below ? (below[2 * i] as number) : 2 * i;
+      const right: number = 2 * i + 1 < size ? (below ? (below[2 * i + 1] as number) : 2 * i + 1) : left;
+      level[i] = longer(left, right);
+    }
+    levels.push(level);
+    below = level;
+    size = half;
+  }
+  return levels;
+}
+
+/** Position of the longest slice in first…last (excluded); the first of equals. Needs at least one slice. */
+export function longestOf(row: Row, first: number, last: number): number {
+  let best = first;
+  const length = (i: number): number => (row.end[i] as number) - (row.start[i] as number);
+  let i = first;
+  while (i < last) {
+    // The largest block that begins here and stays inside.
+    let level = 0;
+    while (level < row.longest.length && i % (2 << level) === 0 && i + (2 << level) <= last) level++;
+    const candidate = level ? ((row.longest[level - 1] as Uint32Array)[i >> level] as number) : i;
+    if (length(candidate) > length(best)) best = candidate;
+    i += 1 << level;
+  }
+  return best;
+}
+
+/** Positions of the slices that touch the window: first, and one past the last. */
+export function visible(row: Row, from: number, to: number): [first: number, last: number] {
+  const n = row.slice.length;
+  const first = lowest(n, (i) => (row.reach[i] as number) >= from);
+  const last = lowest(n, (i) => (row.start[i] as number) > to);
+  return [first, Math.max(first, last)];
+}
+
+/**
+ * The marks of a row in a window of `pixels` pixels, left to right.
+ *
+ * A slice of a pixel or more gets a mark of its own. Shorter ones that share a pixel become one mark
+ * at least a pixel wide, and neighbouring merged pixels with a common look stay apart, so that a lone
+ * short slice is always one visible pixel.
+ */
+export function marksOf(row: Row, from: number, to: number, pixels: number): Mark[] {
+  const [first, last] = visible(row, from, to);
+  const scale = pixels / (to - from);
+  const pixel = (to - from) / pixels;
+  const marks: Mark[] = [];
+  for (let i = first; i < last; ) {
+    const start = row.start[i] as number;
+    const end = row.end[i] as number;
+    if (end < from) {
+      i++;
+      continue;
+    }
+    const x = (Math.max(start, from) - from) * scale;
+    if (end - start >= pixel) {
+      const right = (Math.min(end, to) - from) * scale;
+      marks.push({ x, width: Math.max(1, right - x), at: i, first: i, last: i + 1, density: 1 });
+      i++;
+      continue;
+    }
+    // All short ones that start in this pixel, found without visiting them; a long one ends the run.
+    const column = Math.min(Math.floor(x), pixels - 1);
+    const border = from + (column + 1) * pixel;
+    let stop = Math.max(
+      i + 1,
+      lowest(last, (k) => (row.start[k] as number) >= border),
+    );
+    stop = shortRun(row, i, stop, pixel);
+    if (stop === i + 1) {
+      // The only one in its pixel keeps its place.
+      marks.push({ x: Math.min(x, pixels - 1), width: 1, at: i, first: i, last: stop, density: 1 });
+    } else {
+      const share = ((row.busy[stop] as number) - (row.busy[i] as number)) / pixel;
+      marks.push({
+        x: column,
+        width: 1,
+        at: longestOf(row, i, stop),
+        first: i,
+        last: stop,
+        density: Math.min(1, share),
+      });
+    }
+    i = stop;
+  }
+  return marks;
+}
+
+/** End of the run of slices shorter than a pixel that begins at `first`. */
+function shortRun(row: Row, first: number, last: number, pixel: number): number {
+  const at = longestOf(row, first, last);
+  if ((row.end[at] as number) - (row.start[at] as number) < pixel) return last;
+  // At most one slice of a pixel or more can start in a pixel unless slices overlap: look for the first.
+  let low = first + 1;
+  let high = at;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const longest = longestOf(row, first, middle + 1);
+    if ((row.end[longest] as number) - (row.start[longest] as number) >= pixel) high = middle;
+    else low = middle + 1;
+  }
+  return high;
+}
+
+/** Position of the slice at a time; within `slack` of it the nearest counts. -1: none. */
+export function sliceAt(row: Row, time: number, slack: number): number {
+  const [first, last] = visible(row, time - slack, time + slack);
+  let best = -1;
+  let distance = Number.POSITIVE_INFINITY;
+  // Far more than fit under a pointer: the longest stands for them, as drawn.
+  if (last - first > 64) return longestOf(row, first, last);
+  for (let i = first; i < last; i++) {
+    const away = Math.max(0, (row.start[i] as number) - time, time - (row.end[i] as number));
+    if (away <= slack && (away < distance || (away === distance && longer(row, i, best)))) {
+      best = i;
+      distance = away;
+    }
+  }
+  return best;
+}
+
+function longer(row: Row, a: number, b: number): boolean {
+  return (row.end[a] as number) - (row.start[a] as number) > (row.end[b] as number) - (row.start[b] as number);
+}
+
+/** Busy time of from…to in which at least one of the rows has a slice. */
+export function covered(rows: readonly Row[], from: number, to: number): number {
+  const parts: [number, number][] = [];
+  for (const row of rows) {
+    const [first, last] = visible(row, from, to);
+    for (let i = first; i < last; i++) {
+      const start = Math.max(from, row.start[i] as number);
+      const end = Math.min(to, row.end[i] as number);
+      if (end > start) parts.push([start, end]);
+    }
+  }
+  parts.sort((a, b) => a[0] - b[0]);
+  let sum = 0;
+  let until = from;
+  for (const [start, end] of parts) {
+    if (end <= until) continue;
+    sum += end - Math.max(start, until);
+    until = end;
+  }
+  return sum;
+}

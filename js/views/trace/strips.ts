@@ -1,0 +1,125 @@
+/** The overview strip: the whole profile, with a window that can be dragged. */
+
+import { type Canvas, canvas } from "../../lib/canvas.js";
+import { CATEGORIES } from "../../lib/payload.js";
+import { hitStrip } from "./find.js";
+import type { Model } from "./model.js";
+import type { Theme } from "./palette.js";
+import { type Overview, overview } from "./strip.js";
+
+const HEIGHT = 32;
+/** How near to an edge of the window a pointer takes hold of it. */
+const GRIP = 5;
+
+const colour = (theme: Theme, key: string): string =>
+  theme.categories[CATEGORIES.findIndex((category) => category.key === key)] ?? theme.fg2;
+
+export function overviewStrip(parent: HTMLElement, model: Model, theme: () => Theme, signal: AbortSignal): Canvas {
+  let data: Overview | null = null;
+  let hits: Uint8Array | null = null;
+  model.onChange((change) => {
+    if (change === "search") hits = null;
+  });
+
+  function draw(context: CanvasRenderingContext2D, width: number): void {
+    const pixels = Math.floor(width);
+    if (data?.above.length !== pixels) data = overview(model.trace, pixels);
+    if (hits?.length !== pixels) hits = hitStrip(model.trace, model.hits, pixels);
+    const colours = theme();
+    const strip = (values: Float32Array, fill: string, top: number): void => {
+      context.fillStyle = fill;
+      for (let x = 0; x < values.length; x++) {
+        const busy = values[x] as number;
+        if (busy <= 0) continue;
+        context.globalAlpha = 0.25 + 0.75 * busy;
+        context.fillRect(x, top, 1, 10);
+      }
+      context.globalAlpha = 1;
+    };
+    strip(data.above, colour(colours, "input"), 4);
+    strip(data.below, colour(colours, data.belowIs === "device" ? "device_compute" : "host_compute"), 16);
+    const x = (time: number): number => (time / Math.max(1, model.trace.end)) * width;
+    const [left, right] = [x(model.span.from), x(model.span.to)];
+    context.fillStyle = colours.bg;
+    context.globalAlpha = 0.62;
+    context.fillRect(0, 0, left, HEIGHT);
+    context.fillRect(right, 0, width - right, HEIGHT);
+    context.globalAlpha = 1;
+    context.fillStyle = colours.ink;
+    for (let i = 0; i < hits.length; i++) if (hits[i]) context.fillRect(i, 28, 1, 4);
+    if (model.range) {
+      context.fillStyle = colours.accent;
+      context.globalAlpha = 0.25;
+      context.fillRect(x(model.range.from), 0, Math.max(1, x(model.range.to) - x(model.range.from)), HEIGHT);
+      context.globalAlpha = 1;
+    }
+    context.strokeStyle = colours.accent;
+    context.lineWidth = 1;
+    context.beginPath();
+    context.roundRect(left + 0.5, 0.5, Math.max(3, right - left - 1), HEIGHT - 1, 2);
+    context.stroke();
+  }
+
+  const below = model.trace.lanes.some((lane) => lane.kind === "device") ? "the device" : "compute on the host";
+  const strip = canvas(parent, {
+    signal,
+    height: HEIGHT,
+    label: `The whole profile: input above, ${below} below, and the window shown in the lanes.`,
+    draw,
+  });
+  strip.element.classList.add("strip");
+  drag(strip, model);
+  return strip;
+}
+
+/** Edges and body of the window can be dragged; beside it a drag opens a new one, a click moves it there. */
+function drag(strip: Canvas, model: Model): void {
+  const { element } = strip;
+  const timeAt = (event: MouseEvent): number =>
+    ((event.clientX - element.getBoundingClientRect().left) / Math.max(1, strip.width())) * model.trace.end;
+  const part = (event: MouseEvent): "from" | "to" | "body" | "new" => {
+    const grip = (GRIP / Math.max(1, strip.width())) * model.trace.end;
+    const time = timeAt(event);
+    if (Math.abs(time - model.span.from) < grip) return "from";
+    if (Math.abs(time - model.span.to) < grip) return "to";
+    // The whole profile cannot be moved: there a drag opens a window.
+    const whole = model.span.to - model.span.from >= model.trace.end;
+    return !whole && time > model.span.from && time < model.span.to ? "body" : "new";
+  };
+  let held: { part: string; time: number; from: number; to: number; moved: boolean } | null = null;
+  element.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    held = { part: part(event), time: timeAt(event), ...model.span, moved: false };
+    element.setPointerCapture(event.pointerId);
+    event.preventDefault();
+  });
+  element.addEventListener("pointermove", (event) => {
+    const time = timeAt(event);
+    if (!held) {
+      const at = part(event);
+      element.style.cursor = at === "body" ? "grab" : at === "new" ? "crosshair" : "ew-resize";
+      return;
+    }
+    const by = time - held.time;
+    if (Math.abs(by) * strip.width() > 2 * model.trace.end) held.moved = true;
+    if (!held.moved) return;
+    if (held.part === "body") model.setSpan({ from: held.from + by, to: held.to + by });
+    else {
+      const fixed = held.part === "from" ? held.to : held.part === "to" ? held.from : held.time;
+      const free = Math.max(0, Math.min(model.trace.end, time));
+      model.setSpan({ from: Math.min(fixed, free), to: Math.max(fixed, free) });
+    }
+  });
+  const end = (): void => {
+    if (held && !held.moved && held.part === "new") {
+      const half = (held.to - held.from) / 2;
+      model.setSpan({ from: held.time - half, to: held.time + half });
+    }
+    held = null;
+  };
+  element.addEventListener("pointerup", end);
+  element.addEventListener("pointercancel", () => {
+    held = null;
+  });
+  element.addEventListener("dblclick", () => model.fitAll());
+}
