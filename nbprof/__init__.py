@@ -19,10 +19,16 @@ if TYPE_CHECKING:
 
 # Imported when first used: loading the extension must not cost the import of pandas, let alone of a framework.
 _WHERE = {
-    "load": "nbprof.profiles", "runs": "nbprof.profiles", "Profile": "nbprof.profiles", "profile": "nbprof.capture.block",
-    "step": "nbprof.capture.steps", "steps": "nbprof.capture.steps", "NbprofError": "nbprof.errors",
-    "ReadError": "nbprof.errors", "CaptureError": "nbprof.errors",
-}  # fmt: skip
+    "load": "nbprof.profiles",
+    "runs": "nbprof.profiles",
+    "Profile": "nbprof.profiles",
+    "profile": "nbprof.capture.block",
+    "step": "nbprof.capture.steps",
+    "steps": "nbprof.capture.steps",
+    "NbprofError": "nbprof.errors",
+    "ReadError": "nbprof.errors",
+    "CaptureError": "nbprof.errors",
+}
 
 __all__ = ["CaptureError", "NbprofError", "Profile", "ReadError", "last", "load", "profile", "runs", "step", "steps"]
 

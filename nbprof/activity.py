@@ -17,16 +17,30 @@ DEVICE_COLLECTIVES, HOST_WAIT_INPUT, DEVICE_TO_DEVICE, DEVICE_TO_HOST = 100, 110
 DEVICE_COMPUTE_32, DEVICE_COMPUTE_16 = 140, 150
 
 CATEGORY_OF_CLASS: dict[int, str] = {
-    HOST_COMPUTE: "host_compute", HOST_COMPILE: "compile", HOST_TO_HOST: "other", HOST_TO_DEVICE: "input",
-    HOST_PREPARE: "kernel_launch", DEVICE_COLLECTIVES: "device_collectives", HOST_WAIT_INPUT: "input",
-    DEVICE_TO_DEVICE: "device_to_device", DEVICE_TO_HOST: "output",
-    DEVICE_COMPUTE_32: "device_compute", DEVICE_COMPUTE_16: "device_compute",
-}  # fmt: skip
+    HOST_COMPUTE: "host_compute",
+    HOST_COMPILE: "compile",
+    HOST_TO_HOST: "other",
+    HOST_TO_DEVICE: "input",
+    HOST_PREPARE: "kernel_launch",
+    DEVICE_COLLECTIVES: "device_collectives",
+    HOST_WAIT_INPUT: "input",
+    DEVICE_TO_DEVICE: "device_to_device",
+    DEVICE_TO_HOST: "output",
+    DEVICE_COMPUTE_32: "device_compute",
+    DEVICE_COMPUTE_16: "device_compute",
+}
 
 CATEGORIES: tuple[str, ...] = (
-    "device_compute", "device_to_device", "device_collectives", "host_compute", "kernel_launch",
-    "input", "output", "compile", "other",
-)  # fmt: skip
+    "device_compute",
+    "device_to_device",
+    "device_collectives",
+    "host_compute",
+    "kernel_launch",
+    "input",
+    "output",
+    "compile",
+    "other",
+)
 """Step-time categories in stack order, bottom to top."""
 
 
@@ -53,20 +67,72 @@ def table(columns: dict[str, str]) -> pd.DataFrame:
 
 MARKERS = {"event": "i8", "host": "i4", "group": "i8", "device": "i4", "start": "i8", "end": "i8"}
 WORK = {"event": "i8", "host": "i4", "group": "i8", "device": "i4", "start": "i8", "end": "i8", "cls": "i2"}
-HOST_OPS = {"event": "i8", "host": "i4", "lane": "i4", "start": "i8", "end": "i8", "op": "i4", "type": "i4", "dataset": "?", "eager": "?"}
-DEVICE_OPS = {"event": "i8", "host": "i4", "device": "i4", "start": "i8", "end": "i8", "op": "i4", "type": "i4", "eager": "?"}
+HOST_OPS = {
+    "event": "i8",
+    "host": "i4",
+    "lane": "i4",
+    "start": "i8",
+    "end": "i8",
+    "op": "i4",
+    "type": "i4",
+    "dataset": "?",
+    "eager": "?",
+}
+DEVICE_OPS = {
+    "event": "i8",
+    "host": "i4",
+    "device": "i4",
+    "start": "i8",
+    "end": "i8",
+    "op": "i4",
+    "type": "i4",
+    "eager": "?",
+}
 EXTENTS = {"host": "i4", "device": "i4", "start": "i8", "end": "i8"}
 KERNELS = {
-    "event": "i8", "host": "i4", "device": "i4", "duration": "i8", "kernel": "i4", "op": "i4", "details": "i4",
-    "eligible": "?", "tensor_core": "?", "occupancy": "f8",
-}  # fmt: skip
+    "event": "i8",
+    "host": "i4",
+    "device": "i4",
+    "duration": "i8",
+    "kernel": "i4",
+    "op": "i4",
+    "details": "i4",
+    "eligible": "?",
+    "tensor_core": "?",
+    "occupancy": "f8",
+}
 ALLOCATIONS = {
-    "event": "i8", "host": "i4", "memory": "i4", "time": "i8", "allocation": "?", "requested": "i8", "allocated": "i8",
-    "address": "i8", "stack": "i8", "heap": "i8", "free": "i8", "fragmentation": "f8", "lifetime_peak": "i8", "group": "i8",
-    "op": "i4", "region": "i4", "data_type": "i4", "shape": "i4",
-}  # fmt: skip
-ITERATORS = {"event": "i8", "host": "i4", "iterator": "i8", "parent": "i8", "name": "i4", "start": "i8", "end": "i8"}
-DEVICES = ["host", "device", "kind", "name", "compute_capability", "memory_bytes", "memory_bytes_per_second", "cores", "clock_khz"]
+    "event": "i8",
+    "host": "i4",
+    "memory": "i4",
+    "time": "i8",
+    "allocation": "?",
+    "requested": "i8",
+    "allocated": "i8",
+    "address": "i8",
+    "stack": "i8",
+    "heap": "i8",
+    "free": "i8",
+    "fragmentation": "f8",
+    "lifetime_peak": "i8",
+    "group": "i8",
+    "op": "i4",
+    "region": "i4",
+    "data_type": "i4",
+    "shape": "i4",
+}
+ITERATORS = {"event": "i8", "host": "i4", "lane": "i4", "iterator": "i8", "parent": "i8", "name": "i4", "start": "i8", "end": "i8"}
+DEVICES = [
+    "host",
+    "device",
+    "kind",
+    "name",
+    "compute_capability",
+    "memory_bytes",
+    "memory_bytes_per_second",
+    "cores",
+    "clock_khz",
+]
 
 
 @dataclass

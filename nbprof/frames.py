@@ -80,8 +80,24 @@ _OPS = [
     _us("avg_us", "Avg µs", "Total time divided by runs."),
     _us("self_us", "Self µs", "Duration of all runs without the ops inside."),
     _us("avg_self_us", "Avg self", "Self time divided by runs."),
-    Col("self_fraction", "float64", "fraction", "Self %", "Self time as a part of all self time on its side.", "percent", 1),
-    Col("cumulative_fraction", "float64", "fraction", "cum. %", "This row's part and those above it on its side.", "percent", 1),
+    Col(
+        "self_fraction",
+        "float64",
+        "fraction",
+        "Self %",
+        "Self time as a part of all self time on its side.",
+        "percent",
+        1,
+    ),
+    Col(
+        "cumulative_fraction",
+        "float64",
+        "fraction",
+        "cum. %",
+        "This row's part and those above it on its side.",
+        "percent",
+        1,
+    ),
     Col("eager", "bool", "", "Eager", "Whether any run was eager rather than in a graph.", "bool", None),
 ]
 _ACTIVITY = [
@@ -98,7 +114,15 @@ SCHEMA: dict[str, list[Col]] = {
         _ms("start_ms", "Start ms", "Begin of the step after the start of the profile."),
         _ms("step_time_ms", "Step ms", "Duration of the step."),
         *_CATEGORIES,
-        Col("warmup", "bool", "", "Warm-up", "A leading step over 4 times the median: left out of the averages.", "bool", None),
+        Col(
+            "warmup",
+            "bool",
+            "",
+            "Warm-up",
+            "A leading step over 4 times the median: left out of the averages.",
+            "bool",
+            None,
+        ),
     ],
     "steps_summary": [
         _text("category", "Category", "Step-time category; step_time is the whole step."),
@@ -143,7 +167,15 @@ SCHEMA: dict[str, list[Col]] = {
         _ms("total_ms", "Total ms", "Duration of all calls."),
         _ms("self_ms", "Self ms", "Duration of all calls without the overlap with their inputs."),
         _count("calls", "Calls", "Calls of the iterator."),
-        Col("critical", "bool", "", "Critical", "On the path from the root through the bottleneck to a source.", "bool", None),
+        Col(
+            "critical",
+            "bool",
+            "",
+            "Critical",
+            "On the path from the root through the bottleneck to a source.",
+            "bool",
+            None,
+        ),
         Col("bottleneck", "bool", "", "Bottleneck", "Blocking iterator with the largest self time.", "bool", None),
     ],
     "ops": _OPS,
@@ -185,7 +217,15 @@ SCHEMA: dict[str, list[Col]] = {
         _bytes("peak_stack_bytes", "Stack", "Reserved (stack) bytes at the peak."),
         _bytes("peak_heap_bytes", "Heap", "Heap bytes at the peak."),
         _bytes("peak_free_bytes", "Free", "Free bytes at the peak."),
-        Col("peak_fragmentation", "float64", "fraction", "Fragmentation", "Part of the free bytes outside the largest free block, at the peak.", "number", 4),
+        Col(
+            "peak_fragmentation",
+            "float64",
+            "fraction",
+            "Fragmentation",
+            "Part of the free bytes outside the largest free block, at the peak.",
+            "number",
+            4,
+        ),
     ],
     "memory_timeline": [
         _text("memory_id", "Memory", "Name of the allocator."),
@@ -199,7 +239,15 @@ SCHEMA: dict[str, list[Col]] = {
         _bytes("stack_bytes", "Stack", "Reserved (stack) bytes after the event."),
         _bytes("heap_bytes", "Heap", "Heap bytes in use after the event."),
         _bytes("free_bytes", "Free", "Free bytes after the event."),
-        Col("fragmentation", "float64", "fraction", "Fragmentation", "Part of the free bytes outside the largest free block.", "number", 4),
+        Col(
+            "fragmentation",
+            "float64",
+            "fraction",
+            "Fragmentation",
+            "Part of the free bytes outside the largest free block.",
+            "number",
+            4,
+        ),
         _bytes("in_use_bytes", "In use", "Stack and heap together."),
     ],
     "memory_peak": [
@@ -246,7 +294,7 @@ SCHEMA: dict[str, list[Col]] = {
         _count("device", "Device", "Number of the device; -1 on the host."),
         _count("events", "Events", "Events on the lane."),
     ],
-}  # fmt: skip
+}
 
 
 def column(frame: str, name: str) -> Col:

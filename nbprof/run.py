@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pandas as pd
 
@@ -38,19 +37,20 @@ class RunSource:
     analysed_s: float | None = field(default=None)
 
 
-def _cached(compute: Callable[[Run], T]) -> property:
+class _Cached(Generic[T]):
     """A frame that is computed once, also when two threads ask for it at a time."""
-    name = compute.__name__
 
-    @wraps(compute)
-    def get(self: Run) -> T:
-        with self._lock:
-            if name not in self._cache:
-                self._cache[name] = compute(self)
-            value: T = self._cache[name]
+    def __init__(self, compute: Callable[[Run], T]) -> None:
+        self.compute = compute
+        self.name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, run: Run, owner: type[Run]) -> T:
+        with run._lock:
+            if self.name not in run._cache:
+                run._cache[self.name] = self.compute(run)
+            value: T = run._cache[self.name]
             return value
-
-    return property(get)
 
 
 class Run:
@@ -88,9 +88,12 @@ class Run:
         first = files.files[0].name
         more = f" and {len(files.files) - 1} more" if len(files.files) > 1 else ""
         source = RunSource(
-            path=str(files.folder), name=files.name, file=f"{first}{more}", bytes=sum(f.stat().st_size for f in files.files),
+            path=str(files.folder),
+            name=files.name,
+            file=f"{first}{more}",
+            bytes=sum(f.stat().st_size for f in files.files),
             created=datetime.fromtimestamp(files.modified).isoformat(timespec="seconds"),
-        )  # fmt: skip
+        )
         run = cls(trace, activity, source, capture)
         run._describe()
         source.analysed_s = time.perf_counter() - began
@@ -111,17 +114,17 @@ class Run:
         """One row a device."""
         return self.activity.devices
 
-    @_cached
+    @_Cached
     def steps(self) -> pd.DataFrame:
         """Steps with their breakdown."""
         return steps.frame(self.activity)
 
-    @_cached
+    @_Cached
     def steps_summary(self) -> pd.DataFrame:
         """Mean, sd and range of each category."""
         return steps.summary(self.steps)
 
-    @_cached
+    @_Cached
     def _ops_pair(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         return ops.frames(self.activity)
 
@@ -135,37 +138,37 @@ class Run:
         """Time by op, with the idle row of each side."""
         return self._ops_pair[1]
 
-    @_cached
+    @_Cached
     def kernels(self) -> pd.DataFrame:
         """GPU kernels."""
         return kernels.frame(self.activity)
 
-    @_cached
+    @_Cached
     def memory_timeline(self) -> pd.DataFrame:
         """Allocator events in time order."""
         return memory.timeline(self.activity)
 
-    @_cached
+    @_Cached
     def memory_summary(self) -> pd.DataFrame:
         """One row an allocator."""
         return memory.summary(self.memory_timeline)
 
-    @_cached
+    @_Cached
     def memory_peak(self) -> pd.DataFrame:
         """Allocations alive at the peak of each allocator."""
         return memory.at_peak(self.memory_timeline, self.memory_summary)
 
-    @_cached
+    @_Cached
     def input_ops(self) -> pd.DataFrame:
         """Input ops by self time."""
         return input_pipeline.ops(self.activity)
 
-    @_cached
+    @_Cached
     def input_categories(self) -> pd.DataFrame:
         """The five kinds of input work."""
         return input_pipeline.categories(self.input_ops)
 
-    @_cached
+    @_Cached
     def _tf_data(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         return tf_data.frames(self.activity)
 
@@ -179,7 +182,7 @@ class Run:
         """Iterators of the pipelines."""
         return self._tf_data[1]
 
-    @_cached
+    @_Cached
     def overview(self) -> dict[str, Any]:
         """The answer: what bounds the step, and the figures that prove it."""
         out = overview.overview(self.activity, self.steps, self.steps_summary, self.ops, self.memory_summary, self.receipt.dropped)
@@ -188,7 +191,7 @@ class Run:
         out["run_facts"] = self._facts(out)
         return out
 
-    @_cached
+    @_Cached
     def advice(self) -> pd.DataFrame:
         """Findings with evidence and fix, largest gain first."""
         return advice.advice(self.overview, self.steps_summary, self.tf_data_pipelines, self.tf_data_nodes, self.kernels)
@@ -206,7 +209,11 @@ class Run:
                 device += f", {float(memory_bytes) / 2**30:.2f} GiB"
             if len(self.devices) > 1:
                 device += f", {len(self.devices)} devices"
-        facts = [("Device", device), ("Host", ", ".join(self.hosts) or "–"), ("Framework", overview["framework"] or "–")]
+        facts = [
+            ("Device", device),
+            ("Host", ", ".join(self.hosts) or "–"),
+            ("Framework", overview["framework"] or "–"),
+        ]
         if self.capture is not None:
             facts.append(("Captured", f"{self.capture.started.replace('T', ' ')}, {self.capture.elapsed_s:.1f} s"))
         else:

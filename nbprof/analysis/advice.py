@@ -6,146 +6,202 @@ Thresholds follow the recommendations of TensorFlow Profiler's overview page.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-COLUMNS = ["rule", "severity", "title", "evidence", "gain_ms_per_step", "fix", "view", "link"]
 MOST = 5
 INPUT_MODERATE, INPUT_HIGH = 5.0, 20.0
-OTHER_MODERATE, OTHER_HIGH = 3.0, 15.0
+PART_MODERATE, PART_HIGH = 3.0, 15.0
+# The pipeline is to blame for the wait when its own work is at least this part of it; else the wait is copies to the device.
+PIPELINE_PART_OF_WAIT = 0.2
+
+
+class Finding(NamedTuple):
+    """One row of `p.advice`. `fix` holds diff lines that begin with `-`, `+` or a blank; `evidence` marks **bold** parts."""
+
+    rule: str
+    severity: str
+    title: str
+    evidence: str
+    gain_ms_per_step: float
+    fix: str
+    view: str
+    link: str
+
+
+@dataclass
+class Facts:
+    """What the rules look at; `mean` is ms a step and `percent` the part of the step, by category."""
+
+    overview: dict[str, Any]
+    mean: dict[str, float]
+    percent: dict[str, float]
+    pipelines: pd.DataFrame
+    nodes: pd.DataFrame
+    kernels: pd.DataFrame
 
 
 def advice(
     overview: dict[str, Any], summary: pd.DataFrame, pipelines: pd.DataFrame, nodes: pd.DataFrame, kernels: pd.DataFrame
 ) -> pd.DataFrame:
-    """One row a finding: the columns of `p.advice`. `fix` holds diff lines that begin with `-`, `+` or a blank."""
-    if overview["step_time_ms"] is None:
-        return pd.DataFrame(columns=COLUMNS)
-    mean = summary.set_index("category")["mean_ms"].fillna(0.0).to_dict()
-    percent = summary.set_index("category")["percent"].fillna(0.0).to_dict()
-    found = [
-        *_input(overview, mean, percent, pipelines, nodes), *_launch(mean, percent, len(pipelines) > 0),
-        *_precision(overview, mean), *_tensor_cores(mean, kernels), *_eager(overview, mean, percent),
-        *_share("collectives", "device_collectives", "Overlap communication with compute", "communication between devices", mean, percent),
-        *_share("output", "output", "Fetch results less often", "copies from the device to the host", mean, percent), *_other(overview, mean, percent),
-    ]  # fmt: skip
-    table = pd.DataFrame(found, columns=COLUMNS)
-    order = table["gain_ms_per_step"].fillna(-1.0).astype(float).sort_values(ascending=False, kind="stable").index
-    return table.loc[order].head(MOST).reset_index(drop=True)
+    """One row a finding, largest gain first: the columns of `p.advice`. Empty where step time is not known."""
+    found: list[Finding] = []
+    if overview["step_time_ms"] is not None:
+        facts = Facts(overview, _by_category(summary, "mean_ms"), _by_category(summary, "percent"), pipelines, nodes, kernels)
+        for rule in RULES:
+            found.extend(rule(facts))
+    found.sort(key=lambda f: -1.0 if np.isnan(f.gain_ms_per_step) else f.gain_ms_per_step, reverse=True)
+    return pd.DataFrame(found[:MOST], columns=list(Finding._fields))
+
+
+def _by_category(summary: pd.DataFrame, column: str) -> dict[str, float]:
+    return dict(zip(summary["category"].astype(str), summary[column].fillna(0.0).astype(float), strict=True))
 
 
 def _severity(value: float, moderate: float, high: float) -> str:
     return "high" if value >= high else "medium" if value >= moderate else "low"
 
 
-def _input(
-    overview: dict[str, Any], mean: dict[str, float], percent: dict[str, float], pipelines: pd.DataFrame, nodes: pd.DataFrame
-) -> list[tuple[Any, ...]]:
-    share = percent["input"]
+def _input(facts: Facts) -> list[Finding]:
+    share, wait = facts.percent["input"], facts.mean["input"]
     if share < INPUT_MODERATE:
         return []
-    wait = mean["input"]
     severity = _severity(share, INPUT_MODERATE, INPUT_HIGH)
-    out: list[tuple[Any, ...]] = []
-    if not len(nodes):
-        text = f"The step waits **{wait:.2f} ms** of **{mean['step_time']:.2f} ms** for input (**{share:.0f}%**), and no tf.data pipeline was recorded."
-        return [("input_outside_tf_data", severity, "Feed the model through tf.data", text, wait,
-                 "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds = ds.batch(64).prefetch(tf.data.AUTOTUNE)\n model.fit(ds)", "input", "Steps & input")]  # fmt: skip
-    first = pipelines.iloc[0]
-    mine = nodes[(nodes["pipeline"] == first["pipeline"]) & (nodes["host"] == first["host"])]
-    slow = mine[mine["bottleneck"]].iloc[0]
-    whole = float(mine["self_ms"].sum())
-    part = 100 * float(slow["self_ms"]) / whole if whole else 0.0
+    waits = f"The step waits **{wait:.2f} ms** of **{facts.mean['step_time']:.2f} ms** for input (**{share:.0f}%**)"
+    if not len(facts.nodes):
+        fix = "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n model.fit(ds)"
+        text = f"{waits}, and no tf.data pipeline was recorded."
+        return [Finding("input_outside_tf_data", severity, "Feed the model through tf.data", text, wait, fix, "input", "Steps & input")]
+    first = facts.pipelines.iloc[0]
+    mine = facts.nodes[(facts.nodes["pipeline"] == first["pipeline"]) & (facts.nodes["host"] == first["host"])]
+    work = float(mine["self_ms"].sum())
+    if work / max(int(facts.overview["steps"]), 1) < PIPELINE_PART_OF_WAIT * wait:
+        text = f"{waits}, but the tf.data pipeline works only **{work:,.1f} ms** in all: the rest is copies to the device."
+        return [Finding("input_copies", severity, "Copy less to the device", text, wait, "", "trace", "Trace: copies to the device")]
+    return [*_bottleneck(first, mine, work, wait, severity), *_prefetch(facts, mine, wait, severity)]
+
+
+def _bottleneck(pipeline: pd.Series, nodes: pd.DataFrame, work: float, wait: float, severity: str) -> list[Finding]:
+    slow = nodes[nodes["bottleneck"]].iloc[0]
     kind = str(slow["iterator"]).partition("[")[0]
-    calls = int(slow["calls"])
-    evidence = f"**{kind}** takes **{slow['self_ms']:,.1f} ms** of the **{whole:,.1f} ms** spent in the pipeline (**{part:.0f}%**), in **{calls:,}** calls"
-    serial = kind in ("Map", "Interleave") or (kind in ("MapAndBatch",) and "1 thread" in str(slow["note"]))
-    if serial:
-        out.append((
-            "map_serial", severity, "Run Dataset.map in parallel", f"{evidence}, on **1 thread**. The step waits **{wait:.2f} ms** for it.", wait,
-            "-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)", "input", "Steps & input: critical path",
-        ))  # fmt: skip
-    else:
-        out.append((
-            "input_bottleneck", severity, f"Make {kind} faster", f"{evidence}. {first['advice']}", wait, "", "input", "Steps & input: critical path",
-        ))  # fmt: skip
-    root_children = set(mine.loc[mine["parent"].isin(mine.loc[mine["long_name"].str.count("::") == 1, "id"]), "iterator"])
-    if not any(str(n).startswith("Prefetch") for n in root_children):
-        gain = min(wait, max(mean["step_time"] - wait, 0.0))
-        out.append((
-            "prefetch_missing", severity, "Prefetch, so that input overlaps compute",
-            f"No Prefetch ends the pipeline: all **{wait:.2f} ms** of input a step are spent while nothing else runs. "
-            f"Overlapped, up to **{gain:.2f} ms** of them would hide behind the rest of the step.", gain,
-            "-ds = ds.batch(n)\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)", "input", "Steps & input: pipeline",
-        ))  # fmt: skip
-    return out
+    part = 100 * float(slow["self_ms"]) / work
+    evidence = (
+        f"**{kind}** takes **{slow['self_ms']:,.1f} ms** of the **{work:,.1f} ms** spent in the pipeline (**{part:.0f}%**), "
+        f"in **{int(slow['calls']):,}** calls"
+    )
+    link = "Steps & input: critical path"
+    if kind in ("Map", "Interleave") or (kind == "MapAndBatch" and "1 thread" in str(slow["note"])):
+        fix = "-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)"
+        text = f"{evidence}, on **1 thread**. The step waits **{wait:.2f} ms** for it."
+        return [Finding("map_serial", severity, "Run Dataset.map in parallel", text, wait, fix, "input", link)]
+    text = f"{evidence}. {pipeline['advice']}"
+    return [Finding("input_bottleneck", severity, f"Make {kind} faster", text, wait, "", "input", link)]
 
 
-def _launch(mean: dict[str, float], percent: dict[str, float], tf_data: bool) -> list[tuple[Any, ...]]:
-    share = percent["kernel_launch"]
-    if share < OTHER_MODERATE:
+def _prefetch(facts: Facts, nodes: pd.DataFrame, wait: float, severity: str) -> list[Finding]:
+    root = nodes.loc[nodes["long_name"].str.count("::") == 1, "id"]
+    below = nodes.loc[nodes["parent"].isin(root), "iterator"].astype(str)
+    if below.str.startswith("Prefetch").any():
         return []
-    text = f"**{share:.0f}%** of a step (**{mean['kernel_launch']:.2f} ms**) prepares and launches kernels."
+    rest = max(facts.mean["step_time"] - wait, 0.0)
+    gain = min(wait, rest)
+    text = (
+        f"No Prefetch ends the pipeline: the **{wait:.2f} ms** of input a step are spent while nothing else runs. "
+        f"Made ahead, up to **{gain:.2f} ms** of them would hide behind the **{rest:.2f} ms** of the rest."
+    )
+    fix = "-ds = ds.batch(n)\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)"
+    title = "Prefetch, so that input overlaps compute"
+    return [Finding("prefetch_missing", severity, title, text, gain, fix, "input", "Steps & input: pipeline")]
+
+
+def _launch(facts: Facts) -> list[Finding]:
+    share, time = facts.percent["kernel_launch"], facts.mean["kernel_launch"]
+    if share < PART_MODERATE:
+        return []
+    text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) prepares and launches kernels."
     fix = " model.compile(optimizer, loss,\n+              jit_compile=True, steps_per_execution=10)"
-    if tf_data:
+    if len(facts.pipelines):
         text += " tf.data threads may compete with the launching thread: give it its own."
-        fix = "+import os\n+os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'  # before TensorFlow starts\n" + fix
-    return [("kernel_launch", _severity(share, OTHER_MODERATE, OTHER_HIGH), "Launch fewer, larger kernels", text, mean["kernel_launch"], fix, "kernels", "GPU kernels")]
+        fix = f"+import os\n+os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'  # before TensorFlow starts\n{fix}"
+    severity = _severity(share, PART_MODERATE, PART_HIGH)
+    return [Finding("kernel_launch", severity, "Launch fewer, larger kernels", text, time, fix, "kernels", "GPU kernels")]
 
 
-def _precision(overview: dict[str, Any], mean: dict[str, float]) -> list[tuple[Any, ...]]:
-    half = overview["compute_16bit_percent"]
-    if half is None or half >= 10.0 or not mean["device_compute"]:
+def _precision(facts: Facts) -> list[Finding]:
+    half, compute = facts.overview["compute_16bit_percent"], facts.mean["device_compute"]
+    if half is None or half >= 10.0 or not compute:
         return []
-    gain = mean["device_compute"] / 2
-    text = f"Only **{half:.0f}%** of device compute is 16 bit. Where accuracy permits, 16-bit ops run up to twice as fast and use TensorCores."
-    return [("mixed_precision", _severity(gain / mean["step_time"] * 100, 5, 20), "Use mixed precision", text, gain,
-             "+tf.keras.mixed_precision.set_global_policy('mixed_float16')", "kernels", "GPU kernels")]  # fmt: skip
+    gain = compute / 2
+    text = (
+        f"Only **{half:.0f}%** of device compute is 16 bit. Where accuracy permits, 16-bit ops run up to twice as fast "
+        "and can use TensorCores."
+    )
+    fix = "+tf.keras.mixed_precision.set_global_policy('mixed_float16')"
+    severity = _severity(100 * gain / facts.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)
+    return [Finding("mixed_precision", severity, "Use mixed precision", text, gain, fix, "kernels", "GPU kernels")]
 
 
-def _tensor_cores(mean: dict[str, float], kernels: pd.DataFrame) -> list[tuple[Any, ...]]:
-    if not len(kernels):
+def _tensor_cores(facts: Facts) -> list[Finding]:
+    kernels = facts.kernels
+    whole = float(kernels["total_us"].sum()) if len(kernels) else 0.0
+    if not whole:
         return []
-    whole = float(kernels["total_us"].sum())
-    unused = kernels[kernels["op_tensor_core_eligible"] & ~kernels["uses_tensor_core"]]
-    share = 100 * float(unused["total_us"].sum()) / whole if whole else 0.0
+    eligible, used = kernels["op_tensor_core_eligible"].astype(bool), kernels["uses_tensor_core"].astype(bool)
+    unused = kernels[eligible & ~used]
+    share = 100 * float(unused["total_us"].sum()) / whole
     if share < 10.0:
         return []
     worst = unused.iloc[0]
-    gain = mean["device_compute"] * share / 100
+    op = "/".join(str(worst["op"]).split("/")[-3:]).replace("*", "")
     text = (
-        f"**{share:.0f}%** of kernel time is in kernels whose op could run on TensorCores but does not; the largest is {_short(str(worst['op']))} "
-        f"with **{worst['total_us'] / 1000:.2f} ms**. Channels and batch as multiples of 8, and 16-bit inputs, allow it."
+        f"**{share:.0f}%** of kernel time is in kernels whose op could run on TensorCores but does not; the largest is "
+        f"{op} with **{worst['total_us'] / 1000:.2f} ms**. Channels and batch as multiples of 8, and 16-bit inputs, allow it."
     )
-    return [("tensor_cores", _severity(share, 10, 30), "Let eligible ops use TensorCores", text, gain, "", "kernels", "GPU kernels: eligible, not used")]
+    gain = facts.mean["device_compute"] * share / 100
+    link = "GPU kernels: eligible, not used"
+    return [Finding("tensor_cores", _severity(share, 10, 30), "Let eligible ops use TensorCores", text, gain, "", "kernels", link)]
 
 
-def _short(op: str) -> str:
-    return "/".join(op.split("/")[-3:]).replace("*", "")
-
-
-def _eager(overview: dict[str, Any], mean: dict[str, float], percent: dict[str, float]) -> list[tuple[Any, ...]]:
-    share = max(overview["eager_host_percent"] or 0.0, overview["eager_device_percent"] or 0.0)
+def _eager(facts: Facts) -> list[Finding]:
+    share = max(facts.overview["eager_host_percent"] or 0.0, facts.overview["eager_device_percent"] or 0.0)
     if share <= 10.0:
         return []
     text = f"**{share:.0f}%** of op time ran eagerly, op by op. A tf.function runs them as one graph."
-    return [("eager", "medium", "Put eager code into a tf.function", text, np.nan, "+@tf.function\n def train_step(batch):", "ops", "Ops")]
+    fix = "+@tf.function\n def train_step(batch):"
+    return [Finding("eager", "medium", "Put eager code into a tf.function", text, float("nan"), fix, "ops", "Ops")]
 
 
-def _share(rule: str, category: str, title: str, what: str, mean: dict[str, float], percent: dict[str, float]) -> list[tuple[Any, ...]]:
-    share = percent[category]
-    if share < OTHER_MODERATE:
+def _part(rule: str, category: str, title: str, what: str) -> Callable[[Facts], list[Finding]]:
+    def check(facts: Facts) -> list[Finding]:
+        share, time = facts.percent[category], facts.mean[category]
+        if share < PART_MODERATE:
+            return []
+        text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) is {what}."
+        return [Finding(rule, _severity(share, PART_MODERATE, PART_HIGH), title, text, time, "", "trace", "Trace")]
+
+    return check
+
+
+def _other(facts: Facts) -> list[Finding]:
+    share, time = facts.percent["other"], facts.mean["other"]
+    if share < PART_HIGH:
         return []
-    text = f"**{share:.0f}%** of a step (**{mean[category]:.2f} ms**) is {what}."
-    return [(rule, _severity(share, OTHER_MODERATE, OTHER_HIGH), title, text, mean[category], "", "trace", "Trace")]
+    text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) is in no recorded op: Python between ops, callbacks, logging or I/O."
+    fix = " model.compile(optimizer, loss,\n+              steps_per_execution=10)"
+    return [Finding("other", "medium", "Run several steps in one call", text, time, fix, "trace", "Trace")]
 
 
-def _other(overview: dict[str, Any], mean: dict[str, float], percent: dict[str, float]) -> list[tuple[Any, ...]]:
-    share = percent["other"]
-    if share < OTHER_HIGH:
-        return []
-    text = f"**{share:.0f}%** of a step (**{mean['other']:.2f} ms**) is in no recorded op: Python between ops, callbacks, logging or I/O."
-    return [("other", "medium", "Run several steps in one call", text, mean["other"],
-             " model.compile(optimizer, loss,\n+              steps_per_execution=10)", "trace", "Trace")]  # fmt: skip
+RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
+    _input,
+    _launch,
+    _precision,
+    _tensor_cores,
+    _eager,
+    _part("collectives", "device_collectives", "Overlap communication with compute", "communication between devices"),
+    _part("output", "output", "Fetch results less often", "copies from the device to the host"),
+    _other,
+)

@@ -13,12 +13,18 @@ _AHEAD = ("::MemoryReader", "::MemoryWriter", "::Interleave", "::Prefetch", "::P
 
 # category key: (what the screen calls it, what helps)
 CATEGORIES: dict[str, tuple[str, str]] = {
-    "preprocessing": ("Data preprocessing", "map in parallel with num_parallel_calls=tf.data.AUTOTUNE, or preprocess offline"),
+    "preprocessing": (
+        "Data preprocessing",
+        "map in parallel with num_parallel_calls=tf.data.AUTOTUNE, or preprocess offline",
+    ),
     "demanded_file_read": ("Reading files on demand", "read ahead: prefetch, interleave, a larger reader buffer"),
-    "advanced_file_read": ("Reading files in advance", "tune the prefetch size, the interleave cycle_length, the reader buffer"),
+    "advanced_file_read": (
+        "Reading files in advance",
+        "tune the prefetch size, the interleave cycle_length, the reader buffer",
+    ),
     "enqueue": ("Enqueuing data", "combine small chunks into fewer large ones"),
     "other": ("Other reading or processing", "use tf.data for what is read outside of it"),
-}  # fmt: skip
+}
 
 
 def category(op: str, kind: str) -> str:
@@ -36,17 +42,20 @@ def ops(activity: Activity) -> pd.DataFrame:
     """One row an input op, self time descending: the columns of `p.input_pipeline.frame`."""
     rows, _ = host_self_times(activity)
     grouped = rows.assign(total=rows["end"] - rows["start"]).groupby("op", sort=False)
-    out = grouped.agg(
-        type=("type", "first"), occurrences=("total", "size"), total=("total", "sum"), own=("own", "sum")
-    ).reset_index()
+    out = grouped.agg(type=("type", "first"), occurrences=("total", "size"), total=("total", "sum"), own=("own", "sum")).reset_index()
     names, types = activity.ops.values, activity.types.values
     op = [str(names[c]) for c in out["op"]]
     kind = [str(types[c]) for c in out["type"]]
     found = [category(o, k) for o, k in zip(op, kind, strict=True)]
-    table = pd.DataFrame({
-        "op": op, "category": found, "occurrences": out["occurrences"].astype("i8"), "total_ms": out["total"] / 1e9,
-        "self_ms": out["own"] / 1e9,
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "op": op,
+            "category": found,
+            "occurrences": out["occurrences"].astype("i8"),
+            "total_ms": out["total"] / 1e9,
+            "self_ms": out["own"] / 1e9,
+        }
+    )
     table = table[table["category"] != ""]
     # Shares are of the self time of all input ops, so total shares of nested iterators add up to more than 100.
     whole = float(table["self_ms"].sum()) or np.nan
@@ -62,9 +71,14 @@ def categories(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for key, (label, advice) in CATEGORIES.items():
         value = float(time.get(key, 0.0))
-        rows.append({
-            "category": key, "label": label, "time_ms": value, "percent": 100 * value / whole if whole else np.nan,
-            "advice": advice if value > 0 else "",
-        })  # fmt: skip
+        rows.append(
+            {
+                "category": key,
+                "label": label,
+                "time_ms": value,
+                "percent": 100 * value / whole if whole else np.nan,
+                "advice": advice if value > 0 else "",
+            }
+        )
     out = pd.DataFrame(rows)
     return out.sort_values("time_ms", ascending=False, kind="stable", ignore_index=True)

@@ -20,10 +20,28 @@ def timeline(activity: Activity) -> pd.DataFrame:
     texts = activity.texts.values if len(activity.texts.codes) else np.array([""], object)
     ops = activity.ops.values if len(activity.ops.codes) else np.array([""], object)
     if not len(a):
-        return pd.DataFrame(columns=[
-            "memory_id", "time_ms", "event", "requested_bytes", "allocated_bytes", "op", "step", "region_type", "data_type", "shape",
-            "stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes", "address", "lifetime_peak_bytes",
-        ])  # fmt: skip
+        return pd.DataFrame(
+            columns=[
+                "memory_id",
+                "time_ms",
+                "event",
+                "requested_bytes",
+                "allocated_bytes",
+                "op",
+                "step",
+                "region_type",
+                "data_type",
+                "shape",
+                "stack_bytes",
+                "heap_bytes",
+                "free_bytes",
+                "fragmentation",
+                "in_use_bytes",
+                "order",
+                "address",
+                "lifetime_peak_bytes",
+            ]
+        )
     op, region, kind, shape = (a[c].to_numpy().copy() for c in ("op", "region", "data_type", "shape"))
     step = a["group"].to_numpy().copy()
     memory, address, is_alloc = a["memory"].to_numpy(), a["address"].to_numpy(), a["allocation"].to_numpy()
@@ -41,38 +59,73 @@ def timeline(activity: Activity) -> pd.DataFrame:
             source = alive.pop(key, -1)
             if source >= 0:
                 op[i], region[i], kind[i], shape[i] = op[source], region[source], kind[source], shape[source]
-    return pd.DataFrame({
-        "memory_id": texts[memory], "time_ms": a["time"] / 1e9, "event": np.where(is_alloc, "allocation", "deallocation"),
-        "requested_bytes": a["requested"], "allocated_bytes": np.where(is_alloc, a["allocated"], -a["allocated"]),
-        "op": ops[op], "step": step, "region_type": texts[region], "data_type": texts[kind], "shape": texts[shape],
-        "stack_bytes": a["stack"], "heap_bytes": a["heap"], "free_bytes": a["free"], "fragmentation": a["fragmentation"],
-        "in_use_bytes": a["stack"] + a["heap"], "address": address, "lifetime_peak_bytes": a["lifetime_peak"],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "memory_id": texts[memory],
+            "time_ms": a["time"] / 1e9,
+            "event": np.where(is_alloc, "allocation", "deallocation"),
+            "requested_bytes": a["requested"],
+            "allocated_bytes": np.where(is_alloc, a["allocated"], -a["allocated"]),
+            "op": ops[op],
+            "step": step,
+            "region_type": texts[region],
+            "data_type": texts[kind],
+            "shape": texts[shape],
+            "stack_bytes": a["stack"],
+            "heap_bytes": a["heap"],
+            "free_bytes": a["free"],
+            "fragmentation": a["fragmentation"],
+            "in_use_bytes": a["stack"] + a["heap"],
+            "order": a["event"],
+            "address": address,
+            "lifetime_peak_bytes": a["lifetime_peak"],
+        }
+    )
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """One row an allocator, largest peak first: the columns of `p.memory.summary`.
 
-    Where the peak is reached several times the last one counts. The lifetime peak is the largest value that the allocator
+    The lifetime peak is the largest value that the allocator
     stated or that was seen (XProf takes the last one stated, which can be below the peak).
     """
     out = []
     for ident, group in rows.groupby("memory_id", sort=True):
         used = group["in_use_bytes"].to_numpy()
-        at = len(used) - 1 - int(np.argmax(used[::-1]))
-        peak = group.iloc[at]
+        equal = np.flatnonzero(used == used.max())
+        # Of equal peaks the last in the order of the file counts for the figures, the last in time for the step.
+        peak = group.iloc[equal[int(np.argmax(group["order"].to_numpy()[equal]))]]
         allocs = int((group["event"] == "allocation").sum())
-        out.append({
-            "memory_id": ident, "allocations": allocs, "deallocations": len(group) - allocs,
-            "capacity_bytes": int(peak["in_use_bytes"] + peak["free_bytes"]),
-            "lifetime_peak_bytes": int(max(group["lifetime_peak_bytes"].max(), used.max())), "peak_bytes": int(peak["in_use_bytes"]),
-            "peak_time_ms": float(peak["time_ms"]), "peak_stack_bytes": int(peak["stack_bytes"]), "peak_heap_bytes": int(peak["heap_bytes"]),
-            "peak_free_bytes": int(peak["free_bytes"]), "peak_fragmentation": float(peak["fragmentation"]), "peak_step": int(peak["step"]),
-        })  # fmt: skip
+        out.append(
+            {
+                "memory_id": ident,
+                "allocations": allocs,
+                "deallocations": len(group) - allocs,
+                "capacity_bytes": int(peak["in_use_bytes"] + peak["free_bytes"]),
+                "lifetime_peak_bytes": int(max(group["lifetime_peak_bytes"].max(), used.max())),
+                "peak_bytes": int(peak["in_use_bytes"]),
+                "peak_time_ms": float(peak["time_ms"]),
+                "peak_stack_bytes": int(peak["stack_bytes"]),
+                "peak_heap_bytes": int(peak["heap_bytes"]),
+                "peak_free_bytes": int(peak["free_bytes"]),
+                "peak_fragmentation": float(peak["fragmentation"]),
+                "peak_step": int(group["step"].iloc[equal[-1]]),
+            }
+        )
     columns = [
-        "memory_id", "allocations", "deallocations", "capacity_bytes", "lifetime_peak_bytes", "peak_bytes", "peak_time_ms",
-        "peak_stack_bytes", "peak_heap_bytes", "peak_free_bytes", "peak_fragmentation", "peak_step",
-    ]  # fmt: skip
+        "memory_id",
+        "allocations",
+        "deallocations",
+        "capacity_bytes",
+        "lifetime_peak_bytes",
+        "peak_bytes",
+        "peak_time_ms",
+        "peak_stack_bytes",
+        "peak_heap_bytes",
+        "peak_free_bytes",
+        "peak_fragmentation",
+        "peak_step",
+    ]
     frame = pd.DataFrame(out, columns=columns)
     return frame.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
 
@@ -87,7 +140,16 @@ def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
     for _, total in totals.iterrows():
         group = rows[rows["memory_id"] == total["memory_id"]]
         parts.append(_alive(group, total))
-    columns = ["memory_id", "op", "allocated_bytes", "requested_bytes", "occurrences", "region_type", "data_type", "shape"]
+    columns = [
+        "memory_id",
+        "op",
+        "allocated_bytes",
+        "requested_bytes",
+        "occurrences",
+        "region_type",
+        "data_type",
+        "shape",
+    ]
     filled = [p for p in parts if len(p)]
     return pd.concat(filled, ignore_index=True)[columns] if filled else pd.DataFrame(columns=columns)
 
@@ -123,4 +185,5 @@ def _alive(group: pd.DataFrame, total: pd.Series) -> pd.DataFrame:
         table = pd.concat([table, special], ignore_index=True) if len(table) else special
     merged = table.groupby(columns, sort=False, dropna=False).size().rename("occurrences").reset_index()
     merged = merged.sort_values(columns, ascending=[False, False, True, True, True, True], kind="stable", ignore_index=True)
-    return merged.assign(memory_id=total["memory_id"])
+    out: pd.DataFrame = merged.assign(memory_id=total["memory_id"])
+    return out

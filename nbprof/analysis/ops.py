@@ -12,9 +12,19 @@ import pandas as pd
 from nbprof.activity import Activity
 
 COLUMNS = [
-    "rank", "where", "type", "op", "occurrences", "total_us", "avg_us", "self_us", "avg_self_us", "self_fraction",
-    "cumulative_fraction", "eager",
-]  # fmt: skip
+    "rank",
+    "where",
+    "type",
+    "op",
+    "occurrences",
+    "total_us",
+    "avg_us",
+    "self_us",
+    "avg_self_us",
+    "self_fraction",
+    "cumulative_fraction",
+    "eager",
+]
 
 
 def host_self_times(activity: Activity) -> tuple[pd.DataFrame, int]:
@@ -67,7 +77,10 @@ def frames(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
     device, device_idle = _device(activity)
     host_rows, host_idle = host_self_times(activity)
     host = _group(activity, host_rows, host_rows["own"])
-    sides = [("device", device, device_idle if activity.has_device else None), ("host", host, host_idle if activity.has_host_ops else None)]
+    sides = [
+        ("device", device, device_idle if activity.has_device else None),
+        ("host", host, host_idle if activity.has_host_ops else None),
+    ]
     return _table(sides, with_idle=False), _table(sides, with_idle=True)
 
 
@@ -76,7 +89,11 @@ def _group(activity: Activity, rows: pd.DataFrame, self_time: pd.Series) -> pd.D
     timed["own"] = self_time
     grouped = timed.groupby("op", sort=False)
     out = grouped.agg(
-        type=("type", "first"), occurrences=("total", "size"), total=("total", "sum"), own=("own", "sum"), eager=("eager", "max")
+        type=("type", "first"),
+        occurrences=("total", "size"),
+        total=("total", "sum"),
+        own=("own", "sum"),
+        eager=("eager", "max"),
     ).reset_index()
     names, types = activity.ops.values, activity.types.values
     out["op"] = names[out["op"].to_numpy(np.int64)] if len(out) else out["op"].astype(object)
@@ -107,12 +124,24 @@ def _table(sides: list[tuple[str, pd.DataFrame, int | None]], *, with_idle: bool
         total = float(part["own"].sum())
         share = part["own"] / total if total else part["own"] * 0.0
         occurrences = part["occurrences"].replace(0, np.nan)
-        parts.append(pd.DataFrame({
-            "rank": 0, "where": where, "type": part["type"], "op": part["op"], "occurrences": part["occurrences"].astype("i8"),
-            "total_us": part["total"] / 1e6, "avg_us": part["total"] / occurrences / 1e6, "self_us": part["own"] / 1e6,
-            "avg_self_us": part["own"] / occurrences / 1e6, "self_fraction": share, "cumulative_fraction": share.cumsum(),
-            "eager": part["eager"].astype(bool),
-        }))  # fmt: skip
+        parts.append(
+            pd.DataFrame(
+                {
+                    "rank": 0,
+                    "where": where,
+                    "type": part["type"],
+                    "op": part["op"],
+                    "occurrences": part["occurrences"].astype("i8"),
+                    "total_us": part["total"] / 1e6,
+                    "avg_us": part["total"] / occurrences / 1e6,
+                    "self_us": part["own"] / 1e6,
+                    "avg_self_us": part["own"] / occurrences / 1e6,
+                    "self_fraction": share,
+                    "cumulative_fraction": share.cumsum(),
+                    "eager": part["eager"].astype(bool),
+                }
+            )
+        )
     filled = [p for p in parts if len(p)]
     out = pd.concat(filled, ignore_index=True) if filled else pd.DataFrame(columns=COLUMNS)
     out["rank"] = np.arange(1, len(out) + 1)

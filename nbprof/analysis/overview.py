@@ -14,29 +14,48 @@ from nbprof.analysis.steps import share_of_16_bit
 SINGLE_BOTTLENECK_PERCENT = 35.0
 
 _WORDS = {
-    "input": "Input-bound", "kernel_launch": "Kernel-launch-bound", "device_compute": "Device-bound", "host_compute": "Host-bound",
-    "compile": "Compile-bound", "device_collectives": "Communication-bound", "device_to_device": "Communication-bound",
-    "output": "Output-bound", "other": "Host-bound",
-}  # fmt: skip
+    "input": "Input-bound",
+    "kernel_launch": "Kernel-launch-bound",
+    "device_compute": "Device-bound",
+    "host_compute": "Host-bound",
+    "compile": "Compile-bound",
+    "device_collectives": "Communication-bound",
+    "device_to_device": "Communication-bound",
+    "output": "Output-bound",
+    "other": "Host-bound",
+}
 _TEXTS = {
-    "input": "{p}% of each step waits for data", "kernel_launch": "{p}% of each step launches kernels",
-    "device_compute": "the device computes for {p}% of each step", "host_compute": "{p}% of each step computes on the host",
-    "compile": "{p}% of each step compiles", "device_collectives": "{p}% of each step is communication between devices",
-    "device_to_device": "{p}% of each step copies between devices", "output": "{p}% of each step copies results to the host",
+    "input": "{p}% of each step waits for data",
+    "kernel_launch": "{p}% of each step launches kernels",
+    "device_compute": "the device computes for {p}% of each step",
+    "host_compute": "{p}% of each step computes on the host",
+    "compile": "{p}% of each step compiles",
+    "device_collectives": "{p}% of each step is communication between devices",
+    "device_to_device": "{p}% of each step copies between devices",
+    "output": "{p}% of each step copies results to the host",
     "other": "{p}% of each step is in no recorded op, often Python",
-}  # fmt: skip
+}
 _DETAILS = {
-    "input": "the step stands still until the next batch is there", "kernel_launch": "the host prepares and launches kernels one by one",
-    "device_compute": "the device is the limit, as it should be", "host_compute": "ops run on the CPU", "compile": "programs are compiled within the step",
-    "device_collectives": "devices exchange data", "device_to_device": "devices exchange data", "output": "the step waits for copies to the host",
+    "input": "the step stands still until the next batch is there",
+    "kernel_launch": "the host prepares and launches kernels one by one",
+    "device_compute": "the device is the limit, as it should be",
+    "host_compute": "ops run on the CPU",
+    "compile": "programs are compiled within the step",
+    "device_collectives": "devices exchange data",
+    "device_to_device": "devices exchange data",
+    "output": "the step waits for copies to the host",
     "other": "no op, launch or transfer was recorded in that time",
-}  # fmt: skip
+}
 
 
 def overview(
-    activity: Activity, steps: pd.DataFrame, summary: pd.DataFrame, ops: pd.DataFrame,
-    memory: pd.DataFrame, dropped: int,
-) -> dict[str, Any]:  # fmt: skip
+    activity: Activity,
+    steps: pd.DataFrame,
+    summary: pd.DataFrame,
+    ops: pd.DataFrame,
+    memory: pd.DataFrame,
+    dropped: int,
+) -> dict[str, Any]:
     """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, and the facts of the run.
 
     Percentages are 0…100; None where the profile does not hold them. `host_op_percent` and `device_op_percent` count runs of ops, as
@@ -46,9 +65,11 @@ def overview(
     percent = summary.set_index("category")["percent"]
     step = _known(mean["step_time"])
     out: dict[str, Any] = {
-        **_verdict(activity, steps, mean, percent, dropped), "step_time_ms": step,
-        "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]), "input_percent": _known(percent["input"]),
-    }  # fmt: skip
+        **_verdict(activity, steps, mean, percent, dropped),
+        "step_time_ms": step,
+        "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]),
+        "input_percent": _known(percent["input"]),
+    }
     busy = sum(_known(percent[c]) or 0.0 for c in ("device_compute", "device_to_device", "device_collectives"))
     measured = activity.has_device and step is not None
     out["device_busy_percent"] = busy if measured else None
@@ -70,15 +91,21 @@ def overview(
     top = ops[ops["where"] == where].head(10).reset_index(drop=True)
     count = max(len(steps), 1)
     out["top_ops_where"] = where
-    out["top_ops"] = pd.DataFrame({
-        "rank": np.arange(1, len(top) + 1), "op": top["op"], "type": top["type"], "ms_per_step": top["self_us"] / 1000 / count,
-        "percent": 100 * top["self_fraction"], "cumulative_percent": 100 * top["cumulative_fraction"],
-    })  # fmt: skip
+    out["top_ops"] = pd.DataFrame(
+        {
+            "rank": np.arange(1, len(top) + 1),
+            "op": top["op"],
+            "type": top["type"],
+            "ms_per_step": top["self_us"] / 1000 / count,
+            "percent": 100 * top["self_fraction"],
+            "cumulative_percent": 100 * top["cumulative_fraction"],
+        }
+    )
     return out
 
 
 def _known(value: float) -> float | None:
-    return None if value is None or np.isnan(value) else float(value)
+    return None if np.isnan(value) else float(value)
 
 
 def _ops(ops: pd.DataFrame, activity: Activity) -> dict[str, float | None]:
@@ -98,10 +125,15 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
     shares = {c: _known(percent[c]) or 0.0 for c in CATEGORIES}
     if not len(steps):
         return {
-            "bound": None, "verdict": "Unknown", "verdict_text": "no steps were found, so step time is not known",
-            "verdict_detail": activity.missing.get("steps", "Steps are marked by Keras fit, by nbprof.step(), and by the frameworks' own step markers."),
-            "confidence": "none", "confidence_evidence": [],
-        }  # fmt: skip
+            "bound": None,
+            "verdict": "Unknown",
+            "verdict_text": "no steps were found, so step time is not known",
+            "verdict_detail": activity.missing.get(
+                "steps", "Steps are marked by Keras fit, by nbprof.step(), and by the frameworks' own step markers."
+            ),
+            "confidence": "none",
+            "confidence_evidence": [],
+        }
     bound = max(shares, key=lambda c: shares[c])
     top = shares[bound]
     step = float(mean["step_time"])
@@ -117,17 +149,25 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
     if top < SINGLE_BOTTLENECK_PERCENT:
         second = sorted(shares, key=lambda c: -shares[c])[1]
         return {
-            "bound": None, "verdict": "No single bottleneck",
+            "bound": None,
+            "verdict": "No single bottleneck",
             "verdict_text": f"the largest part, {_label(bound)}, is {top:.0f}% of a step",
-            "verdict_detail": f"Next comes {_label(second)} with {shares[second]:.0f}%. A step takes {step:.2f} ms.", **common,
-        }  # fmt: skip
+            "verdict_detail": f"Next comes {_label(second)} with {shares[second]:.0f}%. A step takes {step:.2f} ms.",
+            **common,
+        }
     time = float(mean[bound])
     left = step - time
     detail = f"Of {step:.2f} ms a step, {time:.2f} ms go there: {_DETAILS[bound]}."
     if bound not in ("device_compute", "host_compute") and left > 0:
         verb = "wait" if bound == "input" else "time"
         detail += f" If that {verb} went away entirely, a step would take {left:.2f} ms, {step / left:.1f}× faster than now."
-    return {"bound": bound, "verdict": _WORDS[bound], "verdict_text": _TEXTS[bound].format(p=f"{top:.0f}"), "verdict_detail": detail, **common}
+    return {
+        "bound": bound,
+        "verdict": _WORDS[bound],
+        "verdict_text": _TEXTS[bound].format(p=f"{top:.0f}"),
+        "verdict_detail": detail,
+        **common,
+    }
 
 
 def _label(category: str) -> str:
@@ -143,12 +183,17 @@ def _evidence(steps: pd.DataFrame, bound: str, dropped: int) -> list[tuple[bool,
     mean = float(time.mean())
     sd = float(time.std(ddof=1)) if count > 1 else 0.0
     share = 100 * steps[f"{bound}_ms"].to_numpy() / time
-    spread = f" ({share.min():.0f}–{share.max():.0f}%)"
+    spread = f" ({share.min():.0f}–{share.max():.0f}%)" if count > 1 else f" ({share[0]:.0f}%)"
+    every = "the only step" if count == 1 else f"all {count} steps" if leading == count else f"{leading} of {count} steps"
     largest = leading >= 0.9 * count
-    enough, steady = count >= 10, sd <= 0.25 * mean
+    enough, steady = count >= 10, count > 1 and sd <= 0.25 * mean
+    spread_text = f"Step time {'is steady' if steady else 'varies'}: sd {sd:.2f} ms, {100 * sd / mean:.0f}% of the mean"
     return [
-        (largest, f"{name} is the largest part in {'all' if leading == count else f'{leading} of'} {count} steps{spread}"),
+        (
+            largest,
+            f"{name} is the largest part in {every}{spread}",
+        ),
         (enough, f"{count} steps" if enough else f"Only {count} step{'s' if count != 1 else ''}: capture 10 or more"),
-        (steady, f"Step time {'is steady' if steady else 'varies'}: sd {sd:.2f} ms, {100 * sd / mean:.0f}% of the mean"),
+        (steady, spread_text if count > 1 else "One step says nothing about the spread of step time"),
         (dropped == 0, "Complete trace: no event was dropped" if dropped == 0 else f"{dropped:,} events were dropped"),
-    ]  # fmt: skip
+    ]

@@ -7,6 +7,8 @@ counts once; what no span covers is `other`. Host work is merged into the steps 
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -57,12 +59,22 @@ def frame(activity: Activity) -> pd.DataFrame:
     out = pd.DataFrame(rows, columns=columns)
     if not activity.has_device:
         # Without a device these were not measured, which is not the same as 0.
-        for column in ("device_compute_ms", "device_to_device_ms", "device_collectives_ms", "kernel_launch_ms", "output_ms"):
+        for column in (
+            "device_compute_ms",
+            "device_to_device_ms",
+            "device_collectives_ms",
+            "kernel_launch_ms",
+            "output_ms",
+        ):
             out[column] = np.nan
     if not (activity.work["cls"] == 60).any():
         out["compile_ms"] = np.nan
     out = out.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
-    out["warmup"] = np.concatenate([_warmup(g["step_time_ms"].to_numpy()) for _, g in out.groupby("host", sort=False)]) if len(activity.hosts) == 1 else False
+    out["warmup"] = (
+        np.concatenate([_warmup(g["step_time_ms"].to_numpy()) for _, g in out.groupby("host", sort=False)])
+        if len(activity.hosts) == 1
+        else False
+    )
     return out
 
 
@@ -85,12 +97,13 @@ def _host_steps(activity: Activity, host: int) -> list[list[object]]:
     start, end, cls = (work[c].to_numpy(np.int64)[order] for c in ("start", "end", "cls"))
     has_device = bool((markers["device"] >= 0).any())
     out: list[list[object]] = []
-    for ident, of_step in markers.groupby("group", sort=True):
+    for key, of_step in markers.groupby("group", sort=True):
+        ident = int(cast("int", key))
         span = _step_time(of_step, has_device)
         if span is None:
             continue
         begin, stop = span
-        lo, hi = np.searchsorted(group, [ident, ident + 1])
+        lo, hi = np.searchsorted(group, [ident, ident + 1]).tolist()
         classes = cls[lo:hi]
         wanted = (classes >= DEVICE_COMPUTE_32) if has_device else (classes == HOST_COMPUTE)
         if not wanted.any():
@@ -101,12 +114,20 @@ def _host_steps(activity: Activity, host: int) -> list[list[object]]:
         for value in np.unique(c).tolist():
             total[CATEGORY_OF_CLASS[value]] += int(part[c == value].sum())
         total["other"] += stop - begin - int(part.sum())
-        name = activity.group_names.get((host, int(ident)), str(ident))
+        name = activity.group_names.get((host, ident), str(ident))
         number = name.rpartition(" ")[2]
-        out.append([
-            activity.hosts[host], int(number) if number.isdigit() else int(ident), name, begin / 1e9, (stop - begin) / 1e9,
-            *(total[k] / 1e9 for k in CATEGORIES), False, int(ident),
-        ])  # fmt: skip
+        out.append(
+            [
+                activity.hosts[host],
+                int(number) if number.isdigit() else ident,
+                name,
+                begin / 1e9,
+                (stop - begin) / 1e9,
+                *(total[k] / 1e9 for k in CATEGORIES),
+                False,
+                ident,
+            ]
+        )
     return out
 
 
@@ -136,12 +157,16 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
     for category in ("step_time", *CATEGORIES):
         values = used[f"{category}_ms"].to_numpy(np.float64) if len(used) else np.zeros(0)
         known = len(values) > 0 and not np.isnan(values).all()
-        rows.append({
-            "category": category, "mean_ms": values.mean() if known else np.nan,
-            "sd_ms": (values.std(ddof=1) if len(values) > 1 else 0.0) if known else np.nan,
-            "min_ms": values.min() if known else np.nan, "max_ms": values.max() if known else np.nan,
-            "percent": 100 * values.sum() / total if known and total else np.nan,
-        })  # fmt: skip
+        rows.append(
+            {
+                "category": category,
+                "mean_ms": values.mean() if known else np.nan,
+                "sd_ms": (values.std(ddof=1) if len(values) > 1 else 0.0) if known else np.nan,
+                "min_ms": values.min() if known else np.nan,
+                "max_ms": values.max() if known else np.nan,
+                "percent": 100 * values.sum() / total if known and total else np.nan,
+            }
+        )
     return pd.DataFrame(rows)
 
 

@@ -16,11 +16,29 @@ from nbprof.activity import Activity
 SLOW_CALL_PS = 50_000_000
 MAX_DEPTH = 100
 _PARALLEL = ("Map", "Interleave")
-_ASYNC = ("Prefetch", "ParallelInterleave", "ParallelMap", "ParseExample", "MapAndBatch", "DataService", "LegacyParallelInterleave", "ParallelBatch")
+_ASYNC = (
+    "Prefetch",
+    "ParallelInterleave",
+    "ParallelMap",
+    "ParseExample",
+    "MapAndBatch",
+    "DataService",
+    "LegacyParallelInterleave",
+    "ParallelBatch",
+)
 _SLOW_SOURCES = (
-    "TFRecord", "SSTable", "RecordIO", "TextLine", "LMDB", "ExternalDataset", "FixedLengthRecordV2", "FixedLengthRecord",
-    "FromTensor", "TensorSlice", "Generator",
-)  # fmt: skip
+    "TFRecord",
+    "SSTable",
+    "RecordIO",
+    "TextLine",
+    "LMDB",
+    "ExternalDataset",
+    "FixedLengthRecordV2",
+    "FixedLengthRecord",
+    "FromTensor",
+    "TensorSlice",
+    "Generator",
+)
 
 
 @dataclass
@@ -53,14 +71,29 @@ def frames(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
     columns = ["host", "pipeline", "calls", "slow_calls", "mean_us", "min_us", "max_us", "bottleneck", "advice"]
     table = pd.DataFrame(pipelines, columns=columns).sort_values("max_us", ascending=False, kind="stable", ignore_index=True)
     wanted = [
-        "iterator", "long_name", "parent", "start_ms", "total_ms", "self_ms", "calls", "critical", "bottleneck",
-        "pipeline", "host", "note", "id",
-    ]  # fmt: skip
+        "iterator",
+        "long_name",
+        "parent",
+        "start_ms",
+        "total_ms",
+        "self_ms",
+        "calls",
+        "critical",
+        "bottleneck",
+        "pipeline",
+        "host",
+        "note",
+        "id",
+    ]
     return table, pd.DataFrame(nodes, columns=wanted)
 
 
 def _one_host(
-    activity: Activity, host: str, rows: pd.DataFrame, pipelines: list[dict[str, object]], nodes: list[dict[str, object]]
+    activity: Activity,
+    host: str,
+    rows: pd.DataFrame,
+    pipelines: list[dict[str, object]],
+    nodes: list[dict[str, object]],
 ) -> None:
     names = activity.ops.values
     event_ids = rows["event"].tolist()
@@ -90,11 +123,11 @@ def _children(rows: pd.DataFrame, links: list[tuple[int, int]], known: set[int])
     out: dict[int, list[int]] = {}
     events = rows["event"].tolist()
     end = rows["end"].tolist()
-    start = rows["start"].tolist()
+    lane = rows["lane"].tolist()
     stack: list[int] = []
-    # Events of one lane have consecutive numbers sorted by start, so a stack over them finds the enclosing call.
+    # Events of one lane follow each other sorted by start, so a stack over them finds the enclosing call.
     for i, event in enumerate(events):
-        while stack and not (start[stack[-1]] <= start[i] and end[i] <= end[stack[-1]]):
+        while stack and (lane[stack[-1]] != lane[i] or end[stack[-1]] < end[i]):
             stack.pop()
         if stack:
             out.setdefault(events[stack[-1]], []).append(event)
@@ -109,9 +142,15 @@ def _children(rows: pd.DataFrame, links: list[tuple[int, int]], known: set[int])
 
 
 def _walk(
-    event: int, blocking: bool, above: tuple[int, int], stats: dict[int, _Stat], iterator: dict[int, int],
-    span: dict[int, tuple[int, int]], children: dict[int, list[int]], depth: int,
-) -> None:  # fmt: skip
+    event: int,
+    blocking: bool,
+    above: tuple[int, int],
+    stats: dict[int, _Stat],
+    iterator: dict[int, int],
+    span: dict[int, tuple[int, int]],
+    children: dict[int, list[int]],
+    depth: int,
+) -> None:
     begin, end = span[event]
     overlap = min(end, above[1]) - max(begin, above[0])
     blocking = blocking and overlap > 0
@@ -130,9 +169,16 @@ def _walk(
 
 
 def _report(
-    activity: Activity, host: str, label: str, pipeline: _Pipeline, span: dict[int, tuple[int, int]], long_name: dict[int, str],
-    parent: dict[int, int], pipelines: list[dict[str, object]], nodes: list[dict[str, object]],
-) -> None:  # fmt: skip
+    activity: Activity,
+    host: str,
+    label: str,
+    pipeline: _Pipeline,
+    span: dict[int, tuple[int, int]],
+    long_name: dict[int, str],
+    parent: dict[int, int],
+    pipelines: list[dict[str, object]],
+    nodes: list[dict[str, object]],
+) -> None:
     durations = np.array([span[e][1] - span[e][0] for e, _ in pipeline.calls], np.int64)
     merged: dict[int, _Stat] = {}
     for _, stats in pipeline.calls:
@@ -146,22 +192,39 @@ def _report(
     blocking = [i for i, s in merged.items() if s.blocking]
     bottleneck = max(blocking, key=lambda i: merged[i].self_time) if blocking else pipeline.root
     critical = _path(bottleneck, pipeline.root, parent) | _heavier(bottleneck, merged, parent)
-    pipelines.append({
-        "host": host, "pipeline": label, "calls": len(durations), "slow_calls": int((durations > SLOW_CALL_PS).sum()),
-        "mean_us": float(durations.mean()) / 1e6, "min_us": float(durations.min()) / 1e6, "max_us": float(durations.max()) / 1e6,
-        "bottleneck": long_name[bottleneck].rpartition("::")[2],
-        "advice": advice(long_name[bottleneck], float(durations.max()) / 1e6),
-    })  # fmt: skip
+    pipelines.append(
+        {
+            "host": host,
+            "pipeline": label,
+            "calls": len(durations),
+            "slow_calls": int((durations > SLOW_CALL_PS).sum()),
+            "mean_us": float(durations.mean()) / 1e6,
+            "min_us": float(durations.min()) / 1e6,
+            "max_us": float(durations.max()) / 1e6,
+            "bottleneck": long_name[bottleneck].rpartition("::")[2],
+            "advice": advice(long_name[bottleneck], float(durations.max()) / 1e6),
+        }
+    )
     for ident in sorted(merged, key=lambda i: (long_name[i].count("::"), merged[i].first)):
         stat = merged[ident]
         above = parent.get(ident)
-        nodes.append({
-            "iterator": long_name[ident].rpartition("::")[2], "long_name": long_name[ident],
-            "parent": str(above) if above in merged and ident != pipeline.root else None, "start_ms": stat.first / 1e9,
-            "total_ms": stat.duration / 1e9, "self_ms": stat.self_time / 1e9, "calls": stat.calls, "critical": ident in critical,
-            "bottleneck": ident == bottleneck, "pipeline": label, "host": host,
-            "note": _note(activity.iterator_params.get(ident, {}), long_name[ident]), "id": str(ident),
-        })  # fmt: skip
+        nodes.append(
+            {
+                "iterator": long_name[ident].rpartition("::")[2],
+                "long_name": long_name[ident],
+                "parent": str(above) if above in merged and ident != pipeline.root else None,
+                "start_ms": stat.first / 1e9,
+                "total_ms": stat.duration / 1e9,
+                "self_ms": stat.self_time / 1e9,
+                "calls": stat.calls,
+                "critical": ident in critical,
+                "bottleneck": ident == bottleneck,
+                "pipeline": label,
+                "host": host,
+                "note": _note(activity.iterator_params.get(ident, {}), long_name[ident]),
+                "id": str(ident),
+            }
+        )
 
 
 def _path(at: int, root: int, parent: dict[int, int]) -> set[int]:
@@ -215,7 +278,7 @@ def advice(long_name: str, max_us: float) -> str:
     if base in ("Filter", "Batch", "Unbatch"):
         return f"{head} It runs on one thread: move it, vectorise it, or put the work into a parallel map."
     if base in _ASYNC:
-        return f"{head} Raise its parallelism, make its function cheaper, or put prefetch at the end of the pipeline so that it overlaps the step."
+        return f"{head} Raise its parallelism, make its function cheaper, or end the pipeline with prefetch so that it overlaps."
     if base == "Shuffle":
         return f"{head} A smaller shuffle buffer fills faster; shuffle file names or indices instead of decoded elements."
     return f"{head} See the tf.data performance guide for this iterator."

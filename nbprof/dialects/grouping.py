@@ -145,9 +145,12 @@ class _Grouping:
         host = trace.lanes["host"].astype("category").cat.codes.to_numpy()[trace.events.lane]
         made, taken = trace.arg("_p"), trace.arg("_c")
         return _match(
-            up, [makes[up], made[up], host[up].astype(np.int64)],
-            down, [takes[down], taken[down], host[down].astype(np.int64)], limit=_BUSY_KEY,
-        )  # fmt: skip
+            up,
+            [makes[up], made[up], host[up].astype(np.int64)],
+            down,
+            [takes[down], taken[down], host[down].astype(np.int64)],
+            limit=_BUSY_KEY,
+        )
 
     def _launches(self) -> tuple[Int64s, Int64s]:
         trace = self.trace
@@ -190,9 +193,7 @@ def _coded(names: npt.NDArray[np.object_], test: object) -> npt.NDArray[np.bool_
     return np.array([bool(test(n)) for n in names], np.bool_)
 
 
-def _match(
-    up: Int64s, up_keys: list[Int64s], down: Int64s, down_keys: list[Int64s], limit: int = 0
-) -> tuple[Int64s, Int64s]:
+def _match(up: Int64s, up_keys: list[Int64s], down: Int64s, down_keys: list[Int64s], limit: int = 0) -> tuple[Int64s, Int64s]:
     """All pairs of rows whose keys are equal; a key that is busy on both sides is left out."""
     if not len(up) or not len(down):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -233,9 +234,9 @@ def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> list[tuple[
         first_child.setdefault(int(events.parent[at]), at)
     registered: dict[tuple[int, int], list[int]] = {}
     for maker in makers.tolist():
-        at = first_child.get(maker)
-        if at is not None:
-            registered.setdefault((int(parent_id[at]), int(made[maker])), []).append(at)
+        child = first_child.get(maker)
+        if child is not None:
+            registered.setdefault((int(parent_id[child]), int(made[maker])), []).append(child)
     links: list[tuple[int, int]] = []
     for taker in rows[consumes[events.name[rows]]].tolist():
         above = int(events.parent[taker])

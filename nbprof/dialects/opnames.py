@@ -13,7 +13,12 @@ _TF_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*\Z")
 _TF_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*\Z")
 _JAX_TYPE = re.compile(r"[a-z_][a-z0-9_]*(\[.*\])?\Z")
 _COPIES = ("MEMCPYHTOD", "MEMCPYDTOH", "MEMCPYDTOD", "MEMCPYHTOH")
-_COPY_NAMES = {"MEMCPYHTOD": "MemcpyHToD", "MEMCPYDTOH": "MemcpyDToH", "MEMCPYDTOD": "MemcpyDToD", "MEMCPYHTOH": "MemcpyHToH"}
+_COPY_NAMES = {
+    "MEMCPYHTOD": "MemcpyHToD",
+    "MEMCPYDTOH": "MemcpyDToH",
+    "MEMCPYDTOD": "MemcpyDToD",
+    "MEMCPYHTOH": "MemcpyHToH",
+}
 
 
 class OpName(NamedTuple):
@@ -58,18 +63,50 @@ def dataset_label(long_name: str) -> str:
 
 # Names of kernels that run on NVIDIA TensorCores, as the profiler of TensorFlow recognises them.
 _TENSOR_CORE = (
-    "16816", "c1688", "conv1x1", "conv2d_c1_k1", "dgrad_1x1_stride_2x2", "direct_group", "first_layer_wgrad_kernel",
-    "h1688", "h884", "hmma", "i16832", "i8816", "s884", "s1688", "xmma_gemm", "xmma_implicit_gemm", "xmma_sparse_conv",
-    "xmma_sparse_gemm", "xmma_warp_specialized_implicit_gemm",
-)  # fmt: skip
+    "16816",
+    "c1688",
+    "conv1x1",
+    "conv2d_c1_k1",
+    "dgrad_1x1_stride_2x2",
+    "direct_group",
+    "first_layer_wgrad_kernel",
+    "h1688",
+    "h884",
+    "hmma",
+    "i16832",
+    "i8816",
+    "s884",
+    "s1688",
+    "xmma_gemm",
+    "xmma_implicit_gemm",
+    "xmma_sparse_conv",
+    "xmma_sparse_gemm",
+    "xmma_warp_specialized_implicit_gemm",
+)
 _AMD_MATRIX_CORE = ("mfma", "wmma", "_xdl", "gtcx", "gemm_fusion", "miopenSp3AsmConvRage", "Custom_Cijk_")
 _AMD_TILE = re.compile(r"_MI\d+x\d+x\d+")
 _ELIGIBLE_END = (
-    "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "Conv3D", "DepthwiseConv2dNative",
-    "DepthwiseConv2dNativeBackpropFilter", "DepthwiseConv2dNativeBackpropInput", "/MatMul", "FusedMatMul", "/CudnnRNN",
-    "XlaDot", "XlaDotV2",
-)  # fmt: skip
-_ELIGIBLE_PART = ("BatchMatMul", "CudnnRNNV", "CudnnRNNForward", "CudnnRNNBackprop", "dot_general", "conv_general_dilated")
+    "Conv2D",
+    "Conv2DBackpropFilter",
+    "Conv2DBackpropInput",
+    "Conv3D",
+    "DepthwiseConv2dNative",
+    "DepthwiseConv2dNativeBackpropFilter",
+    "DepthwiseConv2dNativeBackpropInput",
+    "/MatMul",
+    "FusedMatMul",
+    "/CudnnRNN",
+    "XlaDot",
+    "XlaDotV2",
+)
+_ELIGIBLE_PART = (
+    "BatchMatMul",
+    "CudnnRNNV",
+    "CudnnRNNForward",
+    "CudnnRNNBackprop",
+    "dot_general",
+    "conv_general_dilated",
+)
 
 
 @lru_cache(maxsize=65536)

@@ -23,9 +23,17 @@ DERIVED_FIRST = 0xDEADBEEF
 DERIVED_COUNT = 4096
 STEPS_LINE = DERIVED_FIRST - (1 << 32)
 _DERIVED_NAMES = (
-    "Steps", "XLA Modules", "XLA Ops", "Async XLA Ops", "Framework Ops", "TensorFlow Ops", "Framework Name Scope",
-    "TensorFlow Name Scope", "Source code", "Launch Stats",
-)  # fmt: skip
+    "Steps",
+    "XLA Modules",
+    "XLA Ops",
+    "Async XLA Ops",
+    "Framework Ops",
+    "TensorFlow Ops",
+    "Framework Name Scope",
+    "TensorFlow Name Scope",
+    "Source code",
+    "Launch Stats",
+)
 _MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
 _ENCLOSING = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun")
 _DEVICE = re.compile(r"/device:(GPU|TPU|CUSTOM)[^0-9]*([0-9]+)?")
@@ -39,7 +47,7 @@ def interpret(trace: Trace) -> act.Activity:
     out = act.Activity(hosts=trace.hosts)
     groups = group(trace, trace.names)
     host_of_lane = trace.lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}).to_numpy(np.int32)
-    host = host_of_lane[trace.events.lane] if len(trace.events) else np.zeros(0, np.int32)
+    host: npt.NDArray[np.int32] = np.asarray(host_of_lane[trace.events.lane], np.int32)
     kind = trace.lanes["kind"].to_numpy()
     on_host = (kind == "host")[trace.events.lane]
     device_activity(trace, groups, host, out)
@@ -50,7 +58,7 @@ def interpret(trace: Trace) -> act.Activity:
     allocations(trace, groups, host, on_host, out)
     out.framework = _framework(trace)
     trace.name_category = _name_categories(trace)
-    _explain(trace, out)
+    _explain(out)
     return out
 
 
@@ -110,7 +118,13 @@ def _unique_threads(names: pd.Series, lanes: pd.DataFrame) -> list[str]:
 
 
 def _stream_note(kinds: str) -> str:
-    plain = {"Compute": "compute", "MemcpyH2D": "copy H→D", "MemcpyD2H": "copy D→H", "MemcpyD2D": "copy D→D", "Memset": "memset"}
+    plain = {
+        "Compute": "compute",
+        "MemcpyH2D": "copy H→D",
+        "MemcpyD2H": "copy D→H",
+        "MemcpyD2D": "copy D→D",
+        "Memset": "memset",
+    }
     return ", ".join(plain.get(k, k) for k in kinds.split(","))
 
 
@@ -134,10 +148,22 @@ def _host_markers(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_
         if not groups.names[ident].isdigit():
             marker[root] = True
     rows = np.flatnonzero(marker)
-    out.markers = pd.concat([out.markers, pd.DataFrame({
-        "event": rows, "host": host[rows], "group": groups.group[rows], "device": np.int32(-1),
-        "start": events.start[rows], "end": events.end[rows],
-    })], ignore_index=True)  # fmt: skip
+    out.markers = pd.concat(
+        [
+            out.markers,
+            pd.DataFrame(
+                {
+                    "event": rows,
+                    "host": host[rows],
+                    "group": groups.group[rows],
+                    "device": np.int32(-1),
+                    "start": events.start[rows],
+                    "end": events.end[rows],
+                }
+            ),
+        ],
+        ignore_index=True,
+    )
     texts = trace.texts(trace.arg("step_name")[rows]) if step_name is not None else [""] * len(rows)
     for row, text in zip(rows.tolist(), texts, strict=True):
         ident = int(groups.group[row])
@@ -151,7 +177,13 @@ def _host_work(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_hos
     events = trace.events
     grouped = on_host & (groups.group >= 0)
     if out.has_device and len(out.markers):
-        known = set(zip(out.markers["host"][out.markers["device"] >= 0], out.markers["group"][out.markers["device"] >= 0], strict=True))
+        known = set(
+            zip(
+                out.markers["host"][out.markers["device"] >= 0],
+                out.markers["group"][out.markers["device"] >= 0],
+                strict=True,
+            )
+        )
         pairs = pd.MultiIndex.from_arrays([host, groups.group])
         grouped &= pairs.isin(list(known)) if known else False
     marker = np.zeros(len(events), np.bool_)
@@ -159,7 +191,11 @@ def _host_work(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_hos
     code = events.name
     skip = _names_like(trace, (*_ENCLOSING, *HIDDEN[:1]))[code] | marker
     upper = np.array([n[:24].upper() for n in trace.names], object)
-    starts = lambda *texts: np.array([u.startswith(texts) for u in upper], np.bool_)[code]  # noqa: E731
+
+    def starts(*texts: str) -> npt.NDArray[np.bool_]:
+        table: npt.NDArray[np.bool_] = np.array([u.startswith(texts) for u in upper], np.bool_)
+        return table[code]
+
     cls = np.full(len(events), act.HOST_COMPUTE, np.int16)
     correlation = trace.arg("correlation_id")
     wait = starts("ITERATORGETNEXT")
@@ -169,10 +205,23 @@ def _host_work(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_hos
     cls[starts("MEMCPYHTOH")] = act.HOST_TO_HOST
     cls[starts("INFEEDENQUEUE", "MEMCPYHTOD")] = act.HOST_TO_DEVICE
     rows = np.flatnonzero(grouped & ~skip)
-    out.work = pd.concat([out.work, pd.DataFrame({
-        "event": rows, "host": host[rows], "group": groups.group[rows], "device": np.int32(-1),
-        "start": events.start[rows], "end": events.end[rows], "cls": cls[rows],
-    })], ignore_index=True)  # fmt: skip
+    out.work = pd.concat(
+        [
+            out.work,
+            pd.DataFrame(
+                {
+                    "event": rows,
+                    "host": host[rows],
+                    "group": groups.group[rows],
+                    "device": np.int32(-1),
+                    "start": events.start[rows],
+                    "end": events.end[rows],
+                    "cls": cls[rows],
+                }
+            ),
+        ],
+        ignore_index=True,
+    )
 
 
 def _host_ops(trace: Trace, host: npt.NDArray[np.int32], on_host: npt.NDArray[np.bool_], out: act.Activity) -> None:
@@ -182,19 +231,28 @@ def _host_ops(trace: Trace, host: npt.NDArray[np.int32], on_host: npt.NDArray[np
     op = np.full(len(trace.names), -1, np.int32)
     kind = np.full(len(trace.names), -1, np.int32)
     dataset = np.zeros(len(trace.names), np.bool_)
-    for code in np.flatnonzero(used).tolist():
-        parsed = opnames.parse(trace.names[code])
+    for at in np.flatnonzero(used).tolist():
+        parsed = opnames.parse(trace.names[at])
         if parsed.category:
-            op[code] = out.ops.code(parsed.name)
-            kind[code] = out.types.code(parsed.type)
-            dataset[code] = parsed.category == "dataset"
+            op[at] = out.ops.code(parsed.name)
+            kind[at] = out.types.code(parsed.type)
+            dataset[at] = parsed.category == "dataset"
     rows = np.flatnonzero(on_host & (op >= 0)[events.name])
     code = events.name[rows]
     eager = _eager(trace)
-    out.host_ops = pd.DataFrame({
-        "event": rows, "host": host[rows], "lane": events.lane[rows], "start": events.start[rows], "end": events.end[rows],
-        "op": op[code], "type": kind[code], "dataset": dataset[code], "eager": eager[rows],
-    })  # fmt: skip
+    out.host_ops = pd.DataFrame(
+        {
+            "event": rows,
+            "host": host[rows],
+            "lane": events.lane[rows],
+            "start": events.start[rows],
+            "end": events.end[rows],
+            "op": op[code],
+            "type": kind[code],
+            "dataset": dataset[code],
+            "eager": eager[rows],
+        }
+    )
     out.has_host_ops = bool(on_host.any())
 
 
@@ -212,12 +270,28 @@ def _iterators(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_hos
     events = trace.events
     rows = np.flatnonzero(on_host & _names_like(trace, ("Iterator::",))[events.name])
     codes = np.array([out.ops.code(n) if n.startswith("Iterator::") else -1 for n in trace.names], np.int32)
-    out.iterators = pd.DataFrame({
-        "event": rows, "host": host[rows], "iterator": trace.arg("id")[rows], "parent": trace.arg("parent_id")[rows],
-        "name": codes[events.name[rows]], "start": events.start[rows], "end": events.end[rows],
-    })  # fmt: skip
+    out.iterators = pd.DataFrame(
+        {
+            "event": rows,
+            "host": host[rows],
+            "lane": events.lane[rows],
+            "iterator": trace.arg("id")[rows],
+            "parent": trace.arg("parent_id")[rows],
+            "name": codes[events.name[rows]],
+            "start": events.start[rows],
+            "end": events.end[rows],
+        }
+    )
     out.iterator_links = groups.links
-    params = ("parallelism", "batch_size", "buffer_size", "deterministic", "cycle_length", "num_parallel_calls", "autotune")
+    params = (
+        "parallelism",
+        "batch_size",
+        "buffer_size",
+        "deterministic",
+        "cycle_length",
+        "num_parallel_calls",
+        "autotune",
+    )
     ident = trace.arg("id")
     for key in params:
         column = trace.args.get(key)
@@ -258,7 +332,7 @@ def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
     return out
 
 
-def _explain(trace: Trace, out: act.Activity) -> None:
+def _explain(out: act.Activity) -> None:
     """A sentence for everything that this profile does not have."""
     if not out.has_device:
         out.missing["kernels"] = "No GPU plane is in this profile: the run used the CPU only, or the GPU was not traced."
@@ -267,6 +341,11 @@ def _explain(trace: Trace, out: act.Activity) -> None:
     if not len(out.markers):
         out.missing["steps"] = "No step markers are in this profile, so step time is unknown."
     if not len(out.allocations):
-        out.missing["memory"] = "No allocator events are in this profile. TensorFlow records them at host tracer level 2 or more; XLA programs allocate once, ahead of time."
+        out.missing["memory"] = (
+            "No allocator events are in this profile. TensorFlow records them at host tracer level 2 or more; "
+            "XLA programs allocate once, ahead of time."
+        )
     if not len(out.iterators):
-        out.missing["input"] = "No tf.data activity is in this profile: the input does not come from a tf.data pipeline, or it ran before the capture."
+        out.missing["input"] = (
+            "No tf.data activity is in this profile: the input does not come from a tf.data pipeline, or it ran before the capture."
+        )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -49,12 +51,19 @@ def _devices(trace: Trace, out: act.Activity) -> list[int]:
         kind = found.group(1)
         if kind == "GPU":
             gpus.append(number)
-        rows.append({
-            "host": plane.host, "device": int(found.group(2)), "kind": kind, "name": device_name(kind, s),
-            "compute_capability": f"{s['compute_cap_major']}.{s['compute_cap_minor']}" if "compute_cap_major" in s else None,
-            "memory_bytes": s.get("memory_size"), "memory_bytes_per_second": s.get("memory_bandwidth"),
-            "cores": s.get("core_count"), "clock_khz": s.get("clock_rate"),
-        })  # fmt: skip
+        rows.append(
+            {
+                "host": plane.host,
+                "device": int(found.group(2)),
+                "kind": kind,
+                "name": device_name(kind, s),
+                "compute_capability": f"{s['compute_cap_major']}.{s['compute_cap_minor']}" if "compute_cap_major" in s else None,
+                "memory_bytes": s.get("memory_size"),
+                "memory_bytes_per_second": s.get("memory_bandwidth"),
+                "cores": s.get("core_count"),
+                "clock_khz": s.get("clock_rate"),
+            }
+        )
     out.devices = pd.DataFrame(rows, columns=act.DEVICES)
     return gpus
 
@@ -65,6 +74,8 @@ def device_name(kind: str, stats: dict[str, object]) -> str:
     if model:
         return str(model)
     major = stats.get("compute_cap_major")
+    if stats.get("device_vendor") == "AMD" and isinstance(major, int):
+        return f"AMD GPU (gfx{major}{stats.get('compute_cap_minor', 0)}x)"
     if kind != "GPU" or not isinstance(major, int):
         return kind
     minor = stats.get("compute_cap_minor")
@@ -77,15 +88,25 @@ def device_name(kind: str, stats: dict[str, object]) -> str:
 
 
 def _markers(
-    trace: Trace, groups: Groups, host: npt.NDArray[np.int32], device: npt.NDArray[np.int32],
-    kind: npt.NDArray[np.object_], out: act.Activity,
-) -> None:  # fmt: skip
+    trace: Trace,
+    groups: Groups,
+    host: npt.NDArray[np.int32],
+    device: npt.NDArray[np.int32],
+    kind: npt.NDArray[np.object_],
+    out: act.Activity,
+) -> None:
     events = trace.events
     rows = np.flatnonzero((kind == "steps")[events.lane] & (groups.group >= 0))
-    out.markers = pd.DataFrame({
-        "event": rows, "host": host[rows], "group": groups.group[rows], "device": device[rows],
-        "start": events.start[rows], "end": events.end[rows],
-    }).astype(act.MARKERS)  # fmt: skip
+    out.markers = pd.DataFrame(
+        {
+            "event": rows,
+            "host": host[rows],
+            "group": groups.group[rows],
+            "device": device[rows],
+            "start": events.start[rows],
+            "end": events.end[rows],
+        }
+    ).astype(act.MARKERS)
     for row, text in zip(rows.tolist(), trace.texts(trace.arg("step_name")[rows]), strict=True):
         if text:
             out.group_names[(int(host[row]), int(groups.group[row]))] = text
@@ -112,22 +133,30 @@ def classify(name: str, shape: str) -> int:
 
 
 def _work(
-    trace: Trace, groups: Groups, host: npt.NDArray[np.int32], device: npt.NDArray[np.int32],
-    raw: npt.NDArray[np.bool_], out: act.Activity,
-) -> None:  # fmt: skip
+    trace: Trace,
+    groups: Groups,
+    host: npt.NDArray[np.int32],
+    device: npt.NDArray[np.int32],
+    raw: npt.NDArray[np.bool_],
+    out: act.Activity,
+) -> None:
     events = trace.events
     rows = np.flatnonzero(raw & (groups.group >= 0) & (trace.arg("correlation_id") >= 0))
     shape = trace.arg("shape")[rows]
     pairs = np.stack([events.name[rows].astype(np.int64), shape], 1)
     distinct, code = np.unique(pairs, axis=0, return_inverse=True)
-    table = np.array(
-        [classify(trace.names[n], trace.strings[s] if s >= 0 else "") for n, s in distinct.tolist()], np.int16
+    table = np.array([classify(trace.names[n], trace.strings[s] if s >= 0 else "") for n, s in distinct.tolist()], np.int16)
+    out.work = pd.DataFrame(
+        {
+            "event": rows,
+            "host": host[rows],
+            "group": groups.group[rows],
+            "device": device[rows],
+            "start": events.start[rows],
+            "end": events.end[rows],
+            "cls": table[code.reshape(-1)] if len(rows) else np.zeros(0, np.int16),
+        }
     )
-    out.work = pd.DataFrame({
-        "event": rows, "host": host[rows], "group": groups.group[rows], "device": device[rows],
-        "start": events.start[rows], "end": events.end[rows],
-        "cls": table[code.reshape(-1)] if len(rows) else np.zeros(0, np.int16),
-    })  # fmt: skip
 
 
 def launch_details(text: str) -> dict[str, object]:
@@ -146,25 +175,30 @@ def launch_details(text: str) -> dict[str, object]:
     static = number("static_shared", "static_shared_memory", "shm", "shared")
     dynamic = number("dynamic_shared", "dynamic_shared_memory")
     occupancy = None
-    try:
+    with contextlib.suppress(KeyError, ValueError):
         occupancy = float(found["occ_pct"])
-    except (KeyError, ValueError):
-        pass
     return {
-        "registers": number("regs", "registers"), "static_shared_bytes": static,
+        "registers": number("regs", "registers"),
+        "static_shared_bytes": static,
         "dynamic_shared_bytes": 0 if dynamic is None and static is not None else dynamic,
-        "block": found.get("block", ""), "grid": found.get("grid", ""), "occupancy_percent": occupancy,
-    }  # fmt: skip
+        "block": found.get("block", ""),
+        "grid": found.get("grid", ""),
+        "occupancy_percent": occupancy,
+    }
 
 
 def _kernels(
-    trace: Trace, host: npt.NDArray[np.int32], device: npt.NDArray[np.int32], raw: npt.NDArray[np.bool_], out: act.Activity
+    trace: Trace,
+    host: npt.NDArray[np.int32],
+    device: npt.NDArray[np.int32],
+    raw: npt.NDArray[np.bool_],
+    out: act.Activity,
 ) -> None:
     events = trace.events
     details = trace.arg("kernel_details")
-    op_text = trace.arg("tf_op")
-    for older in ("level 0", "hlo_op"):
-        other = trace.arg(older)
+    # An XLA kernel is an HLO op; its `tf_op` only says that it is some XLA module.
+    op_text = trace.arg("hlo_op")
+    for other in (trace.arg("tf_op"), trace.arg("level 0")):
         op_text = np.where((op_text < 0) & (other >= 0), other, op_text)
     _device_ops(trace, host, device, raw, op_text, out)
     rows = np.flatnonzero(raw & (details >= 0) & (events.duration >= 1000))
@@ -185,8 +219,9 @@ def _kernels(
     op_code = np.empty(len(rows), np.int32)
     eligible = np.empty(len(rows), np.bool_)
     tensor = np.empty(len(rows), np.bool_)
-    for (name, op, where, formula), at in triples.groupby(["name", "op", "plane", "equation"], sort=False).indices.items():
-        kernel = trace.names[name]
+    for key, at in triples.groupby(["name", "op", "plane", "equation"], sort=False).indices.items():
+        name, op, where, formula = cast("tuple[int, int, int, int]", key)
+        kernel = str(trace.names[name])
         vendor = vendors[(where, trace.planes[where].name)]
         op_name = ops[op]
         uses = opnames.uses_tensor_core(kernel, vendor)
@@ -201,10 +236,20 @@ def _kernels(
         stated = np.full(len(events), np.nan)
         stated[theoretical.event] = theoretical.floats()
         occupancy = np.where(np.isnan(stated[rows]), occupancy, stated[rows])
-    out.kernels = pd.DataFrame({
-        "event": rows, "host": host[rows], "device": device[rows], "duration": events.duration[rows], "kernel": kernel_code,
-        "op": op_code, "details": np.array(shape_of, np.int32)[code] if len(rows) else np.zeros(0, np.int32), "eligible": eligible, "tensor_core": tensor, "occupancy": occupancy,
-    })  # fmt: skip
+    out.kernels = pd.DataFrame(
+        {
+            "event": rows,
+            "host": host[rows],
+            "device": device[rows],
+            "duration": events.duration[rows],
+            "kernel": kernel_code,
+            "op": op_code,
+            "details": np.array(shape_of, np.int32)[code] if len(rows) else np.zeros(0, np.int32),
+            "eligible": eligible,
+            "tensor_core": tensor,
+            "occupancy": occupancy,
+        }
+    )
 
 
 def _number(value: object) -> float:
@@ -217,9 +262,13 @@ def _einsum_of_two(equation: str) -> bool:
 
 
 def _device_ops(
-    trace: Trace, host: npt.NDArray[np.int32], device: npt.NDArray[np.int32], raw: npt.NDArray[np.bool_],
-    op_text: npt.NDArray[np.int64], out: act.Activity,
-) -> None:  # fmt: skip
+    trace: Trace,
+    host: npt.NDArray[np.int32],
+    device: npt.NDArray[np.int32],
+    raw: npt.NDArray[np.bool_],
+    op_text: npt.NDArray[np.int64],
+    out: act.Activity,
+) -> None:
     """Runs of framework ops on a device: each kernel counts for the op that its annotation names."""
     events = trace.events
     rows = np.flatnonzero(raw & (op_text >= 0))
@@ -228,8 +277,15 @@ def _device_ops(
     parsed = [opnames.parse(trace.strings[c]) for c in distinct.tolist()]
     op = np.array([out.ops.code(p.name) for p in parsed], np.int32)
     kind = np.array([out.types.code(p.type or "Unknown") for p in parsed], np.int32)
-    out.device_ops = pd.DataFrame({
-        "event": rows, "host": host[rows], "device": device[rows], "start": events.start[rows], "end": events.end[rows],
-        "op": op[code] if len(rows) else np.zeros(0, np.int32), "type": kind[code] if len(rows) else np.zeros(0, np.int32),
-        "eager": trace.arg("is_eager", 0)[rows] > 0,
-    })  # fmt: skip
+    out.device_ops = pd.DataFrame(
+        {
+            "event": rows,
+            "host": host[rows],
+            "device": device[rows],
+            "start": events.start[rows],
+            "end": events.end[rows],
+            "op": op[code] if len(rows) else np.zeros(0, np.int32),
+            "type": kind[code] if len(rows) else np.zeros(0, np.int32),
+            "eager": trace.arg("is_eager", 0)[rows] > 0,
+        }
+    )

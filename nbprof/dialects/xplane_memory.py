@@ -13,15 +13,36 @@ from nbprof.trace import TEXT, Trace
 
 # TensorFlow's DataType enumeration (types.proto).
 DATA_TYPES = (
-    "INVALID", "float", "double", "int32", "uint8", "int16", "int8", "string", "complex64", "int64", "bool", "qint8",
-    "quint8", "qint32", "bfloat16", "qint16", "quint16", "uint16", "complex128", "half", "resource", "variant", "uint32",
-    "uint64", "float8_e5m2", "float8_e4m3fn",
-)  # fmt: skip
+    "INVALID",
+    "float",
+    "double",
+    "int32",
+    "uint8",
+    "int16",
+    "int8",
+    "string",
+    "complex64",
+    "int64",
+    "bool",
+    "qint8",
+    "quint8",
+    "qint32",
+    "bfloat16",
+    "qint16",
+    "quint16",
+    "uint16",
+    "complex128",
+    "half",
+    "resource",
+    "variant",
+    "uint32",
+    "uint64",
+    "float8_e5m2",
+    "float8_e4m3fn",
+)
 
 
-def allocations(
-    trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_host: npt.NDArray[np.bool_], out: act.Activity
-) -> None:
+def allocations(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_host: npt.NDArray[np.bool_], out: act.Activity) -> None:
     """Fills `allocations` of the activity, in time order."""
     events = trace.events
     name = trace.names
@@ -56,14 +77,28 @@ def allocations(
     column = trace.args.get("fragmentation")
     if column is not None:
         fragmentation[column.event] = column.floats()
-    out.allocations = pd.DataFrame({
-        "event": rows, "host": host[rows], "memory": memory, "time": events.start[rows], "allocation": is_alloc[events.name[rows]],
-        "requested": numbers("requested_bytes"), "allocated": numbers("allocation_bytes"), "address": numbers("addr"),
-        "stack": numbers("bytes_reserved"), "heap": numbers("bytes_allocated"), "free": numbers("bytes_available"),
-        "fragmentation": fragmentation[rows], "lifetime_peak": numbers("peak_bytes_in_use"),
-        "group": groups.group[rows].astype(np.int64), "op": op, "region": coded("region_type"),
-        "data_type": np.array([kinds[v] for v in numbers("data_type").tolist()], np.int32), "shape": coded("shape"),
-    })  # fmt: skip
+    out.allocations = pd.DataFrame(
+        {
+            "event": rows,
+            "host": host[rows],
+            "memory": memory,
+            "time": events.start[rows],
+            "allocation": is_alloc[events.name[rows]],
+            "requested": numbers("requested_bytes"),
+            "allocated": numbers("allocation_bytes"),
+            "address": numbers("addr"),
+            "stack": numbers("bytes_reserved"),
+            "heap": numbers("bytes_allocated"),
+            "free": numbers("bytes_available"),
+            "fragmentation": fragmentation[rows],
+            "lifetime_peak": numbers("peak_bytes_in_use"),
+            "group": groups.group[rows].astype(np.int64),
+            "op": op,
+            "region": coded("region_type"),
+            "data_type": np.array([kinds[v] for v in numbers("data_type").tolist()], np.int32),
+            "shape": coded("shape"),
+        }
+    )
 
 
 def _op_name(text: str) -> str:

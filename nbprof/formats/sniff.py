@@ -38,8 +38,7 @@ def runs(path: str | Path) -> list[RunFiles]:
         if file.is_file():
             folders.setdefault(file.parent, []).append(file)
     found = [
-        RunFiles(folder.name, folder, tuple(sorted(files)), max(f.stat().st_mtime for f in files))
-        for folder, files in folders.items()
+        RunFiles(folder.name, folder, tuple(sorted(files)), max(f.stat().st_mtime for f in files)) for folder, files in folders.items()
     ]
     return sorted(found, key=lambda r: (r.modified, r.name), reverse=True)
 
@@ -79,7 +78,8 @@ def _check_file(path: Path) -> None:
         raise ReadError("the file is empty: the profiler was stopped before it wrote anything.", path=str(path))
     if head[:2] == b"\x1f\x8b" or head.lstrip()[:1] in (b"{", b"["):
         raise ReadError(
-            "this looks like a Chrome trace in JSON, which this version of nbprof does not read yet; it reads *.xplane.pb.", path=str(path)
+            "this looks like a Chrome trace in JSON, which this version of nbprof does not read yet; it reads *.xplane.pb.",
+            path=str(path),
         )
     # An XSpace begins with field 1, 2, 3 or 4 as a length-delimited field.
     if head[0] not in (0x0A, 0x12, 0x1A, 0x22):

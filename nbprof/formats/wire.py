@@ -168,10 +168,7 @@ def columns(buf: Bytes, start: Int64s, end: Int64s) -> list[Field]:
             found.setdefault((int(code) >> 3, int(code) & 7), []).append((message[rows], value[rows], stop[rows]))
         alive = stop < limit
         message, pos, limit = message[alive], stop[alive], limit[alive]
-    return [
-        Field(number, kind, *(np.concatenate(part) for part in zip(*rounds, strict=True)))
-        for (number, kind), rounds in found.items()
-    ]
+    return [Field(number, kind, *(np.concatenate(part) for part in zip(*rounds, strict=True))) for (number, kind), rounds in found.items()]
 
 
 def fixed64(buf: Bytes, pos: Int64s) -> Int64s:

@@ -1,0 +1,63 @@
+# Everything happens in .venv; nothing is installed outside of it but Chromium, for the browser tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+OUT := build/demo
+
+.PHONY: demo test lab lint unit browser js clean bench
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); $(PYTHON) -m pip install --user --break-system-packages virtualenv && $(PYTHON) -m virtualenv $(VENV); }
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+# The installed product: a wheel built from this tree, JavaScript included.
+$(VENV)/.demo: $(BIN)/python pyproject.toml package-lock.json $(shell find nbprof js -name '*.py' -o -name '*.ts' -o -name '*.css' 2>/dev/null)
+	rm -rf nbprof/static/*.js nbprof/labextension
+	$(BIN)/python -m pip install --quiet ".[demo]"
+	rm -f $(VENV)/.test
+	touch $@
+
+$(VENV)/.test: $(BIN)/python pyproject.toml package-lock.json
+	npm ci --no-audit --no-fund
+	$(BIN)/python -m pip install --quiet -e ".[test]"
+	rm -f $(VENV)/.demo
+	touch $@
+
+## Profile a small training run and write the executed notebook and the report.
+demo: $(VENV)/.demo
+	@mkdir -p $(OUT)
+	cp notebooks/quickstart.ipynb $(OUT)/quickstart.ipynb
+	cd $(OUT) && TF_CPP_MIN_LOG_LEVEL=2 $(CURDIR)/$(BIN)/python -m jupyter nbconvert --to notebook --execute --inplace \
+		--ExecutePreprocessor.store_widget_state=False quickstart.ipynb
+	@echo
+	@echo "Executed notebook:  $(OUT)/quickstart.ipynb   (open it with: make lab)"
+	@echo "One-file report:    $(OUT)/report.html        (open it in any browser; it needs no network)"
+
+## Everything: linters, types, unit tests of both languages, and the product in a real browser.
+test: $(VENV)/.test js lint unit
+
+js: $(VENV)/.test
+	PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent build
+	npm run --silent typecheck
+	npm run --silent lint
+	npm run --silent test
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: $(VENV)/.test
+	bash tests/e2e/install-chromium.sh
+	$(BIN)/python -m pytest
+
+## JupyterLab on the notebooks.
+lab: $(VENV)/.demo
+	$(BIN)/python -m jupyter lab --notebook-dir=notebooks
+
+bench: $(VENV)/.test
+	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/to_dashboard.py
+
+clean:
+	rm -rf $(VENV) node_modules lib build dist nbprof/static/*.js nbprof/labextension

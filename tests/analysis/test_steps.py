@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbprof.activity import CATEGORIES
+from nbprof.analysis.steps import flatten, summary
+from tests.support.build import profile
+from tests.support.xspace import gpu_run, training_run
+
+SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30), st.sampled_from([10, 90, 110, 140])), max_size=25)
+
+
+@given(SPANS)
+def test_flatten_gives_each_instant_its_largest_class(spans):
+    start = np.array([s for s, _, _ in spans], np.int64)
+    end = np.array([s + d for s, d, _ in spans], np.int64)
+    cls = np.array([c for _, _, c in spans], np.int64)
+    line = np.zeros(100, np.int64)
+    for s, d, c in spans:
+        line[s : s + d] = np.maximum(line[s : s + d], c)
+    again = np.zeros(100, np.int64)
+    for a, b, c in zip(*flatten(start, end, cls), strict=True):
+        assert not again[a:b].any()
+        again[a:b] = c
+    assert (line == again).all()
+
+
+def test_a_cpu_step_is_input_and_host_compute(tmp_path):
+    steps = profile(tmp_path, training_run(6)).steps.frame
+    assert steps["step"].tolist() == list(range(6))
+    assert steps["name"].tolist() == [f"train {i}" for i in range(6)]
+    assert steps["step_time_ms"].tolist() == [10.0] * 6
+    assert steps["input_ms"].tolist() == [4.0] * 6
+    assert steps["host_compute_ms"].tolist() == [5.0] * 6
+    assert steps["other_ms"].tolist() == [1.0] * 6
+    assert steps["device_compute_ms"].isna().all(), "no device: not measured, not 0"
+
+
+def test_a_gpu_step_has_every_part(tmp_path):
+    p = profile(tmp_path, gpu_run())
+    step = p.steps.frame.iloc[0]
+    assert (step["name"], step["step"]) == ("train 5", 5)
+    assert step["step_time_ms"] == 10.0, "the host marker includes the device's"
+    parts = {c: step[f"{c}_ms"] for c in CATEGORIES if step[f"{c}_ms"]}
+    assert parts == pytest.approx(
+        {"input": 1.0, "kernel_launch": 2.0, "device_compute": 4.0, "output": 1.0, "other": 2.0, "compile": np.nan}, nan_ok=True
+    )
+    assert p.overview["compute_16bit_percent"] == pytest.approx(50.0)
+    assert p.overview["device_busy_percent"] == pytest.approx(40.0)
+
+
+@pytest.mark.parametrize("make", [lambda: training_run(9), gpu_run])
+def test_the_parts_of_a_step_add_up(tmp_path, make):
+    steps = profile(tmp_path, make()).steps.frame
+    total = steps[[f"{c}_ms" for c in CATEGORIES]].sum(axis=1)
+    assert total.to_numpy() == pytest.approx(steps["step_time_ms"].to_numpy(), abs=1e-9)
+
+
+def test_the_summary_uses_the_sample_deviation():
+    steps = pd.DataFrame({"step_time_ms": [10.0, 12.0, 14.0], "warmup": False, **{f"{c}_ms": 0.0 for c in CATEGORIES}})
+    row = summary(steps).iloc[0]
+    assert (row["mean_ms"], row["sd_ms"], row["min_ms"], row["max_ms"]) == (12.0, 2.0, 10.0, 14.0)
+    assert summary(steps.head(1)).iloc[0]["sd_ms"] == 0.0
+
+
+def test_a_long_first_step_is_kept_but_not_averaged():
+    from nbprof.analysis.steps import _warmup
+
+    assert _warmup(np.array([900.0, 10, 11, 9, 10, 10])).tolist() == [True, False, False, False, False, False]
+    assert not _warmup(np.array([10.0, 900, 11, 9, 10, 10])).any()
+    assert not _warmup(np.array([30.0, 10, 11, 9, 10, 10])).any()

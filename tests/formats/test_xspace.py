@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nbprof.errors import ReadError
+from nbprof.formats import sniff, xspace
+from tests.support.xspace import PlaneWriter, Ref, UInt, chunk, number, training_run
+from tests.support.xspace import xspace as write
+
+
+def read(tmp_path, data, name="host.xplane.pb"):
+    path = tmp_path / name
+    path.write_bytes(data)
+    return xspace.read([path])
+
+
+def test_every_event_field_and_stat_is_read(tmp_path):
+    plane = PlaneWriter("/host:CPU", {"clock": 1.5, "blob": b"\x00\xff"})
+    plane.line(
+        "thread",
+        [
+            plane.event("a", 5, 7, ints=-3, big=UInt(2**64 - 1), half=0.5, text="x", ref=Ref("shared"), raw=b"\x01"),
+            plane.event("b", -2, 1, unknown=chunk(99, b"later") + number(77, 5)),
+            plane.event("total", 0, 9, occurrences=12),
+        ],
+        timestamp_ns=3,
+        display="shown",
+    )
+    trace = read(tmp_path, write(plane, errors=("lost something",)))
+    events = trace.events
+    assert [trace.names[c] for c in events.name] == ["b", "a"]
+    assert events.start.tolist() == [2998, 3005]
+    assert events.duration.tolist() == [1, 7]
+    assert trace.args["ints"].value.tolist() == [-3]
+    assert trace.args["ints"].event.tolist() == [1]
+    assert trace.args["big"].value.view(np.uint64).tolist() == [2**64 - 1]
+    assert trace.args["half"].floats().tolist() == [0.5]
+    assert trace.strings[trace.args["text"].value[0]] == "x"
+    assert trace.strings[trace.args["ref"].value[0]] == "shared"
+    assert trace.planes[0].stats == {"clock": 1.5, "blob": b"\x00\xff"}
+    assert trace.lanes["thread"].tolist() == ["shown"]
+    texts = [n.text for n in trace.receipt.lines]
+    assert any("lost something" in t for t in texts)
+    assert any("1 aggregated events" in t for t in texts)
+
+
+def test_lines_of_one_id_are_one_lane_in_time_order(tmp_path):
+    plane = PlaneWriter("/host:CPU")
+    plane.line("one", [plane.event("late", 100, 1, tag=2)], line_id=5)
+    plane.line("two", [plane.event("early", 10, 1, tag=1)], line_id=5)
+    trace = read(tmp_path, write(plane))
+    assert len(trace.lanes) == 1
+    assert [trace.names[c] for c in trace.events.name] == ["early", "late"]
+    assert trace.args["tag"].value.tolist() == [1, 2]
+
+
+def test_absolute_times_become_relative_without_loss(tmp_path):
+    plane = PlaneWriter("/host:CPU")
+    epoch = 1_795_236_712_853_460_123
+    plane.line("a", [plane.event("x", 1, 1)], line_id=1, timestamp_ns=epoch)
+    plane.line("b", [plane.event("y", 1, 1)], line_id=2, timestamp_ns=epoch + 10**9)
+    trace = read(tmp_path, write(plane))
+    assert trace.epoch_ns == epoch
+    assert trace.events.start.tolist() == [1, 10**12 + 1]
+
+
+def test_nesting_gives_parent_depth_and_self_time(tmp_path):
+    plane = PlaneWriter("/host:CPU")
+    plane.line("t", [plane.event("out", 0, 10), plane.event("in", 2, 3), plane.event("deep", 3, 1), plane.event("next", 10, 5)])
+    events = read(tmp_path, write(plane)).events
+    assert events.parent.tolist() == [-1, 0, 1, -1]
+    assert events.depth.tolist() == [0, 1, 2, 0]
+    assert events.self_time.tolist() == [7, 2, 1, 5]
+
+
+def test_every_truncation_is_an_error_or_loses_nothing_silently(tmp_path):
+    data = training_run(2)
+    whole = read(tmp_path, data).receipt.events
+    accepted = 0
+    for cut in range(1, len(data), 37):
+        try:
+            trace = read(tmp_path, data[:cut])
+        except ReadError as error:
+            assert "host.xplane.pb" in str(error)
+            assert "cut off" in str(error)
+        else:
+            # Only a cut between top-level fields leaves a valid file: then no plane is lost.
+            assert trace.receipt.events == whole
+            accepted += 1
+    assert accepted <= 1
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "empty"),
+        (b'{"traceEvents": []}', "Chrome trace in JSON"),
+        (b"\x1f\x8b\x08\x00", "Chrome trace in JSON"),
+        (b"PK\x03\x04", "no XSpace profile"),
+    ],
+)
+def test_what_is_no_xspace_is_named(tmp_path, data, says):
+    path = tmp_path / "x.xplane.pb"
+    path.write_bytes(data)
+    with pytest.raises(ReadError, match=says):
+        sniff.find(path)
+
+
+def test_text_codec_damage_is_recognised(tmp_path):
+    damaged = (training_run(4) * 3).decode("latin-1").encode("utf-8").replace(b"\xc2", b"\xef\xbf\xbd")
+    with pytest.raises(ReadError, match=r"text codec|damaged"):
+        read(tmp_path, damaged)
+
+
+def test_a_folder_is_searched_and_the_newest_run_wins(tmp_path):
+    import os
+
+    for i, name in enumerate(["run_a", "run_b"]):
+        folder = tmp_path / "plugins" / "profile" / name
+        folder.mkdir(parents=True)
+        (folder / "h.xplane.pb").write_bytes(training_run(1))
+        os.utime(folder / "h.xplane.pb", (1000 + i, 1000 + i))
+    assert sniff.find(tmp_path).name == "run_b"
+    assert sniff.find(tmp_path, "run_a").name == "run_a"
+    with pytest.raises(ReadError, match="run_a"):
+        sniff.find(tmp_path, "nope")
+
+
+def test_an_empty_logdir_says_what_was_looked_for(tmp_path):
+    with pytest.raises(ReadError, match=r"plugins/profile.*empty"):
+        sniff.find(tmp_path)
+    (tmp_path / "events.out").write_text("x")
+    with pytest.raises(ReadError, match=r"It holds events\.out"):
+        sniff.find(tmp_path)
+    with pytest.raises(ReadError, match="no such file"):
+        sniff.find(tmp_path / "nowhere")

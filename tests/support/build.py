@@ -1,0 +1,14 @@
+"""Profiles made of synthetic files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nbprof.profiles import Profile
+from nbprof.profiles import load as load_profile
+
+
+def profile(folder: Path, data: bytes, name: str = "host-a") -> Profile:
+    path = folder / f"{name}.xplane.pb"
+    path.write_bytes(data)
+    return load_profile(path)
