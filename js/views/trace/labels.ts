@@ -58,7 +58,7 @@ function label(band: Band, model: Model, notes: Map<string, string>): HTMLElemen
     "button",
     {
       type: "button",
-      class: `tlab ${band.kind === "process" ? "p" : band.kind}`,
+      class: `tlab ${band.kind === "process" ? "p" : "sub"}`,
       style,
       title,
       "aria-expanded": String(band.open),

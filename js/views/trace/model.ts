@@ -177,7 +177,7 @@ export class Model {
   /** Top and bottom of a slice on the page of lanes; null while it is folded away. */
   placeOf(slice: Slice): { top: number; bottom: number } | null {
     const band = this.bands.find((b) => b.kind === "lane" && b.lane === slice.lane);
-    if (!band || band.kind !== "lane") return null;
+    if (band?.kind !== "lane") return null;
     const depth = this.trace.lanes[slice.lane]?.depth[slice.index] ?? 0;
     if (depth >= band.depths) return { top: band.top, bottom: band.top + band.height };
     const top = band.top + levelTop(depth);
