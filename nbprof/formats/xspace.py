@@ -156,7 +156,7 @@ class _Builder:
                 table = np.array([code_of[int(m)] for m in known], np.int32)
                 if decoded.aggregated:
                     self.receipt.info(
-                        f"{decoded.aggregated:,} aggregated events in {plane.name} / {line.name} have a count but no start: not in the trace."
+                        f"{decoded.aggregated:,} aggregated events in {plane.name} / {line.name} have a count but no start: left out."
                     )
                 parts.append((len(lanes), decoded, table[codes] if len(codes) else np.zeros(0, np.int32)))
                 for key, rows in self._named_stats(plane, decoded, strings):

@@ -47,7 +47,10 @@ def test_columns_find_every_field_of_every_message(messages):
                 found[message].append((column.number, float(bits.view(np.float64)[0])))
             else:
                 found[message].append((column.number, data[value:end]))
-    key = lambda item: (item[0], type(item[1]).__name__, str(item[1]))
+
+    def key(item):
+        return item[0], type(item[1]).__name__, str(item[1])
+
     assert [sorted(f, key=key) for f in found] == [sorted(m, key=key) for m in messages]
 
 
