@@ -1,8 +1,13 @@
 /** Small parts that several views share. Their looks are in base.css. */
 
-import { type Child, clear, h, marked, s } from "./dom.js";
+import { type Child, h, marked } from "./dom.js";
 import { num } from "./format.js";
 import { CATEGORIES, type CategoryKey, type Empty, type Figure } from "./payload.js";
+import { swatch } from "./swatch.js";
+
+export { type CardContent, type HoverCard, hoverCard, type MarkRect } from "./card.js";
+export { type DonutPart, donut } from "./donut.js";
+export { swatch } from "./swatch.js";
 
 /** The CSS class that gives a category its colour. */
 export function categoryClass(key: CategoryKey): string {
@@ -11,11 +16,6 @@ export function categoryClass(key: CategoryKey): string {
 
 export function categoryLabel(key: CategoryKey): string {
   return CATEGORIES.find((category) => category.key === key)?.label ?? "Other";
-}
-
-/** A colour swatch; `css` is the class of a category. */
-export function swatch(css: string, faint = false): HTMLElement {
-  return h("i", { class: `sw ${css}`, style: faint ? { opacity: ".35" } : {} });
 }
 
 /** The strip of key figures. */
@@ -230,7 +230,7 @@ export interface Field {
 /** A filter or search field. `onInput` returns what is wrong with the text, or null. */
 export function field(
   placeholder: string,
-  onInput: (text: string) => string | null | undefined | void,
+  onInput: (text: string) => unknown,
   options: { onKey?: (event: KeyboardEvent) => void; title?: string } = {},
 ): Field {
   const problem = h("span", { class: "problem", role: "status" });
@@ -245,7 +245,8 @@ export function field(
   });
   const box = h("label", { class: "field grow" }, h("span", { "aria-hidden": "true" }, "⌕"), input);
   const change = (): void => {
-    const wrong = onInput(input.value) || "";
+    const said = onInput(input.value);
+    const wrong = typeof said === "string" ? said : "";
     problem.textContent = wrong;
     box.classList.toggle("wrong", wrong !== "");
     input.setAttribute("aria-invalid", String(wrong !== ""));
@@ -283,160 +284,4 @@ export function picker<T extends string>(
   );
   select.addEventListener("change", () => onChange(select.value as T));
   return h("label", { class: "field pick" }, label, select);
-}
-
-export interface DonutPart {
-  label: string;
-  percent: number;
-  /** "others" is grey, "idle" grey hatch. */
-  kind?: "rank" | "others" | "idle";
-}
-
-const LIGHTNESS = {
-  5: [100, 80, 63, 48, 35],
-  10: [100, 90, 80, 71, 63, 55, 48, 41, 35, 29],
-} as const;
-
-/** Ranked parts of one thing: hue says where (d: device, h: host, i: input), lightness says rank. */
-export function donut(options: {
-  title: string;
-  /** At the right of the title: "32.5 ms". */
-  total: string;
-  hue: "d" | "h" | "i";
-  parts: readonly DonutPart[];
-  center?: [string, string];
-  /** Draws the label of a part in the list; plain text by default. */
-  label?: (part: DonutPart) => Node;
-  size?: number;
-}): HTMLElement {
-  const ranked = options.parts.filter((part) => (part.kind ?? "rank") === "rank").length;
-  const steps = LIGHTNESS[ranked > 5 ? 10 : 5];
-  const size = options.size ?? 88;
-  let rank = 0;
-  let start = 0;
-  const arcs: SVGElement[] = [];
-  const rows: HTMLElement[] = [];
-  for (const part of options.parts) {
-    const kind = part.kind ?? "rank";
-    const css = kind === "rank" ? `r-${options.hue}` : kind === "idle" ? "r-idle" : "r-o";
-    const style = { "--k": `${kind === "rank" ? (steps[rank++] ?? 29) : 100}%` };
-    if (part.percent > 0) {
-      // A gap of 0.6 parts of 100 between slices, but never a slice that is not to be seen.
-      const length = Math.max(0.2, part.percent - 0.6);
-      arcs.push(
-        s("circle", {
-          class: css,
-          style,
-          cx: 44,
-          cy: 44,
-          r: 36,
-          pathLength: 100,
-          "stroke-dasharray": `${length.toFixed(2)} ${(100 - length).toFixed(2)}`,
-          "stroke-dashoffset": (-start).toFixed(2),
-        }),
-      );
-    }
-    start += Math.max(0, part.percent);
-    rows.push(
-      h(
-        "li",
-        { class: css, style },
-        h("i"),
-        options.label?.(part) ?? h("span", { class: "tail", title: part.label }, h("bdi", null, part.label)),
-        `${num(part.percent, 1)}%`,
-      ),
-    );
-  }
-  const biggest = options.parts[0];
-  return h(
-    "figure",
-    { class: "donut" },
-    h("h4", null, h("b", null, options.title), h("span", null, options.total)),
-    s(
-      "svg",
-      {
-        width: size,
-        height: size,
-        viewBox: "0 0 88 88",
-        role: "img",
-        "aria-label": biggest
-          ? `${options.title}: ${biggest.label} ${num(biggest.percent, 1)}%`
-          : `${options.title}: nothing recorded`,
-      },
-      s("g", { transform: "rotate(-90 44 44)" }, ...arcs),
-      options.center && s("text", { x: 44, y: 43 }, options.center[0]),
-      options.center && s("text", { x: 44, y: 57 }, options.center[1]),
-    ),
-    h("ul", { class: "dl" }, ...rows),
-  );
-}
-
-/** Client coordinates of what a hover card describes. */
-export interface MarkRect {
-  left: number;
-  right: number;
-  top: number;
-  bottom: number;
-}
-
-export interface CardContent {
-  title: string;
-  total?: string;
-  /** label, value, and a faint third column; a swatch where `css` is given. */
-  rows: { css?: string; label: string; value: string; note?: string }[];
-  /** Label and value only, values at the left and wrapping: for text. */
-  two?: boolean;
-}
-
-export interface HoverCard {
-  show(mark: MarkRect, content: CardContent): void;
-  hide(): void;
-}
-
-/** Gap between a mark and its card. */
-const GAP = 8;
-
-/** A hover card inside the dashboard's frame: on the side with more room, never over its mark. */
-export function hoverCard(near: HTMLElement, signal?: AbortSignal): HoverCard {
-  const card = h("div", { class: "card", "aria-hidden": "true", style: { display: "none" } });
-  const hide = (): void => {
-    card.style.display = "none";
-  };
-  signal?.addEventListener("abort", () => card.remove());
-  const show = (mark: MarkRect, content: CardContent): void => {
-    const frame = near.closest<HTMLElement>(".nbp") ?? near;
-    if (card.parentElement !== frame) frame.append(card);
-    clear(card);
-    card.append(
-      h("h4", null, h("span", null, content.title), content.total && h("span", null, content.total)),
-      h(
-        "dl",
-        { class: content.two ? "two" : "" },
-        ...content.rows.flatMap((row) => [
-          h("dt", null, row.css && swatch(row.css), row.label),
-          h("dd", null, row.value),
-          !content.two && h("dd", { class: "dim" }, row.note ?? ""),
-        ]),
-      ),
-    );
-    const box = frame.getBoundingClientRect();
-    Object.assign(card.style, { display: "", left: "0", top: "0", maxWidth: `${Math.max(120, box.width - 16)}px` });
-    const { offsetWidth: width, offsetHeight: height } = card;
-    const [roomLeft, roomRight] = [mark.left - box.left - GAP, box.right - mark.right - GAP];
-    const middle = (mark.top + mark.bottom) / 2 - box.top;
-    let left: number;
-    let top = middle - height / 2;
-    if (Math.max(roomLeft, roomRight) >= width + 4) {
-      left = roomRight >= roomLeft ? mark.right - box.left + GAP : mark.left - box.left - GAP - width;
-    } else {
-      left = (mark.left + mark.right) / 2 - box.left - width / 2;
-      const above = mark.top - box.top - GAP - height;
-      top = above >= 4 ? above : mark.bottom - box.top + GAP;
-    }
-    const clamp = (value: number, room: number): number => Math.max(4, Math.min(value, room - 4));
-    // The frame's border moves the origin of its absolutely placed children.
-    card.style.left = `${clamp(left, box.width - width) - frame.clientLeft}px`;
-    card.style.top = `${clamp(top, box.height - height) - frame.clientTop}px`;
-  };
-  return { show, hide };
 }

@@ -155,7 +155,10 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
   }
 
   function fill(cell: HTMLTableCellElement, column: Full, row: number): void {
-    if (column.cell) return column.cell(row, cell);
+    if (column.cell) {
+      column.cell(row, cell);
+      return;
+    }
     const text = shown(column, data, row, units.get(column.key) ?? "B");
     if (column.bar) {
       const value = numberAt(data.data[column.key], row);

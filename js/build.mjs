@@ -1,0 +1,69 @@
+// Builds the bundles with esbuild:
+//   node js/build.mjs          nbprof/static/dashboard.js, for anywidget and HTML pages
+//   node js/build.mjs --lab    lib/lab/index.js, which jupyter-builder makes the lab extension from
+//   node js/build.mjs --page   build/dev.js, for js/tests/dev.html
+//   node js/build.mjs --watch  the first one, again at each change
+import { readdir, readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import esbuild from "esbuild";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const lab = process.argv.includes("--lab");
+const page = process.argv.includes("--page");
+const watch = process.argv.includes("--watch");
+const dev = process.argv.includes("--dev") || watch;
+
+/** "nbprof:styles": every stylesheet of lib and views as one text, so that a view only adds a file. */
+const styles = {
+  name: "styles",
+  setup(build) {
+    build.onResolve({ filter: /^nbprof:styles$/ }, () => ({ path: "styles", namespace: "nbprof" }));
+    build.onLoad({ filter: /.*/, namespace: "nbprof" }, async () => {
+      const files = [];
+      for (const folder of ["lib", "views"]) {
+        const names = (await readdir(join(here, folder), { recursive: true })).filter((name) => name.endsWith(".css"));
+        files.push(...names.sort().map((name) => join(here, folder, name)));
+      }
+      const text = (await Promise.all(files.map((file) => readFile(file, "utf8")))).join("\n");
+      const { code } = await esbuild.transform(text, { loader: "css", minify: !dev, target: "es2022" });
+      return { contents: code, loader: "text", watchFiles: files };
+    });
+  },
+};
+
+const options = {
+  bundle: true,
+  format: "esm",
+  target: "es2022",
+  charset: "utf8",
+  legalComments: "none",
+  logLevel: "info",
+  plugins: [styles],
+};
+
+const target = lab
+  ? {
+      entryPoints: [join(here, "lab/index.ts")],
+      outfile: join(here, "../lib/lab/index.js"),
+      external: ["@jupyterlab/*", "@lumino/*"],
+    }
+  : page
+    ? { entryPoints: [join(here, "tests/dev.ts")], outfile: join(here, "../build/dev.js") }
+    : {
+        entryPoints: [join(here, "hosts/dashboard.ts")],
+        outfile: join(here, "../nbprof/static/dashboard.js"),
+        minify: !dev,
+      };
+
+if (watch) {
+  const context = await esbuild.context({ ...options, ...target });
+  await context.watch();
+} else {
+  await esbuild.build({ ...options, ...target });
+  if (!lab && !page) {
+    const code = await readFile(target.outfile);
+    console.log(`${(code.length / 1000).toFixed(1)} kB, ${(gzipSync(code).length / 1000).toFixed(1)} kB gzipped`);
+  }
+}

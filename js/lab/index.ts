@@ -1,0 +1,18 @@
+/** The JupyterLab plugin. */
+
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { IRenderMimeRegistry } from "@jupyterlab/rendermime";
+import { rendererFactory } from "../hosts/mime.js";
+
+const plugin: JupyterFrontEndPlugin<void> = {
+  id: "nbprof:plugin",
+  description: "Draws the output of a profiled cell.",
+  autoStart: true,
+  requires: [IRenderMimeRegistry],
+  activate: (_app: JupyterFrontEnd, registry: IRenderMimeRegistry) => {
+    // Before the widget view (-10) and text/html (50), which the same output also holds.
+    registry.addFactory(rendererFactory, -20);
+  },
+};
+
+export default plugin;

@@ -1,0 +1,90 @@
+/** Ranked parts of one thing as a ring with its list. */
+
+import { h, s } from "./dom.js";
+import { num } from "./format.js";
+
+export interface DonutPart {
+  label: string;
+  percent: number;
+  /** "others" is grey, "idle" grey hatch. */
+  kind?: "rank" | "others" | "idle";
+}
+
+const LIGHTNESS = {
+  5: [100, 80, 63, 48, 35],
+  10: [100, 90, 80, 71, 63, 55, 48, 41, 35, 29],
+} as const;
+
+/** Ranked parts of one thing: hue says where (d: device, h: host, i: input), lightness says rank. */
+export function donut(options: {
+  title: string;
+  /** At the right of the title: "32.5 ms". */
+  total: string;
+  hue: "d" | "h" | "i";
+  parts: readonly DonutPart[];
+  center?: [string, string];
+  /** Draws the label of a part in the list; plain text by default. */
+  label?: (part: DonutPart) => Node;
+  size?: number;
+}): HTMLElement {
+  const ranked = options.parts.filter((part) => (part.kind ?? "rank") === "rank").length;
+  const steps = LIGHTNESS[ranked > 5 ? 10 : 5];
+  const size = options.size ?? 88;
+  let rank = 0;
+  let start = 0;
+  const arcs: SVGElement[] = [];
+  const rows: HTMLElement[] = [];
+  for (const part of options.parts) {
+    const kind = part.kind ?? "rank";
+    const css = kind === "rank" ? `r-${options.hue}` : kind === "idle" ? "r-idle" : "r-o";
+    const style = { "--k": `${kind === "rank" ? (steps[rank++] ?? 29) : 100}%` };
+    if (part.percent > 0) {
+      // A gap of 0.6 parts of 100 between slices, but never a slice that is not to be seen.
+      const length = Math.max(0.2, part.percent - 0.6);
+      arcs.push(
+        s("circle", {
+          class: css,
+          style,
+          cx: 44,
+          cy: 44,
+          r: 36,
+          pathLength: 100,
+          "stroke-dasharray": `${length.toFixed(2)} ${(100 - length).toFixed(2)}`,
+          "stroke-dashoffset": (-start).toFixed(2),
+        }),
+      );
+    }
+    start += Math.max(0, part.percent);
+    rows.push(
+      h(
+        "li",
+        { class: css, style },
+        h("i"),
+        options.label?.(part) ?? h("span", { class: "tail", title: part.label }, h("bdi", null, part.label)),
+        `${num(part.percent, 1)}%`,
+      ),
+    );
+  }
+  const biggest = options.parts[0];
+  return h(
+    "figure",
+    { class: "donut" },
+    h("h4", null, h("b", null, options.title), h("span", null, options.total)),
+    s(
+      "svg",
+      {
+        width: size,
+        height: size,
+        viewBox: "0 0 88 88",
+        role: "img",
+        "aria-label": biggest
+          ? `${options.title}: ${biggest.label} ${num(biggest.percent, 1)}%`
+          : `${options.title}: nothing recorded`,
+      },
+      s("g", { transform: "rotate(-90 44 44)" }, ...arcs),
+      options.center && s("text", { x: 44, y: 43 }, options.center[0]),
+      options.center && s("text", { x: 44, y: 57 }, options.center[1]),
+    ),
+    h("ul", { class: "dl" }, ...rows),
+  );
+}

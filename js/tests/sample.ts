@@ -1,0 +1,329 @@
+/** A payload as Python would send it, made up, with names that would do harm where text became markup. */
+
+import type { Column, ColumnData, Payload, Table, TfDataNode } from "../lib/payload.js";
+
+export const HOSTILE = '</script><img src=x onerror="globalThis.pwned=1"><b>&amp;\'"';
+
+/** The same numbers every time. */
+export function random(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state * 1664525 + 1013904223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+type Spec = [key: string, label: string, kind: Column["kind"], digits?: number];
+
+export function makeTable(specs: readonly Spec[], data: Record<string, ColumnData>): Table {
+  const first = data[specs[0]?.[0] as string] as ColumnData;
+  const rows = "codes" in first ? first.codes.length : first.length;
+  const columns = specs.map(([key, label, kind, digits]): Column => ({ key, label, kind, digits, help: `${label}.` }));
+  return { columns, data, rows };
+}
+
+function node(
+  id: string,
+  parent: string | null,
+  name: string,
+  note: string,
+  self_ms: number,
+  calls: number,
+  critical: boolean,
+  bottleneck = false,
+): TfDataNode {
+  const long_name = `Iterator::${id}`;
+  return { id, parent, name, long_name, note, self_ms, total_ms: self_ms * 1.4, calls, critical, bottleneck };
+}
+
+export const NODES: TfDataNode[] = [
+  node("Root", null, "Root", "no prefetch", 0.41, 21, true),
+  node("Root::BatchV2", "Root", "BatchV2", "64, drop_remainder", 7.92, 21, true),
+  node("Map", "Root::BatchV2", "Map", `decode_and_augment_with_a_long_name ${HOSTILE}`, 62.42, 1344, true, true),
+  node("Zip", "Map", "Zip", "2 inputs", 0.91, 1344, true),
+  node("Zip[0]::Shuffle", "Zip", "Shuffle", "buffer 1,024", 2.31, 1344, true),
+  node("TFRecord", "Zip[0]::Shuffle", "TFRecord", "on demand · 256 KiB", 7.66, 1344, true),
+  node("Zip[1]::TensorSlice", "Zip", "TensorSlice", "labels, in memory", 0.51, 1344, false),
+];
+
+export const INPUT_OPS: Table = makeTable(
+  [
+    ["op", "Input op", "code"],
+    ["category", "Category", "text"],
+    ["occurrences", "Count", "number", 0],
+    ["total_ms", "Total ms", "number", 2],
+    ["total_percent", "Total %", "percent", 1],
+    ["self_ms", "Self ms", "number", 2],
+    ["self_percent", "Self %", "percent", 1],
+    ["us_per_call", "µs / call", "number", 1],
+  ],
+  {
+    op: [
+      "Iterator::Root::BatchV2::Map",
+      "Iterator::Root::BatchV2",
+      "Iterator::Root::BatchV2::Map::Zip[0]::Shuffle::TFRecord",
+      "Iterator::Root::BatchV2::Map::Zip[0]::Shuffle",
+      "Iterator::Root::BatchV2::Map::Zip",
+      "Iterator::Root::BatchV2::Map::Zip[1]::TensorSlice",
+      "Iterator::Root",
+    ],
+    category: { codes: Uint8Array.of(0, 0, 1, 0, 0, 0, 0), values: ["Preprocessing", "Read on demand"] },
+    occurrences: Float64Array.of(1344, 21, 1344, 1344, 1344, 1344, 21),
+    total_ms: Float64Array.of(73.81, 81.73, 7.66, 9.97, 11.39, 0.51, 82.14),
+    total_percent: Float64Array.of(89.9, 99.5, 9.3, 12.1, 13.9, 0.6, 100),
+    self_ms: Float64Array.of(62.42, 7.92, 7.66, 2.31, 0.91, 0.51, 0.41),
+    self_percent: Float64Array.of(76, 9.6, 9.3, 2.8, 1.1, 0.6, 0.5),
+    us_per_call: Float64Array.of(46.4, 377.1, 5.7, 1.7, 0.7, 0.4, 19.5),
+  },
+);
+
+export interface SampleOptions {
+  steps?: number;
+  /** A first step this many times longer. */
+  firstFactor?: number;
+}
+
+/** The sample. `steps: 0` is a run without step markers. */
+export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): Payload {
+  const next = random(7);
+  const at = (mean: number): Float64Array =>
+    Float64Array.from({ length: n }, (_, i) => mean * (0.9 + 0.2 * next()) * (i === 0 ? firstFactor : 1));
+  const parts = {
+    device_compute: at(1.54),
+    device_to_device: at(0.01),
+    device_collectives: new Float64Array(n),
+    host_compute: at(0.26),
+    kernel_launch: at(0.41),
+    input: at(3.78),
+    compile: new Float64Array(n),
+    other: at(0.2),
+  };
+  const time = Float64Array.from({ length: n }, (_, i) =>
+    Object.values(parts).reduce((sum, part) => sum + (part[i] ?? 0), 0),
+  );
+  let clock = 0;
+  const start = time.map((ms) => {
+    clock += ms;
+    return clock - ms;
+  });
+  const ops = Array.from({ length: 10 }, (_, i) => `gradient_tape/sequential/conv2d_${i}/Conv2D/Conv2DBackpropFilter`);
+  ops[3] = HOSTILE;
+  const none = {
+    title: "No GPU kernels in this run",
+    text: "The run used the CPU only.",
+    code: "tf.config.list_physical_devices('GPU')",
+  };
+  const noSteps = {
+    title: "No steps found, so step time is unknown.",
+    text: "nbprof saw ops but no step markers. A custom loop needs one line:",
+    code: "for batch in ds:\n    with nbprof.step():\n        train_step(batch)",
+  };
+  const empty = n === 0;
+  const counted = Array.from({ length: 10 }, (_, i) => i);
+  return {
+    meta: {
+      version: "0.1.0",
+      label: "run 7",
+      facts: ["cnn_cifar10", `${n} steps`, "130 ms", `Tesla T4 ${HOSTILE}`, "14:02:31"],
+      created: "2026-11-21 14:02:31",
+      framework: "TensorFlow 2.21",
+      has_device: true,
+      notice: empty ? { kind: "no_steps", ...noSteps } : null,
+      tabs: [
+        { id: "overview", label: "Overview", count: null, flag: null },
+        { id: "input", label: "Steps & input", count: null, flag: "input" },
+        { id: "ops", label: "Ops", count: 10, flag: null },
+        { id: "kernels", label: "GPU kernels", count: 0, flag: null },
+        { id: "memory", label: "Memory", count: null, flag: null },
+        { id: "trace", label: "Trace", count: null, flag: null },
+      ],
+      footer: { events: 17053, dropped: 0, analysed_s: 0.9, file: "host.xplane.pb", bytes: 1.7 * 2 ** 20 },
+      receipt: [
+        { level: "info", text: "1 plane read" },
+        { level: "warning", text: `unknown stat ${HOSTILE}` },
+      ],
+    },
+    overview: {
+      bound: empty ? null : "input",
+      verdict: empty
+        ? { word: "Unknown", text: "no steps were found", detail: "Mark the steps to see what bounds them." }
+        : {
+            word: "Input-bound",
+            text: "61% of each step waits for data",
+            detail:
+              "The GPU computes for 1.54 ms, then stands idle while tf.data prepares the next batch on one thread. " +
+              "If the wait went away entirely, a step would take 2.42 ms, 2.6× faster than now.",
+          },
+      confidence: {
+        level: empty ? "none" : "high",
+        evidence: [
+          { ok: true, text: "Input is the largest part of all 21 steps (57–67%)" },
+          { ok: true, text: "Step time is steady: sd 0.38 ms, 6% of the mean" },
+          { ok: false, text: "Profiling itself costs about 0.1 ms a step" },
+        ],
+      },
+      figures: [
+        {
+          label: "Average step",
+          value: empty ? null : 6.2,
+          unit: "ms",
+          digits: 2,
+          spread: "± 0.38",
+          note: "range 5.71–7.47",
+        },
+        {
+          label: "Waiting for input",
+          value: empty ? null : 61,
+          unit: "%",
+          digits: 1,
+          note: empty ? "no steps" : "3.78 ms a step",
+          hot: !empty,
+          bar: [{ category: "input", percent: 61 }],
+        },
+        {
+          label: "Device busy",
+          value: 24.9,
+          unit: "%",
+          digits: 1,
+          note: "Tesla T4, 1 device",
+          bar: [{ category: "device_compute", percent: 24.9 }],
+        },
+        {
+          label: "Op time on device",
+          value: 27,
+          unit: "%",
+          digits: 1,
+          note: "on host 73.0%",
+          bar: [
+            { category: "device_compute", percent: 27 },
+            { category: "host_compute", percent: 73 },
+          ],
+        },
+        {
+          label: "16-bit compute",
+          value: 77.3,
+          unit: "%",
+          digits: 1,
+          note: "32-bit 22.7%",
+          bar: [{ category: "device_compute", percent: 77.3 }],
+        },
+        { label: "Peak memory", value: 43.4, unit: "MiB", digits: 2, note: "of 14.56 GiB (0.3%)" },
+      ],
+      advice: [
+        {
+          severity: "high",
+          title: "Run Dataset.map in parallel",
+          gain_ms: 2.6,
+          evidence: "Map(decode_and_augment) takes **62.4 ms** of the **82.1 ms** spent on input (**76%**).",
+          fix: [
+            { kind: "removed", text: "ds = ds.map(decode_and_augment)" },
+            { kind: "added", text: "ds = ds.map(decode_and_augment," },
+            { kind: "added", text: "            num_parallel_calls=tf.data.AUTOTUNE)" },
+          ],
+          view: "input",
+          link: "Steps & input: critical path",
+        },
+        {
+          severity: "low",
+          title: HOSTILE,
+          gain_ms: null,
+          evidence: `${HOSTILE} is **20.7%** of kernel time.`,
+          fix: [],
+          view: "kernels",
+          link: "GPU kernels: eligible, not used",
+        },
+      ],
+      no_advice: "",
+      top_ops: makeTable(
+        [
+          ["rank", "#", "number", 0],
+          ["op", "Operation", "code"],
+          ["ms_per_step", "ms / step", "number", 3],
+          ["percent", "%", "percent", 1],
+          ["cumulative_percent", "cum. %", "percent", 1],
+        ],
+        {
+          rank: Uint32Array.from(counted, (i) => i + 1),
+          op: ops,
+          ms_per_step: Float64Array.from(counted, (i) => 0.307 / (i + 1)),
+          percent: Float64Array.from(counted, (i) => 19.8 / (i + 1)),
+          cumulative_percent: Float64Array.from(counted, (i) => 19.8 + i * 4),
+        },
+      ),
+      top_ops_where: "device",
+      run: [
+        ["Device", "Tesla T4 (sm_75), 14.56 GiB, 40 SMs"],
+        ["Profile", `.nbprof/run-7/${HOSTILE}`],
+      ],
+    },
+    steps: {
+      empty: empty ? noSteps : null,
+      step: Int32Array.from({ length: n }, (_, i) => 500 + i),
+      name: Array.from({ length: n }, (_, i) => `train ${500 + i}`),
+      start_ms: start,
+      step_time_ms: time,
+      categories: empty ? {} : parts,
+      prefix: "train",
+      hosts: ["host"],
+    },
+    input: {
+      empty: null,
+      total_ms: 82.1,
+      per_step_ms: empty ? null : 3.91,
+      categories: [
+        {
+          key: "preprocessing",
+          label: "Data preprocessing",
+          time_ms: 74.5,
+          percent: 90.7,
+          advice: "1 thread: use num_parallel_calls",
+        },
+        { key: "read", label: "Reading files on demand", time_ms: 7.7, percent: 9.3, advice: "read ahead: prefetch" },
+        { key: "enqueue", label: "Enqueuing data", time_ms: 0, percent: 0, advice: "" },
+      ],
+      pipelines: [
+        {
+          name: "Root",
+          host: "host",
+          calls: 21,
+          slow_calls: 21,
+          mean_us: 3910,
+          min_us: 3470,
+          max_us: 5000,
+          advice: "**Map** limits this pipeline.",
+          nodes: NODES,
+        },
+        {
+          name: HOSTILE,
+          host: "host",
+          calls: 2,
+          slow_calls: 0,
+          mean_us: 3,
+          min_us: 2,
+          max_us: 5,
+          advice: "",
+          nodes: NODES.slice(0, 2),
+        },
+      ],
+      ops: INPUT_OPS,
+      bottleneck: Uint8Array.of(1, 0, 0, 0, 0, 0, 0),
+    },
+    ops: {
+      empty: none,
+      table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }),
+      totals: { device_us: Number.NaN, host_us: 1, device_idle_us: Number.NaN, host_idle_us: 0 },
+    },
+    kernels: { empty: none, table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }), figures: [] },
+    memory: { empty: { ...none, title: "No memory profile in this run" }, ids: [] },
+    trace: {
+      empty: { ...none, title: "No events in this run" },
+      tick_ns: 1,
+      end: 0,
+      names: [],
+      category: new Uint8Array(0),
+      lanes: [],
+      shown: 0,
+      total: 0,
+    },
+  };
+}

@@ -1,0 +1,125 @@
+/** Where a step goes: the one-row bar and the tables of categories, for the selected steps. */
+
+import { type Child, h } from "../lib/dom.js";
+import { num } from "../lib/format.js";
+import { swatch } from "../lib/parts.js";
+import type { Part, Statistics } from "./stepstats.js";
+
+/** A fraction of the axis, for a bar inside a cell. */
+const share = (percent: number): string => `${Math.max(0, Math.min(100, percent)) || 0}%`;
+
+/** A percentage with its bar. */
+export function barCell(css: string, percent: number, width: number, of = percent): HTMLElement {
+  return h(
+    "span",
+    { class: `ib ${css}`, style: { "--v": share(of), "--bw": `${width}px` } },
+    h("b", null, num(percent, 1)),
+  );
+}
+
+export function categoryCell(part: Part): HTMLTableCellElement {
+  return h("td", null, swatch(part.css, part.stats.mean === 0), "\u2002", part.label);
+}
+
+export interface Head {
+  label: string;
+  class?: string;
+  title?: string;
+}
+
+/** A small table that needs no sorting: its order is its message. */
+export function plainTable(heads: readonly Head[], rows: readonly HTMLTableRowElement[], css = ""): HTMLElement {
+  const head = heads.map((item) => h("th", { class: item.class, title: item.title, scope: "col" }, item.label));
+  return h(
+    "div",
+    { class: "tx" },
+    h("table", { class: `t ${css}` }, h("thead", null, h("tr", null, ...head)), h("tbody", null, ...rows)),
+  );
+}
+
+export function cells(css: string, ...contents: Child[]): HTMLTableCellElement[] {
+  return contents.map((content) => h("td", { class: css }, content));
+}
+
+/** The average step as one bar, its two largest parts named. */
+export function averageBar(parts: readonly Part[], total: Statistics): HTMLElement {
+  const shown = parts.filter((part) => part.stats.mean > 0);
+  const sum = shown.reduce((all, part) => all + part.stats.mean, 0);
+  const width = (part: Part): Record<string, string> => ({
+    "--w": `calc(${((part.stats.mean / sum) * 100).toFixed(2)}% - 1px)`,
+  });
+  const first = shown[0];
+  const label = first
+    ? `Average step of ${num(total.mean, 2)} ms: ${first.label} ${num(first.percent, 0)}%`
+    : "Average step: no category recorded";
+  return h(
+    "div",
+    { class: "wide" },
+    h(
+      "div",
+      { class: "stack", role: "img", "aria-label": label },
+      ...shown.map((part) =>
+        h("i", { class: part.css, style: width(part), title: `${part.label} ${num(part.stats.mean, 2)} ms` }),
+      ),
+    ),
+    h(
+      "div",
+      { class: "stack-l" },
+      ...shown.map((part, i) => {
+        const room = part.stats.mean / sum;
+        if (i < 2 && room > 0.12) {
+          const value = ` ${num(part.stats.mean, 2)} ms · ${num(part.percent, 0)}%`;
+          return h("span", { style: width(part) }, h("b", null, part.label), value);
+        }
+        // A name without its number only where it fits.
+        return h("span", { style: width(part) }, room > 0.1 ? part.label : "");
+      }),
+    ),
+  );
+}
+
+/** Categories by size: ms and share of the step. */
+export function breakdownTable(parts: readonly Part[], total: Statistics): HTMLElement {
+  const rows = parts.map((part) =>
+    h(
+      "tr",
+      { class: part.stats.mean === 0 ? "zero" : undefined },
+      categoryCell(part),
+      ...cells("n", num(part.stats.mean, 2), barCell(part.css, part.percent, 72)),
+    ),
+  );
+  rows.push(h("tr", { class: "sum" }, h("td", null, "Step"), ...cells("n", num(total.mean, 2), num(100, 1))));
+  return plainTable([{ label: "Category" }, { label: "ms", class: "n" }, { label: "% of step", class: "n on" }], rows);
+}
+
+/** Categories by size with mean, standard deviation, least and largest. */
+export function statisticsTable(parts: readonly Part[], total: Statistics): HTMLElement {
+  const numbers = (stats: Statistics): HTMLTableCellElement[] =>
+    cells("n", num(stats.mean, 2), num(stats.sd, 2), num(stats.min, 2), num(stats.max, 2));
+  const rows = [
+    h("tr", { class: "sum" }, h("td", null, "Step time, ms"), ...numbers(total), ...cells("n", num(100, 1))),
+    ...parts.map((part) =>
+      h(
+        "tr",
+        { class: part.stats.max === 0 ? "zero" : undefined },
+        categoryCell(part),
+        ...numbers(part.stats),
+        ...cells("n", num(part.percent, 1)),
+      ),
+    ),
+  ];
+  const heads = [
+    { label: "mean" },
+    { label: "sd", title: "Sample standard deviation (n − 1)" },
+    { label: "min" },
+    { label: "max" },
+    { label: "%", title: "Share of the mean step time" },
+  ];
+  const n = total.n === 1 ? "1 step" : `${num(total.n)} steps`;
+  return plainTable([{ label: n }, ...heads.map((item) => ({ class: "n", ...item }))], rows, "stats");
+}
+
+/** "Not recorded: …", or nothing. */
+export function missingNote(missing: readonly string[]): HTMLElement | null {
+  return missing.length ? h("p", { class: "more" }, h("span", null, `Not recorded: ${missing.join(", ")}.`)) : null;
+}

@@ -1,0 +1,129 @@
+/** The strip under a step chart: drag its handles, its body or the strip itself to select a range of steps. */
+
+import { clear, h, s } from "../lib/dom.js";
+import type { Store } from "../lib/store.js";
+import type { Bar } from "./stepstats.js";
+
+const HEIGHT = 26;
+/** How near to a handle a press takes it, in px. */
+const REACH = 7;
+
+/** The first and last bar of the selection; null when it is all of them. */
+export function selectedBars(bars: readonly Bar[], store: Store): [number, number] | null {
+  const selection = store.get("selection");
+  if (!selection || bars.length === 0) return null;
+  const first = bars.findIndex((bar) => bar.last >= selection.first);
+  const last = bars.findLastIndex((bar) => bar.first <= selection.last);
+  return first < 0 || last < first ? null : [first, last];
+}
+
+/** Selects the bars a…b in either order; all of them is no selection. */
+export function selectBars(bars: readonly Bar[], store: Store, a: number, b: number): void {
+  const last = bars.length - 1;
+  const [from, to] = [Math.max(0, Math.min(a, b)), Math.min(last, Math.max(a, b))];
+  const [first, end] = [bars[from], bars[to]];
+  if (!first || !end) return;
+  store.set("selection", from === 0 && to === last ? null : { first: first.first, last: end.last });
+}
+
+export interface Brush {
+  element: HTMLElement;
+  /** Draws the strip for other bars. */
+  draw(bars: readonly Bar[], max: number): void;
+  /** Moves the frame to the store's selection. */
+  update(): void;
+}
+
+export function brush(store: Store): Brush {
+  let bars: readonly Bar[] = [];
+  const marks = s("g");
+  const frame = s("rect", { class: "brush", y: 0.5, height: HEIGHT - 1, rx: 2 });
+  const hands = [0, 1].map(() => s("rect", { class: "hand", y: 8, width: 5, height: 10, rx: 2 })) as [
+    SVGRectElement,
+    SVGRectElement,
+  ];
+  const svg = s("svg", { height: HEIGHT, "aria-hidden": "true" }, marks, frame, ...hands);
+  const element = h("div", { class: "strip" }, svg);
+
+  const range = (): [number, number] => selectedBars(bars, store) ?? [0, bars.length - 1];
+
+  function update(): void {
+    const [first, last] = range();
+    const n = Math.max(1, bars.length);
+    const [left, right] = [(first / n) * 100, ((last + 1) / n) * 100];
+    frame.setAttribute("x", `${left}%`);
+    frame.setAttribute("width", `${right - left}%`);
+    hands[0].setAttribute("x", `${left}%`);
+    hands[1].setAttribute("x", `${right}%`);
+    for (const hand of hands) hand.setAttribute("transform", "translate(-2.5 0)");
+  }
+
+  let drag: { mode: "first" | "last" | "body" | "new"; anchor: number; from: [number, number] } | null = null;
+  const barAt = (event: PointerEvent): number => {
+    const box = svg.getBoundingClientRect();
+    const at = Math.floor(((event.clientX - box.left) / Math.max(1, box.width)) * bars.length);
+    return Math.max(0, Math.min(bars.length - 1, at));
+  };
+  svg.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || bars.length === 0) return;
+    const box = svg.getBoundingClientRect();
+    const x = event.clientX - box.left;
+    const [first, last] = range();
+    const edges = [(first / bars.length) * box.width, ((last + 1) / bars.length) * box.width] as const;
+    const at = barAt(event);
+    const near = edges.map((edge) => Math.abs(edge - x));
+    const mode =
+      Math.min(...near) <= REACH
+        ? (near[0] as number) <= (near[1] as number)
+          ? "first"
+          : "last"
+        : selectedBars(bars, store) && at >= first && at <= last
+          ? "body"
+          : "new";
+    drag = { mode, anchor: at, from: [first, last] };
+    svg.setPointerCapture(event.pointerId);
+    event.preventDefault();
+  });
+  svg.addEventListener("pointermove", (event) => {
+    if (!drag) return;
+    const at = barAt(event);
+    const [first, last] = drag.from;
+    if (drag.mode === "first") selectBars(bars, store, at, last);
+    else if (drag.mode === "last") selectBars(bars, store, first, at);
+    else if (drag.mode === "new") {
+      if (at !== drag.anchor || store.get("selection")) selectBars(bars, store, drag.anchor, at);
+    } else {
+      const by = Math.max(-first, Math.min(bars.length - 1 - last, at - drag.anchor));
+      selectBars(bars, store, first + by, last + by);
+    }
+  });
+  const end = (): void => {
+    drag = null;
+  };
+  svg.addEventListener("pointerup", end);
+  svg.addEventListener("pointercancel", end);
+  svg.addEventListener("dblclick", () => store.set("selection", null));
+
+  return {
+    element,
+    update,
+    draw(next, max) {
+      bars = next;
+      clear(marks);
+      const n = Math.max(1, bars.length);
+      bars.forEach((bar, i) => {
+        const height = Math.max(1, Math.min(1, (bar.time_ms || 0) / max) * (HEIGHT - 2));
+        marks.append(
+          s("rect", {
+            class: "m other",
+            x: `${((i + 0.1) / n) * 100}%`,
+            width: `${(0.8 / n) * 100}%`,
+            y: (HEIGHT - height).toFixed(1),
+            height: height.toFixed(1),
+          }),
+        );
+      });
+      update();
+    },
+  };
+}

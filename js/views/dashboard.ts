@@ -1,0 +1,278 @@
+/** The shell: header bar, notice, tabs, panes drawn when first opened, footer. */
+
+import { clear, h } from "../lib/dom.js";
+import { bytesText, num } from "../lib/format.js";
+import { button, categoryClass, emptyView } from "../lib/parts.js";
+import type { Payload, TabId } from "../lib/payload.js";
+import { createStore, type Selection } from "../lib/store.js";
+import { type Theme, watchTheme } from "../lib/theme.js";
+import type { Hint, View, ViewHandle } from "../lib/view.js";
+import { brand, footer, noticeLine } from "./frame.js";
+import { render as input } from "./input.js";
+import { render as kernels } from "./kernels.js";
+import { render as memory } from "./memory.js";
+import { render as ops } from "./ops.js";
+import { render as overview } from "./overview.js";
+import { render as trace } from "./trace.js";
+
+const VIEWS: Record<TabId, View> = { overview, input, ops, kernels, memory, trace };
+
+export interface DashboardOptions {
+  /** A kernel stands behind it. */
+  live?: boolean;
+  tab?: TabId;
+  /** Instead of what the computed background says. */
+  theme?: Theme;
+  /** Only these tabs, in this order. */
+  views?: TabId[];
+  /** Height in px inside which the panes scroll; 0 or absent: as high as its content. */
+  height?: number;
+  selection?: Selection | null;
+  onSelection?: (selection: Selection | null) => void;
+  /** Saves the report; without it there is no such button. */
+  saveReport?: () => void;
+}
+
+export interface Dashboard {
+  destroy(): void;
+  setSelection(selection: Selection | null): void;
+}
+
+interface Pane {
+  element: HTMLElement;
+  drawn: boolean;
+  handle: ViewHandle | undefined;
+  abort: AbortController;
+  resize: Set<() => void>;
+  /** Width at which it was last drawn. */
+  width: number;
+}
+
+/** Draws the dashboard into the shadow root's frame and answers to keys while focus is inside. */
+export function dashboard(
+  host: HTMLElement,
+  root: ShadowRoot,
+  payload: Payload,
+  options: DashboardOptions = {},
+): Dashboard {
+  const ending = new AbortController();
+  const { signal } = ending;
+  const known = payload.meta.tabs.filter((tab) => tab.id in VIEWS);
+  const wanted = options.views?.length ? options.views : known.map((tab) => tab.id);
+  const tabs = wanted.flatMap((id) => known.filter((tab) => tab.id === id));
+  const start = tabs.find((tab) => tab.id === options.tab)?.id ?? tabs[0]?.id ?? "overview";
+  const store = createStore({ selection: options.selection ?? null, tab: start });
+  const uid = `nbp${Math.random().toString(36).slice(2, 8)}`;
+
+  const frame = h("div", { class: "nbp", role: "region", "aria-label": `nbprof, ${payload.meta.label}` });
+  if (options.height) Object.assign(frame.style, { maxHeight: `${options.height}px`, overflowY: "auto" });
+  const setTheme = (theme: Theme): void => {
+    frame.dataset.theme = theme;
+    host.dataset.theme = theme;
+  };
+  if (options.theme) {
+    setTheme(options.theme);
+    frame.classList.add("own");
+  }
+
+  const buttons = tabs.map((tab, i) =>
+    h(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        id: `${uid}-tab-${tab.id}`,
+        "aria-controls": `${uid}-pane-${tab.id}`,
+        title: `Key ${i + 1}`,
+        on: { click: () => go(tab.id) },
+      },
+      tab.label,
+      tab.flag && h("i", { class: `flag ${categoryClass(tab.flag)}`, title: "The bottleneck is here" }),
+      tab.count !== null && h("small", null, num(tab.count)),
+    ),
+  );
+  const panes = new Map<TabId, Pane>(
+    tabs.map((tab) => [
+      tab.id,
+      {
+        element: h("div", {
+          class: "pane",
+          role: "tabpanel",
+          id: `${uid}-pane-${tab.id}`,
+          "aria-labelledby": `${uid}-tab-${tab.id}`,
+          hidden: true,
+        }),
+        drawn: false,
+        handle: undefined,
+        abort: new AbortController(),
+        resize: new Set(),
+        width: 0,
+      },
+    ]),
+  );
+  const bar = h(
+    "div",
+    { class: "bar-top" },
+    brand(),
+    runLine(payload),
+    h("span", { class: "actions" }, options.saveReport && button("Save report", options.saveReport)),
+  );
+  const tablist = h("div", { class: "tabs", role: "tablist", "aria-label": "Views" }, ...buttons);
+  const foot = footer(payload, tabs.length);
+  frame.append(
+    bar,
+    payload.meta.notice ? noticeLine(payload.meta.notice) : "",
+    tabs.length > 1 ? tablist : "",
+    ...[...panes.values()].map((pane) => pane.element),
+    foot.element,
+  );
+  root.append(frame);
+  if (!options.theme) watchTheme(host.parentElement ?? host, signal, setTheme);
+
+  const width = (): number => frame.clientWidth;
+
+  function draw(id: TabId, pane: Pane, hint?: Hint): void {
+    pane.abort.abort();
+    pane.abort = new AbortController();
+    pane.resize.clear();
+    clear(pane.element);
+    pane.drawn = true;
+    pane.width = width();
+    try {
+      const context = {
+        payload,
+        store,
+        signal: pane.abort.signal,
+        go,
+        width,
+        onResize: (fn: () => void) => void pane.resize.add(fn),
+      };
+      pane.handle = VIEWS[id](pane.element, context, hint) ?? undefined;
+    } catch (error) {
+      const text = error instanceof Error ? error.message : String(error);
+      clear(pane.element);
+      pane.element.append(
+        emptyView({ title: "This view could not be drawn", text: `The other views still work. ${text}` }),
+      );
+      console.error(error);
+    }
+  }
+
+  /** Tells the view its new width, once it can be measured. */
+  function refit(pane: Pane): void {
+    if (pane.width === width()) return;
+    pane.width = width();
+    for (const fn of [...pane.resize]) fn();
+  }
+
+  function show(id: TabId, hint?: Hint): void {
+    for (const [other, pane] of panes) pane.element.hidden = other !== id;
+    tabs.forEach((tab, i) => {
+      const on = tab.id === id;
+      const item = buttons[i] as HTMLButtonElement;
+      item.setAttribute("aria-selected", String(on));
+      item.tabIndex = on ? 0 : -1;
+      // scrollIntoView would scroll the notebook too.
+      if (on && item.offsetLeft + item.offsetWidth > tablist.scrollLeft + tablist.clientWidth) {
+        tablist.scrollLeft = item.offsetLeft + item.offsetWidth - tablist.clientWidth + 12;
+      } else if (on && item.offsetLeft < tablist.scrollLeft) tablist.scrollLeft = Math.max(0, item.offsetLeft - 12);
+    });
+    const pane = panes.get(id);
+    if (!pane) return;
+    if (!pane.drawn) draw(id, pane, hint);
+    else {
+      refit(pane);
+      if (hint && pane.handle?.hint) pane.handle.hint(hint);
+      else if (hint) draw(id, pane, hint);
+    }
+  }
+
+  function go(id: TabId, hint?: Hint): void {
+    if (!panes.has(id)) return;
+    if (hint?.range_ms) store.set("focusRange", hint.range_ms);
+    store.set("tab", id);
+    show(id, hint);
+  }
+
+  function leave(): void {
+    (root.activeElement as HTMLElement | null)?.blur();
+    // In JupyterLab the notebook takes the keys again, with the cell as it was.
+    host.closest<HTMLElement>(".jp-Notebook, .jp-Cell, [tabindex]")?.focus();
+  }
+
+  function focusFilter(): boolean {
+    const pane = panes.get(store.get("tab"));
+    if (!pane) return false;
+    if (pane.handle?.focusFilter) {
+      pane.handle.focusFilter();
+      return true;
+    }
+    const input = pane.element.querySelector<HTMLInputElement>("input[data-filter]");
+    input?.focus();
+    input?.select();
+    return Boolean(input);
+  }
+
+  function onKey(event: KeyboardEvent): void {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    const typing = event.target instanceof HTMLElement && event.target.matches("input,select,textarea");
+    const onTab = buttons.indexOf(event.target as HTMLButtonElement);
+    const digit = Number(event.key);
+    const sideways = { ArrowRight: onTab + 1, ArrowLeft: onTab - 1, Home: 0, End: tabs.length - 1 }[event.key];
+    if (event.key === "Escape") {
+      if (typing) (event.target as HTMLElement).blur();
+      if (store.get("selection")) store.set("selection", null);
+      else leave();
+    } else if (typing) return;
+    else if (onTab >= 0 && sideways !== undefined) {
+      const next = (sideways + tabs.length) % tabs.length;
+      go((tabs[next] as { id: TabId }).id);
+      buttons[next]?.focus();
+    } else if (digit >= 1 && digit <= tabs.length) {
+      go((tabs[digit - 1] as { id: TabId }).id);
+      buttons[digit - 1]?.focus();
+    } else if (event.key === "?") foot.toggleKeys();
+    else if (event.key !== "/" || !focusFilter()) return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+  frame.addEventListener("keydown", onKey as EventListener);
+  // A key typed into a field belongs to the field: the notebook must not take "b" for "new cell".
+  frame.addEventListener("keydown", (event) => {
+    if (event.target instanceof HTMLElement && event.target.matches("input,select,textarea")) event.stopPropagation();
+  });
+
+  let measured = 0;
+  let frameRequest = 0;
+  const observer = new ResizeObserver(() => {
+    if (frame.clientWidth === measured || frame.clientWidth === 0) return;
+    measured = frame.clientWidth;
+    cancelAnimationFrame(frameRequest);
+    frameRequest = requestAnimationFrame(() => {
+      const pane = panes.get(store.get("tab"));
+      if (pane) refit(pane);
+    });
+  });
+  observer.observe(frame);
+  signal.addEventListener("abort", () => {
+    observer.disconnect();
+    cancelAnimationFrame(frameRequest);
+    for (const pane of panes.values()) pane.abort.abort();
+  });
+  if (options.onSelection) store.subscribe("selection", options.onSelection, signal);
+  show(start);
+
+  return {
+    destroy() {
+      ending.abort();
+      frame.remove();
+    },
+    setSelection: (selection) => store.set("selection", selection),
+  };
+}
+
+function runLine({ meta }: Payload): HTMLElement {
+  const facts = meta.facts.map((fact) => ` · ${fact}`).join("");
+  const title = [`nbprof ${meta.version}`, meta.framework, meta.created, bytesText(meta.footer.bytes)].join(", ");
+  return h("span", { class: "run-id", title }, h("b", null, meta.label), facts);
+}

@@ -1,0 +1,119 @@
+/** What stands around the panes: brand, notice line, footer with the receipt and the list of keys. */
+
+import { h, s } from "../lib/dom.js";
+import { bytesText, num } from "../lib/format.js";
+import { snippet } from "../lib/parts.js";
+import type { Notice, Payload } from "../lib/payload.js";
+
+export function brand(): HTMLElement {
+  const bar = (x: number, y: number, width: number, name: string): SVGElement =>
+    s("rect", { x, y, width, height: 3, rx: 1, style: { fill: `var(--c-${name})` } });
+  const mark = s(
+    "svg",
+    { width: 16, height: 16, viewBox: "0 0 16 16", "aria-hidden": "true" },
+    bar(1, 2, 9, "input"),
+    bar(4, 6.5, 11, "device"),
+    bar(1, 11, 6, "host"),
+  );
+  return h("span", { class: "brand" }, mark, "nbprof");
+}
+
+/** An octagon for what failed, a circle for everything else: the shape says it, not only the hue. */
+function sign(kind: Notice["kind"]): SVGElement {
+  const failed = kind === "failed";
+  const color = `var(${failed ? "--err" : "--accent"})`;
+  const stroke = { fill: "none", stroke: color, "stroke-width": "1.5" };
+  return s(
+    "svg",
+    { width: 16, height: 16, viewBox: "0 0 16 16", "aria-hidden": "true" },
+    failed
+      ? s("path", { d: "M5 1.5h6L14.5 5v6L11 14.5H5L1.5 11V5z", style: stroke })
+      : s("circle", { cx: 8, cy: 8, r: 6.5, style: stroke }),
+    s("path", { d: failed ? "M8 4.5v4.5M8 10.6v1.1" : "M8 7v4M8 4.6v.8", style: stroke }),
+  );
+}
+
+export function noticeLine(notice: Notice): HTMLElement {
+  return h(
+    "div",
+    { class: "note line", role: notice.kind === "failed" ? "alert" : "status" },
+    sign(notice.kind),
+    h(
+      "div",
+      null,
+      h("b", null, notice.title),
+      " ",
+      h("span", { class: "dim" }, notice.text),
+      notice.code && snippet(notice.code),
+    ),
+  );
+}
+
+const KEYS: [keys: string[], does: string][] = [
+  [["1", "6"], "switch view; ← → on a tab"],
+  [["←", "→"], "in a step chart: move from step to step; Home, End; Shift selects"],
+  [["↑", "↓"], "in a table: move; Enter shows the row in the trace, Ctrl+C copies it"],
+  [["/"], "filter or search in this view"],
+  [["W", "S"], "trace: zoom"],
+  [["A", "D"], "trace: pan"],
+  [["←", "→", "↑", "↓"], "trace: previous and next slice, parent and child"],
+  [["F", "0"], "trace: fit the selection, fit all"],
+  [["M"], "trace: mark the selected slice as range"],
+  [["Esc"], "clear the selection, then leave the dashboard"],
+  [["?"], "this list"],
+];
+
+export interface Footer {
+  element: HTMLElement;
+  toggleKeys(): void;
+}
+
+export function footer({ meta }: Payload, tabs: number): Footer {
+  const { events, dropped, analysed_s, file, bytes } = meta.footer;
+  const keys = h(
+    "div",
+    { class: "keys", hidden: true, id: "nbp-keys" },
+    ...KEYS.map(([names, does]) =>
+      h("div", null, h("span", null, ...names.flatMap((name) => [h("kbd", null, name), " "])), h("span", null, does)),
+    ),
+  );
+  const receipt = h(
+    "ul",
+    { class: "receipt", hidden: true },
+    ...meta.receipt.map((line) => h("li", { class: line.level }, line.level === "warning" ? "! " : "", line.text)),
+  );
+  const flip = (element: HTMLElement, control: HTMLElement): void => {
+    element.hidden = !element.hidden;
+    control.setAttribute("aria-expanded", String(!element.hidden));
+  };
+  const warnings = meta.receipt.filter((line) => line.level === "warning").length;
+  const opener = h(
+    "button",
+    { type: "button", class: "more-b", "aria-expanded": "false", on: { click: () => flip(receipt, opener) } },
+    warnings ? `receipt, ${num(warnings)} ${warnings === 1 ? "warning" : "warnings"}` : "receipt",
+  );
+  const help = h(
+    "button",
+    { type: "button", class: "more-b", "aria-expanded": "false", on: { click: () => flip(keys, help) } },
+    ...(tabs > 1 ? [h("kbd", null, "1"), "–", h("kbd", null, String(tabs)), " tabs "] : []),
+    h("kbd", null, "?"),
+    " keys",
+  );
+  const from = [file, bytes === null ? "" : bytesText(bytes)].filter(Boolean).join(", ");
+  const element = h(
+    "div",
+    null,
+    receipt,
+    keys,
+    h(
+      "div",
+      { class: "foot" },
+      h("span", null, `${num(events)} events, ${num(dropped)} dropped`),
+      analysed_s !== null && h("span", null, `analysed in ${num(analysed_s, 1)} s`),
+      from && h("span", { class: "from" }, from),
+      meta.receipt.length > 0 && opener,
+      help,
+    ),
+  );
+  return { element, toggleKeys: () => flip(keys, help) };
+}

@@ -1,0 +1,233 @@
+/** Steps & input: the device side, the host side, the tf.data graph and the input ops. */
+
+import { numberAt, textAt } from "../lib/codec.js";
+import { clear, h, marked } from "../lib/dom.js";
+import { num } from "../lib/format.js";
+import { downloadButton, emptyView, field, heading, legend, link, picker, segmented } from "../lib/parts.js";
+import { CATEGORIES, type Input, type Table } from "../lib/payload.js";
+import { table } from "../lib/table.js";
+import type { View, ViewContext } from "../lib/view.js";
+import { barCell, cells, missingNote, plainTable, statisticsTable } from "./breakdown.js";
+import { stepChart } from "./stepchart.js";
+import { breakdown, selectedRows } from "./stepstats.js";
+import { drawGraph } from "./tfdata.js";
+
+/** The longest of the selected steps where it stands out: over the mean by 2 standard deviations and a tenth. */
+function longest(context: ViewContext, rows: readonly number[]): HTMLElement | null {
+  const { steps } = context.payload;
+  const { total } = breakdown(steps, rows);
+  const row = rows.reduce((best, next) => {
+    return (steps.step_time_ms[next] ?? 0) > (steps.step_time_ms[best] ?? 0) ? next : best;
+  }, rows[0] ?? 0);
+  const [time, start] = [steps.step_time_ms[row] as number, steps.start_ms[row] as number];
+  const over = time - total.mean;
+  if (!(over > 2 * total.sd && over > 0.1 * total.mean)) return null;
+  const deltas = CATEGORIES.flatMap(({ key, label }) => {
+    const values = steps.categories[key];
+    const mean = breakdown(steps, rows).parts.find((part) => part.key === key)?.stats.mean;
+    return values && mean !== undefined ? [{ label, more: (values[row] as number) - mean }] : [];
+  });
+  const cause = deltas.reduce((best, next) => (next.more > best.more ? next : best), { label: "", more: 0 });
+  const why = cause.more > over / 2 ? `; ${num(cause.more, 2)} ms of that is ${cause.label.toLowerCase()}` : "";
+  const text = `Step ${steps.step[row]} took ${num(over, 2)} ms longer than the mean${why}. `;
+  return h(
+    "p",
+    { class: "more" },
+    h(
+      "span",
+      null,
+      text,
+      link("Show in trace →", () => context.go("trace", { range_ms: [start, start + time] })),
+    ),
+  );
+}
+
+function deviceSide(el: HTMLElement, context: ViewContext): void {
+  const { steps } = context.payload;
+  if (steps.empty) {
+    el.append(h("section", null, heading("Device side"), emptyView(steps.empty)));
+    return;
+  }
+  const recorded = CATEGORIES.filter(({ key }) => steps.categories[key]?.some((value) => value > 0));
+  const left = h("div");
+  const side = h("div");
+  const scope = steps.step.length > 400 ? "" : "each bar is one step";
+  const split = h("div", { class: "split a" }, left, side);
+  el.append(h("section", null, heading("Device side", scope, legend(recorded)), split));
+  const update = (): void => {
+    const rows = selectedRows(steps, context.store.get("selection"));
+    const { total, parts, missing } = breakdown(steps, rows);
+    clear(side);
+    side.append(statisticsTable(parts, total));
+    for (const note of [longest(context, rows), missingNote(missing)]) if (note) side.append(note);
+  };
+  update();
+  context.store.subscribe("selection", update, context.signal);
+  stepChart(left, context, { waiting: steps.categories.input !== undefined });
+}
+
+function hostSide(input: Input, context: ViewContext): HTMLElement {
+  const n = new Set(context.payload.steps.step).size;
+  const within = n > 0 ? ` in ${num(n)} ${n === 1 ? "step" : "steps"}` : "";
+  const each = input.per_step_ms === null ? "" : `, ${num(input.per_step_ms, 2)} ms a step`;
+  const scope = `${num(input.total_ms, 1)} ms spent on input${within}${each}`;
+  const rows = input.categories.map((category) =>
+    h(
+      "tr",
+      { class: category.time_ms === 0 ? "zero" : undefined },
+      h("td", null, category.label),
+      ...cells("n", num(category.time_ms, 1), barCell("input", category.percent, 120)),
+      h("td", { class: "dim hide-n helps" }, ...(category.advice ? marked(category.advice) : ["–"])),
+    ),
+  );
+  const heads = [
+    { label: "Kind of work" },
+    { label: "ms", class: "n" },
+    { label: "% of input time", class: "n on" },
+    { label: "What helps", class: "hide-n" },
+  ];
+  return h("section", null, heading("Host side", scope), plainTable(heads, rows));
+}
+
+function graph(el: HTMLElement, context: ViewContext): void {
+  const { pipelines } = context.payload.input;
+  if (pipelines.length === 0) return;
+  const section = h("section");
+  el.append(section);
+  let at = 0;
+  let drawing = new AbortController();
+  const draw = (): void => {
+    const pipeline = pipelines[at];
+    if (!pipeline) return;
+    drawing.abort();
+    drawing = new AbortController();
+    clear(section);
+    const critical = pipeline.nodes.reduce((sum, node) => sum + (node.critical ? node.self_ms : 0), 0);
+    const choices = pipelines.map((item, i) => ({ id: String(i), label: item.name }));
+    const choose = (id: string): void => {
+      at = Number(id);
+      draw();
+    };
+    const pick = pipelines.length > 1 && picker("Pipeline", choices, String(at), choose);
+    const scope = `data flows left to right; thick line = critical path, ${num(critical, 1)} ms; bar = share of self time`;
+    section.append(heading("tf.data pipeline", scope, pick));
+    drawGraph(section, pipeline, section.clientWidth, drawing.signal);
+    const slow = pipeline.slow_calls > 0 ? `, ${num(pipeline.slow_calls)} of them slow` : "";
+    const numbers =
+      `${num(pipeline.calls)} calls${slow}; a call takes ${num(pipeline.mean_us, 1)} µs on average, ` +
+      `${num(pipeline.min_us, 1)}–${num(pipeline.max_us, 1)} µs.`;
+    section.append(
+      h("p", { class: "more" }, h("span", null, ...marked(pipeline.advice), pipeline.advice ? " " : "", numbers)),
+    );
+  };
+  draw();
+  context.onResize(draw);
+  context.signal.addEventListener("abort", () => drawing.abort());
+}
+
+/** Parts of an iterator's name: "Iterator::Root::Zip[0]::Map" has four; the index of an input belongs to no name. */
+const segments = (name: string): string[] => name.replace(/\[\d+\]/g, "").split("::");
+
+/** Rows in the order of the iterators' nesting, largest first on each level, and how deep each one lies. */
+export function nested(ops: Table): { order: number[]; depth: number[] } {
+  const paths = Array.from({ length: ops.rows }, (_, i) => segments(textAt(ops.data["op"], i)));
+  const byPath = new Map(paths.map((path, i) => [path.join("::"), i] as const).reverse());
+  const children = new Map<number, number[]>();
+  paths.forEach((path, i) => {
+    let parent = -1;
+    for (let n = path.length - 1; n > 0 && parent < 0; n--) {
+      const above = byPath.get(path.slice(0, n).join("::"));
+      if (above !== undefined && above !== i) parent = above;
+    }
+    children.set(parent, [...(children.get(parent) ?? []), i]);
+  });
+  const order: number[] = [];
+  const depth: number[] = new Array(ops.rows).fill(0);
+  const total = (row: number): number => numberAt(ops.data["total_ms"], row) || 0;
+  const walk = (row: number, level: number): void => {
+    for (const child of [...(children.get(row) ?? [])].sort((a, b) => total(b) - total(a) || a - b)) {
+      depth[child] = level;
+      order.push(child);
+      walk(child, level + 1);
+    }
+  };
+  walk(-1, 0);
+  return { order, depth };
+}
+
+function inputOps(el: HTMLElement, context: ViewContext): void {
+  const { ops, bottleneck } = context.payload.input;
+  const { order, depth } = nested(ops);
+  let tree = true;
+  const name = (row: number, cell: HTMLTableCellElement): void => {
+    const full = textAt(ops.data["op"], row);
+    const last = full.split("::").at(-1) || full;
+    cell.title = full;
+    cell.style.paddingLeft = `${4 + (tree ? Math.min(depth[row] ?? 0, 24) * 14 : 0)}px`;
+    cell.append(h("code", null, last), " ");
+    if (bottleneck[row]) cell.append(h("span", { class: "chip in" }, "bottleneck"));
+  };
+  const shown = h("span", { class: "dim small" });
+  const section = h(
+    "section",
+    null,
+    heading("Input ops", `${num(ops.rows)} ${ops.rows === 1 ? "iterator" : "iterators"}`),
+  );
+  el.append(section);
+  const box = h("div");
+  const toolbar = h("div", { class: "toolbar" });
+  section.append(toolbar, box);
+  const rows = table(box, {
+    table: ops,
+    label: "Input ops",
+    signal: context.signal,
+    columns: [
+      { key: "op", label: "Iterator", grow: true, cell: name, width: 160 },
+      { key: "category", narrow: true, dim: true },
+      { key: "occurrences", label: "Count" },
+      { key: "total_ms", digits: 2 },
+      { key: "total_percent", narrow: true, dim: true },
+      { key: "self_ms", digits: 2 },
+      { key: "self_percent", bar: { css: "input", width: 88 } },
+      { key: "us_per_call", digits: 1 },
+    ],
+    rowClass: (row) => (bottleneck[row] ? "sel" : ""),
+    onRow: (row) => context.go("trace", { search: textAt(ops.data["op"], row) }),
+    onChange: (now) => {
+      shown.textContent = now.length === ops.rows ? "" : `${num(now.length)} of ${num(ops.rows)}`;
+    },
+  });
+  const show = (asTree: boolean): void => {
+    tree = asTree;
+    rows.setRows(asTree ? order : null);
+    rows.setSort(asTree ? null : { key: "self_ms", descending: true });
+  };
+  const modes = [
+    { id: "tree", label: "As nested" },
+    { id: "self", label: "By self time" },
+  ] as const;
+  show(true);
+  const filter = field("Filter iterators", (text) => rows.setFilter(text));
+  toolbar.append(
+    filter.element,
+    segmented("Order", modes, "tree", (id) => show(id === "tree")),
+    h(
+      "span",
+      { class: "end" },
+      shown,
+      downloadButton("nbprof-input-ops.csv", () => rows.csv()),
+    ),
+  );
+}
+
+export const render: View = (el, context) => {
+  const { input } = context.payload;
+  deviceSide(el, context);
+  if (input.empty) {
+    el.append(h("section", null, heading("Host side"), emptyView(input.empty)));
+    return;
+  }
+  if (input.categories.length > 0) el.append(hostSide(input, context));
+  graph(el, context);
+  if (input.ops.rows > 0) inputOps(el, context);
+};

@@ -1,0 +1,203 @@
+/** What bounds the step, the proof of it, and what to do. */
+
+import { numberAt, textAt } from "../lib/codec.js";
+import { clear, h, marked } from "../lib/dom.js";
+import { num } from "../lib/format.js";
+import { categoryClass, codeBox, emptyView, figures, heading, link } from "../lib/parts.js";
+import type { Advice, Figure, Overview, Steps } from "../lib/payload.js";
+import { nameNode } from "../lib/table.js";
+import type { View, ViewContext } from "../lib/view.js";
+import { averageBar, barCell, breakdownTable, cells, missingNote, plainTable } from "./breakdown.js";
+import { stepChart } from "./stepchart.js";
+import { breakdown, rangeText, selectedRows } from "./stepstats.js";
+
+const LEVELS = { high: 3, medium: 2, low: 1, none: 0 } as const;
+const SEVERITIES = { high: ["high", "High"], medium: ["med", "Medium"], low: ["low", "Low"] } as const;
+
+function verdict(overview: Overview, bar: HTMLElement): HTMLElement {
+  const { word, text, detail } = overview.verdict;
+  const { level, evidence } = overview.confidence;
+  const css = overview.bound ? categoryClass(overview.bound) : "";
+  const dashes = [1, 2, 3].map((n) => h("i", { class: n > LEVELS[level] ? "off" : undefined }));
+  return h(
+    "section",
+    { class: "verdict" },
+    h(
+      "div",
+      null,
+      h("h2", null, h("em", { class: css }, text ? `${word}:` : word), text && ` ${text}`),
+      h("p", null, detail),
+    ),
+    h(
+      "div",
+      { class: "evid" },
+      h("h3", null, `Confidence: ${level}`, h("span", { class: "conf", "aria-hidden": "true" }, ...dashes)),
+      h("ul", null, ...evidence.map((item) => h("li", { class: item.ok ? undefined : "no" }, item.text))),
+    ),
+    bar,
+  );
+}
+
+/** Figures that follow from the steps take the selected ones; the rest describe the whole run. */
+function selectedFigures(figs: readonly Figure[], steps: Steps, rows: readonly number[]): Figure[] {
+  const { total, parts } = breakdown(steps, rows);
+  const input = parts.find((part) => part.key === "input");
+  return figs.map((fig) => {
+    if (fig.label === "Average step") {
+      const spread = total.n > 1 ? `± ${num(total.sd, fig.digits)}` : "";
+      return { ...fig, value: total.mean, spread, note: `range ${num(total.min, 2)}–${num(total.max, 2)}` };
+    }
+    if (fig.label === "Waiting for input" && input) {
+      const bar = [{ category: input.key, percent: input.percent }];
+      return { ...fig, value: input.percent, note: `${num(input.stats.mean, 2)} ms a step`, bar };
+    }
+    return { ...fig, note: fig.note ? `${fig.note}, whole run` : "whole run" };
+  });
+}
+
+function card(advice: Advice, context: ViewContext): HTMLElement {
+  const [css, word] = SEVERITIES[advice.severity];
+  return h(
+    "li",
+    null,
+    h(
+      "div",
+      null,
+      h(
+        "div",
+        { class: "h" },
+        h("span", { class: `sev ${css}` }, word),
+        h("b", null, advice.title),
+        advice.gain_ms !== null &&
+          h("span", { class: "gain" }, "up to ", h("b", null, `−${num(advice.gain_ms, 1)} ms`), " a step"),
+      ),
+      h("p", { class: "ev" }, ...marked(advice.evidence)),
+      link(`${advice.link.replace(/\s*→$/, "")} →`, () => context.go(advice.view)),
+    ),
+    advice.fix.length > 0 && codeBox(advice.fix),
+  );
+}
+
+function nextSteps(overview: Overview, context: ViewContext): HTMLElement {
+  const some = overview.advice.length > 0;
+  return h(
+    "section",
+    null,
+    heading("Next steps", some ? "largest expected gain first; gains do not add up" : ""),
+    some
+      ? h("ul", { class: "recs" }, ...overview.advice.map((advice) => card(advice, context)))
+      : h("p", { class: "dim" }, overview.no_advice),
+  );
+}
+
+function topOps(overview: Overview, context: ViewContext): HTMLElement {
+  const { data, rows: n } = overview.top_ops;
+  const where = overview.top_ops_where;
+  const percents = Array.from({ length: n }, (_, i) => numberAt(data["percent"], i));
+  // The bars share one scale that leaves the longest some air, so that they compare.
+  const scale = Math.max(...percents, 0) / 0.8 || 1;
+  const rows = percents.map((percent, i) => {
+    const name = textAt(data["op"], i);
+    return h(
+      "tr",
+      null,
+      h("td", { class: "n dim" }, num(numberAt(data["rank"], i))),
+      h(
+        "td",
+        { class: "name", title: name },
+        h("a", { class: "plain", href: "#", on: { click: (event: Event) => open(event, name) } }, nameNode(name)),
+      ),
+      ...cells("n", num(numberAt(data["ms_per_step"], i), 3), barCell(where, percent, 56, (percent / scale) * 100)),
+      h("td", { class: "n dim hide-n" }, num(numberAt(data["cumulative_percent"], i), 1)),
+    );
+  });
+  const open = (event: Event, name: string): void => {
+    event.preventDefault();
+    context.go("trace", { search: name });
+  };
+  const all = context.payload.ops.table.rows;
+  const heads = [
+    { label: "#", class: "n" },
+    { label: "Operation" },
+    {
+      label: context.payload.steps.step.length ? "ms / step" : "ms",
+      class: "n",
+      title: "Self time",
+    },
+    { label: `% of ${where}`, class: "n on" },
+    { label: "cum. %", class: "n hide-n" },
+  ];
+  return h(
+    "div",
+    null,
+    heading(
+      `Top ${Math.max(n, 1)} ops on ${where}`,
+      "self time, idle excluded",
+      all > n && link(`All ${num(all)} →`, () => context.go("ops")),
+    ),
+    n > 0 ? plainTable(heads, rows) : h("p", { class: "dim" }, "No op was recorded."),
+  );
+}
+
+function stepSection(context: ViewContext, side: HTMLElement): HTMLElement {
+  const { steps, meta } = context.payload;
+  const left = h("div");
+  if (steps.empty) {
+    left.append(heading("Step time"));
+    // The notice under the header already says what to add: once is enough.
+    left.append(emptyView(meta.notice?.code === steps.empty.code ? { ...steps.empty, code: undefined } : steps.empty));
+    return h("section", null, left);
+  }
+  const [first, last] = [Math.min(...steps.step), Math.max(...steps.step)];
+  const n = new Set(steps.step).size;
+  const range = first === last ? String(first) : `${first}–${last}`;
+  const scope = `${num(n)} ${n === 1 ? "step" : "steps"}, ${steps.prefix ? `${steps.prefix} ` : ""}${range}`;
+  left.append(
+    heading(
+      "Step time",
+      scope,
+      link("Steps & input →", () => context.go("input")),
+    ),
+  );
+  // The chart measures its room, so it is drawn where it will stand.
+  const section = h("section", { class: "split a" }, left, side);
+  return section;
+}
+
+export const render: View = (el, context) => {
+  const { overview, steps } = context.payload;
+  const bar = h("div", { class: "wide" });
+  const strip = h("div");
+  const side = h("div");
+  const section = stepSection(context, side);
+  el.append(verdict(overview, bar), strip, section, nextSteps(overview, context));
+  const run = h(
+    "dl",
+    { class: "env" },
+    ...overview.run.flatMap(([label, value]) => [h("dt", null, label), h("dd", null, value)]),
+  );
+  el.append(h("section", { class: "split b" }, topOps(overview, context), h("div", null, heading("Run"), run)));
+
+  if (steps.empty) {
+    bar.remove();
+    strip.replaceWith(figures(overview.figures));
+    return;
+  }
+  const update = (): void => {
+    const selection = context.store.get("selection");
+    const rows = selectedRows(steps, selection);
+    const { total, parts, missing } = breakdown(steps, rows);
+    for (const element of [bar, strip, side]) clear(element);
+    if (parts.length > 0) bar.append(...averageBar(parts, total).childNodes);
+    strip.append(figures(selection ? selectedFigures(overview.figures, steps, rows) : overview.figures));
+    const scope = selection ? rangeText(selection.first, selection.last) : "";
+    side.append(heading("Where a step goes", scope), breakdownTable(parts, total));
+    const note = missingNote(missing);
+    if (note) side.append(note);
+  };
+  update();
+  context.store.subscribe("selection", update, context.signal);
+  stepChart(section.firstElementChild as HTMLElement, context, {
+    hint: "drag the strip to limit the averages on this page to a range",
+  });
+};

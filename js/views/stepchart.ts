@@ -1,0 +1,301 @@
+/** Step time by step, stacked by category, with the brush strip under it: one chart for Overview and Steps & input. */
+
+import { clear, h, s } from "../lib/dom.js";
+import { num } from "../lib/format.js";
+import { type CardContent, hoverCard, link } from "../lib/parts.js";
+import { CATEGORIES } from "../lib/payload.js";
+import { niceMax, tickDigits, ticks } from "../lib/scale.js";
+import type { ViewContext } from "../lib/view.js";
+import { brush, selectBars, selectedBars } from "./brush.js";
+import { axisLimit, type Bar, bars as makeBars, rangeText, selectedRows, statistics } from "./stepstats.js";
+
+const HEIGHT = 168;
+const WAIT_HEIGHT = 44;
+/** Least distance between two bars in px, and the most bars ever drawn. */
+const PITCH = 2.5;
+const MOST = 500;
+const INPUT = CATEGORIES.findIndex(({ key }) => key === "input");
+
+export interface StepChartOptions {
+  /** Adds the strip "% of step waiting for input". */
+  waiting?: boolean;
+  /** What follows "step number" under the strip. */
+  hint?: string;
+}
+
+interface Frame {
+  bars: Bar[];
+  max: number;
+}
+
+function ticksColumn(max: number, height: number, n: number): HTMLElement {
+  const values = ticks(max, n);
+  const digits = tickDigits(values);
+  return h(
+    "div",
+    { class: "ax", style: { height: `${height}px` } },
+    ...values.map((value) => h("span", { style: { top: `${height * (1 - value / max)}px` } }, num(value, digits))),
+  );
+}
+
+function gridLines(max: number, height: number, n: number): SVGElement[] {
+  return ticks(max, n).map((value, i) => {
+    const y = height * (1 - value / max);
+    return s("line", { class: i === 0 ? "g0" : "g", x1: 0, x2: "100%", y1: y, y2: y });
+  });
+}
+
+/** Place of bar i of n in per cent: a little air between bars, less where they are many. */
+function place(i: number, n: number): { x: string; width: string } {
+  const air = n > 120 ? 0.04 : 0.09;
+  return { x: `${(((i + air) / n) * 100).toFixed(3)}%`, width: `${(((1 - 2 * air) / n) * 100).toFixed(3)}%` };
+}
+
+/** The stack of one bar; cut at the axis with a break mark where it is longer. */
+function stack(bar: Bar, at: { x: string; width: string }, max: number): SVGElement[] {
+  const known = bar.parts_ms.some((part) => part > 0);
+  const parts = known ? bar.parts_ms : CATEGORIES.map(({ key }) => (key === "other" ? bar.time_ms : 0));
+  const marks: SVGElement[] = [];
+  let base = 0;
+  parts.forEach((part, c) => {
+    if (!(part > 0)) return;
+    const [low, high] = [Math.min(base, max), Math.min(base + part, max)];
+    base += part;
+    const height = ((high - low) / max) * HEIGHT;
+    if (height < 0.05) return;
+    // 0.7 px of background between segments; thin ones keep all of theirs.
+    const gap = height > 1.5 ? 0.7 : 0;
+    marks.push(
+      s("rect", {
+        class: `m ${CATEGORIES[c]?.css}`,
+        ...at,
+        y: (HEIGHT * (1 - high / max)).toFixed(1),
+        height: (height - gap).toFixed(1),
+      }),
+    );
+  });
+  if (bar.time_ms > max) marks.push(s("rect", { class: "cut", ...at, y: 9, height: 3 }));
+  return marks;
+}
+
+/** Distance between labelled bars so that each label has 56 px. */
+function labelEvery(n: number, width: number): number {
+  const least = Math.max(1, n / Math.max(2, Math.floor(width / 56)));
+  for (let power = 1; ; power *= 10) {
+    for (const step of [1, 2, 4, 5]) if (step * power >= least) return step * power;
+  }
+}
+
+export function stepChart(parent: HTMLElement, context: ViewContext, options: StepChartOptions = {}): void {
+  const { store, signal } = context;
+  const steps = context.payload.steps;
+  const said = h("span", null);
+  const caption = h("div", { class: "axt" });
+  const live = h("span", { class: "sr", "aria-live": "polite" });
+  const left = h("div");
+  const bands = s("rect", { class: "hov", y: 0, height: HEIGHT, style: { display: "none" } });
+  const lines = s("g");
+  const marks = s("g");
+  const cuts = s("g");
+  const average = s("line", { class: "avg", x1: 0, x2: "100%" });
+  const svg = s("svg", { height: HEIGHT, role: "img" }, lines, bands, marks, average, cuts);
+  const mean = h("span", { class: "mean" });
+  const plot = h("div", { class: "plot", tabindex: "0", role: "group" }, svg, mean);
+  const waitMarks = s("g");
+  const waitSvg = s("svg", {
+    height: WAIT_HEIGHT,
+    role: "img",
+    "aria-label": "Share of each step that waits for input",
+  });
+  waitSvg.append(...gridLines(100, WAIT_HEIGHT, 2), waitMarks);
+  const numbers = h("div", { class: "axp" });
+  const strip = brush(store);
+  const chart = h(
+    "div",
+    { class: "chart stepchart" },
+    h("div", { class: "unit" }, h("span", null, "ms"), said),
+    left,
+    plot,
+    options.waiting && h("div", { class: "unit wait" }, "% of step waiting for input"),
+    options.waiting && ticksColumn(100, WAIT_HEIGHT, 2),
+    options.waiting && h("div", { class: "plot2" }, waitSvg),
+    numbers,
+    strip.element,
+    caption,
+    live,
+  );
+  parent.append(chart);
+  const card = hoverCard(parent, signal);
+  let frame: Frame = { bars: [], max: 1 };
+  let hovered = -1;
+  let pinned = false;
+
+  function draw(): void {
+    const width = Math.max(120, plot.clientWidth || context.width() * 0.6);
+    const bars = makeBars(steps, Math.min(MOST, Math.floor(width / PITCH)));
+    const times = bars.map((bar) => bar.time_ms);
+    const max = niceMax(axisLimit(times));
+    frame = { bars, max };
+    for (const element of [lines, marks, cuts, waitMarks, numbers, left]) clear(element);
+    left.append(ticksColumn(max, HEIGHT, 5));
+    lines.append(...gridLines(max, HEIGHT, 5));
+    const n = bars.length;
+    let lastCut = Number.NEGATIVE_INFINITY;
+    bars.forEach((bar, i) => {
+      const at = place(i, n);
+      marks.append(s("g", null, ...stack(bar, at, max)));
+      if (options.waiting) {
+        const share = Math.max(0, Math.min(100, ((bar.parts_ms[INPUT] as number) / bar.time_ms) * 100)) || 0;
+        const height = (share / 100) * WAIT_HEIGHT;
+        waitMarks.append(s("rect", { class: "m input", ...at, y: (WAIT_HEIGHT - height).toFixed(1), height }));
+      }
+      const center = ((i + 0.5) / n) * 100;
+      if (bar.time_ms > max && ((center - lastCut) / 100) * width > 44) {
+        lastCut = center;
+        const side = center < 6 ? "start" : center > 94 ? "end" : "middle";
+        const text = s("text", { class: "hl", x: `${center}%`, y: -3, "text-anchor": side }, num(bar.time_ms, 2));
+        cuts.append(text);
+      }
+    });
+    const every = labelEvery(n, width);
+    for (let i = 0; i < n; i += every) {
+      const style = { "--x": `${(((i + 0.5) / n) * 100).toFixed(2)}%` };
+      numbers.append(h("span", { style }, String(bars[i]?.first)));
+    }
+    const per = Math.max(0, ...bars.map((bar) => new Set(bar.rows.map((row) => steps.step[row])).size));
+    const many = per > 1 ? `each bar is the mean of ${per} steps` : "";
+    const cut = times.some((time) => time > max) ? "longer bars are cut, their value is above them" : "";
+    caption.textContent = ["step number", many, cut, options.hint ?? ""].filter(Boolean).join(" · ");
+    strip.draw(bars, max);
+    select();
+  }
+
+  function select(): void {
+    const selection = store.get("selection");
+    const range = selectedBars(frame.bars, store);
+    const fade = (group: SVGElement, i: number): void => {
+      group.classList.toggle("faded", range !== null && (i < range[0] || i > range[1]));
+    };
+    [...marks.children].forEach((group, i) => {
+      fade(group as SVGElement, i);
+    });
+    [...waitMarks.children].forEach((mark, i) => {
+      (mark as SVGElement).classList.toggle("out", range !== null && (i < range[0] || i > range[1]));
+    });
+    strip.update();
+    const rows = selectedRows(steps, selection);
+    clear(said);
+    if (selection) {
+      const numbersIn = new Set(rows.map((row) => steps.step[row])).size;
+      const all = new Set(steps.step).size;
+      said.append(
+        `${rangeText(selection.first, selection.last)} selected (${num(numbersIn)} of ${num(all)}) `,
+        link("clear", () => store.set("selection", null)),
+      );
+    }
+    const stats = statistics(steps.step_time_ms, rows);
+    const y = HEIGHT * (1 - Math.min(1, stats.mean / frame.max));
+    const off = !(stats.mean <= frame.max);
+    average.setAttribute("y1", String(y));
+    average.setAttribute("y2", String(y));
+    average.style.display = off ? "none" : "";
+    mean.textContent = `mean ${num(stats.mean, 2)}`;
+    mean.style.top = `${off ? 2 : Math.max(0, y - 18)}px`;
+    svg.setAttribute(
+      "aria-label",
+      `Step time by step, stacked by category: mean ${num(stats.mean, 2)} ms over ${num(stats.n)} steps, ` +
+        `${num(stats.min, 2)} to ${num(stats.max, 2)} ms`,
+    );
+    plot.setAttribute("aria-label", "Step time chart. Arrow keys move from step to step, Shift selects.");
+  }
+
+  function hover(i: number): void {
+    const bar = frame.bars[i];
+    hovered = bar ? i : -1;
+    bands.style.display = bar ? "" : "none";
+    if (!bar) {
+      card.hide();
+      return;
+    }
+    const n = frame.bars.length;
+    bands.setAttribute("x", `${(i / n) * 100}%`);
+    bands.setAttribute("width", `${100 / n}%`);
+    const box = svg.getBoundingClientRect();
+    const mark = {
+      left: box.left + (i / n) * box.width,
+      right: box.left + ((i + 1) / n) * box.width,
+      top: box.top,
+      bottom: box.bottom,
+    };
+    const named = bar.rows.length === 1 ? steps.name[bar.rows[0] as number] : "";
+    const range = rangeText(bar.first, bar.last);
+    const title = range.charAt(0).toUpperCase() + range.slice(1);
+    // Top to bottom as drawn.
+    const rows: CardContent["rows"] = CATEGORIES.map(({ css, label }, c) => ({
+      css,
+      label,
+      ms: bar.parts_ms[c] as number,
+    }))
+      .filter((row) => row.ms > 0)
+      .reverse()
+      .map(({ css, label, ms }) => ({ css, label, value: num(ms, 2), note: `${num((ms / bar.time_ms) * 100, 1)}%` }));
+    if (bar.rows.length > 1) {
+      const longest = bar.rows.reduce((a, b) => ((steps.step_time_ms[b] ?? 0) > (steps.step_time_ms[a] ?? 0) ? b : a));
+      rows.push({ label: `Longest: ${steps.step[longest]}`, value: num(steps.step_time_ms[longest], 2), note: "" });
+    }
+    const shown =
+      named && named !== String(bar.first) && !named.endsWith(` ${bar.first}`) ? `${title}, ${named}` : title;
+    card.show(mark, { title: shown, total: `${num(bar.time_ms, 2)} ms`, rows });
+    live.textContent = `${shown}: ${num(bar.time_ms, 2)} ms`;
+  }
+
+  const barAt = (event: MouseEvent): number => {
+    const box = svg.getBoundingClientRect();
+    return Math.floor(((event.clientX - box.left) / Math.max(1, box.width)) * frame.bars.length);
+  };
+  plot.addEventListener("pointermove", (event) => {
+    const at = barAt(event);
+    if (!pinned && at !== hovered) hover(at);
+  });
+  plot.addEventListener("pointerleave", () => {
+    if (!pinned) hover(-1);
+  });
+  plot.addEventListener("click", (event) => {
+    const at = barAt(event);
+    pinned = !(pinned && at === hovered);
+    hover(at);
+    if (pinned) selectBars(frame.bars, store, at, at);
+    else store.set("selection", null);
+  });
+  plot.addEventListener("blur", () => {
+    pinned = false;
+    hover(-1);
+  });
+  plot.addEventListener("keydown", (event) => {
+    const n = frame.bars.length;
+    const before = hovered;
+    const to = { ArrowLeft: before < 0 ? n - 1 : before - 1, ArrowRight: before + 1, Home: 0, End: n - 1 }[event.key];
+    if (to !== undefined && n > 0 && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      const next = Math.max(0, Math.min(n - 1, to));
+      hover(next);
+      if (event.shiftKey) {
+        const range = selectedBars(frame.bars, store);
+        const start = Math.max(0, before);
+        // The end that the hover step stood on moves, the other one stays.
+        const fixed = !range ? start : range[0] === start ? range[1] : range[1] === start ? range[0] : start;
+        selectBars(frame.bars, store, fixed, next);
+      }
+    } else if (event.key === "Escape" && hovered >= 0) {
+      pinned = false;
+      hover(-1);
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  store.subscribe("selection", select, signal);
+  context.onResize(() => {
+    hover(-1);
+    draw();
+  });
+  draw();
+}

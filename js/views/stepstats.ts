@@ -1,0 +1,129 @@
+/** Numbers of a range of steps: what the step chart and the tables beside it show. */
+
+import { CATEGORIES, type CategoryKey, type NumberArray, type Steps } from "../lib/payload.js";
+import type { Selection } from "../lib/store.js";
+
+export interface Statistics {
+  n: number;
+  mean: number;
+  /** Sample standard deviation (n − 1); NaN for fewer than two values. */
+  sd: number;
+  min: number;
+  max: number;
+}
+
+/** Mean, sample standard deviation, least and largest of the rows; rows without a value do not count. */
+export function statistics(values: ArrayLike<number>, rows: ArrayLike<number>): Statistics {
+  let n = 0;
+  let sum = 0;
+  let min = Number.POSITIVE_INFINITY;
+  let max = Number.NEGATIVE_INFINITY;
+  for (let i = 0; i < rows.length; i++) {
+    const value = values[rows[i] as number] as number;
+    if (!Number.isFinite(value)) continue;
+    n++;
+    sum += value;
+    if (value < min) min = value;
+    if (value > max) max = value;
+  }
+  if (n === 0) return { n, mean: Number.NaN, sd: Number.NaN, min: Number.NaN, max: Number.NaN };
+  const mean = sum / n;
+  let squares = 0;
+  for (let i = 0; i < rows.length; i++) {
+    const value = values[rows[i] as number] as number;
+    if (Number.isFinite(value)) squares += (value - mean) ** 2;
+  }
+  return { n, mean, sd: n > 1 ? Math.sqrt(squares / (n - 1)) : Number.NaN, min, max };
+}
+
+/** Rows of `steps` inside the selection (all of them without one). */
+export function selectedRows(steps: Steps, selection: Selection | null): number[] {
+  const rows: number[] = [];
+  steps.step.forEach((step, row) => {
+    if (!selection || (step >= selection.first && step <= selection.last)) rows.push(row);
+  });
+  return rows;
+}
+
+export interface Part {
+  key: CategoryKey;
+  css: string;
+  label: string;
+  stats: Statistics;
+  /** Of the mean step time. */
+  percent: number;
+}
+
+/** The recorded categories over some rows, largest first, and the labels of those not recorded. */
+export function breakdown(
+  steps: Steps,
+  rows: readonly number[],
+): { total: Statistics; parts: Part[]; missing: string[] } {
+  const total = statistics(steps.step_time_ms, rows);
+  const parts: Part[] = [];
+  const missing: string[] = [];
+  for (const { key, css, label } of CATEGORIES) {
+    const values: NumberArray | undefined = steps.categories[key];
+    const stats = values && statistics(values, rows);
+    if (stats && stats.n > 0) {
+      parts.push({ key, css, label, stats, percent: total.mean > 0 ? (stats.mean / total.mean) * 100 : Number.NaN });
+    } else missing.push(label);
+  }
+  parts.sort((a, b) => b.stats.mean - a.stats.mean);
+  return { total, parts, missing };
+}
+
+/** One bar of the chart: a step, or the mean of several where there are more steps than room. */
+export interface Bar {
+  first: number;
+  last: number;
+  rows: number[];
+  time_ms: number;
+  /** In stack order, bottom to top; NaN where not recorded. */
+  parts_ms: number[];
+}
+
+/** At most `limit` bars, each over equally many consecutive step numbers. */
+export function bars(steps: Steps, limit: number): Bar[] {
+  const order = Array.from(steps.step, (_, row) => row).sort(
+    (a, b) => (steps.step[a] as number) - (steps.step[b] as number) || a - b,
+  );
+  const groups: number[][] = [];
+  for (const row of order) {
+    const group = groups.at(-1);
+    // Several hosts report the same step: one bar.
+    if (group && steps.step[group[0] as number] === steps.step[row]) group.push(row);
+    else groups.push([row]);
+  }
+  const per = Math.max(1, Math.ceil(groups.length / Math.max(1, limit)));
+  const result: Bar[] = [];
+  for (let i = 0; i < groups.length; i += per) {
+    const rows = groups.slice(i, i + per).flat();
+    result.push({
+      first: steps.step[rows[0] as number] as number,
+      last: steps.step[rows.at(-1) as number] as number,
+      rows,
+      time_ms: statistics(steps.step_time_ms, rows).mean,
+      parts_ms: CATEGORIES.map(({ key }) => {
+        const values = steps.categories[key];
+        return values ? statistics(values, rows).mean : Number.NaN;
+      }),
+    });
+  }
+  return result;
+}
+
+/** Where the axis ends: above the largest bar, or, when one is over 4× the median, above the 95th percentile. */
+export function axisLimit(times: readonly number[]): number {
+  const sorted = times.filter(Number.isFinite).sort((a, b) => a - b);
+  if (sorted.length === 0) return 0;
+  const median = sorted[Math.floor((sorted.length - 1) / 2)] as number;
+  const max = sorted.at(-1) as number;
+  if (!(max > 4 * median)) return max;
+  return sorted[Math.floor(0.95 * (sorted.length - 1))] as number;
+}
+
+/** "steps 508–515", "step 508". */
+export function rangeText(first: number, last: number): string {
+  return first === last ? `step ${first}` : `steps ${first}–${last}`;
+}

@@ -1,0 +1,207 @@
+/** The tf.data graph: its layout (pure) and its drawing. Data flows left to right, one column per depth. */
+
+import { h, s } from "../lib/dom.js";
+import { num } from "../lib/format.js";
+import { hoverCard } from "../lib/parts.js";
+import type { Pipeline, TfDataNode } from "../lib/payload.js";
+
+export interface Placed {
+  node: TfDataNode;
+  column: number;
+  x: number;
+  y: number;
+}
+
+export interface Edge {
+  from: Placed;
+  to: Placed;
+  critical: boolean;
+}
+
+export interface Layout {
+  nodes: Placed[];
+  edges: Edge[];
+  columns: number;
+  width: number;
+  height: number;
+}
+
+export const NODE_HEIGHT = 70;
+const ROW = 90;
+const GAP = 28;
+/** Room above the first row for the words over the bottleneck. */
+const TOP = 24;
+
+/** Places each node: the last one to the data (no parent) at the right, its inputs to the left of it. */
+export function layout(nodes: readonly TfDataNode[], nodeWidth: number): Layout {
+  const byId = new Map(nodes.map((node) => [node.id, node]));
+  const inputs = new Map<string, TfDataNode[]>();
+  const roots: TfDataNode[] = [];
+  for (const node of nodes) {
+    if (node.parent === null || node.parent === node.id || !byId.has(node.parent)) roots.push(node);
+    else inputs.set(node.parent, [...(inputs.get(node.parent) ?? []), node]);
+  }
+  const depth = new Map<string, number>();
+  const row = new Map<string, number>();
+  let nextRow = 0;
+  const visit = (node: TfDataNode, level: number): number => {
+    depth.set(node.id, level);
+    // A ring cannot come from a tree of iterators, but a file may say anything.
+    const children = (inputs.get(node.id) ?? []).filter((child) => !depth.has(child.id));
+    const rows = children.map((child) => visit(child, level + 1));
+    const at = rows.length ? ((rows[0] as number) + (rows.at(-1) as number)) / 2 : nextRow++;
+    row.set(node.id, at);
+    return at;
+  };
+  for (const root of roots) visit(root, 0);
+  for (const node of nodes) if (!depth.has(node.id)) visit(node, 0);
+  const columns = Math.max(0, ...depth.values()) + 1;
+  const placed = nodes.map((node): Placed => {
+    const column = columns - 1 - (depth.get(node.id) as number);
+    return { node, column, x: 1 + column * (nodeWidth + GAP), y: TOP + (row.get(node.id) as number) * ROW };
+  });
+  const at = new Map(placed.map((item) => [item.node.id, item]));
+  const edges = placed.flatMap((from): Edge[] => {
+    const to = from.node.parent === null ? undefined : at.get(from.node.parent);
+    return to && to !== from ? [{ from, to, critical: from.node.critical && to.node.critical }] : [];
+  });
+  return {
+    nodes: placed,
+    edges,
+    columns,
+    width: columns * (nodeWidth + GAP) - GAP + 2,
+    height: TOP + Math.max(1, nextRow) * ROW - (ROW - NODE_HEIGHT) + 2,
+  };
+}
+
+/** The one node to outline: the bottleneck, or the largest self time on the critical path. */
+export function bottleneck(nodes: readonly TfDataNode[]): TfDataNode | null {
+  const marked = nodes.filter((node) => node.bottleneck);
+  const candidates = marked.length ? marked : nodes.filter((node) => node.critical);
+  return candidates.reduce<TfDataNode | null>(
+    (best, node) => (best && best.self_ms >= node.self_ms ? best : node),
+    null,
+  );
+}
+
+/** Where an edge enters a node with several inputs: spread, so that arrow heads do not lie on each other. */
+function entry(edge: Edge, all: readonly Edge[]): number {
+  const siblings = all.filter((other) => other.to === edge.to);
+  const middle = edge.to.y + NODE_HEIGHT / 2;
+  if (siblings.length < 2) return middle;
+  const spread = Math.min(16, 48 / siblings.length);
+  return middle + (siblings.indexOf(edge) - (siblings.length - 1) / 2) * spread;
+}
+
+let serial = 0;
+
+/** Draws one pipeline into `parent`, which scrolls with the bottleneck in view when the graph is wider. */
+export function drawGraph(parent: HTMLElement, pipeline: Pipeline, room: number, signal: AbortSignal): void {
+  const nodes = pipeline.nodes;
+  const probe = layout(nodes, 132);
+  const fitting = (room - (probe.columns - 1) * GAP - 2) / probe.columns;
+  const width = Math.max(132, Math.min(170, Math.floor(fitting)));
+  const plan = layout(nodes, width);
+  const total = nodes.reduce((sum, node) => sum + (node.self_ms || 0), 0);
+  const hot = bottleneck(nodes);
+  const share = (node: TfDataNode): number => (total > 0 ? (node.self_ms / total) * 100 : Number.NaN);
+  const id = `nbp-arrow-${++serial}`;
+  const arrow = (name: string, color: string): SVGElement =>
+    s(
+      "marker",
+      {
+        id: name,
+        viewBox: "0 0 8 8",
+        refX: 7,
+        refY: 4,
+        markerWidth: 8,
+        markerHeight: 8,
+        orient: "auto",
+        markerUnits: "userSpaceOnUse",
+      },
+      s("path", { d: "M0 0 8 4 0 8z", style: { fill: color } }),
+    );
+  const edges = plan.edges.map((edge) => {
+    const x1 = edge.from.x + width;
+    const y1 = edge.from.y + NODE_HEIGHT / 2;
+    const x2 = edge.to.x - 1;
+    const y2 = entry(edge, plan.edges);
+    const bend = (x2 - x1) * 0.55;
+    const d = y1 === y2 ? `M${x1} ${y1}H${x2}` : `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`;
+    return s("path", {
+      class: edge.critical ? "e crit" : "e",
+      d,
+      "marker-end": `url(#${id}${edge.critical ? "c" : "o"})`,
+    });
+  });
+  const svg = s(
+    "svg",
+    { width: plan.width, height: plan.height, "aria-hidden": "true" },
+    s("defs", null, arrow(`${id}c`, "var(--c-input)"), arrow(`${id}o`, "var(--c-other)")),
+    ...edges,
+  );
+  const card = hoverCard(parent, signal);
+  const boxes = plan.nodes.map(({ node, x, y }) => {
+    const percent = share(node);
+    const box = h(
+      "div",
+      {
+        class: node === hot ? "dn hot" : "dn",
+        style: { left: `${x}px`, top: `${y}px`, width: `${width}px`, height: `${NODE_HEIGHT}px` },
+      },
+      h("b", null, node.name),
+      h("span", null, node.note || "\u00a0"),
+      h("i", { style: { "--v": `${Math.max(0, Math.min(100, percent)) || 0}%` } }),
+      h(
+        "span",
+        { class: "v" },
+        h("span", null, `self ${num(node.self_ms, 2)} ms`),
+        h("span", null, `${num(percent, 1)}%`),
+      ),
+    );
+    box.addEventListener("pointerenter", () =>
+      card.show(box.getBoundingClientRect(), {
+        title: node.long_name || node.name,
+        two: true,
+        rows: [
+          ...(node.note ? [{ label: "Note", value: node.note }] : []),
+          { label: "Self", value: `${num(node.self_ms, 2)} ms, ${num(percent, 1)}%` },
+          { label: "Total", value: `${num(node.total_ms, 2)} ms` },
+          { label: "Calls", value: num(node.calls) },
+          { label: "Critical path", value: node.critical ? "yes" : "no" },
+        ],
+      }),
+    );
+    box.addEventListener("pointerleave", card.hide);
+    return box;
+  });
+  const place = plan.nodes.find((item) => item.node === hot);
+  const label =
+    hot && place
+      ? h(
+          "div",
+          { class: "dnl", style: { left: `${place.x}px`, top: `${place.y - 19}px` } },
+          `bottleneck, ${num(share(hot), 0)}% of input time`,
+        )
+      : null;
+  const says = hot
+    ? `tf.data graph of ${nodes.length} iterators; data flows left to right; bottleneck ${hot.name}, ${num(share(hot), 0)}% of input time`
+    : `tf.data graph of ${nodes.length} iterators`;
+  const graph = h(
+    "div",
+    {
+      class: "graph",
+      role: "img",
+      "aria-label": says,
+      style: { width: `${plan.width}px`, height: `${plan.height}px` },
+    },
+    svg,
+    ...boxes,
+    label,
+  );
+  const scroller = h("div", { class: "dag", tabindex: plan.width > room ? "0" : undefined }, graph);
+  parent.append(scroller);
+  if (place && plan.width > scroller.clientWidth) {
+    scroller.scrollLeft = Math.max(0, place.x + width / 2 - scroller.clientWidth / 2);
+  }
+}
