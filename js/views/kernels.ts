@@ -138,6 +138,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
         rowClass: (row) => ((folded?.source[row] ?? -1) >= 0 ? "member" : ""),
       });
     }
+    holder.querySelector("table")?.classList.add("kt");
     refresh();
   }
 

@@ -3,13 +3,14 @@
 import { textAt } from "../lib/codec.js";
 import { toCsv } from "../lib/csv.js";
 import { clear, h } from "../lib/dom.js";
-import { count, ms } from "../lib/format.js";
+import { count, MISSING, ms } from "../lib/format.js";
 import { donut, downloadButton, emptyView, field, heading, picker, segmented, swatch, toggle } from "../lib/parts.js";
 import type { Payload, Table } from "../lib/payload.js";
 import { filterRows, matcher } from "../lib/rows.js";
 import { type ColumnSpec, type TableHandle, table } from "../lib/table.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
 import { type Folded, foldTable, nameCell, realColumn } from "./fold.js";
+import { fillName } from "./names.js";
 import { type By, bases, bySelf, donutParts, groups, types, type Where, withPercents } from "./ops/rows.js";
 
 const SIDES: readonly Where[] = ["device", "host"];
@@ -245,8 +246,22 @@ function columns(data: () => Table): ColumnSpec[] {
         cell.title = name;
       },
     },
-    { key: "type", label: "Type", narrow: true },
-    { key: "op", label: "Operation", grow: true },
+    {
+      key: "type",
+      label: "Type",
+      narrow: true,
+      cell: (row, cell) => {
+        const type = textAt(data().data.type, row);
+        cell.title = type;
+        cell.append(h("span", { class: "short" }, type || MISSING));
+      },
+    },
+    {
+      key: "op",
+      label: "Operation",
+      grow: true,
+      cell: (row, cell) => fillName(cell, textAt(data().data.op, row)),
+    },
     { key: "occurrences", label: "Count" },
     { key: "total_us", label: "Total µs", narrow: true },
     { key: "avg_us", label: "Avg µs", narrow: true },

@@ -25,18 +25,23 @@ export function bySelf(table: Table): Uint32Array {
   return Uint32Array.from({ length: table.rows }, (_, i) => i).sort((a, b) => self(b) - self(a) || a - b);
 }
 
-/** The table with two more columns: self time as % of its side, and the running sum of that by self time. */
+/**
+ * The table ranked by self time, with two more columns: self time as % of its side, and the running sum of that.
+ * The order of the running sum does not depend on what 100% is.
+ */
 export function withPercents(table: Table, base: Record<Where, number>): Table {
   const part = new Float64Array(table.rows);
   const cumulative = new Float64Array(table.rows);
   const sums: Record<Where, number> = { device: 0, host: 0 };
-  for (const row of bySelf(table)) {
+  const rank = new Uint32Array(table.rows);
+  bySelf(table).forEach((row, i) => {
+    rank[row] = i + 1;
     const where = whereOf(table, row);
     const self = numberAt(table.data.self_us, row);
     sums[where] += self || 0;
     part[row] = percent(self, base[where]);
     cumulative[row] = percent(sums[where], base[where]);
-  }
+  });
   return {
     rows: table.rows,
     columns: [
@@ -56,7 +61,7 @@ export function withPercents(table: Table, base: Record<Where, number>): Table {
         help: "Self time of this row and all longer ones of the same side.",
       },
     ],
-    data: { ...table.data, self_percent: part, cumulative_percent: cumulative },
+    data: { ...table.data, rank, self_percent: part, cumulative_percent: cumulative },
   };
 }
 

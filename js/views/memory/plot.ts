@@ -1,0 +1,191 @@
+/** The timeline of memory: what it shows, and how pointer and keys move on it. */
+
+import { canvas } from "../../lib/canvas.js";
+import { clear, h } from "../../lib/dom.js";
+import { bytesText, num } from "../../lib/format.js";
+import { hoverCard } from "../../lib/parts.js";
+import type { MemoryId } from "../../lib/payload.js";
+import { cssColor } from "../../lib/theme.js";
+import { onTheme } from "../trace/palette.js";
+import { draw } from "./draw.js";
+import { cardRows, momentText, ticksText } from "./moment.js";
+import { axis, firstScope, fragmentationAxis, largest, peakIndex, type Scope, sampleAt, timeTicks } from "./series.js";
+
+export const HEIGHT = 224;
+
+export interface Plot {
+  element: HTMLElement;
+  scope: Scope;
+  setScope(scope: Scope): void;
+}
+
+export function plot(id: MemoryId, width: () => number, signal: AbortSignal): Plot {
+  const n = id.time_ms.length;
+  const [from, to] = n ? [Math.min(0, id.time_ms[0] as number), id.time_ms[n - 1] as number] : [0, 1];
+  const end = to > from ? to : from + 1;
+  const peak = peakIndex(id);
+  let scope = firstScope(id);
+  let hover = -1;
+  let pinned = -1;
+
+  const left = h("div", { class: "ax", style: { height: `${HEIGHT}px` } });
+  const right = h("div", { class: "ax right", style: { height: `${HEIGHT}px` } });
+  const bottom = h("div", { class: "axp" });
+  const unit = h("span");
+  const stage = h("div", { class: "plot" });
+  const moment = h("p", { class: "moment dim", role: "status" });
+  const element = h(
+    "div",
+    null,
+    h(
+      "div",
+      { class: "chart r memory" },
+      h("div", { class: "unit" }, unit, h("span", null, "fragmentation, %")),
+      left,
+      stage,
+      right,
+      bottom,
+    ),
+    moment,
+  );
+  const right_axis = fragmentationAxis(id);
+  let left_axis = axis(id, scope, id.free_bytes[peak] ?? Number.NaN);
+
+  const area = canvas(stage, {
+    signal,
+    height: HEIGHT,
+    label: `Memory in use over ${num(end - from, 1)} ms: peak ${bytesText(largest(id))}${
+      peak < 0 ? "" : ` at ${num(id.time_ms[peak], 1)} ms`
+    }. Arrow keys step through ${num(n)} events.`,
+    draw: (context, width, height) => {
+      const colour = (name: string): string => cssColor(stage, name);
+      draw(context, width, height, {
+        id,
+        from,
+        to: end,
+        left: left_axis,
+        right_max: right_axis.max,
+        peak,
+        hover,
+        pinned,
+        colours: {
+          stack: colour("--m-stack"),
+          heap: colour("--m-heap"),
+          free: colour("--m-free"),
+          line: colour("--m-frag"),
+          bg: colour("--bg"),
+          fg2: colour("--fg2"),
+          ink: colour("--ink"),
+          accent: colour("--accent"),
+          font: getComputedStyle(stage).fontFamily,
+        },
+      });
+    },
+  });
+  area.element.tabIndex = 0;
+  const card = hoverCard(stage, signal);
+  onTheme(stage, signal, area.redraw);
+
+  function drawAxes(): void {
+    left_axis = axis(id, scope, id.free_bytes[peak] ?? Number.NaN);
+    unit.textContent = left_axis.unit;
+    clear(left);
+    for (const tick of left_axis.ticks) {
+      left.append(h("span", { style: { top: `${HEIGHT * (1 - tick.value / left_axis.max)}px` } }, tick.text));
+    }
+    clear(right);
+    ticksText(right_axis.ticks).forEach((text, i) => {
+      const top = HEIGHT * (1 - (right_axis.ticks[i] as number) / right_axis.max);
+      right.append(h("span", { style: { top: `${top}px` } }, text));
+    });
+    clear(bottom);
+    const values = timeTicks(from, end, width() < 500 ? 4 : 8);
+    ticksText(values).forEach((text, i) => {
+      const x = (100 * ((values[i] as number) - from)) / (end - from);
+      const last = i === values.length - 1 && i > 0;
+      bottom.append(h("span", { style: { "--x": `${x}%` } }, last ? `${text} ms` : text));
+    });
+    area.redraw();
+  }
+
+  function show(index: number): void {
+    hover = index;
+    area.redraw();
+    if (index < 0) {
+      card.hide();
+      return;
+    }
+    const box = area.element.getBoundingClientRect();
+    const x = box.left + (((id.time_ms[index] as number) - from) / (end - from)) * box.width;
+    card.show({ left: x - 4, right: x + 4, top: box.top, bottom: box.bottom }, cardRows(id, index));
+  }
+
+  function pin(index: number): void {
+    pinned = index;
+    area.redraw();
+    clear(moment);
+    if (index < 0) moment.append("Click a point, or press Enter on it, to keep it.");
+    else {
+      const clearButton = h(
+        "a",
+        {
+          href: "#",
+          role: "button",
+          on: {
+            click: (event: Event) => {
+              event.preventDefault();
+              pin(-1);
+            },
+          },
+        },
+        "clear",
+      );
+      moment.append(momentText(id, index), " ", clearButton);
+    }
+  }
+
+  const at = (event: PointerEvent): number => {
+    const box = area.element.getBoundingClientRect();
+    const pixel = (end - from) / Math.max(1, box.width);
+    return sampleAt(id, from + (event.clientX - box.left) * pixel, 1.5 * pixel);
+  };
+  area.element.addEventListener("pointermove", (event) => show(at(event)));
+  area.element.addEventListener("pointerleave", () => show(-1));
+  area.element.addEventListener("blur", () => show(-1));
+  area.element.addEventListener("click", (event) => pin(at(event as PointerEvent)));
+  area.element.addEventListener("keydown", (event) => {
+    if (!n || event.ctrlKey || event.metaKey || event.altKey) return;
+    const present = hover >= 0 ? hover : pinned >= 0 ? pinned : peak;
+    const far = event.shiftKey ? 10 : 1;
+    const started = hover >= 0 || pinned >= 0;
+    const moves: Record<string, number> = {
+      ArrowLeft: started ? present - far : present,
+      ArrowRight: started ? present + far : present,
+      PageUp: present - Math.ceil(n / 10),
+      PageDown: present + Math.ceil(n / 10),
+      Home: 0,
+      End: n - 1,
+    };
+    const target = moves[event.key];
+    if (target !== undefined) show(Math.max(0, Math.min(n - 1, target)));
+    else if ((event.key === "Enter" || event.key === " ") && hover >= 0) pin(hover);
+    else if (event.key === "Escape" && (hover >= 0 || pinned >= 0)) {
+      show(-1);
+      pin(-1);
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  drawAxes();
+  pin(-1);
+  return {
+    element,
+    get scope() {
+      return scope;
+    },
+    setScope(next) {
+      scope = next;
+      drawAxes();
+    },
+  };
+}

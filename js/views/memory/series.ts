@@ -1,0 +1,141 @@
+/** A timeline of memory as pixels, and the scale it is drawn on. No drawing. */
+
+import { bytesText, byteUnit } from "../../lib/format.js";
+import type { MemoryId } from "../../lib/payload.js";
+import { niceMax, ticks } from "../../lib/scale.js";
+
+/** Least, largest and last value of each pixel of a step-after line; NaN before the first sample. */
+export interface Columns {
+  min: Float64Array;
+  max: Float64Array;
+  last: Float64Array;
+}
+
+/**
+ * The line time → value, where a value holds until the next, in `pixels` columns of from…to.
+ *
+ * A column knows the least and largest value in it, so that a peak shorter than a pixel stays.
+ */
+export function columns(
+  times: ArrayLike<number>,
+  valueAt: (i: number) => number,
+  from: number,
+  to: number,
+  pixels: number,
+): Columns {
+  const make = (): Float64Array => new Float64Array(Math.max(0, pixels)).fill(Number.NaN);
+  const [min, max, last] = [make(), make(), make()];
+  const n = times.length;
+  const width = (to - from) / Math.max(1, pixels);
+  let i = 0;
+  let held = Number.NaN;
+  // The samples before the window only decide what holds at its left edge.
+  for (; i < n && (times[i] as number) < from; i++) held = valueAt(i);
+  for (let x = 0; x < pixels; x++) {
+    const end = x === pixels - 1 ? Number.POSITIVE_INFINITY : from + (x + 1) * width;
+    let low = held;
+    let high = held;
+    // A sample at the very start of the column leaves nothing of the value before it.
+    if (i < n && (times[i] as number) <= from + x * width) low = high = Number.NaN;
+    for (; i < n && (times[i] as number) < end && (times[i] as number) <= to; i++) {
+      held = valueAt(i);
+      if (!(held >= low)) low = held;
+      if (!(held <= high)) high = held;
+    }
+    min[x] = low;
+    max[x] = high;
+    last[x] = held;
+  }
+  return { min, max, last };
+}
+
+/** Index of the sample with most in use, the last of equals; -1 without samples. */
+export function peakIndex(id: MemoryId): number {
+  let best = -1;
+  for (let i = 0; i < id.time_ms.length; i++) {
+    if (best < 0 || (id.in_use_bytes[i] as number) >= (id.in_use_bytes[best] as number)) best = i;
+  }
+  return best;
+}
+
+/** The sample a pointer means: of those within `slack` of the time the one with most in use, else the one that holds then. */
+export function sampleAt(id: MemoryId, time: number, slack: number): number {
+  const n = id.time_ms.length;
+  let low = 0;
+  let high = n;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((id.time_ms[middle] as number) > time) high = middle;
+    else low = middle + 1;
+  }
+  let best = Math.max(0, low - 1);
+  if (!n) return -1;
+  let near = -1;
+  for (let i = low - 1; i >= 0 && time - (id.time_ms[i] as number) <= slack; i--) near = better(id, near, i);
+  for (let i = low; i < n && (id.time_ms[i] as number) - time <= slack; i++) near = better(id, near, i);
+  if (near >= 0) best = near;
+  return best;
+}
+
+const better = (id: MemoryId, a: number, b: number): number =>
+  a < 0 || (id.in_use_bytes[b] as number) > (id.in_use_bytes[a] as number) ? b : a;
+
+export type Scope = "use" | "device";
+
+export interface Axis {
+  unit: ReturnType<typeof byteUnit>;
+  /** Bytes. */
+  max: number;
+  ticks: { value: number; text: string }[];
+  /** Said in the plot where the axis ends below the capacity; "" where it does not. */
+  cut: string;
+}
+
+const SCALE = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 } as const;
+
+const known = (value: number | null): value is number =>
+  typeof value === "number" && Number.isFinite(value) && value > 0;
+
+/** What is shown at first: the use alone while it is under half of the capacity (or that is not known). */
+export function firstScope(id: MemoryId): Scope {
+  return known(id.capacity_bytes) && id.peak_bytes >= id.capacity_bytes / 2 ? "device" : "use";
+}
+
+/** Largest use on the timeline, or the peak where that is larger. */
+export function largest(id: MemoryId): number {
+  const at = peakIndex(id);
+  return Math.max(0, id.peak_bytes || 0, at < 0 ? 0 : (id.in_use_bytes[at] as number));
+}
+
+/** The left axis: up to the capacity, or cut above the peak. */
+export function axis(id: MemoryId, scope: Scope, free_bytes: number): Axis {
+  const most = largest(id);
+  const whole = scope === "device" && known(id.capacity_bytes);
+  const top = whole ? Math.max(most, id.capacity_bytes) : most;
+  const unit = byteUnit(top);
+  const size = SCALE[unit];
+  // The whole device ends where the device ends: there is nothing above.
+  const max = whole ? top / size : niceMax(top / size);
+  const values = ticks(max, 5);
+  return {
+    unit,
+    max: max * size,
+    ticks: values.map((value) => ({ value: value * size, text: String(value) })),
+    cut: !whole && known(free_bytes) ? `free: ${bytesText(free_bytes)}, axis cut at ${max} ${unit}` : "",
+  };
+}
+
+/** The right axis: fragmentation in %, as high as needed. */
+export function fragmentationAxis(id: MemoryId): { max: number; ticks: number[] } {
+  let most = 0;
+  for (const value of id.fragmentation) if (value > most) most = value;
+  const max = Math.min(100, niceMax(100 * most));
+  return { max, ticks: ticks(max, 4) };
+}
+
+/** x ticks in ms: even steps from 0, few enough to be read. */
+export function timeTicks(from: number, to: number, n: number): number[] {
+  const span = to - from;
+  if (!(span > 0)) return [from];
+  return ticks(span, n).map((value) => value + from);
+}
