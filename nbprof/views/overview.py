@@ -161,11 +161,11 @@ def _advice(row: dict[Any, Any]) -> dict[str, Any]:
 
 
 def fix_lines(fix: object) -> list[dict[str, str]]:
-    """The lines of a fix: what a leading "-" removes and a leading "+" adds."""
+    """The lines of a diff: a leading "-" removes, "+" adds, a blank or anything else stays."""
     if not isinstance(fix, str) or not fix.strip():
         return []
     return [
-        {"kind": _KINDS.get(line[:1], "same"), "text": line[1:].removeprefix(" ") if line[:1] in _KINDS else line} for line in fix.splitlines()
+        {"kind": _KINDS.get(line[:1], "same"), "text": line[1:] if line[:1] in ("-", "+", " ") else line} for line in fix.splitlines()
     ]
 
 

@@ -66,6 +66,14 @@ def dashboard(run: Run, views: Iterable[str] | None = None) -> dict[str, Any]:
     return payload
 
 
+def select(payload: dict[str, Any], views: Iterable[str] | None) -> dict[str, Any]:
+    """A payload with fewer tabs and without the data of the others, as `dashboard` would have made it."""
+    shown = chosen(views)
+    tabs = [tab for tab in payload["meta"]["tabs"] if tab["id"] in shown]
+    dropped = {tab: left_out(tab) for tab in _ROOMS if tab not in shown}
+    return {**payload, **dropped, "meta": {**payload["meta"], "tabs": tabs}}
+
+
 def chosen(views: Iterable[str] | None) -> list[str]:
     """The tabs in their fixed order; an unknown one is an error that names those there are."""
     if isinstance(views, str):
@@ -158,18 +166,13 @@ def seconds(run: Run) -> float | None:
 
 def notice(run: Run) -> dict[str, Any] | None:
     """The one notice line, the gravest first: failed, partial, no steps."""
-    capture = run.capture
-    error = getattr(capture, "error", None)
-    if error:
-        text = "Your cell itself raised an error too." if _cell_failed(run) else "Your cell itself finished without an error."
-        return {"kind": "failed", "title": "The recording did not work as asked.", "text": f"{error} {text}"}
+    error = wording.one_line(str(getattr(run.capture, "error", None) or "")).strip()
     if _cell_failed(run):
         seen = wording.plural(len(run.steps), "step")
-        return {
-            "kind": "partial",
-            "title": "The cell stopped with an error.",
-            "text": f"What was recorded until then is shown: {seen}.",
-        }
+        what = f" ({error})" if error else ""
+        return {"kind": "partial", "title": f"The cell stopped with an error{what}.", "text": f"What was recorded until then is shown: {seen}."}
+    if error:
+        return {"kind": "failed", "title": "The recording did not work as asked.", "text": f"{error} Your cell itself finished without an error."}
     if run.receipt.dropped:
         return {
             "kind": "partial",

@@ -36,7 +36,8 @@ def png(payload: dict[str, Any]) -> bytes:
         y = _average_bar(sheet, parts, y + 20)
     y = _figures(sheet, payload["overview"]["figures"], y + 24)
     if parts:
-        y = max(_steps(sheet, payload["steps"], y + _GAP), _breakdown(sheet, parts, payload["overview"]["figures"][0]["value"], y + _GAP))
+        mean = payload["overview"]["figures"][0]["value"]
+        y = max(_steps(sheet, payload["steps"], mean, y + _GAP), _breakdown(sheet, parts, mean, y + _GAP))
     y = max(_top_ops(sheet, payload["overview"], y + _GAP), _next_steps(sheet, payload["overview"], y + _GAP))
     return sheet.png(_footer(sheet, payload["meta"], y + 28))
 
@@ -120,7 +121,7 @@ def _figures(sheet: Canvas, figures: list[dict[str, Any]], y: float) -> float:
     return y + 146
 
 
-def _steps(sheet: Canvas, steps: dict[str, Any], y: float) -> float:
+def _steps(sheet: Canvas, steps: dict[str, Any], mean: float | None, y: float) -> float:
     times = [float(t) for t in steps["step_time_ms"]]
     scope = f"{len(times):,} steps" if len(times) > 1 else "1 step"
     end = sheet.text(_LEFT, y, "Step time", 25, INK, bold=True)
@@ -133,8 +134,7 @@ def _steps(sheet: Canvas, steps: dict[str, Any], y: float) -> float:
         sheet.rule(left, right, level, LINE if i == 0 else TRACK)
         sheet.text(left - 12, level - 13, f"{ceiling * i / parts:,.10g}", 20, SOFT, align="r")
     _bars(sheet, steps, times, (left, top, right), ceiling)
-    mean = sum(times) / len(times)
-    if mean < ceiling:
+    if mean is not None and mean < ceiling:
         sheet.rule(left, right, top + _GRAPH * (1 - mean / ceiling), SOFT, dash=6)
     for i, align in ((0, "l"), (len(times) - 1, "r")):
         sheet.text(left if align == "l" else right, top + _GRAPH + 10, str(steps["step"][i]), 20, SOFT, align=align)
@@ -257,5 +257,5 @@ def _footer(sheet: Canvas, meta: dict[str, Any], y: float) -> float:
     size = "" if foot["bytes"] is None else f", {wording.size(foot['bytes'])}"
     left = f"{foot['events']:,} events, {foot['dropped']:,} dropped · {foot['file']}{size}"
     sheet.text(_LEFT, y + 14, sheet.fit(left, 20, 900), 20, SOFT)
-    sheet.text(_RIGHT, y + 14, sheet.fit(f"nbprof {meta['version']} · {meta['created']}".rstrip(" ·"), 20, 400), 20, SOFT, align="r")
+    sheet.text(_RIGHT, y + 14, sheet.fit(f"nbprof {meta['version']} · {meta['created'].replace('T', ' ')}".rstrip(" ·"), 20, 400), 20, SOFT, align="r")
     return y + 56

@@ -37,6 +37,8 @@ def payload(run: Run) -> dict[str, Any]:
         "prefix": prefix(names),
         "hosts": hosts["values"],
     }
+    if "warmup" in steps.columns and (warm := steps["warmup"].fillna(False).astype(bool)).any():
+        part["warmup"] = warm.to_numpy(np.uint8)
     if len(hosts["values"]) > 1:
         part["host"] = hosts["codes"].astype(np.uint16)
     return part

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nbprof.views import wording
 from nbprof.views.categories import CATEGORIES
 
@@ -36,15 +38,15 @@ def verdict(overview: dict[str, Any]) -> str:
 
 
 def means(payload: dict[str, Any]) -> list[tuple[Any, float, float]]:
-    """(category, ms a step, percent of the step) over all steps, largest first; without what was not recorded."""
+    """(category, ms a step, percent of the step), largest first; without warm-up steps and what was not recorded."""
     steps = payload["steps"]
-    times = [float(t) for t in steps["step_time_ms"]]
-    total = sum(times)
+    counted = np.asarray(steps.get("warmup", np.zeros(len(steps["step"])))) == 0
+    total = float(np.nansum(steps["step_time_ms"][counted]))
     rows = []
     for category in CATEGORIES:
         if category.key in steps["categories"] and total > 0:
-            part = sum(float(t) for t in steps["categories"][category.key] if t == t)  # noqa: PLR0124  not NaN
-            rows.append((category, part / len(times), 100 * part / total))
+            part = float(np.nansum(steps["categories"][category.key][counted]))
+            rows.append((category, part / int(counted.sum()), 100 * part / total))
     return sorted(rows, key=lambda row: -row[1])
 
 

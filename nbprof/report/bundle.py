@@ -1,0 +1,41 @@
+"""The built front end (nbprof/static/dashboard.js), read once."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from functools import lru_cache
+from pathlib import Path
+
+from nbprof.errors import NbprofError
+
+PATH = Path(__file__).parent.parent / "static" / "dashboard.js"
+
+
+def script() -> str:
+    """The text of the ES module.
+
+    Raises
+    ------
+    NbprofError
+        It was never built.
+    """
+    try:
+        return PATH.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise NbprofError(
+            f"{PATH}: the front end of nbprof is not built. `pip install .` builds it; in a source tree, `npm ci && npm run build` does."
+        ) from error
+
+
+def packed() -> str | None:
+    """The module as base64 of gzip; None where it was never built, so that a report is static rather than impossible."""
+    try:
+        return _packed(PATH, PATH.stat().st_mtime_ns)
+    except FileNotFoundError:
+        return None
+
+
+@lru_cache(maxsize=2)
+def _packed(path: Path, changed: int) -> str:
+    return base64.b64encode(gzip.compress(path.read_bytes(), 9, mtime=0)).decode()

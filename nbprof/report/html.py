@@ -1,0 +1,147 @@
+"""The report as HTML: a static part that every viewer shows, and a module script that swaps in the live view where it may run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from nbprof.report import bundle
+from nbprof.report.static import static_html
+from nbprof.views import codec, picture, wording
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+_LOADER = """
+const key = KEY, version = VERSION, options = OPTIONS;
+const code = "CODE";
+const data = "DATA";
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+const slot = Symbol.for("nbprof@" + version);
+async function load() {
+  const stream = new Blob([bytes(code)]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const text = await new Response(stream).text();
+  const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+  try {
+    return await import(url);
+  } catch (error) {
+    delete globalThis[slot];
+    throw error;
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}
+for (const root of document.querySelectorAll('[data-nbprof="' + key + '"]:not([data-nbprof-state])')) {
+  root.dataset.nbprofState = "loading";
+  const still = root.querySelector("[data-nbprof-static]");
+  const live = document.createElement("div");
+  live.dataset.lmSuppressShortcuts = "true";
+  // Laid out at its real width but taking no room until it is drawn: one swap, no jump in between.
+  live.style.cssText = "height:0;overflow:hidden;visibility:hidden";
+  try {
+    const { mount } = await (globalThis[slot] ??= load());
+    root.append(live);
+    await mount(live, bytes(data), options);
+    still.style.display = "none";
+    live.style.cssText = "";
+    root.dataset.nbprofState = "live";
+  } catch (error) {
+    live.remove();
+    root.dataset.nbprofState = "static";
+    console.warn("nbprof: the interactive view could not start, the static report stays.", error);
+  }
+}
+"""
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; \
+img-src data:; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="nbprof VERSION">
+<title>TITLE</title>
+<style>
+:root { color-scheme: light dark; --jp-layout-color0: #fff; --jp-ui-font-color0: #000; --jp-ui-font-color1: rgba(0,0,0,.87);
+  --jp-ui-font-color2: rgba(0,0,0,.6); --jp-ui-font-color3: rgba(0,0,0,.38); --jp-brand-color1: #1976d2; --jp-error-color1: #d32f2f;
+  --jp-success-color1: #388e3c }
+@media (prefers-color-scheme: dark) {
+  :root { --jp-layout-color0: #111; --jp-ui-font-color0: #fff; --jp-ui-font-color1: rgba(255,255,255,.87);
+    --jp-ui-font-color2: rgba(255,255,255,.6); --jp-ui-font-color3: rgba(255,255,255,.38); --jp-brand-color1: #42a5f5;
+    --jp-error-color1: #f44336; --jp-success-color1: #4caf50 }
+}
+body { margin: 0; padding: 16px; background: var(--jp-layout-color0); color: var(--jp-ui-font-color1) }
+main { max-width: 1400px; margin: 0 auto }
+</style>
+</head>
+<body>
+<main>
+BODY
+</main>
+</body>
+</html>
+"""
+
+
+def fragment(packed: bytes, static: str, *, version: str, height: int = 0, live: bool = True) -> str:
+    """The HTML of a cell's output: complete in itself, live where scripts run, static elsewhere.
+
+    Parameters
+    ----------
+    packed : bytes
+        What `nbprof.views.codec.pack` gives.
+    static : str
+        What `static_html` gives.
+    version : str
+        Outputs of one version on a page share one copy of the running module.
+    height : int
+        Height of the live view in px, 0 for the natural one.
+    live : bool
+        False: the static part alone.
+    """
+    code = bundle.packed() if live else None
+    inner = f'<div data-nbprof-static="">{static}</div>'
+    if code is None:
+        return f'<div style="position:relative">{inner}</div>'
+    key = hashlib.sha256(packed).hexdigest()[:16]
+    options: dict[str, Any] = {"live": False, **({"height": height} if height else {})}
+    script = _LOADER
+    # Base64 and the JSON of our own words: nothing foreign comes into the script.
+    for name, value in (("KEY", _js(key)), ("VERSION", _js(version)), ("OPTIONS", _js(options))):
+        script = script.replace(name, value, 1)
+    # From the last place to the first: base64 that holds one of the words must not be taken for the place.
+    script = script.replace("DATA", base64.b64encode(packed).decode(), 1).replace("CODE", code, 1)
+    return f'<div data-nbprof="{key}" style="position:relative">{inner}<script type="module">{script}</script></div>'
+
+
+def page(run: Run, payload: dict[str, Any]) -> str:
+    """One self-contained HTML document: opened from a file, it asks no host for anything.
+
+    Parameters
+    ----------
+    run : Run
+    payload : dict
+        What `nbprof.views.payload.dashboard` gave for this run.
+    """
+    meta = payload["meta"]
+    if meta["notice"] is None:
+        payload = {**payload, "meta": {**meta, "notice": _static_notice(run, meta)}}
+    static = static_html(payload, picture.png(payload))
+    body = fragment(codec.pack(payload), static, version=meta["version"])
+    title = wording.one_line(f"{meta['label']} · {payload['overview']['verdict']['word']} · nbprof")
+    return _PAGE.replace("BODY", body, 1).replace("TITLE", escape(title), 1).replace("VERSION", escape(meta["version"]), 1)
+
+
+def _static_notice(run: Run, meta: dict[str, Any]) -> dict[str, str]:
+    when = (run.source.created or "").replace("T", " ")
+    text = f"saved from {meta['label']}{f' of {when}' if when else ''}. Every tab works; to capture again, run the cell."
+    return {"kind": "static", "title": "Static report:", "text": text}
+
+
+def _js(value: object) -> str:
+    """A JavaScript literal that cannot end the script element."""
+    return json.dumps(value).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

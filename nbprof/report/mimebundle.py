@@ -1,0 +1,53 @@
+"""The output of a profiled cell: one output in four mime types, each front end takes the best it can show."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from nbprof.report.html import fragment
+from nbprof.report.static import static_html
+from nbprof.views import codec, picture, text
+from nbprof.views.payload import select
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+MIME = "application/vnd.nbprof.v1+json"
+
+
+def mimebundle(
+    run: Run,  # noqa: ARG001  every display of a profile is called alike
+    payload: dict[str, Any],
+    *,
+    views: Iterable[str] | None = None,
+    height: int | None = None,
+    live: bool = True,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Data and metadata for `display(..., raw=True)`.
+
+    Parameters
+    ----------
+    run : Run
+    payload : dict
+        What `nbprof.views.payload.dashboard` gave for this run.
+    views : iterable of str, optional
+        Tabs to show; all when left out.
+    height : int, optional
+        Height of the live view in px.
+    live : bool
+        False: HTML without script and data, picture and text only; a tenth of the size, and nothing to click.
+    """
+    if views:
+        payload = select(payload, views)
+    packed = codec.pack(payload)
+    version = payload["meta"]["version"]
+    png = picture.png(payload)
+    data: dict[str, Any] = {}
+    if live:
+        data[MIME] = {"v": 1, "version": version, "data": base64.b64encode(packed).decode(), **({"height": height} if height else {})}
+    data["text/html"] = fragment(packed, static_html(payload, png), version=version, height=height or 0, live=live)
+    data["image/png"] = base64.b64encode(png).decode()
+    data["text/plain"] = text.summary(payload)
+    return data, {"image/png": {"width": picture.WIDTH // 2}}

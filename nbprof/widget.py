@@ -1,0 +1,128 @@
+"""The live dashboard as an anywidget: its selected steps can be read and set from Python, and it goes into ipywidgets layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import traitlets
+
+from nbprof.errors import NbprofError
+from nbprof.report import bundle
+from nbprof.report.mimebundle import mimebundle
+from nbprof.views import codec
+from nbprof.views.payload import chosen, dashboard, select
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+_OPTIONS = ("views", "height", "selected", "layout")
+
+
+class DashboardWidget(anywidget.AnyWidget):
+    """The dashboard, or some of its views, in a live notebook.
+
+    **Example:**
+
+    ```py
+    widget = p.steps.widget()
+    widget                        # drag over the strip below the step graph
+    widget.selected               # [508, 515]
+    widget.selected = (510, 512)
+    widget.observe(lambda change: print(change.new), names="selected")
+    ```
+
+    Parameters
+    ----------
+    run : Run
+    payload : dict, optional
+        What `nbprof.views.payload.dashboard` gave for this run, when it is there already.
+    views : iterable of str, optional
+        Tabs to show: "overview", "input", "ops", "kernels", "memory", "trace".
+    height : int, optional
+        Height in px; the natural one when left out.
+    selected : (int, int), optional
+        First and last step number of the selection.
+
+    Raises
+    ------
+    NbprofError
+        An unknown option or view, or a front end that was never built.
+    """
+
+    _esm: Any = traitlets.Unicode().tag(sync=True)
+
+    packed = traitlets.Bytes().tag(sync=True)
+    """The payload, as `nbprof.views.codec.pack` gives it."""
+
+    selected: Any = traitlets.List(traitlets.Int()).tag(sync=True)
+    """[first, last] step number of the selection; empty when all steps count."""
+
+    views: Any = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """The tabs that are shown; empty for all."""
+
+    height = traitlets.Int(0).tag(sync=True)
+    """Height in px; 0 for the natural one."""
+
+    def __init__(
+        self,
+        run: Run,
+        payload: dict[str, Any] | None = None,
+        *,
+        views: Iterable[str] | None = None,
+        height: int | None = None,
+        selected: Sequence[int] | None = None,
+        **options: Any,
+    ) -> None:
+        # traitlets would take a misspelt option without a word.
+        if unknown := sorted(set(options) - set(_OPTIONS)):
+            raise NbprofError(f"a dashboard widget has no option {unknown[0]!r}; it takes {', '.join(_OPTIONS)}")
+        shown = chosen(views) if views else []
+        self._run = run
+        self._payload = select(payload, shown or None) if payload is not None else dashboard(run, shown or None)
+        self._steps = [int(step) for step in self._payload["steps"]["step"]]
+        super().__init__(
+            _esm=bundle.script(),
+            packed=codec.pack(self._payload),
+            views=shown,
+            height=height or 0,
+            selected=[] if selected is None else selected,
+            **options,
+        )
+
+    @traitlets.validate("selected")
+    def _check_selected(self, proposal: Any) -> list[int]:
+        value = list(proposal["value"])
+        if not value:
+            return []
+        if len(value) != 2:
+            raise NbprofError(f"selected takes two step numbers (first, last) or nothing for all steps, not {len(value)} numbers")
+        first, last = int(value[0]), int(value[1])
+        if first > last:
+            raise NbprofError(f"selected goes from the first to the last step; {first} is after {last}")
+        if not self._steps:
+            raise NbprofError("this run has no steps to select")
+        if last < min(self._steps) or first > max(self._steps):
+            raise NbprofError(f"steps {first} to {last} are not in this run; it has {min(self._steps)} to {max(self._steps)}")
+        return [first, last]
+
+    @traitlets.validate("height")
+    def _check_height(self, proposal: Any) -> int:
+        if proposal["value"] < 0:
+            raise NbprofError(f"a height of {proposal['value']} px cannot be drawn; 0 is the natural height")
+        return int(proposal["value"])
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The live view, and beside it what viewers without a kernel can show."""
+        live = super()._repr_mimebundle_(**kwargs)
+        if live is None:
+            return None
+        still, metadata = mimebundle(self._run, self._payload, height=self.height)
+        # The widget comes first where there is a kernel; our own mime type would win over it in JupyterLab.
+        data = {**{key: still[key] for key in ("text/html", "image/png", "text/plain")}, **_without_text(live[0])}
+        return data, {**metadata, **live[1]}
+
+
+def _without_text(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key != "text/plain"}
