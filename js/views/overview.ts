@@ -145,7 +145,9 @@ function stepSection(context: ViewContext, side: HTMLElement): HTMLElement {
   if (steps.empty) {
     left.append(heading("Step time"));
     // The notice under the header already says what to add: once is enough.
-    left.append(emptyView(meta.notice?.code === steps.empty.code ? { ...steps.empty, code: undefined } : steps.empty));
+    const told = meta.notice?.kind === "no_steps";
+    const short = { title: "No steps to draw", text: "The line under the header says how to mark them." };
+    left.append(emptyView(told ? short : steps.empty));
     return h("section", null, left);
   }
   const [first, last] = [Math.min(...steps.step), Math.max(...steps.step)];

@@ -28,7 +28,7 @@ export interface Layout {
 
 export const NODE_HEIGHT = 70;
 const ROW = 90;
-const GAP = 28;
+const GAP = 24;
 /** Room above the first row for the words over the bottleneck. */
 const TOP = 24;
 
@@ -98,9 +98,9 @@ let serial = 0;
 /** Draws one pipeline into `parent`, which scrolls with the bottleneck in view when the graph is wider. */
 export function drawGraph(parent: HTMLElement, pipeline: Pipeline, room: number, signal: AbortSignal): void {
   const nodes = pipeline.nodes;
-  const probe = layout(nodes, 132);
+  const probe = layout(nodes, 140);
   const fitting = (room - (probe.columns - 1) * GAP - 2) / probe.columns;
-  const width = Math.max(132, Math.min(170, Math.floor(fitting)));
+  const width = Math.max(140, Math.min(170, Math.floor(fitting)));
   const plan = layout(nodes, width);
   const total = nodes.reduce((sum, node) => sum + (node.self_ms || 0), 0);
   const hot = bottleneck(nodes);

@@ -1,0 +1,92 @@
+import { describe, expect, it } from "vitest";
+import { createStore } from "../lib/store.js";
+import { selectBars, selectedBars } from "../views/brush.js";
+import { axisLimit, bars, breakdown, rangeText, selectedRows, statistics } from "../views/stepstats.js";
+import { sample } from "./sample.js";
+
+describe("statistics", () => {
+  it("is the sample standard deviation", () => {
+    const stats = statistics(Float64Array.of(2, 4, 4, 4, 5, 5, 7, 9), [0, 1, 2, 3, 4, 5, 6, 7]);
+    expect(stats).toMatchObject({ n: 8, mean: 5, min: 2, max: 9 });
+    expect(stats.sd).toBeCloseTo(Math.sqrt(32 / 7), 12);
+  });
+
+  it("leaves out what was not measured, and has no spread for one value", () => {
+    const stats = statistics(Float64Array.of(3, Number.NaN, 100), [0, 1]);
+    expect(stats).toMatchObject({ n: 1, mean: 3, min: 3, max: 3 });
+    expect(stats.sd).toBeNaN();
+    expect(statistics(new Float64Array(0), []).mean).toBeNaN();
+  });
+});
+
+describe("selection", () => {
+  const { steps } = sample();
+
+  it("is by step number, both ends included", () => {
+    expect(selectedRows(steps, { first: 508, last: 510 })).toEqual([8, 9, 10]);
+    expect(selectedRows(steps, null)).toHaveLength(21);
+    expect(rangeText(508, 515)).toBe("steps 508–515");
+    expect(rangeText(508, 508)).toBe("step 508");
+  });
+
+  it("changes the breakdown, sorted by size, and names what was not recorded", () => {
+    const rows = selectedRows(steps, { first: 508, last: 510 });
+    const { total, parts, missing } = breakdown(steps, rows);
+    expect(total.n).toBe(3);
+    expect(parts.map((part) => part.key).slice(0, 2)).toEqual(["input", "device_compute"]);
+    const sizes = parts.map((part) => part.stats.mean);
+    expect(sizes).toEqual([...sizes].sort((a, b) => b - a));
+    expect(parts.reduce((sum, part) => sum + part.percent, 0)).toBeCloseTo(100, 9);
+    expect(missing).toEqual(["Output"]);
+  });
+
+  it("goes to bars and back; all bars are no selection", () => {
+    const store = createStore();
+    const drawn = bars(steps, 500);
+    expect(selectedBars(drawn, store)).toBeNull();
+    selectBars(drawn, store, 15, 8);
+    expect(store.get("selection")).toEqual({ first: 508, last: 515 });
+    expect(selectedBars(drawn, store)).toEqual([8, 15]);
+    selectBars(drawn, store, -4, 99);
+    expect(store.get("selection")).toBeNull();
+  });
+
+  it("tells its subscribers once a change, until they leave", () => {
+    const store = createStore();
+    const leaving = new AbortController();
+    const seen: unknown[] = [];
+    store.subscribe("selection", (selection) => seen.push(selection), leaving.signal);
+    store.set("selection", { first: 1, last: 2 });
+    store.set("selection", { first: 1, last: 2 });
+    leaving.abort();
+    store.set("selection", null);
+    expect(seen).toEqual([{ first: 1, last: 2 }]);
+  });
+});
+
+describe("bars", () => {
+  it("are one a step while they fit, means of equally many when they do not", () => {
+    const { steps } = sample({ steps: 1200 });
+    expect(bars(sample().steps, 500)).toHaveLength(21);
+    const drawn = bars(steps, 500);
+    expect(drawn).toHaveLength(400);
+    expect(drawn[0]).toMatchObject({ first: 500, last: 502, rows: [0, 1, 2] });
+    expect(drawn[0]?.time_ms).toBeCloseTo(statistics(steps.step_time_ms, [0, 1, 2]).mean, 12);
+  });
+
+  it("join the hosts that report the same step", () => {
+    const { steps } = sample({ steps: 4 });
+    steps.step = Int32Array.of(1, 1, 2, 2);
+    expect(bars(steps, 500).map((bar) => bar.rows)).toEqual([
+      [0, 1],
+      [2, 3],
+    ]);
+  });
+
+  it("cut the axis only for a step over 4× the median", () => {
+    expect(axisLimit([5, 6, 7, 19])).toBe(19);
+    expect(axisLimit([5, 6, 7, 100])).toBe(7);
+    expect(axisLimit([100, 6])).toBe(6);
+    expect(axisLimit([])).toBe(0);
+  });
+});
