@@ -72,7 +72,9 @@ def _picture(picture: bytes | None, overview: dict[str, Any]) -> str:
         return ""
     data = base64.b64encode(picture).decode()
     alt = _text(f"Summary of the profile. {verdict(overview)}")
-    return f'<p style="margin:8px 0"><img src="data:image/png;base64,{data}" width="700" alt="{alt}" style="max-width:100%;height:auto"></p>'
+    return (
+        f'<p style="margin:8px 0"><img src="data:image/png;base64,{data}" width="700" alt="{alt}" style="max-width:100%;height:auto"></p>'
+    )
 
 
 def _figures(figures: list[dict[str, Any]]) -> str:
@@ -120,13 +122,20 @@ def _kernels(kernels: dict[str, Any]) -> str:
     for i in range(min(table["rows"], _ROWS)):
         full = _cell(table, "kernel", i)
         name = f'<code style="{_CODE}" title="{_text(full[:300])}">{_text(wording.kernel(full, 80))}</code>'
-        rows.append([name, *(wording.number(_cell(table, key, i), digits) for key, digits in (("total_us", 1), ("occurrences", 0), ("avg_us", 1)))])
+        rows.append(
+            [name, *(wording.number(_cell(table, key, i), digits) for key, digits in (("total_us", 1), ("occurrences", 0), ("avg_us", 1)))]
+        )
     return _table("Top GPU kernels", "", ["Kernel", "Total µs", "Count", "Avg µs"], rows, "lrrr")
 
 
 def _memory(memory: dict[str, Any]) -> str:
     rows = [
-        [_name(one["memory_id"], 60), wording.size(one["peak_bytes"]), wording.size(one["capacity_bytes"]), wording.number(one["peak_time_ms"], 1)]
+        [
+            _name(one["memory_id"], 60),
+            wording.size(one["peak_bytes"]),
+            wording.size(one["capacity_bytes"]),
+            wording.number(one["peak_time_ms"], 1),
+        ]
         for one in memory["ids"][:_ROWS]
     ]
     html = _table("Peak memory", "", ["Memory", "Peak", "Capacity", "At ms"], rows, "lrrr")
@@ -161,7 +170,9 @@ def _table(title: str, scope: str, heads: list[str], rows: list[list[str]], alig
         return ""
     sides = [f"{_CELL};text-align:{'right' if side == 'r' else 'left'}" for side in align]
     head = "".join(f'<th style="{side};font-weight:600">{_text(text)}</th>' for side, text in zip(sides, heads, strict=True))
-    body = "".join("<tr>" + "".join(f'<td style="{side}">{cell}</td>' for side, cell in zip(sides, row, strict=True)) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{side}">{cell}</td>' for side, cell in zip(sides, row, strict=True)) + "</tr>" for row in rows
+    )
     style = "border-collapse:collapse;border:0;margin:0;font-size:12px;line-height:18px"
     return f'{_heading(title, scope)}<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 

@@ -10,7 +10,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 INK, TEXT, SOFT, FAINT, LINE, TRACK, GROUND = "#000000", "#212121", "#6B6B6B", "#9E9E9E", "#DEDEDE", "#EBEBEB", "#FFFFFF"
 
-_PLAIN = str.maketrans({"–": "-", "—": "-", "−": "-", "µ": "u", "μ": "u", "×": "x", "→": ">", "≥": ">=", "≤": "<=", "✓": "+", "█": "|", "\u00a0": " "})
+_PLAIN = str.maketrans(
+    {"–": "-", "—": "-", "−": "-", "µ": "u", "μ": "u", "×": "x", "→": ">", "≥": ">=", "≤": "<=", "✓": "+", "█": "|", "\u00a0": " "}
+)
 _COLOURS = 96
 
 

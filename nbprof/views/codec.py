@@ -206,6 +206,6 @@ def _rich(value: Any, body: bytes, start: int) -> Any:
 def _text(value: object) -> str:
     if isinstance(value, str):
         return value
-    if value is None or value != value or type(value).__name__ == "NAType":  # noqa: PLR0124  NaN differs from itself
+    if value is None or value != value or type(value).__name__ == "NAType":
         return ""
     return str(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from nbprof.views.tables import floats
 
 if TYPE_CHECKING:
     from bokeh.models import GridPlot
-    from bokeh.plotting import figure as Figure
+    from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
 
     from nbprof.run import Run
 
@@ -48,24 +48,31 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
     # Several hosts record the same step numbers: positions keep their bars apart.
     data: dict[str, Any] = {"x": np.arange(len(frame)), "step": frame["step"].to_numpy(), "total": floats(frame["step_time_ms"])}
     data |= {c.key: np.nan_to_num(floats(frame[c.column])) for c in categories}
-    plot = plotting.figure(**{"width": width, "height": height, "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save", "toolbar_location": "right"} | options)
+    plot: Any = plotting.figure(
+        **{"width": width, "height": height, "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save", "toolbar_location": "right"} | options
+    )
     source = models.ColumnDataSource(data)
     plot.vbar_stack(
-        [c.key for c in categories], x="x", width=0.86, color=[c.colour for c in categories], source=source, legend_label=[c.label for c in categories]
+        [c.key for c in categories],
+        x="x",
+        width=0.86,
+        color=[c.colour for c in categories],
+        source=source,
+        legend_label=[c.label for c in categories],
     )
     rows = [(c.label, f"@{c.key}{{0.00}} ms") for c in reversed(categories)]
     plot.add_tools(models.HoverTool(tooltips=[("Step", "@step"), ("Step time", "@total{0.00} ms"), *rows]))
     _style(plot, "step number", "ms")
     plot.y_range.start = 0
     plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)
-    labels = {int(i): str(step) for i, step in enumerate(frame["step"])}
-    plot.xaxis.formatter = models.CustomJSTickFormatter(args={"labels": labels}, code="return labels.get?.(tick) ?? labels[tick] ?? ''")
+    labels = [str(step) for step in frame["step"]]
+    plot.xaxis.formatter = models.CustomJSTickFormatter(args={"labels": labels}, code="return labels[tick] ?? ''")
     plot.xgrid.visible = False
     if plot.legend:
         plot.add_layout(plot.legend[0], "right")
         plot.legend[0].items = plot.legend[0].items[::-1]
         plot.legend[0].border_line_color = None
-    return plot
+    return cast("Figure", plot)
 
 
 def ops(run: Run, *, include_idle: bool = False, size: int = 260, top: int = 5) -> GridPlot:
@@ -90,15 +97,14 @@ def ops(run: Run, *, include_idle: bool = False, size: int = 260, top: int = 5) 
     from bokeh.layouts import gridplot
 
     frame = run.ops_with_idle if include_idle else run.ops
-    rows = []
+    rows: list[Any] = []
     for where, colour in (("device", DEVICE), ("host", HOST)):
         side = frame[frame["where"] == where] if len(frame) else frame
         if len(side) and floats(side["self_us"]).sum() > 0:
             rows.append([_pie(side, key, f"{where.capitalize()}, by {key}", colour, size, top) for key in ("op", "type")])
     if not rows:
         raise NbprofError("this run has no ops, so there is nothing to divide")
-    grid: GridPlot = gridplot(rows, toolbar_location=None)
-    return grid
+    return gridplot(rows, toolbar_location=None)
 
 
 def kernels(run: Run, *, top: int = 10, width: int = 900, height: int = 0, **options: Any) -> Figure:
@@ -127,18 +133,32 @@ def kernels(run: Run, *, top: int = 10, width: int = 900, height: int = 0, **opt
             "part": 100 * times / whole if whole else np.zeros(len(frame)),
         }
     )
-    defaults = {"width": width, "height": height or 70 + 26 * len(frame), "y_range": names[::-1], "tools": "save", "toolbar_location": "right"}
-    plot = plotting.figure(**defaults | options)
+    defaults = {
+        "width": width,
+        "height": height or 70 + 26 * len(frame),
+        "y_range": names[::-1],
+        "tools": "save",
+        "toolbar_location": "right",
+    }
+    plot: Any = plotting.figure(**defaults | options)
     plot.hbar(y="label", right="ms", height=0.7, color=DEVICE, source=source)
-    tips = [("Kernel", "@kernel"), ("Op", "@op"), ("Total", "@ms{0.000} ms (@part{0.0}%)"), ("Launches", "@count{0,0}"), ("Average", "@avg{0.0} µs")]
+    tips = [
+        ("Kernel", "@kernel"),
+        ("Op", "@op"),
+        ("Total", "@ms{0.000} ms (@part{0.0}%)"),
+        ("Launches", "@count{0,0}"),
+        ("Average", "@avg{0.0} µs"),
+    ]
     plot.add_tools(models.HoverTool(tooltips=tips))
     _style(plot, "ms", None)
     plot.x_range.start = 0
     plot.ygrid.visible = False
-    return plot
+    return cast("Figure", plot)
 
 
-def memory(run: Run, memory_id: str | None = None, *, whole_device: bool = False, width: int = 900, height: int = 320, **options: Any) -> Figure:
+def memory(
+    run: Run, memory_id: str | None = None, *, whole_device: bool = False, width: int = 900, height: int = 320, **options: Any
+) -> Figure:
     """Stack, heap and free bytes over time in MiB, with fragmentation in % on a second axis and a hover card of ten fields.
 
     Parameters
@@ -159,25 +179,31 @@ def memory(run: Run, memory_id: str | None = None, *, whole_device: bool = False
     use = floats(frame["stack_bytes"]) + floats(frame["heap_bytes"])
     frame = frame.iloc[memory_view.sample(use)]
     data = _memory_columns(frame)
-    plot = plotting.figure(**{"width": width, "height": height, "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save", "toolbar_location": "right"} | options)
-    stepped = models.ColumnDataSource({key: _stepped(data[key], shift=key != "time") for key in ("time", "stack", "used", "top", "fragmentation")})
+    plot: Any = plotting.figure(
+        **{"width": width, "height": height, "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save", "toolbar_location": "right"} | options
+    )
+    stepped = models.ColumnDataSource(
+        {key: _stepped(data[key], shift=key != "time") for key in ("time", "stack", "used", "top", "fragmentation")}
+    )
     base = np.zeros(len(stepped.data["time"]))
     stepped.add(base, "base")
     for label, low, high, colour in (("Stack", "base", "stack", STACK), ("Heap", "stack", "used", HEAP), ("Free", "used", "top", FREE)):
         plot.varea("time", low, high, color=colour, source=stepped, legend_label=label, level="underlay")
-    _style(plot, "ms", "MiB")
     peak = float(np.nanmax(data["used"])) if len(frame) else 0.0
     plot.y_range = models.Range1d(0, float(np.nanmax(data["top"])) if whole_device else max(peak * 1.25, 1e-3))
     highest = float(np.nanmax(data["fragmentation"])) if len(frame) and not np.isnan(data["fragmentation"]).all() else 0.0
     plot.extra_y_ranges = {"fragmentation": models.Range1d(0, max(highest * 1.25, 0.01))}
-    plot.line("time", "fragmentation", color=FRAGMENTATION, alpha=0.6, source=stepped, y_range_name="fragmentation", legend_label="Fragmentation")
-    right = models.LinearAxis(y_range_name="fragmentation", axis_label="fragmentation, %", axis_line_color=None, axis_label_text_font_style="normal")
-    plot.add_layout(right, "right")
+    plot.line(
+        "time", "fragmentation", color=FRAGMENTATION, alpha=0.6, source=stepped, y_range_name="fragmentation", legend_label="Fragmentation"
+    )
+    plot.add_layout(models.LinearAxis(y_range_name="fragmentation", axis_label="fragmentation, %"), "right")
+    _style(plot, "ms", None)
+    plot.left[0].axis_label, plot.right[0].axis_label = "MiB", "fragmentation, %"
     marks = plot.scatter("time", "used", size=6, alpha=0, hover_alpha=1, color=STACK, source=models.ColumnDataSource(data))
     plot.add_tools(models.HoverTool(renderers=[marks], mode="vline", tooltips=_MEMORY_TIPS))
     plot.legend.orientation, plot.legend.border_line_color = "horizontal", None
     plot.add_layout(plot.legend[0], "below")
-    return plot
+    return cast("Figure", plot)
 
 
 _MEMORY_TIPS = [
@@ -199,7 +225,14 @@ def _memory_columns(frame: pd.DataFrame) -> dict[str, Any]:
     texts = {short: frame[key].fillna("").astype(str).to_list() for short, key in _MEMORY_TEXTS.items()}
     numbers = {"time": "time_ms", "requested": "requested_bytes", "allocated": "allocated_bytes", "step": "step"}
     data: dict[str, Any] = {short: floats(frame[key]) for short, key in numbers.items()}
-    return {**data, **texts, "stack": stack, "used": stack + heap, "top": stack + heap + free, "fragmentation": 100 * floats(frame["fragmentation"])}
+    return {
+        **data,
+        **texts,
+        "stack": stack,
+        "used": stack + heap,
+        "top": stack + heap + free,
+        "fragmentation": 100 * floats(frame["fragmentation"]),
+    }
 
 
 _MEMORY_TEXTS = {"event": "event", "op": "op", "region": "region_type", "dtype": "data_type", "shape": "shape"}
@@ -225,7 +258,13 @@ def _allocator(run: Run, memory_id: str | None) -> str:
 def _pie(side: pd.DataFrame, key: str, title: str, colour: str, size: int, top: int) -> Figure:
     plotting, models = _bokeh()
     idle = side["type"] == "IDLE"
-    work = side[~idle].assign(self_us=floats(side.loc[~idle, "self_us"])).groupby(key, sort=False)["self_us"].sum().sort_values(ascending=False, kind="stable")
+    work = (
+        side[~idle]
+        .assign(self_us=floats(side.loc[~idle, "self_us"]))
+        .groupby(key, sort=False)["self_us"]
+        .sum()
+        .sort_values(ascending=False, kind="stable")
+    )
     head, rest = work.head(top), work.iloc[top:]
     slices = [(str(name), float(time), shade) for (name, time), shade in zip(head.items(), ranked(colour, len(head)), strict=True)]
     if len(rest):
@@ -246,15 +285,19 @@ def _pie(side: pd.DataFrame, key: str, title: str, colour: str, size: int, top: 
             "pattern": ["/" if name == "Idle" else " " for name, _, _ in slices],
         }
     )
-    plot = plotting.figure(width=size, height=size, title=title, x_range=(-1.1, 1.1), y_range=(-1.1, 1.1), tools="", toolbar_location=None)
+    plot: Any = plotting.figure(
+        width=size, height=size, title=title, x_range=(-1.1, 1.1), y_range=(-1.1, 1.1), tools="", toolbar_location=None
+    )
     wedge = {"x": 0, "y": 0, "inner_radius": 0.6, "outer_radius": 1, "start_angle": "start", "end_angle": "end", "direction": "clock"}
-    plot.annular_wedge(**wedge, fill_color="colour", line_color="white", hatch_pattern="pattern", hatch_color="#8F959C", hatch_alpha=0.5, source=source)
+    plot.annular_wedge(
+        **wedge, fill_color="colour", line_color="white", hatch_pattern="pattern", hatch_color="#8F959C", hatch_alpha=0.5, source=source
+    )
     plot.add_tools(models.HoverTool(tooltips=[("", "@name"), ("Self time", "@ms{0.00} ms"), ("Part", "@part{0.0}%")]))
     plot.axis.visible, plot.grid.visible, plot.outline_line_color = False, False, None
-    return plot
+    return cast("Figure", plot)
 
 
-def _style(plot: Figure, x: str | None, y: str | None) -> None:
+def _style(plot: Any, x: str | None, y: str | None) -> None:
     plot.xaxis.axis_label, plot.yaxis.axis_label = x, y
     plot.axis.axis_label_text_font_style, plot.axis.axis_label_text_color = "normal", _SOFT
     plot.axis.axis_line_color, plot.axis.major_tick_line_color, plot.axis.minor_tick_line_color = None, _LINE, None

@@ -38,8 +38,7 @@ def _empty(run: Run) -> dict[str, Any]:
     if "tensorflow" in framework.lower() or "keras" in framework.lower():
         return {
             "title": "No input ops in this run",
-            "text": "The steps read no tf.data pipeline while they were recorded. Arrays that are passed to fit() whole are cut into batches "
-            "by Keras itself; a tf.data.Dataset shows each stage here.",
+            "text": "The steps read no tf.data pipeline while they were recorded. A tf.data.Dataset shows each of its stages here.",
             "code": "ds = tf.data.Dataset.from_tensor_slices((x, y)).batch(64).prefetch(tf.data.AUTOTUNE)\nmodel.fit(ds)",
         }
     return {"title": "No input ops in this run", "text": "The profile has no events of a data loader or an input pipeline."}
@@ -70,7 +69,7 @@ def _bottleneck(run: Run) -> np.ndarray[Any, np.dtype[np.uint8]]:
         return np.zeros(len(run.input_ops), np.uint8)
     worst = nodes[nodes["bottleneck"].fillna(False).astype(bool)]
     names = set(worst["long_name"]) | set(worst["iterator"])
-    return run.input_ops["op"].isin(names).to_numpy(np.uint8)
+    return np.asarray(run.input_ops["op"].isin(names)).astype(np.uint8)
 
 
 def pipelines(run: Run) -> list[dict[str, Any]]:
@@ -100,7 +99,7 @@ def _node(row: dict[Any, Any]) -> dict[str, Any]:
     parent, note = row.get("parent"), row.get("note")
     return {
         "id": str(row["id"]),
-        "parent": None if parent is None or parent is pd.NA or parent != parent or parent == "" else str(parent),  # noqa: PLR0124  NaN
+        "parent": None if parent is None or parent is pd.NA or parent != parent or parent == "" else str(parent),
         "name": str(row["iterator"]),
         "long_name": str(row["long_name"]),
         "note": note if isinstance(note, str) else "",

@@ -43,8 +43,22 @@ def figures(run: Run) -> list[dict[str, Any]]:
         figure("Kernel time", total / 1000, "ms", 2, f"{wording.number(total / 1000 / steps, 2)} ms a step" if steps else "no steps"),
         figure("Kernels", len(kernels), "", 0, _launches(launches, steps)),
         figure("Median kernel", _weighted_median(mean, count), "µs", 1, "half of the launches are shorter"),
-        figure("TensorCores used", in_use, "%", 1, "of kernel time" if in_use is not None else "not recorded", **bar(("device_compute", in_use))),
-        figure("Eligible, not used", unused, "%", 1, "of kernel time" if unused is not None else "not recorded", **bar(("device_compute", unused))),
+        figure(
+            "TensorCores used",
+            in_use,
+            "%",
+            1,
+            "of kernel time" if in_use is not None else "not recorded",
+            **bar(("device_compute", in_use)),
+        ),
+        figure(
+            "Eligible, not used",
+            unused,
+            "%",
+            1,
+            "of kernel time" if unused is not None else "not recorded",
+            **bar(("device_compute", unused)),
+        ),
     ]
 
 

@@ -141,7 +141,6 @@ def _steps(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
 def _empty() -> dict[str, Any]:
     return {
         "title": "No allocations in this run",
-        "text": "The profile has no memory events. TensorFlow's allocator records them on GPUs, and on CPUs where it uses its own allocator; "
-        "nbprof asks for them unless --no-memory is given.",
+        "text": "The profile has no memory events. TensorFlow's own allocators record them, unless --no-memory is given.",
         "code": "%%nbprof --memory",
     }

@@ -45,10 +45,8 @@ def payload(run: Run) -> dict[str, Any]:
 def figures(run: Run) -> list[dict[str, Any]]:
     """The six key figures; with no device recorded, host figures take the place of those that need one."""
     facts = run.overview
-    if has_device(run):
-        middle = [_busy(run), _op_time(facts), _precision(facts)]
-    else:
-        middle = [_host_compute(run), _rate(facts), _eager(facts)]
+    on_device = has_device(run)
+    middle = [_busy(run), _op_time(facts), _precision(facts)] if on_device else [_host_compute(run), _rate(facts), _eager(facts)]
     return [_average(run), _waiting(run), *middle, _memory(run)]
 
 
@@ -164,9 +162,7 @@ def fix_lines(fix: object) -> list[dict[str, str]]:
     """The lines of a diff: a leading "-" removes, "+" adds, a blank or anything else stays."""
     if not isinstance(fix, str) or not fix.strip():
         return []
-    return [
-        {"kind": _KINDS.get(line[:1], "same"), "text": line[1:] if line[:1] in ("-", "+", " ") else line} for line in fix.splitlines()
-    ]
+    return [{"kind": _KINDS.get(line[:1], "same"), "text": line[1:] if line[:1] in ("-", "+", " ") else line} for line in fix.splitlines()]
 
 
 def _no_advice(run: Run) -> str:

@@ -91,8 +91,12 @@ def left_out(key: str) -> dict[str, Any]:
     nan = float("nan")
     parts: dict[str, dict[str, Any]] = {
         "input": {
-            **{"total_ms": 0.0, "per_step_ms": None, "categories": [], "pipelines": []},
-            **{"ops": nothing, "bottleneck": np.zeros(0, np.uint8)},
+            "total_ms": 0.0,
+            "per_step_ms": None,
+            "categories": [],
+            "pipelines": [],
+            "ops": nothing,
+            "bottleneck": np.zeros(0, np.uint8),
         },
         "ops": {"table": nothing, "totals": dict.fromkeys(("device_us", "host_us", "device_idle_us", "host_idle_us"), nan)},
         "kernels": {"table": nothing, "figures": []},
@@ -170,9 +174,17 @@ def notice(run: Run) -> dict[str, Any] | None:
     if _cell_failed(run):
         seen = wording.plural(len(run.steps), "step")
         what = f" ({error})" if error else ""
-        return {"kind": "partial", "title": f"The cell stopped with an error{what}.", "text": f"What was recorded until then is shown: {seen}."}
+        return {
+            "kind": "partial",
+            "title": f"The cell stopped with an error{what}.",
+            "text": f"What was recorded until then is shown: {seen}.",
+        }
     if error:
-        return {"kind": "failed", "title": "The recording did not work as asked.", "text": f"{error} Your cell itself finished without an error."}
+        return {
+            "kind": "failed",
+            "title": "The recording did not work as asked.",
+            "text": f"{error} Your cell itself finished without an error.",
+        }
     if run.receipt.dropped:
         return {
             "kind": "partial",
@@ -211,7 +223,11 @@ def _omissions(run: Run) -> list[dict[str, str]]:
     if count := ops.left_out(run):
         lines.append(f"The table of ops leaves out the {count:,} with the least self time; p.ops.frame has all.")
     if len(run.kernels) > kernels.MOST_ROWS:
-        lines.append(f"The table of kernels leaves out the {len(run.kernels) - kernels.MOST_ROWS:,} with the least time; p.kernels.frame has all.")
+        lines.append(
+            f"The table of kernels leaves out the {len(run.kernels) - kernels.MOST_ROWS:,} with the least time; p.kernels.frame has all."
+        )
     if (total := len(run.trace.events.start)) > trace.MOST_EVENTS:
-        lines.append(f"The saved timeline holds the longest of its {total:,} events, about {trace.MOST_EVENTS:,}; every lane and every step is in it.")
+        lines.append(
+            f"The timeline shows the longest of the {total:,} events, about {trace.MOST_EVENTS:,}, with every lane and every step marker."
+        )
     return [{"level": "info", "text": text} for text in lines]

@@ -257,5 +257,12 @@ def _footer(sheet: Canvas, meta: dict[str, Any], y: float) -> float:
     size = "" if foot["bytes"] is None else f", {wording.size(foot['bytes'])}"
     left = f"{foot['events']:,} events, {foot['dropped']:,} dropped · {foot['file']}{size}"
     sheet.text(_LEFT, y + 14, sheet.fit(left, 20, 900), 20, SOFT)
-    sheet.text(_RIGHT, y + 14, sheet.fit(f"nbprof {meta['version']} · {meta['created'].replace('T', ' ')}".rstrip(" ·"), 20, 400), 20, SOFT, align="r")
+    sheet.text(
+        _RIGHT,
+        y + 14,
+        sheet.fit(f"nbprof {meta['version']} · {meta['created'].replace('T', ' ')}".rstrip(" ·"), 20, 400),
+        20,
+        SOFT,
+        align="r",
+    )
     return y + 56

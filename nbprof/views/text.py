@@ -75,8 +75,8 @@ def _top_op(overview: dict[str, Any]) -> list[str]:
     if not table["rows"]:
         return []
     op = table["data"]["op"]["values"][int(table["data"]["op"]["codes"][0])]
-    share = float(table["data"]["percent"][0])
-    return [f"{'Top op on ' + overview['top_ops_where']:<19} {wording.tail(op, 60)}, {wording.percent(share)} of {overview['top_ops_where']} time"]
+    where, share = overview["top_ops_where"], float(table["data"]["percent"][0])
+    return [f"{'Top op on ' + where:<19} {wording.tail(op, 60)}, {wording.percent(share)} of {where} time"]
 
 
 def _figures(overview: dict[str, Any]) -> str:

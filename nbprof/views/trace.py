@@ -33,7 +33,8 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
         return nothing()
     lanes = trace.lanes.reset_index(drop=True)
     kept = keep(np.asarray(events.lane), np.asarray(events.duration), _always(lanes), most)
-    first = int(events.start.min())
+    # Times count from the start of the profile, as in every frame; an event before it moves the origin.
+    first = min(int(events.start.min()), 0)
     # The end of every event is rounded like its start: what was nested stays nested.
     tick = _tick_ns(int((events.start + events.duration).max()) - first)
     start = (events.start[kept] - first) // (tick * _PS)
@@ -42,7 +43,9 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
     used, names = np.unique(events.name[kept], return_inverse=True)
     columns = _Columns(np.asarray(events.lane)[kept], start, ends - start, own, np.asarray(events.depth)[kept], smallest(names))
     totals = np.bincount(events.lane, minlength=len(lanes))
-    busy = np.bincount(events.lane, weights=np.where(events.depth == 0, events.duration, 0), minlength=len(lanes))
+    busy: npt.NDArray[np.float64] = np.bincount(
+        events.lane, weights=np.where(events.depth == 0, events.duration, 0.0), minlength=len(lanes)
+    )
     order = [i for i in _order(lanes) if totals[i]]
     folded = _folded(lanes, busy, order, float(ends.max() * tick * _PS))
     shown = getattr(trace, "display", trace.names)
@@ -68,7 +71,8 @@ def keep(lane: npt.NDArray[np.int32], duration: Ints, always: set[int], most: in
     if len(lane) <= most:
         return np.arange(len(lane))
     counts = np.bincount(lane)
-    quota = _share(np.array([0 if i in always else n for i, n in enumerate(counts)]), most - sum(int(counts[i]) for i in always if i < len(counts)))
+    free = np.isin(np.arange(len(counts)), list(always), invert=True)
+    quota = _share(np.where(free, counts, 0), most - int(counts[~free].sum()))
     # Within a lane: longest first; of equals the first, which is the parent.
     ranked = np.lexsort((np.arange(len(lane)), -duration, lane))
     place = np.arange(len(lane)) - (np.cumsum(counts) - counts)[lane[ranked]]
@@ -87,7 +91,7 @@ def _share(counts: npt.NDArray[Any], budget: int) -> Ints:
             low = middle
         else:
             high = middle - 1
-    return np.minimum(counts, low).astype(np.int64)
+    return np.minimum(counts.astype(np.int64), low)
 
 
 class _Columns:
@@ -95,10 +99,10 @@ class _Columns:
 
     def __init__(self, lane: Any, start: Ints, duration: Ints, own: Ints, depth: Any, names: Any) -> None:
         self._start, self._duration, self._own, self._depth, self._names = start, duration, own, depth, names
-        self._bounds = lambda i: slice(*np.searchsorted(lane, [i, i + 1]))
+        self._lane = lane
 
     def lane(self, row: Any, code: int, events: int, folded: bool, many_hosts: bool) -> dict[str, Any]:
-        part = self._bounds(code)
+        part = slice(*np.searchsorted(self._lane, [code, code + 1]))
         depth = np.minimum(self._depth[part], 255).astype(np.uint8)
         process = section(str(row.get("process", "")), row.get("device"))
         note = row.get("note")
@@ -159,6 +163,12 @@ def nothing() -> dict[str, Any]:
     """A `Trace` part without events."""
     empty = {"title": "No events in this run", "text": "The profile holds no timed event, so there is nothing to draw."}
     return {
-        **{"empty": empty, "tick_ns": 1, "end": 0, "names": [], "category": np.zeros(0, np.uint8)},
-        **{"lanes": [], "shown": 0, "total": 0},
+        "empty": empty,
+        "tick_ns": 1,
+        "end": 0,
+        "names": [],
+        "category": np.zeros(0, np.uint8),
+        "lanes": [],
+        "shown": 0,
+        "total": 0,
     }

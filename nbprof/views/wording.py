@@ -84,11 +84,21 @@ def tail(name: str, most: int = 48) -> str:
 
 def kernel(name: str, most: int = 60) -> str:
     """A kernel name without return type, namespaces and argument list."""
-    text = re.sub(r"^void\s+", "", one_line(name))
-    text = text.split("(", 1)[0] if not text.startswith("(") else text
+    text = re.sub(r"^void\s+", "", one_line(name)).replace("(anonymous namespace)::", "")
+    text = text[: _arguments(text)] or text
     head, angle, rest = text.partition("<")
     text = head.rsplit("::", 1)[-1] + angle + rest
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _arguments(text: str) -> int:
+    """Where the argument list of a demangled name begins: its first parenthesis outside template arguments."""
+    depth = 0
+    for i, char in enumerate(text):
+        if char == "(" and depth == 0:
+            return i
+        depth += (char == "<") - (char == ">")
+    return len(text)
 
 
 def one_line(text: str) -> str:

@@ -100,7 +100,10 @@ def _overview(steps: int, device: bool) -> dict[str, Any]:
         "verdict_text": "51% of each step waits for data" if known else "",
         "verdict_detail": "The GPU computes for 1.5 ms, then stands idle while tf.data prepares the next batch." if known else "",
         "confidence": "high" if known else "none",
-        "confidence_evidence": [(True, f"Input is the largest part of all {steps} steps"), (False, "Profiling itself costs about 0.1 ms a step")],
+        "confidence_evidence": [
+            (True, f"Input is the largest part of all {steps} steps"),
+            (False, "Profiling itself costs about 0.1 ms a step"),
+        ],
         "step_time_ms": 8.16 if known else None,
         "step_time_sd_ms": 0.44 if known else None,
         "input_percent": 50.9 if known else None,
@@ -213,7 +216,10 @@ def _timeline() -> pd.DataFrame:
 
 def _peak() -> pd.DataFrame:
     columns = ["memory_id", "op", "allocated_bytes", "requested_bytes", "occurrences", "region_type", "data_type", "shape"]
-    rows = [("GPU_0_bfc", HOSTILE, 6_193_152, 6_000_000, 1, "output", "half", "[64,30,30,32]"), ("cpu", "x", 1024, 1000, 1, "temp", "int32", "[]")]
+    rows = [
+        ("GPU_0_bfc", HOSTILE, 6_193_152, 6_000_000, 1, "output", "half", "[64,30,30,32]"),
+        ("cpu", "x", 1024, 1000, 1, "temp", "int32", "[]"),
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 
