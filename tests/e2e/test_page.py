@@ -1,0 +1,150 @@
+"""The saved report as a page: opened from a file, with and without scripts, at every width, light and dark, and asking no host for anything."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import profile
+from tests.support.profiles import real
+from tests.support.xspace import gpu_run, training_run
+
+pytestmark = pytest.mark.browser
+EVIL = "</script><img src=x onerror=window.hacked=1>/evil:Evil"
+TABS = ["Overview", "Steps & input", "Ops", "GPU kernels", "Memory", "Trace"]
+
+
+def open_page(page, path, **viewport):
+    asked = []
+    page.context.set_offline(True)
+    page.on("request", lambda r: asked.append(r.url) if not r.url.startswith(("file:", "blob:", "data:")) else None)
+    if viewport:
+        page.set_viewport_size(viewport)
+    page.goto(path.as_uri())
+    page.wait_for_selector("[role=tab]")
+    return asked
+
+
+def visit(page, name):
+    page.get_by_role("tab", name=name).click()
+    pane = page.get_by_role("tabpanel", name=name)
+    pane.wait_for()
+    return pane
+
+
+@pytest.fixture
+def report(tmp_path):
+    p = profile(tmp_path, training_run(24, evil=EVIL))
+    return p, p.save(tmp_path / "report.html")
+
+
+def test_every_tab_shows_its_numbers_and_asks_no_host(page, report):
+    p, path = report
+    asked = open_page(page, path)
+    overview = visit(page, "Overview").inner_text()
+    assert "Host-bound" in overview
+    assert f"{p.overview['step_time_ms']:.2f}" in overview
+    assert "Run Dataset.map in parallel" in overview
+    steps = visit(page, "Steps & input").inner_text()
+    for category in ("input", "host_compute"):
+        assert f"{p.steps.summary.set_index('category').loc[category, 'mean_ms']:.2f}" in steps
+    assert "bottleneck" in steps
+    ops = visit(page, "Ops").inner_text()
+    top = p.ops.frame.iloc[0]
+    assert top["op"].split("::")[-1].split("/")[-1] in ops
+    assert f"{top['self_us']:,.1f}" in ops
+    assert "CPU only" in visit(page, "GPU kernels").inner_text()
+    assert "mklcpu" in visit(page, "Memory").inner_text()
+    trace = visit(page, "Trace")
+    assert trace.locator("canvas").count() >= 1
+    assert asked == []
+    assert page.problems == []
+    assert page.evaluate("window.hacked") is None
+
+
+def test_gpu_views_show_kernels_and_memory(page, tmp_path):
+    p = profile(tmp_path, gpu_run())
+    open_page(page, p.save(tmp_path / "report.html"))
+    kernels = visit(page, "GPU kernels").inner_text()
+    assert "sgemm" in kernels
+    assert "volta_h884gemm_fp16" in kernels
+    assert "4.00" in kernels
+    assert "Kernel launch" in visit(page, "Steps & input").inner_text()
+    assert page.problems == []
+
+
+def test_without_scripts_the_static_part_reads_well(browser, report):
+    _, path = report
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    text = page.inner_text("body")
+    assert "Host-bound" in text
+    assert "num_parallel_calls" in text
+    assert "dense/MatMul" in text
+    assert page.locator("img").first.is_visible()
+    context.close()
+
+
+@pytest.mark.parametrize("width", [320, 640, 1000, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_scrolls_the_page_sideways(browser, report, width, scheme):
+    _, path = report
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("[role=tab]")
+    assert page.locator(".nbp").first.get_attribute("data-theme") == scheme
+    for tab in TABS:
+        page.get_by_role("tab", name=tab).click()
+        page.wait_for_timeout(80)
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (tab, width)
+    context.close()
+
+
+def test_keys_switch_tabs_only_inside_the_dashboard(page, report):
+    open_page(page, report[1])
+    selected = page.locator("[role=tab][aria-selected=true]")
+    page.keyboard.press("3")
+    assert "Overview" in selected.inner_text()
+    page.get_by_role("tab", name="Overview").focus()
+    page.keyboard.press("3")
+    assert "Ops" in selected.inner_text()
+    page.keyboard.press("ArrowRight")
+    assert "GPU kernels" in selected.inner_text()
+    page.keyboard.press("?")
+    assert "this list" in page.locator(".nbp").inner_text()
+
+
+def test_a_table_sorts_filters_and_downloads_what_it_shows(page, report):
+    p, path = report
+    open_page(page, path)
+    pane = visit(page, "Ops")
+    field = pane.get_by_placeholder("Filter operations")
+    field.fill("MatMul")
+    page.wait_for_timeout(150)
+    with page.expect_download() as waiting:
+        pane.get_by_role("button", name="Download CSV").click()
+    rows = list(csv.DictReader(io.StringIO(Path(waiting.value.path()).read_text(encoding="utf-8-sig"))))
+    expected = p.ops.frame[p.ops.frame["op"].str.contains("MatMul")]
+    assert [r["op"] for r in rows] == expected["op"].tolist()
+    assert [float(r["self_us"]) for r in rows] == pytest.approx(expected["self_us"].tolist(), rel=1e-6)
+    field.fill("/(/")
+    page.wait_for_timeout(150)
+    assert "MatMul" in pane.inner_text(), "a bad expression keeps the last rows"
+
+
+@pytest.mark.parametrize(
+    "name", ["tf-gpu/rtx5000-cnn-batch64", "tf-gpu/v100x8-collectives", "jax/tpu-v6e-inference", "tf-cpu/prefetch-example"]
+)
+def test_real_profiles_draw_in_every_tab(page, tmp_path, name):
+    from nbprof.profiles import load
+
+    asked = open_page(page, load(real(name)).save(tmp_path / "r.html"))
+    for tab in TABS:
+        assert len(visit(page, tab).inner_text()) > 20, tab
+    assert page.problems == []
+    assert asked == []
