@@ -3,7 +3,7 @@
 import { textAt } from "../lib/codec.js";
 import { toCsv } from "../lib/csv.js";
 import { clear, h } from "../lib/dom.js";
-import { bytesText, count, known, ms } from "../lib/format.js";
+import { bytesText, count, known, ms, percent } from "../lib/format.js";
 import { downloadButton, emptyView, figures, heading, link, picker, segmented } from "../lib/parts.js";
 import type { MemoryId } from "../lib/payload.js";
 import { type ColumnSpec, table } from "../lib/table.js";
@@ -134,7 +134,7 @@ function alive(id: MemoryId, signal: AbortSignal): HTMLElement {
     if (!smaller.length) return;
     const rest = total(peak, smaller);
     const text = folded
-      ? `${count(rest.count)} smaller: ${bytesText(rest.allocated_bytes)}, ${rest.percent.toFixed(1)}% of the peak`
+      ? `${count(rest.count)} smaller: ${bytesText(rest.allocated_bytes)}, ${percent(rest.percent)} of the peak`
       : `All ${count(peak.rows)} rows`;
     line.append(
       h(

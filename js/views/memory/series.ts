@@ -4,6 +4,30 @@ import { bytesText, byteUnit } from "../../lib/format.js";
 import type { MemoryId } from "../../lib/payload.js";
 import { niceMax, ticks } from "../../lib/scale.js";
 
+/** Ends of a byte axis between 1 and 10, and into how many parts each divides evenly: closer than `niceMax`, as areas need room. */
+const ENDS: readonly (readonly [end: number, parts: number])[] = [
+  [1, 4],
+  [1.2, 4],
+  [1.6, 4],
+  [2, 4],
+  [2.4, 4],
+  [3.2, 4],
+  [4, 4],
+  [5, 5],
+  [6, 4],
+  [8, 4],
+  [10, 5],
+];
+
+/** The end of a byte axis at or above a value, and its ticks. */
+export function byteAxis(value: number): { max: number; ticks: number[] } {
+  if (!(value > 0) || !Number.isFinite(value)) return { max: 1, ticks: [0, 1] };
+  const power = 10 ** Math.floor(Math.log10(value));
+  const [end, parts] = ENDS.find(([nice]) => value / power <= nice * (1 + 1e-9)) ?? [10, 5];
+  const at = (i: number): number => Number(((end * power * i) / parts).toPrecision(6));
+  return { max: at(parts), ticks: Array.from({ length: parts + 1 }, (_, i) => at(i)) };
+}
+
 /** Least, largest and last value of each pixel of a step-after line; NaN before the first sample. */
 export interface Columns {
   min: Float64Array;
@@ -115,8 +139,9 @@ export function axis(id: MemoryId, scope: Scope, free_bytes: number): Axis {
   const unit = byteUnit(top);
   const size = SCALE[unit];
   // The whole device ends where the device ends: there is nothing above.
-  const max = whole ? top / size : niceMax(top / size);
-  const values = ticks(max, 5);
+  const nice = byteAxis(top / size);
+  const max = whole ? top / size : nice.max;
+  const values = whole ? ticks(max, 5) : nice.ticks;
   return {
     unit,
     max: max * size,

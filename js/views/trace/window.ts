@@ -59,6 +59,7 @@ export function rulerTicks(
   const power = 10 ** Math.floor(Math.log10(least));
   const step = ([1, 2, 5, 10].find((nice) => nice * power >= least * (1 - 1e-9)) ?? 10) * power;
   const at: number[] = [];
-  for (let i = Math.ceil(from_ms / step - 1e-9); i * step <= to_ms; i++) at.push(i * step);
+  // + 0: no tick at −0.
+  for (let i = Math.ceil(from_ms / step - 1e-9); i * step <= to_ms; i++) at.push(i * step + 0);
   return { at, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
 }

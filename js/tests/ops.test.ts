@@ -1,0 +1,201 @@
+import { describe, expect, it } from "vitest";
+import { numberAt, textAt } from "../lib/codec.js";
+import type { Column, Ops, Table } from "../lib/payload.js";
+import { sortRows } from "../lib/rows.js";
+import { common, extreme, foldTable, sum } from "../views/fold.js";
+import { tailStart } from "../views/names.js";
+import { bases, donutParts, groups, layerOf, types, withPercents } from "../views/ops/rows.js";
+
+const KINDS: Record<string, Column["kind"]> = { where: "text", type: "text", op: "code" };
+
+function table(rows: Record<string, number | string>[]): Table {
+  const keys = Object.keys(rows[0] ?? {});
+  return {
+    rows: rows.length,
+    columns: keys.map((key) => ({ key, label: key, kind: KINDS[key] ?? "number", help: "" })),
+    data: Object.fromEntries(
+      keys.map((key) => [
+        key,
+        KINDS[key] ? rows.map((row) => String(row[key])) : Float64Array.from(rows, (row) => Number(row[key])),
+      ]),
+    ),
+  };
+}
+
+const op = (where: string, type: string, name: string, self_us: number, occurrences = 1) => ({
+  rank: 0,
+  where,
+  type,
+  op: name,
+  occurrences,
+  total_us: 2 * self_us,
+  avg_us: (2 * self_us) / occurrences,
+  self_us,
+  avg_self_us: self_us / occurrences,
+  eager: 0,
+});
+
+const rows = table([
+  op("device", "Conv2D", "model/conv_1/Conv2D", 30, 3),
+  op("host", "Dataset", "Iterator::Root::Map", 100),
+  op("device", "MatMul", "model/dense/MatMul", 50),
+  op("device", "Conv2D", "model/conv_2/Conv2D", 20),
+  op("host", "_Send", "send", 60),
+]);
+const ops: Ops = {
+  empty: null,
+  table: rows,
+  totals: { device_us: 100, host_us: 200, device_idle_us: 300, host_idle_us: Number.NaN },
+};
+
+describe("what 100% is", () => {
+  it("is the self time of a side, with its idle time where that is included and known", () => {
+    expect(bases(ops.totals, false)).toEqual({ device: 100, host: 200 });
+    expect(bases(ops.totals, true)).toEqual({ device: 400, host: 200 });
+  });
+});
+
+describe("the percent columns", () => {
+  const full = withPercents(rows, bases(ops.totals, false));
+  const column = (key: string, t = full): number[] =>
+    Array.from({ length: t.rows }, (_, i) => numberAt(t.data[key], i));
+  it("are shares of the row's own side, summed up from the largest", () => {
+    expect(column("self_percent")).toEqual([30, 50, 50, 20, 30]);
+    expect(column("cumulative_percent")).toEqual([80, 50, 50, 100, 80]);
+    expect(column("rank")).toEqual([4, 1, 3, 5, 2]);
+  });
+  it("change with idle time while the order stays", () => {
+    const idle = withPercents(rows, bases(ops.totals, true));
+    expect(column("self_percent", idle)).toEqual([7.5, 50, 12.5, 5, 30]);
+    expect(column("rank", idle)).toEqual(column("rank"));
+  });
+  it("are missing, not zero, where the side was not recorded", () => {
+    const none = withPercents(rows, { device: Number.NaN, host: 0 });
+    expect(column("self_percent", none).every(Number.isNaN)).toBe(true);
+  });
+});
+
+describe("donuts", () => {
+  it("have the largest by op or type, and the others", () => {
+    const { total_us, parts } = donutParts(ops, "device", "op", false, 1);
+    expect(total_us).toBe(100);
+    expect(parts).toEqual([
+      { label: "model/dense/MatMul", percent: 50 },
+      { label: "2 others", percent: 50, kind: "others" },
+    ]);
+    expect(donutParts(ops, "device", "type", false).parts.map((part) => part.percent)).toEqual([50, 50]);
+  });
+  it("count what the table leaves out with the others", () => {
+    const { parts } = donutParts(ops, "host", "op", false, 0);
+    expect(parts).toEqual([{ label: "2 others", percent: 100, kind: "others" }]);
+  });
+  it("have idle time last, and only where it is known", () => {
+    const { parts } = donutParts(ops, "device", "op", true, 1);
+    expect(parts.map((part) => part.percent)).toEqual([12.5, 12.5, 75]);
+    expect(parts.at(-1)?.kind).toBe("idle");
+    expect(donutParts(ops, "host", "op", true).parts.some((part) => part.kind === "idle")).toBe(false);
+  });
+  it("add up to 100", () => {
+    for (const idle of [true, false]) {
+      const { parts } = donutParts(ops, "device", "op", idle, 1);
+      expect(parts.reduce((total, part) => total + part.percent, 0)).toBeCloseTo(100);
+    }
+  });
+});
+
+describe("folding", () => {
+  const full = withPercents(rows, bases(ops.totals, false));
+  const all = [0, 1, 2, 3, 4];
+  it("names the layer of an op", () => {
+    expect(layerOf("gradient_tape/sequential/conv2d/Conv2D")).toBe("gradient_tape/sequential/conv2d");
+    expect(layerOf("Iterator::Root::BatchV2")).toBe("Iterator::Root");
+    expect(layerOf("MatMul")).toBe("(no scope)");
+  });
+  it("adds up by type, a side at a time, with means by occurrence", () => {
+    const list = groups(full, all, "type");
+    expect(list.map((group) => [group.values.op, group.values.self_us])).toEqual([
+      ["Dataset", 100],
+      ["_Send", 60],
+      ["MatMul", 50],
+      ["Conv2D", 50],
+    ]);
+    const conv = list[3];
+    expect(conv?.rows).toEqual([0, 3]);
+    expect(conv?.values).toMatchObject({
+      occurrences: 4,
+      total_us: 100,
+      avg_us: 25,
+      avg_self_us: 12.5,
+      self_percent: 50,
+    });
+    expect(list.map((group) => group.values.cumulative_percent)).toEqual([50, 80, 50, 100]);
+  });
+  it("does not mix device and host", () => {
+    const mixed = withPercents(
+      table([op("device", "_Send", "a/x", 1), op("host", "_Send", "a/y", 1)]),
+      bases(ops.totals, false),
+    );
+    expect(groups(mixed, [0, 1], "type")).toHaveLength(2);
+    expect(groups(mixed, [0, 1], "layer")).toHaveLength(2);
+  });
+  it("only has the rows it is given", () => {
+    expect(groups(full, [0], "type").map((group) => group.values.self_us)).toEqual([30]);
+  });
+  it("lists types by self time", () => {
+    expect(types(rows)).toEqual(["Dataset", "_Send", "Conv2D", "MatMul"]);
+  });
+  it("keeps members under their group, whatever the table is sorted by", () => {
+    const list = groups(full, all, "type");
+    const conv = list.find((group) => group.values.op === "Conv2D");
+    const folded = foldTable(full, list, new Set([conv?.key ?? ""]));
+    expect(folded.table.rows).toBe(6);
+    for (const key of ["self_us", "total_us", "occurrences", "op", "rank", "cumulative_percent"]) {
+      for (const descending of [true, false]) {
+        const order = [...sortRows(folded.table, Uint32Array.from([0, 1, 2, 3, 4, 5]), { key, descending })];
+        const at = order.findIndex((row) => folded.group[row] === conv && folded.source[row] === -1);
+        expect(order.slice(at + 1, at + 3).map((row) => folded.source[row])).toEqual([0, 3]);
+      }
+    }
+  });
+  it("shows a member's own values, not those of its group", () => {
+    const list = groups(full, all, "type");
+    const folded = foldTable(full, list, new Set(list.map((group) => group.key)));
+    const at = folded.source.indexOf(3);
+    expect(numberAt(folded.real.data.self_us, at)).toBe(20);
+    expect(numberAt(folded.table.data.self_us, at)).toBe(50);
+    expect(textAt(folded.real.data.op, at)).toBe("model/conv_2/Conv2D");
+  });
+  it("leaves closed groups, and groups of one, as a line", () => {
+    const list = groups(full, all, "type");
+    expect(foldTable(full, list, new Set()).table.rows).toBe(4);
+    const single = list.find((group) => group.rows.length === 1);
+    expect(foldTable(full, list, new Set([single?.key ?? ""])).table.rows).toBe(4);
+  });
+});
+
+describe("merging values", () => {
+  const data = Float64Array.of(3, Number.NaN, 1);
+  it("leaves missing values out, and is missing when all are", () => {
+    expect(sum(data, [0, 1, 2])).toBe(4);
+    expect(sum(data, [1])).toBeNaN();
+    expect([extreme(data, [0, 1, 2], 1), extreme(data, [0, 1, 2], -1)]).toEqual([3, 1]);
+    expect(extreme(data, [1], 1)).toBeNaN();
+  });
+  it("keeps a value all rows share", () => {
+    expect(common(Float64Array.of(2, 2), [0, 1], false)).toBe(2);
+    expect(common(Float64Array.of(2, 3), [0, 1], false)).toBeNaN();
+    expect(common(data, [1], false)).toBeNaN();
+    expect(common(["8×8", "8×8"], [0, 1], true)).toBe("8×8");
+    expect(common(["8×8", "1×1"], [0, 1], true)).toBe("");
+  });
+});
+
+describe("long names", () => {
+  it("are in full colour from the third segment from the end", () => {
+    const name = "gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter";
+    expect(name.slice(tailStart(name))).toBe("conv2d/Conv2D/Conv2DBackpropFilter");
+    expect(tailStart("a/b/c")).toBe(0);
+    expect("Iterator::Root::Map".slice(tailStart("Iterator::Root::Map"))).toBe("Map");
+    expect(tailStart("MatMul")).toBe(0);
+  });
+});
