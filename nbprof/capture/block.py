@@ -1,0 +1,108 @@
+"""``with nbprof.profile() as run:`` records a block, in a notebook or in a script."""
+
+from __future__ import annotations
+
+import warnings
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from nbprof.capture.options import Options, parse_steps
+from nbprof.errors import CaptureError, NbprofError
+
+if TYPE_CHECKING:
+    from nbprof.capture.recording import Recording
+    from nbprof.capture.session import Session
+    from nbprof.profiles import Profile
+
+
+class profile:  # noqa: N801 - a context manager that reads as a verb, like `warnings.catch_warnings`
+    """Record the block and give its profile; everything a `Profile` has is on the object after the block.
+
+    An exception in the block goes on as if nbprof were not there, and what was recorded until then is kept.
+
+    Parameters
+    ----------
+    backend : str
+        ``auto``, ``tensorflow``, ``jax`` or ``torch``.
+    steps : str or tuple of int, optional
+        Record only these steps, as ``"10:20"`` or ``(10, 20)``, counted from 1, both included.
+    memory, python, host_level, logdir, save
+        As the options of ``%%nbprof``.
+
+    Attributes
+    ----------
+    result : Profile or None
+        The profile; None inside the block, and if nothing could be recorded.
+
+    Examples
+    --------
+    >>> import nbprof
+    >>> with nbprof.profile() as run:  # doctest: +SKIP
+    ...     model.fit(data)
+    >>> run.steps.summary  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        backend: str = "auto",
+        steps: str | tuple[int, int | None] | None = None,
+        memory: bool = True,
+        python: bool = False,
+        host_level: int = 2,
+        logdir: str | None = None,
+        save: bool = True,
+    ) -> None:
+        window = parse_steps(steps) if isinstance(steps, str) else steps
+        self._options = Options(backend, window, memory, python, host_level, logdir, save)
+        self._session: Session | None = None
+        self._reason = "the block has not run yet"
+        self.result: Profile | None = None
+
+    def __enter__(self) -> profile:
+        from nbprof.capture.session import Session
+
+        self._reason = "the block has not ended yet"
+        self._session = Session(self._options)
+        try:
+            self._session.start()
+        except CaptureError as error:
+            self._give_up(str(error))
+        for message in self._session.messages:
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        session, self._session = self._session, None
+        if session is None:
+            return
+        recording = session.stop(error)
+        if recording is None:
+            self._give_up(session.failure)
+            return
+        self._read(recording)
+
+    def _read(self, recording: Recording) -> None:
+        from nbprof.profiles import open_recording
+
+        try:
+            self.result = open_recording(recording)
+        except NbprofError as error:
+            self._give_up(f"the run could not be read: {error}")
+        except Exception as error:
+            # A fault of nbprof must not take the place of what the block raised.
+            self._give_up(f"the run in {recording.path} could not be read: {type(error).__name__}: {error}")
+
+    def _give_up(self, reason: str) -> None:
+        self._session = None
+        self._reason = reason
+        warnings.warn(f"nbprof: {reason}", RuntimeWarning, stacklevel=3)
+
+    def __getattr__(self, name: str) -> Any:
+        result = self.__dict__.get("result")
+        if result is None:
+            raise AttributeError(f"there is no profile to take {name!r} from: {self.__dict__.get('_reason', '')}")
+        return getattr(result, name)
+
+    def __repr__(self) -> str:
+        return f"<nbprof.profile: {self._reason}>" if self.result is None else repr(self.result)

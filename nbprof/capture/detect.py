@@ -1,0 +1,75 @@
+"""Which framework does a cell use? Asked before the cell runs, so the answer may be to wait for an import."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+
+from nbprof.capture.options import BACKENDS
+
+TITLES = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch"}
+
+_WORDS = {
+    "tensorflow": r"\btensorflow\b|\btf\s*\.",
+    "jax": r"\b(?:jax|jnp|flax|optax|equinox)\b",
+    "torch": r"\b(?:torch|torchvision|lightning)\b",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to record.
+
+    Parameters
+    ----------
+    candidates : tuple of str
+        Frameworks in the order of preference: record the first one that is imported, or the first that gets imported.
+    others : tuple of str
+        Further frameworks that the cell uses; they will not be recorded.
+    """
+
+    candidates: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+
+def choose(backend: str, source: str) -> Choice:
+    """Return what to record for a cell.
+
+    A framework that the cell names wins over one that is merely imported; among several, TensorFlow, then JAX, then PyTorch.
+
+    Parameters
+    ----------
+    backend : str
+        What the person asked for, ``auto`` or a framework.
+    source : str
+        The text of the cell; may be empty where it is unknown.
+    """
+    named = names_in(source)
+    if backend != "auto":
+        return Choice((backend,), tuple(name for name in named if name != backend))
+    if named:
+        return Choice((named[0],), named[1:])
+    imported = tuple(name for name in BACKENDS if name in sys.modules)
+    if imported:
+        return Choice(imported[:1])
+    return Choice(BACKENDS)
+
+
+def names_in(source: str) -> tuple[str, ...]:
+    """Return the frameworks that a cell's text names, in the order of preference."""
+    code = re.sub(r"#.*", "", source)
+    found = {name for name, pattern in _WORDS.items() if re.search(pattern, code)}
+    if re.search(r"\bkeras\b", code) and not re.search(r"\b(?:tf|tensorflow)\.keras\b", code):
+        found.add(_keras_backend())
+    return tuple(name for name in BACKENDS if name in found)
+
+
+def _keras_backend() -> str:
+    keras = sys.modules.get("keras")
+    try:
+        name = keras.backend.backend() if keras is not None else os.environ.get("KERAS_BACKEND", "tensorflow")
+    except AttributeError:
+        name = "tensorflow"
+    return name if name in BACKENDS else "tensorflow"

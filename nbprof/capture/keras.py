@@ -1,0 +1,92 @@
+"""Find the steps of Keras 3: `fit`, `evaluate` and `predict` mark none themselves.
+
+All three drive one ``CallbackList``, whose methods run on the caller's own thread, whatever the callbacks inside do. Hooking the class
+rather than adding a callback changes nothing that a person can see: no extra callback in the list, and callbacks are dispatched as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from types import ModuleType
+from typing import Any
+
+from nbprof.capture.patches import Patches
+from nbprof.capture.steps import StepClock
+
+MODULE = "keras.src.callbacks.callback_list"
+KINDS = ("train", "test", "predict")
+
+
+def hook(module: ModuleType, clock: StepClock, patches: Patches) -> None:
+    """Let the loops of Keras tell `clock` where their batches begin and end.
+
+    Parameters
+    ----------
+    module : module
+        ``keras.src.callbacks.callback_list``.
+    clock : StepClock
+        Receives the steps.
+    patches : Patches
+        Remembers what to restore.
+    """
+    owner = module.CallbackList
+    for kind in KINDS:
+        first: dict[str, int] = {}
+
+        def batch_begins(args: tuple[Any, ...], kind: str = kind, first: dict[str, int] = first) -> None:
+            first["batch"] = _batch(args)
+            clock.begin(kind)
+
+        def batch_ended(args: tuple[Any, ...], kind: str = kind, first: dict[str, int] = first) -> None:
+            # With steps_per_execution, one call covers several batches: it begins at the first's number and ends at the last's.
+            batches = _batch(args) - first.pop("batch", _batch(args)) + 1
+            clock.end(kind, max(batches, 1))
+
+        _around(owner, f"on_{kind}_batch_begin", patches, clock, before=batch_begins)
+        _around(owner, f"on_{kind}_batch_end", patches, clock, after=batch_ended)
+        _around(owner, f"on_{kind}_end", patches, clock, before=lambda _: clock.leave())
+    _around(owner, "on_epoch_begin", patches, clock, before=lambda _: clock.loop("train"))
+    _around(owner, "on_epoch_end", patches, clock, before=lambda _: clock.leave())
+    _around(owner, "on_test_begin", patches, clock, before=lambda _: clock.loop("test"))
+    _around(owner, "on_predict_begin", patches, clock, before=lambda _: clock.loop("predict"))
+
+
+def _batch(args: tuple[Any, ...]) -> int:
+    return int(args[0]) if args else 0
+
+
+def _around(
+    owner: Any,
+    name: str,
+    patches: Patches,
+    clock: StepClock,
+    *,
+    before: Callable[[tuple[Any, ...]], None] | None = None,
+    after: Callable[[tuple[Any, ...]], None] | None = None,
+) -> None:
+    original = getattr(owner, name, None)
+    if original is None:
+        return
+
+    @wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if before is not None:
+            _safely(clock, before, args)
+        result = original(self, *args, **kwargs)
+        if after is not None:
+            _safely(clock, after, args)
+        return result
+
+    patches.replace(owner, name, method)
+
+
+def _safely(clock: StepClock, tell: Callable[[tuple[Any, ...]], None], args: tuple[Any, ...]) -> None:
+    if not clock.alive:
+        return
+    try:
+        tell(args)
+    except Exception as error:
+        # A fault in the counting must not break a training run.
+        clock.fault = f"{type(error).__name__}: {error}"
+        clock.abandon()

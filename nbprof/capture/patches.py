@@ -1,0 +1,36 @@
+"""Replace attributes of other people's classes for the length of a recording, and put them back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Patches:
+    """Keeps what was replaced, and restores exactly that."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[Any, str, Any, Any, bool]] = []
+
+    def replace(self, owner: Any, name: str, replacement: Any) -> None:
+        """Put `replacement` at ``owner.name``.
+
+        An attribute that a class inherits is given back to the parent at the end, not copied down.
+        """
+        own = name in vars(owner)
+        original = vars(owner)[name] if own else None
+        setattr(owner, name, replacement)
+        self._kept.append((owner, name, original, replacement, own))
+
+    def restore(self) -> None:
+        """Put everything back, last first.
+
+        What somebody else has wrapped since is left: taking it away would break their wrapper, and ours passes calls through.
+        """
+        while self._kept:
+            owner, name, original, replacement, own = self._kept.pop()
+            if vars(owner).get(name) is not replacement:
+                continue
+            if own:
+                setattr(owner, name, original)
+            else:
+                delattr(owner, name)

@@ -1,0 +1,95 @@
+"""Where the files of a recording go: scratch while it runs, TensorBoard's layout when it is whole."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from nbprof.capture.options import Options
+from nbprof.errors import CaptureError
+
+DEFAULT = "nbprof-results"
+
+
+class Place:
+    """The folder of one recording.
+
+    TensorFlow names a run by the second, so two recordings in one second would overwrite each other, and a crash would leave half a
+    run. So the profiler writes into a scratch folder, and the finished run is moved, on the same disk, to a name that is free.
+
+    Parameters
+    ----------
+    options : Options
+        Says which logdir, and whether anything is kept.
+
+    Attributes
+    ----------
+    temporary : bool
+        True where the files are to be deleted when the profile is no longer needed.
+    notes : list of str
+        What the person should know, as a read-only working directory.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.notes: list[str] = []
+        self.temporary = not options.save and options.logdir is None
+        wanted = Path(options.logdir).expanduser() if options.logdir else Path.cwd() / DEFAULT
+        if self.temporary:
+            self.logdir = Path(tempfile.mkdtemp(prefix="nbprof-"))
+        else:
+            self.logdir = wanted
+            try:
+                wanted.mkdir(parents=True, exist_ok=True)
+                if not options.logdir:
+                    _ignore_by_git(wanted)
+                self.scratch = Path(tempfile.mkdtemp(prefix=".recording-", dir=wanted))
+            except OSError as error:
+                self.logdir = Path(tempfile.mkdtemp(prefix="nbprof-"))
+                reason = error.strerror or type(error).__name__
+                self.notes.append(
+                    f"{wanted} cannot be written ({reason}): the run is kept in {self.logdir} instead; --logdir DIR chooses a place"
+                )
+                self.scratch = Path(tempfile.mkdtemp(prefix=".recording-", dir=self.logdir))
+            return
+        self.scratch = Path(tempfile.mkdtemp(prefix=".recording-", dir=self.logdir))
+
+    def settle(self) -> Path:
+        """Move the finished run out of the scratch folder and return its folder.
+
+        Raises
+        ------
+        CaptureError
+            If the profiler wrote nothing, or the disk does not take it.
+        """
+        runs = sorted((self.scratch / "plugins" / "profile").glob("*"))
+        if not runs or not any(runs[0].iterdir()):
+            raise CaptureError("the profiler wrote no file")
+        home = self.logdir / "plugins" / "profile"
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            target = home / runs[0].name
+            number = 2
+            while target.exists():
+                target = home / f"{runs[0].name}_{number}"
+                number += 1
+            runs[0].rename(target)
+        except OSError as error:
+            raise CaptureError(f"the run could not be moved to {home}: {error.strerror}; it is in {runs[0]}") from error
+        self.discard()
+        return target
+
+    def discard(self) -> None:
+        """Remove the scratch folder."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove everything, where nothing was to be kept."""
+        if self.temporary:
+            shutil.rmtree(self.logdir, ignore_errors=True)
+
+
+def _ignore_by_git(folder: Path) -> None:
+    marker = folder / ".gitignore"
+    if not marker.exists():
+        marker.write_text("*\n", encoding="utf-8")

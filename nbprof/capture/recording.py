@@ -1,0 +1,124 @@
+"""What a recording leaves behind: a run folder, and what is known about how it was made."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+SIDECAR = "nbprof.json"
+"""Lies beside the trace files; TensorBoard and XProf look for ``*.xplane.pb`` only."""
+
+
+@dataclass
+class CaptureInfo:
+    """How a run was recorded; ``run.capture`` of a profile that came from a cell.
+
+    Parameters
+    ----------
+    backend : str
+        ``tensorflow``, ``jax`` or ``torch``.
+    framework : str
+        Its versions, as ``TensorFlow 2.21.0, Keras 3.15.1``.
+    started : str
+        When, in ISO form with the time zone.
+    elapsed_s : float
+        How long the cell ran under the recording.
+    steps_seen : int
+        Steps that ended, whether recorded or not.
+    steps_marked : int
+        Steps that carry a marker in the trace.
+    cell_failed : bool
+        True if the cell ended with an exception or was interrupted.
+    error : str
+        Then what happened and in which step, as ``cell failed at step 3: ValueError: ...``.
+    failed_at_step : int or None
+        The step that was running then.
+    notes : list of str
+        What a reader of the numbers should know.
+    label : str
+        ``run 7``: recordings are counted in each kernel.
+    precision : str
+        The dtype policy of Keras, where known.
+    batch : str
+        The batch size, where known.
+    options : dict
+        What was asked for.
+    """
+
+    backend: str = ""
+    framework: str = ""
+    started: str = ""
+    elapsed_s: float = 0.0
+    steps_seen: int = 0
+    steps_marked: int = 0
+    cell_failed: bool = False
+    error: str = ""
+    failed_at_step: int | None = None
+    notes: list[str] = field(default_factory=list)
+    label: str = ""
+    precision: str = ""
+    batch: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> CaptureInfo:
+        """Return the info that `values` describe; unknown keys are left out, missing ones stay empty."""
+        known = {item.name for item in fields(cls)}
+        return cls(**{key: value for key, value in values.items() if key in known})
+
+    @classmethod
+    def read(cls, folder: Path) -> CaptureInfo | None:
+        """Return what lies beside the files of a run, or None where it was not recorded by nbprof."""
+        try:
+            values = json.loads((Path(folder) / SIDECAR).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return cls.from_dict(values) if isinstance(values, dict) else None
+
+
+@dataclass
+class Recording:
+    """A finished recording: where its files lie and how it was made.
+
+    Parameters
+    ----------
+    path : Path
+        The run folder, ``<logdir>/plugins/profile/<run>``.
+    info : CaptureInfo
+        How it was made.
+    temporary : Path or None
+        The folder that vanishes with the profile, where nothing was to be kept.
+    """
+
+    path: Path
+    info: CaptureInfo
+    temporary: Path | None = None
+
+    @property
+    def host_file(self) -> Path:
+        """The trace file of this host."""
+        for pattern in ("*.xplane.pb", "*.pt.trace.json*"):
+            found = sorted(self.path.glob(pattern))
+            if found:
+                return found[0]
+        return self.path
+
+    @property
+    def partial(self) -> bool:
+        """True if the cell did not run to its end."""
+        return self.info.cell_failed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return {"path": str(self.path), "host_file": str(self.host_file), "temporary": self.temporary is not None, **self.info.to_dict()}
+
+    def write(self) -> None:
+        """Put the info beside the trace files, for whoever opens the run later."""
+        text = json.dumps(self.info.to_dict(), indent=1)
+        (self.path / SIDECAR).write_text(text, encoding="utf-8")

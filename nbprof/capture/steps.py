@@ -1,0 +1,281 @@
+"""Step markers: who opens and closes them, and which win when several sources speak.
+
+Three sources tell where a step begins and ends: markers of the person (``nbprof.step`` or the framework's own), the callbacks of Keras,
+and (PyTorch) the optimizer. A step of Keras runs from the end of one batch to the end of the next, so that waiting for data lies inside
+it. Where a person's marker opens inside or around such a step, the person's marker is the step.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Marker(Protocol):
+    """An open span in the framework's trace that can still become a step, or not."""
+
+    def close(self, step: int | None, batches: int = 1) -> None:
+        """End the span; with a number it becomes the root of that step, with None it stays an ordinary event."""
+
+
+OpenMarker = Callable[[str, int], Marker]
+
+
+class StepClock:
+    """Counts the steps of one recording and marks them in the trace.
+
+    Parameters
+    ----------
+    window : tuple of int or None, optional
+        First and last step to record (from 1, both included).
+    begin_window, end_window : callable
+        Called before the first and after the last step of the window.
+    on_step : callable, optional
+        Called with the clock after each step.
+    """
+
+    def __init__(
+        self,
+        *,
+        window: tuple[int, int | None] | None = None,
+        begin_window: Callable[[], None] = lambda: None,
+        end_window: Callable[[], None] = lambda: None,
+        on_step: Callable[[StepClock], None] | None = None,
+    ) -> None:
+        self.window = window
+        self.seen = 0
+        self.marked = 0
+        self.kind = ""
+        self.batches = 1
+        self.alive = True
+        self.failed_at = 0
+        self.fault = ""
+        self.open_marker: OpenMarker | None = None
+        self.started = time.perf_counter()
+        self._begin_window = begin_window
+        self._end_window = end_window
+        self._on_step = on_step
+        self._marker: Marker | None = None
+        self._open = False
+        self._owner = 0
+        self._roots = 0
+        self.root_inside = False
+        self._entered = False
+
+    @property
+    def current_step(self) -> int | None:
+        """The number of the step that has begun and not ended, or that an exception has ended; else None."""
+        open_now = self._roots > 0 or (self._open and self._entered)
+        return self.seen + 1 if open_now or self.failed_at == self.seen + 1 else None
+
+    # Steps that nbprof finds (Keras, optimizers).
+
+    def enter(self, kind: str) -> None:
+        """From here on, time belongs to the next step, if it comes at all."""
+        if not self.alive or self._roots or self._open:
+            return
+        self._arm()
+        self._owner = threading.get_ident()
+        self._open, self._entered, self.root_inside, self.kind = True, False, False, kind
+        if self.open_marker is not None:
+            self._marker = self.open_marker(kind, self.seen + 1)
+
+    def loop(self, kind: str) -> None:
+        """A loop over batches begins; one that was left open by an exception ends here."""
+        self.leave()
+        self.enter(kind)
+
+    def begin(self, kind: str) -> None:
+        """A batch begins."""
+        if self._open and self.kind != kind and self._mine():
+            self.leave()
+        self.enter(kind)
+        if self._mine():
+            self._entered = True
+
+    def end(self, kind: str, batches: int = 1) -> None:
+        """A batch has ended; the next step begins here."""
+        if not self.alive or not self._mine():
+            return
+        if self.root_inside or self._roots:
+            # The person's own marker was inside (or is around): that one is the step, and it has been counted.
+            self._drop()
+        else:
+            self.batches = max(self.batches, batches)
+            marker, self._marker, self._open = self._marker, None, False
+            if marker is not None:
+                marker.close(self.seen + 1, batches)
+                self.marked += 1
+            self._count(kind)
+        self.enter(kind)
+
+    def leave(self) -> None:
+        """The loop ends: what was open since the last batch is no step."""
+        if self._mine():
+            self._drop()
+
+    # Steps that a person marks.
+
+    def root_begins(self) -> bool:
+        """A marker of the person is about to open; True where it is the outermost."""
+        if not self.alive:
+            return False
+        self.root_inside = True
+        self._roots += 1
+        if self._roots == 1:
+            self._arm()
+            return True
+        return False
+
+    def root_ends(self, kind: str, outcome: str = "done") -> None:
+        """A marker of the person has closed: ``done``, ``failed`` or ``unused``."""
+        if not self.alive or not self._roots:
+            return
+        self._roots -= 1
+        self.root_inside = True
+        if outcome == "failed":
+            self.failed_at = self.seen + 1
+        elif outcome == "done" and not self._roots:
+            if self.open_marker is not None:
+                self.marked += 1
+            self._count(kind)
+
+    def stop(self) -> None:
+        """Close what is open and do nothing from now on."""
+        self._drop()
+        self.alive = False
+
+    def abandon(self) -> None:
+        """Forget everything without touching the framework (after a fork, after an error)."""
+        self.alive = False
+        self._marker = None
+        self._open = False
+
+    def _mine(self) -> bool:
+        return self._open and self._owner == threading.get_ident()
+
+    def _drop(self) -> None:
+        marker, self._marker, self._open = self._marker, None, False
+        if marker is not None and self._owner == threading.get_ident():
+            marker.close(None)
+
+    def _arm(self) -> None:
+        if self.window and self.seen + 1 == self.window[0]:
+            self._begin_window()
+
+    def _count(self, kind: str) -> None:
+        self.seen += 1
+        self.kind = kind
+        if self.window and self.seen == self.window[1]:
+            self._end_window()
+        if self._on_step is not None:
+            self._on_step(self)
+
+
+_clock: StepClock | None = None
+
+
+def current() -> StepClock | None:
+    """Return the clock of the recording that is running, if one is."""
+    return _clock
+
+
+def set_current(clock: StepClock | None) -> None:
+    """Make `clock` the one that ``nbprof.step`` speaks to."""
+    global _clock
+    _clock = clock
+
+
+class _Root:
+    """One marker of the person, from ``nbprof.step`` or ``nbprof.steps``."""
+
+    def __init__(self, name: str, number: int | None) -> None:
+        self.name = name
+        self.clock = _clock
+        self.marker: Marker | None = None
+        self.number = number or 0
+        self.outermost = self.clock is not None and self.clock.root_begins()
+        if self.clock is not None and self.outermost:
+            self.number = self.clock.seen + 1 if number is None else number
+            self.clock.root_inside = False
+            if self.clock.open_marker is not None:
+                self.marker = self.clock.open_marker(name, self.number)
+
+    def close(self, outcome: str) -> None:
+        """End it as ``done``, ``failed`` or ``unused`` (there was nothing left to do)."""
+        if self.clock is None or not self.clock.alive:
+            return
+        if self.marker is not None:
+            # A marker of the framework inside this one is a step already: two roots would be two steps.
+            self.marker.close(self.number if outcome == "done" and not self.clock.root_inside else None)
+        self.clock.root_ends(self.name, outcome)
+
+
+@contextmanager
+def step(name: str = "train", step_num: int | None = None) -> Iterator[None]:
+    """Mark one step of your own loop, so that step times and their breakdown are known.
+
+    It does nothing while nbprof records nothing. A step inside another one is part of the outer.
+
+    Parameters
+    ----------
+    name : str
+        What the step is called: ``train``, ``test`` or ``predict`` are usual.
+    step_num : int, optional
+        Your number of the step; by default steps are counted from 1 within the cell.
+
+    Examples
+    --------
+    >>> import nbprof
+    >>> for batch in [1, 2]:
+    ...     with nbprof.step():
+    ...         pass
+    """
+    root = _Root(name, step_num)
+    try:
+        yield
+    except BaseException:
+        root.close("failed")
+        raise
+    root.close("done")
+
+
+def steps(iterable: Iterable[T], name: str = "train") -> Iterator[T]:
+    """Yield from `iterable`, making each round of the loop a step; the wait for the next item counts into its step.
+
+    Parameters
+    ----------
+    iterable : iterable
+        What your loop runs over: batches, a data loader, a range.
+    name : str
+        What the steps are called.
+
+    Examples
+    --------
+    >>> import nbprof
+    >>> for batch in nbprof.steps([1, 2]):
+    ...     pass
+    """
+    iterator = iter(iterable)
+    while True:
+        root = _Root(name, None)
+        try:
+            item = next(iterator)
+        except StopIteration:
+            root.close("unused")
+            return
+        except BaseException:
+            root.close("failed")
+            raise
+        try:
+            yield item
+        except BaseException:
+            # The loop was left by break; its last round did run, so it counts.
+            root.close("done")
+            raise
+        root.close("done")
