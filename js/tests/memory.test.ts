@@ -103,8 +103,8 @@ describe("axes", () => {
   it("are cut above the peak and say so, or show the whole device", () => {
     const id = memory([0, 1], [3 * MiB, 11.81 * MiB]);
     const cut = axis(id, "use", 88.19 * MiB);
-    expect(cut).toMatchObject({ unit: "MiB", max: 12 * MiB, cut: "free: 88.19 MiB, axis cut at 12 MiB" });
-    expect(cut.ticks.map((tick) => tick.text)).toEqual(["0", "3", "6", "9", "12"]);
+    expect(cut).toMatchObject({ unit: "MiB", max: 16 * MiB, cut: "free: 88.19 MiB, axis cut at 16 MiB" });
+    expect(cut.ticks.map((tick) => tick.text)).toEqual(["0", "4", "8", "12", "16"]);
     const whole = axis(id, "device", 88.19 * MiB);
     expect(whole).toMatchObject({ unit: "MiB", max: 100 * MiB, cut: "" });
     expect(whole.ticks.at(-1)?.value).toBe(100 * MiB);

@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
+import { CATEGORIES } from "../lib/payload.js";
 import { fillsOf, stem, tintOf } from "../views/trace/colours.js";
 import { longestHit, neighbour, peers, search } from "../views/trace/find.js";
 import { aggregate, fold, idle, repeats } from "../views/trace/range.js";
 import { covered, rowsOf } from "../views/trace/rows.js";
-import { strip } from "../views/trace/strip.js";
+import { overview, strip } from "../views/trace/strip.js";
 import { type Event, lane, trace } from "./lanes.js";
 
 describe("colours", () => {
@@ -185,5 +186,37 @@ describe("the strip", () => {
     );
     expect([...strip(data, 4, () => true)]).toEqual([1, 1, 1, 1]);
     expect([...strip(data, 4, (_, i) => i > 1)]).toEqual([0, 0, 0, 0]);
+  });
+});
+
+describe("the overview", () => {
+  const category = (key: string): number => CATEGORIES.findIndex((each) => each.key === key) + 1;
+  it("has input above and the work of the device below", () => {
+    const data = trace(
+      [
+        lane([[0, 50, 0, 0]]),
+        lane([[50, 50, 1, 0]], { process: "GPU 0", kind: "device", name: "Stream 7" }),
+        lane([[0, 100, 1, 0]], { process: "GPU 0", kind: "device", name: "Name scope" }),
+      ],
+      ["wait", "kernel"],
+      100,
+    );
+    data.category = Uint8Array.of(category("input"), 0);
+    const { above, below, belowIs } = overview(data, 4);
+    expect([[...above], [...below], belowIs]).toEqual([[1, 1, 0, 0], [0, 0, 1, 1], "device"]);
+  });
+  it("has the share of busy threads below where there is no device", () => {
+    const data = trace(
+      [
+        lane([[0, 100, 0, 0]]),
+        lane([
+          [0, 50, 0, 0],
+          [10, 10, 0, 1],
+        ]),
+      ],
+      ["op"],
+      100,
+    );
+    expect(overview(data, 2)).toMatchObject({ below: Float32Array.of(1, 0.5), belowIs: "host" });
   });
 });

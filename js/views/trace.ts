@@ -192,7 +192,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
   });
 
   const notes = new Map([...processes(trace.lanes)].map(([name, members]) => [name, processNote(model, members)]));
-  whole.textContent = `0–${ms(trace.end * toMs, 1)}`;
+  whole.textContent = `0–${lengthText(trace.end * toMs)}`;
 
   function place(): void {
     drawLabels(column, model, notes);

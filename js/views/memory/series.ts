@@ -139,7 +139,8 @@ export function axis(id: MemoryId, scope: Scope, free_bytes: number): Axis {
   const unit = byteUnit(top);
   const size = SCALE[unit];
   // The whole device ends where the device ends: there is nothing above.
-  const nice = byteAxis(top / size);
+  // Room above the peak for its label.
+  const nice = byteAxis((1.12 * top) / size);
   const max = whole ? top / size : nice.max;
   const values = whole ? ticks(max, 5) : nice.ticks;
   return {

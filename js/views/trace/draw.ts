@@ -168,17 +168,19 @@ function drawRuler(context: CanvasRenderingContext2D, scene: Scene, width: numbe
   const { model, theme, range } = scene;
   const toMs = model.trace.tick_ns / 1e6;
   const [from, to] = [model.span.from * toMs, model.span.to * toMs];
+  // One unit for the whole ruler, by what is shown of it.
+  const [unit, size] = to - from >= IN_SECONDS ? (["s", 1000] as const) : (["ms", 1] as const);
   context.fillStyle = theme.bg;
   context.fillRect(0, 0, width, RULER);
   context.fillStyle = theme.line;
   context.fillRect(0, RULER - 1, width, 1);
-  const { at, digits } = rulerTicks(from, to, width, 84);
+  const { at, digits } = rulerTicks(from / size, to / size, width, 84);
   for (const tick of at) {
-    const x = Math.round(((tick - from) / (to - from)) * width);
+    const x = Math.round(((tick * size - from) / (to - from)) * width);
     context.fillStyle = theme.line;
     context.fillRect(x, 2, 1, RULER - 2);
     context.fillStyle = theme.fg2;
-    context.fillText(`${num(tick, digits)} ms`, x + 4, RULER / 2);
+    context.fillText(`${num(tick, digits)} ${unit}`, x + 4, RULER / 2);
   }
   if (!range) return;
   const middle = ((range.from + range.to) / 2) * toMs;
@@ -194,7 +196,12 @@ function drawRuler(context: CanvasRenderingContext2D, scene: Scene, width: numbe
   context.fillText(text, centre - half + 6, RULER / 2);
 }
 
-/** A length of time in the unit that suits it; ms from 1 ms on, else µs. */
+/** A profile this long (ms) is measured in seconds. */
+export const IN_SECONDS = 10_000;
+
+/** A length of time in the unit that suits it. */
 export function lengthText(value_ms: number): string {
+  if (value_ms >= IN_SECONDS) return `${num(value_ms / 1000, 2)} s`;
+  if (value_ms >= 1000) return ms(value_ms, 0);
   return value_ms < 1 ? `${num(value_ms * 1000, value_ms < 0.001 ? 3 : 1)} µs` : ms(value_ms);
 }

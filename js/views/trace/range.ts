@@ -75,16 +75,19 @@ export function fold(shares: readonly Share[], n: number): { head: Share[]; rest
   return { head: shares.slice(0, n), rest };
 }
 
+/** Lanes that hold the work of a device itself: streams of a GPU, the ops of a TPU core. */
+const WORK = /^(stream\b|xla ops$)/i;
+
 /**
- * Device lanes that say again, by op or name scope, what the streams of the same device already say.
+ * Device lanes that say again, by op, module or name scope, what the work lanes of the same device say.
  * Counting them would count the work twice, and a scope also covers the gaps between its kernels.
  */
 export function repeats(trace: Trace): Set<number> {
   const found = new Set<number>();
   for (const members of processes(trace.lanes).values()) {
     const device = members.filter((l) => trace.lanes[l]?.kind === "device");
-    const streams = device.filter((l) => /^stream\b/i.test(trace.lanes[l]?.name ?? ""));
-    if (streams.length) for (const l of device) if (!streams.includes(l)) found.add(l);
+    const work = device.filter((l) => WORK.test(trace.lanes[l]?.name ?? ""));
+    if (work.length) for (const l of device) if (!work.includes(l)) found.add(l);
   }
   return found;
 }

@@ -3,8 +3,16 @@
 import { CATEGORIES, type Trace } from "../../lib/payload.js";
 import { repeats } from "./range.js";
 
-/** Busy share (0…1) of each of `pixels` equal parts of the profile, over the slices that `counts`. */
-export function strip(trace: Trace, pixels: number, counts: (lane: number, index: number) => boolean): Float32Array {
+/**
+ * Busy share (0…1) of each of `pixels` equal parts of the profile, over the slices that `counts`.
+ * `lanes` is how many lanes have to be busy at once to be wholly busy.
+ */
+export function strip(
+  trace: Trace,
+  pixels: number,
+  counts: (lane: number, index: number) => boolean,
+  lanes = 1,
+): Float32Array {
   const busy = new Float32Array(Math.max(0, pixels));
   const scale = pixels / Math.max(1, trace.end);
   // Whole pixels inside a slice, as steps up and down; summed at the end.
@@ -29,7 +37,7 @@ export function strip(trace: Trace, pixels: number, counts: (lane: number, index
   let whole = 0;
   for (let x = 0; x < pixels; x++) {
     whole += change[x] as number;
-    busy[x] = Math.min(1, (busy[x] as number) + whole);
+    busy[x] = Math.min(1, ((busy[x] as number) + whole) / lanes);
   }
   return busy;
 }
@@ -37,16 +45,16 @@ export function strip(trace: Trace, pixels: number, counts: (lane: number, index
 export interface Overview {
   above: Float32Array;
   below: Float32Array;
-  /** What the lower strip shows; there is no device in a run on the CPU. */
+  /** What the lower strip shows; a run on the CPU has no device. */
   belowIs: "device" | "host";
 }
 
 const codeOf = (key: string): number => CATEGORIES.findIndex((category) => category.key === key) + 1;
 
-/** Input above; below the device, or where none was recorded, compute on the host. */
+/** Input above; below the device, or where none was recorded, how many of the host's threads were busy. */
 export function overview(trace: Trace, pixels: number): Overview {
   const input = codeOf("input");
-  const compute = codeOf("host_compute");
+  const threads = trace.lanes.filter((lane) => lane.kind === "host").length;
   const category = (l: number, i: number): number => trace.category[trace.lanes[l]?.name_code[i] as number] ?? 0;
   const kind = (l: number): string => trace.lanes[l]?.kind ?? "";
   const repeated = repeats(trace);
@@ -55,7 +63,7 @@ export function overview(trace: Trace, pixels: number): Overview {
     above: strip(trace, pixels, (l, i) => (kind(l) === "host" || kind(l) === "device") && category(l, i) === input),
     below: device
       ? strip(trace, pixels, (l, i) => kind(l) === "device" && !repeated.has(l) && trace.lanes[l]?.depth[i] === 0)
-      : strip(trace, pixels, (l, i) => kind(l) === "host" && category(l, i) === compute),
+      : strip(trace, pixels, (l, i) => kind(l) === "host" && trace.lanes[l]?.depth[i] === 0, Math.max(1, threads)),
     belowIs: device ? "device" : "host",
   };
 }

@@ -60,7 +60,9 @@ export function overviewStrip(parent: HTMLElement, model: Model, theme: () => Th
     context.stroke();
   }
 
-  const below = model.trace.lanes.some((lane) => lane.kind === "device") ? "the device" : "compute on the host";
+  const below = model.trace.lanes.some((lane) => lane.kind === "device")
+    ? "the device"
+    : "how many host threads were busy";
   const strip = canvas(parent, {
     signal,
     height: HEIGHT,
