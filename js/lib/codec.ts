@@ -20,7 +20,11 @@ type Reference = [dtype: keyof typeof ARRAYS, offset: number, length: number, co
 
 async function gunzip(packed: Uint8Array): Promise<Uint8Array> {
   const stream = new Blob([packed as BlobPart]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  try {
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  } catch (error) {
+    throw new Error("This profile is cut short or damaged: its gzip stream does not open.", { cause: error });
+  }
 }
 
 function readArray(reference: Reference, container: Uint8Array, base: number): NumberArray {
@@ -57,7 +61,12 @@ export async function unpack(packed: Uint8Array | ArrayBuffer | DataView): Promi
   const container = bytes[0] === 0x1f && bytes[1] === 0x8b ? await gunzip(bytes) : bytes.slice();
   const size = new DataView(container.buffer as ArrayBuffer, container.byteOffset).getUint32(0, true);
   if (4 + size > container.byteLength) throw new Error("This profile is cut short: its header is incomplete.");
-  const header: unknown = JSON.parse(new TextDecoder().decode(container.subarray(4, 4 + size)));
+  let header: unknown;
+  try {
+    header = JSON.parse(new TextDecoder().decode(container.subarray(4, 4 + size)));
+  } catch (error) {
+    throw new Error("This is no profile of nbprof, or it is damaged: its header cannot be read.", { cause: error });
+  }
   const base = Math.ceil((4 + size) / 8) * 8;
   return restore(header, (reference) => readArray(reference, container, base)) as Payload;
 }

@@ -89,7 +89,11 @@ export function breakdownTable(parts: readonly Part[], total: Statistics): HTMLE
     ),
   );
   rows.push(h("tr", { class: "sum" }, h("td", null, "Step"), ...cells("n", num(total.mean, 2), num(100, 1))));
-  return plainTable([{ label: "Category" }, { label: "ms", class: "n" }, { label: "% of step", class: "n on" }], rows);
+  return plainTable(
+    [{ label: "Category" }, { label: "ms", class: "n" }, { label: "% of step", class: "n on" }],
+    rows,
+    "stats",
+  );
 }
 
 /** Categories by size with mean, standard deviation, least and largest. */
