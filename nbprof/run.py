@@ -125,8 +125,12 @@ class Run:
         return steps.summary(self.steps)
 
     @_Cached
+    def _host_ops(self) -> tuple[pd.DataFrame, int]:
+        return ops.host_self_times(self.activity)
+
+    @_Cached
     def _ops_pair(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        return ops.frames(self.activity)
+        return ops.frames(self.activity, *self._host_ops)
 
     @property
     def ops(self) -> pd.DataFrame:
@@ -161,7 +165,7 @@ class Run:
     @_Cached
     def input_ops(self) -> pd.DataFrame:
         """Input ops by self time."""
-        return input_pipeline.ops(self.activity)
+        return input_pipeline.ops(self.activity, self._host_ops[0])
 
     @_Cached
     def input_categories(self) -> pd.DataFrame:

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import Activity
-from nbprof.analysis.ops import host_self_times
 
 _FILES = ("TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord")
 _AHEAD = ("::MemoryReader", "::MemoryWriter", "::Interleave", "::Prefetch", "::ParallelMap")
@@ -38,9 +37,11 @@ def category(op: str, kind: str) -> str:
     return "preprocessing"
 
 
-def ops(activity: Activity) -> pd.DataFrame:
-    """One row an input op, self time descending: the columns of `p.input_pipeline.frame`."""
-    rows, _ = host_self_times(activity)
+def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
+    """One row an input op, self time descending: the columns of `p.input_pipeline.frame`.
+
+    `rows` are the host ops with their self time, from `nbprof.analysis.ops.host_self_times`.
+    """
     grouped = rows.assign(total=rows["end"] - rows["start"]).groupby("op", sort=False)
     out = grouped.agg(type=("type", "first"), occurrences=("total", "size"), total=("total", "sum"), own=("own", "sum")).reset_index()
     names, types = activity.ops.values, activity.types.values

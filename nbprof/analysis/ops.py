@@ -72,10 +72,12 @@ def host_self_times(activity: Activity) -> tuple[pd.DataFrame, int]:
     return out, idle
 
 
-def frames(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The ops without idle rows, and with them: `p.ops.frame` and `p.ops.with_idle`."""
+def frames(activity: Activity, host_rows: pd.DataFrame, host_idle: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The ops without idle rows, and with them: `p.ops.frame` and `p.ops.with_idle`.
+
+    `host_rows` and `host_idle` (ps) are what `host_self_times` gives.
+    """
     device, device_idle = _device(activity)
-    host_rows, host_idle = host_self_times(activity)
     host = _group(activity, host_rows, host_rows["own"])
     sides = [
         ("device", device, device_idle if activity.has_device else None),
