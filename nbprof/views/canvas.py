@@ -36,7 +36,7 @@ def printable(text: str) -> str:
     text = text.translate(_PLAIN)
     if text.isascii():
         return text
-    kept = (char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    kept = (char for char in unicodedata.normalize("NFD", text) if not unicodedata.combining(char))
     return "".join(char if char.isascii() or _drawable(char) else "?" for char in kept)
 
 
@@ -114,6 +114,10 @@ class Canvas:
     def png(self, height: float) -> bytes:
         """The sheet down to `height` as a PNG with a palette."""
         sheet = self._image.crop((0, 0, self.width, round(height)))
+        flat = sheet.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+        # The octree averages the ground with the lightest edges of letters; on a page that is a visible grey box.
+        palette = flat.getpalette() or []
+        flat.putpalette([255 if level >= 252 else level for level in palette])
         out = BytesIO()
-        sheet.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(out, "PNG", optimize=True, dpi=(192, 192))
+        flat.save(out, "PNG", optimize=True, dpi=(192, 192))
         return out.getvalue()

@@ -43,9 +43,8 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
     used, names = np.unique(events.name[kept], return_inverse=True)
     columns = _Columns(np.asarray(events.lane)[kept], start, ends - start, own, np.asarray(events.depth)[kept], smallest(names))
     totals = np.bincount(events.lane, minlength=len(lanes))
-    busy: npt.NDArray[np.float64] = np.bincount(
-        events.lane, weights=np.where(events.depth == 0, events.duration, 0.0), minlength=len(lanes)
-    )
+    busy = np.zeros(len(lanes))
+    np.add.at(busy, events.lane, np.where(events.depth == 0, events.duration, 0))
     order = [i for i in _order(lanes) if totals[i]]
     folded = _folded(lanes, busy, order, float(ends.max() * tick * _PS))
     shown = getattr(trace, "display", trace.names)

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+from html.parser import HTMLParser
+from io import BytesIO
+
+import pytest
+from PIL import Image
+
+from nbprof.report import bundle, html, mimebundle
+from nbprof.report.static import static_html
+from nbprof.views import codec, payload, picture, text
+from tests.views import fake
+
+FORBIDDEN = {"script", "style", "svg", "iframe", "link", "object", "embed", "form", "noscript"}
+ALLOWED = {"style", "src", "alt", "width", "title"}
+VOID = {"br", "img", "meta"}
+
+
+class Reader(HTMLParser):
+    """Elements, attributes and text of a document; complains about elements that do not close."""
+
+    def __init__(self, source):
+        super().__init__()
+        self.tags, self.attributes, self.words, self.open, self.scripts = [], [], [], [], []
+        self.feed(source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        (self.scripts if self.open and self.open[-1] == "script" else self.words).append(data)
+
+    @property
+    def text(self):
+        return "".join(self.words)
+
+
+@pytest.fixture
+def built(monkeypatch, tmp_path):
+    """A front end, so that these tests do not need Node: the smallest module with the interface."""
+    path = tmp_path / "dashboard.js"
+    path.write_text("export async function mount(el, packed) { el.textContent = packed.length }\n" + "// filler DATA CODE KEY\n" * 50)
+    monkeypatch.setattr(bundle, "PATH", path)
+    return path
+
+
+def whole(**changes):
+    return payload.dashboard(fake.run(**changes))
+
+
+@pytest.mark.parametrize("changes", [{}, {"device": False}, {"steps": 0}], ids=["gpu", "cpu", "no steps"])
+def test_the_static_part_is_plain_elements_with_style_attributes(changes):
+    made = whole(**changes)
+    read = Reader(static_html(made, picture.png(made)))
+    assert not FORBIDDEN & set(read.tags)
+    assert {name for _, name, _ in read.attributes} <= ALLOWED
+    assert all(value.startswith("data:image/png;base64,") for _, name, value in read.attributes if name == "src")
+    assert not any("url(" in value or "position" in value for _, name, value in read.attributes if name == "style")
+
+
+def test_foreign_names_are_shown_and_do_nothing():
+    run = fake.run()
+    run.source.name = fake.HOSTILE_ATTRIBUTE
+    run.source.file = fake.HOSTILE_STYLE
+    run.overview["verdict"] = run.overview["verdict_text"] = fake.HOSTILE
+    run.overview["confidence_evidence"] = [(True, fake.HOSTILE_STYLE)]
+    made = payload.dashboard(run)
+    read = Reader(static_html(made, picture.png(made)))
+    assert not FORBIDDEN & set(read.tags)
+    assert read.tags.count("img") == 1
+    assert {name for _, name, _ in read.attributes} <= ALLOWED
+    for name in (fake.HOSTILE, fake.HOSTILE_ATTRIBUTE, fake.HOSTILE_STYLE):
+        assert name in read.text
+
+
+def test_the_static_part_holds_the_answer_and_the_numbers():
+    words = re.sub(r"\s+", " ", Reader(static_html(whole())).text.replace("\u00a0", " "))
+    for said in (
+        "Input-bound: 51% of each step waits for data",
+        "Average step8.16 ms ± 0.44range 8.00–9.25",
+        "Input4.1651.0%",
+        "Run Dataset.map in parallel up to −2.60 ms a step",
+        "Map takes 32.0 ms of 52.0 ms.",
+        "ds = ds.map(f, num_parallel_calls=tf.data.AUTOTUNE)",
+        "wgrad_alg0_engine<__half, 512>3,000.08375.0",
+        "GPU_0_bfc11.81 MiB16.00 GiB20.0",
+        "1,234 events, 0 dropped · worker-0.xplane.pb, 1.70 MiB",
+    ):
+        assert said in words
+
+
+def test_no_steps_shows_the_line_to_add_with_its_indentation():
+    words = Reader(static_html(whole(steps=0))).text
+    assert "\u00a0\u00a0\u00a0\u00a0with nbprof.step():" in words
+
+
+def test_the_fragment_carries_module_and_data_and_nothing_foreign_in_the_script(built):
+    made = whole()
+    packed = codec.pack(made)
+    fragment = html.fragment(packed, static_html(made), version="1.2.3", height=600)
+    read = Reader(fragment)
+    assert read.tags.count("script") == 1
+    (script,) = read.scripts
+    assert "onerror" not in script
+    assert 'version = "1.2.3"' in script
+    assert 'options = {"live": false, "height": 600}' in script
+    code, data = (base64.b64decode(re.search(rf'const {name} = "([^"]*)"', script)[1]) for name in ("code", "data"))
+    assert gzip.decompress(code) == built.read_bytes()
+    assert data == packed
+    key = re.search(r'const key = "(\w+)"', script)[1]
+    assert ("div", "data-nbprof", key) in read.attributes
+    assert fragment.index("data-nbprof-static") < fragment.index("<script")
+
+
+def test_two_outputs_have_two_keys(built):
+    keys = {re.search(r'data-nbprof="(\w+)"', html.fragment(codec.pack(whole(steps=n)), "", version="1"))[1] for n in (3, 4)}
+    assert len(keys) == 2
+
+
+def test_without_a_front_end_the_report_is_static(monkeypatch, tmp_path):
+    monkeypatch.setattr(bundle, "PATH", tmp_path / "nothing.js")
+    made = whole()
+    assert "<script" not in html.fragment(codec.pack(made), static_html(made), version="1")
+    data, _ = mimebundle.mimebundle(fake.run(), made)
+    assert "Input-bound" in data["text/html"]
+
+
+def test_the_page_is_one_document_that_may_ask_for_nothing(built):
+    run = fake.run()
+    run.source.name = "</title>" + fake.HOSTILE
+    made = payload.dashboard(run)
+    page = html.page(run, made)
+    read = Reader(page)
+    assert page.startswith("<!doctype html>")
+    assert ("meta", "charset", "utf-8") in read.attributes
+    assert read.tags.count("script") == read.tags.count("title") == read.tags.count("style") == read.tags.count("img") == 1
+    (policy,) = [value for tag, name, value in read.attributes if tag == "meta" and name == "content" and "default-src" in value]
+    assert policy.startswith("default-src 'none'; script-src 'unsafe-inline' blob:;")
+    assert not re.search(r"(?:src|href)=[\"'](?!data:)", page)
+    assert "http:" not in page
+    assert "https:" not in page
+    data = base64.b64decode(re.search(r'const data = "([^"]*)"', read.scripts[0])[1])
+    assert codec.unpack(data)["meta"]["notice"]["kind"] == "static"
+    assert made["meta"]["notice"] is None
+
+
+def test_a_graver_notice_stays_on_the_page(built):
+    run = fake.run(steps=0)
+    page = html.page(run, payload.dashboard(run))
+    data = base64.b64decode(re.search(r'const data = "([^"]*)"', page)[1])
+    assert codec.unpack(data)["meta"]["notice"]["kind"] == "no_steps"
+
+
+def test_one_output_in_four_mime_types(built):
+    run = fake.run()
+    made = payload.dashboard(run)
+    data, metadata = mimebundle.mimebundle(run, made)
+    assert list(data) == ["application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"]
+    own = data["application/vnd.nbprof.v1+json"]
+    assert (own["v"], set(own)) == (1, {"v", "version", "data"})
+    assert codec.unpack(base64.b64decode(own["data"]))["meta"]["label"] == "run 7"
+    with Image.open(BytesIO(base64.b64decode(data["image/png"]))) as image:
+        assert image.width == 2 * metadata["image/png"]["width"]
+    assert data["text/plain"] == text.summary(made)
+    assert "application/vnd.jupyter.widget-view+json" not in data
+
+
+def test_views_and_height_reach_the_output(built):
+    run = fake.run()
+    data, _ = mimebundle.mimebundle(run, payload.dashboard(run), views=["memory"], height=480)
+    own = data["application/vnd.nbprof.v1+json"]
+    assert own["height"] == 480
+    assert [tab["id"] for tab in codec.unpack(base64.b64decode(own["data"]))["meta"]["tabs"]] == ["memory"]
+
+
+def test_not_live_is_picture_and_text_only(built):
+    run = fake.run()
+    data, _ = mimebundle.mimebundle(run, payload.dashboard(run), live=False)
+    assert list(data) == ["text/html", "image/png", "text/plain"]
+    assert "<script" not in data["text/html"]
+
+
+def test_a_run_of_the_size_of_the_quickstart_stays_within_its_budget(built):
+    """30 steps, 60,000 events in uneven times: 300 kB of data."""
+    import numpy as np
+
+    long = fake.trace(steps=30, per_step=1000)
+    noise = np.random.default_rng(1)
+    long.events.duration += noise.integers(0, 50_000_000, len(long.events.duration))
+    packed = codec.pack(payload.dashboard(fake.run(steps=30, trace=long)))
+    assert len(long.events.start) > 60_000
+    assert len(packed) < 300_000

@@ -1,0 +1,350 @@
+"""The payload against its twin, js/lib/payload.ts: the keys of each part are read out of that file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nbprof.errors import NbprofError
+from nbprof.views import codec, kernels, memory, ops, overview, payload, steps, text, trace
+from nbprof.views.categories import CATEGORIES
+from tests.views import fake
+
+TWIN = (Path(__file__).parents[2] / "js" / "lib" / "payload.ts").read_text(encoding="utf-8")
+
+
+def interface(name):
+    """Required and optional keys of an interface of the twin."""
+    body = re.search(rf"export interface {name} {{(.*?)\n}}", TWIN, re.DOTALL)[1]
+    found = re.findall(r"^  (\w+)(\??):", body, re.MULTILINE)
+    return {key for key, mark in found if not mark}, {key for key, mark in found if mark}
+
+
+def columns(part):
+    """The table columns that the twin names in a comment above a `Table`."""
+    return re.findall(r"\w+", re.sub(r"\(.*?\)|;.*|\n\s*\*", "", part))
+
+
+def check(part, name):
+    required, optional = interface(name)
+    assert required <= set(part) <= required | optional, name
+
+
+RUNS = {
+    "gpu": fake.run(),
+    "cpu": fake.run(device=False),
+    "no steps": fake.run(steps=0),
+    "nothing": fake.run(
+        steps=0,
+        device=False,
+        **{
+            key: getattr(fake.run(), key).head(0)
+            for key in (
+                *("input_ops", "input_categories", "tf_data_pipelines", "tf_data_nodes", "ops", "ops_with_idle"),
+                *("memory_summary", "memory_timeline", "memory_peak"),
+            )
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("views", [None, ["overview"]], ids=["all", "overview only"])
+def test_every_part_has_the_shape_of_the_twin(run, views):
+    whole = payload.dashboard(run, views)
+    check(whole, "Payload")
+    for key, name in (
+        ("meta", "Meta"),
+        ("overview", "Overview"),
+        ("steps", "Steps"),
+        ("input", "Input"),
+        ("ops", "Ops"),
+        ("kernels", "Kernels"),
+    ):
+        check(whole[key], name)
+    check(whole["memory"], "Memory")
+    check(whole["trace"], "Trace")
+    for figure in whole["overview"]["figures"] + whole["kernels"]["figures"]:
+        check(figure, "Figure")
+    for item in whole["overview"]["advice"]:
+        check(item, "Advice")
+    for pipeline in whole["input"]["pipelines"]:
+        check(pipeline, "Pipeline")
+        for node in pipeline["nodes"]:
+            check(node, "TfDataNode")
+    for one in whole["memory"]["ids"]:
+        check(one, "MemoryId")
+    for lane in whole["trace"]["lanes"]:
+        check(lane, "Lane")
+    for part in ("steps", "input", "ops", "kernels", "memory", "trace"):
+        if whole[part]["empty"]:
+            check(whole[part]["empty"], "Empty")
+    if whole["meta"]["notice"]:
+        check(whole["meta"]["notice"], "Notice")
+    assert codec.unpack(codec.pack(whole)).keys() == whole.keys()
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_tables_have_the_columns_of_the_twin_and_full_columns(run):
+    whole = payload.dashboard(run)
+    tables = [whole["overview"]["top_ops"], whole["input"]["ops"], whole["ops"]["table"], whole["kernels"]["table"]]
+    for table in tables + [one["peak"] for one in whole["memory"]["ids"]]:
+        assert [column["key"] for column in table["columns"]] == list(table["data"])
+        for column in table["columns"]:
+            check(column, "Column")
+            assert column["help"].endswith(".")
+            data = table["data"][column["key"]]
+            assert isinstance(data, dict) == (column["kind"] in ("text", "code"))
+            assert len(data["codes"] if isinstance(data, dict) else data) == table["rows"]
+    comments = re.findall(r"/\*\* ((?:rank|op), .*?)\*/\n  (\w+): Table", TWIN, re.DOTALL)
+    said = {name: columns(comment) for comment, name in comments}
+    assert [c["key"] for c in whole["overview"]["top_ops"]["columns"]] == said["top_ops"]
+    assert [c["key"] for c in whole["input"]["ops"]["columns"]] == said["ops"]
+    assert set(ops.COLUMNS) == {"rank", "where", "type", "op", "occurrences", "total_us", "avg_us", "self_us", "avg_self_us", "eager"}
+    assert all(re.search(rf"\b{key}\b", TWIN) for key in kernels.COLUMNS)
+
+
+def test_categories_are_those_of_the_twin_in_stack_order():
+    assert re.findall(r'key: "(\w+)", css: "\w+", label: "([\w ]+)"', TWIN) == [(c.key, c.label) for c in CATEGORIES]
+
+
+def test_a_category_that_was_not_recorded_is_absent_and_a_measured_zero_is_not():
+    part = steps.payload(fake.run())
+    assert "device_collectives" not in part["categories"]
+    assert part["categories"]["compile"].tolist() == [0.0] * 8
+    assert part["prefix"] == "train"
+    assert part["step"].tolist() == list(range(500, 508))
+    assert "warmup" not in part
+
+
+def test_warm_up_steps_are_marked_and_left_out_of_the_means():
+    run = fake.run()
+    run.steps["warmup"] = [True] + [False] * 7
+    run.steps.loc[0, ["compile_ms", "step_time_ms"]] = [800.0, 808.0]
+    whole = payload.dashboard(run)
+    assert whole["steps"]["warmup"].tolist() == [1] + [0] * 7
+    assert {category.key: ms for category, ms, _ in text.means(whole)}["compile"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("names", "prefix"), [(["train 1", "train 2"], "train"), (["1", "2"], ""), (["a 1", "b 2"], ""), ([], ""), (["epoch#3_7"], "epoch#3")]
+)
+def test_the_prefix_is_what_all_step_names_share(names, prefix):
+    assert steps.prefix(names) == prefix
+
+
+def test_figures_say_why_they_are_missing():
+    figures = {figure["label"]: figure for figure in overview.figures(fake.run(steps=0))}
+    assert figures["Average step"]["value"] is None
+    assert figures["Average step"]["note"] == "no steps"
+    cpu = [figure["label"] for figure in overview.figures(fake.run(device=False))]
+    assert cpu == ["Average step", "Waiting for input", "Host compute", "Steps per second", "Run eagerly", "Peak memory"]
+
+
+def test_figures_carry_the_numbers_of_the_frames():
+    figures = {figure["label"]: figure for figure in overview.figures(fake.run())}
+    assert figures["Average step"]["value"] == 8.16
+    assert figures["Average step"]["spread"] == "± 0.44"
+    assert figures["Average step"]["note"] == "range 8.00–9.25"
+    assert figures["Waiting for input"]["hot"]
+    assert figures["Waiting for input"]["note"] == "4.15 ms a step"
+    assert (round(figures["Peak memory"]["value"], 2), figures["Peak memory"]["unit"]) == (43.40, "MiB")
+    assert figures["Peak memory"]["note"] == "of 16.00 GiB (0.3%)"
+
+
+def test_a_fix_is_a_diff():
+    lines = overview.fix_lines("-old\n+new(\n+    a)\n same\nbare")
+    assert [(line["kind"], line["text"]) for line in lines] == [
+        ("removed", "old"),
+        ("added", "new("),
+        ("added", "    a)"),
+        ("same", "same"),
+        ("same", "bare"),
+    ]
+    assert overview.fix_lines(np.nan) == overview.fix_lines("") == []
+
+
+def test_kernel_figures_follow_the_time_and_the_launches():
+    part = kernels.payload(fake.run())
+    values = {figure["label"]: figure["value"] for figure in part["figures"]}
+    assert values == {"Kernel time": 4.0, "Kernels": 2, "Median kernel": 41.7, "TensorCores used": 0.0, "Eligible, not used": 75.0}
+    table = part["table"]["data"]
+    assert table["block"]["values"] == ["8×8×1", "1024×1×1"]
+    assert table["shared_bytes"].tolist() == [4352, 0]
+    assert np.isnan(table["occupancy_percent"][1])
+
+
+def test_kernels_of_a_device_that_states_less_are_missing_not_zero():
+    bare = fake.run().kernels.drop(columns=["static_shared_bytes", "dynamic_shared_bytes", "block", "grid", "uses_tensor_core"])
+    part = kernels.payload(fake.run(kernels=bare))
+    assert np.isnan(part["table"]["data"]["shared_bytes"]).all()
+    assert part["table"]["data"]["block"]["values"] == [""]
+    assert [figure["value"] for figure in part["figures"][3:]] == [None, None]
+
+
+def test_the_bottleneck_of_a_pipeline_is_marked_in_the_table():
+    part = payload.dashboard(fake.run())["input"]
+    assert part["bottleneck"].tolist() == [1, 0]
+    assert part["total_ms"] == 52.0
+    assert part["per_step_ms"] == 6.5
+    assert [node["parent"] for node in part["pipelines"][0]["nodes"]] == [None, "n0", "n1"]
+    assert part["ops"]["data"]["us_per_call"].tolist() == [500.0, 312.5]
+
+
+def test_idle_is_in_the_totals_only():
+    part = ops.payload(fake.run())
+    assert "IDLE" not in part["table"]["data"]["op"]["values"]
+    assert part["totals"]["host_idle_us"] == 5000.0
+    assert part["totals"]["host_us"] == pytest.approx(33068.8)
+    assert np.isnan(part["totals"]["device_idle_us"])
+
+
+def test_rows_beyond_the_limit_are_left_out_with_a_line_in_the_receipt(monkeypatch):
+    monkeypatch.setattr(ops, "MOST_ROWS", 1)
+    whole = payload.dashboard(fake.run())
+    assert whole["ops"]["table"]["data"]["rank"].tolist() == [1, 3]
+    assert whole["meta"]["receipt"][-1]["text"] == "The table of ops leaves out the 2 with the least self time; p.ops.frame has all."
+    assert whole["ops"]["totals"]["host_us"] == pytest.approx(33068.8)
+
+
+def test_memory_comes_with_the_largest_peak_first_and_its_step():
+    part = memory.payload(fake.run())
+    assert [one["memory_id"] for one in part["ids"]] == ["GPU_0_bfc", "cpu"]
+    first = part["ids"][0]
+    assert first["peak_step"] == 502
+    assert first["heap_bytes"].max() == 12_386_304
+    assert first["peak"]["data"]["percent"][0] == 50.0
+    assert first["allocation"].tolist() == [1, 0] * 20
+
+
+@pytest.mark.parametrize("count", [999, 1000, 1001, 1999, 2650, 12_345])
+def test_sampling_keeps_every_box_and_the_first_of_the_largest(count):
+    values = np.random.default_rng(count).integers(0, 50, count).astype(np.float64)
+    kept = memory.sample(values)
+    assert len(kept) == min(count, 1000)
+    assert (np.diff(kept) > 0).all()
+    assert np.argmax(values) in kept
+    if count > 1000:
+        width = count // 1000
+        assert (np.diff(kept) <= 2 * (width + 1)).all()
+
+
+def test_the_trace_keeps_all_step_markers_every_lane_and_the_parents():
+    run = fake.run(trace=fake.trace(steps=50, per_step=40))
+    part = trace.payload(run, most=300)
+    assert part["total"] == 50 * 82
+    assert 250 <= part["shown"] <= 300
+    lanes = {lane["name"]: lane for lane in part["lanes"]}
+    assert list(lanes)[:2] == ["Steps", "Stream 19"]
+    marks = lanes["Steps"]
+    assert (marks["events"], len(marks["start"].values)) == (50, 50)
+    thread = part["lanes"][2]
+    assert thread["events"] == 50 * 41
+    # All parents are longer than all children: they stay, and so do some children.
+    assert (thread["depth"] == 0).sum() == 50
+    assert (thread["depth"] == 1).sum() > 0
+    assert len(lanes["Stream 19"]["duration"]) > 100
+
+
+def test_trace_times_are_ticks_from_the_start_of_the_profile():
+    part = codec.unpack(codec.pack(trace.payload(fake.run())))
+    assert part["tick_ns"] == 1
+    assert part["end"] == 64_000_000
+    marks = part["lanes"][0]
+    assert marks["start"].tolist() == [8_000_000 * i for i in range(8)]
+    assert set(marks["duration"]) == {8_000_000}
+    assert marks["process"] == "GPU 0"
+    assert "never used" not in part["names"]
+    kernel = part["lanes"][1]
+    assert {part["names"][code] for code in kernel["name_code"]} == {"wgrad_alg0", fake.HOSTILE}
+    assert [int(part["category"][part["names"].index(name)]) for name in ("wgrad_alg0", "IteratorGetNext")] == [1, 6]
+
+
+def test_nested_slices_stay_nested_in_ticks():
+    part = codec.unpack(codec.pack(trace.payload(fake.run())))
+    thread = part["lanes"][2]
+    ends = thread["start"].astype(np.int64) + thread["duration"]
+    outer = thread["depth"] == 0
+    for start, end in zip(thread["start"][~outer], ends[~outer], strict=True):
+        assert ((thread["start"][outer] <= start) & (ends[outer] >= end)).any()
+    assert (thread["self"] <= thread["duration"]).all()
+
+
+def test_long_profiles_take_longer_ticks():
+    long = fake.trace(steps=2)
+    long.events.start *= 1000
+    part = trace.payload(fake.run(trace=long))
+    assert part["tick_ns"] == 10
+    assert part["end"] < 2**32
+
+
+@pytest.mark.parametrize(
+    ("process", "heading"),
+    [("/device:GPU:0", "GPU 0"), ("/device:TPU:3", "TPU 3"), ("/host:CPU", "Host"), ("", "Host"), ("My thing", "My thing")],
+)
+def test_sections_have_short_headings(process, heading):
+    assert trace.section(process) == heading
+
+
+def test_views_choose_the_tabs_and_leave_out_the_other_data():
+    whole = payload.dashboard(fake.run(), ["trace", "overview"])
+    assert [tab["id"] for tab in whole["meta"]["tabs"]] == ["overview", "trace"]
+    assert whole["ops"]["table"]["rows"] == 0
+    assert whole["memory"]["empty"]["title"] == "Not in this report"
+    full = payload.dashboard(fake.run())
+    assert codec.pack(payload.select(full, ["trace", "overview"])) == codec.pack(whole)
+    assert codec.pack(payload.select(full, None)) == codec.pack(full)
+
+
+def test_an_unknown_view_is_named():
+    with pytest.raises(NbprofError, match="no view 'kernel'; the views are overview, input"):
+        payload.chosen(["kernel"])
+    assert payload.chosen("ops, overview") == ["overview", "ops"]
+
+
+def test_the_tab_that_the_verdict_points_to_is_flagged():
+    def flags(bound, **kinds):
+        run = fake.run(**kinds)
+        run.overview["bound"] = bound
+        return {tab["id"]: tab["flag"] for tab in payload.dashboard(run)["meta"]["tabs"] if tab["flag"]}
+
+    assert flags("input") == {"input": "input"}
+    assert flags("device_compute") == {"kernels": "device_compute"}
+    assert flags("device_compute", device=False) == {"ops": "device_compute"}
+    assert flags(None) == {}
+
+
+def capture(**facts):
+    return type("Capture", (), {"label": "run 3", "error": None, "cell_failed": False, **facts})()
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "words"),
+    [
+        ({}, None, ""),
+        ({"steps": 0}, "no_steps", "No steps found"),
+        ({"capture": capture(error="CUPTI is not there.")}, "failed", "finished without an error"),
+        ({"capture": capture(cell_failed=True, error="ValueError: no"), "steps": 0}, "partial", "ValueError: no"),
+    ],
+)
+def test_one_notice_at_a_time_the_gravest_first(changes, kind, words):
+    notice = payload.dashboard(fake.run(**changes))["meta"]["notice"]
+    assert (notice and notice["kind"]) == kind
+    assert kind is None or words in notice["title"] + notice["text"]
+
+
+def test_dropped_events_make_the_profile_partial():
+    run = fake.run()
+    run.receipt.dropped = 766
+    assert payload.dashboard(run)["meta"]["notice"]["title"] == "766 of 2,000 events were dropped."
+
+
+def test_header_facts():
+    assert payload.dashboard(fake.run())["meta"]["facts"] == ["8 steps", "64 ms", "Tesla T4", "14:02:31"]
+    several = pd.concat([fake.run().devices] * 8)
+    assert payload.facts(fake.run(devices=several))[2] == "8 × Tesla T4"
+    assert payload.facts(fake.run(steps=1, device=False))[::2] == ["1 step", "CPU"]

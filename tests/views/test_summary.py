@@ -1,0 +1,128 @@
+"""The run without a front end: ten lines of text, one picture, and the wording of numbers and names."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import pytest
+from PIL import Image
+
+from nbprof.views import canvas, payload, picture, text, wording
+from tests.views import fake
+
+GOLDEN = """\
+nbprof · run 7 · 8 steps · 64 ms · Tesla T4 · 14:02:31
+Input-bound: 51% of each step waits for data (confidence high)
+Average step        8.16 ms ± 0.44, range 8.00–9.25
+  Input                  4.16 ms   51.0%  ███████████████
+  Device compute         1.50 ms   18.4%  ██████
+  Other                  1.00 ms   12.3%  ████
+Top op on device    gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter, 19.8% of device time
+Waiting for input 50.9%, Device busy 21.4%, Op time on device 27.0%, 16-bit compute 77.3%, Peak memory 43.40 MiB
+Do first            Run Dataset.map in parallel (up to −2.60 ms a step)
+1,234 events, 0 dropped; worker-0.xplane.pb, 1.70 MiB"""
+
+
+def test_ten_lines_of_text():
+    assert text.summary(payload.dashboard(fake.run())) == GOLDEN
+
+
+def test_text_of_a_run_without_steps_says_so():
+    lines = text.summary(payload.dashboard(fake.run(steps=0))).splitlines()
+    assert lines[0].startswith("nbprof · run 7 · no steps")
+    assert lines[1] == "Unknown"
+    assert lines[2].startswith("Average step        –, no steps")
+
+
+def test_a_notice_takes_a_line_and_ten_stay_ten():
+    run = fake.run()
+    run.receipt.dropped = 5
+    lines = text.summary(payload.dashboard(run)).splitlines()
+    assert len(lines) == 10
+    assert lines[2].startswith("Note: 5 of 1,239 events were dropped.")
+
+
+def test_a_name_cannot_add_lines_or_turn_the_writing_direction():
+    run = fake.run()
+    run.source.name = "run\n7\u202e\x1b[31m"
+    assert text.summary(payload.dashboard(run)).splitlines()[0].startswith("nbprof · run 7 [31m ·")
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"device": False, "steps": 300}, {"steps": 0}, {"steps": 1}], ids=["gpu", "cpu", "no steps", "one step"]
+)
+def test_the_picture_opens_and_is_small(changes):
+    data = picture.png(payload.dashboard(fake.run(**changes)))
+    with Image.open(BytesIO(data)) as image:
+        image.load()
+        assert image.format == "PNG"
+        assert image.width == 1400
+        assert 500 < image.height < 2400
+        colours = {colour for _, colour in image.convert("RGB").getcolors(100_000)}
+    assert len(data) < 120_000
+    assert (255, 255, 255) in colours
+
+
+def test_the_picture_has_the_colours_of_the_categories():
+    with Image.open(BytesIO(picture.png(payload.dashboard(fake.run())))) as image:
+        counts = {colour: count for count, colour in image.convert("RGB").getcolors(100_000)}
+
+    def pixels(red, green, blue):
+        return sum(n for (r, g, b), n in counts.items() if abs(r - red) + abs(g - green) + abs(b - blue) < 24)
+
+    assert pixels(0xCF, 0x4A, 0x1A) > pixels(0x23, 0x89, 0x6A) > 5000  # input over device compute
+
+
+def test_a_first_step_that_compiles_does_not_flatten_the_graph():
+    assert picture.scale([900.0, *[6.0] * 30]) == (8.0, True)
+    assert picture.scale([5.0, 6.0, 7.5]) == (8.0, False)
+    assert picture.scale([0.0]) == (1.0, False)
+    assert picture.scale([0.031, 0.032]) == (pytest.approx(0.04), False)
+
+
+def test_text_is_drawn_in_characters_that_the_font_has():
+    assert canvas.printable("5 µs − 3 × é → …") == "5 us - 3 x e > …"
+    assert canvas.printable("层/conv") == "?/conv"
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "said"),
+    [
+        (6.2, 2, "6.20"),
+        (1234.5, 1, "1,234.5"),
+        (-2.6, 1, "−2.6"),
+        (-0.01, 1, "0.0"),
+        (None, 1, "–"),
+        (float("nan"), 1, "–"),
+        (float("inf"), 0, "–"),
+    ],
+)
+def test_numbers(value, digits, said):
+    assert wording.number(value, digits) == said
+
+
+def test_parts_and_sizes():
+    assert [wording.percent(x) for x in (61.04, 0.0, 0.01, None)] == ["61.0%", "0.0%", "< 0.1%", "–"]
+    assert wording.percent(0.3, 0) == "< 1%"
+    assert [wording.size(x) for x in (0, 900, 2560, 12_383_488, 2**34, None)] == ["0 B", "900 B", "2.5 KiB", "11.81 MiB", "16.00 GiB", "–"]
+    assert [wording.duration(s) for s in (0.13, 1.26)] == ["130 ms", "1.3 s"]
+
+
+def test_long_names_keep_their_tail():
+    name = "gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter"
+    assert wording.tail(name, 40) == "…/conv2d/Conv2D/Conv2DBackpropFilter"
+    assert wording.tail("x" * 60, 20) == "…" + "x" * 19
+    assert wording.tail("short") == "short"
+
+
+def test_kernels_lose_namespaces_and_arguments_but_keep_template_arguments():
+    name = "void cudnn::ops::pool_kernel<__half, (cudnnNan_t)0>(float*, int)"
+    assert wording.kernel(name) == "pool_kernel<__half, (cudnnNan_t)0>"
+    assert wording.kernel("void (anonymous namespace)::k<int>(int)") == "k<int>"
+    assert wording.kernel("volta_sgemm_128x64_nn") == "volta_sgemm_128x64_nn"
+
+
+def test_marked_text():
+    assert wording.bold_parts("a **b** c") == [(False, "a "), (True, "b"), (False, " c")]
+    assert wording.bold_parts("2 ** 3") == [(False, "2 ** 3")]
+    assert wording.plain("**61%** of **x") == "61% of **x"
