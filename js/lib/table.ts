@@ -61,9 +61,16 @@ export interface TableHandle {
 const ROW = 25;
 const VIRTUAL = 500;
 const OVERSCAN = 12;
-/** Width of a digit of the 12 px UI font and of the monospace font, in px. */
-const DIGIT = 6.8;
+/** Width of a character of the 12 px monospace font, in px. */
 const MONO = 7.3;
+
+/** Width of a digit in the font of `element`, in px: hosts bring their own. */
+function digitWidth(element: HTMLElement): number {
+  const context = document.createElement("canvas").getContext("2d");
+  if (!context) return 7;
+  context.font = getComputedStyle(element).font;
+  return context.measureText("0000000000").width / 10;
+}
 
 export function table(parent: HTMLElement, options: TableOptions): TableHandle {
   let data = options.table;
@@ -203,6 +210,7 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
     clear(group);
     grid.style.tableLayout = virtual() ? "fixed" : "";
     if (!virtual()) return;
+    const digit = digitWidth(grid);
     const stride = Math.max(1, Math.floor(rows.length / 400));
     for (const column of columns) {
       let longest = headLabel(column).length + 2;
@@ -213,9 +221,9 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
           longest = Math.max(longest, Math.min(cap, text.length));
         }
       }
-      const digit = column.kind === "code" ? MONO : DIGIT;
+      const letter = column.kind === "code" ? MONO : digit;
       const bar = column.bar ? (column.bar.width ?? 64) + 6 : 0;
-      const width = Math.max(column.width ?? 0, bar ? bar + 56 : 0, longest * digit + 12);
+      const width = Math.max(column.width ?? 0, bar ? bar + 56 : 0, longest * letter + 16);
       group.append(
         h("col", {
           class: column.narrow ? "hide-n" : undefined,
