@@ -68,7 +68,9 @@ const MONO = 7.3;
 function digitWidth(element: HTMLElement): number {
   const context = document.createElement("canvas").getContext("2d");
   if (!context) return 7;
-  context.font = getComputedStyle(element).font;
+  // Not the shorthand: it is empty where tabular figures are asked for.
+  const { fontSize, fontFamily } = getComputedStyle(element);
+  context.font = `${fontSize} ${fontFamily}`;
   return context.measureText("0000000000").width / 10;
 }
 
