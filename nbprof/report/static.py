@@ -113,7 +113,9 @@ def _top_ops(overview: dict[str, Any]) -> str:
         ]
         for i in range(min(table["rows"], _ROWS))
     ]
-    return _table(f"Top ops on {where}", "self time, idle excluded", ["Operation", "ms / step", "", f"% of {where}"], rows, "lrlr")
+    return _table(
+        f"Top ops on {where}", "self time, idle excluded", ["Operation", table["columns"][2]["label"], "", f"% of {where}"], rows, "lrlr"
+    )
 
 
 def _kernels(kernels: dict[str, Any]) -> str:

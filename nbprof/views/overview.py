@@ -36,7 +36,7 @@ def payload(run: Run) -> dict[str, Any]:
         "figures": figures(run),
         "advice": advice,
         "no_advice": "" if advice else _no_advice(run),
-        "top_ops": _top_ops(facts),
+        "top_ops": _top_ops(run),
         "top_ops_where": "host" if facts.get("top_ops_where") == "host" else "device",
         "run": [[str(label), str(value)] for label, value in facts.get("run_facts") or []],
     }
@@ -77,8 +77,8 @@ def _average(run: Run) -> dict[str, Any]:
     mean, spread = wording.real(run.overview.get("step_time_ms")), wording.real(run.overview.get("step_time_sd_ms"))
     note = "no steps" if mean is None else ""
     if (low := wording.real(row.get("min_ms"))) is not None and mean is not None:
-        note = f"range {wording.number(low, 2)}–{wording.number(row.get('max_ms'), 2)}"
-    more = {"spread": f"± {wording.number(spread, 2)}"} if spread is not None and mean is not None else {}
+        note = f"range {wording.number(low, 2)}–{wording.number(row.get('max_ms'), 2)}" if len(run.steps) > 1 else "one step"
+    more = {"spread": f"± {wording.number(spread, 2)}"} if spread is not None and mean is not None and len(run.steps) > 1 else {}
     return figure("Average step", mean, "ms", 2, note, **more)
 
 
@@ -171,8 +171,13 @@ def _no_advice(run: Run) -> str:
     return "Nothing found that is worth doing: no rule has evidence of a gain in this run."
 
 
-def _top_ops(facts: dict[str, Any]) -> dict[str, Any]:
-    frame = facts.get("top_ops")
+def _top_ops(run: Run) -> dict[str, Any]:
+    frame = run.overview.get("top_ops")
     if not isinstance(frame, pd.DataFrame):
         frame = pd.DataFrame()
-    return table(frame.head(10), "top_ops", ("rank", "op", "ms_per_step", "percent", "cumulative_percent"))
+    made = table(frame.head(10), "top_ops", ("rank", "op", "ms_per_step", "percent", "cumulative_percent"))
+    if run.steps.empty:
+        for head in made["columns"]:
+            if head["key"] == "ms_per_step":
+                head |= {"label": "ms", "help": "Self time in the whole profile: there are no steps to divide it by."}
+    return made

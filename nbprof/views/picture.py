@@ -52,7 +52,9 @@ def _header(sheet: Canvas, meta: dict[str, Any], y: float) -> float:
     if not meta["notice"]:
         return y + 66
     y += 58
-    for line in sheet.wrap(f"{meta['notice']['title']} {meta['notice']['text']}", 22, _RIGHT - _LEFT, 2):
+    # What a notice says above a snippet makes no sense without it.
+    said = meta["notice"]["title"] if meta["notice"].get("code") else f"{meta['notice']['title']} {meta['notice']['text']}"
+    for line in sheet.wrap(said, 22, _RIGHT - _LEFT, 2):
         sheet.text(_LEFT, y, line, 22, SOFT)
         y += 30
     return y + 18
@@ -136,9 +138,12 @@ def _steps(sheet: Canvas, steps: dict[str, Any], mean: float | None, y: float) -
     _bars(sheet, steps, times, (left, top, right), ceiling)
     if mean is not None and mean < ceiling:
         sheet.rule(left, right, top + _GRAPH * (1 - mean / ceiling), SOFT, dash=6)
-    for i, align in ((0, "l"), (len(times) - 1, "r")):
-        sheet.text(left if align == "l" else right, top + _GRAPH + 10, str(steps["step"][i]), 20, SOFT, align=align)
     middle = f"axis cut: longest step {wording.number(max(times), 2)} ms" if cut else "step number"
+    if len(times) > 1:
+        sheet.text(left, top + _GRAPH + 10, str(steps["step"][0]), 20, SOFT)
+        sheet.text(right, top + _GRAPH + 10, str(steps["step"][-1]), 20, SOFT, align="r")
+    else:
+        middle = f"step {steps['step'][0]}"
     sheet.text((left + right) / 2, top + _GRAPH + 10, middle, 20, SOFT, align="c")
     return top + _GRAPH + 40
 
@@ -212,7 +217,7 @@ def _top_ops(sheet: Canvas, overview: dict[str, Any], y: float) -> float:
     where = overview["top_ops_where"]
     end = sheet.text(_LEFT, y, f"Top ops on {where}", 25, INK, bold=True)
     sheet.text(end + 14, y + 3, "self time, idle excluded", 22, SOFT)
-    sheet.text(700, y + 3, "ms / step", 20, SOFT, align="r")
+    sheet.text(700, y + 3, table["columns"][2]["label"], 20, SOFT, align="r")
     sheet.text(_SPLIT, y + 3, "%", 20, SOFT, align="r")
     y += 44
     colour = DEVICE if where == "device" else HOST

@@ -151,11 +151,8 @@ def _folded(lanes: pd.DataFrame, busy: npt.NDArray[np.float64], order: list[int]
 
 
 def _tick_ns(span_ps: int) -> int:
-    """Nanoseconds of a tick: 1 while the profile fits into 31 bits of them, else the next power of ten."""
-    tick = 1
-    while span_ps // (tick * _PS) >= 2**31:
-        tick *= 10
-    return tick
+    """Nanoseconds of a tick: as few as let the profile fit into 31 bits of ticks."""
+    return span_ps // (_PS * (2**31 - 1)) + 1
 
 
 def nothing() -> dict[str, Any]:
