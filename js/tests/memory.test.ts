@@ -108,6 +108,8 @@ describe("axes", () => {
     const whole = axis(id, "device", 88.19 * MiB);
     expect(whole).toMatchObject({ unit: "MiB", max: 100 * MiB, cut: "" });
     expect(whole.ticks.at(-1)?.value).toBe(100 * MiB);
+    const odd = axis(memory([0], [MiB], { capacity_bytes: 14.56 * MiB }), "device", MiB);
+    expect(odd.ticks.map((tick) => tick.text)).toEqual(["0", "5", "10", "14.6"]);
   });
   it("never end below the peak, also where that lies before the samples", () => {
     expect(axis(memory([0], [MiB], { peak_bytes: 7 * MiB }), "use", Number.NaN).max).toBe(8 * MiB);

@@ -138,6 +138,23 @@ describe("a range", () => {
     expect(idle(device, levels, [0, 1, 2], 0, 100)).toBeCloseTo(60);
     expect(idle(data, rows, [0], 0, 100)).toBeNull();
   });
+  it("has one line for different codes that read the same", () => {
+    const twins = trace(
+      [
+        lane([
+          [0, 10, 0, 0],
+          [20, 10, 2, 0],
+          [40, 5, 1, 0],
+        ]),
+      ],
+      ["Sqrt", "Add", "Sqrt"],
+      100,
+    );
+    expect(aggregate(twins, twins.lanes.map(rowsOf), 0, 100)).toMatchObject([
+      { code: 0, count: 2, self: 20 },
+      { code: 1, count: 1, self: 5 },
+    ]);
+  });
   it("folds the rest into one line that adds up", () => {
     const shares = [5, 4, 3, 2].map((self, code) => ({ code, count: 1, self, percent: self }));
     expect(fold(shares, 2).rest).toMatchObject({ names: 2, self: 5, count: 2, percent: 5 });

@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
-import type { Lane, Steps, Trace } from "../lib/payload.js";
+import type { Lane, Payload, Steps, Trace } from "../lib/payload.js";
+import { candidates } from "../views/trace/ask.js";
 import { comparison, stepAt } from "../views/trace/details.js";
 import { press } from "../views/trace/keys.js";
 import { Model } from "../views/trace/model.js";
@@ -69,9 +70,9 @@ describe("the model", () => {
 
   it("selects the longest hit of a link", () => {
     const model = new Model(data);
-    model.findLongest("forward");
+    expect(model.findLongest(["no such name", "forward", "backward"])).toBe("forward");
     expect(model.selected).toEqual({ lane: 0, index: 2 });
-    model.findLongest("no such name");
+    expect(model.findLongest(["no such name"])).toBe("no such name");
     expect(model.hits.slices).toEqual([]);
   });
 
@@ -164,5 +165,27 @@ describe("words", () => {
       /^12,000 of 250,000 events are in this report/,
     );
     expect(coverage({ ...data, shown: 9, total: 9 })).toBe("9 events.");
+  });
+});
+
+describe("a link from an op", () => {
+  const payload = {
+    kernels: {
+      table: {
+        rows: 3,
+        columns: [],
+        data: {
+          op: ["a/Conv2D", "a/Conv2D", "b"],
+          kernel: ["pad", "gemm", "copy"],
+          total_us: Float64Array.of(1, 9, 99),
+        },
+      },
+    },
+    ops: { table: { rows: 2, columns: [], data: { op: ["a/Conv2D", "Get/_1"], type: ["_FusedConv2D", "_Send"] } } },
+  } as unknown as Payload;
+  it("looks for the op, then its kernels, then its type and the end of its name", () => {
+    expect(candidates(payload, "a/Conv2D")).toEqual(["a/Conv2D", "gemm", "pad", "_FusedConv2D", "Conv2D"]);
+    expect(candidates(payload, "Get/_1")).toEqual(["Get/_1", "_Send", "Get"]);
+    expect(candidates(payload, "Iterator::Root::Zip[0]")).toContain("Iterator::Zip");
   });
 });

@@ -11,6 +11,7 @@ import { h } from "../lib/dom.js";
 import { MISSING, num } from "../lib/format.js";
 import type { Column, ColumnData, Table } from "../lib/payload.js";
 import type { ColumnSpec } from "../lib/table.js";
+import { fillName } from "./names.js";
 
 export type Value = number | string;
 
@@ -140,6 +141,20 @@ export function realColumn(spec: ColumnSpec, columns: readonly Column[], folded:
   };
 }
 
+/** Whether a row is a member of an open group. */
+export const isMember = (folded: Folded, row: number): boolean => (folded.source[row] as number) >= 0;
+
+/** A column that a member leaves empty: ranks and running sums are those of the groups. */
+export function groupsOnly(spec: ColumnSpec, folded: () => Folded): ColumnSpec {
+  const { cell } = spec;
+  return {
+    ...spec,
+    cell: (row, element) => {
+      if (!isMember(folded(), row)) cell?.(row, element);
+    },
+  };
+}
+
 /** Fills the name cell: a group with a triangle and its size, a member set in. */
 export function nameCell(
   folded: Folded,
@@ -149,18 +164,19 @@ export function nameCell(
   name: string,
 ): void {
   const group = folded.group[row] as Group;
-  const member = (folded.source[row] as number) >= 0;
-  const several = group.rows.length > 1;
-  cell.title = name;
-  if (member) {
-    cell.append(h("span", { class: "inset" }, nameNode(name || MISSING)));
-    return;
-  }
+  const several = group.rows.length > 1 && !isMember(folded, row);
   const isOpen = open.has(group.key);
+  const text = h("span");
+  fillName(text, name);
+  cell.title = name;
   if (several) cell.setAttribute("aria-expanded", String(isOpen));
   cell.append(
-    h("span", { class: "tri", "aria-hidden": "true" }, several ? (isOpen ? "▾" : "▸") : ""),
-    nameNode(name || MISSING),
-    several ? h("small", { class: "dim" }, ` ${num(group.rows.length)}`) : "",
+    h(
+      "span",
+      { class: isMember(folded, row) ? "fold inset" : "fold" },
+      h("span", { class: "tri", "aria-hidden": "true" }, several ? (isOpen ? "▾" : "▸") : ""),
+      text,
+      several && h("small", { class: "dim" }, num(group.rows.length)),
+    ),
   );
 }

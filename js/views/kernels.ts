@@ -10,7 +10,7 @@ import type { Figure, Table } from "../lib/payload.js";
 import { filterRows, matcher } from "../lib/rows.js";
 import { type ColumnSpec, type TableHandle, table } from "../lib/table.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
-import { type Folded, foldTable, nameCell, realColumn } from "./fold.js";
+import { type Folded, foldTable, groupsOnly, isMember, nameCell, realColumn } from "./fold.js";
 import { type By, type Cores, coresMatch, groups, topKernels } from "./kernels/rows.js";
 
 const UNUSED = "Eligible, not used";
@@ -118,7 +118,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
         key,
         label: key === "op" ? "Op" : "Kernel",
         cell: (row, cell) => {
-          const member = (now().source[row] as number) >= 0;
+          const member = isMember(now(), row);
           // Under its group a member is told apart by the other name.
           const text = textAt(now().real.data[member ? (key === "op" ? "kernel" : "op") : key], row);
           nameCell(now(), open, row, cell, text);
@@ -129,13 +129,15 @@ function kernelsTable(context: ViewContext): KernelsTable {
           ? name(spec)
           : spec.key === "op"
             ? { ...opColumn(() => now().real, key === "op" ? "kernel" : "op"), label: key === "op" ? "Kernel" : "Op" }
-            : realColumn(spec, full.columns, now);
+            : spec.key === "rank"
+              ? groupsOnly(realColumn(spec, full.columns, now), now)
+              : realColumn(spec, full.columns, now);
       handle = table(holder, {
         ...common,
         table: folded.table,
         columns: columns(full, () => now().real).map(swapped),
         onRow: follow,
-        rowClass: (row) => ((folded?.source[row] ?? -1) >= 0 ? "member" : ""),
+        rowClass: (row) => (folded && isMember(folded, row) ? "member" : ""),
       });
     }
     holder.querySelector("table")?.classList.add("kt");

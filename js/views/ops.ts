@@ -9,7 +9,7 @@ import type { Payload, Table } from "../lib/payload.js";
 import { filterRows, matcher } from "../lib/rows.js";
 import { type ColumnSpec, type TableHandle, table } from "../lib/table.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
-import { type Folded, foldTable, nameCell, realColumn } from "./fold.js";
+import { type Folded, foldTable, groupsOnly, isMember, nameCell, realColumn } from "./fold.js";
 import { fillName } from "./names.js";
 import { type By, bases, bySelf, donutParts, groups, types, type Where, withPercents } from "./ops/rows.js";
 
@@ -128,9 +128,13 @@ function opsTable(context: ViewContext): OpsTable {
       handle = table(holder, {
         ...common,
         table: folded.table,
-        columns: specs.map((spec) => (spec.key === "op" ? name : realColumn(spec, full.columns, now))),
+        columns: specs.map((spec) => {
+          if (spec.key === "op") return name;
+          const column = realColumn(spec, full.columns, now);
+          return spec.key === "rank" || spec.key === "cumulative_percent" ? groupsOnly(column, now) : column;
+        }),
         onRow: follow,
-        rowClass: (row) => ((folded?.source[row] ?? -1) >= 0 ? "member" : ""),
+        rowClass: (row) => (folded && isMember(folded, row) ? "member" : ""),
       });
     }
     refresh();

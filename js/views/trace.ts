@@ -7,8 +7,9 @@ import { emptyView, field, hoverCard, legend, link } from "../lib/parts.js";
 import { CATEGORIES, type Steps, type Trace } from "../lib/payload.js";
 import type { Selection } from "../lib/store.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
+import { candidates } from "./trace/ask.js";
 import { fillsOf } from "./trace/colours.js";
-import { details, stepAt } from "./trace/details.js";
+import { details, stepAt, stepNames } from "./trace/details.js";
 import { drawLanes, fitter, lengthText, RULER } from "./trace/draw.js";
 import { durationOf, nameOf, type Slice, startOf } from "./trace/find.js";
 import { KEYS, press } from "./trace/keys.js";
@@ -65,14 +66,18 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
   const toMs = trace.tick_ns / 1e6;
   const fills = fillsOf(trace.names, trace.category);
   const labels = trace.names.map((name) => kernelName(name).name);
+  const stepLabel = stepNames(trace, steps);
   const fit = fitter();
   const inTicks = (range: readonly [number, number]): Span => ({ from: range[0] / toMs, to: range[1] / toMs });
 
   // Toolbar
   const hits = h("span", { class: "hits dim", role: "status" });
+  /** The op a link asked for, while its slices are found under another name. */
+  let asked = "";
   const search = field(
     "Search slices",
     (text) => {
+      asked = "";
       model.find(text.trim());
       return model.hits.error;
     },
@@ -158,6 +163,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
           theme: theme(),
           fills,
           labels,
+          stepLabel,
           fit,
           scroll: scroller.scrollTop,
           range: mouse.dragged() ?? model.range,
@@ -176,7 +182,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     scrollBy: (pixels) => {
       scroller.scrollTop += pixels;
     },
-    describe: (slice) => describe(trace, steps, slice, toMs),
+    describe: (slice) => describe(trace, steps, slice, stepLabel(slice.lane, slice.index)),
   });
   lanes.element.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -215,6 +221,9 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     const found = model.hits.slices.length;
     const at = model.hitAt >= 0 ? `${count(model.hitAt + 1)} of ` : "";
     hits.textContent = model.query && !model.hits.error ? `${at}${count(found)} ${found === 1 ? "hit" : "hits"}` : "";
+    // The slices of an op are called by its kernel or type: say so instead of a silent other name.
+    if (asked && found) hits.textContent += ", the slices of this op";
+    hits.title = asked;
     previous.disabled = next.disabled = !found;
     previous.hidden = next.hidden = !model.query;
   }
@@ -257,25 +266,28 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     if (target.range_ms) showRange(target.range_ms);
     const text = target.search ?? target.filter;
     if (text === undefined) return;
-    search.input.value = text;
-    model.findLongest(text);
+    const found = model.findLongest(candidates(context.payload, text));
+    search.input.value = found;
+    asked = found === text ? "" : text;
+    showHits();
   }
 
   place();
   showHits();
   offerSteps();
   shown.textContent = `${lengthText(trace.end * toMs)} shown`;
-  const asked = store.get("focusRange");
+  const range = store.get("focusRange");
   if (hint) follow(hint);
-  else if (asked) showRange(asked);
+  else if (range) showRange(range);
   return { hint: follow, focusFilter: () => search.input.focus() };
 }
 
-function describe(trace: Trace, steps: Steps, slice: Slice, toMs: number) {
+function describe(trace: Trace, steps: Steps, slice: Slice, label: string) {
   const lane = trace.lanes[slice.lane];
+  const toMs = trace.tick_ns / 1e6;
   const start = startOf(trace, slice) * toMs;
   const running = stepAt(steps, start);
-  const name = nameOf(trace, slice);
+  const name = label || nameOf(trace, slice);
   return {
     title: name.length > 120 ? `${name.slice(0, 119)}…` : name,
     total: lengthText(durationOf(trace, slice) * toMs),

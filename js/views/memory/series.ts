@@ -143,10 +143,15 @@ export function axis(id: MemoryId, scope: Scope, free_bytes: number): Axis {
   const nice = byteAxis((1.12 * top) / size);
   const max = whole ? top / size : nice.max;
   const values = whole ? ticks(max, 5) : nice.ticks;
+  const end = { value: max * size, text: max.toFixed(1) };
   return {
     unit,
     max: max * size,
-    ticks: values.map((value) => ({ value: value * size, text: String(value) })),
+    ticks: [
+      ...values.map((value) => ({ value: value * size, text: String(value) })),
+      // The capacity is seldom round: it gets its own tick where it does not run into the last one.
+      ...(whole && (values.at(-1) ?? 0) < 0.93 * max ? [end] : []),
+    ],
     cut: !whole && known(free_bytes) ? `free: ${bytesText(free_bytes)}, axis cut at ${max} ${unit}` : "",
   };
 }

@@ -3,10 +3,11 @@
 import { type Child, clear, h } from "../../lib/dom.js";
 import { count, num } from "../../lib/format.js";
 import { heading, link } from "../../lib/parts.js";
-import { CATEGORIES, type Coded, type ColumnData, type Payload, type Steps } from "../../lib/payload.js";
+import { CATEGORIES, type Coded, type ColumnData, type Payload, type Steps, type Trace } from "../../lib/payload.js";
 import type { ViewContext } from "../../lib/view.js";
+import { fillName } from "../names.js";
 import { lengthText } from "./draw.js";
-import { codeOf, durationOf, nameOf, peers, type Slice, startOf } from "./find.js";
+import { codeOf, durationOf, nameOf, peers, startOf } from "./find.js";
 import { processes } from "./layout.js";
 import type { Model } from "./model.js";
 import { aggregate, fold, idle } from "./range.js";
@@ -40,6 +41,18 @@ function tableOf(payload: Payload, name: string, kind: string): "kernels" | "ops
   return holds(payload.ops.table.data.op, name) ? "ops" : null;
 }
 
+/**
+ * How the slices of a lane of steps are called in the other views; by lane. Where a lane has another number of
+ * slices than there are steps, its own names stay.
+ */
+export function stepNames(trace: Trace, steps: Steps): (lane: number, index: number) => string {
+  return (lane, index) => {
+    const data = trace.lanes[lane];
+    if (data?.kind !== "steps" || data.start.length !== steps.step.length) return "";
+    return steps.name[index] || [steps.prefix, steps.step[index]].filter((part) => part !== "").join(" ");
+  };
+}
+
 export interface Details {
   element: HTMLElement;
   drawSlice(): void;
@@ -60,7 +73,7 @@ export function details(context: ViewContext, model: Model): Details {
       return;
     }
     const lane = trace.lanes[selected.lane];
-    const name = nameOf(trace, selected);
+    const name = stepNames(trace, context.payload.steps)(selected.lane, selected.index) || nameOf(trace, selected);
     const duration = durationOf(trace, selected) * toMs;
     const start = startOf(trace, selected) * toMs;
     const self = (lane?.self[selected.index] ?? 0) * toMs;
@@ -113,14 +126,14 @@ export function details(context: ViewContext, model: Model): Details {
     const body = head.map((share) => {
       const css = CATEGORIES[(trace.category[share.code] ?? 0) - 1]?.css ?? "other";
       const name = trace.names[share.code] ?? "";
-      return line(h("code", null, name), name, share.count, share.self * toMs, share.percent, css);
+      return line(name, share.count, share.self * toMs, share.percent, css);
     });
     if (rest) {
       const show = link(`${count(rest.names)} others`, () => {
         all = true;
         drawRange();
       });
-      body.push(line(show, "", rest.count, rest.self * toMs, rest.percent, "other", true));
+      body.push(line(show, rest.count, rest.self * toMs, rest.percent, "other", true));
     }
     right.append(
       heading("Range", scope, ...idleChips(model)),
@@ -162,8 +175,7 @@ export function details(context: ViewContext, model: Model): Details {
 const dim = (text: string): HTMLElement => h("span", { class: "dim" }, text);
 
 function line(
-  name: Node,
-  title: string,
+  name: string | Node,
   n: number,
   self_ms: number,
   percent: number,
@@ -172,10 +184,13 @@ function line(
 ): HTMLElement {
   const n_class = faint ? "n dim" : "n";
   const bar = { "--v": `${Math.min(100, percent).toFixed(1)}%` };
+  const cell = h("td", { class: "name" });
+  if (typeof name === "string") fillName(cell, name);
+  else cell.append(name);
   return h(
     "tr",
     null,
-    h("td", { class: "name", title }, name),
+    cell,
     h("td", { class: n_class }, count(n)),
     h("td", { class: n_class }, num(self_ms, 3)),
     h("td", { class: "n" }, h("span", { class: `ib ${css}`, style: bar }, h("b", null, num(percent, 1)))),
@@ -194,5 +209,3 @@ function idleChips(model: Model): Child[] {
   // More devices than fit: the table tells the rest.
   return chips.slice(0, 4);
 }
-
-export type { Slice };

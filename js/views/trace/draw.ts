@@ -19,6 +19,8 @@ export interface Scene {
   theme: Theme;
   fills: Uint8Array;
   labels: string[];
+  /** How a step is called in the other views; "" where that is not known. */
+  stepLabel(lane: number, index: number): string;
   /** How far the lanes are scrolled. */
   scroll: number;
   /** Range that is being dragged, else that of the model. */
@@ -32,19 +34,26 @@ export type Fitter = (context: CanvasRenderingContext2D, text: string, room: num
 export function fitter(): Fitter {
   const widths = new Map<string, number>();
   let font = "";
-  return (context, text, room) => {
-    if (context.font !== font) {
-      widths.clear();
-      font = context.font;
-    }
+  const measure = (context: CanvasRenderingContext2D, text: string): number => {
     let width = widths.get(text);
     if (width === undefined) {
       width = context.measureText(text).width;
       widths.set(text, width);
     }
+    return width;
+  };
+  return (context, text, room) => {
+    if (context.font !== font || widths.size > 20_000) {
+      widths.clear();
+      font = context.font;
+    }
+    const width = measure(context, text);
     if (width <= room) return text;
-    const letters = Math.floor((text.length * room) / width) - 1;
-    return letters < 2 ? "" : `${text.slice(0, letters)}…`;
+    for (let letters = Math.floor((text.length * room) / width); letters > 1; letters--) {
+      const cut = `${text.slice(0, letters)}…`;
+      if (measure(context, cut) <= room) return cut;
+    }
+    return "";
   };
 }
 
@@ -115,7 +124,7 @@ function drawRow(
       context.fillRect(left, top + SLICE - 2, right - left, 2);
     }
     if (labels && right - left >= LABEL) {
-      const name = scene.labels[code] ?? "";
+      const name = (steps && scene.stepLabel(lane, index)) || (scene.labels[code] ?? "");
       const text = steps ? `${name} · ${ms(((data.duration[index] as number) * model.trace.tick_ns) / 1e6)}` : name;
       const shown = scene.fit(context, text, right - left - 2 * PAD);
       if (shown) {

@@ -116,14 +116,20 @@ export class Model {
     this.tell("search");
   }
 
-  /** Searches and selects the longest hit, with its surroundings. */
-  findLongest(query: string): void {
-    this.find(query);
+  /**
+   * Searches for the first of the texts that is found, selects its longest hit and zooms to its surroundings.
+   * Returns that text; when none is found, the first stays in the search.
+   */
+  findLongest(texts: readonly string[]): string {
+    const found = texts.find((text) => search(this.trace, text).slices.length > 0) ?? texts[0] ?? "";
+    this.find(found);
     const at = longestHit(this.trace, this.hits);
-    if (at < 0) return;
-    const slice = this.hits.slices[at] as Slice;
-    this.setSpan(around(this.spanOf(slice), this.trace.end, 0.1));
-    this.select(slice, true);
+    if (at >= 0) {
+      const slice = this.hits.slices[at] as Slice;
+      this.setSpan(around(this.spanOf(slice), this.trace.end, 0.1));
+      this.select(slice, true);
+    }
+    return found;
   }
 
   /** The next (1) or previous (-1) hit: after the selected one, else from the left edge of the window. */

@@ -1,6 +1,6 @@
 /** What happened in a range: self time by name. */
 
-import type { Lane, Trace } from "../../lib/payload.js";
+import type { Trace } from "../../lib/payload.js";
 import { processes } from "./layout.js";
 import type { Row } from "./rows.js";
 import { covered, visible } from "./rows.js";
@@ -24,6 +24,7 @@ export interface Share {
 export function aggregate(trace: Trace, rows: readonly (readonly Row[])[], from: number, to: number): Share[] {
   const shares = new Map<number, Share>();
   const repeated = repeats(trace);
+  const codes = sameNames(trace.names);
   trace.lanes.forEach((lane, l) => {
     if ((lane.kind !== "device" && lane.kind !== "host") || repeated.has(l)) return;
     const levels = rows[l] ?? [];
@@ -40,7 +41,7 @@ export function aggregate(trace: Trace, rows: readonly (readonly Row[])[], from:
           start >= from && end <= to
             ? whole
             : Math.min(whole, cut(levels[depth + 1], Math.max(start, from), Math.min(end, to)));
-        add(shares, lane, index, self);
+        add(shares, codes[lane.name_code[index] as number] as number, self);
       }
     });
   });
@@ -54,8 +55,7 @@ function cut(below: Row | undefined, from: number, to: number): number {
   return to - from - (below ? covered([below], from, to) : 0);
 }
 
-function add(shares: Map<number, Share>, lane: Lane, index: number, self: number): void {
-  const code = lane.name_code[index] as number;
+function add(shares: Map<number, Share>, code: number, self: number): void {
   const share = shares.get(code);
   if (share) {
     share.count++;
@@ -73,6 +73,16 @@ export function fold(shares: readonly Share[], n: number): { head: Share[]; rest
     rest.percent += share.percent;
   }
   return { head: shares.slice(0, n), rest };
+}
+
+/** By name, the first code that reads the same: different ops may be shown under one name. */
+export function sameNames(names: readonly string[]): Uint32Array {
+  const first = new Map<string, number>();
+  return Uint32Array.from(names, (name, code) => {
+    const known = first.get(name);
+    if (known === undefined) first.set(name, code);
+    return known ?? code;
+  });
 }
 
 /** Lanes that hold the work of a device itself: streams of a GPU, the ops of a TPU core. */
