@@ -1,8 +1,23 @@
 import { describe, expect, it } from "vitest";
 import { createStore } from "../lib/store.js";
 import { selectBars, selectedBars } from "../views/brush.js";
-import { axisLimit, bars, breakdown, rangeText, selectedRows, statistics } from "../views/stepstats.js";
+import { axisLimit, bars, breakdown, leftOutNote, rangeText, selectedRows, statistics } from "../views/stepstats.js";
 import { sample } from "./sample.js";
+
+describe("warm-up", () => {
+  const steps = { ...sample().steps, warmup: new Uint8Array(sample().steps.step.length) };
+  steps.warmup[0] = 1;
+  const [first, last] = [steps.step[0] as number, steps.step.at(-1) as number];
+  it("is left out while nothing is selected", () => {
+    expect(selectedRows(steps, null)).toHaveLength(steps.step.length - 1);
+    expect(selectedRows(steps, null)).not.toContain(0);
+    expect(leftOutNote(steps, null)).toContain("first step");
+  });
+  it("counts when it is selected", () => {
+    expect(selectedRows(steps, { first, last })).toHaveLength(steps.step.length);
+    expect(leftOutNote(steps, { first, last })).toBe("");
+  });
+});
 
 describe("statistics", () => {
   it("is the sample standard deviation", () => {
@@ -87,6 +102,7 @@ describe("bars", () => {
     expect(axisLimit([5, 6, 7, 19])).toBe(19);
     expect(axisLimit([5, 6, 7, 100])).toBe(7);
     expect(axisLimit([100, 6])).toBe(6);
+    expect(axisLimit([900, 5, 6, 7, 5, 23, 6])).toBe(23);
     expect(axisLimit([])).toBe(0);
   });
 });

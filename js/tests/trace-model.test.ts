@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 import type { Lane, Payload, Steps, Trace } from "../lib/payload.js";
 import { candidates } from "../views/trace/ask.js";
-import { comparison, stepAt } from "../views/trace/details.js";
+import { comparison, stepAt, tableOf } from "../views/trace/details.js";
 import { press } from "../views/trace/keys.js";
 import { Model } from "../views/trace/model.js";
 import { sliceUnder } from "../views/trace/pointer.js";
@@ -168,7 +168,7 @@ describe("words", () => {
   });
 });
 
-describe("a link from an op", () => {
+describe("links to and from other views", () => {
   const payload = {
     kernels: {
       table: {
@@ -186,6 +186,14 @@ describe("a link from an op", () => {
   it("looks for the op, then its kernels, then its type and the end of its name", () => {
     expect(candidates(payload, "a/Conv2D")).toEqual(["a/Conv2D", "gemm", "pad", "_FusedConv2D", "Conv2D"]);
     expect(candidates(payload, "Get/_1")).toEqual(["Get/_1", "_Send", "Get"]);
+    const long = "void kernel<".padEnd(900, "x");
+    expect(candidates(payload, long)[0]).toHaveLength(600);
     expect(candidates(payload, "Iterator::Root::Zip[0]")).toContain("Iterator::Zip");
+  });
+  it("go back to the table that lists the slice", () => {
+    expect(tableOf(payload, "gemm", "device")).toBe("kernels");
+    expect(tableOf(payload, "gemm", "host")).toBeNull();
+    expect(tableOf(payload, "_Send", "host")).toBe("ops");
+    expect(tableOf(payload, "a/Conv2D", "device")).toBe("ops");
   });
 });

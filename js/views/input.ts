@@ -9,7 +9,7 @@ import { table } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
 import { barCell, cells, missingNote, plainTable, statisticsTable } from "./breakdown.js";
 import { stepChart } from "./stepchart.js";
-import { breakdown, selectedRows } from "./stepstats.js";
+import { breakdown, leftOutNote, selectedRows } from "./stepstats.js";
 import { drawGraph } from "./tfdata.js";
 
 /** The longest of the selected steps where it stands out: over the mean by 2 standard deviations and a tenth. */
@@ -55,11 +55,14 @@ function deviceSide(el: HTMLElement, context: ViewContext): void {
   const split = h("div", { class: "split a" }, left, side);
   el.append(h("section", null, heading("Device side", scope, legend(recorded)), split));
   const update = (): void => {
-    const rows = selectedRows(steps, context.store.get("selection"));
+    const selection = context.store.get("selection");
+    const rows = selectedRows(steps, selection);
     const { total, parts, missing } = breakdown(steps, rows);
     clear(side);
     side.append(statisticsTable(parts, total));
+    const leftOut = leftOutNote(steps, selection);
     for (const note of [longest(context, rows), missingNote(missing)]) if (note) side.append(note);
+    if (leftOut) side.append(h("p", { class: "more", text: leftOut }));
   };
   update();
   context.store.subscribe("selection", update, context.signal);

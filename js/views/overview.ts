@@ -9,7 +9,7 @@ import { nameNode } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
 import { averageBar, barCell, breakdownTable, cells, missingNote, plainTable } from "./breakdown.js";
 import { stepChart } from "./stepchart.js";
-import { breakdown, rangeText, selectedRows } from "./stepstats.js";
+import { breakdown, leftOutNote, rangeText, selectedRows } from "./stepstats.js";
 
 const LEVELS = { high: 3, medium: 2, low: 1, none: 0 } as const;
 const SEVERITIES = { high: ["high", "High"], medium: ["med", "Medium"], low: ["low", "Low"] } as const;
@@ -196,6 +196,8 @@ export const render: View = (el, context) => {
     side.append(heading("Where a step goes", scope), breakdownTable(parts, total));
     const note = missingNote(missing);
     if (note) side.append(note);
+    const leftOut = leftOutNote(steps, selection);
+    if (leftOut) side.append(h("p", { class: "more", text: leftOut }));
   };
   update();
   context.store.subscribe("selection", update, context.signal);

@@ -36,13 +36,21 @@ export function statistics(values: ArrayLike<number>, rows: ArrayLike<number>): 
   return { n, mean, sd: n > 1 ? Math.sqrt(squares / (n - 1)) : Number.NaN, min, max };
 }
 
-/** Rows of `steps` inside the selection (all of them without one). */
+/** Rows of `steps` inside the selection; without one all but the leading steps that compile or warm up. */
 export function selectedRows(steps: Steps, selection: Selection | null): number[] {
   const rows: number[] = [];
   steps.step.forEach((step, row) => {
-    if (!selection || (step >= selection.first && step <= selection.last)) rows.push(row);
+    const inside = selection ? step >= selection.first && step <= selection.last : !steps.warmup?.[row];
+    if (inside) rows.push(row);
   });
   return rows;
+}
+
+/** "First step left out: compilation, warm-up." where the averages leave some out; "" otherwise. */
+export function leftOutNote(steps: Steps, selection: Selection | null): string {
+  const count = selection ? 0 : (steps.warmup?.reduce((sum, flag) => sum + (flag ? 1 : 0), 0) ?? 0);
+  if (!count) return "";
+  return `Averages leave out the first ${count === 1 ? "step" : `${count} steps`}: compilation, warm-up.`;
 }
 
 export interface Part {
@@ -113,14 +121,12 @@ export function bars(steps: Steps, limit: number): Bar[] {
   return result;
 }
 
-/** Where the axis ends: above the largest bar, or, when one is over 4× the median, above the 95th percentile. */
+/** Where the axis ends: above the largest bar that is not over 4× the median; longer ones are cut. */
 export function axisLimit(times: readonly number[]): number {
   const sorted = times.filter(Number.isFinite).sort((a, b) => a - b);
   if (sorted.length === 0) return 0;
   const median = sorted[Math.floor((sorted.length - 1) / 2)] as number;
-  const max = sorted.at(-1) as number;
-  if (!(max > 4 * median)) return max;
-  return sorted[Math.floor(0.95 * (sorted.length - 1))] as number;
+  return sorted.findLast((time) => time <= 4 * median) as number;
 }
 
 /** "steps 508–515", "step 508". */

@@ -4,7 +4,7 @@ import { numberAt, textAt } from "../../lib/codec.js";
 import type { Payload } from "../../lib/payload.js";
 
 /** Names in the trace are cut here (nbprof/views/trace.py). */
-const MOST_NAME = 600;
+export const MOST_NAME = 600;
 
 /**
  * Texts to search for, best first: the name itself; for an op its kernels, most time first, then how

@@ -6,6 +6,7 @@ import { heading, link } from "../../lib/parts.js";
 import { CATEGORIES, type Coded, type ColumnData, type Payload, type Steps, type Trace } from "../../lib/payload.js";
 import type { ViewContext } from "../../lib/view.js";
 import { fillName } from "../names.js";
+import { MOST_NAME } from "./ask.js";
 import { lengthText } from "./draw.js";
 import { codeOf, durationOf, nameOf, peers, startOf } from "./find.js";
 import { processes } from "./layout.js";
@@ -32,13 +33,16 @@ export function comparison(duration: number, mean: number, n: number): string {
   return `${num(Math.abs(part), 1)}% ${part > 0 ? "over" : "under"} the mean of ${count(n)}`;
 }
 
-const holds = (column: ColumnData | undefined, text: string): boolean =>
-  column !== undefined && (Array.isArray(column) ? column : ((column as Coded).values ?? [])).includes(text);
+const holds = (column: ColumnData | undefined, fits: (text: string) => boolean): boolean =>
+  column !== undefined && (Array.isArray(column) ? column : ((column as Coded).values ?? [])).some(fits);
 
-/** The view whose table lists a name of this kind, if any does. */
-function tableOf(payload: Payload, name: string, kind: string): "kernels" | "ops" | null {
-  if (kind === "device" && holds(payload.kernels.table.data.kernel, name)) return "kernels";
-  return holds(payload.ops.table.data.op, name) ? "ops" : null;
+/** The view whose table lists a slice's name as kernel, op or type of op, if any does. */
+export function tableOf(payload: Payload, name: string, kind: string): "kernels" | "ops" | null {
+  // Names in the trace are cut, those of kernels are not.
+  const cut = (text: string): boolean => text.slice(0, MOST_NAME) === name;
+  if (kind === "device" && holds(payload.kernels.table.data.kernel, cut)) return "kernels";
+  const { op, type } = payload.ops.table.data;
+  return holds(op, cut) || holds(type, cut) ? "ops" : null;
 }
 
 /**
