@@ -106,7 +106,7 @@ def fragment(packed: bytes, static: str, *, version: str, height: int = 0, live:
     code = bundle.packed() if live else None
     inner = f'<div data-nbprof-static="">{static}</div>'
     if code is None:
-        return f'<div style="position:relative">{inner}</div>'
+        return inner
     key = hashlib.sha256(packed).hexdigest()[:16]
     options: dict[str, Any] = {"live": False, **({"height": height} if height else {})}
     script = _LOADER
@@ -115,7 +115,7 @@ def fragment(packed: bytes, static: str, *, version: str, height: int = 0, live:
         script = script.replace(name, value, 1)
     # From the last place to the first: base64 that holds one of the words must not be taken for the place.
     script = script.replace("DATA", base64.b64encode(packed).decode(), 1).replace("CODE", code, 1)
-    return f'<div data-nbprof="{key}" style="position:relative">{inner}<script type="module">{script}</script></div>'
+    return f'<div data-nbprof="{key}">{inner}<script type="module">{script}</script></div>'
 
 
 def page(run: Run, payload: dict[str, Any]) -> str:

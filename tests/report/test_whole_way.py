@@ -1,0 +1,90 @@
+"""From the bytes of a profile to the report: what is drawn are the numbers of the frames."""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+import pytest
+
+from nbprof.report import html, mimebundle
+from nbprof.report.static import static_html
+from nbprof.views import codec, ops, picture
+from tests.report.test_html import FORBIDDEN, Reader
+from tests.support.build import profile
+from tests.support.profiles import real
+from tests.support.xspace import gpu_run, training_run
+from tests.views import fake
+from tests.views.test_payload import check
+
+REAL = [
+    *("tf-gpu/rtx5000-cnn-batch64", "tf-gpu/t4-one-step", "tf-gpu/v100x8-collectives"),
+    *("tf-cpu/prefetch-example", "tf-cpu/prefetch-128-empty-gpu-plane", "jax/tpu-v6e-inference", "jax/mi300-jax08_attention"),
+]
+
+
+def made(run):
+    return codec.unpack(codec.pack(run.payload()))
+
+
+def agrees(run, whole):
+    """The payload against the frames that a person can take."""
+    steps = run.steps.frame
+    assert whole["steps"]["step"].tolist() == steps["step"].tolist()
+    for key, values in whole["steps"]["categories"].items():
+        assert values == pytest.approx(steps[f"{key}_ms"].to_numpy(float), rel=1e-9, nan_ok=True)
+    shown = run.ops.frame.groupby("where", sort=False).head(ops.MOST_ROWS)
+    for key, frame, columns in (
+        ("ops", shown, ("total_us", "self_us", "occurrences")),
+        ("kernels", run.kernels.frame, ("total_us", "min_us", "occurrences")),
+    ):
+        data = whole[key]["table"]["data"]
+        for column in columns:
+            assert data[column] == pytest.approx(frame[column].to_numpy(float), rel=1e-9, nan_ok=True)
+    data = whole["ops"]["table"]["data"]["op"]
+    assert [data["values"][code] for code in data["codes"]] == shown["op"].tolist()
+    summary = run.memory.summary.set_index("memory_id")
+    for one in whole["memory"]["ids"]:
+        assert one["peak_bytes"] == summary.loc[one["memory_id"], "peak_bytes"]
+        assert (one["stack_bytes"] + one["heap_bytes"]).max() == one["peak_bytes"]
+    trace = whole["trace"]
+    assert sum(len(lane["start"]) for lane in trace["lanes"]) == trace["shown"] <= trace["total"]
+    for lane in trace["lanes"]:
+        assert (np.diff(lane["start"].astype(np.int64)) >= 0).all()
+        assert (lane["start"].astype(np.int64) + lane["duration"]).max() <= trace["end"]
+
+
+@pytest.mark.parametrize("write", [training_run, gpu_run], ids=["cpu", "gpu"])
+def test_a_made_profile(tmp_path, write):
+    run = profile(tmp_path, write())
+    whole = made(run)
+    agrees(run, whole)
+    marks = next(lane for lane in whole["trace"]["lanes"] if lane["kind"] == "steps") if any(run.trace.lanes["kind"] == "steps") else None
+    if marks:
+        assert marks["start"] * whole["trace"]["tick_ns"] / 1e6 == pytest.approx(run.steps.frame["start_ms"].to_numpy(float), abs=1e-5)
+
+
+def test_a_name_out_of_a_file_stays_text(tmp_path):
+    run = profile(tmp_path, training_run(evil=fake.HOSTILE))
+    whole = run.payload()
+    assert fake.HOSTILE in str(whole)
+    read = Reader(static_html(whole, picture.png(whole)))
+    assert not FORBIDDEN & set(read.tags)
+    assert "onerror" not in "".join(Reader(html.page(run.run, whole)).scripts)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_profile(name):
+    import nbprof
+
+    run = nbprof.load(real(name))
+    whole = made(run)
+    for key, part in (("meta", "Meta"), ("overview", "Overview"), ("input", "Input"), ("trace", "Trace")):
+        check(whole[key], part)
+    agrees(run, whole)
+    data, _ = mimebundle.mimebundle(run.run, run.payload())
+    packed = base64.b64decode(data["application/vnd.nbprof.v1+json"]["data"])
+    assert len(packed) < 300_000
+    assert len(base64.b64decode(data["image/png"])) < 120_000
+    assert len(data["text/plain"].splitlines()) <= 10
+    assert not FORBIDDEN - {"script"} & set(Reader(data["text/html"]).tags)
