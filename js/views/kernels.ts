@@ -83,6 +83,11 @@ function kernelsTable(context: ViewContext): KernelsTable {
   const rowsText = h("span");
   const everyRow = Uint32Array.from({ length: full.rows }, (_, i) => i);
 
+  const known = everyRow.some((row) => !Number.isNaN(numberAt(full.data.occupancy_percent, row)));
+  const occupancy = known
+    ? " Occupancy is theoretical, from registers and block size."
+    : " Occupancy was not recorded.";
+
   const selected = (): Uint32Array => {
     let rows: Uint32Array = everyRow.filter((row) => coresMatch(full, row, cores));
     for (const key of ["kernel", "op"] as const) {
@@ -165,7 +170,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
     }
     const part = rows.length < full.rows ? ` of ${count(full.rows)}` : "";
     const into = folded ? ` in ${count(folded.groups.length)} ${by === "op" ? "ops" : "names"}` : "";
-    rowsText.textContent = `${count(rows.length)}${part} rows${into}, one for each kernel, op and launch shape. Occupancy is theoretical, from registers and block size.`;
+    rowsText.textContent = `${count(rows.length)}${part} rows${into}, one for each kernel, op and launch shape.${occupancy}`;
   }
 
   const filter = (key: "kernel" | "op") =>
