@@ -1,6 +1,7 @@
 /** Search by name, the neighbours of a slice, and its numbers. */
 
 import type { Lane, Trace } from "../../lib/payload.js";
+import { matcher } from "../../lib/rows.js";
 import type { Row } from "./rows.js";
 import { longestOf, lowest, visible } from "./rows.js";
 
@@ -23,30 +24,17 @@ export interface Hits {
   error: string;
 }
 
-/** Whether a name has the text in it, whatever the case; /…/ is a regular expression. Throws on a bad one. */
-export function matcher(query: string): (name: string) => boolean {
-  const pattern = /^\/(.+)\/$/s.exec(query);
-  if (pattern) {
-    const expression = new RegExp(pattern[1] as string, "i");
-    return (name) => expression.test(name);
-  }
-  const text = query.toLowerCase();
-  return (name) => name.toLowerCase().includes(text);
-}
-
 /** All slices whose name matches, by start. */
 export function search(trace: Trace, query: string): Hits {
   const names = new Uint8Array(trace.names.length);
-  if (!query) return { slices: [], names, error: "" };
-  let matches: (name: string) => boolean;
+  let matches: ((name: string) => boolean) | null;
   try {
     matches = matcher(query);
   } catch (error) {
     return { slices: [], names, error: error instanceof Error ? error.message : String(error) };
   }
-  trace.names.forEach((name, code) => {
-    if (matches(name)) names[code] = 1;
-  });
+  if (!matches) return { slices: [], names, error: "" };
+  for (let code = 0; code < names.length; code++) if (matches(trace.names[code] as string)) names[code] = 1;
   const slices: Slice[] = [];
   trace.lanes.forEach((lane, l) => {
     if (lane.kind === "counter") return;
