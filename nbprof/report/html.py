@@ -118,7 +118,7 @@ def fragment(packed: bytes, static: str, *, version: str, height: int = 0, live:
     return f'<div data-nbprof="{key}">{inner}<script type="module">{script}</script></div>'
 
 
-def page(run: Run, payload: dict[str, Any]) -> str:
+def page(run: Run, payload: dict[str, Any]) -> str:  # noqa: ARG001  called like every display of a profile
     """One self-contained HTML document: opened from a file, it asks no host for anything.
 
     Parameters
@@ -129,16 +129,16 @@ def page(run: Run, payload: dict[str, Any]) -> str:
     """
     meta = payload["meta"]
     if meta["notice"] is None:
-        payload = {**payload, "meta": {**meta, "notice": _static_notice(run, meta)}}
+        payload = {**payload, "meta": {**meta, "notice": _static_notice(meta)}}
     static = static_html(payload, picture.png(payload))
     body = fragment(codec.pack(payload), static, version=meta["version"])
     title = wording.one_line(f"{meta['label']} · {payload['overview']['verdict']['word']} · nbprof")
     return _PAGE.replace("BODY", body, 1).replace("TITLE", escape(title), 1).replace("VERSION", escape(meta["version"]), 1)
 
 
-def _static_notice(run: Run, meta: dict[str, Any]) -> dict[str, str]:
-    when = (run.source.created or "").replace("T", " ")
-    text = f"saved from {meta['label']}{f' of {when}' if when else ''}. Every tab works; to capture again, run the cell."
+def _static_notice(meta: dict[str, Any]) -> dict[str, str]:
+    when = f" of {meta['created']}" if meta["created"] else ""
+    text = f"saved from {meta['label']}{when}. Every tab works; to capture again, run the cell."
     return {"kind": "static", "title": "Static report:", "text": text}
 
 

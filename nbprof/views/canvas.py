@@ -119,5 +119,5 @@ class Canvas:
         palette = flat.getpalette() or []
         flat.putpalette([255 if level >= 252 else level for level in palette])
         out = BytesIO()
-        flat.save(out, "PNG", optimize=True, dpi=(192, 192))
+        flat.save(out, "PNG", compress_level=7, dpi=(192, 192))
         return out.getvalue()

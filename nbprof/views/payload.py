@@ -24,6 +24,9 @@ TABS = {
     "memory": "Memory",
     "trace": "Trace",
 }
+_ALSO = {"steps": "input", "input_pipeline": "input"}
+"""Other words for a tab."""
+
 _ROOMS: dict[str, Callable[[Run], dict[str, Any]]] = {
     "input": input_pipeline.payload,
     "ops": ops.payload,
@@ -78,7 +81,7 @@ def chosen(views: Iterable[str] | None) -> list[str]:
     """The tabs in their fixed order; an unknown one is an error that names those there are."""
     if isinstance(views, str):
         views = [view for view in re.split(r"[,\s]+", views) if view]
-    names = list(views or TABS)
+    names = [_ALSO.get(name, name) for name in views or TABS]
     if unknown := [name for name in names if name not in TABS]:
         raise NbprofError(f"there is no view {unknown[0]!r}; the views are {', '.join(TABS)}")
     return [tab for tab in TABS if tab in names]
@@ -113,7 +116,7 @@ def meta(run: Run, shown: list[str]) -> dict[str, Any]:
         "version": version(),
         "label": label(run),
         "facts": facts(run),
-        "created": source.created or "",
+        "created": created(run),
         "framework": str(run.overview.get("framework") or ""),
         "has_device": overview.has_device(run),
         "notice": notice(run),
@@ -146,9 +149,15 @@ def facts(run: Run) -> list[str]:
     if (length := seconds(run)) is not None:
         result.append(wording.duration(length))
     result.append(device(run))
-    if clock := re.search(r"\d\d:\d\d(:\d\d)?", run.source.created or ""):
+    if clock := re.search(r"\d\d:\d\d(:\d\d)?", created(run)):
         result.append(clock[0])
     return result
+
+
+def created(run: Run) -> str:
+    """When the run was recorded, as `2026-11-21 14:02:31`; of a file, when it was written."""
+    started = getattr(run.capture, "started", "") or run.source.created or ""
+    return str(started).replace("T", " ")[:19]
 
 
 def device(run: Run) -> str:
@@ -173,10 +182,10 @@ def notice(run: Run) -> dict[str, Any] | None:
     error = wording.one_line(str(getattr(run.capture, "error", None) or "")).strip()
     if _cell_failed(run):
         seen = wording.plural(len(run.steps), "step")
-        what = f" ({error})" if error else ""
+        what = f"The {error}" if error.startswith("cell ") else "The cell stopped with an error" + (f": {error}" if error else "")
         return {
             "kind": "partial",
-            "title": f"The cell stopped with an error{what}.",
+            "title": f"{what.rstrip('.')}.",
             "text": f"What was recorded until then is shown: {seen}.",
         }
     if error:

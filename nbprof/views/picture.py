@@ -265,7 +265,7 @@ def _footer(sheet: Canvas, meta: dict[str, Any], y: float) -> float:
     sheet.text(
         _RIGHT,
         y + 14,
-        sheet.fit(f"nbprof {meta['version']} · {meta['created'].replace('T', ' ')}".rstrip(" ·"), 20, 400),
+        sheet.fit(f"nbprof {meta['version']} · {meta['created']}".rstrip(" ·"), 20, 400),
         20,
         SOFT,
         align="r",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -232,7 +233,7 @@ def test_sampling_keeps_every_box_and_the_first_of_the_largest(count):
         width = count // 1000
         edges = np.cumsum([0] + [width] * (1000 * (width + 1) - count) + [width + 1] * (count - 1000 * width))
         assert edges[-1] == count
-        assert kept.tolist() == [low + values[low:high].argmax() for low, high in zip(edges[:-1], edges[1:], strict=True)]
+        assert kept.tolist() == [low + values[low:high].argmax() for low, high in itertools.pairwise(edges)]
 
 
 def test_the_trace_keeps_all_step_markers_every_lane_and_the_parents():
@@ -306,7 +307,7 @@ def test_views_choose_the_tabs_and_leave_out_the_other_data():
 def test_an_unknown_view_is_named():
     with pytest.raises(NbprofError, match="no view 'kernel'; the views are overview, input"):
         payload.chosen(["kernel"])
-    assert payload.chosen("ops, overview") == ["overview", "ops"]
+    assert payload.chosen("ops, overview, steps") == ["overview", "input", "ops"]
 
 
 def test_the_tab_that_the_verdict_points_to_is_flagged():
@@ -331,7 +332,16 @@ def capture(**facts):
         ({}, None, ""),
         ({"steps": 0}, "no_steps", "No steps found"),
         ({"capture": capture(error="CUPTI is not there.")}, "failed", "finished without an error"),
-        ({"capture": capture(cell_failed=True, error="ValueError: no"), "steps": 0}, "partial", "ValueError: no"),
+        (
+            {"capture": capture(cell_failed=True, error="cell failed at step 3: ValueError: no")},
+            "partial",
+            "The cell failed at step 3: ValueError: no.",
+        ),
+        (
+            {"capture": capture(cell_failed=True), "steps": 0},
+            "partial",
+            "The cell stopped with an error.What was recorded until then is shown: 0 steps.",
+        ),
     ],
 )
 def test_one_notice_at_a_time_the_gravest_first(changes, kind, words):
