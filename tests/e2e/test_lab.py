@@ -1,0 +1,226 @@
+"""The main job in a real JupyterLab: the quickstart is run, looked at, saved, and read again with no kernel."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from tests.e2e.conftest import ROOT
+from tests.e2e.test_page import TABS
+
+pytestmark = pytest.mark.browser
+
+# Runs in the kernel behind the profiled cell: what the screen must show, straight from the frames.
+PROBE = """
+import json, nbprof
+P = nbprof.last
+with open("expected.json", "w") as file:
+    json.dump({
+        "summary": P.steps.summary.set_index("category")["mean_ms"].to_dict(), "steps": P.steps.frame["step"].tolist(),
+        "step_time": P.overview["step_time_ms"], "verdict": P.overview["verdict"], "top_op": P.ops.frame["op"].iloc[0],
+        "top_self": P.ops.frame["self_us"].iloc[0], "memory": P.memory.summary["memory_id"].tolist(), "ops": len(P.ops.frame),
+    }, file)
+W = P.steps.widget()
+W
+"""
+READ_BACK = """
+with open("selected.json", "w") as file:
+    json.dump(list(W.selected), file)
+W.selected = [W_first, W_last]
+"""
+
+
+def command(page, name, **args):
+    page.evaluate("([name, args]) => window.jupyterapp.commands.execute(name, args)", [name, args])
+
+
+def open_notebook(page, url, name):
+    page.goto(f"{url}/lab/tree/{name}?reset")
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
+
+
+def dashboards(page):
+    return page.locator(".jp-OutputArea .nbp")
+
+
+@pytest.fixture(scope="module")
+def executed(browser, lab):
+    """The quickstart, run in JupyterLab and saved; gives what was seen on the way."""
+    url, folder = lab
+    notebook = nbformat.read(ROOT / "notebooks" / "quickstart.ipynb", 4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    first = next(i for i, c in enumerate(notebook.cells) if c.cell_type == "code" and c.source.lstrip().startswith("%%nbprof"))
+    notebook.cells.insert(first + 1, nbformat.v4.new_code_cell(PROBE))
+    nbformat.write(notebook, folder / "quickstart.ipynb")
+    context = browser.new_context(viewport={"width": 1300, "height": 1000})
+    page = context.new_page()
+    problems = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    open_notebook(page, url, "quickstart.ipynb")
+    page.wait_for_function("() => document.querySelector('.jp-Notebook-ExecutionIndicator, .jp-Toolbar-kernelStatus')")
+    page.wait_for_timeout(2000)
+    command(page, "notebook:run-all-cells")
+    dashboards(page).first.get_by_role("tab", name="Overview").wait_for(timeout=120_000)
+    page.wait_for_function(
+        "count => [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].filter(p => /\\[\\d+\\]/.test(p.textContent)).length >= count",
+        arg=sum(c.cell_type == "code" and bool(c.source.strip()) for c in notebook.cells),
+        timeout=180_000,
+    )
+    yield page, folder, url, problems
+    context.close()
+
+
+def test_each_tab_shows_the_numbers_of_the_frames(executed):
+    page, folder, _, problems = executed
+    expected = json.loads((folder / "expected.json").read_text())
+    dashboard = dashboards(page).first
+    texts = {}
+    for tab in TABS:
+        dashboard.get_by_role("tab", name=tab).click()
+        pane = dashboard.get_by_role("tabpanel", name=tab)
+        pane.wait_for()
+        page.wait_for_timeout(200)
+        texts[tab] = pane.inner_text()
+    assert expected["verdict"] in texts["Overview"]
+    assert f"{expected['step_time']:.2f}" in texts["Overview"]
+    for category in ("step_time", "input", "host_compute"):
+        assert f"{expected['summary'][category]:.2f}" in texts["Steps & input"], category
+    assert f"{expected['top_self']:,.1f}" in texts["Ops"]
+    assert "CPU only" in texts["GPU kernels"]
+    assert all(name in texts["Memory"] for name in expected["memory"])
+    assert dashboard.get_by_role("tabpanel", name="Trace").locator("canvas").count() >= 1
+    assert problems == []
+
+
+def test_selected_steps_travel_both_ways(executed):
+    page, folder, _, _ = executed
+    steps = json.loads((folder / "expected.json").read_text())["steps"]
+    widget = dashboards(page).nth(1)
+    chart = widget.locator(".plot[tabindex='0'], [tabindex='0'][aria-label^='Step time chart']").first
+    chart.scroll_into_view_if_needed()
+    chart.focus()
+    page.keyboard.press("Home")
+    for _ in range(3):
+        page.keyboard.press("Shift+ArrowRight")
+    page.wait_for_timeout(500)
+    source = READ_BACK.replace("W_first", str(steps[5])).replace("W_last", str(steps[7]))
+    command(page, "notebook:replace-selection", text="")
+    page.evaluate(
+        """source => {
+            const notebook = window.jupyterapp.shell.currentWidget.content;
+            notebook.activeCellIndex = notebook.widgets.length - 1;
+            window.jupyterapp.commands.execute('notebook:insert-cell-below').then(() => {
+                notebook.activeCell.model.sharedModel.setSource(source);
+                window.jupyterapp.commands.execute('notebook:run-cell');
+            });
+        }""",
+        source,
+    )
+    for _ in range(60):
+        if (folder / "selected.json").exists() and (folder / "selected.json").read_text():
+            break
+        page.wait_for_timeout(250)
+    chosen = json.loads((folder / "selected.json").read_text())
+    assert chosen[0] == steps[0]
+    assert steps[0] < chosen[1] <= steps[4]
+    page.wait_for_timeout(800)
+    assert f"steps {steps[5]}–{steps[7]} selected" in widget.inner_text()
+
+
+@pytest.fixture(scope="module")
+def saved(executed):
+    """The notebook as saved from JupyterLab, its kernel gone: a trusted and an untrusted copy that name no kernel."""
+    page, folder, url, _ = executed
+    command(page, "docmanager:save")
+    page.wait_for_timeout(2500)
+    notebook = nbformat.read(folder / "quickstart.ipynb", 4)
+    outputs = [
+        o for c in notebook.cells if c.cell_type == "code" for o in c.outputs if "application/vnd.nbprof.v1+json" in o.get("data", {})
+    ]
+    assert outputs, "the saved notebook holds the report"
+    for kernel in page.request.get(f"{url}/api/kernels").json():
+        page.request.delete(f"{url}/api/kernels/{kernel['id']}")
+    notebook.metadata.pop("kernelspec", None)
+    nbformat.write(notebook, folder / "untrusted.ipynb")
+    notebook.metadata["title"] = "trusted"
+    nbformat.write(notebook, folder / "trusted.ipynb")
+    import os
+
+    env = {**os.environ, "JUPYTER_CONFIG_DIR": str(folder / ".config"), "JUPYTER_DATA_DIR": str(folder / ".data")}
+    subprocess.run([sys.executable, "-m", "jupyter", "trust", str(folder / "trusted.ipynb")], check=True, env=env, capture_output=True)
+    return page, folder, url, outputs
+
+
+@pytest.mark.parametrize("name", ["trusted", "untrusted"])
+def test_the_saved_notebook_reads_well_with_no_kernel(browser, saved, name):
+    _, folder, url, _ = saved
+    expected = json.loads((folder / "expected.json").read_text())
+    context = browser.new_context(viewport={"width": 1300, "height": 1000})
+    page = context.new_page()
+    open_notebook(page, url, f"{name}.ipynb")
+    page.get_by_role("button", name="No Kernel").click(timeout=30_000)
+    dashboard = dashboards(page).first
+    dashboard.get_by_role("tab", name="Steps & input").click()
+    assert f"{expected['summary']['input']:.2f}" in dashboard.inner_text()
+    assert page.request.get(f"{url}/api/kernels").json() == []
+    context.close()
+
+
+def test_each_profiled_cell_has_one_output_within_its_budget(saved):
+    from base64 import b64decode
+
+    _, _, _, outputs = saved
+    for output in outputs:
+        assert set(output["data"]) == {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}
+        data = output["data"]["application/vnd.nbprof.v1+json"]
+        assert len(b64decode(data["data"])) < 300_000
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_the_nbconvert_page_reads_well_offline(browser, saved, scripts):
+    _, folder, _, _ = saved
+    expected = json.loads((folder / "expected.json").read_text())
+    subprocess.run(
+        [sys.executable, "-m", "jupyter", "nbconvert", "--to", "html", "untrusted.ipynb", "--output", f"page-{scripts}.html"],
+        cwd=folder, check=True, capture_output=True,
+    )  # fmt: skip
+    context = browser.new_context(viewport={"width": 1300, "height": 1000}, java_script_enabled=scripts, offline=True)
+    page = context.new_page()
+    asked = []
+    page.on("request", lambda r: asked.append(r.url) if not r.url.startswith(("file:", "blob:", "data:")) else None)
+    page.goto((folder / f"page-{scripts}.html").as_uri(), wait_until="domcontentloaded")
+    if scripts:
+        dashboard = page.locator(".nbp").first
+        dashboard.get_by_role("tab", name="Steps & input").click(timeout=20_000)
+        assert f"{expected['summary']['input']:.2f}" in dashboard.inner_text()
+    else:
+        text = page.inner_text("body")
+        assert expected["verdict"] in text
+        assert f"{expected['step_time']:.2f}" in text
+    # The page template of nbconvert asks for its own libraries (require.js, MathJax, Mermaid); nothing of ours does.
+    ours = [u for u in asked if not any(part in u for part in ("require", "mathjax", "MathJax", "mermaid"))]
+    assert ours == []
+    context.close()
+
+
+def test_the_pdf_path_takes_the_picture(saved):
+    """LaTeX takes the first type of its list that an output has: that is the PNG, and it is large enough to print."""
+    import io
+    from base64 import b64decode
+
+    from nbconvert.exporters import LatexExporter
+    from PIL import Image
+
+    _, _, _, outputs = saved
+    order = LatexExporter().default_config["NbConvertBase"]["display_data_priority"]
+    for output in outputs:
+        assert next(kind for kind in order if kind in output["data"]) == "image/png"
+        with Image.open(io.BytesIO(b64decode(output["data"]["image/png"]))) as picture:
+            assert picture.width >= 1400
+            assert picture.height >= 900
