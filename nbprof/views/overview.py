@@ -106,7 +106,7 @@ def _op_time(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _precision(facts: dict[str, Any]) -> dict[str, Any]:
     half, full = wording.real(facts.get("compute_16bit_percent")), wording.real(facts.get("compute_32bit_percent"))
-    note = f"32-bit {wording.percent(full)}" if half is not None else "precision not recorded"
+    note = f"32-bit {wording.percent(full)}" if half is not None else "not recorded"
     return figure("16-bit compute", half, "%", 1, note, **bar(("device_compute", half)))
 
 
@@ -119,7 +119,7 @@ def _host_compute(run: Run) -> dict[str, Any]:
 
 def _rate(facts: dict[str, Any]) -> dict[str, Any]:
     mean = wording.real(facts.get("step_time_ms"))
-    return figure("Steps per second", 1000 / mean if mean else None, "", 1, "no accelerator in this run" if mean else "no steps")
+    return figure("Steps per second", 1000 / mean if mean else None, "", 1, "no accelerator" if mean else "no steps")
 
 
 def _eager(facts: dict[str, Any]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _eager(facts: dict[str, Any]) -> dict[str, Any]:
 def _memory(run: Run) -> dict[str, Any]:
     peak = wording.real(run.overview.get("peak_memory_bytes"))
     if peak is None:
-        return figure("Peak memory", None, "", 0, "no allocations recorded")
+        return figure("Peak memory", None, "", 0, "not recorded")
     value, unit, digits = wording.scale_bytes(peak)
     note = ""
     summary = run.memory_summary

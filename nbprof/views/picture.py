@@ -109,9 +109,12 @@ def _figures(sheet: Canvas, figures: list[dict[str, Any]], y: float) -> float:
         sheet.text(x, y + 16, sheet.fit(figure["label"], 22, room), 22, SOFT)
         colour = mix(BY_KEY["input"].colour, 88, "#000000") if figure.get("hot") else INK
         end = sheet.text(x, y + 46, wording.number(figure["value"], figure["digits"]), 36, colour, bold=True)
-        unit = f"{figure['unit'] if figure['value'] is not None else ''} {figure.get('spread', '')}".strip()
-        sheet.text(end + 6, y + 58, sheet.fit(unit, 22, max(x + room - end, 30)), 22, SOFT)
-        sheet.text(x, y + 92, sheet.fit(figure["note"], 20, room), 20, SOFT)
+        unit, note = figure["unit"] if figure["value"] is not None else "", figure["note"]
+        if spread := figure.get("spread"):
+            fits = sheet.measure(f"{unit} {spread}", 22) <= x + room - end
+            unit, note = (f"{unit} {spread}", note) if fits else (unit, f"{spread}, {note}")
+        sheet.text(end + 6, y + 58, unit, 22, SOFT)
+        sheet.text(x, y + 92, sheet.fit(note, 20, room + 8), 20, SOFT)
         if figure.get("bar"):
             sheet.box(x, y + 122, x + room - 8, y + 129, TRACK)
             left = x

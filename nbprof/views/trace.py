@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.views.codec import Delta, smallest
+from nbprof.views.tables import floats
 from nbprof.views.wording import one_line
 
 if TYPE_CHECKING:
@@ -49,16 +50,46 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
     folded = _folded(lanes, busy, order, float(ends.max() * tick * _PS))
     shown = getattr(trace, "display", trace.names)
     category = np.asarray(trace.name_category)
+    texts = [one_line(str(shown[code]))[:MOST_NAME] for code in used]
+    colours = category[used].astype(np.uint8) if len(category) else np.zeros(len(used), np.uint8)
+    marks = [] if len(_always(lanes)) else _steps(run, tick, len(texts))
     return {
         "empty": None,
         "tick_ns": tick,
-        "end": int(ends.max()),
-        "names": [one_line(str(shown[code]))[:MOST_NAME] for code in used],
-        "category": category[used].astype(np.uint8) if len(category) else np.zeros(len(used), np.uint8),
-        "lanes": [columns.lane(lanes.iloc[i], i, int(totals[i]), i in folded, len(run.hosts) > 1) for i in order],
+        "end": max(int(ends.max()), *(int(lane["start"].values[-1] + lane["duration"][-1]) for lane, _ in marks), 0),
+        "names": [*texts, *(name for _, names in marks for name in names)],
+        "category": np.concatenate([colours, *(np.zeros(len(names), np.uint8) for _, names in marks)]),
+        "lanes": [lane for lane, _ in marks]
+        + [columns.lane(lanes.iloc[i], i, int(totals[i]), i in folded, len(run.hosts) > 1) for i in order],
         "shown": len(kept),
         "total": len(events.start),
     }
+
+
+def _steps(run: Run, tick: int, code: int) -> list[tuple[dict[str, Any], list[str]]]:
+    """Lanes made of the steps of each host, for a profile without a device to show them on; with the names they add from `code` on."""
+    lanes: list[tuple[dict[str, Any], list[str]]] = []
+    for host, steps in run.steps.groupby("host", sort=False) if len(run.steps) else ():
+        start = np.round(floats(steps["start_ms"]) * 1e6 / tick).astype(np.int64)
+        duration = np.round(floats(steps["step_time_ms"]) * 1e6 / tick).astype(np.uint32)
+        names = [one_line(str(name)) for name in steps["name"]]
+        lane = {
+            "process": f"{host} · Host" if len(run.hosts) > 1 else "Host",
+            "name": "Steps",
+            "note": "",
+            "kind": "steps",
+            "events": len(steps),
+            "depths": 1,
+            "start": Delta(start),
+            "duration": duration,
+            "self": duration,
+            "name_code": smallest(code + np.arange(len(steps))),
+            "depth": np.zeros(len(steps), np.uint8),
+            "folded": False,
+        }
+        lanes.append((lane, names))
+        code += len(names)
+    return lanes
 
 
 def keep(lane: npt.NDArray[np.int32], duration: Ints, always: set[int], most: int) -> Ints:
