@@ -77,7 +77,7 @@ class JaxBackend:
 
         @wraps(enter)
         def opened(self: Any) -> Any:
-            clock.root_begins()
+            clock.root_begins(of_framework=True)
             return enter(self)
 
         @wraps(leave)
@@ -92,6 +92,7 @@ class JaxBackend:
 
         @wraps(original)
         def start_trace(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
             if self._recording:
                 give_way()
             return original(*args, **kwargs)

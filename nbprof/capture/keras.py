@@ -71,6 +71,8 @@ def _around(
 
     @wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # The person's traceback shows the person's callbacks, not the hook they were called through.
+        __tracebackhide__ = True
         if before is not None:
             _safely(clock, before, args)
         result = original(self, *args, **kwargs)

@@ -121,11 +121,15 @@ class StepClock:
 
     # Steps that a person marks.
 
-    def root_begins(self) -> bool:
-        """A marker of the person is about to open; True where it is the outermost."""
+    def root_begins(self, *, of_framework: bool = False) -> bool:
+        """A marker of the person is about to open; True where it is the outermost.
+
+        One of the framework is a root in the trace wherever it stands; ``nbprof.step`` inside another one leaves no mark.
+        """
         if not self.alive:
             return False
-        self.root_inside = True
+        if of_framework or not self._roots:
+            self.root_inside = True
         self._roots += 1
         if self._roots == 1:
             self._arm()
@@ -137,7 +141,8 @@ class StepClock:
         if not self.alive or not self._roots:
             return
         self._roots -= 1
-        self.root_inside = True
+        if not self._roots:
+            self.root_inside = True
         if outcome == "failed":
             self.failed_at = self.seen + 1
         elif outcome == "done" and not self._roots:

@@ -100,6 +100,7 @@ class TensorFlowBackend:
 
         @wraps(original)
         def start(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
             if self._recording:
                 give_way()
             return original(*args, **kwargs)
@@ -134,7 +135,7 @@ def _hook_roots(trace: Any, clock: StepClock, patches: Patches) -> None:
         # A step range may have to start recording before the span opens.
         root = bool(kwargs.get("_r")) and clock.alive
         if root:
-            clock.root_begins()
+            clock.root_begins(of_framework=True)
             self._nbprof_kind = name
         init(self, name, **kwargs)
 

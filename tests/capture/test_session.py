@@ -1,0 +1,235 @@
+"""The life of a recording, without a framework."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import types
+
+import pytest
+
+from nbprof.capture import session as room
+from nbprof.capture.detect import choose, names_in
+from nbprof.capture.imports import ImportWatch
+from nbprof.capture.options import Options, parse_steps
+from nbprof.capture.patches import Patches
+from nbprof.capture.place import Place
+from nbprof.capture.session import Session
+from nbprof.capture.shield import shielded
+from nbprof.capture.steps import StepClock, step, steps
+from nbprof.errors import CaptureError
+
+
+@pytest.mark.parametrize(("text", "range_"), [("3:7", (3, 7)), ("3:", (3, None)), (":7", (1, 7)), (" 5 ", (5, 5))])
+def test_step_ranges(text, range_):
+    assert parse_steps(text) == range_
+
+
+@pytest.mark.parametrize("text", ["", ":", "7:3", "0:3", "a:b", "1:2:3", "-1:4"])
+def test_bad_step_ranges_are_sentences(text):
+    with pytest.raises(CaptureError, match="steps are counted from 1"):
+        parse_steps(text)
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("import tensorflow as tf", ("tensorflow",)),
+        ("model.fit(x)", ()),
+        ("# import torch\nimport jax.numpy as jnp", ("jax",)),
+        ("import torch, tensorflow", ("tensorflow", "torch")),
+        ("tf.keras.Model()", ("tensorflow",)),
+        ("tfds = 1", ()),
+    ],
+)
+def test_frameworks_that_a_cell_names(source, names):
+    assert names_in(source) == names
+
+
+def test_a_named_framework_wins_over_an_imported_one(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow", types.ModuleType("tensorflow"))
+    assert choose("auto", "import torch").candidates == ("torch",)
+    assert choose("auto", "train()").candidates == ("tensorflow",)
+    assert choose("jax", "import torch").others == ("torch",)
+
+
+def test_keras_stands_for_its_backend(monkeypatch):
+    monkeypatch.setitem(sys.modules, "keras", None)
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    assert names_in("import keras") == ("jax",)
+
+
+def test_an_import_is_followed_once_and_the_watch_goes(tmp_path, monkeypatch):
+    (tmp_path / "awaited_module.py").write_text("value = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = []
+    watch = ImportWatch({"awaited_module": lambda module: seen.append(module.value), "sys": lambda module: seen.append("sys")})
+    watch.install()
+    importlib.import_module("awaited_module")
+    assert seen == ["sys", 1]
+    del sys.modules["awaited_module"]
+    watch.remove()
+    importlib.import_module("awaited_module")
+    del sys.modules["awaited_module"]
+    assert seen == ["sys", 1]
+    assert watch not in sys.meta_path
+
+
+def test_patches_leave_what_others_have_wrapped_since():
+    class Owner:
+        def own(self):
+            return "own"
+
+    class Child(Owner):
+        pass
+
+    original = Owner.own
+    patches = Patches()
+    patches.replace(Owner, "own", lambda self: "ours")
+    patches.replace(Child, "own", lambda self: "child")
+    assert Child().own() == "child"
+    theirs = lambda self: "theirs"  # noqa: E731
+    Owner.own = theirs
+    patches.restore()
+    assert Owner.own is theirs
+    assert "own" not in vars(Child)
+    patches.replace(Owner, "own", original)
+    patches.restore()
+    assert Owner.own is theirs
+
+
+def test_ctrl_c_waits_for_the_end_of_a_shielded_block():
+    reached = []
+
+    def block():
+        with shielded():
+            signal.raise_signal(signal.SIGINT)
+            reached.append("end")
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert reached == ["end"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_nothing_to_record_has_a_reason_and_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("tensorflow", "jax", "torch"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    session = Session(Options(), source="x = 1").start()
+    assert room.active() is session
+    assert session.stop() is None
+    assert session.failure == "nothing to record: TensorFlow, JAX and PyTorch are not imported by this cell or before it"
+    assert session.stop() is None
+    assert room.active() is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_second_recording_stops_the_first(monkeypatch):
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    first = Session(Options()).start()
+    second = Session(Options()).start()
+    assert first.superseded
+    assert second.messages == ["nbprof: an earlier recording was still open and has been stopped"]
+    assert room.active() is second
+    second.stop()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_records_nothing():
+    session = Session(Options()).start()
+    child = os.fork()
+    if child == 0:
+        quiet = room.active() is None and not session.clock.alive and session.stop() is None
+        os._exit(0 if quiet else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert session.clock.alive
+    session.stop()
+
+
+def test_a_place_that_cannot_be_written_is_replaced_and_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    place = Place(Options(logdir=str(tmp_path / "file" / "below")))
+    assert "cannot be written" in place.notes[0]
+    assert place.scratch.is_dir()
+    place.discard()
+
+
+def test_steps_do_nothing_while_nothing_is_recorded():
+    with step():
+        pass
+    assert list(steps(range(3))) == [0, 1, 2]
+    with pytest.raises(ZeroDivisionError), step():
+        1 / 0  # noqa: B018
+
+
+class Spans:
+    """Stands for a framework's markers."""
+
+    def __init__(self):
+        self.closed = []
+
+    def __call__(self, kind, number):
+        spans = self
+
+        class Span:
+            def close(self, step, batches=1):
+                spans.closed.append((kind, step))
+
+        return Span()
+
+
+def clock_with_spans(**kwargs):
+    clock, spans = StepClock(**kwargs), Spans()
+    clock.open_marker = spans
+    return clock, spans
+
+
+def test_a_loop_gives_up_the_span_after_its_last_batch():
+    clock, spans = clock_with_spans()
+    clock.loop("train")
+    for _ in range(2):
+        clock.begin("train")
+        clock.end("train")
+    clock.begin("train")
+    clock.leave()
+    assert spans.closed == [("train", 1), ("train", 2), ("train", None)]
+    assert clock.seen == 2
+
+
+def test_a_root_of_the_person_inside_a_batch_is_the_step():
+    clock, spans = clock_with_spans()
+    clock.loop("train")
+    clock.begin("train")
+    clock.root_begins(of_framework=True)
+    clock.root_ends("mine")
+    clock.end("train")
+    clock.leave()
+    assert spans.closed == [("train", None), ("train", None)]
+    assert clock.seen == clock.marked == 1
+
+
+def test_a_loop_left_by_an_exception_does_not_spoil_the_next():
+    clock, spans = clock_with_spans()
+    clock.loop("train")
+    clock.begin("train")
+    assert clock.current_step == 1
+    clock.loop("test")
+    clock.begin("test")
+    clock.end("test")
+    assert spans.closed[:2] == [("train", None), ("test", 1)]
+
+
+def test_a_range_opens_before_its_first_and_closes_after_its_last_step():
+    calls = []
+    clock = StepClock(
+        window=(2, 3), begin_window=lambda: calls.append(("begin", clock.seen)), end_window=lambda: calls.append(("end", clock.seen))
+    )
+    clock.loop("train")
+    for _ in range(4):
+        clock.begin("train")
+        clock.end("train")
+    assert calls == [("begin", 1), ("end", 3)]

@@ -1,0 +1,158 @@
+"""A real kernel that runs cells and keeps what a front end would show."""
+
+from __future__ import annotations
+
+import ast
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty
+
+import pytest
+from jupyter_client.manager import KernelManager
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 90
+
+
+@dataclass
+class Result:
+    """What one cell left behind."""
+
+    status: str = ""
+    error: str = ""
+    message: str = ""
+    traceback: str = ""
+    value: str | None = None
+    stdout: str = ""
+    stderr: str = ""
+    displays: list[dict] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    errors: int = 0
+
+    @property
+    def dashboards(self) -> list[dict]:
+        return [data for data in self.displays if "application/vnd.nbprof.v1+json" in data]
+
+    @property
+    def sentences(self) -> str:
+        return self.stderr + "\n".join(data["text/plain"] for data in self.displays if data not in self.dashboards)
+
+
+class Kernel:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "IPYTHONDIR": str(folder / ".ipython")}
+        self.manager = KernelManager(kernel_name="python3")
+        self.manager.start_kernel(cwd=str(folder), env=env)
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+
+    def close(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+    def run(self, code: str, *, interrupt_at: str = "") -> Result:
+        """Run a cell; with `interrupt_at`, press Ctrl-C when that text has been printed."""
+        request = self.client.execute(code, store_history=True)
+        result, places = Result(), {}
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                message = self.client.get_iopub_msg(timeout=max(0.1, deadline - time.monotonic()))
+            except Empty:
+                self.manager.interrupt_kernel()
+                raise AssertionError(f"the cell did not end within {LIMIT_S} s:\n{code}") from None
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            kind, content = message["msg_type"], message["content"]
+            if kind == "status" and content["execution_state"] == "idle":
+                break
+            if kind == "stream":
+                setattr(result, content["name"], getattr(result, content["name"]) + content["text"])
+                if interrupt_at and interrupt_at in result.stdout:
+                    interrupt_at = ""
+                    self.manager.interrupt_kernel()
+            elif kind == "execute_result":
+                result.value = content["data"]["text/plain"]
+            elif kind == "clear_output":
+                result.displays.clear()
+                places.clear()
+            elif kind in ("display_data", "update_display_data"):
+                place = content["transient"].get("display_id")
+                result.lines.append(content["data"]["text/plain"])
+                if kind == "display_data":
+                    result.displays.append(content["data"])
+                    places[place] = content["data"]
+                elif place in places:
+                    places[place].clear()
+                    places[place].update(content["data"])
+            elif kind == "error":
+                result.errors += 1
+        reply = self.client.get_shell_msg(timeout=20)["content"]
+        result.status = reply["status"]
+        result.error, result.message = reply.get("ename", ""), reply.get("evalue", "")
+        result.traceback = "\n".join(reply.get("traceback", []))
+        return result
+
+    def ask(self, expression: str) -> str:
+        """The repr of an expression in the kernel."""
+        result = self.run(expression)
+        assert result.status == "ok", result.traceback
+        return result.value or "None"
+
+    def capture(self, profile: str = "nbprof.last") -> dict:
+        """How a profile was recorded."""
+        return ast.literal_eval(self.ask(f"{profile}.run.capture.to_dict()"))
+
+    def idle(self) -> bool:
+        """True if nothing is being recorded."""
+        return self.ask("__import__('nbprof.capture.session', fromlist=['active']).active() is None") == "True"
+
+
+MODEL = """
+import os, numpy as np
+import tensorflow as tf
+import keras
+keras.utils.set_random_seed(1)
+x, y = np.ones((64, 4), "f"), np.ones((64, 1), "f")
+model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+data = tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
+model.fit(data, verbose=0)
+class Fails(keras.callbacks.Callback):
+    def __init__(self, at):
+        super().__init__()
+        self.at = at
+    def on_train_batch_begin(self, batch, logs=None):
+        if batch + 1 == self.at:
+            raise ValueError("the third batch is bad")
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        import time
+        print(f"batch {batch};", flush=True)
+        time.sleep(0.2)
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    """A kernel with the extension loaded and a tiny trained model."""
+    kernel = Kernel(tmp_path_factory.mktemp("kernel"))
+    loaded = kernel.run("%load_ext nbprof")
+    assert (loaded.status, loaded.stdout, loaded.stderr) == ("ok", "", "")
+    ready = kernel.run("import nbprof" + MODEL)
+    assert ready.status == "ok", ready.traceback
+    yield kernel
+    kernel.close()
+
+
+@pytest.fixture(scope="module")
+def bare_kernel(tmp_path_factory):
+    """A kernel with the extension loaded and no framework imported."""
+    kernel = Kernel(tmp_path_factory.mktemp("bare"))
+    assert kernel.run("%load_ext nbprof\nimport nbprof, sys").status == "ok"
+    yield kernel
+    kernel.close()

@@ -1,0 +1,187 @@
+"""A profiled cell behaves as if the magic were not there, in a real kernel."""
+
+from __future__ import annotations
+
+import re
+
+MIMES = {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}
+
+
+def test_the_dashboard_takes_the_place_of_the_progress_line(kernel):
+    result = kernel.run("%%nbprof -o p\nhistory = model.fit(data, epochs=3, verbose=0, callbacks=[Slow()])")
+    assert result.status == "ok", result.traceback
+    assert len(result.displays) == 1
+    assert set(result.displays[0]) == MIMES
+    steps = [int(match[1]) for line in result.lines if (match := re.search(r"recording · step (\d+) · [\d.]+ s", line))]
+    assert steps == sorted(steps)
+    assert len(steps) > 3
+    assert kernel.ask("len(history.history['loss']), p is nbprof.last") == "(3, True)"
+    info = kernel.capture()
+    assert (info["steps_seen"], info["steps_marked"], info["cell_failed"]) == (24, 24, False)
+    assert info["framework"].startswith("TensorFlow 2.")
+    assert "Keras 3." in info["framework"]
+    assert kernel.ask("len(p.steps.frame)") == "24"
+    assert (kernel.folder / "nbprof-results" / ".gitignore").read_text() == "*\n"
+    assert list((kernel.folder / "nbprof-results").glob("plugins/profile/*/*.xplane.pb"))
+    assert not list((kernel.folder / "nbprof-results").glob(".recording-*"))
+
+
+def test_progress_is_painted_at_most_four_times_a_second(kernel):
+    kernel.run("import time; started = time.perf_counter()")
+    result = kernel.run("%%nbprof\nmodel.fit(data, epochs=40, verbose=0)")
+    elapsed = float(kernel.ask("time.perf_counter() - started"))
+    assert len(result.lines) <= 4 * elapsed + 3
+
+
+def test_the_value_of_the_last_expression_stays_out_n(kernel):
+    result = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)\n6 * 7")
+    assert result.value == "42"
+    assert len(result.dashboards) == 1
+    assert kernel.ask("_") == "42"
+
+
+def test_a_semicolon_silences_the_value(kernel):
+    result = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)\n6 * 7;")
+    assert result.value is None
+    assert len(result.dashboards) == 1
+
+
+def test_an_exception_at_step_three_fails_the_cell_and_shows_what_was_recorded(kernel):
+    result = kernel.run("%%nbprof\nbefore = 1\nmodel.fit(data, verbose=0, callbacks=[Fails(3)])\nafter = 1")
+    assert (result.status, result.error, result.message) == ("error", "ValueError", "the third batch is bad")
+    assert result.errors == 1
+    assert "nbprof/" not in re.sub(r"\x1b\[[0-9;]*m", "", result.traceback)
+    assert "3 model.fit" in re.sub(r"\x1b\[[0-9;]*m", "", result.traceback)
+    info = kernel.capture()
+    assert info["error"] == "cell failed at step 3: ValueError: the third batch is bad"
+    assert (info["steps_seen"], info["failed_at_step"]) == (2, 3)
+    assert len(result.dashboards) == 1
+    assert "cell failed at step 3" in result.dashboards[0]["text/html"]
+    assert kernel.ask("before, 'after' in globals()") == "(1, False)"
+    assert kernel.idle()
+
+
+def test_ctrl_c_in_fit_fails_the_cell_and_shows_what_was_recorded(kernel):
+    result = kernel.run("%%nbprof\nmodel.fit(data, epochs=99, verbose=0, callbacks=[Slow()])", interrupt_at="batch 2;")
+    assert (result.status, result.error, result.errors) == ("error", "KeyboardInterrupt", 1)
+    assert len(result.dashboards) == 1
+    info = kernel.capture()
+    assert info["error"].startswith("cell interrupted at step ")
+    assert info["failed_at_step"] == info["steps_seen"] + 1
+    assert kernel.idle()
+    assert kernel.run("%%nbprof\nmodel.fit(data, verbose=0)").status == "ok"
+
+
+def test_top_level_await_works(kernel):
+    result = kernel.run("%%nbprof\nimport asyncio\nawait asyncio.sleep(0.01)\nmodel.fit(data, verbose=0)\nawait asyncio.sleep(0, 'done')")
+    assert (result.status, result.value) == ("ok", "'done'"), result.traceback
+    assert len(result.dashboards) == 1
+
+
+def test_an_interrupted_await_still_shows_what_was_recorded(kernel):
+    result = kernel.run(
+        "%%nbprof\nimport asyncio\nmodel.fit(data, verbose=0)\nprint('now')\nfor _ in range(600):\n    await asyncio.sleep(0.1)",
+        interrupt_at="now",
+    )
+    assert result.status == "error"
+    assert len(result.dashboards) == 1
+    assert kernel.capture()["error"] == "cell interrupted after step 8"
+    assert kernel.idle()
+
+
+def test_a_syntax_error_is_the_plain_one_and_nothing_is_recorded(kernel):
+    result = kernel.run("%%nbprof\nx = 1\nfor in y:\n    pass")
+    plain = kernel.run("x = 1\nfor in y:\n    pass")
+    assert (result.status, result.error) == (plain.status, plain.error) == ("error", "SyntaxError")
+    assert re.sub(r"\w+\.py, line 3", "", result.message) == re.sub(r"\w+\.py, line 2", "", plain.message)
+    assert not result.displays
+    assert kernel.idle()
+
+
+def test_time_inside(kernel):
+    result = kernel.run("%%nbprof\n%%time\nmodel.fit(data, verbose=0)\n6 * 7")
+    assert "Wall time" in result.stdout
+    assert (result.status, result.value, len(result.dashboards)) == ("ok", "42", 1)
+
+
+def test_time_outside(kernel):
+    result = kernel.run("%%time\n%%nbprof -o timed\nmodel.fit(data, verbose=0)\n6 * 7")
+    assert "Wall time" in result.stdout
+    assert (result.status, result.value, len(result.dashboards)) == ("ok", "42", 1)
+    assert kernel.ask("len(timed.steps.frame)") == "8"
+
+
+def test_capture_outside_takes_the_dashboard_with_it(kernel):
+    result = kernel.run("%%capture kept\n%%nbprof -o captured\nmodel.fit(data, verbose=0)")
+    assert result.status == "ok"
+    assert kernel.ask("len(captured.steps.frame)") == "8"
+    assert kernel.idle()
+
+
+def test_an_exception_under_an_inner_magic_fails_the_cell_once(kernel):
+    result = kernel.run("%%nbprof\n%%time\nmodel.fit(data, verbose=0, callbacks=[Fails(3)])")
+    assert (result.status, result.error, result.errors) == ("error", "ValueError", 1)
+    assert "nbprof/" not in result.traceback
+    assert len(result.dashboards) == 1
+
+
+def test_a_second_magic_inside_takes_over(kernel):
+    result = kernel.run("%%nbprof -o outer\n%%nbprof -o inner\nmodel.fit(data, verbose=0)")
+    assert result.status == "ok", result.traceback
+    assert "an earlier recording was still open and has been stopped" in result.stderr
+    assert "this recording ended when another one began" in result.sentences
+    assert len(result.dashboards) == 1
+    assert kernel.ask("len(inner.steps.frame), 'outer' in globals()") == "(8, False)"
+    assert kernel.idle()
+
+
+def test_a_recording_left_open_is_stopped_by_the_next_cell(kernel):
+    kernel.run("from nbprof.capture.session import Session\nleft = Session().start()")
+    result = kernel.run("%%nbprof -o p\nmodel.fit(data, verbose=0)")
+    assert "an earlier recording was still open and has been stopped; its files are in " in result.stderr
+    assert kernel.ask("len(p.steps.frame), left.recording.path.exists()") == "(8, True)"
+
+
+def test_a_cell_that_runs_another_cell_is_recorded_to_its_end(kernel):
+    result = kernel.run("%%nbprof -o p\nget_ipython().run_cell('1 + 1')\nmodel.fit(data, verbose=0)")
+    assert len(result.dashboards) == 1
+    assert kernel.ask("len(p.steps.frame)") == "8"
+
+
+def test_a_cell_that_clears_its_output_still_shows_the_dashboard(kernel):
+    result = kernel.run("%%nbprof\nfrom IPython.display import clear_output\nmodel.fit(data, verbose=0)\nclear_output()")
+    assert len(result.displays) == len(result.dashboards) == 1
+
+
+def test_future_imports_are_allowed_on_the_first_line_of_the_body(kernel):
+    result = kernel.run("%%nbprof -o p\nfrom __future__ import annotations\nmodel.fit(data, verbose=0)\n1")
+    assert (result.status, result.value, len(result.dashboards)) == ("ok", "1", 1), result.traceback
+
+
+def test_no_steps_is_no_error(kernel):
+    result = kernel.run("%%nbprof\ntotal = float(tf.reduce_sum(tf.ones((10, 10))))")
+    assert (result.status, len(result.dashboards)) == ("ok", 1)
+    assert kernel.capture()["steps_seen"] == 0
+    assert kernel.ask("total") == "100.0"
+
+
+def test_a_fault_of_nbprof_is_one_sentence_and_masks_nothing(kernel):
+    kernel.run("import nbprof.profiles as room\nkept, room.open_recording = room.open_recording, lambda *a, **k: 1 / 0")
+    fine = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)\n6 * 7")
+    failed = kernel.run("%%nbprof\nmodel.fit(data, verbose=0, callbacks=[Fails(3)])")
+    kernel.run("room.open_recording = kept")
+    assert (fine.status, fine.value) == ("ok", "42")
+    assert "the run was recorded but could not be shown (ZeroDivisionError" in fine.sentences
+    assert "nbprof.load(" in fine.sentences
+    assert (failed.status, failed.error, failed.errors) == ("error", "ValueError", 1)
+
+
+def test_a_read_only_working_directory_is_no_obstacle(kernel):
+    # A file in the way of the folder fails for root, too, whom permissions don't bind.
+    kernel.run("os.makedirs('locked', exist_ok=True); os.chdir('locked'); open('nbprof-results', 'w').close()")
+    result = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)")
+    kernel.run("os.chdir('..')")
+    assert (result.status, len(result.dashboards)) == ("ok", 1)
+    (note,) = kernel.capture()["notes"]
+    assert "nbprof-results cannot be written" in note
+    assert "--logdir DIR" in note

@@ -1,0 +1,60 @@
+"""Kernels where the framework is missing, or comes with the cell."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HIDE = """
+import sys
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("tensorflow", "keras"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Hide())
+"""
+
+
+def test_nothing_to_record_is_one_sentence_and_the_cell_runs(bare_kernel):
+    result = bare_kernel.run("%%nbprof\nvalue = 6 * 7\nvalue")
+    assert (result.status, result.value) == ("ok", "42")
+    assert "nothing to record: TensorFlow, JAX and PyTorch are not imported by this cell or before it" in result.sentences
+    assert len(result.displays) == 1
+
+
+def test_a_framework_that_is_not_installed(bare_kernel):
+    bare_kernel.run(HIDE)
+    asked = bare_kernel.run("%%nbprof --backend tensorflow\nvalue = 1\nvalue")
+    imported = bare_kernel.run("%%nbprof\nimport tensorflow")
+    bare_kernel.run("sys.meta_path.pop(0)")
+    assert (asked.status, asked.value) == ("ok", "1")
+    assert "TensorFlow is not installed here: the cell runs unprofiled" in asked.sentences
+    assert (imported.status, imported.error, imported.errors) == ("error", "ModuleNotFoundError", 1)
+    assert "nothing to record" in imported.sentences
+
+
+def test_a_cell_that_imports_its_framework_is_recorded(bare_kernel):
+    assert bare_kernel.ask("'tensorflow' in sys.modules") == "False"
+    result = bare_kernel.run(
+        "%%nbprof -o p\nimport os\nos.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\nimport numpy as np, keras\n"
+        "model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])\nmodel.compile('sgd', 'mse')\n"
+        "model.fit(np.ones((64, 4)), np.ones((64, 1)), batch_size=8, verbose=0)"
+    )
+    assert (result.status, len(result.dashboards)) == ("ok", 1), result.traceback
+    assert bare_kernel.ask("len(p.steps.frame)") == "8"
+    assert bare_kernel.capture()["steps_marked"] == 8
+
+
+def test_loading_the_extension_is_quick_and_imports_no_framework():
+    code = (
+        "import sys, time\n"
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\n"
+        "start = time.perf_counter()\n"
+        "shell.run_line_magic('load_ext', 'nbprof')\n"
+        "print(time.perf_counter() - start)\n"
+        "heavy = {'tensorflow', 'jax', 'torch', 'bokeh', 'pandas', 'numpy', 'keras'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    seconds = [float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout) for _ in range(3)]
+    assert min(seconds) < 0.05
