@@ -38,6 +38,7 @@ test: $(VENV)/.test js lint unit
 
 js: $(VENV)/.test
 	PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent build
+	$(BIN)/jupyter-builder develop --overwrite .
 	npm run --silent typecheck
 	npm run --silent lint
 	npm run --silent test

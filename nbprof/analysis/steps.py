@@ -70,12 +70,31 @@ def frame(activity: Activity) -> pd.DataFrame:
     if not (activity.work["cls"] == 60).any():
         out["compile_ms"] = np.nan
     out = out.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
+    out["step"] = out.groupby("host", sort=False)["step"].transform(_number_between)
     out["warmup"] = (
         np.concatenate([_warmup(g["step_time_ms"].to_numpy()) for _, g in out.groupby("host", sort=False)])
         if len(activity.hosts) == 1
         else False
     )
     return out
+
+
+def _number_between(numbers: pd.Series) -> pd.Series:
+    """Step numbers where some steps state none (NaN): counted on from the step before, or back from the one after.
+
+    Where no step states a number, steps are counted from 0.
+    """
+    stated = numbers.to_numpy(np.float64)
+    if np.isnan(stated).all():
+        return pd.Series(np.arange(len(stated)), numbers.index)
+    out = stated.copy()
+    first = int(np.argmax(~np.isnan(stated)))
+    for i in range(first - 1, -1, -1):
+        out[i] = out[i + 1] - 1
+    for i in range(first + 1, len(out)):
+        if np.isnan(out[i]):
+            out[i] = out[i - 1] + 1
+    return pd.Series(out.astype(np.int64), numbers.index)
 
 
 def _warmup(times: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
@@ -119,7 +138,7 @@ def _host_steps(activity: Activity, host: int) -> list[list[object]]:
         out.append(
             [
                 activity.hosts[host],
-                int(number) if number.isdigit() else ident,
+                float(number) if number.isdigit() and name != number else np.nan,
                 name,
                 begin / 1e9,
                 (stop - begin) / 1e9,

@@ -55,12 +55,21 @@ def _category(row: dict[Any, Any]) -> dict[str, Any]:
     }
 
 
+_CATEGORIES = {
+    "preprocessing": "Preprocessing",
+    "demanded_file_read": "Read on demand",
+    "advanced_file_read": "Read in advance",
+    "enqueue": "Enqueue",
+}
+
+
 def _with_cost(ops: pd.DataFrame) -> pd.DataFrame:
     if ops.empty:
         return ops
     calls = floats(ops["occurrences"])
     cost = np.divide(floats(ops["self_ms"]) * 1000, calls, out=np.full(len(ops), np.nan), where=calls > 0)
-    return ops.assign(us_per_call=cost)
+    named = ops["category"].map(lambda key: _CATEGORIES.get(str(key), str(key)))
+    return ops.assign(us_per_call=cost, category=named)
 
 
 def _bottleneck(run: Run) -> np.ndarray[Any, np.dtype[np.uint8]]:

@@ -52,7 +52,7 @@ def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
 
 
 def _one(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
-    full = of_id(run.memory_timeline, row["memory_id"])
+    full = _numbered(of_id(run.memory_timeline, row["memory_id"]), run.steps)
     alive = of_id(run.memory_peak, row["memory_id"])
     use = floats(full["stack_bytes"]) + floats(full["heap_bytes"]) if len(full) else np.zeros(0)
     kept = full.iloc[sample(use)]
@@ -78,6 +78,14 @@ def _one(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
         **{key: _column(kept, key) for key in ("stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes")},
         "peak": table(_shares(alive.head(MOST_ALIVE), peak), "memory_peak", _PEAK),
     }
+
+
+def _numbered(timeline: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    """The timeline with step numbers as the other views count them, in place of the profiler's group ids."""
+    if "group" not in steps.columns or not len(steps):
+        return timeline
+    number = dict(zip(steps["group"], steps["step"], strict=True))
+    return timeline.assign(step=[number.get(g, -1) for g in timeline["step"]])
 
 
 def _figures(row: dict[Any, Any], full: pd.DataFrame, step: int | None) -> list[dict[str, Any]]:

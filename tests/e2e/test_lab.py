@@ -146,7 +146,8 @@ def saved(executed):
     assert outputs, "the saved notebook holds the report"
     for kernel in page.request.get(f"{url}/api/kernels").json():
         page.request.delete(f"{url}/api/kernels/{kernel['id']}")
-    notebook.metadata.pop("kernelspec", None)
+    for key in ("kernelspec", "language_info"):
+        notebook.metadata.pop(key, None)
     nbformat.write(notebook, folder / "untrusted.ipynb")
     notebook.metadata["title"] = "trusted"
     nbformat.write(notebook, folder / "trusted.ipynb")
@@ -164,7 +165,7 @@ def test_the_saved_notebook_reads_well_with_no_kernel(browser, saved, name):
     context = browser.new_context(viewport={"width": 1300, "height": 1000})
     page = context.new_page()
     open_notebook(page, url, f"{name}.ipynb")
-    page.get_by_role("button", name="No Kernel").click(timeout=30_000)
+    page.locator(".jp-Dialog").get_by_role("button", name="No Kernel").click(timeout=30_000)
     dashboard = dashboards(page).first
     dashboard.get_by_role("tab", name="Steps & input").click()
     assert f"{expected['summary']['input']:.2f}" in dashboard.inner_text()
