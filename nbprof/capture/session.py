@@ -256,6 +256,8 @@ class Session:
         self._end()
 
     def _give_way(self) -> None:
+        if self._stopped:
+            return
         title = self.backend.title if self.backend is not None else ""
         self._notes.append(f"the cell starts {title}'s profiler itself, so nbprof stopped recording there, after step {self.clock.seen}")
         self.clock.leave()

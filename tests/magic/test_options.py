@@ -104,6 +104,12 @@ def test_one_line_is_profiled_and_gives_its_value(kernel):
     assert kernel.ask("len(p.steps.frame)") == "8"
 
 
+def test_the_cell_magic_can_be_called_by_api(kernel):
+    result = kernel.run("get_ipython().run_cell_magic('nbprof', '-o p', 'model.fit(data, verbose=0)\\n41 + 1')")
+    assert (result.status, result.value, len(result.dashboards)) == ("ok", "42", 1), result.traceback
+    assert kernel.ask("len(p.steps.frame)") == "8"
+
+
 def test_load_shows_a_profile_that_exists(kernel):
     kernel.run("%%nbprof -q -o p --logdir kept\nmodel.fit(data, verbose=0)")
     result = kernel.run("%nbprof -o again load kept")

@@ -1,0 +1,150 @@
+"""JAX and PyTorch, which are not installed here: the calls that their documentation asks for, made on stand-ins."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from nbprof.capture.options import Options
+from nbprof.capture.session import Session
+
+
+class Annotation:
+    """As jax.profiler.TraceAnnotation."""
+
+    log: list = []  # noqa: RUF012
+
+    def __init__(self, name, **metadata):
+        self.name, self.metadata = name, metadata
+
+    def __enter__(self):
+        return self
+
+    def set_metadata(self, **metadata):
+        self.metadata.update(metadata)
+
+    def __exit__(self, *_):
+        Annotation.log.append((self.name, self.metadata))
+
+
+class StepAnnotation(Annotation):
+    def __init__(self, name, **metadata):
+        super().__init__(name, _r=1, **metadata)
+
+
+@pytest.fixture
+def jax(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Annotation.log.clear()
+    module = types.ModuleType("jax")
+    module.__version__ = "0.7.0"
+    state = {}
+
+    class ProfileOptions:
+        pass
+
+    def start_trace(folder, profiler_options=None):
+        state.update(folder=folder, options=profiler_options)
+
+    def stop_trace():
+        run = tmp_path.__class__(state["folder"]) / "plugins" / "profile" / "2026_01_01_00_00_00"
+        run.mkdir(parents=True)
+        (run / "host.xplane.pb").write_bytes(b"")
+
+    module.profiler = types.SimpleNamespace(
+        ProfileOptions=ProfileOptions,
+        start_trace=start_trace,
+        stop_trace=stop_trace,
+        TraceAnnotation=Annotation,
+        StepTraceAnnotation=StepAnnotation,
+    )
+    module.state = state
+    monkeypatch.setitem(sys.modules, "jax", module)
+    return module
+
+
+def test_jax_is_recorded_with_marked_steps(jax):
+    import nbprof
+
+    session = Session(Options(backend="jax", host_level=3, python=True)).start()
+    assert (jax.state["options"].host_tracer_level, jax.state["options"].python_tracer_level) == (3, 1)
+    for _ in nbprof.steps(range(2)):
+        pass
+    with jax.profiler.StepTraceAnnotation("train", step_num=7):
+        pass
+    recording = session.stop()
+    assert recording.host_file.name == "host.xplane.pb"
+    assert recording.info.framework.startswith("JAX 0.7.0")
+    assert recording.info.steps_seen == 3
+    assert [entry for entry in Annotation.log if entry[1].get("_r")] == [
+        ("train", {"_r": 1, "step_num": 1}),
+        ("train", {"_r": 1, "step_num": 2}),
+        ("train", {"_r": 1, "step_num": 7}),
+    ]
+    assert "__enter__" not in vars(StepAnnotation)
+
+
+def test_the_persons_own_jax_trace_comes_first(jax):
+    session = Session(Options(backend="jax")).start()
+    jax.profiler.start_trace("theirs")
+    assert jax.state["folder"] == "theirs"
+    assert "the cell starts JAX's profiler itself" in session.stop().info.notes[0]
+
+
+def test_torch_is_recorded_with_the_steps_of_its_optimizers(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "keras.src.backend.torch.trainer", raising=False)
+    spans, hooks, given = [], [], {}
+
+    class Profile:
+        def __init__(self, **kwargs):
+            given.update(kwargs)
+
+        def start(self):
+            spans.append("start")
+
+        def stop(self):
+            spans.append("stop")
+
+        def export_chrome_trace(self, path):
+            tmp_path.__class__(path).write_bytes(b"{}")
+
+    class RecordFunction:
+        def __init__(self, name):
+            self.name = name
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            spans.append(self.name)
+
+    class Handle:
+        def remove(self):
+            hooks.clear()
+
+    def register(hook):
+        hooks.append(hook)
+        return Handle()
+
+    torch, profiler, optim, optimizer = (
+        types.ModuleType(name) for name in ("torch", "torch.profiler", "torch.optim", "torch.optim.optimizer")
+    )
+    torch.__version__, torch.profiler, torch.optim = "2.9.0", profiler, optim
+    profiler.profile, profiler.record_function, profiler.supported_activities = Profile, RecordFunction, lambda: {"cpu"}
+    optim.optimizer, optimizer.register_optimizer_step_post_hook = optimizer, register
+    for module in (torch, profiler, optim, optimizer):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    session = Session(Options(backend="torch", memory=False)).start()
+    for _ in range(2):
+        hooks[0](None, (), {})
+    recording = session.stop()
+    assert recording.info.framework == "PyTorch 2.9.0"
+    assert recording.info.steps_seen == 2
+    assert given["profile_memory"] is False
+    # What followed the last optimizer step is closed before the profiler stops.
+    assert spans == ["start", "ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3", "stop"]
+    assert recording.host_file.name.endswith(".pt.trace.json.gz")
+    assert not hooks
