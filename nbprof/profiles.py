@@ -199,7 +199,10 @@ def load(path: str | Path, run: str | None = None, progress: Callable[[str], Non
     ReadError
         Nothing is there, or it is no profile, or it is damaged; says where and what to do.
     """
-    profile = Profile(Run.read(find(path, run), progress=progress))
+    from nbprof.capture.recording import CaptureInfo
+
+    files = find(path, run)
+    profile = Profile(Run.read(files, capture=CaptureInfo.read(files.folder), progress=progress))
     set_last(profile)
     return profile
 

@@ -7,8 +7,6 @@ counts once; what no span covers is `other`. Host work is merged into the steps 
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -52,11 +50,11 @@ def flatten(start: Int64s, end: Int64s, cls: Int64s) -> tuple[Int64s, Int64s, In
 
 def frame(activity: Activity) -> pd.DataFrame:
     """One row a step of each host, in time order, in ms; the columns of `p.steps.frame`."""
-    rows = [row for host in range(len(activity.hosts)) for row in _host_steps(activity, host)]
     columns = ["host", "step", "name", "start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES), "warmup", "group"]
-    if not rows:
+    parts = [part for host in range(len(activity.hosts)) if len(part := _host_steps(activity, host))]
+    if not parts:
         return pd.DataFrame(columns=columns)
-    out = pd.DataFrame(rows, columns=columns)
+    out = pd.concat(parts, ignore_index=True)
     if not activity.has_device:
         # Without a device these were not measured, which is not the same as 0.
         for column in (
@@ -71,12 +69,8 @@ def frame(activity: Activity) -> pd.DataFrame:
         out["compile_ms"] = np.nan
     out = out.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
     out["step"] = out.groupby("host", sort=False)["step"].transform(_number_between)
-    out["warmup"] = (
-        np.concatenate([_warmup(g["step_time_ms"].to_numpy()) for _, g in out.groupby("host", sort=False)])
-        if len(activity.hosts) == 1
-        else False
-    )
-    return out
+    out["warmup"] = out.groupby("host", sort=False)["step_time_ms"].transform(_warmup).astype(bool)
+    return out[columns]
 
 
 def _number_between(numbers: pd.Series) -> pd.Series:
@@ -97,8 +91,9 @@ def _number_between(numbers: pd.Series) -> pd.Series:
     return pd.Series(out.astype(np.int64), numbers.index)
 
 
-def _warmup(times: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+def _warmup(series: pd.Series) -> npt.NDArray[np.bool_]:
     """The leading steps that take far longer than the rest."""
+    times = np.asarray(series, np.float64)
     out = np.zeros(len(times), np.bool_)
     for i in range(min(3, len(times) - 4)):
         if times[i] > WARMUP_FACTOR * float(np.median(times[i + 1 :])):
@@ -108,64 +103,62 @@ def _warmup(times: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
     return out
 
 
-def _host_steps(activity: Activity, host: int) -> list[list[object]]:
+def _host_steps(activity: Activity, host: int) -> pd.DataFrame:
     markers = activity.markers[activity.markers["host"] == host]
     work = activity.work[activity.work["host"] == host]
-    order = np.argsort(work["group"].to_numpy(), kind="stable")
-    group = work["group"].to_numpy()[order]
-    start, end, cls = (work[c].to_numpy(np.int64)[order] for c in ("start", "end", "cls"))
     has_device = bool((markers["device"] >= 0).any())
-    out: list[list[object]] = []
-    for key, of_step in markers.groupby("group", sort=True):
-        ident = int(cast("int", key))
-        span = _step_time(of_step, has_device)
-        if span is None:
-            continue
-        begin, stop = span
-        lo, hi = np.searchsorted(group, [ident, ident + 1]).tolist()
-        classes = cls[lo:hi]
-        wanted = (classes >= DEVICE_COMPUTE_32) if has_device else (classes == HOST_COMPUTE)
-        if not wanted.any():
-            continue
-        a, b, c = flatten(start[lo:hi], end[lo:hi], classes)
-        part = np.maximum(0, np.minimum(b, stop) - np.maximum(a, begin))
-        total = dict.fromkeys(CATEGORIES, 0)
-        for value in np.unique(c).tolist():
-            total[CATEGORY_OF_CLASS[value]] += int(part[c == value].sum())
-        total["other"] += stop - begin - int(part.sum())
-        name = activity.group_names.get((host, ident), str(ident))
-        number = name.rpartition(" ")[2]
-        out.append(
-            [
-                activity.hosts[host],
-                float(number) if number.isdigit() and name != number else np.nan,
-                name,
-                begin / 1e9,
-                (stop - begin) / 1e9,
-                *(total[k] / 1e9 for k in CATEGORIES),
-                False,
-                ident,
-            ]
-        )
-    return out
+    times = _step_times(markers, has_device)
+    work = work[work["group"] >= 0]
+    group, begin, stop = (times[c].to_numpy(np.int64) for c in ("group", "start", "end"))
+    # All steps are swept at once: each span is clipped to its step, and the steps are laid end to end.
+    step = np.searchsorted(group, work["group"].to_numpy(np.int64))
+    known = np.flatnonzero(np.append(group, -1)[step] == work["group"].to_numpy(np.int64))
+    step = step[known]
+    cls = work["cls"].to_numpy(np.int64)[known]
+    place = np.cumsum(stop - begin) - (stop - begin)
+    low = np.maximum(work["start"].to_numpy(np.int64)[known], begin[step])
+    high = np.minimum(work["end"].to_numpy(np.int64)[known], stop[step])
+    shift = place[step] - begin[step]
+    a, b, c = flatten(low + shift, np.maximum(high, low) + shift, cls)
+    total = np.zeros((len(group), len(CATEGORIES)), np.int64)
+    column = np.array([CATEGORIES.index(CATEGORY_OF_CLASS[v]) for v in c.tolist()], np.int64)
+    np.add.at(total, (np.searchsorted(place, a, side="right") - 1, column), b - a)
+    total[:, CATEGORIES.index("other")] += stop - begin - total.sum(axis=1)
+    # A step without any compute is only the edge of one: it was cut by the begin or the end of the capture.
+    compute = (cls >= DEVICE_COMPUTE_32) if has_device else (cls == HOST_COMPUTE)
+    whole = np.zeros(len(group), np.bool_)
+    whole[step[compute]] = True
+    names = [activity.group_names.get((host, g), str(g)) for g in group.tolist()]
+    numbers = [n.rpartition(" ")[2] for n in names]
+    out = pd.DataFrame(
+        {
+            "host": activity.hosts[host],
+            "step": [float(x) if x.isdigit() and n != x else np.nan for n, x in zip(names, numbers, strict=True)],
+            "name": names,
+            "start_ms": begin / 1e9,
+            "step_time_ms": (stop - begin) / 1e9,
+            **{f"{c}_ms": total[:, i] / 1e9 for i, c in enumerate(CATEGORIES)},
+            "group": group,
+        }
+    )
+    return out[whole]
 
 
-def _step_time(markers: pd.DataFrame, has_device: bool) -> tuple[int, int] | None:
-    """Begin and end of a step: the longest device marker, or the host marker that includes it."""
-    span: tuple[int, int] | None = None
-    for side in (markers[markers["device"] >= 0], markers[markers["device"] < 0]):
-        if not len(side):
-            continue
-        length = (side["end"] - side["start"]).to_numpy()
-        at = int(np.argmax(length))
-        candidate = int(side["start"].iloc[at]), int(side["end"].iloc[at])
-        if span is None or (candidate[0] <= span[0] and candidate[1] >= span[1]):
-            span = candidate
-        if has_device and side["device"].iloc[0] < 0 and not (markers["device"] >= 0).any():
-            return None
-    if span is None or span[1] <= span[0]:
-        return None
-    return span
+def _step_times(markers: pd.DataFrame, has_device: bool) -> pd.DataFrame:
+    """Group, start and end of each step: the longest device marker, or the host marker that includes it; by group."""
+    timed = markers.assign(length=markers["end"] - markers["start"]).sort_values(
+        ["group", "length"], ascending=[True, False], kind="stable"
+    )
+    host = timed[timed["device"] < 0].drop_duplicates("group").set_index("group")[["start", "end"]]
+    if not has_device:
+        out = host
+    else:
+        out = timed[timed["device"] >= 0].drop_duplicates("group").set_index("group")[["start", "end"]]
+        around = host.reindex(out.index)
+        wider = (around["start"] <= out["start"]) & (around["end"] >= out["end"])
+        out = out.where(~wider, around).astype(np.int64)
+    out = out[out["end"] > out["start"]]
+    return out.sort_index().reset_index()
 
 
 def summary(steps: pd.DataFrame) -> pd.DataFrame:
@@ -192,10 +185,15 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
 def share_of_16_bit(activity: Activity) -> float | None:
     """Percent of device compute that is 16 bit (bfloat16 counted as 16 bit), over all steps; None without device compute."""
     work = activity.work[activity.work["device"] >= 0]
-    time = {DEVICE_COMPUTE_16: 0, DEVICE_COMPUTE_32: 0}
-    for _, rows in work.groupby(["host", "group"], sort=False):
-        a, b, c = flatten(*(rows[k].to_numpy(np.int64) for k in ("start", "end", "cls")))
-        for value in time:
-            time[value] += int((b - a)[c == value].sum())
-    both = sum(time.values())
-    return 100 * time[DEVICE_COMPUTE_16] / both if both else None
+    if not len(work):
+        return None
+    # The groups are laid end to end, so that one sweep serves all of them.
+    groups = work.groupby(["host", "group"], sort=False)
+    first, last = groups["start"].transform("min"), groups["end"].transform("max")
+    ident = groups.ngroup().to_numpy()
+    length = np.zeros(int(ident.max()) + 1, np.int64)
+    length[ident] = (last - first).to_numpy()
+    shift = (np.cumsum(length) - length)[ident] - first.to_numpy()
+    a, b, c = flatten(work["start"].to_numpy(np.int64) + shift, work["end"].to_numpy(np.int64) + shift, work["cls"].to_numpy(np.int64))
+    half, full = (int((b - a)[c == value].sum()) for value in (DEVICE_COMPUTE_16, DEVICE_COMPUTE_32))
+    return 100 * half / (half + full) if half + full else None
