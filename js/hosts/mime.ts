@@ -12,11 +12,34 @@ interface Saved {
   v: number;
   version: string;
   data: string;
+  /** In px; absent: as high as the content. */
+  height?: number;
+}
+
+/** What is needed of JupyterLab's ISessionContext. */
+interface Session {
+  readonly isReady: boolean;
+  readonly ready: Promise<void>;
+  readonly session: { readonly kernel: unknown } | null;
+  readonly kernelChanged: {
+    connect(slot: () => void, thisArg: object): boolean;
+    disconnect(slot: () => void, thisArg: object): boolean;
+  };
+}
+
+/** The session of the document that a widget is in. */
+function sessionOf(widget: Widget): Session | null {
+  for (let above = widget.parent; above; above = above.parent) {
+    const { context } = above as Widget & { context?: { sessionContext?: Session } };
+    if (context?.sessionContext) return context.sessionContext;
+  }
+  return null;
 }
 
 export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
   private board: Dashboard | null = null;
   private version = 0;
+  private session: Session | null = null;
 
   constructor() {
     super();
@@ -32,17 +55,45 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
       if (saved?.v !== 1 || typeof saved.data !== "string") {
         throw new Error("This output was written by a newer nbprof. Update nbprof to see it.");
       }
-      const board = await mount(this.node, fromBase64(saved.data));
-      if (mine === this.version && !this.isDisposed) this.board = board;
-      else board.destroy();
+      const height = Number(saved.height) || 0;
+      const board = await mount(this.node, fromBase64(saved.data), { height });
+      if (mine === this.version && !this.isDisposed) {
+        this.board = board;
+        this.tell();
+      } else board.destroy();
     } catch (error) {
       this.node.textContent = error instanceof Error ? error.message : String(error);
     }
   }
 
+  protected override onAfterAttach(): void {
+    this.unwatch();
+    const session = sessionOf(this);
+    if (!session) return;
+    this.session = session;
+    session.kernelChanged.connect(this.tell, this);
+    // Until the notebook has tried to start its kernel there is nothing to say.
+    void session.ready.then(() => this.tell());
+  }
+
+  protected override onBeforeDetach(): void {
+    this.unwatch();
+  }
+
+  /** A report without its kernel says that it is one. Where no session is to be found nothing is said. */
+  private tell(): void {
+    if (this.session?.isReady) this.board?.setLive(Boolean(this.session.session?.kernel));
+  }
+
+  private unwatch(): void {
+    this.session?.kernelChanged.disconnect(this.tell, this);
+    this.session = null;
+  }
+
   override dispose(): void {
     if (this.isDisposed) return;
     this.version++;
+    this.unwatch();
     this.end();
     super.dispose();
   }

@@ -15,12 +15,12 @@ const LIGHTNESS = {
   10: [100, 90, 80, 71, 63, 55, 48, 41, 35, 29],
 } as const;
 
-/** Ranked parts of one thing: hue says where (d: device, h: host, i: input), lightness says rank. */
+/** Ranked parts of one thing: hue says where (d: device, h: host), lightness says rank. */
 export function donut(options: {
   title: string;
   /** At the right of the title: "32.5 ms". */
   total: string;
-  hue: "d" | "h" | "i";
+  hue: "d" | "h";
   parts: readonly DonutPart[];
   center?: [string, string];
   /** Draws the label of a part in the list; plain text by default. */

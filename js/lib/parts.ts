@@ -25,7 +25,7 @@ export function figures(figs: readonly Figure[]): HTMLElement {
     { class: "figs" },
     ...figs.map((fig) => {
       const unit = fig.value === null ? "" : fig.unit;
-      const small = [unit, fig.value === null ? "" : fig.spread].filter(Boolean).join(" ");
+      const spread = fig.value === null ? "" : fig.spread;
       return h(
         "div",
         { class: "fig" },
@@ -37,7 +37,10 @@ export function figures(figs: readonly Figure[]): HTMLElement {
             "span",
             { class: fig.hot ? "v hot" : "v" },
             num(fig.value, fig.digits),
-            small && h("small", null, ` ${small}`),
+            unit && " ",
+            unit && h("small", null, unit),
+            spread && " ",
+            spread && h("small", null, spread),
           ),
           fig.note,
           fig.bar &&

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createStore } from "../lib/store.js";
 import { selectBars, selectedBars } from "../views/brush.js";
+import { anchored, clearest } from "../views/meanlabel.js";
 import { axisLimit, bars, breakdown, leftOutNote, rangeText, selectedRows, statistics } from "../views/stepstats.js";
 import { sample } from "./sample.js";
 
@@ -52,7 +53,7 @@ describe("selection", () => {
     const sizes = parts.map((part) => part.stats.mean);
     expect(sizes).toEqual([...sizes].sort((a, b) => b - a));
     expect(parts.reduce((sum, part) => sum + part.percent, 0)).toBeCloseTo(100, 9);
-    expect(missing).toEqual(["Output"]);
+    expect(missing).toEqual(["output"]);
   });
 
   it("goes to bars and back; all bars are no selection", () => {
@@ -104,5 +105,23 @@ describe("bars", () => {
     expect(axisLimit([100, 6])).toBe(6);
     expect(axisLimit([900, 5, 6, 7, 5, 23, 6])).toBe(23);
     expect(axisLimit([])).toBe(0);
+  });
+});
+
+describe("labels of the step chart", () => {
+  it("puts the mean where no bar reaches it", () => {
+    // 10 bars of 40 px: the first four are taller than the line, the rest are lower.
+    const tops = [20, 20, 20, 20, 100, 100, 100, 100, 100, 100];
+    expect(clearest(tops, 400, 70, 80)).toBe(162);
+    expect(clearest([100, 100, 100], 300, 70, 80)).toBe(2);
+  });
+  it("keeps the label inside a plot that is narrower than itself, and inside an empty one", () => {
+    expect(clearest([20], 50, 70, 80)).toBe(0);
+    expect(clearest([], 400, 70, 80)).toBe(2);
+  });
+  it("anchors the value of a cut bar inside the plot", () => {
+    expect(anchored(5, 50, 400)).toEqual({ anchor: "start", left: 5, right: 55 });
+    expect(anchored(395, 50, 400)).toEqual({ anchor: "end", left: 345, right: 395 });
+    expect(anchored(200, 50, 400)).toEqual({ anchor: "middle", left: 175, right: 225 });
   });
 });

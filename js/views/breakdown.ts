@@ -2,7 +2,8 @@
 
 import { type Child, h } from "../lib/dom.js";
 import { num } from "../lib/format.js";
-import { swatch } from "../lib/parts.js";
+import { categoryLabel, swatch } from "../lib/parts.js";
+import type { CategoryKey } from "../lib/payload.js";
 import type { Part, Statistics } from "./stepstats.js";
 
 /** A fraction of the axis, for a bar inside a cell. */
@@ -68,11 +69,17 @@ export function averageBar(parts: readonly Part[], total: Statistics): HTMLEleme
       ...shown.map((part, i) => {
         const room = part.stats.mean / sum;
         if (i < 2 && room > 0.12) {
-          const value = ` ${num(part.stats.mean, 2)} ms · ${num(part.percent, 0)}%`;
-          return h("span", { style: width(part) }, h("b", null, part.label), value);
+          const value = h("span", null, `${num(part.stats.mean, 2)} ms`);
+          return h(
+            "span",
+            { style: width(part) },
+            h("b", null, part.label),
+            value,
+            h("span", null, `· ${num(part.percent, 0)}%`),
+          );
         }
         // A name without its number only where it fits.
-        return h("span", { style: width(part) }, room > 0.1 ? part.label : "");
+        return h("span", { style: width(part) }, room > 0.1 && h("span", null, part.label));
       }),
     ),
   );
@@ -123,7 +130,12 @@ export function statisticsTable(parts: readonly Part[], total: Statistics): HTML
   return plainTable([{ label: n }, ...heads.map((item) => ({ class: "n", ...item }))], rows, "stats");
 }
 
-/** "Not recorded: …", or nothing. */
-export function missingNote(missing: readonly string[]): HTMLElement | null {
-  return missing.length ? h("p", { class: "more" }, h("span", null, `Not recorded: ${missing.join(", ")}.`)) : null;
+/** Which categories were not recorded, or nothing. With no accelerator most are, and one reason says it for all. */
+export function missingNote(missing: readonly CategoryKey[], hasDevice: boolean): HTMLElement | null {
+  const odd = missing.filter((key) => hasDevice || key === "input" || key === "host_compute");
+  const text = [
+    odd.length < missing.length ? "No accelerator in this run: device categories are not recorded." : "",
+    odd.length > 0 ? `Not recorded: ${odd.map(categoryLabel).join(", ")}.` : "",
+  ];
+  return missing.length ? h("p", { class: "more" }, h("span", null, text.filter(Boolean).join(" "))) : null;
 }

@@ -1,4 +1,9 @@
-/** The strip under a step chart: drag its handles, its body or the strip itself to select a range of steps. */
+/**
+ * The strip under a step chart: drag its handles, its body or the strip itself to select a range of steps.
+ *
+ * It is for the pointer alone and hidden from assistive technology: with the keyboard the chart above it does the same
+ * (arrows move, Shift+arrows, Home and End extend the selection, Esc clears it).
+ */
 
 import { clear, h, s } from "../lib/dom.js";
 import type { Store } from "../lib/store.js";

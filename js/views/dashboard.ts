@@ -7,7 +7,7 @@ import type { Payload, TabId } from "../lib/payload.js";
 import { createStore, type Selection } from "../lib/store.js";
 import { type Theme, watchTheme } from "../lib/theme.js";
 import type { Hint, View, ViewHandle } from "../lib/view.js";
-import { brand, footer, noticeLine } from "./frame.js";
+import { brand, footer, noticeLine, savedNotice } from "./frame.js";
 import { render as input } from "./input.js";
 import { render as kernels } from "./kernels.js";
 import { render as memory } from "./memory.js";
@@ -25,7 +25,7 @@ export interface DashboardOptions {
   theme?: Theme;
   /** Only these tabs, in this order. */
   views?: TabId[];
-  /** Height in px inside which the panes scroll; 0 or absent: as high as its content. */
+  /** Height of the whole in px, inside which the panes scroll; 0 or absent: as high as its content. */
   height?: number;
   selection?: Selection | null;
   onSelection?: (selection: Selection | null) => void;
@@ -36,6 +36,8 @@ export interface DashboardOptions {
 export interface Dashboard {
   destroy(): void;
   setSelection(selection: Selection | null): void;
+  /** Whether a kernel stands behind it: without one a line says that this is a saved report. */
+  setLive(live: boolean): void;
 }
 
 interface Pane {
@@ -65,7 +67,10 @@ export function dashboard(
   const uid = `nbp${Math.random().toString(36).slice(2, 8)}`;
 
   const frame = h("div", { class: "nbp", role: "region", "aria-label": `nbprof, ${payload.meta.label}` });
-  if (options.height) Object.assign(frame.style, { maxHeight: `${options.height}px`, overflowY: "auto" });
+  if (options.height) {
+    frame.classList.add("fixed");
+    frame.style.height = `${options.height}px`;
+  }
   const setTheme = (theme: Theme): void => {
     frame.dataset.theme = theme;
     host.dataset.theme = theme;
@@ -87,8 +92,8 @@ export function dashboard(
         on: { click: () => go(tab.id) },
       },
       tab.label,
-      tab.flag && h("i", { class: `flag ${categoryClass(tab.flag)}`, title: "The bottleneck is here" }),
       tab.count !== null && h("small", null, num(tab.count)),
+      tab.flag && h("i", { class: `flag ${categoryClass(tab.flag)}`, title: "The bottleneck is here" }),
     ),
   );
   const panes = new Map<TabId, Pane>(
@@ -127,6 +132,7 @@ export function dashboard(
     foot.element,
   );
   root.append(frame);
+  let saved: HTMLElement | null = null;
   if (!options.theme) watchTheme(host.parentElement ?? host, signal, setTheme);
 
   const width = (): number => frame.clientWidth;
@@ -268,6 +274,11 @@ export function dashboard(
       frame.remove();
     },
     setSelection: (selection) => store.set("selection", selection),
+    setLive(live) {
+      saved?.remove();
+      saved = live || payload.meta.notice ? null : noticeLine(savedNotice(payload));
+      if (saved) bar.after(saved);
+    },
   };
 }
 

@@ -49,6 +49,13 @@ export function noticeLine(notice: Notice): HTMLElement {
   );
 }
 
+/** The words for a report that is read with no kernel. */
+export function savedNotice({ meta }: Payload): Notice {
+  const when = meta.created ? ` on ${meta.created.slice(0, 16)}` : "";
+  const text = `saved from ${meta.label}${when}. Every tab works; to capture again, run the cell.`;
+  return { kind: "static", title: "Static report:", text };
+}
+
 const KEYS: [keys: string[], does: string][] = [
   [["1", "6"], "switch view; ← → on a tab"],
   [["←", "→"], "in a step chart: move from step to step; Home, End; Shift selects"],

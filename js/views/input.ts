@@ -52,7 +52,7 @@ function deviceSide(el: HTMLElement, context: ViewContext): void {
   const left = h("div");
   const side = h("div");
   const scope = steps.step.length > 400 ? "" : "each bar is one step";
-  const split = h("div", { class: "split a" }, left, side);
+  const split = h("div", { class: "split b" }, left, side);
   el.append(h("section", null, heading("Device side", scope, legend(recorded)), split));
   const update = (): void => {
     const selection = context.store.get("selection");
@@ -61,7 +61,8 @@ function deviceSide(el: HTMLElement, context: ViewContext): void {
     clear(side);
     side.append(statisticsTable(parts, total));
     const leftOut = leftOutNote(steps, selection);
-    for (const note of [longest(context, rows), missingNote(missing)]) if (note) side.append(note);
+    for (const note of [longest(context, rows), missingNote(missing, context.payload.meta.has_device)])
+      if (note) side.append(note);
     if (leftOut) side.append(h("p", { class: "more", text: leftOut }));
   };
   update();

@@ -83,8 +83,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
   const rowsText = h("span");
   const everyRow = Uint32Array.from({ length: full.rows }, (_, i) => i);
 
-  const known = everyRow.some((row) => !Number.isNaN(numberAt(full.data.occupancy_percent, row)));
-  const occupancy = known
+  const occupancy = hasOccupancy(full)
     ? " Occupancy is theoretical, from registers and block size."
     : " Occupancy was not recorded.";
 
@@ -260,6 +259,12 @@ function opColumn(data: () => Table, key: "op" | "kernel"): ColumnSpec {
   };
 }
 
+/** A column of nothing but "–" takes the room of the names; the line below the table says that it is missing. */
+function hasOccupancy({ data, rows }: Table): boolean {
+  for (let row = 0; row < rows; row++) if (!Number.isNaN(numberAt(data.occupancy_percent, row))) return true;
+  return false;
+}
+
 function columns(full: Table, data: () => Table): ColumnSpec[] {
   let max = 0;
   for (let row = 0; row < full.rows; row++) max = Math.max(max, numberAt(full.data.total_us, row) || 0);
@@ -285,7 +290,7 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
         else yes(cell, flag(used, row));
       },
     },
-    { key: "occupancy_percent", label: "Occup. %" },
+    ...(hasOccupancy(full) ? [{ key: "occupancy_percent", label: "Occup. %" }] : []),
     { key: "registers", label: "Regs" },
     {
       key: "shared_bytes",

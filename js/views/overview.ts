@@ -57,6 +57,7 @@ function selectedFigures(figs: readonly Figure[], steps: Steps, rows: readonly n
 
 function card(advice: Advice, context: ViewContext): HTMLElement {
   const [css, word] = SEVERITIES[advice.severity];
+  const words = advice.link.replace(/\s*→$/, "");
   return h(
     "li",
     null,
@@ -72,7 +73,7 @@ function card(advice: Advice, context: ViewContext): HTMLElement {
           h("span", { class: "gain" }, "up to ", h("b", null, `−${num(advice.gain_ms, 1)} ms`), " a step"),
       ),
       h("p", { class: "ev" }, ...marked(advice.evidence)),
-      link(`${advice.link.replace(/\s*→$/, "")} →`, () => context.go(advice.view)),
+      words && link(`${words} →`, () => context.go(advice.view)),
     ),
     advice.fix.length > 0 && codeBox(advice.fix),
   );
@@ -194,7 +195,7 @@ export const render: View = (el, context) => {
     strip.append(figures(selection ? selectedFigures(overview.figures, steps, rows) : overview.figures));
     const scope = selection ? rangeText(selection.first, selection.last) : "";
     side.append(heading("Where a step goes", scope), breakdownTable(parts, total));
-    const note = missingNote(missing);
+    const note = missingNote(missing, context.payload.meta.has_device);
     if (note) side.append(note);
     const leftOut = leftOutNote(steps, selection);
     if (leftOut) side.append(h("p", { class: "more", text: leftOut }));
@@ -202,6 +203,6 @@ export const render: View = (el, context) => {
   update();
   context.store.subscribe("selection", update, context.signal);
   stepChart(section.firstElementChild as HTMLElement, context, {
-    hint: "drag the strip to limit the averages on this page to a range",
+    hint: "drag the strip to average over a range",
   });
 };

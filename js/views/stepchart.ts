@@ -7,6 +7,7 @@ import { CATEGORIES } from "../lib/payload.js";
 import { niceMax, tickDigits, ticks } from "../lib/scale.js";
 import type { ViewContext } from "../lib/view.js";
 import { brush, selectBars, selectedBars } from "./brush.js";
+import { anchored, clearest } from "./meanlabel.js";
 import { axisLimit, type Bar, bars as makeBars, rangeText, selectedRows, statistics } from "./stepstats.js";
 
 const HEIGHT = 168;
@@ -14,6 +15,8 @@ const WAIT_HEIGHT = 44;
 /** Least distance between two bars in px, and the most bars ever drawn. */
 const PITCH = 2.5;
 const MOST = 500;
+/** Width of a bold digit at 11 px, at most. */
+const LETTER = 7.6;
 const INPUT = CATEGORIES.findIndex(({ key }) => key === "input");
 
 export interface StepChartOptions {
@@ -140,7 +143,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     left.append(ticksColumn(max, HEIGHT, 5));
     lines.append(...gridLines(max, HEIGHT, 5));
     const n = bars.length;
-    let lastCut = Number.NEGATIVE_INFINITY;
+    let taken = Number.NEGATIVE_INFINITY;
     bars.forEach((bar, i) => {
       const at = place(i, n);
       marks.append(s("g", null, ...stack(bar, at, max)));
@@ -149,14 +152,15 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
         const height = (share / 100) * WAIT_HEIGHT;
         waitMarks.append(s("rect", { class: "m input", ...at, y: (WAIT_HEIGHT - height).toFixed(1), height }));
       }
-      const center = ((i + 0.5) / n) * 100;
-      if (bar.time_ms > max && ((center - lastCut) / 100) * width > 44) {
-        lastCut = center;
-        const side = center < 6 ? "start" : center > 94 ? "end" : "middle";
-        const text = s("text", { class: "hl", x: `${center}%`, y: -3, "text-anchor": side }, num(bar.time_ms, 2));
-        cuts.append(text);
+      if (bar.time_ms > max) {
+        const [share, text] = [(i + 0.5) / n, num(bar.time_ms, 2)];
+        const { anchor, left, right } = anchored(share * width, text.length * LETTER, width);
+        if (left < taken + 6) return;
+        taken = right;
+        cuts.append(s("text", { class: "hl", x: `${share * 100}%`, y: -3, "text-anchor": anchor }, text));
       }
     });
+    chart.classList.toggle("cuts", cuts.childElementCount > 0);
     const every = labelEvery(n, width);
     for (let i = 0; i < n; i += every) {
       const style = { "--x": `${(((i + 0.5) / n) * 100).toFixed(2)}%` };
@@ -164,7 +168,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     }
     const per = Math.max(0, ...bars.map((bar) => new Set(bar.rows.map((row) => steps.step[row])).size));
     const many = per > 1 ? `each bar is the mean of ${per} steps` : "";
-    const cut = times.some((time) => time > max) ? "longer bars are cut, their value is above them" : "";
+    const cut = times.some((time) => time > max) ? "cut bars carry their value" : "";
     caption.textContent = ["step number", many, cut, options.hint ?? ""].filter(Boolean).join(" · ");
     strip.draw(bars, max);
     select();
@@ -200,7 +204,10 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     average.setAttribute("y2", String(y));
     average.style.display = off ? "none" : "";
     mean.textContent = `mean ${num(stats.mean, 2)}`;
-    mean.style.top = `${off ? 2 : Math.max(0, y - 18)}px`;
+    const top = off ? 2 : Math.max(0, y - 18);
+    const tops = frame.bars.map((bar) => HEIGHT * (1 - Math.min(1, bar.time_ms / frame.max || 0)));
+    mean.style.top = `${top}px`;
+    mean.style.left = `${clearest(tops, plot.clientWidth, mean.offsetWidth, top + 16)}px`;
     svg.setAttribute(
       "aria-label",
       `Step time by step, stacked by category: mean ${num(stats.mean, 2)} ms over ${num(stats.n)} steps, ` +

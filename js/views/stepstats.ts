@@ -62,20 +62,20 @@ export interface Part {
   percent: number;
 }
 
-/** The recorded categories over some rows, largest first, and the labels of those not recorded. */
+/** The recorded categories over some rows, largest first, and those not recorded. */
 export function breakdown(
   steps: Steps,
   rows: readonly number[],
-): { total: Statistics; parts: Part[]; missing: string[] } {
+): { total: Statistics; parts: Part[]; missing: CategoryKey[] } {
   const total = statistics(steps.step_time_ms, rows);
   const parts: Part[] = [];
-  const missing: string[] = [];
+  const missing: CategoryKey[] = [];
   for (const { key, css, label } of CATEGORIES) {
     const values: NumberArray | undefined = steps.categories[key];
     const stats = values && statistics(values, rows);
     if (stats && stats.n > 0) {
       parts.push({ key, css, label, stats, percent: total.mean > 0 ? (stats.mean / total.mean) * 100 : Number.NaN });
-    } else missing.push(label);
+    } else missing.push(key);
   }
   parts.sort((a, b) => b.stats.mean - a.stats.mean);
   return { total, parts, missing };
