@@ -57,7 +57,9 @@ def _devices(trace: Trace, out: act.Activity) -> list[int]:
                 "device": int(found.group(2)),
                 "kind": kind,
                 "name": device_name(kind, s),
-                "compute_capability": f"{s['compute_cap_major']}.{s['compute_cap_minor']}" if "compute_cap_major" in s else None,
+                "compute_capability": f"{s['compute_cap_major']}.{s['compute_cap_minor']}"
+                if {"compute_cap_major", "compute_cap_minor"} <= s.keys()
+                else None,
                 "memory_bytes": s.get("memory_size"),
                 "memory_bytes_per_second": s.get("memory_bandwidth"),
                 "cores": s.get("core_count"),
