@@ -7,6 +7,9 @@ import { type Dashboard, mount } from "./page.js";
 
 export const MIME_TYPE = "application/vnd.nbprof.v1+json";
 
+/** How long a notebook without a kernel is taken to be starting one, in ms. */
+const PATIENCE = 4000;
+
 /** What the mime bundle of a profiled cell holds under MIME_TYPE. */
 interface Saved {
   v: number;
@@ -18,13 +21,16 @@ interface Saved {
 
 /** What is needed of JupyterLab's ISessionContext. */
 interface Session {
-  readonly isReady: boolean;
-  readonly ready: Promise<void>;
   readonly session: { readonly kernel: unknown } | null;
-  readonly kernelChanged: {
-    connect(slot: () => void, thisArg: object): boolean;
-    disconnect(slot: () => void, thisArg: object): boolean;
-  };
+  /** A kernel came or went. */
+  readonly kernelChanged: Signal;
+  /** Shutting down ends the session, and its kernel with it, without a word about the kernel. */
+  readonly sessionChanged: Signal;
+}
+
+interface Signal {
+  connect(slot: () => void, thisArg: object): boolean;
+  disconnect(slot: () => void, thisArg: object): boolean;
 }
 
 /** The session of the document that a widget is in. */
@@ -40,6 +46,9 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
   private board: Dashboard | null = null;
   private version = 0;
   private session: Session | null = null;
+  /** Whether it is settled if there is a kernel. */
+  private known = false;
+  private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor() {
     super();
@@ -59,7 +68,7 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
       const board = await mount(this.node, fromBase64(saved.data), { height });
       if (mine === this.version && !this.isDisposed) {
         this.board = board;
-        this.tell();
+        if (this.known) this.tell();
       } else board.destroy();
     } catch (error) {
       this.node.textContent = error instanceof Error ? error.message : String(error);
@@ -72,8 +81,9 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
     if (!session) return;
     this.session = session;
     session.kernelChanged.connect(this.tell, this);
-    // Until the notebook has tried to start its kernel there is nothing to say.
-    void session.ready.then(() => this.tell());
+    session.sessionChanged.connect(this.tell, this);
+    // A notebook that is being opened may still start its kernel; one that asks for a kernel first says nothing at all.
+    this.timer = setTimeout(() => this.tell(), session.session?.kernel ? 0 : PATIENCE);
   }
 
   protected override onBeforeDetach(): void {
@@ -82,11 +92,16 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
 
   /** A report without its kernel says that it is one. Where no session is to be found nothing is said. */
   private tell(): void {
-    if (this.session?.isReady) this.board?.setLive(Boolean(this.session.session?.kernel));
+    clearTimeout(this.timer);
+    this.known = this.session !== null;
+    if (this.session) this.board?.setLive(Boolean(this.session.session?.kernel));
   }
 
   private unwatch(): void {
+    clearTimeout(this.timer);
+    this.known = false;
     this.session?.kernelChanged.disconnect(this.tell, this);
+    this.session?.sessionChanged.disconnect(this.tell, this);
     this.session = null;
   }
 

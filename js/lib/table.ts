@@ -5,7 +5,7 @@
  */
 
 import { numberAt, textAt } from "./codec.js";
-import { type ColumnSpec, type Full, fullColumns, isNumber, nameNode, shown } from "./columns.js";
+import { type ColumnSpec, digitWidth, type Full, fullColumns, isNumber, nameNode, shown } from "./columns.js";
 import { toCsv } from "./csv.js";
 import { clear, h } from "./dom.js";
 import { byteUnit, MISSING } from "./format.js";
@@ -63,16 +63,6 @@ const VIRTUAL = 500;
 const OVERSCAN = 12;
 /** Width of a character of the 12 px monospace font, in px. */
 const MONO = 7.3;
-
-/** Width of a digit in the font of `element`, in px: hosts bring their own. */
-function digitWidth(element: HTMLElement): number {
-  const context = document.createElement("canvas").getContext("2d");
-  if (!context) return 7;
-  // Not the shorthand: it is empty where tabular figures are asked for.
-  const { fontSize, fontFamily } = getComputedStyle(element);
-  context.font = `${fontSize} ${fontFamily}`;
-  return context.measureText("0000000000").width / 10;
-}
 
 export function table(parent: HTMLElement, options: TableOptions): TableHandle {
   let data = options.table;
@@ -214,25 +204,29 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
     if (!virtual()) return;
     const digit = digitWidth(grid);
     const stride = Math.max(1, Math.floor(rows.length / 400));
+    let [all, few] = [0, 0];
     for (const column of columns) {
       let longest = headLabel(column).length + 2;
-      if (!column.cell && !column.grow) {
-        const cap = isNumber(column) ? 24 : 26;
+      if ((!column.cell || column.kind === "text") && !column.grow) {
+        const cap = isNumber(column) ? 24 : column.cell ? 18 : 26;
         for (let i = 0; i < rows.length; i += stride) {
           const text = shown(column, data, rows[i] as number, units.get(column.key) ?? "B");
           longest = Math.max(longest, Math.min(cap, text.length));
         }
       }
-      const letter = column.kind === "code" ? MONO : digit;
+      // What stands besides the text, as a swatch, takes the room of three letters.
+      if (column.cell) longest += 3;
+      const letter = column.kind === "code" ? MONO : isNumber(column) ? digit : digit * 1.12;
       const bar = column.bar ? (column.bar.width ?? 64) + 6 : 0;
       const width = Math.max(column.width ?? 0, bar ? bar + 56 : 0, longest * letter + 16);
-      group.append(
-        h("col", {
-          class: column.narrow ? "hide-n" : undefined,
-          style: column.grow ? {} : { width: `${Math.round(width)}px` },
-        }),
-      );
+      const size = column.grow ? (column.width ?? 150) : Math.round(width);
+      all += size;
+      few += column.narrow ? 0 : size;
+      const style: Record<string, string> = column.grow ? {} : { width: `${size}px` };
+      group.append(h("col", { class: column.narrow ? "hide-n" : undefined, style }));
     }
+    grid.style.setProperty("--all", `${all}px`);
+    grid.style.setProperty("--few", `${few}px`);
   }
 
   let window: [number, number] = [-1, -1];

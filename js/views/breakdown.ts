@@ -105,8 +105,11 @@ export function breakdownTable(parts: readonly Part[], total: Statistics): HTMLE
 
 /** Categories by size with mean, standard deviation, least and largest. */
 export function statisticsTable(parts: readonly Part[], total: Statistics): HTMLElement {
-  const numbers = (stats: Statistics): HTMLTableCellElement[] =>
-    cells("n", num(stats.mean, 2), num(stats.sd, 2), num(stats.min, 2), num(stats.max, 2));
+  // On the narrowest outputs the extremes make room for the names.
+  const numbers = (stats: Statistics): HTMLTableCellElement[] => [
+    ...cells("n", num(stats.mean, 2), num(stats.sd, 2)),
+    ...cells("n hide-s", num(stats.min, 2), num(stats.max, 2)),
+  ];
   const rows = [
     h("tr", { class: "sum" }, h("td", null, "Step time, ms"), ...numbers(total), ...cells("n", num(100, 1))),
     ...parts.map((part) =>
@@ -122,8 +125,8 @@ export function statisticsTable(parts: readonly Part[], total: Statistics): HTML
   const heads = [
     { label: "mean" },
     { label: "sd", title: "Sample standard deviation (n − 1)" },
-    { label: "min" },
-    { label: "max" },
+    { label: "min", class: "n hide-s" },
+    { label: "max", class: "n hide-s" },
     { label: "%", title: "Share of the mean step time" },
   ];
   const n = total.n === 1 ? "1 step" : `${num(total.n)} steps`;

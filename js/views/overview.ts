@@ -154,7 +154,7 @@ function stepSection(context: ViewContext, side: HTMLElement): HTMLElement {
   const [first, last] = [Math.min(...steps.step), Math.max(...steps.step)];
   const n = new Set(steps.step).size;
   const range = first === last ? String(first) : `${first}–${last}`;
-  const scope = `${num(n)} ${n === 1 ? "step" : "steps"}, ${steps.prefix ? `${steps.prefix} ` : ""}${range}`;
+  const scope = `${num(n)} ${n === 1 ? "step" : "steps"}, ${steps.prefix ? `${steps.prefix} ` : n === 1 ? "number " : ""}${range}`;
   left.append(
     heading(
       "Step time",
