@@ -25,6 +25,7 @@ class ReadError(NbprofError):
         if offset is not None:
             place = f"{path}, byte {offset:,}" if path else f"byte {offset:,}"
         super().__init__(f"{place}: {message}" if place else message)
+        self.reason = message
         self.path = path
         self.offset = offset
 

@@ -6,7 +6,8 @@ lockstep by `wire.columns`. Field numbers follow xplane.proto of the OpenXLA pro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -57,13 +58,17 @@ def read(paths: list[Path], progress: Callable[[str], None] | None = None) -> Tr
             data = path.read_bytes()
         except OSError as error:
             raise ReadError(f"could not be opened: {error.strerror or error}", path=str(path)) from error
-        try:
-            builder.add(data, _host_of(path))
-        except ReadError as error:
-            raise ReadError(f"{error} {_hint(data)}", path=str(path)) from None
-        except UnicodeDecodeError as error:
-            raise ReadError(f"a name is not UTF-8 text. {_hint(data)}", path=str(path)) from error
+        builder.add(data, path)
     return builder.trace()
+
+
+@contextlib.contextmanager
+def _in_file(path: Path, data: bytes) -> Iterator[None]:
+    """Puts the file and what may have happened to it into errors about its bytes."""
+    try:
+        yield
+    except ReadError as error:
+        raise ReadError(f"{error.reason} {_hint(data)}", path=str(path), offset=error.offset) from None
 
 
 def _host_of(path: Path) -> str:
@@ -85,13 +90,19 @@ class _Builder:
     def __init__(self, receipt: Receipt) -> None:
         self.receipt = receipt
         self.data: list[bytes] = []
+        self.paths: list[Path] = []
         self.buffers: list[wire.Bytes] = []
         self.planes: list[PlaneMessage] = []
         self.hosts: list[str] = []
 
-    def add(self, data: bytes, file_host: str) -> None:
+    def add(self, data: bytes, path: Path) -> None:
         if not data:
-            raise ReadError("the file is empty: the profiler was stopped before it wrote anything")
+            raise ReadError("the file is empty: the profiler was stopped before it wrote anything.", path=str(path))
+        with _in_file(path, data):
+            self._add(data, path)
+
+    def _add(self, data: bytes, path: Path) -> None:
+        file_host = _host_of(path)
         blob = len(self.data)
         planes: list[PlaneMessage] = []
         hostnames: list[str] = []
@@ -114,6 +125,7 @@ class _Builder:
         for plane in planes:
             plane.host, plane.blob = host, blob
         self.data.append(data)
+        self.paths.append(path)
         self.buffers.append(wire.buffer(data))
         self.planes.extend(planes)
 
@@ -131,20 +143,21 @@ class _Builder:
         offset = 0
         for plane in self.planes:
             data = self.data[plane.blob]
-            planes.append(Plane(plane.host, plane.name, dict(facts(data, plane, plane.stats))))
+            planes.append(Plane(plane.host, plane.name, dict(self._facts(plane, plane.stats))))
             code_of: dict[int, int] = {}
             for ident, meta in plane.event_meta.items():
                 code = code_of[ident] = len(names)
                 names.append(meta.name)
                 display.append(meta.display or meta.name)
-                for key, value in facts(data, plane, meta.stats):
+                for key, value in self._facts(plane, meta.stats):
                     if key == "Hlo Proto" and isinstance(value, bytes):
                         modules.append((meta.name, ident, value))
                     else:
                         name_args.setdefault(key, {})[code] = value
             for group in same_timeline(plane.lines):
                 line = group[0]
-                decoded = self._decode(plane, group, epoch)
+                with _in_file(self.paths[plane.blob], data):
+                    decoded = self._decode(plane, group, epoch)
                 known, codes = np.unique(decoded.meta, return_inverse=True)
                 missing = [int(m) for m in known if int(m) not in code_of]
                 if missing:
@@ -202,6 +215,11 @@ class _Builder:
         """The nanosecond that becomes time 0: 0 when the collector already made times relative."""
         absolute = [ln.timestamp_ns for p in self.planes for ln in p.lines if ln.starts and ln.timestamp_ns >= EPOCH_NS]
         return min(absolute, default=0)
+
+    def _facts(self, plane: PlaneMessage, spans: list[tuple[int, int]]) -> list[tuple[str, object]]:
+        data = self.data[plane.blob]
+        with _in_file(self.paths[plane.blob], data):
+            return facts(data, plane, spans)
 
     def _decode(self, plane: PlaneMessage, lines: list[Line], epoch: int) -> Decoded:
         done = [read_events(self.buffers[plane.blob], ln, epoch) for ln in lines]
