@@ -164,9 +164,9 @@ export function dashboard(
     }
   }
 
-  /** Tells the view its new width, once it can be measured. */
+  /** Tells the view its new width. Out of the page, where a notebook puts cells that are scrolled away, there is none. */
   function refit(pane: Pane): void {
-    if (pane.width === width()) return;
+    if (width() === 0 || pane.width === width()) return;
     pane.width = width();
     for (const fn of [...pane.resize]) fn();
   }
@@ -248,11 +248,8 @@ export function dashboard(
     if (event.target instanceof HTMLElement && event.target.matches("input,select,textarea")) event.stopPropagation();
   });
 
-  let measured = 0;
   let frameRequest = 0;
   const observer = new ResizeObserver(() => {
-    if (frame.clientWidth === measured || frame.clientWidth === 0) return;
-    measured = frame.clientWidth;
     cancelAnimationFrame(frameRequest);
     frameRequest = requestAnimationFrame(() => {
       const pane = panes.get(store.get("tab"));

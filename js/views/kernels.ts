@@ -101,7 +101,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
     const common = {
       label: "GPU kernels",
       sort: { key: "total_us", descending: true },
-      minWidth: 980,
+      minWidth: 900,
       none: "No kernel matches.",
       signal: context.signal,
     };

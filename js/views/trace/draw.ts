@@ -183,26 +183,32 @@ function drawRuler(context: CanvasRenderingContext2D, scene: Scene, width: numbe
   context.fillRect(0, 0, width, RULER);
   context.fillStyle = theme.line;
   context.fillRect(0, RULER - 1, width, 1);
+  // The length of the range stands at its middle; a tick whose number would touch it, or the edge, keeps only its line, short below it.
+  let label = { text: "", left: width, right: width };
+  if (range) {
+    const x = ((((range.from + range.to) / 2) * toMs - from) / (to - from)) * width;
+    const text = `← ${lengthText((range.to - range.from) * toMs)} →`;
+    context.font = `600 11px ${theme.font}`;
+    const half = context.measureText(text).width / 2 + 6;
+    const left = Math.min(width - 2 * half, Math.max(0, x - half));
+    if (x >= 0 && x <= width) label = { text, left, right: left + 2 * half };
+  }
+  context.font = `11px ${theme.font}`;
   const { at, digits } = rulerTicks(from / size, to / size, width, 84);
   for (const tick of at) {
     const x = Math.round(((tick * size - from) / (to - from)) * width);
+    const text = `${num(tick, digits)} ${unit}`;
     context.fillStyle = theme.line;
-    context.fillRect(x, 2, 1, RULER - 2);
+    const under = x >= label.left && x <= label.right;
+    context.fillRect(x, under ? RULER - 4 : 2, 1, RULER);
     context.fillStyle = theme.fg2;
-    context.fillText(`${num(tick, digits)} ${unit}`, x + 4, RULER / 2);
+    const end = x + 4 + context.measureText(text).width;
+    if (end <= label.left || (x >= label.right && end <= width)) context.fillText(text, x + 4, RULER / 2);
   }
-  if (!range) return;
-  const middle = ((range.from + range.to) / 2) * toMs;
-  const text = `← ${lengthText((range.to - range.from) * toMs)} →`;
-  const x = ((middle - from) / (to - from)) * width;
-  if (x < 0 || x > width) return;
+  if (!label.text) return;
   context.font = `600 11px ${theme.font}`;
-  const half = context.measureText(text).width / 2 + 6;
-  const centre = Math.min(width - half, Math.max(half, x));
-  context.fillStyle = theme.bg;
-  context.fillRect(centre - half, 0, 2 * half, RULER - 1);
   context.fillStyle = theme.accent;
-  context.fillText(text, centre - half + 6, RULER / 2);
+  context.fillText(label.text, label.left + 6, RULER / 2);
 }
 
 /** A profile this long (ms) is measured in seconds. */
