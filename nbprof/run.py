@@ -219,7 +219,7 @@ class Run:
             ("Framework", overview["framework"] or "–"),
         ]
         if self.capture is not None:
-            facts.append(("Captured", f"{self.capture.started.replace('T', ' ')}, {self.capture.elapsed_s:.1f} s"))
+            facts.append(("Captured", f"{self.capture.started[:19].replace('T', ' ')}, {self.capture.elapsed_s:.1f} s"))
         else:
             facts.append(("Recorded", self.source.created.replace("T", " ")))
         size = f", {self.source.bytes / 2**20:.1f} MiB" if self.source.bytes else ""

@@ -202,7 +202,11 @@ def _report(
             "min_us": float(durations.min()) / 1e6,
             "max_us": float(durations.max()) / 1e6,
             "bottleneck": long_name[bottleneck].rpartition("::")[2],
-            "advice": advice(long_name[bottleneck], float(durations.max()) / 1e6),
+            "advice": advice(
+                long_name[bottleneck],
+                float(durations.max()) / 1e6,
+                _note(activity.iterator_params.get(bottleneck, {}), long_name[bottleneck]),
+            ),
         }
     )
     for ident in sorted(merged, key=lambda i: (long_name[i].count("::"), merged[i].first)):
@@ -261,8 +265,8 @@ def _note(params: dict[str, object], long_name: str) -> str:
     return ", ".join(texts)
 
 
-def advice(long_name: str, max_us: float) -> str:
-    """What helps a pipeline with this bottleneck; by the type of the iterator."""
+def advice(long_name: str, max_us: float, note: str = "") -> str:
+    """What helps a pipeline with this bottleneck, by the type of the iterator; `note` is what its node says of its threads."""
     kind = long_name.rpartition("::")[2].partition("[")[0]
     base = kind.removesuffix("V2").removesuffix("V3").removesuffix("V4")
     head = f"The slowest call took **{max_us:,.1f} µs**"
@@ -273,7 +277,7 @@ def advice(long_name: str, max_us: float) -> str:
         return f"{head} Keep the data close, shard it and read in parallel with interleave; avoid Python generators."
     if base in ("DataService",):
         return f"{head} Add workers to the tf.data service."
-    if base in _PARALLEL:
+    if base in _PARALLEL or (base in _ASYNC and note.startswith("1 thread")):
         return f"{head} It runs on one thread: set num_parallel_calls=tf.data.AUTOTUNE."
     if base in ("Filter", "Batch", "Unbatch"):
         return f"{head} It runs on one thread: move it, vectorise it, or put the work into a parallel map."
