@@ -85,9 +85,10 @@ export function nameNode(full: string): HTMLElement {
 /** Width of a digit in the font of `element`, in px: hosts bring their own. */
 export function digitWidth(element: HTMLElement): number {
   const context = document.createElement("canvas").getContext("2d");
-  if (!context) return 7;
   // Not the shorthand: it is empty where tabular figures are asked for.
   const { fontSize, fontFamily } = getComputedStyle(element);
+  // Not in the page yet: a wide font's digit at 12 px.
+  if (!context || !fontFamily) return 7.6;
   context.font = `${fontSize} ${fontFamily}`;
   return context.measureText("0000000000").width / 10;
 }

@@ -206,19 +206,21 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
     const stride = Math.max(1, Math.floor(rows.length / 400));
     let [all, few] = [0, 0];
     for (const column of columns) {
-      let longest = headLabel(column).length + 2;
+      let longest = 0;
       if ((!column.cell || column.kind === "text") && !column.grow) {
-        const cap = isNumber(column) ? 24 : column.cell ? 18 : 26;
+        const cap = isNumber(column) ? 24 : column.cell ? 15 : 26;
         for (let i = 0; i < rows.length; i += stride) {
           const text = shown(column, data, rows[i] as number, units.get(column.key) ?? "B");
           longest = Math.max(longest, Math.min(cap, text.length));
         }
+        // What stands besides the text, as a swatch, takes the room of two letters.
+        if (column.cell) longest += 2;
       }
-      // What stands besides the text, as a swatch, takes the room of three letters.
-      if (column.cell) longest += 3;
-      const letter = column.kind === "code" ? MONO : isNumber(column) ? digit : digit * 1.12;
-      const bar = column.bar ? (column.bar.width ?? 64) + 6 : 0;
-      const width = Math.max(column.width ?? 0, bar ? bar + 56 : 0, longest * letter + 16);
+      const letter = column.kind === "code" ? MONO : isNumber(column) ? digit : digit * 1.05;
+      const bar = column.bar ? (column.bar.width ?? 64) + 68 : 0;
+      // The arrow of the sorted head needs its room.
+      const head = (headLabel(column).length + (sort?.key === column.key ? 2 : 0)) * digit * 0.98;
+      const width = Math.max(column.width ?? 0, bar, Math.max(head, longest * letter) + 12);
       const size = column.grow ? (column.width ?? 150) : Math.round(width);
       all += size;
       few += column.narrow ? 0 : size;
@@ -242,10 +244,12 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
     if (!force && window[0] === from && window[1] === to) return;
     window = [from, to];
     clear(tbody);
+    // Spanning columns that are hidden would make new ones.
+    const span = columns.filter((column) => !column.narrow).length;
     const spacer = (count: number): void => {
       if (count > 0) {
         const cell = h("td", {
-          colspan: columns.length,
+          colspan: span,
           style: { height: `${count * ROW}px`, padding: "0", border: "0" },
         });
         tbody.append(h("tr", { class: "spacer", "aria-hidden": "true" }, cell));
@@ -255,7 +259,7 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
     for (let i = from; i < to; i++) tbody.append(rowElement(i));
     spacer(total - to);
     if (total === 0)
-      tbody.append(h("tr", { class: "none" }, h("td", { colspan: columns.length }, options.none ?? "No row matches.")));
+      tbody.append(h("tr", { class: "none" }, h("td", { colspan: span }, options.none ?? "No row matches.")));
   }
 
   function refresh(): void {
