@@ -214,7 +214,7 @@ def runs(logdir: str | Path) -> pd.DataFrame:
             "run": r.name,
             "hosts": len(r.files),
             "bytes": sum(f.stat().st_size for f in r.files),
-            "modified": pd.Timestamp(r.modified, unit="s"),
+            "modified": pd.Timestamp.fromtimestamp(r.modified),
             "path": str(r.folder),
         }
         for r in find_runs(logdir)

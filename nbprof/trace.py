@@ -67,10 +67,11 @@ class ArgColumn:
     kind: npt.NDArray[np.uint8]
     value: Int64s
 
-    def dense(self, events: int, missing: int = -1) -> Int64s:
-        """Integers (or string codes) for all events; `missing` where the event has no such arg."""
+    def dense(self, events: int, missing: int = -1, *, text: bool = False) -> Int64s:
+        """Integers for all events, or string codes with `text`; `missing` where the event has no such arg of that type."""
         out = np.full(events, missing, np.int64)
-        out[self.event] = self.value
+        fits = (self.kind == TEXT) if text else (self.kind == INT) | (self.kind == UINT)
+        out[self.event[fits]] = self.value[fits]
         return out
 
     def floats(self) -> npt.NDArray[np.float64]:
@@ -150,11 +151,18 @@ class Trace:
     """By name code: index into the step-time categories + 1, 0 for none; filled by the dialect."""
 
     def arg(self, name: str, missing: int = -1) -> Int64s:
-        """The integers (or string codes) of one arg for all events."""
+        """The integers of one arg for all events; `missing` where there is none."""
         column = self.args.get(name)
         if column is None:
             return np.full(len(self.events), missing, np.int64)
         return column.dense(len(self.events), missing)
+
+    def text_arg(self, name: str) -> Int64s:
+        """The string codes of one arg for all events; -1 where there is none."""
+        column = self.args.get(name)
+        if column is None:
+            return np.full(len(self.events), -1, np.int64)
+        return column.dense(len(self.events), text=True)
 
     def texts(self, codes: Int64s) -> list[str]:
         """Strings by code; the empty text for a negative code."""

@@ -62,6 +62,7 @@ class _Grouping:
             self.parent[asynchronous] = -1
         self.pool = _coded(names, lambda n: n.startswith("ThreadpoolListener::"))[events.name]
         self.parent[self.pool] = -1
+        self.host = trace.lanes["host"].astype("category").cat.codes.to_numpy(np.int64)[events.lane]
 
     def run(self) -> Groups:
         trace = self.trace
@@ -142,35 +143,36 @@ class _Grouping:
         makes, takes = trace.arg("_pt"), trace.arg("_ct")
         up = np.flatnonzero((makes >= 0) & (makes != THREADPOOL_CONTEXT) & ~self.pool)
         down = np.flatnonzero((takes >= 0) & (takes != THREADPOOL_CONTEXT) & ~self.pool)
-        host = trace.lanes["host"].astype("category").cat.codes.to_numpy()[trace.events.lane]
+        host = self.host
         made, taken = trace.arg("_p"), trace.arg("_c")
         return _match(
             up,
-            [makes[up], made[up], host[up].astype(np.int64)],
+            [makes[up], made[up], host[up]],
             down,
-            [takes[down], taken[down], host[down].astype(np.int64)],
+            [takes[down], taken[down], host[down]],
             limit=_BUSY_KEY,
         )
 
     def _launches(self) -> tuple[Int64s, Int64s]:
         trace = self.trace
-        correlation = trace.arg("correlation_id")
+        correlation, host = trace.arg("correlation_id"), self.host
         device = trace.lanes["kind"].isin(["device", "derived", "steps"]).to_numpy()[trace.events.lane]
         up = np.flatnonzero((correlation > 0) & ~device)
         down = np.flatnonzero((correlation > 0) & device)
-        # Several launches of one id: the last wins.
-        _, last = np.unique(correlation[up][::-1], return_index=True)
+        # Several launches of one id on a host: the last wins.
+        _, last = np.unique(np.stack([host[up], correlation[up]], 1)[::-1], axis=0, return_index=True)
         up = up[len(up) - 1 - last]
-        return _match(up, [correlation[up]], down, [correlation[down]])
+        return _match(up, [correlation[up], host[up]], down, [correlation[down], host[down]])
 
     def _executor(self) -> tuple[Int64s, Int64s]:
-        trace = self.trace
+        trace, host = self.trace, self.host
         name = trace.events.name
-        up = np.flatnonzero(_coded(self.names, lambda n: n == "ExecutorState::Process")[name])
-        gets = {"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute"}
-        down = np.flatnonzero(_coded(self.names, lambda n: n in gets)[name])
         step, turn = trace.arg("id"), trace.arg("iter_num")
-        return _match(up, [step[up], turn[up]], down, [step[down], turn[down]])
+        gets = {"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute"}
+        known = step != -1
+        up = np.flatnonzero(_coded(self.names, lambda n: n == "ExecutorState::Process")[name] & known)
+        down = np.flatnonzero(_coded(self.names, lambda n: n in gets)[name] & known)
+        return _match(up, [step[up], turn[up], host[up]], down, [step[down], turn[down], host[down]])
 
     def _name(self, root: int, ident: int) -> str:
         trace = self.trace

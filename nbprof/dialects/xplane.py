@@ -164,7 +164,7 @@ def _host_markers(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_
         ],
         ignore_index=True,
     )
-    texts = trace.texts(trace.arg("step_name")[rows]) if step_name is not None else [""] * len(rows)
+    texts = trace.texts(trace.text_arg("step_name")[rows]) if step_name is not None else [""] * len(rows)
     for row, text in zip(rows.tolist(), texts, strict=True):
         ident = int(groups.group[row])
         name = groups.names.get(ident) or text
@@ -185,7 +185,8 @@ def _host_work(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_hos
             )
         )
         pairs = pd.MultiIndex.from_arrays([host, groups.group])
-        grouped &= pairs.isin(list(known)) if known else False
+        if known:
+            grouped &= pairs.isin(list(known))
     marker = np.zeros(len(events), np.bool_)
     marker[out.markers.loc[out.markers["device"] < 0, "event"].to_numpy(np.int64)] = True
     code = events.name
@@ -250,7 +251,7 @@ def _host_ops(trace: Trace, host: npt.NDArray[np.int32], on_host: npt.NDArray[np
             "op": op[code],
             "type": kind[code],
             "dataset": dataset[code],
-            "eager": eager[rows],
+            "eager": eager[rows] & ~dataset[code],
         }
     )
     out.has_host_ops = bool(on_host.any())

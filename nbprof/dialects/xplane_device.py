@@ -109,9 +109,38 @@ def _markers(
             "end": events.end[rows],
         }
     ).astype(act.MARKERS)
-    for row, text in zip(rows.tolist(), trace.texts(trace.arg("step_name")[rows]), strict=True):
+    if not len(rows):
+        _derived_markers(groups, host, device, kind == "device", trace, out)
+    for row, text in zip(rows.tolist(), trace.texts(trace.text_arg("step_name")[rows]), strict=True):
         if text:
             out.group_names[(int(host[row]), int(groups.group[row]))] = text
+
+
+def _derived_markers(
+    groups: Groups,
+    host: npt.NDArray[np.int32],
+    device: npt.NDArray[np.int32],
+    raw: npt.NDArray[np.bool_],
+    trace: Trace,
+    out: act.Activity,
+) -> None:
+    """Device steps of a file without a Steps line: from the first to the last device event of each group."""
+    events = trace.events
+    rows = np.flatnonzero(raw[events.lane] & (groups.group >= 0))
+    if not len(rows):
+        return
+    spans = pd.DataFrame(
+        {
+            "event": rows,
+            "host": host[rows],
+            "group": groups.group[rows],
+            "device": device[rows],
+            "start": events.start[rows],
+            "end": events.end[rows],
+        }
+    )
+    each = spans.groupby(["host", "group", "device"], as_index=False).agg({"event": "first", "start": "min", "end": "max"})
+    out.markers = each[list(act.MARKERS)].astype(act.MARKERS)
 
 
 def classify(name: str, shape: str) -> int:
@@ -144,7 +173,7 @@ def _work(
 ) -> None:
     events = trace.events
     rows = np.flatnonzero(raw & (groups.group >= 0) & (trace.arg("correlation_id") >= 0))
-    shape = trace.arg("shape")[rows]
+    shape = trace.text_arg("shape")[rows]
     pairs = np.stack([events.name[rows].astype(np.int64), shape], 1)
     distinct, code = np.unique(pairs, axis=0, return_inverse=True)
     table = np.array([classify(trace.names[n], trace.strings[s] if s >= 0 else "") for n, s in distinct.tolist()], np.int16)
@@ -197,10 +226,10 @@ def _kernels(
     out: act.Activity,
 ) -> None:
     events = trace.events
-    details = trace.arg("kernel_details")
+    details = trace.text_arg("kernel_details")
     # An XLA kernel is an HLO op; its `tf_op` only says that it is some XLA module.
-    op_text = trace.arg("hlo_op")
-    for other in (trace.arg("tf_op"), trace.arg("level 0")):
+    op_text = trace.text_arg("hlo_op")
+    for other in (trace.text_arg("tf_op"), trace.text_arg("level 0")):
         op_text = np.where((op_text < 0) & (other >= 0), other, op_text)
     _device_ops(trace, host, device, raw, op_text, out)
     rows = np.flatnonzero(raw & (details >= 0) & (events.duration >= 1000))
@@ -213,7 +242,7 @@ def _kernels(
     shape_of = [shapes.setdefault(tuple(d[k] for k in LAUNCH_SHAPE), len(shapes)) for d in parsed]
     out.launches = [dict(zip(LAUNCH_SHAPE, shape, strict=True)) for shape in shapes]
     ops = {c: opnames.parse(trace.strings[c]).name if c >= 0 else "" for c in np.unique(op_text[rows]).tolist()}
-    equation = trace.arg("equation")[rows]
+    equation = trace.text_arg("equation")[rows]
     vendors = {(i, p.name): str(p.stats.get("device_vendor", "")) for i, p in enumerate(trace.planes)}
     plane = trace.lanes["plane"].to_numpy()[events.lane[rows]]
     triples = pd.DataFrame({"name": events.name[rows], "op": op_text[rows], "plane": plane, "equation": equation})

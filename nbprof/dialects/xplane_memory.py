@@ -61,7 +61,7 @@ def allocations(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_ho
         column = trace.args.get(key)
         if column is None:
             return np.full(len(rows), out.texts.code(missing), np.int32)
-        values = column.dense(len(events))[rows]
+        values = column.dense(len(events), text=True)[rows]
         table = {-1: out.texts.code(missing)}
         for value in np.unique(values).tolist():
             if value >= 0:
@@ -69,7 +69,7 @@ def allocations(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_ho
         return np.array([table[v] for v in values.tolist()], np.int32)
 
     memory = _memory_ids(trace, rows, several, host, out)
-    op = np.array([out.ops.code(_op_name(t)) for t in trace.texts(numbers("tf_op", -1))], np.int32)
+    op = np.array([out.ops.code(_op_name(t)) for t in trace.texts(trace.text_arg("tf_op")[rows])], np.int32)
     kinds = {
         v: out.texts.code(DATA_TYPES[v] if 0 <= v < len(DATA_TYPES) else f"type {v}") for v in np.unique(numbers("data_type")).tolist()
     }
@@ -114,8 +114,8 @@ def _memory_ids(
         column = trace.args.get(key)
         if column is None:
             continue
-        dense = column.dense(len(trace.events))[rows].tolist()
-        text = bool(len(column.kind)) and column.kind[0] == TEXT
+        text = bool((column.kind == TEXT).any())
+        dense = column.dense(len(trace.events), text=text)[rows].tolist()
         for i, value in enumerate(dense):
             if value >= 0:
                 labels[i] = trace.strings[value] if text else str(value)

@@ -8,6 +8,13 @@ from pathlib import Path
 from nbprof.errors import ReadError
 
 SUFFIX = ".xplane.pb"
+_NOT_YET = {
+    "*.pt.trace.json*": "a trace of torch.profiler",
+    "op_summary*.csv": "output of Ascend msprof",
+    "PROF_*": "output of Ascend msprof",
+    "kernel_details.csv": "output of the Ascend PyTorch profiler",
+    "*.trace.json*": "a Chrome trace",
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,8 @@ def runs(path: str | Path) -> list[RunFiles]:
         return []
     folders: dict[Path, list[Path]] = {}
     for file in at.rglob(f"*{SUFFIX}"):
-        if file.is_file():
+        # A recording that was never finished lies in a folder of its own, hidden.
+        if file.is_file() and not any(part.startswith(".recording-") for part in file.parts):
             folders.setdefault(file.parent, []).append(file)
     found = [
         RunFiles(folder.name, folder, tuple(sorted(files)), max(f.stat().st_mtime for f in files)) for folder, files in folders.items()
@@ -76,7 +84,7 @@ def _check_file(path: Path) -> None:
         head = file.read(64)
     if not head:
         raise ReadError("the file is empty: the profiler was stopped before it wrote anything.", path=str(path))
-    if head[:2] == b"\x1f\x8b" or head.lstrip()[:1] in (b"{", b"["):
+    if head[:2] == b"\x1f\x8b" or (head[0] != 0x0A and head.lstrip()[:1] in (b"{", b"[")):
         raise ReadError(
             "this looks like a Chrome trace in JSON, which this version of nbprof does not read yet; it reads *.xplane.pb.",
             path=str(path),
@@ -87,6 +95,9 @@ def _check_file(path: Path) -> None:
 
 
 def _what_is_there(folder: Path) -> str:
+    for pattern, what in _NOT_YET.items():
+        if next(folder.rglob(pattern), None) is not None:
+            return f"It holds {pattern}, {what}, which this version does not read yet."
     names = sorted(p.name + ("/" if p.is_dir() else "") for p in folder.iterdir())
     if not names:
         return "The folder is empty: was the recording stopped, and did it end without an error?"
