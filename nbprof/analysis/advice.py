@@ -16,6 +16,7 @@ import pandas as pd
 MOST = 5
 INPUT_MODERATE, INPUT_HIGH = 5.0, 20.0
 PART_MODERATE, PART_HIGH = 3.0, 15.0
+_AHEAD = ("Prefetch", "MapAndBatch", "ParallelMap", "ParallelBatch", "ParallelInterleave", "DataService")
 # The pipeline is to blame for the wait when its own work is at least this part of it; else the wait is copies to the device.
 PIPELINE_PART_OF_WAIT = 0.2
 
@@ -76,13 +77,34 @@ def _input(facts: Facts) -> list[Finding]:
         fix = "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n model.fit(ds)"
         text = f"{waits}, and no tf.data pipeline was recorded."
         return [Finding("input_outside_tf_data", severity, "Feed the model through tf.data", text, wait, fix, "input", "Steps & input")]
-    first = facts.pipelines.iloc[0]
-    mine = facts.nodes[(facts.nodes["pipeline"] == first["pipeline"]) & (facts.nodes["host"] == first["host"])]
+    first, mine = _main_pipeline(facts)
     work = float(mine["self_ms"].sum())
     if work / max(int(facts.overview["steps"]), 1) < PIPELINE_PART_OF_WAIT * wait:
+        if not facts.overview["devices"]:
+            return []
         text = f"{waits}, but the tf.data pipeline works only **{work:,.1f} ms** in all: the rest is copies to the device."
         return [Finding("input_copies", severity, "Copy less to the device", text, wait, "", "trace", "Trace: copies to the device")]
     return [*_bottleneck(first, mine, work, wait, severity), *_prefetch(facts, mine, wait, severity)]
+
+
+def _main_pipeline(facts: Facts) -> tuple[pd.Series, pd.DataFrame]:
+    """The pipeline with the most work and its iterators, summed over its instances: every epoch makes the pipeline anew."""
+    nodes = facts.nodes
+    # A device pipeline only hands on what the host pipeline made.
+    on_host = ~nodes["pipeline"].astype(str).str.startswith("Device")
+    nodes = nodes[on_host] if on_host.any() else nodes
+    shape = nodes.groupby(["host", "pipeline"], sort=False)["long_name"].agg(tuple)
+    work = nodes.groupby(["host", "pipeline"], sort=False)["self_ms"].sum()
+    most = work.groupby(shape).sum().idxmax()
+    alike = shape.index[[s == most for s in shape]]
+    same = nodes[pd.MultiIndex.from_frame(nodes[["host", "pipeline"]]).isin(alike)]
+    one = nodes[(nodes["host"] == alike[0][0]) & (nodes["pipeline"] == alike[0][1])].copy()
+    total = same.groupby("long_name")[["self_ms", "total_ms", "calls"]].sum()
+    for column in total.columns:
+        one[column] = one["long_name"].map(total[column])
+    pipelines = facts.pipelines
+    slowest = pipelines[pd.MultiIndex.from_frame(pipelines[["host", "pipeline"]]).isin(alike)].iloc[0]
+    return slowest, one
 
 
 def _bottleneck(pipeline: pd.Series, nodes: pd.DataFrame, work: float, wait: float, severity: str) -> list[Finding]:
@@ -94,7 +116,7 @@ def _bottleneck(pipeline: pd.Series, nodes: pd.DataFrame, work: float, wait: flo
         f"in **{int(slow['calls']):,}** calls"
     )
     link = "Steps & input: critical path"
-    if kind in ("Map", "Interleave") or (kind == "MapAndBatch" and "1 thread" in str(slow["note"])):
+    if kind in ("Map", "Interleave") or (kind == "MapAndBatch" and str(slow["note"]).startswith("1 thread")):
         fix = "-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)"
         text = f"{evidence}, on **1 thread**. The step waits **{wait:.2f} ms** for it."
         return [Finding("map_serial", severity, "Run Dataset.map in parallel", text, wait, fix, "input", link)]
@@ -105,7 +127,8 @@ def _bottleneck(pipeline: pd.Series, nodes: pd.DataFrame, work: float, wait: flo
 def _prefetch(facts: Facts, nodes: pd.DataFrame, wait: float, severity: str) -> list[Finding]:
     root = nodes.loc[nodes["long_name"].str.count("::") == 1, "id"]
     below = nodes.loc[nodes["parent"].isin(root), "iterator"].astype(str)
-    if below.str.startswith("Prefetch").any():
+    # These run ahead of the step by themselves; a Prefetch behind them would hide next to nothing.
+    if below.str.startswith(_AHEAD).any():
         return []
     rest = max(facts.mean["step_time"] - wait, 0.0)
     gain = min(wait, rest)

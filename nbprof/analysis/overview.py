@@ -12,6 +12,8 @@ from nbprof.analysis.steps import share_of_16_bit
 
 # Below this share of the step no class is called the bottleneck.
 SINGLE_BOTTLENECK_PERCENT = 35.0
+# Steps that cover less than this part of the time from the first to the last leave something of the loop out.
+COVERED = 0.8
 
 _WORDS = {
     "input": "Input-bound",
@@ -141,6 +143,11 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
     evidence = _evidence(used, bound, dropped)
     failed = sum(not ok for ok, _ in evidence)
     level = "high" if failed == 0 else "medium" if failed == 1 else "low"
+    covered = _covered(used)
+    if covered is not None and covered < COVERED:
+        between = f"{100 * (1 - covered):.0f}% of the time between the first and the last step is in no step"
+        evidence.append((False, f"{between}: mark the whole loop with nbprof.steps(dataset), so that input counts"))
+        level = "low"
     left_out = len(steps) - len(used)
     if left_out:
         first = ", ".join(f"{t:,.0f} ms" for t in steps.loc[steps["warmup"].astype(bool), "step_time_ms"])
@@ -168,6 +175,16 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
         "verdict_detail": detail,
         **common,
     }
+
+
+def _covered(steps: pd.DataFrame) -> float | None:
+    """The part of the time from the first to the last step that lies in steps; None for fewer than two, or several hosts."""
+    if len(steps) < 2 or steps["host"].nunique() > 1:
+        return None
+    start = steps["start_ms"].to_numpy(np.float64)
+    time = steps["step_time_ms"].to_numpy(np.float64)
+    whole = float((start + time).max() - start.min())
+    return float(time.sum()) / whole if whole > 0 else None
 
 
 def _label(category: str) -> str:

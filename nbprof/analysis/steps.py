@@ -124,10 +124,16 @@ def _host_steps(activity: Activity, host: int) -> pd.DataFrame:
     column = np.array([CATEGORIES.index(CATEGORY_OF_CLASS[v]) for v in c.tolist()], np.int64)
     np.add.at(total, (np.searchsorted(place, a, side="right") - 1, column), b - a)
     total[:, CATEGORIES.index("other")] += stop - begin - total.sum(axis=1)
-    # A step without any compute is only the edge of one: it was cut by the begin or the end of the capture.
+    # A first or last step without any compute is only the edge of one: it was cut by the begin or the end of the capture.
     compute = (cls >= DEVICE_COMPUTE_32) if has_device else (cls == HOST_COMPUTE)
     whole = np.zeros(len(group), np.bool_)
     whole[step[compute]] = True
+    if whole.any():
+        in_time = np.argsort(begin, kind="stable")
+        inside = np.flatnonzero(whole[in_time])
+        whole[in_time[inside[0] : inside[-1] + 1]] = True
+    elif not has_device:
+        whole[:] = True
     names = [activity.group_names.get((host, g), str(g)) for g in group.tolist()]
     numbers = [n.rpartition(" ")[2] for n in names]
     out = pd.DataFrame(

@@ -68,9 +68,14 @@ class CaptureInfo:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> CaptureInfo:
-        """Return the info that `values` describe; unknown keys are left out, missing ones stay empty."""
+        """Return the info that `values` describe; unknown keys and values of a wrong type are left out."""
+        empty = asdict(cls())
+        empty["failed_at_step"] = 0
         known = {item.name for item in fields(cls)}
-        return cls(**{key: value for key, value in values.items() if key in known})
+        fit = {k: v for k, v in values.items() if k in known and isinstance(v, (int, float) if k == "elapsed_s" else type(empty[k]))}
+        if not all(isinstance(note, str) for note in fit.get("notes", [])):
+            fit.pop("notes")
+        return cls(**fit)
 
     @classmethod
     def read(cls, folder: Path) -> CaptureInfo | None:

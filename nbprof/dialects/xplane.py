@@ -336,17 +336,26 @@ def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
 def _explain(out: act.Activity) -> None:
     """A sentence for everything that this profile does not have."""
     if not out.has_device:
-        out.missing["kernels"] = "No GPU plane is in this profile: the run used the CPU only, or the GPU was not traced."
+        other = ", ".join(sorted(set(out.devices["kind"].astype(str))))
+        out.missing["kernels"] = (
+            f"The devices of this profile are {other}s; GPU kernels are recorded on GPUs only."
+            if other
+            else "No GPU plane is in this profile: the run used the CPU only, or the GPU was not traced."
+        )
     elif not len(out.kernels):
         out.missing["kernels"] = "A device is named in this profile, but no kernel with launch details was recorded on it."
     if not len(out.markers):
-        out.missing["steps"] = "No step markers are in this profile, so step time is unknown."
+        out.missing["steps"] = (
+            "No step markers are in this profile, so step time is unknown. %%nbprof marks the steps of Keras fit; "
+            "in a loop of your own write: for batch in nbprof.steps(dataset)."
+        )
     if not len(out.allocations):
         out.missing["memory"] = (
-            "No allocator events are in this profile. TensorFlow records them at host tracer level 2 or more; "
+            "No allocator events are in this profile. TensorFlow records those of its GPU allocator, and on the CPU only large ones; "
             "XLA programs allocate once, ahead of time."
         )
     if not len(out.iterators):
         out.missing["input"] = (
-            "No tf.data activity is in this profile: the input does not come from a tf.data pipeline, or it ran before the capture."
+            "No calls of tf.data iterators are in this profile: the input does not come from a tf.data pipeline, "
+            "it ran before the capture, or the whole loop over the dataset is inside one tf.function."
         )
