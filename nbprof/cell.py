@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from nbprof.capture.steps import StepClock
     from nbprof.profiles import Profile
 
+VIEWS = ("overview", "steps", "input", "ops", "kernels", "memory", "trace")
+"""Tabs that `--views` takes; `steps` and `input` are one."""
+
 REPAINT_S = 0.25
 """The progress line changes at most four times a second."""
 
@@ -50,6 +53,11 @@ class Show:
     def __post_init__(self) -> None:
         if self.out and (not self.out.isidentifier() or keyword.iskeyword(self.out)):
             raise CaptureError(f"-o takes the name of a variable, not {self.out!r}")
+        unknown = [name for name in self.views or () if name not in VIEWS]
+        if unknown:
+            raise CaptureError(f"there is no view {unknown[0]!r}; there are {', '.join(VIEWS)}")
+        if self.height is not None and self.height <= 0:
+            raise CaptureError(f"--height takes a number of pixels above 0, not {self.height}")
 
 
 class Slot:

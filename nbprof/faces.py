@@ -26,7 +26,7 @@ class View:
 
     def widget(self, **options: Any) -> DashboardWidget:
         """A live widget of this view; its selected steps can be read and set from Python."""
-        return self._profile.widget(views=[self._tab], **options)
+        return self._profile.widget(**{"views": [self._tab], **options})
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
         return self._profile.mimebundle(views=[self._tab])

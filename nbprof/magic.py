@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import ast
 import re
-import sys
 import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -169,8 +168,7 @@ class NbprofMagics(Magics):
         words, code = _split(line)
         try:
             options, show = _choices(words)
-        except _Help:
-            self._help()
+        except _Help:  # argparse has printed it
             return None
         from nbprof.cell import Cell
 
@@ -185,8 +183,7 @@ class NbprofMagics(Magics):
         words, rest = _split(line)
         try:
             options, show = _choices(words)
-        except _Help:
-            self._help()
+        except _Help:  # argparse has printed it
             return None
         if rest:
             raise UsageError(f"%%nbprof: {rest.split()[0]!r} is no option; the code to profile begins on the next line")
@@ -229,9 +226,6 @@ class NbprofMagics(Magics):
             self._ip.user_ns[show.out] = profile
         if not show.quiet:
             prepared.present(profile)
-
-    def _help(self) -> None:
-        sys.stdout.write(_parser().format_help())
 
     def pre_run_cell(self, info: Any) -> None:
         """Remember which cell is running; a cell may run others."""

@@ -34,7 +34,7 @@ class Place:
     def __init__(self, options: Options) -> None:
         self.notes: list[str] = []
         self.temporary = not options.save and options.logdir is None
-        wanted = Path(options.logdir).expanduser() if options.logdir else Path.cwd() / DEFAULT
+        wanted = Path(options.logdir).expanduser().absolute() if options.logdir else Path.cwd() / DEFAULT
         if self.temporary:
             self.logdir = Path(tempfile.mkdtemp(prefix="nbprof-"))
         else:

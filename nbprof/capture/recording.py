@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +69,12 @@ class CaptureInfo:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> CaptureInfo:
         """Return the info that `values` describe; unknown keys and values of a wrong type are left out."""
-        empty = asdict(cls())
-        empty["failed_at_step"] = 0
-        known = {item.name for item in fields(cls)}
-        fit = {k: v for k, v in values.items() if k in known and isinstance(v, (int, float) if k == "elapsed_s" else type(empty[k]))}
-        if not all(isinstance(note, str) for note in fit.get("notes", [])):
-            fit.pop("notes")
+        empty = {**asdict(cls()), "failed_at_step": 0}
+        fit: dict[str, Any] = {}
+        for key, value in values.items():
+            if key in empty and isinstance(value, (int, float) if key == "elapsed_s" else type(empty[key])):
+                fit[key] = value
+        fit["notes"] = [note for note in fit.get("notes", []) if isinstance(note, str)]
         return cls(**fit)
 
     @classmethod

@@ -48,8 +48,6 @@ class TensorFlowBackend:
             raise CaptureError(f"TensorFlow's profiler did not start: {error}") from error
         self._recording = True
         notes = []
-        if options.host_level == 0:
-            notes.append("host level 0 records nothing on the host, so neither steps nor input: use --host-level 1 or more")
         if not options.memory:
             notes.append("TensorFlow has no switch for allocations: they were recorded although --no-memory asked for none")
         return notes

@@ -62,7 +62,8 @@ class _Grouping:
             self.parent[asynchronous] = -1
         self.pool = _coded(names, lambda n: n.startswith("ThreadpoolListener::"))[events.name]
         self.parent[self.pool] = -1
-        self.host = trace.lanes["host"].astype("category").cat.codes.to_numpy(np.int64)[events.lane]
+        codes = trace.lanes["host"].astype("category").cat.codes.to_numpy(np.int64)
+        self.host: Int64s = np.asarray(codes[events.lane], np.int64)
 
     def run(self) -> Groups:
         trace = self.trace

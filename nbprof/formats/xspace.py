@@ -167,6 +167,9 @@ class _Builder:
                         names.append(f"event {ident}")
                         display.append(f"event {ident}")
                 table = np.array([code_of[int(m)] for m in known], np.int32)
+                if decoded.wild:
+                    self.receipt.dropped += decoded.wild
+                    self.receipt.warn(f"{decoded.wild:,} events in {plane.name} have times of over 53 days: damaged, left out.")
                 if decoded.aggregated:
                     self.receipt.info(
                         f"{decoded.aggregated:,} aggregated events in {plane.name} / {line.name} have a count but no start: left out."

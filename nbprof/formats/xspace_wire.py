@@ -17,6 +17,7 @@ from nbprof.trace import BYTES, DOUBLE, INT, TEXT, UINT, Int64s
 
 # A line time stamp above this is nanoseconds since 1970 (the year 2001), below it is relative to the start of the profile.
 EPOCH_NS = 10**18
+MOST_PS = 2**62
 
 _STAT_KIND = {2: DOUBLE, 3: UINT, 4: INT, 5: TEXT, 6: BYTES, 7: TEXT}
 
@@ -70,6 +71,7 @@ class Decoded:
     stat_end: Int64s
     is_ref: npt.NDArray[np.bool_]
     aggregated: int
+    wild: int = 0
 
 
 def text(data: bytes, at: int, end: int) -> str:
@@ -206,7 +208,9 @@ def read_events(buf: wire.Bytes, line: Line, epoch: int) -> Decoded:
             value_end[rows] = column.end
             kinds[rows] = _STAT_KIND[column.number]
             is_ref[rows] = column.number == 7
-    keep = ~aggregated
+    # Farther than 2^62 ps (53 days) from its line, or longer: no time that was measured.
+    wild = (np.abs(offset) > MOST_PS) | (duration > MOST_PS)
+    keep = ~(aggregated | wild)
     if not keep.all():
         renumber = np.cumsum(keep) - 1
         has = keep[event]
@@ -219,7 +223,9 @@ def read_events(buf: wire.Bytes, line: Line, epoch: int) -> Decoded:
             is_ref[has],
         )
         meta, start, duration = meta[keep], start[keep], duration[keep]
-    return Decoded(meta, start, duration, event, ident, kinds, value, value_end, is_ref, int((~keep).sum()))
+    return Decoded(
+        meta, start, duration, event, ident, kinds, value, value_end, is_ref, int(aggregated.sum()), int((wild & ~aggregated).sum())
+    )
 
 
 def same_timeline(lines: list[Line]) -> list[list[Line]]:
@@ -244,6 +250,7 @@ def concatenate(parts: list[Decoded]) -> Decoded:
         np.concatenate([p.stat_end for p in parts]),
         np.concatenate([p.is_ref for p in parts]),
         sum(p.aggregated for p in parts),
+        sum(p.wild for p in parts),
     )
 
 
@@ -268,6 +275,7 @@ def sorted_line(line: Decoded) -> Decoded:
         line.stat_end[rows],
         line.is_ref[rows],
         line.aggregated,
+        line.wild,
     )
 
 

@@ -101,7 +101,7 @@ def _busy(run: Run) -> dict[str, Any]:
 def _op_time(facts: dict[str, Any]) -> dict[str, Any]:
     device, host = wording.real(facts.get("device_op_percent")), wording.real(facts.get("host_op_percent"))
     note = f"on host {wording.percent(host)}" if device is not None else "no ops recorded"
-    return figure("Op time on device", device, "%", 1, note, **bar(("device_compute", device), ("host_compute", host)))
+    return figure("Op runs on device", device, "%", 1, note, **bar(("device_compute", device), ("host_compute", host)))
 
 
 def _precision(facts: dict[str, Any]) -> dict[str, Any]:

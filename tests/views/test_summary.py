@@ -18,7 +18,7 @@ Average step        8.16 ms ± 0.44, range 8.00–9.25
   Device compute         1.50 ms   18.4%  ██████
   Other                  1.00 ms   12.3%  ████
 Top op on device    gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter, 19.8% of device time
-Waiting for input 50.9%, Device busy 21.4%, Op time on device 27.0%, 16-bit compute 77.3%, Peak memory 43.40 MiB
+Waiting for input 50.9%, Device busy 21.4%, Op runs on device 27.0%, 16-bit compute 77.3%, Peak memory 43.40 MiB
 Do first            Run Dataset.map in parallel (up to −2.60 ms a step)
 1,234 events, 0 dropped; worker-0.xplane.pb, 1.70 MiB"""
 

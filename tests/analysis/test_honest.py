@@ -1,0 +1,161 @@
+"""What a careful reader would not be told wrongly: cases in which a plausible number or sentence would be false."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nbprof.formats import sniff
+from nbprof.profiles import load
+from tests.support.build import profile
+from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
+
+
+def gpu_without_steps_line(host_name="host-a", offset=0):
+    """Host markers and linked kernels, as recorders write them today: the device plane has streams only."""
+    gpu = PlaneWriter("/device:GPU:0")
+    host = PlaneWriter("/host:CPU")
+    kernels, calls = [], []
+    for i in range(5):
+        at = (10 * i + offset) * MS
+        calls.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
+        calls.append(host.event("cuLaunchKernel", at + MS, MS, correlation_id=i + 1))
+        kernels.append(gpu.event("sgemm", at + 3 * MS, 4 * MS, correlation_id=i + 1, kernel_details="regs:1 grid:1,1,1 block:1,1,1"))
+    gpu.line("Stream #1(Compute)", kernels, line_id=1)
+    host.line("python", calls, line_id=2)
+    return xspace(gpu, host, hostname=host_name)
+
+
+def test_device_steps_are_found_without_a_steps_line(tmp_path):
+    steps = profile(tmp_path, gpu_without_steps_line()).steps.frame
+    assert steps["step"].tolist() == [0, 1, 2, 3, 4]
+    assert steps["step_time_ms"].tolist() == [10.0] * 5
+    assert steps["device_compute_ms"].tolist() == [4.0] * 5
+    assert steps["kernel_launch_ms"].tolist() == [1.0] * 5
+
+
+def test_launches_stay_on_their_host(tmp_path):
+    for i, name in enumerate(("a", "b")):
+        (tmp_path / f"{name}.xplane.pb").write_bytes(gpu_without_steps_line(name, offset=3 * i))
+    steps = load(tmp_path).steps.frame
+    assert steps.groupby("host").size().tolist() == [5, 5]
+    assert steps["device_compute_ms"].tolist() == [4.0] * 10
+
+
+def epochs(parallelism=1):
+    host = PlaneWriter("/host:CPU")
+    main, pool = [], []
+    for i in range(8):
+        at = i * 10 * MS
+        main.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
+        main.append(host.event("IteratorGetNext", at, 8 * MS))
+        main.append(host.event("dense/MatMul:MatMul", at + 8 * MS, 2 * MS))
+        ident = 100 * (i // 2)  # two steps an epoch: every epoch makes the pipeline anew
+        pool.append(host.event("Iterator::Root", at, 8 * MS, id=ident + 1))
+        pool.append(host.event("Iterator::Root::MapAndBatch", at, 7 * MS, id=ident + 2, parent_id=ident + 1, parallelism=parallelism))
+    host.line("python", main, line_id=1)
+    host.line("pool", pool, line_id=2)
+    return xspace(host)
+
+
+def test_advice_counts_the_pipelines_of_all_epochs(tmp_path):
+    advice = profile(tmp_path, epochs()).advice.set_index("rule")
+    assert "input_copies" not in advice.index
+    assert "**8** calls" in advice.loc["map_serial", "evidence"]
+    assert "**56.0 ms** of the **64.0 ms**" in advice.loc["map_serial", "evidence"]
+    assert "prefetch_missing" not in advice.index, "MapAndBatch runs ahead by itself"
+
+
+def test_eleven_threads_are_not_one(tmp_path):
+    p = profile(tmp_path, epochs(parallelism=11))
+    assert "11 threads" in p.tf_data.nodes["note"].str.cat()
+    assert "map_serial" not in p.advice["rule"].tolist()
+
+
+def test_iterators_below_an_eager_op_are_not_eager_code(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    host.line(
+        "t",
+        [
+            host.event("EagerKernelExecute", 0, 9 * MS, is_func=0),
+            host.event("IteratorGetNext:IteratorGetNext", 0, 8 * MS),
+            host.event("Iterator::Root", 0, 7 * MS, id=1),
+        ],
+    )
+    ops = profile(tmp_path, xspace(host)).ops.frame.set_index("op")
+    assert ops.loc["IteratorGetNext", "eager"]
+    assert not ops.loc["Iterator::Root", "eager"]
+
+
+def test_a_step_without_ops_between_others_is_still_a_step(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    events = []
+    for i in range(4):
+        events.append(host.event("train", i * 10 * MS, 10 * MS, step_num=i, _r=1))
+        if i != 1:
+            events.append(host.event("dense/MatMul:MatMul", i * 10 * MS, 5 * MS))
+    host.line("t", events)
+    steps = profile(tmp_path, xspace(host)).steps.frame
+    assert steps["step"].tolist() == [0, 1, 2, 3]
+    assert steps["other_ms"].tolist() == [5.0, 10.0, 5.0, 5.0]
+
+
+def test_steps_that_leave_out_the_loop_lower_the_confidence(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    events = []
+    for i in range(12):
+        events.append(host.event("train", i * 100 * MS, 5 * MS, step_num=i, _r=1))
+        events.append(host.event("dense/MatMul:MatMul", i * 100 * MS, 4 * MS))
+    host.line("t", events)
+    o = profile(tmp_path, xspace(host)).overview
+    assert o["confidence"] == "low"
+    assert any("nbprof.steps" in text for ok, text in o["confidence_evidence"] if not ok)
+
+
+def test_args_count_only_with_their_own_type(tmp_path):
+    host = PlaneWriter("/host:CPU", {"note": "first string"})
+    host.line("t", [host.event("MemoryAllocation", 0, 0, tf_op=7, shape=0, allocator_name="a", bytes_allocated=5, step_num=1.5)])
+    timeline = profile(tmp_path, xspace(host)).memory.timeline
+    assert timeline["op"].tolist() == [""]
+    assert timeline["shape"].tolist() == [""]
+
+
+def test_times_that_cannot_be_are_left_out_and_said(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    host.line("t", [host.event("a:A", 2**63 - 1, 5), host.event("b:B", 0, 2**63 - 1), host.event("c:C", 10, 5, tag=9)])
+    p = profile(tmp_path, xspace(host))
+    assert p.ops.frame["op"].tolist() == ["c"]
+    assert p.trace.events(args=("tag",))["tag"].tolist() == [9]
+    assert p.receipt.dropped == 2
+    assert any("53 days" in n.text for n in p.receipt.lines)
+
+
+@pytest.mark.parametrize("length", range(60, 130))
+def test_no_length_of_the_first_plane_looks_like_json(tmp_path, length):
+    plane = PlaneWriter("/host:CPU" + "x" * length)
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(xspace(plane))
+    assert sniff.find(path).files == (path,)
+
+
+@pytest.mark.parametrize("sidecar", [{"started": None}, {"elapsed_s": "x"}, {"notes": None}, {"notes": [3]}, [], "text"])
+def test_a_damaged_sidecar_costs_only_itself(tmp_path, sidecar):
+    (tmp_path / "a.xplane.pb").write_bytes(training_run(3))
+    (tmp_path / "nbprof.json").write_text(json.dumps(sidecar))
+    p = load(tmp_path)
+    assert len(p.steps.frame) == 3
+    assert p.payload()["meta"]["footer"]["events"] > 0
+
+
+@pytest.mark.parametrize(("name", "says"), [("x.pt.trace.json.gz", "torch.profiler"), ("op_summary_1.csv", "msprof")])
+def test_what_is_not_read_yet_is_named(tmp_path, name, says):
+    from nbprof.errors import ReadError
+
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(ReadError, match=says):
+        load(tmp_path)
+
+
+def test_a_gpu_run_still_reads_the_steps_line_where_there_is_one(tmp_path):
+    assert profile(tmp_path, gpu_run()).steps.frame["name"].tolist() == ["train 5"]
