@@ -138,6 +138,8 @@ export interface Steps {
   prefix: string;
   /** 1: a leading step that compiles or warms up; it is drawn, but left out of every average while nothing is selected. Absent: none. */
   warmup?: Uint8Array;
+  /** With `warmup`: a sentence that says what is left out. */
+  left_out?: string;
   /** Distinct hosts, and the host of each step, where there are several. */
   hosts: string[];
   host?: Uint16Array;

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import CATEGORIES, Activity
-from nbprof.analysis.steps import share_of_16_bit
+from nbprof.analysis.steps import counted, share_of_16_bit
 
 # Below this share of the step no class is called the bottleneck.
 SINGLE_BOTTLENECK_PERCENT = 35.0
@@ -139,19 +139,23 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
     bound = max(shares, key=lambda c: shares[c])
     top = shares[bound]
     step = float(mean["step_time"])
-    used = steps[~steps["warmup"].astype(bool)]
+    used = counted(steps)
     evidence = _evidence(used, bound, dropped)
     failed = sum(not ok for ok, _ in evidence)
     level = "high" if failed == 0 else "medium" if failed == 1 else "low"
-    covered = _covered(used)
+    covered = _covered(steps)
     if covered is not None and covered < COVERED:
         between = f"{100 * (1 - covered):.0f}% of the time between the first and the last step is in no step"
         evidence.append((False, f"{between}: mark the whole loop with nbprof.steps(dataset), so that input counts"))
         level = "low"
-    left_out = len(steps) - len(used)
-    if left_out:
-        first = ", ".join(f"{t:,.0f} ms" for t in steps.loc[steps["warmup"].astype(bool), "step_time_ms"])
-        evidence.append((True, f"First {'step' if left_out == 1 else f'{left_out} steps'} ({first}) left out: compilation, warm-up"))
+    warmup = steps[steps["warmup"].astype(bool) & (steps["kind"] == used["kind"].iloc[0])]
+    if len(warmup):
+        first = ", ".join(f"{t:,.0f} ms" for t in warmup["step_time_ms"])
+        evidence.append((True, f"First {'step' if len(warmup) == 1 else f'{len(warmup)} steps'} ({first}) left out: compilation, warm-up"))
+    others = steps.loc[steps["kind"] != used["kind"].iloc[0], "kind"].value_counts()
+    if len(others):
+        text = ", ".join(f"{n} {kind} steps" for kind, n in others.items())
+        evidence.append((True, f"Only {used['kind'].iloc[0]} steps are averaged; {text} left out"))
     common = {"confidence": level, "confidence_evidence": evidence}
     if top < SINGLE_BOTTLENECK_PERCENT:
         second = sorted(shares, key=lambda c: -shares[c])[1]

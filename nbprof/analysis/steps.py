@@ -50,7 +50,7 @@ def flatten(start: Int64s, end: Int64s, cls: Int64s) -> tuple[Int64s, Int64s, In
 
 def frame(activity: Activity) -> pd.DataFrame:
     """One row a step of each host, in time order, in ms; the columns of `p.steps.frame`."""
-    columns = ["host", "step", "name", "start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES), "warmup", "group"]
+    columns = ["host", "step", "name", "start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES), "kind", "warmup", "counted", "group"]
     parts = [part for host in range(len(activity.hosts)) if len(part := _host_steps(activity, host))]
     if not parts:
         return pd.DataFrame(columns=columns)
@@ -69,7 +69,12 @@ def frame(activity: Activity) -> pd.DataFrame:
         out["compile_ms"] = np.nan
     out = out.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
     out["step"] = out.groupby("host", sort=False)["step"].transform(_number_between)
-    out["warmup"] = out.groupby("host", sort=False)["step_time_ms"].transform(_warmup).astype(bool)
+    kind = out["name"].str.rpartition(" ")[0]
+    # Training, validation and prediction are populations of their own: the one with the most time is averaged.
+    out["kind"] = kind.where(kind != "", np.nan).ffill().bfill().fillna("")
+    out["warmup"] = out.groupby(["host", "kind"], sort=False)["step_time_ms"].transform(_warmup).astype(bool)
+    main = out[~out["warmup"]].groupby("kind")["step_time_ms"].sum().idxmax()
+    out["counted"] = ~out["warmup"] & (out["kind"] == main)
     return out[columns]
 
 
@@ -167,9 +172,14 @@ def _step_times(markers: pd.DataFrame, has_device: bool) -> pd.DataFrame:
     return out.sort_index().reset_index()
 
 
+def counted(steps: pd.DataFrame) -> pd.DataFrame:
+    """The steps that averages are made of: no warm-up, and of the kind (train, test, predict) with the most time."""
+    return steps[steps["counted"].astype(bool)] if len(steps) else steps
+
+
 def summary(steps: pd.DataFrame) -> pd.DataFrame:
-    """Mean, sample sd (n - 1), range and share of each category; warm-up steps are left out."""
-    used = steps[~steps["warmup"].astype(bool)] if len(steps) else steps
+    """Mean, sample sd (n - 1), range and share of each category, over the steps that are counted."""
+    used = counted(steps)
     rows = []
     total = float(used["step_time_ms"].sum()) if len(used) else 0.0
     for category in ("step_time", *CATEGORIES):

@@ -37,8 +37,9 @@ def payload(run: Run) -> dict[str, Any]:
         "prefix": prefix(names),
         "hosts": hosts["values"],
     }
-    if "warmup" in steps.columns and (warm := steps["warmup"].fillna(False).astype(bool)).any():
-        part["warmup"] = warm.to_numpy(np.uint8)
+    if "counted" in steps.columns and not (counted := steps["counted"].astype(bool)).all():
+        part["warmup"] = (~counted).to_numpy(np.uint8)
+        part["left_out"] = _left_out(steps)
     if len(hosts["values"]) > 1:
         part["host"] = hosts["codes"].astype(np.uint16)
     return part
@@ -59,3 +60,13 @@ def _times(steps: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.float64
     if steps.empty or key not in steps.columns:
         return np.full(len(steps), np.nan)
     return short(floats(steps[key]))
+
+
+def _left_out(steps: pd.DataFrame) -> str:
+    """What the averages leave out, in a sentence."""
+    warm = steps["warmup"].astype(bool)
+    main = steps.loc[steps["counted"].astype(bool), "kind"].iloc[0]
+    first = int((warm & (steps["kind"] == main)).sum())
+    parts = [f"the first {'step' if first == 1 else f'{first} steps'} (compilation, warm-up)"] if first else []
+    parts += [f"{n} {kind} steps" for kind, n in steps.loc[steps["kind"] != main, "kind"].value_counts().items()]
+    return f"Averages leave out {' and '.join(parts)}."

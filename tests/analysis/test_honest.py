@@ -159,3 +159,22 @@ def test_what_is_not_read_yet_is_named(tmp_path, name, says):
 
 def test_a_gpu_run_still_reads_the_steps_line_where_there_is_one(tmp_path):
     assert profile(tmp_path, gpu_run()).steps.frame["name"].tolist() == ["train 5"]
+
+
+def test_training_and_validation_steps_are_not_averaged_together(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    events = []
+    for i in range(12):
+        kind, length = ("test", 2) if i % 3 == 2 else ("train", 10)
+        at = i * 10 * MS
+        events.append(host.event(kind, at, length * MS, step_num=i, _r=1))
+        events.append(host.event("dense/MatMul:MatMul", at, length * MS // 2))
+    host.line("t", events)
+    p = profile(tmp_path, xspace(host))
+    assert len(p.steps.frame) == 12
+    assert p.steps.summary.set_index("category").loc["step_time", "mean_ms"] == 10.0
+    assert p.overview["step_time_sd_ms"] == 0.0
+    assert any("4 test steps left out" in text for _, text in p.overview["confidence_evidence"])
+    steps = p.payload()["steps"]
+    assert steps["warmup"].tolist() == [0, 0, 1] * 4
+    assert steps["left_out"] == "Averages leave out 4 test steps."

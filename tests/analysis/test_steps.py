@@ -61,7 +61,7 @@ def test_the_parts_of_a_step_add_up(tmp_path, make):
 
 
 def test_the_summary_uses_the_sample_deviation():
-    steps = pd.DataFrame({"step_time_ms": [10.0, 12.0, 14.0], "warmup": False, **{f"{c}_ms": 0.0 for c in CATEGORIES}})
+    steps = pd.DataFrame({"step_time_ms": [10.0, 12.0, 14.0], "warmup": False, "counted": True, **{f"{c}_ms": 0.0 for c in CATEGORIES}})
     row = summary(steps).iloc[0]
     assert (row["mean_ms"], row["sd_ms"], row["min_ms"], row["max_ms"]) == (12.0, 2.0, 10.0, 14.0)
     assert summary(steps.head(1)).iloc[0]["sd_ms"] == 0.0

@@ -125,9 +125,12 @@ def test_a_category_that_was_not_recorded_is_absent_and_a_measured_zero_is_not()
 def test_warm_up_steps_are_marked_and_left_out_of_the_means():
     run = fake.run()
     run.steps["warmup"] = [True] + [False] * 7
+    run.steps["counted"] = ~run.steps["warmup"]
+    run.steps["kind"] = "train"
     run.steps.loc[0, ["compile_ms", "step_time_ms"]] = [800.0, 808.0]
     whole = payload.dashboard(run)
     assert whole["steps"]["warmup"].tolist() == [1] + [0] * 7
+    assert whole["steps"]["left_out"] == "Averages leave out the first step (compilation, warm-up)."
     assert {category.key: ms for category, ms, _ in text.means(whole)}["compile"] == 0.0
 
 
