@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from nbprof.trace import Events, Int32s, Int64s
+
 # Step classes by priority: the larger wins where two overlap. Source: the event types of TensorFlow Profiler's step breakdown.
 HOST_COMPUTE, HOST_COMPILE, HOST_TO_HOST, HOST_TO_DEVICE, HOST_PREPARE = 10, 60, 70, 80, 90
 DEVICE_COLLECTIVES, HOST_WAIT_INPUT, DEVICE_TO_DEVICE, DEVICE_TO_HOST = 100, 110, 120, 130
@@ -63,6 +65,29 @@ class Names:
 def table(columns: dict[str, str]) -> pd.DataFrame:
     """An empty frame of the given column types."""
     return pd.DataFrame({name: np.zeros(0, dtype) for name, dtype in columns.items()})
+
+
+def spans(events: Events, rows: Int64s, host: Int32s, group: Int32s, device: Int32s | None = None) -> pd.DataFrame:
+    """Events as the first columns of `MARKERS` and `WORK`; `device` -1 (the host) when left out.
+
+    Parameters
+    ----------
+    events : Events
+    rows : int64[n]
+        Which events.
+    host, group, device : int32[events]
+        By event.
+    """
+    return pd.DataFrame(
+        {
+            "event": rows,
+            "host": host[rows],
+            "group": group[rows],
+            "device": device[rows] if device is not None else np.full(len(rows), -1, np.int32),
+            "start": events.start[rows],
+            "end": events.end[rows],
+        }
+    )
 
 
 MARKERS = {"event": "i8", "host": "i4", "group": "i8", "device": "i4", "start": "i8", "end": "i8"}

@@ -151,16 +151,7 @@ def _host_markers(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_
     out.markers = pd.concat(
         [
             out.markers,
-            pd.DataFrame(
-                {
-                    "event": rows,
-                    "host": host[rows],
-                    "group": groups.group[rows],
-                    "device": np.int32(-1),
-                    "start": events.start[rows],
-                    "end": events.end[rows],
-                }
-            ),
+            act.spans(events, rows, host, groups.group),
         ],
         ignore_index=True,
     )
@@ -209,17 +200,7 @@ def _host_work(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_hos
     out.work = pd.concat(
         [
             out.work,
-            pd.DataFrame(
-                {
-                    "event": rows,
-                    "host": host[rows],
-                    "group": groups.group[rows],
-                    "device": np.int32(-1),
-                    "start": events.start[rows],
-                    "end": events.end[rows],
-                    "cls": cls[rows],
-                }
-            ),
+            act.spans(events, rows, host, groups.group).assign(cls=cls[rows]),
         ],
         ignore_index=True,
     )

@@ -99,16 +99,7 @@ def _markers(
 ) -> None:
     events = trace.events
     rows = np.flatnonzero((kind == "steps")[events.lane] & (groups.group >= 0))
-    out.markers = pd.DataFrame(
-        {
-            "event": rows,
-            "host": host[rows],
-            "group": groups.group[rows],
-            "device": device[rows],
-            "start": events.start[rows],
-            "end": events.end[rows],
-        }
-    ).astype(act.MARKERS)
+    out.markers = act.spans(events, rows, host, groups.group, device).astype(act.MARKERS)
     if not len(rows):
         _derived_markers(groups, host, device, kind == "device", trace, out)
     for row, text in zip(rows.tolist(), trace.texts(trace.text_arg("step_name")[rows]), strict=True):
@@ -129,16 +120,7 @@ def _derived_markers(
     rows = np.flatnonzero(raw[events.lane] & (groups.group >= 0))
     if not len(rows):
         return
-    spans = pd.DataFrame(
-        {
-            "event": rows,
-            "host": host[rows],
-            "group": groups.group[rows],
-            "device": device[rows],
-            "start": events.start[rows],
-            "end": events.end[rows],
-        }
-    )
+    spans = act.spans(events, rows, host, groups.group, device)
     each = spans.groupby(["host", "group", "device"], as_index=False).agg({"event": "first", "start": "min", "end": "max"})
     out.markers = each[list(act.MARKERS)].astype(act.MARKERS)
 
@@ -177,16 +159,8 @@ def _work(
     pairs = np.stack([events.name[rows].astype(np.int64), shape], 1)
     distinct, code = np.unique(pairs, axis=0, return_inverse=True)
     table = np.array([classify(trace.names[n], trace.strings[s] if s >= 0 else "") for n, s in distinct.tolist()], np.int16)
-    out.work = pd.DataFrame(
-        {
-            "event": rows,
-            "host": host[rows],
-            "group": groups.group[rows],
-            "device": device[rows],
-            "start": events.start[rows],
-            "end": events.end[rows],
-            "cls": table[code.reshape(-1)] if len(rows) else np.zeros(0, np.int16),
-        }
+    out.work = act.spans(events, rows, host, groups.group, device).assign(
+        cls=table[code.reshape(-1)] if len(rows) else np.zeros(0, np.int16)
     )
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
 
 import pytest
+
+from tests.support.profiles import needed
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 @pytest.fixture(scope="session")
 def tf():
-    return pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    if importlib.util.find_spec("tensorflow") is None:
+        needed("TensorFlow is not installed")
+    return pytest.importorskip("tensorflow")
 
 
 @pytest.fixture(scope="session")

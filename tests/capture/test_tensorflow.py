@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import json
 
 import pytest
 
 from nbprof.capture.recording import CaptureInfo
+from tests.support.profiles import needed
 
 
 def roots(rows):
@@ -225,7 +227,9 @@ def test_no_memory_is_honest_about_having_no_switch(record, tf):
 
 
 def test_xprof_opens_the_run_and_finds_the_steps(record, model, data):
-    convert = pytest.importorskip("xprof.convert.raw_to_tool_data", reason="XProf is not installed")
+    if importlib.util.find_spec("xprof") is None:
+        needed("XProf is not installed")
+    convert = pytest.importorskip("xprof.convert.raw_to_tool_data")
     recording = record(lambda: model.fit(data, verbose=0))
     files = [str(recording.host_file)]
     names = convert.xspace_to_tool_names(files)

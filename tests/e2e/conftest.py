@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.profiles import needed
+
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
 ARGS = [
     "--no-sandbox",
@@ -29,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="session")
 def browser():
     if CHROMIUM is None:
-        pytest.skip("Chromium is not installed and could not be installed by this user")
+        needed("Chromium is not installed and could not be installed by this user")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as p:

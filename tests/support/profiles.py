@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3] / "shared" / "profiles"
+
+
+def needed(reason: str) -> None:
+    """Skips a test for want of a tool; in CI, which installs them all, that is a failure."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{reason}, which CI must not be without")
+    pytest.skip(reason)
 
 
 def real(name: str) -> Path:
