@@ -178,3 +178,38 @@ def test_training_and_validation_steps_are_not_averaged_together(tmp_path):
     steps = p.payload()["steps"]
     assert steps["warmup"].tolist() == [0, 0, 1] * 4
     assert steps["left_out"] == "Averages leave out 4 test steps."
+
+
+def test_a_reused_address_belongs_to_its_last_allocation(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    state = {"allocator_name": "a", "addr": 64, "allocation_bytes": 8, "bytes_allocated": 8, "bytes_available": 1}
+    events = []
+    for i, op in enumerate(("one:A", "two:B")):
+        events.append(host.event("MemoryAllocation", 10 * i, 0, tf_op=op, **state))
+        events.append(host.event("MemoryDeallocation", 10 * i + 5, 0, **state))
+    host.line("t", events)
+    assert profile(tmp_path, xspace(host)).memory.timeline["op"].tolist() == ["one", "one", "two", "two"]
+
+
+def test_shares_of_input_work_add_up(tmp_path):
+    p = profile(tmp_path, training_run(5))
+    assert p.input_pipeline.frame["self_percent"].sum() == pytest.approx(100.0)
+    assert p.input_pipeline.categories["percent"].sum() == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "half"),
+    [
+        ("half_gemm", "", True),
+        ("gemm_fp16", "", True),
+        ("gemm_bf16", "", True),
+        ("sgemm", "", False),
+        ("gemm_fp16", "(float[2])", False),
+        ("sgemm", "(half[2])", True),
+    ],
+)
+def test_16_bit_compute_is_told_by_the_shape_and_else_by_the_name(name, shape, half):
+    from nbprof.activity import DEVICE_COMPUTE_16
+    from nbprof.dialects.xplane_device import classify
+
+    assert (classify(name, shape) == DEVICE_COMPUTE_16) is half
