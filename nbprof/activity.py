@@ -6,9 +6,12 @@ A table that the producer did not record is empty, and `missing` says why in a s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.trace import Events, Int32s, Int64s
@@ -160,9 +163,25 @@ DEVICES = [
 ]
 
 
-@dataclass
+TRANSFERS = {"event": "i8", "host": "i4", "device": "i4", "start": "i8", "end": "i8", "kind": "i4", "bytes": "i8"}
+LAUNCHES = {"event": "i8", "host": "i4", "target": "i8", "op": "i8"}
+COLLECTIVES = {
+    "event": "i8",
+    "host": "i4",
+    "device": "i4",
+    "start": "i8",
+    "end": "i8",
+    "name": "i4",
+    "bytes": "i8",
+    "group_size": "i4",
+}
+
+
 class Activity:
     """Everything that happened in one profile, in the terms of the analyses. Times are ps on the trace's clock.
+
+    A table is made when it is first asked for, so that a frame costs only what it needs: the dialect states how with `later`.
+    What it states nothing about is empty.
 
     Attributes
     ----------
@@ -170,32 +189,97 @@ class Activity:
     work : spans classified for the step breakdown
     host_ops, device_ops : runs of framework ops; `op` and `type` are codes into `ops` and `types`
     device_extents : first start and last end of each device
-    kernels : executions of GPU kernels; `details` is a code into `launches`
+    kernels : executions of GPU kernels; `details` is a code into `launch_shapes`
+    transfers : copies between memories; `kind` is a code into `texts` ("H2D", "D2H", "D2D", "P2P", "memset"), bytes -1 where unknown
+    launches : calls on the host that start work on a device: the call, the device event (-1: none was recorded), the op that called (-1)
+    collectives : communication on a device; `name` is a code into `texts`; bytes and group_size -1 where unknown
     allocations : allocator events; texts are codes into `texts`
     iterators : runs of tf.data iterators; `name` is a code into `ops`
     iterator_links : (parent event, child event) pairs between iterators that ran on different threads
     group_names : by (host, group)
+    missing : why a view is empty, by view
     """
 
     hosts: list[str]
-    devices: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=DEVICES))
-    markers: pd.DataFrame = field(default_factory=lambda: table(MARKERS))
-    work: pd.DataFrame = field(default_factory=lambda: table(WORK))
-    host_ops: pd.DataFrame = field(default_factory=lambda: table(HOST_OPS))
-    device_ops: pd.DataFrame = field(default_factory=lambda: table(DEVICE_OPS))
-    device_extents: pd.DataFrame = field(default_factory=lambda: table(EXTENTS))
-    kernels: pd.DataFrame = field(default_factory=lambda: table(KERNELS))
-    allocations: pd.DataFrame = field(default_factory=lambda: table(ALLOCATIONS))
-    iterators: pd.DataFrame = field(default_factory=lambda: table(ITERATORS))
-    iterator_links: list[tuple[int, int]] = field(default_factory=list)
-    iterator_params: dict[int, dict[str, object]] = field(default_factory=dict)
-    group_names: dict[tuple[int, int], str] = field(default_factory=dict)
-    ops: Names = field(default_factory=Names)
-    types: Names = field(default_factory=Names)
-    kernel_names: Names = field(default_factory=Names)
-    launches: list[dict[str, object]] = field(default_factory=list)
-    texts: Names = field(default_factory=Names)
-    missing: dict[str, str] = field(default_factory=dict)
-    framework: str = ""
-    has_device: bool = False
-    has_host_ops: bool = False
+    devices: pd.DataFrame
+    markers: pd.DataFrame
+    work: pd.DataFrame
+    host_ops: pd.DataFrame
+    device_ops: pd.DataFrame
+    device_extents: pd.DataFrame
+    kernels: pd.DataFrame
+    transfers: pd.DataFrame
+    launches: pd.DataFrame
+    collectives: pd.DataFrame
+    allocations: pd.DataFrame
+    iterators: pd.DataFrame
+    iterator_links: list[tuple[int, int]]
+    iterator_params: dict[int, dict[str, object]]
+    group_names: dict[tuple[int, int], str]
+    ops: Names
+    types: Names
+    kernel_names: Names
+    texts: Names
+    launch_shapes: list[dict[str, object]]
+    missing: dict[str, str]
+    framework: str
+    has_device: bool
+    has_host_ops: bool
+    name_category: npt.NDArray[np.uint8]
+    """By name code of the trace: index into CATEGORIES + 1, 0 for none; the colour of a slice."""
+
+    def __init__(self, hosts: list[str]) -> None:
+        self.hosts = hosts
+        self._makers: dict[str, tuple[tuple[str, ...], Callable[[], Any]]] = {}
+        self._lock = threading.RLock()
+
+    def later(self, names: str | tuple[str, ...], make: Callable[[], Any]) -> None:
+        """States how a table, or several at once, are made; `make` gives the value, or one value a name."""
+        several = (names,) if isinstance(names, str) else names
+        for name in several:
+            self._makers[name] = (several, make)
+
+    def __getattr__(self, name: str) -> Any:
+        # Only reached while the attribute has no value yet.
+        if name.startswith("_") or name not in Activity.__annotations__:
+            raise AttributeError(name)
+        with self._lock:
+            if name not in self.__dict__:
+                names, make = self._makers.get(name, ((name,), _EMPTY[name]))
+                made = make()
+                for key, value in zip(names, made if len(names) > 1 else (made,), strict=True):
+                    self.__dict__[key] = value
+            return self.__dict__[name]
+
+
+def _empty(columns: dict[str, str]) -> Callable[[], pd.DataFrame]:
+    return lambda: table(columns)
+
+
+_EMPTY: dict[str, Callable[[], Any]] = {
+    "devices": lambda: pd.DataFrame(columns=DEVICES),
+    "markers": _empty(MARKERS),
+    "work": _empty(WORK),
+    "host_ops": _empty(HOST_OPS),
+    "device_ops": _empty(DEVICE_OPS),
+    "device_extents": _empty(EXTENTS),
+    "kernels": _empty(KERNELS),
+    "transfers": _empty(TRANSFERS),
+    "launches": _empty(LAUNCHES),
+    "collectives": _empty(COLLECTIVES),
+    "allocations": _empty(ALLOCATIONS),
+    "iterators": _empty(ITERATORS),
+    "iterator_links": list,
+    "iterator_params": dict,
+    "group_names": dict,
+    "ops": Names,
+    "types": Names,
+    "kernel_names": Names,
+    "texts": Names,
+    "launch_shapes": list,
+    "missing": dict,
+    "framework": str,
+    "has_device": bool,
+    "has_host_ops": bool,
+    "name_category": lambda: np.zeros(0, np.uint8),
+}

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.errors import NbprofError
-from nbprof.trace import DOUBLE, TEXT, Trace
+from nbprof.trace import BYTES, DOUBLE, TEXT, UINT, Trace
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -206,15 +206,18 @@ def _arg(trace: Trace, name: str, rows: Any) -> list[object]:
     column = trace.args.get(name)
     if column is None:
         raise NbprofError(f"no event of this profile has an arg {name!r}; there are {', '.join(sorted(trace.args)[:20])}")
-    at = {int(e): i for i, e in enumerate(column.event.tolist())}
-    floats = column.floats()
+    found = np.searchsorted(column.event, rows)
+    found[found == len(column)] = 0
+    has = column.event[found] == rows if len(column) else np.zeros(len(rows), np.bool_)
+    kinds, values, floats = column.kinds, column.values, column.floats()
     out: list[object] = []
-    for row in rows.tolist():
-        i = at.get(row)
-        if i is None:
+    for i, known in zip(found.tolist(), has.tolist(), strict=True):
+        if not known:
             out.append(None)
-        elif column.kind[i] == TEXT:
-            out.append(trace.strings[column.value[i]])
+        elif kinds[i] == TEXT:
+            out.append(trace.strings[values[i]])
+        elif kinds[i] == BYTES:
+            out.append(trace.blobs[values[i]] if len(trace.blobs) else None)
         else:
-            out.append(float(floats[i]) if column.kind[i] == DOUBLE else int(column.value[i]))
+            out.append(float(floats[i]) if kinds[i] == DOUBLE else int(values[i].view(np.uint64)) if kinds[i] == UINT else int(values[i]))
     return out

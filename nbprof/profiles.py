@@ -11,7 +11,8 @@ import pandas as pd
 
 from nbprof.errors import NbprofError
 from nbprof.faces import InputPipeline, Kernels, Memory, Ops, Steps, TfData, TraceView
-from nbprof.formats.sniff import RunFiles, find
+from nbprof.formats.pieces import RunFiles
+from nbprof.formats.sniff import find
 from nbprof.formats.sniff import runs as find_runs
 from nbprof.run import Run
 
@@ -202,7 +203,7 @@ def load(path: str | Path, run: str | None = None, progress: Callable[[str], Non
     from nbprof.capture.recording import CaptureInfo
 
     files = find(path, run)
-    profile = Profile(Run.read(files, capture=CaptureInfo.read(files.folder), progress=progress))
+    profile = Profile(Run.read(files, capture=CaptureInfo.read(Path(files.folder)), progress=progress))
     set_last(profile)
     return profile
 
@@ -213,7 +214,7 @@ def runs(logdir: str | Path) -> pd.DataFrame:
         {
             "run": r.name,
             "hosts": len(r.files),
-            "bytes": sum(f.stat().st_size for f in r.files),
+            "bytes": sum(f.size or 0 for f in r.files),
             "modified": pd.Timestamp.fromtimestamp(r.modified),
             "path": str(r.folder),
         }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -14,9 +15,7 @@ import pandas as pd
 
 from nbprof.activity import Activity
 from nbprof.analysis import advice, input_pipeline, kernels, memory, ops, overview, steps, tf_data
-from nbprof.dialects.xplane import interpret
-from nbprof.formats import xspace
-from nbprof.formats.sniff import RunFiles
+from nbprof.formats.pieces import Piece, RunFiles
 from nbprof.trace import Receipt, Trace
 
 if TYPE_CHECKING:
@@ -48,7 +47,8 @@ class _Cached(Generic[T]):
     def __get__(self, run: Run, owner: type[Run]) -> T:
         with run._lock:
             if self.name not in run._cache:
-                run._cache[self.name] = self.compute(run)
+                with run._timed():
+                    run._cache[self.name] = self.compute(run)
             value: T = run._cache[self.name]
             return value
 
@@ -72,6 +72,7 @@ class Run:
         self.capture = capture
         self._cache: dict[str, Any] = {}
         self._lock = threading.RLock()
+        self._timing = False
 
     @classmethod
     def read(cls, files: RunFiles, capture: CaptureInfo | None = None, progress: Callable[[str], None] | None = None) -> Run:
@@ -83,31 +84,56 @@ class Run:
             A file is damaged or is no XSpace profile.
         """
         began = time.perf_counter()
-        trace = xspace.read(list(files.files), progress)
+        reader, interpret = _FORMATS[files.format]()
+        trace = reader(files.files, progress)
         activity = interpret(trace)
+        for note in files.notes:
+            trace.receipt.info(note)
         first = files.files[0].name
         more = f" and {len(files.files) - 1} more" if len(files.files) > 1 else ""
+        sizes = [f.size for f in files.files]
         source = RunSource(
             path=str(files.folder),
             name=files.name,
             file=f"{first}{more}",
-            bytes=sum(f.stat().st_size for f in files.files),
+            bytes=None if None in sizes else sum(s for s in sizes if s is not None),
             created=datetime.fromtimestamp(files.modified).isoformat(timespec="seconds"),
+            analysed_s=time.perf_counter() - began,
         )
-        run = cls(trace, activity, source, capture)
-        run._describe()
-        source.analysed_s = time.perf_counter() - began
-        return run
+        return cls(trace, activity, source, capture)
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Adds the time of a computation, once where several are nested, to how long the analysis took."""
+        if self._timing or self.source.analysed_s is None:
+            yield
+            return
+        self._timing, began = True, time.perf_counter()
+        try:
+            yield
+        finally:
+            self._timing = False
+            self.source.analysed_s += time.perf_counter() - began
 
     @property
     def hosts(self) -> list[str]:
         """Machines that recorded."""
         return self.trace.hosts
 
-    @property
+    @_Cached
     def receipt(self) -> Receipt:
         """What was read, skipped or looks wrong."""
-        return self.trace.receipt
+        receipt = self.trace.receipt
+        if self.capture is not None:
+            for note in self.capture.notes:
+                receipt.info(note)
+            if self.capture.cell_failed:
+                receipt.warn(f"The cell failed: {self.capture.error}")
+        for text in self.missing.values():
+            receipt.info(text)
+        if self.trace.modules:
+            receipt.info(f"{len(self.trace.modules)} compiled XLA programs are in the profile; they are kept undecoded.")
+        return receipt
 
     @property
     def devices(self) -> pd.DataFrame:
@@ -228,14 +254,15 @@ class Run:
         facts.append(("Warnings", f"{warnings}, see the receipt below" if warnings else "none"))
         return facts
 
-    def _describe(self) -> None:
-        """Lines of the receipt that need the whole profile."""
-        if self.capture is not None:
-            for note in self.capture.notes:
-                self.receipt.info(note)
-            if self.capture.cell_failed:
-                self.receipt.warn(f"The cell failed: {self.capture.error}")
-        for text in self.missing.values():
-            self.receipt.info(text)
-        if self.trace.modules:
-            self.receipt.info(f"{len(self.trace.modules)} compiled XLA programs are in the profile; they are kept undecoded.")
+
+def _xspace() -> tuple[Reader, Dialect]:
+    from nbprof.dialects import xplane
+    from nbprof.formats import xspace
+
+    return xspace.read, xplane.interpret
+
+
+Reader = Callable[[Sequence[Piece], Callable[[str], None] | None], Trace]
+Dialect = Callable[[Trace], Activity]
+# Each imported when a file needs it.
+_FORMATS: dict[str, Callable[[], tuple[Reader, Dialect]]] = {"xspace": _xspace}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+
+from nbprof import nesting
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -28,8 +32,19 @@ class Receipt:
     """What was read, skipped, clipped or looks wrong. Nothing is dropped without a line here."""
 
     events: int = 0
-    dropped: int = 0
-    lines: list[Note] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Events that were left out, counted by reason."""
+
+    @property
+    def dropped(self) -> int:
+        """How many events were left out."""
+        return sum(self.skipped.values())
+
+    def skip(self, reason: str, count: int = 1) -> None:
+        """Count events that are left out; the reason ends the sentence "3 events ..."."""
+        if count:
+            self.skipped[reason] = self.skipped.get(reason, 0) + count
 
     def info(self, text: str) -> None:
         """Add a plain fact."""
@@ -41,12 +56,18 @@ class Receipt:
 
     def _add(self, level: Literal["info", "warning"], text: str) -> None:
         note = Note(level, text)
-        if note not in self.lines:
-            self.lines.append(note)
+        if note not in self.notes:
+            self.notes.append(note)
 
     def __str__(self) -> str:
         head = f"{self.events:,} events read, {self.dropped:,} dropped"
         return "\n".join([head, *(f"{'!' if n.level == 'warning' else '-'} {n.text}" for n in self.lines)])
+
+    @property
+    def lines(self) -> list[Note]:
+        """What was left out first, then the notes."""
+        left_out = [Note("warning", f"{count:,} {'event' if count == 1 else 'events'} {reason}") for reason, count in self.skipped.items()]
+        return left_out + self.notes
 
 
 @dataclass
@@ -57,26 +78,85 @@ class ArgColumn:
     ----------
     event : int32[k]
         Event index, ascending.
-    kind : uint8[k]
-        INT, UINT, DOUBLE, TEXT or BYTES.
-    value : int64[k]
-        The number; the bits of a double; for TEXT and BYTES the code into `Trace.strings` / `Trace.blobs`.
+    kind : uint8[k] or int
+        INT, UINT, DOUBLE, TEXT or BYTES; one number where all rows are of one kind.
+    value : integers[k]
+        The number; the bits of a double (int64); for TEXT and BYTES the code into `Trace.strings` / `Trace.blobs`. Of any integer type that
+        holds them.
     """
 
     event: Int32s
-    kind: npt.NDArray[np.uint8]
-    value: Int64s
+    kind: npt.NDArray[np.uint8] | int
+    value: npt.NDArray[np.signedinteger | np.unsignedinteger]
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+    @property
+    def kinds(self) -> npt.NDArray[np.uint8]:
+        """The kind of each row, uint8[k]."""
+        return np.full(len(self.event), self.kind, np.uint8) if isinstance(self.kind, int) else self.kind
+
+    @property
+    def values(self) -> Int64s:
+        """The value of each row, int64[k]; an unsigned number of 2^63 or more as its two's complement."""
+        return self.value.astype(np.int64, copy=False)
+
+    def of(self, *kinds: int) -> tuple[Int32s, Int64s]:
+        """Events and values of the rows of some kinds."""
+        if isinstance(self.kind, int):
+            return (self.event, self.values) if self.kind in kinds else (self.event[:0], self.values[:0])
+        rows = np.isin(self.kind, kinds)
+        return self.event[rows], self.values[rows]
 
     def dense(self, events: int, missing: int = -1, *, text: bool = False) -> Int64s:
         """Integers for all events, or string codes with `text`; `missing` where the event has no such arg of that type."""
         out = np.full(events, missing, np.int64)
-        fits = (self.kind == TEXT) if text else (self.kind == INT) | (self.kind == UINT)
-        out[self.event[fits]] = self.value[fits]
+        at, values = self.of(TEXT) if text else self.of(INT, UINT)
+        out[at] = values
         return out
 
     def floats(self) -> npt.NDArray[np.float64]:
-        """The values as float64, whatever number type they were written as."""
-        return np.where(self.kind == DOUBLE, self.value.view(np.float64), self.value.astype(np.float64))
+        """The numbers of all rows as float64, whatever number type they were written as; NaN for texts."""
+        kinds, values = self.kinds, self.values
+        out = values.astype(np.float64)
+        out[kinds == UINT] = values[kinds == UINT].view(np.uint64)
+        out[kinds == DOUBLE] = values[kinds == DOUBLE].view(np.float64)
+        out[(kinds == TEXT) | (kinds == BYTES)] = np.nan
+        return out
+
+
+@dataclass
+class Flows:
+    """Points of flow arrows as columns, in the order of the file; arrows join equal (category, id).
+
+    `phase` uint8: 0 start, 1 step, 2 finish. `id` int64; `category` int32, a code into `Trace.strings`. `lane` int32 and `time` int64 ps
+    say where the point is; `enclosing` tells that it belongs to the slice around it, not to the next one.
+    """
+
+    phase: npt.NDArray[np.uint8]
+    id: Int64s
+    category: Int32s
+    lane: Int32s
+    time: Int64s
+    enclosing: npt.NDArray[np.bool_]
+
+
+@dataclass
+class Module:
+    """One compiled program (an HLO proto) as the file has it, not decoded."""
+
+    name: str
+    ident: int
+    data: bytes
+
+
+COUNTER_COLUMNS = {"lane": "i4", "series": "object", "time": "i8", "value": "f8"}
+
+
+def no_counters() -> pd.DataFrame:
+    """Counter samples of a trace that has none: `lane series time value` (time in ps)."""
+    return pd.DataFrame({name: np.zeros(0, dtype) for name, dtype in COUNTER_COLUMNS.items()})
 
 
 @dataclass
@@ -93,16 +173,12 @@ class Events:
     """Events as columns, sorted by (lane, start, -duration).
 
     `lane` int32, `name` int32 (code into `Trace.names`), `start` and `duration` int64 ps; start counts from `Trace.epoch_ns`.
-    `parent` int32 is the innermost event on the same lane that contains this one, or -1.
     """
 
     lane: Int32s
     name: Int32s
     start: Int64s
     duration: Int64s
-    parent: Int32s
-    depth: npt.NDArray[np.uint16]
-    self_time: Int64s
 
     def __len__(self) -> int:
         return len(self.start)
@@ -111,6 +187,21 @@ class Events:
     def end(self) -> Int64s:
         """Where each event ends, ps."""
         return self.start + self.duration
+
+    @cached_property
+    def parent(self) -> Int32s:
+        """The innermost event on the same lane that contains each event, or -1."""
+        return nesting.parents(self.lane, self.start, self.duration)
+
+    @cached_property
+    def depth(self) -> npt.NDArray[np.uint16]:
+        """How many events of its lane each event lies in."""
+        return nesting.depths(self.parent)
+
+    @cached_property
+    def self_time(self) -> Int64s:
+        """Each event's duration without that of the events directly in it, ps."""
+        return nesting.self_times(self.parent, self.duration)
 
 
 @dataclass
@@ -131,8 +222,15 @@ class Trace:
     name_args : dict of str to dict of int to object
         Args that hold for every event of a name: arg name -> name code -> value.
     strings : list of str
-    modules : list of (str, bytes-like)
+    modules : list of Module
         Compiled programs as the file has them, not decoded.
+    metadata : dict
+        What a JSON trace states beside its events.
+    flows : Flows or None
+    counters : DataFrame
+        Samples of counters: `lane series time value`, time in ps.
+    aggregated : DataFrame
+        Events that have a count instead of a start: `lane name occurrences duration`.
     """
 
     events: Events
@@ -140,15 +238,18 @@ class Trace:
     display: npt.NDArray[np.object_]
     lanes: pd.DataFrame
     planes: list[Plane]
-    args: dict[str, ArgColumn]
+    args: Mapping[str, ArgColumn]
     name_args: dict[str, dict[int, object]]
-    strings: list[str]
-    modules: list[tuple[str, int, bytes]]
+    strings: Sequence[str]
+    modules: list[Module]
     hosts: list[str]
     epoch_ns: int
     receipt: Receipt
-    name_category: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
-    """By name code: index into the step-time categories + 1, 0 for none; filled by the dialect."""
+    metadata: dict[str, object] = field(default_factory=dict)
+    flows: Flows | None = None
+    counters: pd.DataFrame = field(default_factory=no_counters)
+    blobs: Sequence[bytes] = ()
+    aggregated: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["lane", "name", "occurrences", "duration"]))
 
     def arg(self, name: str, missing: int = -1) -> Int64s:
         """The integers of one arg for all events; `missing` where there is none."""
@@ -168,33 +269,3 @@ class Trace:
         """Strings by code; the empty text for a negative code."""
         strings = self.strings
         return [strings[c] if c >= 0 else "" for c in codes.tolist()]
-
-
-def nest(lane: Int32s, start: Int64s, duration: Int64s) -> tuple[Int32s, npt.NDArray[np.uint16], Int64s]:
-    """Parent, depth and self time of events that are sorted by (lane, start, -duration).
-
-    The parent is the innermost event of the lane that includes the event (closed intervals); self time is the duration
-    less that of the direct children.
-    """
-    count = len(start)
-    parent = [-1] * count
-    depth = [0] * count
-    ends = (start + duration).tolist()
-    stack: list[int] = []
-    last_lane = -1
-    for i, where in enumerate(lane.tolist()):
-        if where != last_lane:
-            stack.clear()
-            last_lane = where
-        end = ends[i]
-        while stack and ends[stack[-1]] < end:
-            stack.pop()
-        if stack:
-            parent[i] = stack[-1]
-            depth[i] = len(stack)
-        stack.append(i)
-    parents = np.array(parent, np.int32)
-    has = parents >= 0
-    inner = np.zeros(count, np.int64)
-    np.add.at(inner, parents[has], duration[has])
-    return parents, np.minimum(np.array(depth, np.int64), 65535).astype(np.uint16), duration - inner

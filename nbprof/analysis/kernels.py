@@ -48,7 +48,7 @@ def frame(activity: Activity) -> pd.DataFrame:
         )
         .reset_index()
     )
-    launches = [activity.launches[i] for i in out["details"].tolist()]
+    launches = [activity.launch_shapes[i] for i in out["details"].tolist()]
     table = pd.DataFrame(
         {
             "rank": 0,

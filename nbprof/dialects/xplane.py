@@ -14,10 +14,11 @@ import pandas as pd
 
 from nbprof import activity as act
 from nbprof.dialects import opnames
-from nbprof.dialects.grouping import Groups, group, inherit
-from nbprof.dialects.xplane_device import device_activity
+from nbprof.dialects.grouping import inherit
+from nbprof.dialects.placed import Placed
+from nbprof.dialects.xplane_device import device_activity, device_markers, device_work, devices
 from nbprof.dialects.xplane_memory import allocations
-from nbprof.trace import Int64s, Trace
+from nbprof.trace import TEXT, Int64s, Trace
 
 DERIVED_FIRST = 0xDEADBEEF
 DERIVED_COUNT = 4096
@@ -42,23 +43,25 @@ HIDDEN = ("ThreadpoolListener::", "MemoryAllocation", "MemoryDeallocation")
 
 
 def interpret(trace: Trace) -> act.Activity:
-    """The activity of one profile. Also fills the kinds of `trace.lanes` and `trace.name_category`."""
+    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is first asked for."""
     _name_lanes(trace)
     out = act.Activity(hosts=trace.hosts)
-    groups = group(trace, trace.names)
-    host_of_lane = trace.lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}).to_numpy(np.int32)
-    host: npt.NDArray[np.int32] = np.asarray(host_of_lane[trace.events.lane], np.int32)
-    kind = trace.lanes["kind"].to_numpy()
-    on_host = (kind == "host")[trace.events.lane]
-    device_activity(trace, groups, host, out)
-    _host_markers(trace, groups, host, on_host, out)
-    _host_work(trace, groups, host, on_host, out)
-    _host_ops(trace, host, on_host, out)
-    _iterators(trace, groups, host, on_host, out)
-    allocations(trace, groups, host, on_host, out)
-    out.framework = _framework(trace)
-    trace.name_category = _name_categories(trace)
-    _explain(out)
+    gpus = devices(trace, out)
+    placed = Placed(trace, gpus)
+    out.has_device = bool(gpus)
+    out.has_host_ops = bool(trace.lanes.loc[trace.lanes["kind"] == "host", "events"].sum())
+    if gpus:
+        device_activity(placed, out)
+    out.later(("markers", "group_names"), lambda: _markers(placed, out))
+    out.later("work", lambda: _work(placed, out))
+    out.later("host_ops", lambda: _host_ops(placed, out))
+    out.later("iterators", lambda: _iterators(placed, out))
+    out.later("iterator_links", lambda: placed.groups.links)
+    out.later("iterator_params", lambda: _iterator_params(trace))
+    out.later("allocations", lambda: allocations(placed, out))
+    out.later("framework", lambda: _framework(trace))
+    out.later("name_category", lambda: _name_categories(trace))
+    out.later("missing", lambda: _missing(out))
     return out
 
 
@@ -128,17 +131,15 @@ def _stream_note(kinds: str) -> str:
     return ", ".join(plain.get(k, k) for k in kinds.split(","))
 
 
-def _names_like(trace: Trace, test: re.Pattern[str] | tuple[str, ...]) -> npt.NDArray[np.bool_]:
-    """By name code: whether the name matches (a pattern) or starts with one of the texts."""
-    if isinstance(test, tuple):
-        return np.array([n.startswith(test) for n in trace.names], np.bool_)
-    return np.array([bool(test.match(n)) for n in trace.names], np.bool_)
-
-
-def _host_markers(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_host: npt.NDArray[np.bool_], out: act.Activity) -> None:
+def _markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple[int, int], str]]:
+    """Step markers of devices and of hosts, and the names of the steps by (host, group)."""
+    trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
-    grouped = on_host & (groups.group >= 0)
-    marker = _names_like(trace, _MARKER)[events.name] & grouped
+    names: dict[tuple[int, int], str] = {}
+    parts = [device_markers(placed, names)] if out.has_device else []
+    grouped = placed.on_host & (groups.group >= 0)
+    marks = np.fromiter((bool(_MARKER.match(n)) for n in trace.names), np.bool_, len(trace.names))
+    marker = marks[events.name] & grouped
     step_name = trace.args.get("step_name")
     if step_name is not None:
         named = np.zeros(len(events), np.bool_)
@@ -148,25 +149,21 @@ def _host_markers(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_
         if not groups.names[ident].isdigit():
             marker[root] = True
     rows = np.flatnonzero(marker)
-    out.markers = pd.concat(
-        [
-            out.markers,
-            act.spans(events, rows, host, groups.group),
-        ],
-        ignore_index=True,
-    )
+    parts.append(act.spans(events, rows, host, groups.group))
     texts = trace.texts(trace.text_arg("step_name")[rows]) if step_name is not None else [""] * len(rows)
     for row, text in zip(rows.tolist(), texts, strict=True):
         ident = int(groups.group[row])
         name = groups.names.get(ident) or text
         if name:
-            out.group_names[(int(host[row]), ident)] = name
+            names[(int(host[row]), ident)] = name
+    return pd.concat(parts, ignore_index=True), names
 
 
-def _host_work(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_host: npt.NDArray[np.bool_], out: act.Activity) -> None:
-    """Spans of host threads by step class; the first rule that fits an event wins."""
+def _work(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """Spans by step class, of devices and of host threads; on a host the first rule that fits an event wins."""
+    trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
-    grouped = on_host & (groups.group >= 0)
+    grouped = placed.on_host & (groups.group >= 0)
     if out.has_device and len(out.markers):
         known = set(
             zip(
@@ -181,35 +178,33 @@ def _host_work(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_hos
     marker = np.zeros(len(events), np.bool_)
     marker[out.markers.loc[out.markers["device"] < 0, "event"].to_numpy(np.int64)] = True
     code = events.name
-    skip = _names_like(trace, (*_ENCLOSING, *HIDDEN[:1]))[code] | marker
-    upper = np.array([n[:24].upper() for n in trace.names], object)
+    skip = placed.named(*_ENCLOSING, *HIDDEN[:1])[code] | marker
+    upper = [n[:24].upper() for n in trace.names]
 
     def starts(*texts: str) -> npt.NDArray[np.bool_]:
-        table: npt.NDArray[np.bool_] = np.array([u.startswith(texts) for u in upper], np.bool_)
-        return table[code]
+        return np.fromiter((u.startswith(texts) for u in upper), np.bool_, len(upper))
 
-    cls = np.full(len(events), act.HOST_COMPUTE, np.int16)
-    correlation = trace.arg("correlation_id")
-    wait = starts("ITERATORGETNEXT")
-    cls[wait] = act.HOST_WAIT_INPUT
+    cls_of_name = np.full(len(trace.names), act.HOST_COMPUTE, np.int16)
+    cls_of_name[starts("ITERATORGETNEXT")] = act.HOST_WAIT_INPUT
     if out.has_device:
-        cls[(correlation >= 0) | _names_like(trace, ("ExecutorState::Process",))[code]] = act.HOST_PREPARE
-    cls[starts("MEMCPYHTOH")] = act.HOST_TO_HOST
-    cls[starts("INFEEDENQUEUE", "MEMCPYHTOD")] = act.HOST_TO_DEVICE
+        cls_of_name[placed.named("ExecutorState::Process")] = act.HOST_PREPARE
+    cls = cls_of_name[code]
+    if out.has_device:
+        cls[trace.arg("correlation_id") >= 0] = act.HOST_PREPARE
+    copies = np.zeros(len(trace.names), np.int16)
+    copies[starts("MEMCPYHTOH")] = act.HOST_TO_HOST
+    copies[starts("INFEEDENQUEUE", "MEMCPYHTOD")] = act.HOST_TO_DEVICE
+    cls = np.where(copies[code] > 0, copies[code], cls)
     rows = np.flatnonzero(grouped & ~skip)
-    out.work = pd.concat(
-        [
-            out.work,
-            act.spans(events, rows, host, groups.group).assign(cls=cls[rows]),
-        ],
-        ignore_index=True,
-    )
+    on_host = act.spans(events, rows, host, groups.group).assign(cls=cls[rows])
+    return pd.concat([device_work(placed), on_host], ignore_index=True) if out.has_device else on_host
 
 
-def _host_ops(trace: Trace, host: npt.NDArray[np.int32], on_host: npt.NDArray[np.bool_], out: act.Activity) -> None:
+def _host_ops(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    trace, host = placed.trace, placed.host
     events = trace.events
     used = np.zeros(len(trace.names), np.bool_)
-    used[np.unique(events.name[on_host])] = True
+    used[events.name[placed.on_host]] = True
     op = np.full(len(trace.names), -1, np.int32)
     kind = np.full(len(trace.names), -1, np.int32)
     dataset = np.zeros(len(trace.names), np.bool_)
@@ -219,52 +214,61 @@ def _host_ops(trace: Trace, host: npt.NDArray[np.int32], on_host: npt.NDArray[np
             op[at] = out.ops.code(parsed.name)
             kind[at] = out.types.code(parsed.type)
             dataset[at] = parsed.category == "dataset"
-    rows = np.flatnonzero(on_host & (op >= 0)[events.name])
+    rows = np.flatnonzero((op >= 0)[events.name] & placed.on_host)
     code = events.name[rows]
-    eager = _eager(trace)
-    out.host_ops = pd.DataFrame(
+    return pd.DataFrame(
         {
             "event": rows,
             "host": host[rows],
             "lane": events.lane[rows],
             "start": events.start[rows],
-            "end": events.end[rows],
+            "end": events.start[rows] + events.duration[rows],
             "op": op[code],
             "type": kind[code],
             "dataset": dataset[code],
-            "eager": eager[rows] & ~dataset[code],
-        }
+            "eager": _eager(placed)[rows] & ~dataset[code],
+        },
+        copy=False,
     )
-    out.has_host_ops = bool(on_host.any())
 
 
-def _eager(trace: Trace) -> npt.NDArray[np.bool_]:
+def _eager(placed: Placed) -> npt.NDArray[np.bool_]:
     """Ops run eagerly: stated by `is_eager`, else those whose nearest EagerKernelExecute runs no function."""
+    trace = placed.trace
     if "is_eager" in trace.args:
         return trace.arg("is_eager", 0) > 0
     events = trace.events
-    execute = (trace.names == "EagerKernelExecute")[events.name] if len(trace.names) else np.zeros(0, np.bool_)
-    own = np.where(execute, trace.arg("is_func", 0), -1)
+    execute = np.asarray(trace.names == "EagerKernelExecute", np.bool_)
+    if not execute.any():
+        return np.zeros(len(events), np.bool_)
+    own = np.where(execute[events.name], trace.arg("is_func", 0), -1)
     return np.asarray(inherit(events.parent, events.depth, own.astype(np.int64)) == 0, np.bool_)
 
 
-def _iterators(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_host: npt.NDArray[np.bool_], out: act.Activity) -> None:
+def _iterators(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    trace = placed.trace
     events = trace.events
-    rows = np.flatnonzero(on_host & _names_like(trace, ("Iterator::",))[events.name])
-    codes = np.array([out.ops.code(n) if n.startswith("Iterator::") else -1 for n in trace.names], np.int32)
-    out.iterators = pd.DataFrame(
+    called = placed.named("Iterator::")
+    rows = np.flatnonzero(called[events.name] & placed.on_host)
+    codes = np.full(len(trace.names), -1, np.int32)
+    for at in np.flatnonzero(called).tolist():
+        codes[at] = out.ops.code(trace.names[at])
+    return pd.DataFrame(
         {
             "event": rows,
-            "host": host[rows],
+            "host": placed.host[rows],
             "lane": events.lane[rows],
             "iterator": trace.arg("id")[rows],
             "parent": trace.arg("parent_id")[rows],
             "name": codes[events.name[rows]],
             "start": events.start[rows],
-            "end": events.end[rows],
+            "end": events.start[rows] + events.duration[rows],
         }
     )
-    out.iterator_links = groups.links
+
+
+def _iterator_params(trace: Trace) -> dict[int, dict[str, object]]:
+    """What the iterators state about themselves, by iterator id."""
     params = (
         "parallelism",
         "batch_size",
@@ -274,14 +278,15 @@ def _iterators(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_hos
         "num_parallel_calls",
         "autotune",
     )
+    found: dict[int, dict[str, object]] = {}
+    stated = [(key, trace.args[key]) for key in params if key in trace.args]
+    if not stated:
+        return found
     ident = trace.arg("id")
-    for key in params:
-        column = trace.args.get(key)
-        if column is None:
-            continue
-        for event, value_kind, value in zip(column.event.tolist(), column.kind.tolist(), column.value.tolist(), strict=True):
-            text: object = trace.strings[value] if value_kind == 4 else value
-            out.iterator_params.setdefault(int(ident[event]), {})[key] = text
+    for key, column in stated:
+        for event, kind, value in zip(column.event.tolist(), column.kinds.tolist(), column.values.tolist(), strict=True):
+            found.setdefault(int(ident[event]), {})[key] = trace.strings[value] if kind == TEXT else value
+    return found
 
 
 def _framework(trace: Trace) -> str:
@@ -314,29 +319,31 @@ def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
     return out
 
 
-def _explain(out: act.Activity) -> None:
-    """A sentence for everything that this profile does not have."""
+def _missing(out: act.Activity) -> dict[str, str]:
+    """A sentence for everything that this profile does not have, by view."""
+    missing: dict[str, str] = {}
     if not out.has_device:
         other = ", ".join(sorted(set(out.devices["kind"].astype(str))))
-        out.missing["kernels"] = (
+        missing["kernels"] = (
             f"The devices of this profile are {other}s; GPU kernels are recorded on GPUs only."
             if other
             else "No GPU plane is in this profile: the run used the CPU only, or the GPU was not traced."
         )
     elif not len(out.kernels):
-        out.missing["kernels"] = "A device is named in this profile, but no kernel with launch details was recorded on it."
+        missing["kernels"] = "A device is named in this profile, but no kernel with launch details was recorded on it."
     if not len(out.markers):
-        out.missing["steps"] = (
+        missing["steps"] = (
             "No step markers are in this profile, so step time is unknown. %%nbprof marks the steps of Keras fit; "
             "in a loop of your own write: for batch in nbprof.steps(dataset)."
         )
     if not len(out.allocations):
-        out.missing["memory"] = (
+        missing["memory"] = (
             "No allocator events are in this profile. TensorFlow records those of its GPU allocator, and on the CPU only large ones; "
             "XLA programs allocate once, ahead of time."
         )
     if not len(out.iterators):
-        out.missing["input"] = (
+        missing["input"] = (
             "No calls of tf.data iterators are in this profile: the input does not come from a tf.data pipeline, "
             "it ran before the capture, or the whole loop over the dataset is inside one tf.function."
         )
+    return missing

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,35 +11,46 @@ import pandas as pd
 
 from nbprof import activity as act
 from nbprof.dialects import opnames
-from nbprof.dialects.grouping import Groups
+from nbprof.dialects.placed import Placed
 from nbprof.trace import Trace
 
 LAUNCH_SHAPE = ("registers", "static_shared_bytes", "dynamic_shared_bytes", "block", "grid")
 _ARCHITECTURE = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 9: "Hopper", 10: "Blackwell"}
 
 
-def device_activity(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], out: act.Activity) -> None:
-    """Fills devices, device markers, work, kernels and device ops of the activity."""
-    planes = _devices(trace, out)
-    if not planes:
-        return
-    out.has_device = True
-    events = trace.events
-    lanes = trace.lanes
-    kind = lanes["kind"].to_numpy()
-    raw = (kind == "device")[events.lane] & (lanes["plane"].isin(planes).to_numpy())[events.lane]
-    device = lanes["device"].to_numpy(np.int32)[events.lane]
-    _markers(trace, groups, host, device, kind, out)
-    _work(trace, groups, host, device, raw, out)
-    rows = np.flatnonzero(raw)
-    if len(rows):
-        spans = pd.DataFrame({"host": host[rows], "device": device[rows], "start": events.start[rows], "end": events.end[rows]})
-        out.device_extents = spans.groupby(["host", "device"], as_index=False).agg({"start": "min", "end": "max"})
-    _kernels(trace, host, device, raw, out)
+def device_activity(placed: Placed, out: act.Activity) -> None:
+    """States how device extents, kernels and device ops are made."""
+    out.later("device_extents", lambda: _extents(placed))
+    out.later("device_ops", lambda: _device_ops(placed, out))
+    out.later(("kernels", "launch_shapes"), lambda: _kernels(placed, out))
+    out.later("transfers", lambda: _transfers(placed, out))
+    out.later("collectives", lambda: _collectives(placed, out))
 
 
-def _devices(trace: Trace, out: act.Activity) -> list[int]:
-    """One row a device plane; returns the planes of GPUs."""
+def _extents(placed: Placed) -> pd.DataFrame:
+    events = placed.trace.events
+    lanes = placed.trace.lanes
+    at = np.flatnonzero(
+        (placed.lane_kind == "device") & lanes["plane"].isin(placed.gpu_planes).to_numpy() & (lanes["events"] > 0).to_numpy()
+    )
+    if not len(at):
+        return act.table(act.EXTENTS)
+    # Events are sorted by lane and start, so that a lane is a stretch that begins with its first event.
+    first = np.searchsorted(events.lane, at)
+    stop = np.searchsorted(events.lane, at, side="right")
+    spans = pd.DataFrame(
+        {
+            "host": placed.host[first],
+            "device": placed.device[first],
+            "start": events.start[first],
+            "end": [int((events.start[a:b] + events.duration[a:b]).max()) for a, b in zip(first.tolist(), stop.tolist(), strict=True)],
+        }
+    )
+    return spans.groupby(["host", "device"], as_index=False).agg({"start": "min", "end": "max"})
+
+
+def devices(trace: Trace, out: act.Activity) -> list[int]:
+    """Fills `devices` of the activity, one row a device plane; returns the planes of GPUs."""
     rows: list[dict[str, object]] = []
     gpus: list[int] = []
     for number, plane in enumerate(trace.planes):
@@ -89,40 +99,23 @@ def device_name(kind: str, stats: dict[str, object]) -> str:
     return f"{name} GPU (sm_{major}{minor})" if name else "GPU"
 
 
-def _markers(
-    trace: Trace,
-    groups: Groups,
-    host: npt.NDArray[np.int32],
-    device: npt.NDArray[np.int32],
-    kind: npt.NDArray[np.object_],
-    out: act.Activity,
-) -> None:
+def device_markers(placed: Placed, names: dict[tuple[int, int], str]) -> pd.DataFrame:
+    """Device steps; the names that they state go into `names`, by (host, group)."""
+    trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
-    rows = np.flatnonzero((kind == "steps")[events.lane] & (groups.group >= 0))
-    out.markers = act.spans(events, rows, host, groups.group, device).astype(act.MARKERS)
-    if not len(rows):
-        _derived_markers(groups, host, device, kind == "device", trace, out)
+    rows = np.flatnonzero((placed.lane_kind == "steps")[events.lane] & (groups.group >= 0))
     for row, text in zip(rows.tolist(), trace.texts(trace.text_arg("step_name")[rows]), strict=True):
         if text:
-            out.group_names[(int(host[row]), int(groups.group[row]))] = text
-
-
-def _derived_markers(
-    groups: Groups,
-    host: npt.NDArray[np.int32],
-    device: npt.NDArray[np.int32],
-    raw: npt.NDArray[np.bool_],
-    trace: Trace,
-    out: act.Activity,
-) -> None:
-    """Device steps of a file without a Steps line: from the first to the last device event of each group."""
-    events = trace.events
-    rows = np.flatnonzero(raw[events.lane] & (groups.group >= 0))
+            names[(int(host[row]), int(groups.group[row]))] = text
+    if len(rows):
+        return act.spans(events, rows, host, groups.group, placed.device).astype(act.MARKERS)
+    # A file without a Steps line: from the first to the last device event of each group.
+    rows = np.flatnonzero((placed.lane_kind == "device")[events.lane] & (groups.group >= 0))
     if not len(rows):
-        return
-    spans = act.spans(events, rows, host, groups.group, device)
+        return act.table(act.MARKERS)
+    spans = act.spans(events, rows, host, groups.group, placed.device)
     each = spans.groupby(["host", "group", "device"], as_index=False).agg({"event": "first", "start": "min", "end": "max"})
-    out.markers = each[list(act.MARKERS)].astype(act.MARKERS)
+    return each[list(act.MARKERS)].astype(act.MARKERS)
 
 
 def classify(name: str, shape: str) -> int:
@@ -145,22 +138,88 @@ def classify(name: str, shape: str) -> int:
     return act.DEVICE_COMPUTE_16 if half else act.DEVICE_COMPUTE_32
 
 
-def _work(
-    trace: Trace,
-    groups: Groups,
-    host: npt.NDArray[np.int32],
-    device: npt.NDArray[np.int32],
-    raw: npt.NDArray[np.bool_],
-    out: act.Activity,
-) -> None:
+def device_work(placed: Placed) -> pd.DataFrame:
+    """Spans of GPUs by step class."""
+    trace, groups = placed.trace, placed.groups
     events = trace.events
-    rows = np.flatnonzero(raw & (groups.group >= 0) & (trace.arg("correlation_id") >= 0))
+    rows = np.flatnonzero(placed.on_gpu & (groups.group >= 0) & (trace.arg("correlation_id") >= 0))
+    if not len(rows):
+        return act.table(act.WORK)
     shape = trace.text_arg("shape")[rows]
-    pairs = np.stack([events.name[rows].astype(np.int64), shape], 1)
-    distinct, code = np.unique(pairs, axis=0, return_inverse=True)
-    table = np.array([classify(trace.names[n], trace.strings[s] if s >= 0 else "") for n, s in distinct.tolist()], np.int16)
-    out.work = act.spans(events, rows, host, groups.group, device).assign(
-        cls=table[code.reshape(-1)] if len(rows) else np.zeros(0, np.int16)
+    pair = events.name[rows].astype(np.int64) * (len(trace.strings) + 1) + shape + 1
+    distinct, code = np.unique(pair, return_inverse=True)
+    table = np.empty(len(distinct), np.int16)
+    for i, key in enumerate(distinct.tolist()):
+        name, text = divmod(key, len(trace.strings) + 1)
+        table[i] = classify(trace.names[name], trace.strings[text - 1] if text else "")
+    return act.spans(events, rows, placed.host, groups.group, placed.device).assign(cls=table[code])
+
+
+_COPY_KIND = {act.HOST_TO_DEVICE: "H2D", act.DEVICE_TO_HOST: "D2H", act.DEVICE_TO_DEVICE: "D2D"}
+
+
+def _transfers(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    trace = placed.trace
+    events = trace.events
+    kind = np.full(len(trace.names), -1, np.int32)
+    for at, name in enumerate(trace.names):
+        upper = name[:10].upper()
+        if upper.startswith(("MEMCPYPTOP", "MEMCPYP2P")):
+            kind[at] = out.texts.code("P2P")
+        elif upper.startswith("MEMCPY"):
+            copied = _COPY_KIND.get(classify(name, ""))
+            kind[at] = out.texts.code(copied) if copied else -1
+        elif upper.startswith("MEMSET"):
+            kind[at] = out.texts.code("memset")
+    rows = np.flatnonzero((kind >= 0)[events.name] & placed.on_gpu)
+    moved = np.full(len(rows), -1, np.int64)
+    details = trace.args.get("memcpy_details") or trace.args.get("memset_details")
+    if details is not None:
+        moved = _copied_bytes(trace, rows)
+    return pd.DataFrame(
+        {
+            "event": rows,
+            "host": placed.host[rows],
+            "device": placed.device[rows],
+            "start": events.start[rows],
+            "end": events.start[rows] + events.duration[rows],
+            "kind": kind[events.name[rows]],
+            "bytes": moved,
+        }
+    )
+
+
+def _copied_bytes(trace: Trace, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The size in `memcpy_details` and `memset_details`, as in `kind:HtoD size:4096 dest:0 async:1`; -1 where none is given."""
+    out = np.full(len(rows), -1, np.int64)
+    for key in ("memcpy_details", "memset_details"):
+        codes = trace.text_arg(key)[rows]
+        distinct, back = np.unique(codes, return_inverse=True)
+        sizes = np.array([_size(trace.strings[c]) if c >= 0 else -1 for c in distinct.tolist()], np.int64)
+        out = np.where(codes >= 0, sizes[back], out)
+    return out
+
+
+def _size(details: str) -> int:
+    found = re.search(r"(?:^|\s)(?:size|num_bytes):(\d+)", details)
+    return int(found.group(1)) if found else -1
+
+
+def _collectives(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    trace = placed.trace
+    events = trace.events
+    rows = np.flatnonzero(placed.named("nccl", "NCCL", "rccl", "RCCL")[events.name] & placed.on_gpu)
+    return pd.DataFrame(
+        {
+            "event": rows,
+            "host": placed.host[rows],
+            "device": placed.device[rows],
+            "start": events.start[rows],
+            "end": events.start[rows] + events.duration[rows],
+            "name": np.array([out.texts.code(n) for n in trace.names[events.name[rows]]], np.int32),
+            "bytes": np.full(len(rows), -1, np.int64),
+            "group_size": np.full(len(rows), -1, np.int32),
+        }
     )
 
 
@@ -192,69 +251,77 @@ def launch_details(text: str) -> dict[str, object]:
     }
 
 
-def _kernels(
-    trace: Trace,
-    host: npt.NDArray[np.int32],
-    device: npt.NDArray[np.int32],
-    raw: npt.NDArray[np.bool_],
-    out: act.Activity,
-) -> None:
+def _op_text(placed: Placed) -> npt.NDArray[np.int64]:
+    """By event, the code of the text that names its op."""
+    trace = placed.trace
+    # An XLA kernel is an HLO op; its `tf_op` only says that it is some XLA module.
+    found = trace.text_arg("hlo_op")
+    for key in ("tf_op", "level 0"):
+        if key in trace.args:
+            other = trace.text_arg(key)
+            found = np.where(found < 0, other, found)
+    return found
+
+
+def _stated(trace: Trace, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Where a string code stands for a text that is not empty."""
+    distinct, back = np.unique(codes, return_inverse=True)
+    return np.array([c >= 0 and bool(trace.strings[c]) for c in distinct.tolist()], np.bool_)[back]
+
+
+def _kernels(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
+    """Executions of kernels, and their launch shapes."""
+    trace, raw = placed.trace, placed.on_gpu
     events = trace.events
     details = trace.text_arg("kernel_details")
-    # An XLA kernel is an HLO op; its `tf_op` only says that it is some XLA module.
-    op_text = trace.text_arg("hlo_op")
-    for other in (trace.text_arg("tf_op"), trace.text_arg("level 0")):
-        op_text = np.where((op_text < 0) & (other >= 0), other, op_text)
-    _device_ops(trace, host, device, raw, op_text, out)
     rows = np.flatnonzero(raw & (details >= 0) & (events.duration >= 1000))
-    rows = rows[[bool(trace.strings[d]) for d in details[rows].tolist()]] if len(rows) else rows
+    if len(rows):
+        rows = rows[_stated(trace, details[rows])]
+    if not len(rows):
+        return act.table(act.KERNELS), []
     distinct, code = np.unique(details[rows], return_inverse=True)
     parsed = [launch_details(trace.strings[d]) for d in distinct.tolist()]
-    stated_occupancy = np.array([_number(d["occupancy_percent"]) for d in parsed] or [0.0])
+    stated_occupancy = np.array([_number(d["occupancy_percent"]) for d in parsed])
     # Occupancy is no part of a launch shape: texts that differ in it alone are one shape.
     shapes: dict[tuple[object, ...], int] = {}
     shape_of = [shapes.setdefault(tuple(d[k] for k in LAUNCH_SHAPE), len(shapes)) for d in parsed]
-    out.launches = [dict(zip(LAUNCH_SHAPE, shape, strict=True)) for shape in shapes]
-    ops = {c: opnames.parse(trace.strings[c]).name if c >= 0 else "" for c in np.unique(op_text[rows]).tolist()}
+    op_text = _op_text(placed)[rows]
     equation = trace.text_arg("equation")[rows]
-    vendors = {(i, p.name): str(p.stats.get("device_vendor", "")) for i, p in enumerate(trace.planes)}
     plane = trace.lanes["plane"].to_numpy()[events.lane[rows]]
-    triples = pd.DataFrame({"name": events.name[rows], "op": op_text[rows], "plane": plane, "equation": equation})
-    kernel_code = np.empty(len(rows), np.int32)
-    op_code = np.empty(len(rows), np.int32)
-    eligible = np.empty(len(rows), np.bool_)
-    tensor = np.empty(len(rows), np.bool_)
-    for key, at in triples.groupby(["name", "op", "plane", "equation"], sort=False).indices.items():
-        name, op, where, formula = cast("tuple[int, int, int, int]", key)
+    # What is said of a kernel depends on its name, its op, the vendor of its plane and its equation alone.
+    key = pd.MultiIndex.from_arrays([events.name[rows], op_text, plane, equation])
+    back, seen = pd.factorize(key)
+    kernel_code, op_code, eligible, tensor = [], [], [], []
+    for name, op, where, formula in seen.tolist():
         kernel = str(trace.names[name])
-        vendor = vendors[(where, trace.planes[where].name)]
-        op_name = ops[op]
-        uses = opnames.uses_tensor_core(kernel, vendor)
-        kernel_code[at] = out.kernel_names.code(kernel)
-        op_code[at] = out.ops.code(op_name)
+        op_name = opnames.parse(trace.strings[op]).name if op >= 0 else ""
+        uses = opnames.uses_tensor_core(kernel, str(trace.planes[where].stats.get("device_vendor", "")))
         einsum = formula >= 0 and _einsum_of_two(trace.strings[formula])
-        eligible[at] = op >= 0 and (uses or einsum or opnames.tensor_core_eligible(op_name))
-        tensor[at] = uses
-    occupancy = stated_occupancy[code] if len(rows) else np.zeros(0)
+        kernel_code.append(out.kernel_names.code(kernel))
+        op_code.append(out.ops.code(op_name))
+        eligible.append(op >= 0 and (uses or einsum or opnames.tensor_core_eligible(op_name)))
+        tensor.append(uses)
+    occupancy = stated_occupancy[code]
     theoretical = trace.args.get("theoretical_occupancy_pct")
     if theoretical is not None:
         stated = np.full(len(events), np.nan)
         stated[theoretical.event] = theoretical.floats()
         occupancy = np.where(np.isnan(stated[rows]), occupancy, stated[rows])
-    out.kernels = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "event": rows,
-            "host": host[rows],
-            "device": device[rows],
+            "host": placed.host[rows],
+            "device": placed.device[rows],
             "duration": events.duration[rows],
-            "kernel": kernel_code,
-            "op": op_code,
-            "details": np.array(shape_of, np.int32)[code] if len(rows) else np.zeros(0, np.int32),
-            "eligible": eligible,
-            "tensor_core": tensor,
+            "kernel": np.array(kernel_code, np.int32)[back],
+            "op": np.array(op_code, np.int32)[back],
+            "details": np.array(shape_of, np.int32)[code],
+            "eligible": np.array(eligible, np.bool_)[back],
+            "tensor_core": np.array(tensor, np.bool_)[back],
             "occupancy": occupancy,
         }
     )
+    return table, [dict(zip(LAUNCH_SHAPE, shape, strict=True)) for shape in shapes]
 
 
 def _number(value: object) -> float:
@@ -266,31 +333,29 @@ def _einsum_of_two(equation: str) -> bool:
     return bool(arrow) and equation.count("->") == 1 and left.count(",") == 1
 
 
-def _device_ops(
-    trace: Trace,
-    host: npt.NDArray[np.int32],
-    device: npt.NDArray[np.int32],
-    raw: npt.NDArray[np.bool_],
-    op_text: npt.NDArray[np.int64],
-    out: act.Activity,
-) -> None:
+def _device_ops(placed: Placed, out: act.Activity) -> pd.DataFrame:
     """Runs of framework ops on a device: each kernel counts for the op that its annotation names."""
+    trace = placed.trace
     events = trace.events
-    rows = np.flatnonzero(raw & (op_text >= 0))
-    rows = rows[[bool(trace.strings[c]) for c in op_text[rows].tolist()]] if len(rows) else rows
+    op_text = _op_text(placed)
+    rows = np.flatnonzero((op_text >= 0) & placed.on_gpu)
+    if len(rows):
+        rows = rows[_stated(trace, op_text[rows])]
+    if not len(rows):
+        return act.table(act.DEVICE_OPS)
     distinct, code = np.unique(op_text[rows], return_inverse=True)
     parsed = [opnames.parse(trace.strings[c]) for c in distinct.tolist()]
     op = np.array([out.ops.code(p.name) for p in parsed], np.int32)
     kind = np.array([out.types.code(p.type or "Unknown") for p in parsed], np.int32)
-    out.device_ops = pd.DataFrame(
+    return pd.DataFrame(
         {
             "event": rows,
-            "host": host[rows],
-            "device": device[rows],
+            "host": placed.host[rows],
+            "device": placed.device[rows],
             "start": events.start[rows],
-            "end": events.end[rows],
-            "op": op[code] if len(rows) else np.zeros(0, np.int32),
-            "type": kind[code] if len(rows) else np.zeros(0, np.int32),
+            "end": events.start[rows] + events.duration[rows],
+            "op": op[code],
+            "type": kind[code],
             "eager": trace.arg("is_eager", 0)[rows] > 0,
         }
     )

@@ -8,7 +8,7 @@ import pandas as pd
 
 from nbprof import activity as act
 from nbprof.dialects import opnames
-from nbprof.dialects.grouping import Groups
+from nbprof.dialects.placed import Placed
 from nbprof.trace import TEXT, Trace
 
 # TensorFlow's DataType enumeration (types.proto).
@@ -42,15 +42,16 @@ DATA_TYPES = (
 )
 
 
-def allocations(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_host: npt.NDArray[np.bool_], out: act.Activity) -> None:
-    """Fills `allocations` of the activity, in time order."""
+def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """Allocator events in time order."""
+    trace, host = placed.trace, placed.host
     events = trace.events
     name = trace.names
     is_alloc = np.asarray(name == "MemoryAllocation", np.bool_)
     is_free = np.asarray(name == "MemoryDeallocation", np.bool_)
     if not is_alloc.any() and not is_free.any():
-        return
-    rows = np.flatnonzero(on_host & (is_alloc | is_free)[events.name])
+        return act.table(act.ALLOCATIONS)
+    rows = np.flatnonzero((is_alloc | is_free)[events.name] & placed.on_host)
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     several = len(trace.hosts) > 1
 
@@ -77,7 +78,7 @@ def allocations(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_ho
     column = trace.args.get("fragmentation")
     if column is not None:
         fragmentation[column.event] = column.floats()
-    out.allocations = pd.DataFrame(
+    return pd.DataFrame(
         {
             "event": rows,
             "host": host[rows],
@@ -92,7 +93,7 @@ def allocations(trace: Trace, groups: Groups, host: npt.NDArray[np.int32], on_ho
             "free": numbers("bytes_available"),
             "fragmentation": fragmentation[rows],
             "lifetime_peak": numbers("peak_bytes_in_use"),
-            "group": groups.group[rows].astype(np.int64),
+            "group": placed.groups.group[rows].astype(np.int64),
             "op": op,
             "region": coded("region_type"),
             "data_type": np.array([kinds[v] for v in numbers("data_type").tolist()], np.int32),
@@ -114,7 +115,7 @@ def _memory_ids(
         column = trace.args.get(key)
         if column is None:
             continue
-        text = bool((column.kind == TEXT).any())
+        text = bool((column.kinds == TEXT).any())
         dense = column.dense(len(trace.events), text=text)[rows].tolist()
         for i, value in enumerate(dense):
             if value >= 0:

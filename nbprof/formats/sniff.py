@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from nbprof.errors import ReadError
+from nbprof.formats.pieces import LocalFile, RunFiles
 
 SUFFIX = ".xplane.pb"
 _NOT_YET = {
@@ -15,16 +15,6 @@ _NOT_YET = {
     "kernel_details.csv": "output of the Ascend PyTorch profiler",
     "*.trace.json*": "a Chrome trace",
 }
-
-
-@dataclass(frozen=True)
-class RunFiles:
-    """The files of one run, one a host, and the name of the run."""
-
-    name: str
-    folder: Path
-    files: tuple[Path, ...]
-    modified: float
 
 
 def runs(path: str | Path) -> list[RunFiles]:
@@ -37,7 +27,7 @@ def runs(path: str | Path) -> list[RunFiles]:
     """
     at = Path(path).expanduser()
     if at.is_file():
-        return [RunFiles(at.name.removesuffix(SUFFIX), at.parent, (at,), at.stat().st_mtime)]
+        return [RunFiles(at.name.removesuffix(SUFFIX), at.parent, (LocalFile(at),), at.stat().st_mtime)]
     if not at.is_dir():
         return []
     folders: dict[Path, list[Path]] = {}
@@ -46,7 +36,8 @@ def runs(path: str | Path) -> list[RunFiles]:
         if file.is_file() and not any(part.startswith(".recording-") for part in file.parts):
             folders.setdefault(file.parent, []).append(file)
     found = [
-        RunFiles(folder.name, folder, tuple(sorted(files)), max(f.stat().st_mtime for f in files)) for folder, files in folders.items()
+        RunFiles(folder.name, folder, tuple(map(LocalFile, sorted(files))), max(f.stat().st_mtime for f in files))
+        for folder, files in folders.items()
     ]
     return sorted(found, key=lambda r: (r.modified, r.name), reverse=True)
 

@@ -7,7 +7,7 @@ lockstep by `wire.columns`. Field numbers follow xplane.proto of the OpenXLA pro
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ import pandas as pd
 
 from nbprof.errors import ReadError
 from nbprof.formats import wire
+from nbprof.formats.pieces import Piece
 from nbprof.formats.xspace_wire import (
     EPOCH_NS,
     Decoded,
@@ -29,17 +30,17 @@ from nbprof.formats.xspace_wire import (
     sorted_line,
     text,
 )
-from nbprof.trace import TEXT, ArgColumn, Events, Int64s, Plane, Receipt, Trace, nest
+from nbprof.trace import TEXT, ArgColumn, Events, Int64s, Module, Plane, Receipt, Trace
 
 StatRows = tuple[Int64s, npt.NDArray[np.uint8], Int64s]
 
 
-def read(paths: list[Path], progress: Callable[[str], None] | None = None) -> Trace:
+def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None) -> Trace:
     """The events of one run, which may be several files, one a host.
 
     Parameters
     ----------
-    paths : list of Path
+    pieces : sequence of Piece
         `*.xplane.pb` files, one a host.
     progress : callable, optional
         Called with a sentence as each file is begun.
@@ -51,14 +52,10 @@ def read(paths: list[Path], progress: Callable[[str], None] | None = None) -> Tr
     """
     receipt = Receipt()
     builder = _Builder(receipt)
-    for path in paths:
+    for piece in pieces:
         if progress:
-            progress(f"reading {path.name}")
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise ReadError(f"could not be opened: {error.strerror or error}", path=str(path)) from error
-        builder.add(data, path)
+            progress(f"reading {piece.name}")
+        builder.add(bytes(piece.read().data), Path(piece.label))
     return builder.trace()
 
 
@@ -138,7 +135,7 @@ class _Builder:
         parts: list[tuple[int, Decoded, npt.NDArray[np.int32]]] = []
         stats: dict[str, list[StatRows]] = {}
         planes: list[Plane] = []
-        modules: list[tuple[str, int, bytes]] = []
+        modules: list[Module] = []
         epoch = self._epoch()
         offset = 0
         for plane in self.planes:
@@ -151,7 +148,7 @@ class _Builder:
                 display.append(meta.display or meta.name)
                 for key, value in self._facts(plane, meta.stats):
                     if key == "Hlo Proto" and isinstance(value, bytes):
-                        modules.append((meta.name, ident, value))
+                        modules.append(Module(meta.name, ident, value))
                     else:
                         name_args.setdefault(key, {})[code] = value
             for group in same_timeline(plane.lines):
@@ -168,8 +165,7 @@ class _Builder:
                         display.append(f"event {ident}")
                 table = np.array([code_of[int(m)] for m in known], np.int32)
                 if decoded.wild:
-                    self.receipt.dropped += decoded.wild
-                    self.receipt.warn(f"{decoded.wild:,} events in {plane.name} have times of over 53 days: damaged, left out.")
+                    self.receipt.skip(f"in {plane.name} have times of over 53 days: damaged, left out.", decoded.wild)
                 if decoded.aggregated:
                     self.receipt.info(
                         f"{decoded.aggregated:,} aggregated events in {plane.name} / {line.name} have a count but no start: left out."
@@ -198,9 +194,8 @@ class _Builder:
         start = np.concatenate([d.start for _, d, _ in parts]) if parts else np.zeros(0, np.int64)
         duration = np.concatenate([d.duration for _, d, _ in parts]) if parts else np.zeros(0, np.int64)
         name = np.concatenate([c for _, _, c in parts]) if parts else np.zeros(0, np.int32)
-        parent, depth, self_time = nest(lane, start, duration)
         return Trace(
-            events=Events(lane, name, start, duration, parent, depth, self_time),
+            events=Events(lane, name, start, duration),
             names=np.array(names, object),
             display=np.array(display, object),
             lanes=pd.DataFrame(lanes, columns=_LANE_COLUMNS),

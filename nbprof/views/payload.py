@@ -63,10 +63,11 @@ def dashboard(run: Run, views: Iterable[str] | None = None) -> dict[str, Any]:
         A view that does not exist.
     """
     shown = chosen(views)
-    payload: dict[str, Any] = {"meta": meta(run, shown), "overview": overview.payload(run), "steps": steps.payload(run)}
+    payload: dict[str, Any] = {"overview": overview.payload(run), "steps": steps.payload(run)}
     for tab, room in _ROOMS.items():
         payload[tab] = room(run) if tab in shown else left_out(tab)
-    return payload
+    # Last, because it states how long the analysis took.
+    return {"meta": meta(run, shown), **payload}
 
 
 def select(payload: dict[str, Any], views: Iterable[str] | None) -> dict[str, Any]:

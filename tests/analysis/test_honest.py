@@ -136,7 +136,7 @@ def test_no_length_of_the_first_plane_looks_like_json(tmp_path, length):
     plane = PlaneWriter("/host:CPU" + "x" * length)
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(xspace(plane))
-    assert sniff.find(path).files == (path,)
+    assert [f.label for f in sniff.find(path).files] == [str(path)]
 
 
 @pytest.mark.parametrize("sidecar", [{"started": None}, {"elapsed_s": "x"}, {"notes": None}, {"notes": [3]}, [], "text"])

@@ -4,6 +4,7 @@ import numpy as np
 
 from nbprof.dialects.grouping import group, inherit
 from nbprof.formats import xspace
+from nbprof.formats.pieces import LocalFile
 from tests.support.profiles import real
 from tests.support.xspace import PlaneWriter, training_run
 from tests.support.xspace import xspace as write
@@ -12,7 +13,7 @@ from tests.support.xspace import xspace as write
 def grouped(tmp_path, data):
     path = tmp_path / "h.xplane.pb"
     path.write_bytes(data)
-    trace = xspace.read([path])
+    trace = xspace.read([LocalFile(path)])
     trace.lanes["kind"] = "host"
     groups = group(trace, trace.names)
     return trace, groups, [(str(trace.names[n]), int(g)) for n, g in zip(trace.events.name, groups.group, strict=True)]
@@ -59,7 +60,7 @@ def test_inherit_takes_the_nearest_ancestor():
 
 
 def test_stored_groups_of_real_files_come_back_when_they_are_recomputed():
-    trace = xspace.read([next(real("tf-gpu/rtx5000-cnn-batch8").glob("*.xplane.pb"))])
+    trace = xspace.read([LocalFile(next(real("tf-gpu/rtx5000-cnn-batch8").glob("*.xplane.pb")))])
     from nbprof.dialects.xplane import _name_lanes
 
     _name_lanes(trace)

@@ -5,6 +5,7 @@ import pytest
 
 from nbprof.errors import ReadError
 from nbprof.formats import sniff, xspace
+from nbprof.formats.pieces import LocalFile
 from tests.support.xspace import PlaneWriter, Ref, UInt, chunk, number, training_run
 from tests.support.xspace import xspace as write
 
@@ -12,7 +13,7 @@ from tests.support.xspace import xspace as write
 def read(tmp_path, data, name="host.xplane.pb"):
     path = tmp_path / name
     path.write_bytes(data)
-    return xspace.read([path])
+    return xspace.read([LocalFile(path)])
 
 
 def test_every_event_field_and_stat_is_read(tmp_path):

@@ -46,6 +46,7 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "hosts": ["worker-0"],
         "trace": trace(max(steps, 1)),
         "receipt": SimpleNamespace(events=1234, dropped=0, lines=[SimpleNamespace(level="warning", text=f"odd name {HOSTILE}")]),
+        "activity": SimpleNamespace(name_category=np.array([0, 0, 1, 1, 6, 0], np.uint8)),
         "source": SimpleNamespace(
             path="logs/plugins/profile/run-7",
             name="run 7",
@@ -269,4 +270,4 @@ def trace(steps: int = 8, per_step: int = 20) -> Any:
         }
     )
     names = np.array(["train", "train_function", "wgrad_alg0", HOSTILE, "IteratorGetNext", "never used"], dtype=object)
-    return SimpleNamespace(events=events, names=names, display=names, lanes=lanes, name_category=np.array([0, 0, 1, 1, 6, 0], np.uint8))
+    return SimpleNamespace(events=events, names=names, display=names, lanes=lanes)

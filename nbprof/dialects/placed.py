@@ -1,0 +1,61 @@
+"""Where the events of a trace are: host, device, group. Each column is made once, when a table first needs it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.dialects.grouping import Groups, group
+from nbprof.trace import Int32s, Trace
+
+Flags = npt.NDArray[np.bool_]
+
+
+class Placed:
+    """A trace whose lanes have kinds, with its events placed.
+
+    Parameters
+    ----------
+    trace : Trace
+    gpu_planes : list of int
+        Planes of GPUs, by their number in `trace.planes`.
+    """
+
+    def __init__(self, trace: Trace, gpu_planes: list[int]) -> None:
+        self.trace = trace
+        self.gpu_planes = gpu_planes
+        self.lane_kind = trace.lanes["kind"].to_numpy()
+
+    @cached_property
+    def host(self) -> Int32s:
+        """int32[events]: index into `trace.hosts`."""
+        of_lane = self.trace.lanes["host"].map({h: i for i, h in enumerate(self.trace.hosts)}).to_numpy(np.int32)
+        return np.asarray(of_lane[self.trace.events.lane], np.int32)
+
+    @cached_property
+    def device(self) -> Int32s:
+        """int32[events]: ordinal of the device, -1 on a host."""
+        return np.asarray(self.trace.lanes["device"].to_numpy(np.int32)[self.trace.events.lane], np.int32)
+
+    @cached_property
+    def on_host(self) -> Flags:
+        """bool[events]: on a host thread."""
+        return np.asarray((self.lane_kind == "host")[self.trace.events.lane], np.bool_)
+
+    @cached_property
+    def on_gpu(self) -> Flags:
+        """bool[events]: recorded on a GPU, not derived from what was."""
+        lanes = self.trace.lanes
+        of_lane = (self.lane_kind == "device") & lanes["plane"].isin(self.gpu_planes).to_numpy()
+        return np.asarray(of_lane[self.trace.events.lane], np.bool_)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The step that each event belongs to."""
+        return group(self.trace, self.trace.names)
+
+    def named(self, *starts: str) -> Flags:
+        """bool[names]: whether a name starts with one of the texts."""
+        return np.fromiter((n.startswith(starts) for n in self.trace.names), np.bool_, len(self.trace.names))

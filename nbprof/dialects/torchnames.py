@@ -1,0 +1,228 @@
+"""Names in PyTorch's traces: ops, annotations, runtime calls, kernels, and what each says.
+
+A name is looked at once, by code; the tables here are by name, never by event.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from nbprof import activity as act
+
+STEP = re.compile(r"ProfilerStep[#*](\d+)")
+OPTIMIZER = re.compile(r"Optimizer\.step#(.+)")
+LOADER = re.compile(r"enumerate\((?:DataLoader|DataPipe|DataLoader2)\)#")
+
+# Names that old files list among the operators although no op ran: they hold ops, and would hide them.
+_ANNOTATION = re.compile(
+    r"ProfilerStep[#*]|Optimizer\.(?:step|zero_grad)#|enumerate\((?:DataLoader|DataPipe)|DistributedDataParallel\.|"
+    r"FullyShardedDataParallel\.|DataParallel\.forward|nccl:|gloo:|mpi:|ucc:|##"
+)
+_AUTOGRAD = re.compile(r"(?:autograd::|torch::autograd::|\w+(?:Backward|Backward\d+|BackwardHook)\Z)|AccumulateGrad\Z")
+
+
+def is_annotation(name: str) -> bool:
+    """Whether an event that the file calls an operator is an annotation around ops."""
+    return bool(_ANNOTATION.match(name))
+
+
+@lru_cache(maxsize=65536)
+def op_type(name: str) -> str:
+    """The family of an op: its namespace (`aten`, `c10d`, `fbgemm`), `autograd`, `triton`, `DataLoader`, or `function`."""
+    if LOADER.match(name):
+        return "DataLoader"
+    if _AUTOGRAD.match(name):
+        return "autograd"
+    if name.startswith("triton_"):
+        return "triton"
+    if name == "record_param_comms":
+        return "c10d"
+    space, colons, _ = name.partition("::")
+    return space if colons and re.fullmatch(r"\w+", space) else "function"
+
+
+# Host calls into the CUDA, HIP, XPU and NPU runtimes, by what they are for; the first pattern that fits wins.
+LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL = "launch", "copy", "fill", "sync", "allocate", "graph", "other"
+_CALLS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (GRAPH, re.compile(r"(?:cuda|cu|hip)GraphLaunch")),
+    (SYNC, re.compile(r"(?:cuda|cu|hip|acl|acldrt|ze)\w*(?:Synchronize|StreamWaitEvent|EventQuery|StreamQuery)|urEventWait|urQueueFinish|zeCommandQueueSynchronize|zeEventHostSynchronize")),
+    (COPY, re.compile(r"(?:cuda|cu|hip)\w*Memcpy|urEnqueueUSMMemcpy|zeCommandListAppendMemoryCopy|aclrtMemcpy")),
+    (FILL, re.compile(r"(?:cuda|cu|hip)\w*Memset|urEnqueueUSMFill|zeCommandListAppendMemoryFill|aclrtMemset")),
+    (ALLOCATE, re.compile(r"(?:cuda|cu|hip)(?:Malloc|Free|HostAlloc|HostFree|HostMalloc|HostRegister|HostUnregister|Mem(?:Alloc|Free|Create|Map|Unmap|Release|SetAccess|AddressReserve)|ExtMalloc|ArrayCreate)")),
+    (LAUNCH, re.compile(r"(?:cuda|cu|hip)\w*Launch|urEnqueueKernelLaunch|zeCommandListAppendLaunchKernel|Launch\w*Kernel|launchKernel")),
+)  # fmt: skip
+_WAITS = re.compile(r"(?:cuda|cu|hip)(?:Device|Ctx|Stream|Event)Synchronize|urQueueFinish|urEventWait|ze\w+Synchronize|aclrtSynchronize\w*")
+
+
+@lru_cache(maxsize=4096)
+def call_kind(name: str) -> str:
+    """What a runtime or driver call is for."""
+    return next((kind for kind, pattern in _CALLS if pattern.match(name)), OTHER_CALL)
+
+
+def waits(name: str) -> bool:
+    """Whether a runtime call stands still until the device has caught up."""
+    return bool(_WAITS.match(name))
+
+
+_COLLECTIVE = re.compile(
+    r"(?:nccl|rccl|hccl|oneccl|msccl)(?:Dev|Sym|Kernel|_)|nvshmem|deep_ep|(?:void )?(?:vllm::|sglang::)?(?:cross_device_reduce|all_?reduce_|one_shot_all|two_shot_all|multimem_all)"
+)
+
+
+@lru_cache(maxsize=65536)
+def is_collective(kernel: str) -> bool:
+    """Whether a kernel is communication between devices, by its name."""
+    return bool(_COLLECTIVE.search(kernel))
+
+
+_COLLECTIVE_OP = re.compile(r"(?:nccl|gloo|mpi|ucc|xccl|hccl):(\w+)|c10d::_?(\w+)|_c10d_functional::(\w+)|record_param_comms\Z")
+
+
+def collective_op(op: str) -> bool:
+    """Whether an op or annotation stands for a collective: the kernels below it that are no copies are communication."""
+    return bool(_COLLECTIVE_OP.match(op))
+
+
+_KERNEL_VERB = re.compile(r"(AllReduce|AllGather|ReduceScatter|AllToAll|SendRecv|Broadcast|Reduce)", re.IGNORECASE)
+
+
+@lru_cache(maxsize=4096)
+def collective_name(kernel: str) -> str:
+    """`AllReduce` out of `ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)`; the kernel's own name where it says no more."""
+    found = _KERNEL_VERB.search(kernel.replace("_", ""))
+    if not found:
+        return kernel.partition("(")[0]
+    verb = found.group(1).lower()
+    known = {v.lower(): v for v in ("AllReduce", "AllGather", "ReduceScatter", "AllToAll", "SendRecv", "Broadcast", "Reduce")}
+    return known[verb]
+
+
+_COPY_KINDS = (
+    (re.compile(r"memcpy\s*(?:h2d|htod)"), "H2D"),
+    (re.compile(r"memcpy\s*(?:d2h|dtoh)"), "D2H"),
+    (re.compile(r"memcpy\s*(?:p2p|ptop)"), "P2P"),
+    (re.compile(r"memcpy\s*(?:d2d|dtod)"), "D2D"),
+    (re.compile(r"memcpy\s*(?:h2h|htoh)"), "H2H"),
+    (re.compile(r"memset"), "memset"),
+)
+
+
+@lru_cache(maxsize=4096)
+def transfer_kind(name: str) -> str:
+    """`H2D` for "Memcpy HtoD (Pageable -> Device)"; `other` for a copy that names no direction."""
+    low = name.lower()
+    return next((kind for pattern, kind in _COPY_KINDS if pattern.match(low)), "other")
+
+
+TRANSFER_CLASS = {
+    "H2D": act.HOST_TO_DEVICE,
+    "D2H": act.DEVICE_TO_HOST,
+    "D2D": act.DEVICE_TO_DEVICE,
+    "P2P": act.DEVICE_TO_DEVICE,
+    "H2H": act.HOST_TO_HOST,
+    # A fill moves bytes within the device; no kernel computes in that time.
+    "memset": act.DEVICE_TO_DEVICE,
+    "other": act.DEVICE_TO_DEVICE,
+}
+
+DTYPE_BYTES: dict[str, int] = {
+    **dict.fromkeys(("float", "int", "float32", "int32", "uint32", "c10::complex<half>"), 4),
+    **dict.fromkeys(("double", "long int", "long", "float64", "int64", "uint64", "c10::complex<float>", "complexfloat"), 8),
+    **dict.fromkeys(("half", "bfloat16", "c10::half", "c10::bfloat16", "short int", "short", "float16", "int16"), 2),
+    **dict.fromkeys(("byte", "char", "bool", "unsigned char", "signed char", "int8", "uint8"), 1),
+    **dict.fromkeys(("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz"), 1),
+    **dict.fromkeys(("c10::float8_e5m2", "c10::float8_e4m3fn", "c10::float8_e5m2fnuz", "c10::float8_e4m3fnuz"), 1),
+    **dict.fromkeys(("c10::complex<double>", "complexdouble"), 16),
+}
+"""Bytes of one element, by the lower-case name of its type as PyTorch writes it."""
+
+_TYPE_16 = re.compile(r"half|bfloat16|float16|float8|fp8", re.IGNORECASE)
+_TYPE_32 = re.compile(r"(?:^|::)(?:float|double|float32|float64)\Z|complex", re.IGNORECASE)
+_WHOLE = re.compile(r"(?:long|int|short|char|byte|bool|unsigned|signed)\b", re.IGNORECASE)
+_TYPE_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_NAME_16 = re.compile(
+    r"half|bf16|bfloat16|fp16|(?<![a-z0-9])f16|f8|fp8|float8|e4m3|e5m2|nvjet_(?:[a-z]*_)?[htqb]|"
+    r"[_\W]h(?:884|1688|16816|gemm)|_HHS_|_BBS_|_HSS_|_BSS_|_HH_|_BB_|_F8",
+)
+_NAME_32 = re.compile(r"(?<![a-z0-9_])float\b|\bdouble\b|tf32|f32f32|fp32|sgemm|dgemm|nvjet_(?:[a-z]*_)?[sd]|_SB_|_S_B|_DB_")
+
+
+def input_precision(types: str) -> int:
+    """16 or 32 where the tensors of an op's `Input type` (JSON text) are all of that kind (64 counts as 32); 0 where that is open."""
+    given = _TYPE_TEXT.findall(types)
+    half = any(_TYPE_16.search(t) for t in given)
+    full = any(_TYPE_32.search(t) for t in given)
+    return 16 if half and not full else 32 if full and not half else 0
+
+
+def whole_numbers(types: str) -> bool:
+    """Whether an op's tensors are integers only: such an op can't run on TensorCores whatever its name."""
+    given = [t for t in _TYPE_TEXT.findall(types) if t]
+    floating = any(_TYPE_16.search(t) or _TYPE_32.search(t) for t in given)
+    return not floating and any(_WHOLE.match(t) for t in given)
+
+
+@lru_cache(maxsize=65536)
+def kernel_precision(kernel: str) -> int:
+    """16 (fp16, bf16, fp8) or 32 by a kernel's name; 0 where the name says neither."""
+    if _NAME_16.search(kernel):
+        return 16
+    return 32 if _NAME_32.search(kernel) else 0
+
+
+# Sources: the tile names of cuBLAS, cuDNN, CUTLASS and FlashAttention; up to Ampere they hold the shape of the mma instruction, from
+# Hopper on the architecture and the instruction's family.
+_TENSOR_CORE = re.compile(
+    r"h884|s884|h1688|s1688|c1688|hmma|i8816|16816|i16832|16832|dgrad_1x1_stride_2x2|first_layer_wgrad_kernel|conv1x1|conv2d_c1_k1|"
+    r"direct_group|xmma_(?:warp_specialized_)?(?:implicit_gemm|gemm|sparse_gemm|sparse_conv)|"
+    r"nvjet_|sm(?:80|86|89|90|100|103|120)a?_(?:\w*_)?(?:xmma|gemm|tensorop|mma)|tensorop|TensorOp|wgmma|utcmma|tcgen05|cutlass3x|"
+    r"flash_fwd|flash_bwd|fmha|FlashAttn|cudnn_generated_fort_native_sdpa|gemm_(?:bf16|fp8|f16)|deep_gemm|_mma(?:_|\b)|mma_sync"
+)
+_AMD_MATRIX_CORE = re.compile(r"mfma|wmma|_xdl|xdlops|gtcx|miopenSp3AsmConvRage|Custom_Cijk_|_MI\d+x\d+x\d+")
+
+
+@lru_cache(maxsize=65536)
+def uses_tensor_core(kernel: str, amd: bool = False) -> bool:
+    """Whether a kernel runs on TensorCores (AMD: matrix cores), by its name. Triton's own kernels never say, and count as no."""
+    return bool((_AMD_MATRIX_CORE if amd else _TENSOR_CORE).search(kernel))
+
+
+_ELIGIBLE = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution _convolution".split()),
+        *("convolution_overrideable convolution_backward convolution_backward_overrideable slow_conv3d thnn_conv2d _slow_conv2d_forward".split()),
+        *("cudnn_convolution cudnn_convolution_transpose cudnn_convolution_relu cudnn_convolution_add_relu".split()),
+        *("cudnn_convolution_backward cudnn_convolution_backward_input cudnn_convolution_backward_weight".split()),
+        *("miopen_convolution miopen_convolution_transpose miopen_depthwise_convolution mkldnn_convolution".split()),
+        *("addmm addmm_ addmv addmv_ addr matmul mm mv linear addbmm baddbmm baddbmm_ bmm chain_matmul linalg_multi_dot".split()),
+        *("_addmm_activation _scaled_mm _grouped_mm _scaled_grouped_mm linalg_matmul einsum bilinear _trilinear tensordot".split()),
+        *("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _cudnn_rnn _cudnn_rnn_backward".split()),
+        *("_thnn_fused_lstm_cell _thnn_fused_gru_cell _thnn_fused_lstm_cell_backward _thnn_fused_gru_cell_backward".split()),
+        *("scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward".split()),
+        *("_scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_backward".split()),
+        *("_scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward".split()),
+        *("_flash_attention_forward _flash_attention_backward _efficient_attention_forward _efficient_attention_backward".split()),
+    )
+)  # fmt: skip
+
+
+def tensor_core_eligible(op: str) -> bool:
+    """Whether an op does matrix products or convolutions, so that TensorCores could run it."""
+    return op in _ELIGIBLE
+
+
+_COMPILED = re.compile(r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction|triton_|Call CompiledFxGraph|inductor::")
+_COMPILING = re.compile(r".*\(dynamo_timed\)\Z|CachingAutotuner\.benchmark|_compile\.compile_inner|AOTDispatcher\.|convert_frame\.")
+
+
+def is_compiled(name: str) -> bool:
+    """Whether what runs inside an event of that name was compiled by torch.compile."""
+    return bool(_COMPILED.match(name))
+
+
+def is_compiling(name: str) -> bool:
+    """Whether an event of that name is compilation itself."""
+    return bool(_COMPILING.match(name))

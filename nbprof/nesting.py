@@ -1,0 +1,63 @@
+"""How the events of a lane lie in one another: parent, depth and self time, for all lanes at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+
+
+def parents(lane: Int32s, start: Int64s, duration: Int64s) -> Int32s:
+    """The innermost event of the same lane that includes each event (closed intervals), or -1.
+
+    Events are sorted by (lane, start, -duration), so that is the nearest event before it that ends no earlier. All events are walked
+    at once: everything between an event and its candidate ends before the event does, and so does everything between a
+    candidate that is too short and *its* candidate, which is the next one to try. Distances double in each round.
+
+    Parameters
+    ----------
+    lane : int32[n]
+    start, duration : int64[n]
+    """
+    count = len(start)
+    candidate = np.arange(-1, count - 1, dtype=np.int32)
+    if not count:
+        return candidate
+    end = start + duration
+    first = np.flatnonzero(np.diff(lane, prepend=lane[0] - 1))
+    for at, stop in zip(first.tolist(), np.append(first[1:], count).tolist(), strict=True):
+        # What ends later than all before it in its lane lies in nothing; without this, a flat lane would take the most rounds.
+        longest = np.maximum.accumulate(end[at:stop])
+        outer = at + 1 + np.flatnonzero(end[at + 1 : stop] > longest[:-1])
+        candidate[at] = -1
+        candidate[outer] = -1
+    open_ = np.flatnonzero(candidate >= 0)
+    while len(open_):
+        tried = candidate[open_]
+        short = end[tried] < end[open_]
+        open_ = open_[short]
+        candidate[open_] = candidate[tried[short]]
+    return candidate
+
+
+def depths(parent: Int32s) -> npt.NDArray[np.uint16]:
+    """How many events each event lies in, at most 65,535."""
+    depth = (parent >= 0).astype(np.int32)
+    above = parent.copy()
+    open_ = np.flatnonzero(above >= 0)
+    while len(open_):
+        at = above[open_]
+        depth[open_] += depth[at]
+        above[open_] = above[at]
+        open_ = open_[above[open_] >= 0]
+    return np.minimum(depth, 65535).astype(np.uint16)
+
+
+def self_times(parent: Int32s, duration: Int64s) -> Int64s:
+    """Each event's duration less that of the events directly in it, in the unit of `duration`."""
+    inner = np.zeros(len(duration), np.int64)
+    has = np.flatnonzero(parent >= 0)
+    np.add.at(inner, parent[has], duration[has])
+    return duration - inner

@@ -1,0 +1,52 @@
+"""Nesting is held against the plain walk with a stack, on lanes with ties, overlaps and empty events."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbprof import nesting
+
+SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(-5, 25), st.integers(0, 12)), max_size=60)
+
+
+def walked(lane, start, duration):
+    """Parents by the definition: pop what ends before the event does, what is left on top contains it."""
+    ends = start + duration
+    parent, stack, last = [], [], None
+    for i, where in enumerate(lane):
+        if where != last:
+            stack, last = [], where
+        while stack and ends[stack[-1]] < ends[i]:
+            stack.pop()
+        parent.append(stack[-1] if stack else -1)
+        stack.append(i)
+    return parent
+
+
+@given(SPANS)
+def test_parents_depths_and_self_times_are_those_of_a_walk_with_a_stack(spans):
+    spans.sort(key=lambda s: (s[0], s[1], -s[2]))
+    lane, start, duration = (np.array([s[k] for s in spans], t) for k, t in ((0, np.int32), (1, np.int64), (2, np.int64)))
+    parent = nesting.parents(lane, start, duration)
+    expected = walked(lane.tolist(), start, duration)
+    assert parent.tolist() == expected
+    depth = nesting.depths(parent)
+    own = nesting.self_times(parent, duration)
+    for i, above in enumerate(expected):
+        assert depth[i] == (0 if above < 0 else depth[above] + 1)
+        assert own[i] == duration[i] - sum(int(duration[j]) for j, p in enumerate(expected) if p == i)
+
+
+def test_a_lane_of_many_events_in_a_row_has_no_parents_and_no_wrap():
+    count = 100_000
+    start = np.arange(count, dtype=np.int64) * 10 - 2**62
+    parent = nesting.parents(np.zeros(count, np.int32), start, np.full(count, 9, np.int64))
+    assert (parent == -1).all()
+
+
+def test_a_deep_stack_is_followed_to_its_end():
+    count = 70_000
+    start = np.arange(count, dtype=np.int64)
+    parent = nesting.parents(np.zeros(count, np.int32), start, 2 * count - 2 * start)
+    assert parent.tolist() == [-1, *range(count - 1)]
+    assert nesting.depths(parent).tolist() == [min(i, 65535) for i in range(count)]
