@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.trace import Events, Int32s, Int64s
+from nbprof.trace import Events, Int32s, Int64s, Note
 
 # Step classes by priority: the larger wins where two overlap. Source: the event types of TensorFlow Profiler's step breakdown.
 HOST_COMPUTE, HOST_COMPILE, HOST_TO_HOST, HOST_TO_DEVICE, HOST_PREPARE = 10, 60, 70, 80, 90
+# The host stands still until the device has caught up: neither compute nor launching, so it must not be taken for either.
+HOST_WAIT_DEVICE = 75
 DEVICE_COLLECTIVES, HOST_WAIT_INPUT, DEVICE_TO_DEVICE, DEVICE_TO_HOST = 100, 110, 120, 130
 DEVICE_COMPUTE_32, DEVICE_COMPUTE_16 = 140, 150
 
@@ -25,6 +27,7 @@ CATEGORY_OF_CLASS: dict[int, str] = {
     HOST_COMPUTE: "host_compute",
     HOST_COMPILE: "compile",
     HOST_TO_HOST: "other",
+    HOST_WAIT_DEVICE: "other",
     HOST_TO_DEVICE: "input",
     HOST_PREPARE: "kernel_launch",
     DEVICE_COLLECTIVES: "device_collectives",
@@ -165,6 +168,7 @@ DEVICES = [
 
 TRANSFERS = {"event": "i8", "host": "i4", "device": "i4", "start": "i8", "end": "i8", "kind": "i4", "bytes": "i8"}
 LAUNCHES = {"event": "i8", "host": "i4", "target": "i8", "op": "i8"}
+CALLS = {"event": "i8", "host": "i4", "group": "i8", "start": "i8", "end": "i8", "kind": "i4", "name": "i4"}
 COLLECTIVES = {
     "event": "i8",
     "host": "i4",
@@ -193,11 +197,15 @@ class Activity:
     transfers : copies between memories; `kind` is a code into `texts` ("H2D", "D2H", "D2D", "P2P", "memset"), bytes -1 where unknown
     launches : calls on the host that start work on a device: the call, the device event (-1: none was recorded), the op that called (-1)
     collectives : communication on a device; `name` is a code into `texts`; bytes and group_size -1 where unknown
-    allocations : allocator events; texts are codes into `texts`
+    calls : calls of the host into the device's runtime; `kind` is a code into `texts`: launch, graph, copy, fill, sync, allocate, other
+    allocations : allocator events; texts are codes into `texts`; what the allocator did not state is NA
     iterators : runs of tf.data iterators; `name` is a code into `ops`
     iterator_links : (parent event, child event) pairs between iterators that ran on different threads
     group_names : by (host, group)
+    cut : (host, group) of steps whose device work was not recorded to their end; they are shown, but not averaged
+    memory_capacity : bytes that an allocator could have at most, by the memory's name, where the file states it
     missing : why a view is empty, by view
+    notes : what the receipt says about how the events hang together
     """
 
     hosts: list[str]
@@ -211,17 +219,21 @@ class Activity:
     transfers: pd.DataFrame
     launches: pd.DataFrame
     collectives: pd.DataFrame
+    calls: pd.DataFrame
     allocations: pd.DataFrame
     iterators: pd.DataFrame
     iterator_links: list[tuple[int, int]]
     iterator_params: dict[int, dict[str, object]]
     group_names: dict[tuple[int, int], str]
+    cut: set[tuple[int, int]]
+    memory_capacity: dict[str, int]
     ops: Names
     types: Names
     kernel_names: Names
     texts: Names
     launch_shapes: list[dict[str, object]]
     missing: dict[str, str]
+    notes: list[Note]
     framework: str
     has_device: bool
     has_host_ops: bool
@@ -267,17 +279,21 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "transfers": _empty(TRANSFERS),
     "launches": _empty(LAUNCHES),
     "collectives": _empty(COLLECTIVES),
+    "calls": _empty(CALLS),
     "allocations": _empty(ALLOCATIONS),
     "iterators": _empty(ITERATORS),
     "iterator_links": list,
     "iterator_params": dict,
     "group_names": dict,
+    "cut": set,
+    "memory_capacity": dict,
     "ops": Names,
     "types": Names,
     "kernel_names": Names,
     "texts": Names,
     "launch_shapes": list,
     "missing": dict,
+    "notes": list,
     "framework": str,
     "has_device": bool,
     "has_host_ops": bool,

@@ -9,7 +9,7 @@ Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 
 
-def parents(lane: Int32s, start: Int64s, duration: Int64s) -> Int32s:
+def parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int = 0) -> Int32s:
     """The innermost event of the same lane that includes each event (closed intervals), or -1.
 
     Events are sorted by (lane, start, -duration), so that is the nearest event before it that ends no earlier. All events are walked
@@ -20,23 +20,27 @@ def parents(lane: Int32s, start: Int64s, duration: Int64s) -> Int32s:
     ----------
     lane : int32[n]
     start, duration : int64[n]
+    slack : int
+        How far an event may run past the one that includes it, in the unit of the times; at most half of it.
     """
     count = len(start)
     candidate = np.arange(-1, count - 1, dtype=np.int32)
     if not count:
         return candidate
     end = start + duration
+    # Where each event's parent has to reach. The walk only needs that this lies within the event itself.
+    reach = end - np.minimum(slack, duration // 2) if slack else end
     first = np.flatnonzero(np.diff(lane, prepend=lane[0] - 1))
     for at, stop in zip(first.tolist(), np.append(first[1:], count).tolist(), strict=True):
         # What ends later than all before it in its lane lies in nothing; without this, a flat lane would take the most rounds.
         longest = np.maximum.accumulate(end[at:stop])
-        outer = at + 1 + np.flatnonzero(end[at + 1 : stop] > longest[:-1])
+        outer = at + 1 + np.flatnonzero(reach[at + 1 : stop] > longest[:-1])
         candidate[at] = -1
         candidate[outer] = -1
     open_ = np.flatnonzero(candidate >= 0)
     while len(open_):
         tried = candidate[open_]
-        short = end[tried] < end[open_]
+        short = end[tried] < reach[open_]
         open_ = open_[short]
         candidate[open_] = candidate[tried[short]]
     return candidate

@@ -129,6 +129,8 @@ class Run:
                 receipt.info(note)
             if self.capture.cell_failed:
                 receipt.warn(f"The cell failed: {self.capture.error}")
+        for note in self.activity.notes:
+            (receipt.warn if note.level == "warning" else receipt.info)(note.text)
         for text in self.missing.values():
             receipt.info(text)
         if self.trace.modules:
@@ -262,7 +264,14 @@ def _xspace() -> tuple[Reader, Dialect]:
     return xspace.read, xplane.interpret
 
 
+def _chrome() -> tuple[Reader, Dialect]:
+    from nbprof.dialects import kineto
+    from nbprof.formats import chrome
+
+    return chrome.read, kineto.interpret
+
+
 Reader = Callable[[Sequence[Piece], Callable[[str], None] | None], Trace]
 Dialect = Callable[[Trace], Activity]
 # Each imported when a file needs it.
-_FORMATS: dict[str, Callable[[], tuple[Reader, Dialect]]] = {"xspace": _xspace}
+_FORMATS: dict[str, Callable[[], tuple[Reader, Dialect]]] = {"xspace": _xspace, "chrome": _chrome}
