@@ -7,17 +7,18 @@ gives its group to all that hangs below it.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from nbprof.trace import Int32s, Int64s, Trace
 
 THREADPOOL_CONTEXT = 15
 IMPLICIT_ROOTS = frozenset({"FunctionRun", "SessionRun", "RunGraph", "ExecutorState::Process"})
 _BUSY_KEY = 64
+_NONE = np.iinfo(np.int64).max
 
 
 @dataclass
@@ -70,48 +71,22 @@ class _Grouping:
         roots = self._roots()
         if not len(roots):
             return Groups(np.full(self.count, -1, np.int32), {}, {}, self.links)
-        up, down = self._edges()
-        first = np.searchsorted(up, np.arange(self.count + 1)).tolist()
-        child = down.tolist()
-        group = [-1] * self.count
-        names: dict[int, str] = {}
-        origin: dict[int, int] = {}
         level = trace.arg("_r", 0)
         level[_coded(self.names, lambda n: n == "TraceContext")[trace.events.name]] = 1
-        is_root = np.zeros(self.count, np.bool_)
-        is_root[roots] = True
+        # Roots in the order in which they take what hangs below them: the highest level first, then the earliest.
         order = roots[np.lexsort((trace.events.start[roots], -level[roots]))]
-        above = np.argsort(down, kind="stable")
-        above_first = np.searchsorted(down[above], np.arange(self.count + 1))
-        above_of = up[above]
-
-        def ancestor_root(event: int) -> bool:
-            seen, stack = {event}, [event]
-            while stack:
-                at = stack.pop()
-                for p in above_of[above_first[at] : above_first[at + 1]].tolist():
-                    if p not in seen:
-                        if is_root[p] and level[p] == level[event]:
-                            return True
-                        seen.add(p)
-                        stack.append(p)
-            return False
-
-        for root in order.tolist():
-            if group[root] >= 0 or ancestor_root(root):
-                continue
-            ident = len(names)
-            names[ident] = self._name(root, ident)
-            origin[ident] = root
-            group[root] = ident
-            queue = deque([root])
-            while queue:
-                at = queue.popleft()
-                for below in child[first[at] : first[at + 1]]:
-                    if group[below] < 0:
-                        group[below] = ident
-                        queue.append(below)
-        return Groups(np.array(group, np.int32), names, origin, self.links)
+        links = _Links(*self._edges(), self.count)
+        order = order[~_below_an_equal(links, order, level[order])]
+        label = np.full(self.count, _NONE, np.int64)
+        label[order] = np.arange(len(order))
+        links.spread(label, order)
+        # A root that an earlier one reached opens no group.
+        opened = order[label[order] == np.arange(len(order))]
+        group_of_rank = np.full(len(order) + 1, -1, np.int32)
+        group_of_rank[label[opened]] = np.arange(len(opened))
+        group = group_of_rank[np.minimum(label, len(order))]
+        names = {ident: self._name(root, ident) for ident, root in enumerate(opened.tolist())}
+        return Groups(group, names, dict(enumerate(opened.tolist())), self.links)
 
     def _roots(self) -> Int64s:
         """Events that open a group: `_r`, or a TraceContext; function runs of tf.data are none."""
@@ -125,7 +100,7 @@ class _Grouping:
         return np.flatnonzero(is_root)
 
     def _edges(self) -> tuple[Int64s, Int64s]:
-        """Parent and child of every link, sorted by parent."""
+        """Parent and child of every link."""
         nested = np.flatnonzero(self.parent >= 0)
         pairs: list[tuple[Int64s, Int64s]] = [(self.parent[nested].astype(np.int64), nested)]
         pairs.append(self._producers())
@@ -134,10 +109,7 @@ class _Grouping:
         if self.links:
             both = np.array(self.links, np.int64)
             pairs.append((both[:, 0], both[:, 1]))
-        up = np.concatenate([p for p, _ in pairs])
-        down = np.concatenate([c for _, c in pairs])
-        order = np.argsort(up, kind="stable")
-        return up[order], down[order]
+        return np.concatenate([p for p, _ in pairs]), np.concatenate([c for _, c in pairs])
 
     def _producers(self) -> tuple[Int64s, Int64s]:
         trace = self.trace
@@ -161,8 +133,9 @@ class _Grouping:
         up = np.flatnonzero((correlation > 0) & ~device)
         down = np.flatnonzero((correlation > 0) & device)
         # Several launches of one id on a host: the last wins.
-        _, last = np.unique(np.stack([host[up], correlation[up]], 1)[::-1], axis=0, return_index=True)
-        up = up[len(up) - 1 - last]
+        up = up[np.lexsort((correlation[up], host[up]))]
+        again = (correlation[up][1:] == correlation[up][:-1]) & (host[up][1:] == host[up][:-1])
+        up = up[~np.append(again, False)] if len(up) else up
         return _match(up, [correlation[up], host[up]], down, [correlation[down], host[down]])
 
     def _executor(self) -> tuple[Int64s, Int64s]:
@@ -200,22 +173,72 @@ def _match(up: Int64s, up_keys: list[Int64s], down: Int64s, down_keys: list[Int6
     """All pairs of rows whose keys are equal; a key that is busy on both sides is left out."""
     if not len(up) or not len(down):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    keys = np.concatenate([np.stack(up_keys, 1), np.stack(down_keys, 1)])
-    _, code = np.unique(keys, axis=0, return_inverse=True)
-    code = code.reshape(-1)
+    code = np.zeros(len(up) + len(down), np.int64)
+    for one, other in zip(up_keys, down_keys, strict=True):
+        # Codes stay below the number of rows, so that the product of two fits.
+        part, seen = pd.factorize(np.concatenate([one, other]))
+        code = pd.factorize(code * len(seen) + part)[0]
     a, b = code[: len(up)], code[len(up) :]
-    in_a, in_b = np.bincount(a, minlength=len(code)), np.bincount(b, minlength=len(code))
+    kinds = int(code.max()) + 1
+    in_a, in_b = np.bincount(a, minlength=kinds), np.bincount(b, minlength=kinds)
     if limit:
         busy = (in_a >= limit) & (in_b >= limit)
         up, a = up[~busy[a]], a[~busy[a]]
         down, b = down[~busy[b]], b[~busy[b]]
-        in_a = np.bincount(a, minlength=len(code))
+        in_a = np.bincount(a, minlength=kinds)
     order = np.argsort(a, kind="stable")
-    start = np.searchsorted(a[order], b)
-    many = in_a[b]
-    rows = np.repeat(np.arange(len(b)), many)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(many) - many, many)
-    return up[order][start[rows] + within], down[rows]
+    first = np.cumsum(in_a) - in_a
+    rows, at = _spread_out(first[b], in_a[b])
+    return up[order][at], down[rows]
+
+
+def _spread_out(first: Int64s, many: Int64s) -> tuple[Int64s, Int64s]:
+    """For runs of consecutive numbers (the first, and how many): the run that each number is of, and the numbers."""
+    run = np.repeat(np.arange(len(first)), many)
+    return run, np.arange(len(run)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)
+
+
+class _Links:
+    """Links from parent to child, gone along from many events at once."""
+
+    def __init__(self, up: Int64s, down: Int64s, count: int) -> None:
+        order = np.argsort(up, kind="stable")
+        self.child = down[order]
+        self.many = np.bincount(up, minlength=count)
+        self.first = np.cumsum(self.many) - self.many
+
+    def below(self, events: Int64s) -> tuple[Int64s, Int64s]:
+        """Pairs (index into `events`, child)."""
+        run, at = _spread_out(self.first[events], self.many[events])
+        return run, self.child[at]
+
+    def spread(self, label: Int64s, start: Int64s) -> None:
+        """Gives each event the smallest label of what it hangs below, in place."""
+        front = start
+        while len(front):
+            run, child = self.below(front)
+            given = label[front][run]
+            better = given < label[child]
+            child = child[better]
+            np.minimum.at(label, child, given[better])
+            front = np.unique(child)
+
+
+def _below_an_equal(links: _Links, roots: Int64s, level: Int64s) -> npt.NDArray[np.bool_]:
+    """Which roots hang below another root of their level."""
+    out = np.zeros(len(roots), np.bool_)
+    for value in np.unique(level).tolist():
+        at = np.flatnonzero(level == value)
+        mine = roots[at]
+        run, child = links.below(mine)
+        # The first and the last root above each event: one that has none but itself (links may run in a circle) is free.
+        for sign in (1, -1):
+            label = np.full(len(links.many), _NONE, np.int64)
+            np.minimum.at(label, child, sign * run)
+            links.spread(label, np.unique(child))
+            above = label[mine]
+            out[at] |= (above != _NONE) & (above != sign * np.arange(len(mine)))
+    return out
 
 
 def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> list[tuple[int, int]]:
