@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import Activity
+from nbprof.trace import Int32s, Int64s
 
 UNUSED = "unused preallocated device memory"
 
@@ -45,20 +47,11 @@ def timeline(activity: Activity) -> pd.DataFrame:
     op, region, kind, shape = (a[c].to_numpy().copy() for c in ("op", "region", "data_type", "shape"))
     step = a["group"].to_numpy().copy()
     memory, address, is_alloc = a["memory"].to_numpy(), a["address"].to_numpy(), a["allocation"].to_numpy()
-    alive: dict[tuple[int, int], int] = {}
-    last: dict[int, int] = {}
-    for i, (m, where, alloc, ident) in enumerate(zip(memory.tolist(), address.tolist(), is_alloc.tolist(), step.tolist(), strict=True)):
-        if ident >= 0:
-            last[m] = ident
-        else:
-            step[i] = last.get(m, -1) + 1
-        key = (m, where)
-        if alloc:
-            alive.setdefault(key, i)
-        else:
-            source = alive.pop(key, -1)
-            if source >= 0:
-                op[i], region[i], kind[i], shape[i] = op[source], region[source], kind[source], shape[source]
+    source = _freed(memory, address, is_alloc)
+    freed = np.flatnonzero(source >= 0)
+    for column in (op, region, kind, shape):
+        column[freed] = column[source[freed]]
+    step = _step(memory, step)
     return pd.DataFrame(
         {
             "memory_id": texts[memory],
@@ -81,6 +74,36 @@ def timeline(activity: Activity) -> pd.DataFrame:
             "lifetime_peak_bytes": a["lifetime_peak"],
         }
     )
+
+
+def _freed(memory: Int32s, address: Int64s, is_alloc: npt.NDArray[np.bool_]) -> Int64s:
+    """The allocation that each deallocation frees, -1 where none was seen: the first at its address since the last one there."""
+    out = np.full(len(memory), -1, np.int64)
+    order = np.lexsort((address, memory))
+    alloc = is_alloc[order]
+    moved = (np.diff(memory[order], prepend=-1) != 0) | (np.diff(address[order], prepend=0) != 0)
+    # A stretch ends with a deallocation, or where the address changes; its first event is what the deallocation frees.
+    begins = np.flatnonzero(moved | ~np.append(True, alloc[:-1]))
+    frees = np.flatnonzero(~alloc)
+    first = begins[np.searchsorted(begins, frees, side="right") - 1]
+    pairs = first < frees
+    out[order[frees[pairs]]] = order[first[pairs]]
+    return out
+
+
+def _step(memory: Int32s, stated: Int64s) -> Int64s:
+    """The step of each event: the one stated, else the one after the last that its allocator stated before."""
+    order = np.argsort(memory, kind="stable")
+    ident = stated[order]
+    place = np.where(ident >= 0, np.arange(len(order)), -1)
+    seen = np.maximum.accumulate(place) if len(place) else place
+    begins = np.flatnonzero(np.diff(memory[order], prepend=-1))
+    before = np.repeat(begins, np.diff(np.append(begins, len(order))))
+    known = seen >= before
+    filled = np.where(ident >= 0, ident, np.where(known, ident[np.maximum(seen, 0)], -1) + 1)
+    out = np.empty_like(stated)
+    out[order] = filled
+    return out
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:

@@ -17,6 +17,10 @@ from nbprof.trace import Int64s
 # A leading step that takes this many times the median of the others compiles or warms up.
 WARMUP_FACTOR = 4.0
 
+_COLUMN_OF_CLASS = np.zeros(max(CATEGORY_OF_CLASS) + 1, np.int64)
+for _cls, _category in CATEGORY_OF_CLASS.items():
+    _COLUMN_OF_CLASS[_cls] = CATEGORIES.index(_category)
+
 
 def flatten(start: Int64s, end: Int64s, cls: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Segments that do not overlap, each with the largest class active in it.
@@ -35,7 +39,8 @@ def flatten(start: Int64s, end: Int64s, cls: Int64s) -> tuple[Int64s, Int64s, In
     start, end, cls = start[keep], end[keep], cls[keep]
     if not len(start):
         return start, end, cls
-    edges = np.unique(np.concatenate([start, end]))
+    edges = np.sort(np.concatenate([start, end]))
+    edges = edges[np.append(True, edges[1:] != edges[:-1])]
     best = np.zeros(len(edges) - 1, np.int64)
     # Per class, the stretches that at least one span covers; a larger class overwrites a smaller one.
     for value in np.unique(cls):
@@ -126,7 +131,7 @@ def _host_steps(activity: Activity, host: int) -> pd.DataFrame:
     shift = place[step] - begin[step]
     a, b, c = flatten(low + shift, np.maximum(high, low) + shift, cls)
     total = np.zeros((len(group), len(CATEGORIES)), np.int64)
-    column = np.array([CATEGORIES.index(CATEGORY_OF_CLASS[v]) for v in c.tolist()], np.int64)
+    column = _COLUMN_OF_CLASS[c]
     np.add.at(total, (np.searchsorted(place, a, side="right") - 1, column), b - a)
     total[:, CATEGORIES.index("other")] += stop - begin - total.sum(axis=1)
     # A first or last step without any compute is only the edge of one: it was cut by the begin or the end of the capture.

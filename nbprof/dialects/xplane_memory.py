@@ -62,18 +62,14 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
         column = trace.args.get(key)
         if column is None:
             return np.full(len(rows), out.texts.code(missing), np.int32)
-        values = column.dense(len(events), text=True)[rows]
-        table = {-1: out.texts.code(missing)}
-        for value in np.unique(values).tolist():
-            if value >= 0:
-                table[value] = out.texts.code(trace.strings[value])
-        return np.array([table[v] for v in values.tolist()], np.int32)
+        back, values = pd.factorize(column.dense(len(events), text=True)[rows])
+        return np.array([out.texts.code(trace.strings[v] if v >= 0 else missing) for v in values.tolist()], np.int32)[back]
 
     memory = _memory_ids(trace, rows, several, host, out)
-    op = np.array([out.ops.code(_op_name(t)) for t in trace.texts(trace.text_arg("tf_op")[rows])], np.int32)
-    kinds = {
-        v: out.texts.code(DATA_TYPES[v] if 0 <= v < len(DATA_TYPES) else f"type {v}") for v in np.unique(numbers("data_type")).tolist()
-    }
+    back, values = pd.factorize(trace.text_arg("tf_op")[rows])
+    op = np.array([out.ops.code(_op_name(t)) for t in trace.texts(values)], np.int32)[back]
+    type_back, type_values = pd.factorize(numbers("data_type"))
+    types = [out.texts.code(DATA_TYPES[v] if 0 <= v < len(DATA_TYPES) else f"type {v}") for v in type_values.tolist()]
     fragmentation = np.full(len(events), np.nan)
     column = trace.args.get("fragmentation")
     if column is not None:
@@ -96,7 +92,7 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
             "group": placed.groups.group[rows].astype(np.int64),
             "op": op,
             "region": coded("region_type"),
-            "data_type": np.array([kinds[v] for v in numbers("data_type").tolist()], np.int32),
+            "data_type": np.array(types, np.int32)[type_back],
             "shape": coded("shape"),
         }
     )
@@ -110,16 +106,18 @@ def _memory_ids(
     trace: Trace, rows: npt.NDArray[np.int64], several: bool, host: npt.NDArray[np.int32], out: act.Activity
 ) -> npt.NDArray[np.int32]:
     """The allocator of each event, by name or by number; with its host in front where there are several."""
-    labels: list[str] = [""] * len(rows)
+    label = np.full(len(rows), out.texts.code(""), np.int32)
     for key in ("index_on_host", "device_ordinal", "allocator_name"):
         column = trace.args.get(key)
         if column is None:
             continue
         text = bool((column.kinds == TEXT).any())
-        dense = column.dense(len(trace.events), text=text)[rows].tolist()
-        for i, value in enumerate(dense):
-            if value >= 0:
-                labels[i] = trace.strings[value] if text else str(value)
-    if several:
-        labels = [f"{trace.hosts[h]} {label}" for h, label in zip(host[rows].tolist(), labels, strict=True)]
-    return np.array([out.texts.code(label) for label in labels], np.int32)
+        back, values = pd.factorize(column.dense(len(trace.events), text=text)[rows])
+        codes = [out.texts.code(trace.strings[v] if text else str(v)) if v >= 0 else -1 for v in values.tolist()]
+        stated = np.array(codes, np.int32)[back]
+        label = np.where(stated >= 0, stated, label)
+    if not several:
+        return label
+    texts = out.texts.values
+    back, pairs = pd.factorize(host[rows].astype(np.int64) << 32 | label)
+    return np.array([out.texts.code(f"{trace.hosts[p >> 32]} {texts[p & 0xFFFFFFFF]}") for p in pairs.tolist()], np.int32)[back]
