@@ -1,0 +1,101 @@
+"""The bytes of a trace that may be packed with gzip, whatever its name says, chunk by chunk."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from importlib import import_module
+
+from nbprof.errors import ReadError
+from nbprof.formats.pieces import Buffer, Piece
+
+CHUNK = 1 << 22
+MAGIC = b"\x1f\x8b"
+LIMIT_BYTES = 16 << 30
+
+
+def _decompressor() -> Callable[[], zlib._Decompress]:
+    """One that reads gzip: isal's where it is installed (twice as fast), else zlib's."""
+    try:
+        fast = import_module("isal.isal_zlib")
+    except ImportError:
+        return lambda: zlib.decompressobj(31)
+    return lambda: fast.decompressobj(31)
+
+
+class Source:
+    """The text of a file in chunks, unpacked where it is packed.
+
+    Attributes
+    ----------
+    trouble : str
+        Set when a packed file ends too early or is damaged: what could be unpacked was given out before.
+    read : int
+        Bytes of text so far.
+    """
+
+    def __init__(self, piece: Piece, limit_bytes: int) -> None:
+        self.piece = piece
+        self.limit = limit_bytes
+        self.trouble = ""
+        self.read = 0
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yields the text.
+
+        Raises
+        ------
+        ReadError
+            The file can't be read, or unpacks to more than the limit.
+        """
+        buffer = self.piece.read()
+        packed = bytes(buffer.data[:2]) == MAGIC
+        for chunk in self._unpacked(buffer) if packed else self._plain(buffer):
+            self.read += len(chunk)
+            if packed and self.read > self.limit:
+                raise ReadError(
+                    f"unpacks to more than {self.limit:,} bytes from {buffer.size:,}: this may be a gzip bomb. If it is a real trace, "
+                    "raise the limit: nbprof.formats.chrome.read(..., limit_bytes=...).",
+                    path=self.piece.label,
+                )
+            if chunk:
+                yield chunk
+
+    def _plain(self, buffer: Buffer) -> Iterator[bytes]:
+        for at in range(0, buffer.size, CHUNK):
+            yield bytes(buffer.data[at : min(at + CHUNK, buffer.size)])
+            buffer.release(at, at + CHUNK)
+
+    def _unpacked(self, buffer: Buffer) -> Iterator[bytes]:
+        make = _decompressor()
+        data, at = buffer.data, 0
+        while at < buffer.size:
+            unpack = make()
+            feed: bytes | memoryview = b""
+            while not unpack.eof:
+                if not len(feed):
+                    if at >= buffer.size:
+                        self.trouble = "The packed file was cut off; what could be unpacked was read."
+                        return
+                    feed = data[at : at + CHUNK // 8]
+                    at += len(feed)
+                try:
+                    out = unpack.decompress(feed, CHUNK)
+                # isal and zlib raise errors of their own.
+                except Exception as error:
+                    if isinstance(error, MemoryError):
+                        raise
+                    self.trouble = f"The packed file is damaged near its byte {at:,} ({error}); what came before was read."
+                    return
+                feed = unpack.unconsumed_tail
+                yield out
+                if not out and not len(feed) and at >= buffer.size and not unpack.eof:
+                    self.trouble = "The packed file was cut off; what could be unpacked was read."
+                    return
+            at -= len(unpack.unused_data)
+            # Members may follow one another; zeros are padding.
+            while at < buffer.size and data[at] == 0:
+                at += 1
+            if at < buffer.size and bytes(data[at : at + 2]) != MAGIC:
+                self.trouble = f"{buffer.size - at:,} bytes behind the packed text are no gzip; they were not read."
+                return
