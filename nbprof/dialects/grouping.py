@@ -118,7 +118,7 @@ class _Grouping:
         down = np.flatnonzero((takes >= 0) & (takes != THREADPOOL_CONTEXT) & ~self.pool)
         host = self.host
         made, taken = trace.arg("_p"), trace.arg("_c")
-        return _match(
+        return match(
             up,
             [makes[up], made[up], host[up]],
             down,
@@ -136,7 +136,7 @@ class _Grouping:
         up = up[np.lexsort((correlation[up], host[up]))]
         again = (correlation[up][1:] == correlation[up][:-1]) & (host[up][1:] == host[up][:-1])
         up = up[~np.append(again, False)] if len(up) else up
-        return _match(up, [correlation[up], host[up]], down, [correlation[down], host[down]])
+        return match(up, [correlation[up], host[up]], down, [correlation[down], host[down]])
 
     def _executor(self) -> tuple[Int64s, Int64s]:
         trace, host = self.trace, self.host
@@ -146,7 +146,7 @@ class _Grouping:
         known = step != -1
         up = np.flatnonzero(_coded(self.names, lambda n: n == "ExecutorState::Process")[name] & known)
         down = np.flatnonzero(_coded(self.names, lambda n: n in gets)[name] & known)
-        return _match(up, [step[up], turn[up], host[up]], down, [step[down], turn[down], host[down]])
+        return match(up, [step[up], turn[up], host[up]], down, [step[down], turn[down], host[down]])
 
     def _name(self, root: int, ident: int) -> str:
         trace = self.trace
@@ -169,7 +169,7 @@ def _coded(names: npt.NDArray[np.object_], test: object) -> npt.NDArray[np.bool_
     return np.array([bool(test(n)) for n in names], np.bool_)
 
 
-def _match(up: Int64s, up_keys: list[Int64s], down: Int64s, down_keys: list[Int64s], limit: int = 0) -> tuple[Int64s, Int64s]:
+def match(up: Int64s, up_keys: list[Int64s], down: Int64s, down_keys: list[Int64s], limit: int = 0) -> tuple[Int64s, Int64s]:
     """All pairs of rows whose keys are equal; a key that is busy on both sides is left out."""
     if not len(up) or not len(down):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

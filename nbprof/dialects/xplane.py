@@ -17,6 +17,7 @@ from nbprof.dialects import opnames
 from nbprof.dialects.grouping import inherit
 from nbprof.dialects.placed import Placed
 from nbprof.dialects.xplane_device import device_activity, device_markers, device_work, devices
+from nbprof.dialects.xplane_launches import launches, notes
 from nbprof.dialects.xplane_memory import allocations
 from nbprof.trace import TEXT, Int64s, Trace
 
@@ -62,6 +63,8 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("framework", lambda: _framework(trace))
     out.later("name_category", lambda: _name_categories(trace))
     out.later("missing", lambda: _missing(out))
+    out.later("launches", lambda: launches(placed, out))
+    out.later("notes", lambda: notes(placed, out))
     return out
 
 

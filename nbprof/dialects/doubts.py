@@ -1,0 +1,123 @@
+"""What looks wrong in a profile that could be read: for the receipt, so that a number is not trusted more than its events deserve."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.trace import Note, Trace
+
+# From this share of launches on, missing kernels change what the figures say.
+_SERIOUS = 0.01
+
+
+def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
+    """Slices of some kinds of lane that begin inside a neighbour and end after it: they can't both be drawn where they are.
+
+    Parameters
+    ----------
+    trace : Trace
+    kinds : tuple of str
+        Lane kinds to look at.
+    what : str
+        What such a slice is called, in the plural.
+    """
+    events = trace.events
+    of_kind = trace.lanes["kind"].isin(kinds).to_numpy()
+    rows = np.flatnonzero(of_kind[events.lane])
+    if not len(rows):
+        return []
+    # The latest end among the events that lie in the same event as this one, and came before it.
+    order = rows[np.lexsort((rows, events.parent[rows], events.lane[rows]))]
+    lane, parent = events.lane[order], events.parent[order]
+    start, end = events.start[order], events.end[order]
+    siblings = (lane[1:] == lane[:-1]) & (parent[1:] == parent[:-1])
+    over = np.flatnonzero(siblings & (start[1:] < end[:-1])) + 1
+    if not len(over):
+        return []
+    lanes = len(np.unique(lane[over]))
+    longest = int((end[over - 1] - start[over]).max())
+    text = (
+        f"{len(over):,} {what} on {lanes:,} {'lane' if lanes == 1 else 'lanes'} begin before the one ahead of them has ended "
+        f"(by {longest / 1e6:,.3f} µs at most); they are kept as recorded."
+    )
+    return [Note("warning" if len(over) > _SERIOUS * len(rows) else "info", text)]
+
+
+def lost_launches(launches: pd.DataFrame, starts_work: npt.NDArray[np.bool_]) -> list[Note]:
+    """Launches whose work on the device was not recorded.
+
+    Parameters
+    ----------
+    launches : DataFrame
+        `Activity.launches`
+    starts_work : bool[launches]
+        The calls that always start something on the device (a launch or a copy, not a wait).
+    """
+    made = launches[starts_work]
+    lost = int((made["target"] < 0).sum())
+    if not lost:
+        return []
+    share = lost / len(made)
+    text = (
+        f"{lost:,} of {len(made):,} launches ({100 * share:.2g} %) have no work on the device in this profile: "
+        "it was dropped, or ran after the capture had ended. Device times are too small by it."
+    )
+    return [Note("warning" if share > _SERIOUS else "info", text)]
+
+
+def unlaunched(count: int, total: int) -> list[Note]:
+    """Work on the device whose launch was not recorded: its op and its step are not known."""
+    if not count:
+        return []
+    text = (
+        f"{count:,} of {total:,} device events ({100 * count / total:.2g} %) have no launch in this profile: "
+        "it was made before the capture began, or was dropped. Their op and step are not known from it."
+    )
+    return [Note("warning" if count > _SERIOUS * total else "info", text)]
+
+
+def hosts(trace: Trace) -> list[Note]:
+    """Hosts that recorded nothing, that lack the devices the others have, or that recorded at another time."""
+    if len(trace.hosts) < 2 or not len(trace.events):
+        return []
+    lanes = trace.lanes
+    notes: list[Note] = []
+    count = lanes.groupby("host")["events"].sum()
+    on_device = lanes[lanes["kind"] == "device"].groupby("host")["events"].sum()
+    empty = [h for h in trace.hosts if not count.get(h, 0)]
+    if empty:
+        notes.append(Note("warning", f"{_list(empty)} recorded no event."))
+    bare = [h for h in trace.hosts if h not in empty and not on_device.get(h, 0)]
+    if len(on_device[on_device > 0]) and bare:
+        notes.append(Note("warning", f"{_list(bare)} recorded no device, though other hosts did."))
+    apart = _apart(trace)
+    if apart:
+        notes.append(
+            Note(
+                "warning",
+                f"{_list(apart)} recorded at another time than the other hosts: are these files of one run, and the clocks right?",
+            )
+        )
+    return notes
+
+
+def _apart(trace: Trace) -> list[str]:
+    """Hosts whose events all lie before or after those of every other host."""
+    events, lanes = trace.events, trace.lanes
+    first = np.flatnonzero(np.diff(events.lane, prepend=-1))
+    used = lanes["host"].to_numpy()[events.lane[first]]
+    spans = pd.DataFrame({"host": used, "start": events.start[first], "end": np.maximum.reduceat(events.end, first)})
+    each = spans.groupby("host", sort=False).agg({"start": "min", "end": "max"})
+    out: list[str] = []
+    for host, start, end in zip(each.index, each["start"], each["end"], strict=True):
+        others = each.drop(index=host)
+        if len(others) and not ((others["start"] <= end) & (others["end"] >= start)).any():
+            out.append(str(host))
+    return out
+
+
+def _list(names: list[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more hosts"

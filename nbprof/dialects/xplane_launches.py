@@ -1,0 +1,51 @@
+"""Which call on a host started what on a device, in an XSpace file, and what looks wrong about it."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from nbprof import activity as act
+from nbprof.dialects import doubts
+from nbprof.dialects.grouping import inherit, match
+from nbprof.dialects.placed import Placed
+from nbprof.trace import Note
+
+
+def launches(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """Calls on a host that carry a correlation id, with the device event that has the same and the op around them."""
+    trace, host = placed.trace, placed.host
+    events = trace.events
+    correlation = trace.arg("correlation_id", 0)
+    calls = np.flatnonzero((correlation > 0) & placed.on_host)
+    work = np.flatnonzero((correlation > 0) & placed.on_gpu)
+    up, down = match(calls, [correlation[calls], host[calls].astype(np.int64)], work, [correlation[work], host[work].astype(np.int64)])
+    lost = np.setdiff1d(calls, up)
+    event = np.concatenate([up, lost])
+    target = np.concatenate([down, np.full(len(lost), -1, np.int64)])
+    order = np.lexsort((target, event))
+    own = np.full(len(events), -1, np.int64)
+    ops = out.host_ops["event"].to_numpy(np.int64)
+    own[ops] = ops
+    around = inherit(events.parent, events.depth, own) if len(event) else own
+    return pd.DataFrame({"event": event[order], "host": host[event[order]], "target": target[order], "op": around[event[order]]})
+
+
+# Calls that wait, ask or allocate also carry a correlation id, but leave nothing on a device.
+_STARTS_WORK = re.compile(r"(cu|cuda|hip|Mod|hipMod)\w*(Launch|Memcpy|Memset)", re.IGNORECASE)
+
+
+def notes(placed: Placed, out: act.Activity) -> list[Note]:
+    """What looks wrong: for the receipt."""
+    trace = placed.trace
+    found = doubts.hosts(trace)
+    if out.has_device:
+        starts = np.fromiter((bool(_STARTS_WORK.match(n)) for n in trace.names), np.bool_, len(trace.names))
+        calls = out.launches
+        found += doubts.lost_launches(calls, starts[trace.events.name[calls["event"].to_numpy(np.int64)]])
+        work = np.flatnonzero((trace.arg("correlation_id", 0) > 0) & placed.on_gpu)
+        found += doubts.unlaunched(len(np.setdiff1d(work, calls["target"])), len(work))
+        found += doubts.overlaps(trace, ("device",), "device events")
+    return found

@@ -1,0 +1,70 @@
+"""What the receipt says of profiles whose events do not hang together."""
+
+import pytest
+
+from nbprof.profiles import load
+from tests.support.build import profile
+from tests.support.xspace import MS, PlaneWriter, xspace
+
+DETAIL = "regs:32 static_shared:16 dynamic_shared:0 grid:4,1,1 block:128,1,1 occ_pct:75"
+
+
+def run(launched, ran, hostname="host-a", at=0, wait=()):
+    """A host thread that launches kernels by correlation id, and a stream that ran some: (id, start ms, length ms)."""
+    gpu = PlaneWriter("/device:GPU:0", {"compute_cap_major": 8, "compute_cap_minor": 0})
+    gpu.line(
+        "Stream #7(Compute)",
+        [gpu.event("gemm", at + int(start * MS), int(length * MS), correlation_id=i, kernel_details=DETAIL) for i, start, length in ran],
+        line_id=7,
+    )
+    host = PlaneWriter("/host:CPU")
+    calls = [host.event("cuLaunchKernel", at + i * MS, MS // 2, correlation_id=i) for i in launched]
+    calls += [host.event("cuStreamSynchronize", at + (50 + i) * MS, MS // 2, correlation_id=i) for i in wait]
+    host.line("python", calls, line_id=1)
+    return xspace(gpu, host, hostname=hostname)
+
+
+def told(p):
+    return [(n.level, n.text) for n in p.receipt.lines if "view" not in n.text]
+
+
+def test_launches_without_kernels_are_counted_and_waits_are_none(tmp_path):
+    p = profile(tmp_path, run(launched=[1, 2, 3, 4], ran=[(1, 2, 1), (2, 4, 1), (3, 6, 1)], wait=[90, 91]))
+    assert ("warning", "1 of 4 launches (25 %) have no work on the device in this profile") in [
+        (a, b.partition(":")[0]) for a, b in told(p)
+    ]
+    table = p.run.activity.launches
+    assert sorted(table["target"].tolist()).count(-1) == 3  # one launch, two waits
+
+
+def test_kernels_without_launches_are_counted(tmp_path):
+    p = profile(tmp_path, run(launched=[1], ran=[(1, 2, 1), (7, 4, 1)]))
+    assert ("warning", "1 of 2 device events (50 %) have no launch in this profile") in [(a, b.partition(":")[0]) for a, b in told(p)]
+
+
+def test_a_profile_that_hangs_together_has_no_doubts(tmp_path):
+    p = profile(tmp_path, run(launched=[1, 2], ran=[(1, 2, 1), (2, 3, 1)]))
+    assert p.run.activity.notes == []
+
+
+def test_kernels_that_overlap_on_one_stream_are_told_with_the_overlap_and_kept(tmp_path):
+    p = profile(tmp_path, run(launched=[1, 2], ran=[(1, 2, 1), (2, 2.5, 1)]))
+    (note,) = p.run.activity.notes
+    assert note.text.startswith("1 device events on 1 lane begin before the one ahead of them has ended (by 500.000 µs at most)")
+    assert p.kernels.frame["occurrences"].sum() == 2
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        (run([1], [(1, 2, 1)], "host-b", at=10**6 * MS), "host-a, host-b recorded at another time"),
+        (run([], [], "host-b"), "host-b recorded no event."),
+        (run([1], [], "host-b"), "host-b recorded no device, though other hosts did."),
+        (run([1], [(1, 2, 1)], "host-b"), None),
+    ],
+)
+def test_hosts_that_do_not_fit_the_others_are_told(tmp_path, second, expected):
+    (tmp_path / "a.xplane.pb").write_bytes(run([1], [(1, 2, 1)]))
+    (tmp_path / "b.xplane.pb").write_bytes(second)
+    notes = [n.text for n in load(tmp_path).run.activity.notes if n.text.startswith("host-")]
+    assert [n.startswith(expected) for n in notes] == [True] if expected else notes == []
