@@ -1,0 +1,102 @@
+"""Remakes the recordings of this folder that nbprof reads in its tests: short runs on the CPU, without the Python tracer.
+
+    python tests/data/record.py jax     # needs jax
+    python tests/data/record.py tf      # needs tensorflow
+
+Each run is code given with `-c`, so that no path of the machine gets in; the machine's name is replaced by `host-a`.
+"""
+
+import argparse
+import gzip
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+HOST = "host-a"
+
+JAX = """
+import sys
+import jax, jax.numpy as jnp
+def loss(w, x, y):
+    return jnp.mean((jnp.tanh(x @ w) - y) ** 2)
+@jax.jit
+def train_step(w, x, y):
+    value, slope = jax.value_and_grad(loss)(w, x, y)
+    return w - 0.1 * slope, value
+w, x, y = jnp.ones((64, 8)), jnp.ones((32, 64)), jnp.ones((32, 8))
+w, value = train_step(w, x, y)
+value.block_until_ready()
+options = jax.profiler.ProfileOptions()
+options.python_tracer_level = 0
+with jax.profiler.trace(sys.argv[1], profiler_options=options):
+    for i in range(5):
+        with jax.profiler.StepTraceAnnotation("train", step_num=i):
+            w, value = train_step(w, x, y)
+            value.block_until_ready()
+"""
+
+TF = """
+import sys
+import keras, numpy as np, tensorflow as tf
+keras.utils.set_random_seed(0)
+model = keras.Sequential([keras.layers.Dense(16, activation="relu", name="hidden"), keras.layers.Dense(4, name="scores")])
+model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+x, y = np.random.rand(5 * 32, 8).astype("float32"), np.random.randint(0, 4, 5 * 32)
+data = tf.data.Dataset.from_tensor_slices((x, y)).batch(32).map(lambda x, y: (x * 2 - 1, y)).prefetch(2)
+model.fit(data.take(2), verbose=0)
+batches = iter(data)
+options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=1)
+tf.profiler.experimental.start(sys.argv[1], options=options)
+for i in range(4):
+    with tf.profiler.experimental.Trace("train", step_num=i, _r=1):
+        model.train_function(batches)
+tf.profiler.experimental.stop()
+"""
+
+
+def hostname(name: str) -> bytes:
+    """Field 4 of an XSpace, the last one in a file."""
+    return b"\x22" + bytes([len(name)]) + name.encode()
+
+
+def renamed(data: bytes) -> bytes:
+    """The XSpace with `host-a` as its host name."""
+    own = hostname(socket.gethostname())
+    assert data.endswith(own)
+    return data.removesuffix(own) + hostname(HOST)
+
+
+def check(data: bytes, label: str) -> None:
+    """Nothing of this machine is in it."""
+    own = [b"/home/", b"/tmp/", b"/root", b"/usr/", b"site-packages", b"dist-packages", str(Path.cwd()).encode()]
+    found = [text for text in own if text in data]
+    assert not found, f"{label} holds {found}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("framework", choices=["jax", "tf"])
+    parser.add_argument("--python", default=sys.executable, help="interpreter that has the framework")
+    given = parser.parse_args()
+    folder = Path(tempfile.mkdtemp())
+    try:
+        # The log directory is a stat of the profile.
+        subprocess.run([given.python, "-c", JAX if given.framework == "jax" else TF, "logs"], check=True, cwd=folder)
+        space = renamed(next(folder.rglob("*.xplane.pb")).read_bytes())
+        check(space, "the XSpace")
+        (HERE / "xspace" / f"{given.framework}_cpu.xplane.pb").write_bytes(space)
+        for path in folder.rglob("*.trace.json.gz"):
+            text = gzip.decompress(path.read_bytes())
+            check(text, "the JSON")
+            assert socket.gethostname().encode() not in text
+            (HERE / "chrome" / f"{given.framework}_cpu.trace.json.gz").write_bytes(gzip.compress(text, mtime=0))
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
