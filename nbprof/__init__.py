@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from nbprof import cache
     from nbprof.capture.block import profile
     from nbprof.capture.steps import step, steps
     from nbprof.errors import CaptureError, NbprofError, ReadError
@@ -30,7 +31,7 @@ _WHERE = {
     "CaptureError": "nbprof.errors",
 }
 
-__all__ = ["CaptureError", "NbprofError", "Profile", "ReadError", "last", "load", "profile", "runs", "step", "steps"]
+__all__ = ["CaptureError", "NbprofError", "Profile", "ReadError", "cache", "last", "load", "profile", "runs", "step", "steps"]
 
 
 def __getattr__(name: str) -> Any:
@@ -42,6 +43,10 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(_WHERE[name]), name)
+    if name == "cache":
+        from importlib import import_module
+
+        return import_module("nbprof.cache")
     raise AttributeError(f"module 'nbprof' has no attribute {name!r}")
 
 

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pandas as pd
 
+from nbprof import cache
 from nbprof.activity import Activity
 from nbprof.analysis import advice, input_pipeline, kernels, memory, ops, overview, steps, tf_data
 from nbprof.formats.pieces import Piece, RunFiles
-from nbprof.trace import Receipt, Trace
+from nbprof.trace import Note, Receipt, Trace
 
 if TYPE_CHECKING:
+    from nbprof.cache.shelf import Shelf
     from nbprof.capture.session import CaptureInfo
 
 T = TypeVar("T")
@@ -48,9 +50,19 @@ class _Cached(Generic[T]):
         with run._lock:
             if self.name not in run._cache:
                 with run._timed():
-                    run._cache[self.name] = self.compute(run)
+                    run._cache[self.name] = self._make(run)
             value: T = run._cache[self.name]
             return value
+
+    def _make(self, run: Run) -> T:
+        return self.compute(run)
+
+
+class _Kept(_Cached[T]):
+    """A frame that follows from the files alone: when they are opened again, it is there."""
+
+    def _make(self, run: Run) -> T:
+        return run.kept(self.name, lambda: self.compute(run))
 
 
 class Run:
@@ -63,13 +75,18 @@ class Run:
     source : RunSource
     capture : CaptureInfo, optional
         How it was recorded, when nbprof recorded it.
+    shelf : Shelf, optional
+        What the cache has of it; no cache when left out.
     """
 
-    def __init__(self, trace: Trace, activity: Activity, source: RunSource, capture: CaptureInfo | None = None) -> None:
+    def __init__(
+        self, trace: Trace, activity: Activity, source: RunSource, capture: CaptureInfo | None = None, shelf: Shelf | None = None
+    ) -> None:
         self.trace = trace
         self.activity = activity
         self.source = source
         self.capture = capture
+        self._shelf = shelf
         self._cache: dict[str, Any] = {}
         self._lock = threading.RLock()
         self._timing = False
@@ -85,7 +102,8 @@ class Run:
         """
         began = time.perf_counter()
         reader, interpret = _FORMATS[files.format]()
-        trace = reader(files.files, progress)
+        shelf = cache.open_shelf(files)
+        trace = shelf.trace(lambda: reader(shelf.pieces, progress))
         activity = interpret(trace)
         for note in files.notes:
             trace.receipt.info(note)
@@ -100,7 +118,11 @@ class Run:
             created=datetime.fromtimestamp(files.modified).isoformat(timespec="seconds"),
             analysed_s=time.perf_counter() - began,
         )
-        return cls(trace, activity, source, capture)
+        return cls(trace, activity, source, capture, shelf)
+
+    def kept(self, name: str, compute: Callable[[], T]) -> T:
+        """A value that follows from the files alone, out of the cache where that has it; `compute` makes it otherwise."""
+        return compute() if self._shelf is None else self._shelf.value(name, compute)
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
@@ -129,8 +151,8 @@ class Run:
                 receipt.info(note)
             if self.capture.cell_failed:
                 receipt.warn(f"The cell failed: {self.capture.error}")
-        for note in self.activity.notes:
-            (receipt.warn if note.level == "warning" else receipt.info)(note.text)
+        for line in self._notes:
+            (receipt.warn if line.level == "warning" else receipt.info)(line.text)
         for text in self.missing.values():
             receipt.info(text)
         if self.trace.modules:
@@ -142,12 +164,12 @@ class Run:
         """One row a device."""
         return self.activity.devices
 
-    @_Cached
+    @_Kept
     def steps(self) -> pd.DataFrame:
         """Steps with their breakdown."""
         return steps.frame(self.activity)
 
-    @_Cached
+    @_Kept
     def steps_summary(self) -> pd.DataFrame:
         """Mean, sd and range of each category."""
         return steps.summary(self.steps)
@@ -156,7 +178,7 @@ class Run:
     def _host_ops(self) -> tuple[pd.DataFrame, int]:
         return ops.host_self_times(self.activity)
 
-    @_Cached
+    @_Kept
     def _ops_pair(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         return ops.frames(self.activity, *self._host_ops)
 
@@ -170,37 +192,37 @@ class Run:
         """Time by op, with the idle row of each side."""
         return self._ops_pair[1]
 
-    @_Cached
+    @_Kept
     def kernels(self) -> pd.DataFrame:
         """GPU kernels."""
         return kernels.frame(self.activity)
 
-    @_Cached
+    @_Kept
     def memory_timeline(self) -> pd.DataFrame:
         """Allocator events in time order."""
         return memory.timeline(self.activity)
 
-    @_Cached
+    @_Kept
     def memory_summary(self) -> pd.DataFrame:
         """One row an allocator."""
         return memory.summary(self.memory_timeline)
 
-    @_Cached
+    @_Kept
     def memory_peak(self) -> pd.DataFrame:
         """Allocations alive at the peak of each allocator."""
         return memory.at_peak(self.memory_timeline, self.memory_summary)
 
-    @_Cached
+    @_Kept
     def input_ops(self) -> pd.DataFrame:
         """Input ops by self time."""
         return input_pipeline.ops(self.activity, self._host_ops[0])
 
-    @_Cached
+    @_Kept
     def input_categories(self) -> pd.DataFrame:
         """The five kinds of input work."""
         return input_pipeline.categories(self.input_ops)
 
-    @_Cached
+    @_Kept
     def _tf_data(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         return tf_data.frames(self.activity)
 
@@ -214,21 +236,29 @@ class Run:
         """Iterators of the pipelines."""
         return self._tf_data[1]
 
+    @_Kept
+    def _overview(self) -> dict[str, Any]:
+        return overview.overview(self.activity, self.steps, self.steps_summary, self.ops, self.memory_summary, self.receipt.dropped)
+
     @_Cached
     def overview(self) -> dict[str, Any]:
         """The answer: what bounds the step, and the figures that prove it."""
-        out = overview.overview(self.activity, self.steps, self.steps_summary, self.ops, self.memory_summary, self.receipt.dropped)
+        out = dict(self._overview)
         if self.capture is not None and self.capture.framework:
             out["framework"] = self.capture.framework
         out["run_facts"] = self._facts(out)
         return out
 
-    @_Cached
+    @_Kept
     def advice(self) -> pd.DataFrame:
         """Findings with evidence and fix, largest gain first."""
         return advice.advice(self.overview, self.steps_summary, self.tf_data_pipelines, self.tf_data_nodes, self.kernels)
 
-    @property
+    @_Kept
+    def _notes(self) -> list[Note]:
+        return list(self.activity.notes)
+
+    @_Kept
     def missing(self) -> dict[str, str]:
         """Why a view is empty, by view."""
         return self.activity.missing

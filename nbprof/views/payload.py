@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import nbprof
+from nbprof.cache.values import record
 from nbprof.errors import NbprofError
 from nbprof.views import input_pipeline, kernels, memory, ops, overview, steps, trace, wording
 from nbprof.views.categories import BY_KEY
+from nbprof.views.codec import Delta
 
 if TYPE_CHECKING:
     from nbprof.run import Run
@@ -34,6 +37,9 @@ _ROOMS: dict[str, Callable[[Run], dict[str, Any]]] = {
     "memory": memory.payload,
     "trace": trace.payload,
 }
+# Parts are kept in the cache, and this is the one type of their own that they hold.
+record(Delta)
+
 _POINTS_TO = {
     "input": "input",
     "output": "trace",
@@ -65,7 +71,7 @@ def dashboard(run: Run, views: Iterable[str] | None = None) -> dict[str, Any]:
     shown = chosen(views)
     payload: dict[str, Any] = {"overview": overview.payload(run), "steps": steps.payload(run)}
     for tab, room in _ROOMS.items():
-        payload[tab] = room(run) if tab in shown else left_out(tab)
+        payload[tab] = run.kept(f"view {tab}", partial(room, run)) if tab in shown else left_out(tab)
     # Last, because it states how long the analysis took.
     return {"meta": meta(run, shown), **payload}
 
@@ -172,6 +178,10 @@ def device(run: Run) -> str:
 
 def seconds(run: Run) -> float | None:
     """The length of the profile: from the first event to the end of the last."""
+    return run.kept("seconds", partial(_seconds, run))
+
+
+def _seconds(run: Run) -> float | None:
     events = run.trace.events
     if not len(events.start):
         return None
@@ -236,7 +246,7 @@ def _omissions(run: Run) -> list[dict[str, str]]:
         lines.append(
             f"The table of kernels leaves out the {len(run.kernels) - kernels.MOST_ROWS:,} with the least time; p.kernels.frame has all."
         )
-    if (total := len(run.trace.events.start)) > trace.MOST_EVENTS:
+    if (total := int(run.trace.lanes["events"].sum())) > trace.MOST_EVENTS:
         lines.append(
             f"The timeline shows the longest of the {total:,} events, about {trace.MOST_EVENTS:,}, with every lane and every step marker."
         )

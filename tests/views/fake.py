@@ -56,6 +56,7 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
             created="2026-11-21 14:02:31",
         ),
         "capture": None,
+        "kept": lambda name, compute: compute(),
     }
     idle = {"rank": pd.NA, "where": "host", "type": "IDLE", "op": "IDLE", "occurrences": 0, "total_us": 5000.0, "avg_us": np.nan}
     parts["ops_with_idle"] = pd.concat([parts["ops"], pd.DataFrame([{**idle, "self_us": 5000.0, "avg_self_us": np.nan, "eager": False}])])

@@ -1,0 +1,88 @@
+"""The cache: a profile that was opened before opens again almost at once.
+
+What was decoded and computed is kept in the platform's cache directory, beside nothing that is yours, and found again by the content of
+the profile: a file that changed is read anew, one that was only touched, renamed or copied is not. Entries of other versions of nbprof are
+never used. When the cache is full, what was not opened for the longest time goes.
+
+>>> print(nbprof.cache.info())           # doctest: +SKIP
+>>> nbprof.cache.clear()                 # doctest: +SKIP
+
+Environment variables, read each time a profile is loaded: `NBPROF_CACHE=0` turns the cache off, `NBPROF_CACHE_DIR` puts it elsewhere,
+`NBPROF_CACHE_SIZE` (500M, 2G) says how large it may get; by default 4 GiB, or 5 % of the free disk where that is less.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nbprof.cache.folder import Folder, enabled, location
+
+if TYPE_CHECKING:
+    from nbprof.cache.shelf import Shelf
+    from nbprof.formats.pieces import RunFiles
+
+__all__ = ["Info", "clear", "info"]
+
+
+@dataclass(frozen=True)
+class Info:
+    """What is in the cache.
+
+    Attributes
+    ----------
+    folder : str
+    enabled : bool
+    runs : int
+        How many runs it has something of.
+    bytes : int
+    limit : int
+        How many bytes it may hold.
+    """
+
+    folder: str
+    enabled: bool
+    runs: int
+    bytes: int
+    limit: int
+
+    def __str__(self) -> str:
+        off = "" if self.enabled else "; it is turned off (NBPROF_CACHE)"
+        runs = f"{self.runs:,} {'run' if self.runs == 1 else 'runs'}"
+        return f"{runs}, {self.bytes / 2**20:,.1f} of at most {self.limit / 2**20:,.0f} MiB, in {self.folder}{off}"
+
+
+def info() -> Info:
+    """Where the cache is, what it holds and how much it may hold."""
+    folder = Folder(location())
+    entries = folder.entries()
+    return Info(str(folder.path), enabled(), len(entries), sum(e.bytes for e in entries), folder.limit())
+
+
+def clear() -> int:
+    """Empties the cache and returns how many bytes that freed. Profiles that are open stay as they are."""
+    from nbprof.cache import background
+
+    background.finish()
+    return Folder(location()).clear()
+
+
+def open_shelf(files: RunFiles, options: dict[str, Any] | None = None) -> Shelf:
+    """What the cache has of a run.
+
+    Parameters
+    ----------
+    files : RunFiles
+    options : dict, optional
+        Plain values that change what is read from the files.
+    """
+    from nbprof.cache.shelf import DiskShelf, Shelf
+
+    if enabled():
+        # No home, a package that changes while it is looked at: whatever it is, a profile opens without a cache too.
+        with contextlib.suppress(OSError, RuntimeError):
+            folder = Folder(location())
+            if folder.path.is_absolute() and folder.owned():
+                return DiskShelf(folder, files.files, {"format": files.format, **(options or {})})
+    return Shelf(files.files)

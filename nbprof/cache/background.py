@@ -1,0 +1,117 @@
+"""Writes to the cache beside the work of the person, on one thread: once a run is left alone for a moment, or as the process ends."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+AT_EXIT_S = 5.0
+"""How long the end of the process may wait for what is not written yet."""
+
+
+class Shelf(Protocol):
+    """What has something to write."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits for it: then it is not its turn."""
+
+    def flush(self, stop: Callable[[], bool]) -> None:
+        """Writes; gives up when `stop` says so."""
+
+
+class _Desk:
+    def __init__(self) -> None:
+        self._wake = threading.Condition()
+        self._due: dict[Shelf, float] = {}
+        self._thread: threading.Thread | None = None
+        self._writing = False
+        self._closing = False
+        self._deadline = float("inf")
+
+    def write(self, shelf: Shelf, seconds: float) -> None:
+        with self._wake:
+            if self._thread is None:
+                thread = threading.Thread(target=self._work, name="nbprof cache", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    # A process that is ending, or that may have no more threads.
+                    return
+                self._thread = thread
+            self._due[shelf] = time.monotonic() + seconds
+            self._wake.notify_all()
+
+    def finish(self, seconds: float) -> bool:
+        """Writes what is due now; False if that took longer than allowed."""
+        end = time.monotonic() + seconds
+        with self._wake:
+            self._due = dict.fromkeys(self._due, 0.0)
+            self._wake.notify_all()
+            return self._wake.wait_for(lambda: not self._due and not self._writing, max(end - time.monotonic(), 0.0))
+
+    def close(self) -> None:
+        with self._wake:
+            self._closing = True
+            if self._thread is None:
+                return
+        if not self.finish(AT_EXIT_S):
+            self._deadline = 0.0
+            self.finish(0.5)
+
+    def _work(self) -> None:
+        while True:
+            with self._wake:
+                while True:
+                    if not self._due:
+                        # A thread that is not needed is not kept; the next to write starts another.
+                        self._thread = None
+                        self._wake.notify_all()
+                        return
+                    shelf = min(self._due, key=self._due.__getitem__)
+                    wait = self._due[shelf] - time.monotonic()
+                    if wait <= 0 and shelf.busy and not self._closing:
+                        self._due[shelf] = time.monotonic() + 0.5
+                        continue
+                    if wait <= 0:
+                        break
+                    self._wake.wait(wait)
+                del self._due[shelf]
+                self._writing = True
+            try:
+                # Whatever goes wrong here must not show in the person's notebook.
+                with contextlib.suppress(Exception):
+                    shelf.flush(lambda: time.monotonic() > self._deadline)
+            finally:
+                with self._wake:
+                    self._writing = False
+                    self._wake.notify_all()
+
+
+_desk = _Desk()
+
+
+def write(shelf: Shelf, seconds: float) -> None:
+    """Has a shelf flushed when it was left alone for some seconds."""
+    _desk.write(shelf, seconds)
+
+
+def finish(seconds: float = AT_EXIT_S) -> bool:
+    """Waits until all is written that is due; False if that takes longer than `seconds`."""
+    return _desk.finish(seconds)
+
+
+def _renew() -> None:
+    # The thread of a process does not go with its fork.
+    global _desk
+    _desk = _Desk()
+
+
+atexit.register(lambda: _desk.close())
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

@@ -1,0 +1,217 @@
+"""The cache's folder: where it is, how large it may get, what is in it, and how a file gets in.
+
+    <folder>/entries/<bytes of the run>-<key>/*.part    what was made of the files of one run
+    <folder>/places/<digest of the labels>.json         which entry belongs to which files, see `nbprof.cache.identity`
+    <folder>/new/                                       files that are being written
+
+Files are written under a name of their own and renamed when they are whole; nothing is ever changed in place, so several kernels need no
+lock. Every failure of the disk means only that something is not kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+SUFFIX = ".part"
+MOST_BYTES = 4 << 30
+MOST_OF_DISK = 0.05
+_LEFTOVER_S = 24 * 3600
+_MOST_PLACES = 4096
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+class TooLarge(Exception):  # noqa: N818 -- never shown: the value is computed again
+    """More than the cache may hold."""
+
+
+@dataclass
+class Entry:
+    """What is kept of one run: its folder, its bytes, and when it was last used (seconds since 1970)."""
+
+    path: Path
+    bytes: int
+    used: float
+
+
+def enabled() -> bool:
+    """Whether there is a cache: `NBPROF_CACHE=0` turns it off."""
+    return os.environ.get("NBPROF_CACHE", "").strip().lower() not in ("0", "off", "no", "false")
+
+
+def location() -> Path:
+    """The folder: `NBPROF_CACHE_DIR`, or the platform's place for the caches of this user."""
+    chosen = os.environ.get("NBPROF_CACHE_DIR", "").strip()
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("nbprof", appauthor=False))
+
+
+class Folder:
+    """The cache in one folder.
+
+    Parameters
+    ----------
+    path : Path
+        It is made, for this user alone, when something is first written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def limit(self) -> int:
+        """How many bytes it may hold: `NBPROF_CACHE_SIZE` (bytes, or 500M, 2G), else 4 GiB or 5 % of the free disk, whichever is less."""
+        text = os.environ.get("NBPROF_CACHE_SIZE", "").strip().upper().removesuffix("B").removesuffix("I")
+        with contextlib.suppress(ValueError, OverflowError):
+            return max(int(float(text.rstrip("KMGT")) * _UNITS.get(text[-1:], 1)), 0)
+        above = self.path
+        while not above.exists() and above != above.parent:
+            above = above.parent
+        try:
+            free = shutil.disk_usage(above).free
+        except OSError:
+            return 0
+        # What the cache itself holds counts as free, or it would shrink as it fills.
+        return min(MOST_BYTES, int(MOST_OF_DISK * (free + sum(e.bytes for e in self.entries()))))
+
+    def entries(self) -> list[Entry]:
+        """What is in it, longest unused first."""
+        found = []
+        for path in _inside(self.path / "entries"):
+            with contextlib.suppress(OSError):
+                used = path.stat().st_mtime
+                found.append(Entry(path, sum(part.stat().st_size for part in _inside(path)), used))
+        return sorted(found, key=lambda e: (e.used, e.path.name))
+
+    def parts(self, key: str) -> list[Path]:
+        """The files of an entry; none where there is no such entry. Counts as use of it."""
+        entry = self.path / "entries" / key
+        found = sorted(path for path in _inside(entry) if path.suffix == SUFFIX)
+        if found:
+            with contextlib.suppress(OSError):
+                os.utime(entry)
+        return found
+
+    def has_size(self, size: int) -> bool:
+        """Whether there is an entry of a run of that many bytes; without one, the run need not be read to know that it is not there."""
+        return any(path.name.startswith(f"{size:x}-") for path in _inside(self.path / "entries"))
+
+    def add(self, key: str, name: str, write: Callable[[IO[bytes]], None]) -> Path:
+        """Adds a file to an entry, then makes room.
+
+        Raises
+        ------
+        OSError
+            The disk is full, or nothing may be written there.
+        """
+        entry = self.path / "entries" / key
+        self._make(entry)
+        with self._new() as (file, temporary):
+            write(file)
+            file.close()
+            temporary.replace(entry / f"{name}{SUFFIX}")
+        self._tidy(entry)
+        return entry / f"{name}{SUFFIX}"
+
+    def room(self, key: str) -> int:
+        """How many bytes an entry may still grow by."""
+        return self.limit() - sum(path.stat().st_size for path in _inside(self.path / "entries" / key))
+
+    def note(self, name: str, content: Any) -> None:
+        """Writes a small JSON file into `places`; failing is silent."""
+        with contextlib.suppress(OSError):
+            self._make(self.path / "places")
+            with self._new() as (file, temporary):
+                file.write(json.dumps(content).encode())
+                file.close()
+                temporary.replace(self.path / "places" / f"{name}.json")
+
+    def noted(self, name: str) -> Any:
+        """What `note` wrote, or None."""
+        try:
+            return json.loads((self.path / "places" / f"{name}.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def clear(self) -> int:
+        """Removes everything, and returns how many bytes that were. Other kernels keep what they have open."""
+        freed = sum(entry.bytes for entry in self.entries())
+        for name in ("entries", "places", "new"):
+            _remove(self.path / name)
+        return freed
+
+    def owned(self) -> bool:
+        """Whether it is this user's own, or not there yet; what others may have put there is not read."""
+        try:
+            owner = self.path.stat().st_uid
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        me = getattr(os, "getuid", lambda: owner)()
+        return me in (owner, 0)
+
+    def _make(self, path: Path) -> None:
+        for each in (self.path, self.path / path.relative_to(self.path).parts[0], path):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @contextlib.contextmanager
+    def _new(self) -> Iterator[tuple[IO[bytes], Path]]:
+        self._make(self.path / "new")
+        temporary = self.path / "new" / uuid.uuid4().hex
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                yield file, temporary
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def _tidy(self, just_written: Path) -> None:
+        """Removes what was longest unused beyond the limit, never the entry just written; and what killed writers left."""
+        entries = self.entries()
+        total, limit = sum(e.bytes for e in entries), self.limit()
+        for entry in entries:
+            if total <= limit:
+                break
+            if entry.path != just_written:
+                _remove(entry.path)
+                total -= entry.bytes
+        long_ago = time.time() - _LEFTOVER_S
+        for path in _inside(self.path / "new"):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < long_ago:
+                    path.unlink()
+        places = _inside(self.path / "places")
+        for path in sorted(places, key=_age)[: max(len(places) - _MOST_PLACES, 0)]:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _age(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _inside(path: Path) -> list[Path]:
+    try:
+        return list(path.iterdir())
+    except OSError:
+        return []
+
+
+def _remove(path: Path) -> None:
+    """Removes a folder and what is in it, as far as that is allowed (Windows keeps files that are open)."""
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,214 @@
+"""Which entry of the cache belongs to which files: by what is in them, whatever they are called and wherever they lie.
+
+The key of an entry is a digest of the bytes of all files of the run, of their base names (a host may be named after its file), of the
+options that change what is read, and of nbprof itself. Reading and hashing a file again only to find that it is still the same would take
+most of the time that the cache saves, so a place remembers the key beside what the file system says of each file (device, inode, size,
+times). That is trusted only if the files were last changed clearly before they were looked at: a change within the same tick of the
+clock would not show.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import nbprof
+from nbprof.cache.folder import Folder
+from nbprof.formats.pieces import Buffer, Piece
+
+LAYOUT = 1
+"""Raised when the same values are stored in another way."""
+
+_KEY = re.compile(r"[0-9a-f]+-[0-9a-f]{40}")
+_SETTLED_NS = 2_000_000_000
+_CHUNK = 8 << 20
+_THREADS = 4
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What tells without reading that a piece is still the same, and when it last changed (ns since 1970)."""
+
+    facts: tuple[str | int, ...]
+    changed_ns: int
+
+
+def stamp(piece: Piece) -> Stamp | None:
+    """The stamp of a piece; None for one of which nothing is known but its bytes.
+
+    A piece that is no plain file says itself, with a method `stamp`, what identifies it (an etag; the archive and the checksum in it).
+    """
+    own = getattr(piece, "stamp", None)
+    if callable(own):
+        said = own()
+        return said if isinstance(said, Stamp) else None
+    path = getattr(piece, "path", None)
+    if not isinstance(path, Path):
+        return None
+    return stamp_of_file(path)
+
+
+def stamp_of_file(path: Path) -> Stamp | None:
+    """The stamp of a file on a disk; None where it cannot be looked at."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    facts = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    return Stamp(facts, max(stat.st_mtime_ns, stat.st_ctime_ns))
+
+
+def digest(buffer: Buffer) -> str:
+    """The digest of a file's bytes: SHA-256 over the SHA-256 of each 8 MiB, so that several threads can work on it."""
+    data = buffer.data
+
+    def one(at: int) -> bytes:
+        return hashlib.sha256(data[at : at + _CHUNK]).digest()
+
+    starts = range(0, len(data), _CHUNK)
+    if len(starts) > 1:
+        with ThreadPoolExecutor(min(_THREADS, len(starts))) as pool:
+            parts = list(pool.map(one, starts))
+    else:
+        parts = list(map(one, starts))
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+class Watched:
+    """A piece that keeps the digest of what was read from it."""
+
+    def __init__(self, piece: Piece) -> None:
+        self._piece = piece
+        self._held: Buffer | None = None
+        self.digest: str | None = None
+        self.read_bytes: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._piece, name)
+
+    @property
+    def name(self) -> str:
+        """Base name."""
+        return self._piece.name
+
+    @property
+    def label(self) -> str:
+        """What errors name."""
+        return self._piece.label
+
+    @property
+    def size(self) -> int | None:
+        """Bytes."""
+        return self._piece.size
+
+    @property
+    def modified(self) -> float:
+        """Seconds since 1970."""
+        return self._piece.modified
+
+    def head(self, count: int) -> bytes:
+        """The first bytes."""
+        return self._piece.head(count)
+
+    def read(self) -> Buffer:
+        """All bytes, once more from memory if they were looked at before.
+
+        Raises
+        ------
+        ReadError
+            As the piece says.
+        """
+        buffer, self._held = self._held or self._piece.read(), None
+        if self.digest is None:
+            self.digest, self.read_bytes = digest(buffer), buffer.size
+        return buffer
+
+    def look(self, *, hold: bool) -> None:
+        """Makes the digest known before anything is read; with `hold` the bytes stay for the next `read`.
+
+        Raises
+        ------
+        ReadError
+            As the piece says.
+        """
+        buffer = self.read()
+        self._held = buffer if hold else None
+
+    def forget(self) -> None:
+        """Lets go of what `look` held."""
+        self._held = None
+
+
+@cache
+def software() -> str:
+    """A digest of all that decides what is made of the same bytes: nbprof's modules, and the libraries whose types are stored.
+
+    Sizes and times of nbprof's own modules are in it, so that who works on nbprof never meets the results of yesterday's code.
+    """
+    root = Path(nbprof.__file__).parent
+    modules = sorted(
+        (str(Path(folder, name)), stat.st_size, stat.st_mtime_ns)
+        for folder, _, names in os.walk(root)
+        for name in names
+        if name.endswith(".py")
+        for stat in (Path(folder, name).stat(),)
+    )
+    parts = [LAYOUT, nbprof.__version__, pd.__version__, np.__version__, sys.byteorder, modules]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def key(pieces: Sequence[Watched], options: dict[str, Any]) -> str | None:
+    """The name of the entry of these pieces; None while one of them was not read."""
+    if any(piece.digest is None for piece in pieces):
+        return None
+    read = [[piece.name, piece.digest] for piece in pieces]
+    told = json.dumps([software(), options, read], sort_keys=True).encode()
+    return f"{sum(piece.read_bytes or 0 for piece in pieces):x}-{hashlib.sha256(told).hexdigest()[:40]}"
+
+
+class Place:
+    """The files of a run as they lie somewhere, and the entry that they had when they were last read.
+
+    Parameters
+    ----------
+    folder : Folder
+    pieces : sequence of Piece
+    options : dict
+        Plain values that change what is read.
+    """
+
+    def __init__(self, folder: Folder, pieces: Sequence[Piece], options: dict[str, Any]) -> None:
+        self._folder = folder
+        self._seen_ns = time.time_ns()
+        stamps = [stamp(piece) for piece in pieces]
+        self._stamps = [list(s.facts) for s in stamps if s is not None]
+        self._complete = len(self._stamps) == len(stamps)
+        self._changed_ns = max((s.changed_ns for s in stamps if s is not None), default=0)
+        told = json.dumps([software(), options, [str(Path(p.label).absolute()) for p in pieces]], sort_keys=True)
+        self._name = hashlib.sha256(told.encode()).hexdigest()[:40]
+
+    def key(self) -> str | None:
+        """The entry of these files, if they are certainly unchanged since it was noted."""
+        noted = self._folder.noted(self._name) if self._complete else None
+        if not isinstance(noted, dict) or noted.get("stamps") != self._stamps:
+            return None
+        known = noted.get("key")
+        return known if isinstance(known, str) and _KEY.fullmatch(known) else None
+
+    def note(self, key: str) -> None:
+        """Remembers the entry, where the files had been left alone for long enough when they were looked at."""
+        if self._complete and self._changed_ns < self._seen_ns - _SETTLED_NS:
+            self._folder.note(self._name, {"stamps": self._stamps, "key": key})

@@ -1,0 +1,274 @@
+"""What the cache has of one run, and what it is given: the one thing that a `Run` knows of the cache.
+
+Nothing here ever raises because of the cache: without a disk to write to, with a damaged entry, with another kernel at work on the same
+entry, things are computed as if there were no cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any, TypeVar
+
+from nbprof.cache import background
+from nbprof.cache.folder import SUFFIX, Folder, TooLarge
+from nbprof.cache.identity import Place, Watched, key
+from nbprof.cache.part import Damaged, Part, Writer
+from nbprof.cache.stored import FACTS, Kept, StoredTrace
+from nbprof.cache.values import Unstorable
+from nbprof.errors import ReadError
+from nbprof.formats.pieces import Piece
+from nbprof.trace import Trace
+
+T = TypeVar("T")
+
+WORTH_S = 0.2
+"""Who waits less than this for reading and computing is not served by a copy on the disk."""
+
+_AFTER_FRAME_S = 0.5
+_AFTER_READING_S = 3.0
+COLUMNS = "columns"
+
+
+class Shelf:
+    """No cache: everything is read and computed.
+
+    Attributes
+    ----------
+    pieces : tuple of Piece
+        The files, for the reader of their format.
+    """
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.pieces: tuple[Piece, ...] = tuple(pieces)
+
+    def trace(self, read: Callable[[], Trace]) -> Trace:
+        """The trace of the run; `read` reads it from `pieces`."""
+        return read()
+
+    def value(self, name: str, compute: Callable[[], T]) -> T:  # noqa: ARG002 -- as where there is a cache
+        """A value that follows from the files alone; `compute` makes it."""
+        return compute()
+
+
+class DiskShelf(Shelf):
+    """The entry of a run in a folder.
+
+    Parameters
+    ----------
+    folder : Folder
+    pieces : sequence of Piece
+    options : dict
+        Plain values that change what is read, its format among them.
+    """
+
+    def __init__(self, folder: Folder, pieces: Sequence[Piece], options: dict[str, Any]) -> None:
+        self._watched = [Watched(piece) for piece in pieces]
+        super().__init__(self._watched)
+        self._folder = folder
+        self._options = options
+        self._place = Place(folder, pieces, options)
+        self._key: str | None = None
+        self._noted = False
+        self._parts: dict[str, Part] = {}
+        self._index: dict[str, Part] = {}
+        self._lock = threading.RLock()
+        self._waiting: dict[str, object] = {}
+        self._kept: Kept | None = None
+        self._source: Trace | None = None
+        self._spent_s = 0.0
+        self._computing = 0
+        self._closed = False
+
+    # Reading.
+
+    def trace(self, read: Callable[[], Trace]) -> Trace:
+        """The trace out of the cache, or as `read` gives it, which is then kept.
+
+        Raises
+        ------
+        ReadError
+            As `read` does.
+        """
+        self._find()
+        if FACTS in self._index:
+            with contextlib.suppress(KeyError):
+                out = StoredTrace(self._load, lambda: self._again(read), self._labels())
+                # What it cost to read is known to be worth it.
+                self._spent_s = WORTH_S
+                return out
+        began = time.perf_counter()
+        trace = read()
+        self._spent_s += time.perf_counter() - began
+        self._keep(trace)
+        return trace
+
+    def value(self, name: str, compute: Callable[[], T]) -> T:
+        """A value out of the cache, or computed, and then kept."""
+        name = f"value.{name}"
+        if name in self._index:
+            with contextlib.suppress(KeyError):
+                kept: T = self._load(name)
+                return kept
+        began = time.perf_counter()
+        self._computing += 1
+        try:
+            value = compute()
+        finally:
+            self._computing -= 1
+        if not self._computing:
+            self._spent_s += time.perf_counter() - began
+        with self._lock:
+            self._waiting[name] = value
+        self._write_after(_AFTER_FRAME_S)
+        return value
+
+    def _find(self) -> None:
+        """Opens the entry of the files, if there is one."""
+        self._key = self._place.key()
+        if self._key is not None:
+            self._noted = True
+            self._open()
+            return
+        sizes = [piece.size for piece in self._watched]
+        if any(size is None for size in sizes) or not self._folder.has_size(sum(size or 0 for size in sizes)):
+            return
+        # Something of this size is there: touched or moved, but maybe the same.
+        for piece in self._watched:
+            piece.look(hold=len(self._watched) == 1)
+        self._key = key(self._watched, self._options)
+        self._open()
+        if FACTS in self._index:
+            for piece in self._watched:
+                piece.forget()
+            self._note()
+
+    def _open(self) -> None:
+        """Opens the parts of the entry that are not open yet."""
+        if self._key is None:
+            return
+        for path in self._folder.parts(self._key):
+            if path.name in self._parts:
+                continue
+            try:
+                part = self._parts[path.name] = Part(path)
+            except Damaged:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+            except OSError:
+                continue
+            else:
+                self._index.update(dict.fromkeys(part, part))
+
+    def _load(self, name: str) -> Any:
+        part = self._index[name]
+        try:
+            return part.load(name)
+        except Damaged:
+            with self._lock:
+                self._drop(part)
+            raise KeyError(name) from None
+
+    def _drop(self, part: Part) -> None:
+        """Forgets a damaged part, and takes it out of the folder."""
+        self._parts.pop(part.path.name, None)
+        self._index = {name: p for name, p in self._index.items() if p is not part}
+        with contextlib.suppress(OSError):
+            part.path.unlink()
+
+    def _again(self, read: Callable[[], Trace]) -> Trace:
+        """The trace from the files themselves, for what the entry does not have."""
+        with self._lock:
+            if self._source is None:
+                for piece in self._watched:
+                    piece.digest = None
+                trace = read()
+                if key(self._watched, self._options) != self._key:
+                    what = self.pieces[0].label
+                    raise ReadError("changed since it was opened; load it again.", path=what)
+                self._source = trace
+                if FACTS not in self._index or COLUMNS + SUFFIX not in self._parts:
+                    self._keep(trace)
+            return self._source
+
+    # Writing.
+
+    def _keep(self, trace: Trace) -> None:
+        self._key = key(self._watched, self._options)
+        if self._key is None:
+            return
+        self._kept = Kept(trace, self._labels())
+        self._write_after(_AFTER_READING_S)
+
+    def _write_after(self, seconds: float) -> None:
+        if self._key is not None and not self._closed:
+            background.write(self, seconds)
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits for a value."""
+        return self._computing > 0
+
+    def flush(self, stop: Callable[[], bool]) -> None:
+        """Writes what waits to be kept; `stop` tells that there is no time left for it."""
+        if self._closed or self._key is None or self._spent_s < WORTH_S:
+            return
+        try:
+            self._flush(self._key, stop)
+        except (OSError, TooLarge):
+            # No room, no right to write, no time: this run does without.
+            self._closed = True
+            with self._lock:
+                self._waiting.clear()
+                self._kept = None
+
+    def _flush(self, known: str, stop: Callable[[], bool]) -> None:
+        with self._lock:
+            self._open()
+            waiting, self._waiting = self._waiting, {}
+            kept = self._kept
+        values: dict[str, object] = {name: value for name, value in waiting.items() if name not in self._index}
+        if kept is not None and FACTS not in self._index:
+            values.update(kept.facts())
+        if values:
+            name = hashlib.sha256("\n".join(sorted(values)).encode()).hexdigest()[:24]
+            self._write(known, name, values.items(), stop)
+        self._note()
+        if kept is not None:
+            if COLUMNS + SUFFIX not in self._parts:
+                self._write(known, COLUMNS, kept.columns(), stop)
+            with self._lock:
+                self._kept = None
+
+    def _write(self, known: str, name: str, content: Iterable[tuple[str, object]], stop: Callable[[], bool]) -> None:
+        room = self._folder.room(known)
+
+        def fill(file: IO[bytes]) -> None:
+            writer = Writer(file)
+            for each, value in _patiently(content, stop):
+                # What cannot be stored is computed again each time.
+                with contextlib.suppress(Unstorable):
+                    writer.add(each, value)
+                if writer.size > room:
+                    raise TooLarge
+            writer.close()
+
+        self._folder.add(known, name, fill)
+
+    def _note(self) -> None:
+        if not self._noted and self._key is not None:
+            self._noted = True
+            self._place.note(self._key)
+
+    def _labels(self) -> list[str]:
+        return [piece.label for piece in self.pieces]
+
+
+def _patiently(content: Iterable[tuple[str, object]], stop: Callable[[], bool]) -> Iterator[tuple[str, object]]:
+    for item in content:
+        if stop():
+            raise TooLarge("there is no time left")
+        yield item
