@@ -251,16 +251,36 @@ def launch_details(text: str) -> dict[str, object]:
     }
 
 
-def _op_text(placed: Placed) -> npt.NDArray[np.int64]:
-    """By event, the code of the text that names its op."""
-    trace = placed.trace
-    # An XLA kernel is an HLO op; its `tf_op` only says that it is some XLA module.
-    found = trace.text_arg("hlo_op")
-    for key in ("tf_op", "level 0"):
-        if key in trace.args:
-            other = trace.text_arg(key)
-            found = np.where(found < 0, other, found)
-    return found
+class _OpTexts:
+    """The text that names the op of each device event, as codes: what the event states, else the op whose call launched it."""
+
+    def __init__(self, placed: Placed, out: act.Activity) -> None:
+        trace = placed.trace
+        self.trace = trace
+        # An XLA kernel is an HLO op; its `tf_op` only says that it is some XLA module.
+        codes = trace.text_arg("hlo_op")
+        for key in ("tf_op", "level 0"):
+            if key in trace.args:
+                other = trace.text_arg(key)
+                codes = np.where(codes < 0, other, codes)
+        distinct, back = np.unique(codes, return_inverse=True)
+        empty = np.array([c >= 0 and not trace.strings[c] for c in distinct.tolist()], np.bool_)
+        if empty.any():
+            codes[empty[back]] = -1
+        self.codes = codes
+        bare = placed.on_gpu & (codes < 0) & (trace.arg("correlation_id", 0) > 0)
+        if bare.any():
+            launches = out.launches
+            known = launches[(launches["target"] >= 0) & (launches["op"] >= 0)]
+            target = known["target"].to_numpy(np.int64)
+            fits = bare[target]
+            # Codes behind those of the strings stand for names of events.
+            codes[target[fits]] = len(trace.strings) + trace.events.name[known["op"].to_numpy(np.int64)[fits]]
+
+    def text(self, code: int) -> str:
+        """The text of a code."""
+        count = len(self.trace.strings)
+        return self.trace.strings[code] if code < count else str(self.trace.names[code - count])
 
 
 def _stated(trace: Trace, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -285,7 +305,8 @@ def _kernels(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, list[dict
     # Occupancy is no part of a launch shape: texts that differ in it alone are one shape.
     shapes: dict[tuple[object, ...], int] = {}
     shape_of = [shapes.setdefault(tuple(d[k] for k in LAUNCH_SHAPE), len(shapes)) for d in parsed]
-    op_text = _op_text(placed)[rows]
+    ops = _OpTexts(placed, out)
+    op_text = ops.codes[rows]
     equation = trace.text_arg("equation")[rows]
     plane = trace.lanes["plane"].to_numpy()[events.lane[rows]]
     # What is said of a kernel depends on its name, its op, the vendor of its plane and its equation alone.
@@ -294,7 +315,7 @@ def _kernels(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, list[dict
     kernel_code, op_code, eligible, tensor = [], [], [], []
     for name, op, where, formula in seen.tolist():
         kernel = str(trace.names[name])
-        op_name = opnames.parse(trace.strings[op]).name if op >= 0 else ""
+        op_name = opnames.parse(ops.text(op)).name if op >= 0 else ""
         uses = opnames.uses_tensor_core(kernel, str(trace.planes[where].stats.get("device_vendor", "")))
         einsum = formula >= 0 and _einsum_of_two(trace.strings[formula])
         kernel_code.append(out.kernel_names.code(kernel))
@@ -337,14 +358,12 @@ def _device_ops(placed: Placed, out: act.Activity) -> pd.DataFrame:
     """Runs of framework ops on a device: each kernel counts for the op that its annotation names."""
     trace = placed.trace
     events = trace.events
-    op_text = _op_text(placed)
-    rows = np.flatnonzero((op_text >= 0) & placed.on_gpu)
-    if len(rows):
-        rows = rows[_stated(trace, op_text[rows])]
+    ops = _OpTexts(placed, out)
+    rows = np.flatnonzero((ops.codes >= 0) & placed.on_gpu)
     if not len(rows):
         return act.table(act.DEVICE_OPS)
-    distinct, code = np.unique(op_text[rows], return_inverse=True)
-    parsed = [opnames.parse(trace.strings[c]) for c in distinct.tolist()]
+    distinct, code = np.unique(ops.codes[rows], return_inverse=True)
+    parsed = [opnames.parse(ops.text(c)) for c in distinct.tolist()]
     op = np.array([out.ops.code(p.name) for p in parsed], np.int32)
     kind = np.array([out.types.code(p.type or "Unknown") for p in parsed], np.int32)
     return pd.DataFrame(
