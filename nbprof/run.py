@@ -256,7 +256,12 @@ class Run:
 
     @_Kept
     def _notes(self) -> list[Note]:
-        return list(self.activity.notes)
+        notes = list(self.activity.notes)
+        total = len(self.activity.host_ops)
+        if tangled := total - len(self._host_ops[0]):
+            text = f"{tangled:,} of {total:,} host ops overlap another op of their thread partly, or end with it: they are in no op's time."
+            notes.append(Note("warning" if tangled > total // 100 else "info", text))
+        return notes
 
     @_Kept
     def missing(self) -> dict[str, str]:

@@ -213,3 +213,18 @@ def test_16_bit_compute_is_told_by_the_shape_and_else_by_the_name(name, shape, h
     from nbprof.dialects.xplane_device import classify
 
     assert (classify(name, shape) == DEVICE_COMPUTE_16) is half
+
+
+def test_host_ops_that_overlap_partly_are_told(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    host.line(
+        "python",
+        [
+            host.event("a/MatMul:MatMul", 0, 4 * MS),
+            host.event("b/Relu:Relu", 2 * MS, 4 * MS),
+            host.event("c/Add:Add", 8 * MS, MS),
+        ],
+    )
+    p = profile(tmp_path, xspace(host))
+    assert p.ops.frame["op"].tolist() == ["a/MatMul", "c/Add"]
+    assert "! 1 of 3 host ops overlap another op of their thread partly, or end with it: they are in no op's time." in str(p.receipt)
