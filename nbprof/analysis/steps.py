@@ -7,6 +7,8 @@ counts once; what no span covers is `other`. Host work is merged into the steps 
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -16,6 +18,8 @@ from nbprof.trace import Int64s
 
 # A leading step that takes this many times the median of the others compiles or warms up.
 WARMUP_FACTOR = 4.0
+# The kind and the number of a step: "train 500", "ProfilerStep#6".
+NUMBERED = r"(.*)[ #](\d+)\Z"
 
 _COLUMN_OF_CLASS = np.zeros(max(CATEGORY_OF_CLASS) + 1, np.int64)
 for _cls, _category in CATEGORY_OF_CLASS.items():
@@ -55,7 +59,8 @@ def flatten(start: Int64s, end: Int64s, cls: Int64s) -> tuple[Int64s, Int64s, In
 
 def frame(activity: Activity) -> pd.DataFrame:
     """One row a step of each host, in time order, in ms; the columns of `p.steps.frame`."""
-    columns = ["host", "step", "name", "start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES), "kind", "warmup", "counted", "group"]
+    times = ["start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
+    columns = ["host", "step", "name", *times, "kind", "warmup", "cut", "counted", "group"]
     parts = [part for host in range(len(activity.hosts)) if len(part := _host_steps(activity, host))]
     if not parts:
         return pd.DataFrame(columns=columns)
@@ -74,12 +79,16 @@ def frame(activity: Activity) -> pd.DataFrame:
         out["compile_ms"] = np.nan
     out = out.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
     out["step"] = out.groupby("host", sort=False)["step"].transform(_number_between)
-    kind = out["name"].str.rpartition(" ")[0]
+    kind = out["name"].str.extract(NUMBERED)[0].fillna("")
     # Training, validation and prediction are populations of their own: the one with the most time is averaged.
     out["kind"] = kind.where(kind != "", np.nan).ffill().bfill().fillna("")
     out["warmup"] = out.groupby(["host", "kind"], sort=False)["step_time_ms"].transform(_warmup).astype(bool)
     main = out[~out["warmup"]].groupby("kind")["step_time_ms"].sum().idxmax()
-    out["counted"] = ~out["warmup"] & (out["kind"] == main)
+    host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
+    out["cut"] = [pair in activity.cut for pair in zip(host, out["group"], strict=True)]
+    used = ~out["warmup"] & (out["kind"] == main)
+    # A profile of nothing but cut steps still has an average.
+    out["counted"] = used & ~out["cut"] if (used & ~out["cut"]).any() else used
     return out[columns]
 
 
@@ -145,11 +154,11 @@ def _host_steps(activity: Activity, host: int) -> pd.DataFrame:
     elif not has_device:
         whole[:] = True
     names = [activity.group_names.get((host, g), str(g)) for g in group.tolist()]
-    numbers = [n.rpartition(" ")[2] for n in names]
+    numbers = [found.group(2) if (found := re.match(NUMBERED, n)) else "" for n in names]
     out = pd.DataFrame(
         {
             "host": activity.hosts[host],
-            "step": [float(x) if x.isdigit() and n != x else np.nan for n, x in zip(names, numbers, strict=True)],
+            "step": [float(x) if x else np.nan for x in numbers],
             "name": names,
             "start_ms": begin / 1e9,
             "step_time_ms": (stop - begin) / 1e9,

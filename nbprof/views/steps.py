@@ -69,4 +69,6 @@ def _left_out(steps: pd.DataFrame) -> str:
     first = int((warm & (steps["kind"] == main)).sum())
     parts = [f"the first {'step' if first == 1 else f'{first} steps'} (compilation, warm-up)"] if first else []
     parts += [f"{n} {kind} steps" for kind, n in steps.loc[steps["kind"] != main, "kind"].value_counts().items()]
+    if "cut" in steps.columns and (last := int((steps["cut"].astype(bool) & ~warm & (steps["kind"] == main)).sum())):
+        parts.append(f"the last {'step' if last == 1 else f'{last} steps'} (cut by the end of the recording)")
     return f"Averages leave out {' and '.join(parts)}."
