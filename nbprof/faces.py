@@ -128,7 +128,7 @@ class Memory(View):
     def timeline(self) -> pd.DataFrame:
         """Allocations and deallocations in time order."""
         timeline: pd.DataFrame = self._profile.run.memory_timeline
-        return timeline.drop(columns=["order", "address", "lifetime_peak_bytes"])
+        return timeline.drop(columns=["order", "address", "lifetime_peak_bytes", "capacity_bytes"])
 
     @property
     def peak(self) -> pd.DataFrame:

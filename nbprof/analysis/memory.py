@@ -10,6 +10,7 @@ from nbprof.activity import Activity
 from nbprof.trace import Int32s, Int64s
 
 UNUSED = "unused preallocated device memory"
+EARLIER = "allocated before the recording"
 
 
 def timeline(activity: Activity) -> pd.DataFrame:
@@ -42,12 +43,13 @@ def timeline(activity: Activity) -> pd.DataFrame:
                 "order",
                 "address",
                 "lifetime_peak_bytes",
+                "capacity_bytes",
             ]
         )
     op, region, kind, shape = (a[c].to_numpy().copy() for c in ("op", "region", "data_type", "shape"))
     step = a["group"].to_numpy().copy()
-    memory, address, is_alloc = a["memory"].to_numpy(), a["address"].to_numpy(), a["allocation"].to_numpy()
-    source = _freed(memory, address, is_alloc)
+    memory, is_alloc = a["memory"].to_numpy(), a["allocation"].to_numpy()
+    source = _freed(memory, _addresses(a["address"]), is_alloc)
     freed = np.flatnonzero(source >= 0)
     for column in (op, region, kind, shape):
         column[freed] = column[source[freed]]
@@ -68,12 +70,23 @@ def timeline(activity: Activity) -> pd.DataFrame:
             "heap_bytes": a["heap"],
             "free_bytes": a["free"],
             "fragmentation": a["fragmentation"],
-            "in_use_bytes": a["stack"] + a["heap"],
+            "in_use_bytes": a["heap"] + (a["stack"].fillna(0) if a["stack"].isna().any() else a["stack"]),
             "order": a["event"],
-            "address": address,
+            "address": a["address"],
             "lifetime_peak_bytes": a["lifetime_peak"],
+            "capacity_bytes": pd.array(np.array([activity.memory_capacity.get(t) for t in texts], object)[memory], "Int64"),
         }
     )
+
+
+def _addresses(stated: pd.Series) -> Int64s:
+    """The address of each event; one that is not known equals no other."""
+    unknown = stated.isna().to_numpy(np.bool_)
+    out: Int64s = stated.fillna(0).to_numpy(np.int64).copy()
+    if unknown.any():
+        # Real addresses are even.
+        out[unknown] = -1 - 2 * np.arange(int(unknown.sum()))
+    return out
 
 
 def _freed(memory: Int32s, address: Int64s, is_alloc: npt.NDArray[np.bool_]) -> Int64s:
@@ -110,27 +123,30 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """One row an allocator, largest peak first: the columns of `p.memory.summary`.
 
     The lifetime peak is the largest value that the allocator
-    stated or that was seen (XProf takes the last one stated, which can be below the peak).
+    stated or that was seen (XProf takes the last one stated, which can be below the peak). What an allocator does not state is NA:
+    PyTorch's have no stack, no peak of the time before the recording, and as capacity that of their device.
     """
     out = []
     for ident, group in rows.groupby("memory_id", sort=True):
-        used = group["in_use_bytes"].to_numpy()
+        used = group["in_use_bytes"].to_numpy(np.int64)
         equal = np.flatnonzero(used == used.max())
         # Of equal peaks the last in the order of the file counts for the figures, the last in time for the step.
         peak = group.iloc[equal[int(np.argmax(group["order"].to_numpy()[equal]))]]
         allocs = int((group["event"] == "allocation").sum())
+        limited = _whole(peak["stack_bytes"]) is not None
+        free, lifetime = _whole(peak["free_bytes"]), _whole(group["lifetime_peak_bytes"].max())
         out.append(
             {
                 "memory_id": ident,
                 "allocations": allocs,
                 "deallocations": len(group) - allocs,
-                "capacity_bytes": int(peak["in_use_bytes"] + peak["free_bytes"]),
-                "lifetime_peak_bytes": int(max(group["lifetime_peak_bytes"].max(), used.max())),
+                "capacity_bytes": int(peak["in_use_bytes"]) + free if limited and free is not None else _whole(peak["capacity_bytes"]),
+                "lifetime_peak_bytes": None if lifetime is None else max(lifetime, int(used.max())),
                 "peak_bytes": int(peak["in_use_bytes"]),
                 "peak_time_ms": float(peak["time_ms"]),
-                "peak_stack_bytes": int(peak["stack_bytes"]),
+                "peak_stack_bytes": _whole(peak["stack_bytes"]),
                 "peak_heap_bytes": int(peak["heap_bytes"]),
-                "peak_free_bytes": int(peak["free_bytes"]),
+                "peak_free_bytes": free,
                 "peak_fragmentation": float(peak["fragmentation"]),
                 "peak_step": int(group["step"].iloc[equal[-1]]),
             }
@@ -150,14 +166,22 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         "peak_step",
     ]
     frame = pd.DataFrame(out, columns=columns)
+    for column in ("capacity_bytes", "lifetime_peak_bytes", "peak_stack_bytes", "peak_free_bytes"):
+        if frame[column].isna().any():
+            frame[column] = frame[column].astype("Int64")
     return frame.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
+
+
+def _whole(value: object) -> int | None:
+    return None if pd.isna(value) else int(value)  # type: ignore[call-overload]
 
 
 def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
     """Allocations alive at the peak of each allocator, largest first: the columns of `p.memory.peak`.
 
     Of the step of the peak the allocations are known one by one; what was in use before it is one row,
-    `unused preallocated device memory`, so that the rows add up to the bytes in use.
+    `unused preallocated device memory`, so that the rows add up to the bytes in use. PyTorch's allocators are followed from the begin
+    of the recording; there the one row is `allocated before the recording`.
     """
     parts = []
     for _, total in totals.iterrows():
@@ -178,7 +202,16 @@ def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
 
 
 def _alive(group: pd.DataFrame, total: pd.Series) -> pd.DataFrame:
-    now = group[(group["time_ms"] <= total["peak_time_ms"]) & (group["step"] == total["peak_step"])]
+    # TensorFlow's allocators state their stack, PyTorch's don't.
+    whole = pd.isna(total["peak_stack_bytes"])
+    now = group[(group["time_ms"] <= total["peak_time_ms"]) & (whole | (group["step"] == total["peak_step"]))]
+    if whole:
+        # Of events at the time of the peak, those behind it in the file came after it.
+        peak = np.flatnonzero(now["in_use_bytes"].to_numpy(np.int64) == int(total["peak_bytes"]))
+        now = now.iloc[: int(peak[-1]) + 1] if len(peak) else now
+        if now["address"].isna().any():
+            # Which block a deallocation frees is not known, so neither is which ones are alive.
+            now = now.iloc[:0]
     alive: dict[int, int] = {}
     unmapped = int(total["peak_heap_bytes"])
     unmatched = 0
@@ -200,11 +233,13 @@ def _alive(group: pd.DataFrame, total: pd.Series) -> pd.DataFrame:
     table = live[columns]
     extra = []
     if unmapped > 0:
-        extra.append([unmapped, unmapped, UNUSED, "persist/dynamic", "INVALID", "unknown"])
-    if total["peak_stack_bytes"] > 0:
+        extra.append(
+            [unmapped, pd.NA, EARLIER, "", "", ""] if whole else [unmapped, unmapped, UNUSED, "persist/dynamic", "INVALID", "unknown"]
+        )
+    if not whole and total["peak_stack_bytes"] > 0:
         extra.append([total["peak_stack_bytes"], total["peak_stack_bytes"], "stack", "stack", "INVALID", "unknown"])
     if extra:
-        special = pd.DataFrame(extra, columns=columns)
+        special = pd.DataFrame(extra, columns=columns).astype({c: table[c].dtype for c in columns[:2]})
         table = pd.concat([table, special], ignore_index=True) if len(table) else special
     merged = table.groupby(columns, sort=False, dropna=False).size().rename("occurrences").reset_index()
     merged = merged.sort_values(columns, ascending=[False, False, True, True, True, True], kind="stable", ignore_index=True)

@@ -44,15 +44,24 @@ def op_type(name: str) -> str:
 
 # Host calls into the CUDA, HIP, XPU and NPU runtimes, by what they are for; the first pattern that fits wins.
 LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL = "launch", "copy", "fill", "sync", "allocate", "graph", "other"
-_CALLS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    (GRAPH, re.compile(r"(?:cuda|cu|hip)GraphLaunch")),
-    (SYNC, re.compile(r"(?:cuda|cu|hip|acl|acldrt|ze)\w*(?:Synchronize|StreamWaitEvent|EventQuery|StreamQuery)|urEventWait|urQueueFinish|zeCommandQueueSynchronize|zeEventHostSynchronize")),
-    (COPY, re.compile(r"(?:cuda|cu|hip)\w*Memcpy|urEnqueueUSMMemcpy|zeCommandListAppendMemoryCopy|aclrtMemcpy")),
-    (FILL, re.compile(r"(?:cuda|cu|hip)\w*Memset|urEnqueueUSMFill|zeCommandListAppendMemoryFill|aclrtMemset")),
-    (ALLOCATE, re.compile(r"(?:cuda|cu|hip)(?:Malloc|Free|HostAlloc|HostFree|HostMalloc|HostRegister|HostUnregister|Mem(?:Alloc|Free|Create|Map|Unmap|Release|SetAccess|AddressReserve)|ExtMalloc|ArrayCreate)")),
-    (LAUNCH, re.compile(r"(?:cuda|cu|hip)\w*Launch|urEnqueueKernelLaunch|zeCommandListAppendLaunchKernel|Launch\w*Kernel|launchKernel")),
-)  # fmt: skip
-_WAITS = re.compile(r"(?:cuda|cu|hip)(?:Device|Ctx|Stream|Event)Synchronize|urQueueFinish|urEventWait|ze\w+Synchronize|aclrtSynchronize\w*")
+CALL_KINDS = (LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL)
+_CALLS = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        (GRAPH, r"(?:cuda|cu|hip)GraphLaunch"),
+        (
+            SYNC,
+            r"(?:cuda|cu|hip)(?:Device|Ctx|Context|Stream|Event)Synchronize|urQueueFinish|urEventWait|ze\w+Synchronize|aclrtSynchronize",
+        ),
+        (COPY, r"(?:cuda|cu|hip)\w*Memcpy|urEnqueueUSMMemcpy|zeCommandListAppendMemoryCopy|aclrtMemcpy"),
+        (FILL, r"(?:cuda|cu|hip)\w*Memset|urEnqueueUSMFill|zeCommandListAppendMemoryFill|aclrtMemset"),
+        (
+            ALLOCATE,
+            r"(?:cuda|cu|hip)(?:Ext)?(?:Malloc|Free|Host(?:Alloc|Free|Malloc|Register|Unregister)|Mem(?:Alloc|Free|Create|Map|Unmap))",
+        ),
+        (LAUNCH, r"(?:cuda|cu|hip)\w*Launch|urEnqueueKernelLaunch|zeCommandListAppendLaunchKernel|Launch\w*Kernel|launchKernel"),
+    )
+)
 
 
 @lru_cache(maxsize=4096)
@@ -61,13 +70,9 @@ def call_kind(name: str) -> str:
     return next((kind for kind, pattern in _CALLS if pattern.match(name)), OTHER_CALL)
 
 
-def waits(name: str) -> bool:
-    """Whether a runtime call stands still until the device has caught up."""
-    return bool(_WAITS.match(name))
-
-
 _COLLECTIVE = re.compile(
-    r"(?:nccl|rccl|hccl|oneccl|msccl)(?:Dev|Sym|Kernel|_)|nvshmem|deep_ep|(?:void )?(?:vllm::|sglang::)?(?:cross_device_reduce|all_?reduce_|one_shot_all|two_shot_all|multimem_all)"
+    r"(?:nccl|rccl|hccl|oneccl|msccl)(?:Dev|Sym|Kernel|_)|nvshmem|deep_ep|"
+    r"cross_device_reduce|\ball_?reduce_|(?:one|two)_shot_all|multimem_all"
 )
 
 
@@ -143,10 +148,10 @@ _TYPE_32 = re.compile(r"(?:^|::)(?:float|double|float32|float64)\Z|complex", re.
 _WHOLE = re.compile(r"(?:long|int|short|char|byte|bool|unsigned|signed)\b", re.IGNORECASE)
 _TYPE_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _NAME_16 = re.compile(
-    r"half|bf16|bfloat16|fp16|(?<![a-z0-9])f16|f8|fp8|float8|e4m3|e5m2|nvjet_(?:[a-z]*_)?[htqb]|"
-    r"[_\W]h(?:884|1688|16816|gemm)|_HHS_|_BBS_|_HSS_|_BSS_|_HH_|_BB_|_F8",
+    r"[Hh]alf|bf16|[Bb][Ff]loat16|fp16|(?<![a-z0-9])f16|(?<![a-z0-9])f8|f8f8|fp8|[Ff]loat8|e4m3|e5m2|nvjet_(?:sm\d+_)?[htq]|"
+    r"[_\W]h(?:884|1688|16816|gemm)|_HHS_|_BBS_|_HSS_|_BSS_|_HH_|_BB_",
 )
-_NAME_32 = re.compile(r"(?<![a-z0-9_])float\b|\bdouble\b|tf32|f32f32|fp32|sgemm|dgemm|nvjet_(?:[a-z]*_)?[sd]|_SB_|_S_B|_DB_")
+_NAME_32 = re.compile(r"(?<![a-z0-9_])float\b|\bdouble\b|tf32|f32f32|fp32|sgemm|dgemm|nvjet_(?:sm\d+_)?[sd]|_SB_|_S_B|_DB_")
 
 
 def input_precision(types: str) -> int:
@@ -191,22 +196,21 @@ def uses_tensor_core(kernel: str, amd: bool = False) -> bool:
 
 _ELIGIBLE = frozenset(
     f"aten::{name}"
-    for name in (
-        *("conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution _convolution".split()),
-        *("convolution_overrideable convolution_backward convolution_backward_overrideable slow_conv3d thnn_conv2d _slow_conv2d_forward".split()),
-        *("cudnn_convolution cudnn_convolution_transpose cudnn_convolution_relu cudnn_convolution_add_relu".split()),
-        *("cudnn_convolution_backward cudnn_convolution_backward_input cudnn_convolution_backward_weight".split()),
-        *("miopen_convolution miopen_convolution_transpose miopen_depthwise_convolution mkldnn_convolution".split()),
-        *("addmm addmm_ addmv addmv_ addr matmul mm mv linear addbmm baddbmm baddbmm_ bmm chain_matmul linalg_multi_dot".split()),
-        *("_addmm_activation _scaled_mm _grouped_mm _scaled_grouped_mm linalg_matmul einsum bilinear _trilinear tensordot".split()),
-        *("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _cudnn_rnn _cudnn_rnn_backward".split()),
-        *("_thnn_fused_lstm_cell _thnn_fused_gru_cell _thnn_fused_lstm_cell_backward _thnn_fused_gru_cell_backward".split()),
-        *("scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward".split()),
-        *("_scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_backward".split()),
-        *("_scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward".split()),
-        *("_flash_attention_forward _flash_attention_backward _efficient_attention_forward _efficient_attention_backward".split()),
-    )
-)  # fmt: skip
+    for name in """
+    conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution _convolution slow_conv3d thnn_conv2d
+    convolution_overrideable convolution_backward convolution_backward_overrideable _slow_conv2d_forward _slow_conv2d_backward
+    cudnn_convolution cudnn_convolution_transpose cudnn_convolution_relu cudnn_convolution_add_relu cudnn_convolution_backward
+    cudnn_convolution_backward_input cudnn_convolution_backward_weight miopen_convolution miopen_convolution_transpose
+    miopen_depthwise_convolution miopen_convolution_backward miopen_convolution_backward_input miopen_convolution_backward_weight
+    addmm addmm_ addmv addmv_ addr matmul mm mv linear addbmm baddbmm baddbmm_ bmm chain_matmul linalg_multi_dot linalg_matmul einsum
+    bilinear _trilinear tensordot _addmm_activation _scaled_mm _grouped_mm _scaled_grouped_mm linear_backward matmul_backward
+    lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _cudnn_rnn _cudnn_rnn_backward _thnn_fused_lstm_cell
+    _thnn_fused_gru_cell _thnn_fused_lstm_cell_backward _thnn_fused_gru_cell_backward scaled_dot_product_attention
+    _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention
+    _scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward
+    _flash_attention_forward _flash_attention_backward _efficient_attention_forward _efficient_attention_backward
+    """.split()  # noqa: SIM905 - a list of words reads better without a hundred quotes
+)
 
 
 def tensor_core_eligible(op: str) -> bool:

@@ -1,0 +1,106 @@
+"""The files of a PyTorch run: one a process, which is a rank of a distributed job or the whole of a plain one."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from nbprof.trace import Int64s, Trace
+
+Facts = dict[str, object]
+
+
+class Hosts:
+    """What each file states about itself. Renames the hosts of the trace to their ranks, where the files say which they are.
+
+    Parameters
+    ----------
+    trace : Trace
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        several = trace.metadata.get("hosts")
+        others = several if isinstance(several, dict) else {}
+        self.facts: list[Facts] = [_mapping(others[name]) if name in others else trace.metadata for name in trace.hosts]
+        self.files = list(trace.hosts)
+        self._rename()
+
+    @cached_property
+    def ranks(self) -> list[int | None]:
+        """The rank of each file, None where it states none."""
+        return [_whole(_mapping(f.get("distributedInfo")).get("rank")) for f in self.facts]
+
+    @cached_property
+    def world_size(self) -> int | None:
+        """How many ranks the job had, None where no file says so."""
+        sizes = [_whole(_mapping(f.get("distributedInfo")).get("world_size")) for f in self.facts]
+        return max((s for s in sizes if s is not None), default=None)
+
+    @cached_property
+    def device_properties(self) -> list[list[Facts]]:
+        """`deviceProperties` of each file."""
+        return [[_mapping(d) for d in p] if isinstance(p := f.get("deviceProperties"), list) else [] for f in self.facts]
+
+    @cached_property
+    def amd(self) -> list[bool]:
+        """Whether the devices of each file are AMD's."""
+        return [
+            any(key in f for key in ("hip_runtime_version", "roctracer_version", "rocprofiler_version", "hip_driver_version"))
+            or any(str(d.get("name", "")).startswith("AMD") for d in devices)
+            for f, devices in zip(self.facts, self.device_properties, strict=True)
+        ]
+
+    def messages(self) -> list[tuple[str, str]]:
+        """What the recorder logged as (host, text): its WARNING and ERROR lists."""
+        out = []
+        for name, facts in zip(self.trace.hosts, self.facts, strict=True):
+            for level in ("WARNING", "ERROR"):
+                found = facts.get(level)
+                for line in found if isinstance(found, list) else [found] if isinstance(found, str) else []:
+                    out.append((name, str(line)))
+        return out
+
+    def identical(self) -> list[tuple[str, str]]:
+        """Pairs of files with the same events: one is a copy of the other."""
+        events = self.trace.events
+        of_lane = self.trace.lanes["host"].map({h: i for i, h in enumerate(self.trace.hosts)}).to_numpy(np.int64)
+        host: Int64s = np.asarray(of_lane[events.lane], np.int64)
+        seen: dict[tuple[int, ...], str] = {}
+        out = []
+        for i, name in enumerate(self.files):
+            mine = np.flatnonzero(host == i)
+            start = events.start[mine]
+            key = (
+                len(mine),
+                int((start - start.min(initial=np.iinfo(np.int64).max)).sum()) if len(mine) else 0,
+                int(events.duration[mine].sum()),
+                int((events.name[mine].astype(np.int64) * (1 + np.arange(len(mine)) % 1009)).sum()),
+            )
+            if len(mine) and key in seen:
+                out.append((seen[key], name))
+            seen.setdefault(key, name)
+        return out
+
+    def _rename(self) -> None:
+        trace = self.trace
+        ranks = self.ranks
+        names = [f"rank {r}" if r is not None and ranks.count(r) == 1 else h for h, r in zip(trace.hosts, ranks, strict=True)]
+        # A rank that several files claim keeps the names of the files, or nobody could tell them apart.
+        names = [f"rank {r}, {h}" if r is not None and ranks.count(r) > 1 else n for n, h, r in zip(names, trace.hosts, ranks, strict=True)]
+        table = dict(zip(trace.hosts, names, strict=True))
+        trace.lanes["host"] = trace.lanes["host"].map(table)
+        for plane in trace.planes:
+            plane.host = table.get(plane.host, plane.host)
+        trace.hosts = names
+
+
+def _mapping(value: object) -> Facts:
+    return value if isinstance(value, dict) else {}
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, str) and value.isdigit():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

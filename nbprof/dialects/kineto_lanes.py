@@ -1,0 +1,220 @@
+"""Which side of the machine an event of a Kineto trace is on, and the lanes that follow from it.
+
+The category decides, never the process: device 0 and a process 0 of a container share their rows in the file, and what the GPU shows of
+the program's annotations lies on the same row as the kernels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof import nesting
+from nbprof.dialects import torchnames
+from nbprof.trace import ArgColumn, Events, Int32s, Int64s, Trace
+
+Kinds = npt.NDArray[np.uint8]
+
+UNKNOWN, OP, ANNOTATION, PYTHON, CALL, KERNEL, COPY, FILL, DEVICE_NOTE, SYNC, MEMORY, OVERHEAD, WINDOW = range(13)
+
+_CATEGORY = {
+    "cpu_op": OP,
+    "operator": OP,
+    "user_annotation": ANNOTATION,
+    "python_function": PYTHON,
+    "runtime": CALL,
+    "kernel": KERNEL,
+    "gpu_memcpy": COPY,
+    "memcpy": COPY,
+    "gpu_memset": FILL,
+    "memset": FILL,
+    "gpu_user_annotation": DEVICE_NOTE,
+    "cuda_sync": SYNC,
+    "cuda_event": SYNC,
+    "overhead": OVERHEAD,
+    "trace": WINDOW,
+}
+_RUNTIME = re.compile(r"\w+_(?:runtime|driver)\Z")
+
+HOST, STREAM, NOTES, SYNCS = range(4)
+_SIDE = np.zeros(13, np.uint8)
+_SIDE[[KERNEL, COPY, FILL]] = STREAM
+_SIDE[DEVICE_NOTE] = NOTES
+_SIDE[SYNC] = SYNCS
+
+# Recorders write an annotation's image on the device 1 ns early and 2 ns longer, and round ends: a child may run past its parent.
+SLACK_PS = 1_000_000
+
+
+def category(cat: str) -> int:
+    """The kind of event that a category of the file stands for; 0 for one that PyTorch does not write."""
+    low = cat.lower()
+    return CALL if _RUNTIME.match(low) else _CATEGORY.get(low, UNKNOWN)
+
+
+def kinds(trace: Trace) -> Kinds:
+    """uint8[events]: OP, KERNEL, ... by category; what old files call an operator is an annotation where its name says so."""
+    codes = trace.text_arg("cat")
+    seen = pd.unique(codes)
+    table = np.zeros(int(seen.max(initial=-1)) + 2, np.uint8)
+    for code in seen.tolist():
+        table[code] = category(trace.strings[code]) if code >= 0 else UNKNOWN
+    out = table[codes]
+    by_name = np.fromiter((torchnames.is_annotation(n) for n in trace.names), np.bool_, len(trace.names))
+    if by_name.any():
+        out[(out == OP) & by_name[trace.events.name]] = ANNOTATION
+    memory = np.flatnonzero([n in ("[memory]", "[OutOfMemory]") for n in trace.names])
+    if len(memory):
+        out[np.isin(trace.events.name, memory)] = MEMORY
+    return out
+
+
+class Moved(Mapping[str, ArgColumn]):
+    """The args of events that were put into another order; a column is moved when it is first asked for.
+
+    Parameters
+    ----------
+    args : Mapping of str to ArgColumn
+    place : int32[events]
+        Where each event went.
+    """
+
+    def __init__(self, args: Mapping[str, ArgColumn], place: Int32s) -> None:
+        self._args = args
+        self._place = place
+        self._moved: dict[str, ArgColumn] = {}
+
+    def __getitem__(self, name: str) -> ArgColumn:
+        if name not in self._moved:
+            column = self._args[name]
+            event = self._place[column.event]
+            order = np.argsort(event, kind="stable")
+            kind = column.kind if isinstance(column.kind, int) else column.kind[order]
+            self._moved[name] = ArgColumn(event[order], kind, column.value[order])
+        return self._moved[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._args)
+
+    def __len__(self) -> int:
+        return len(self._args)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._args
+
+
+class Nested(Events):
+    """Events of which one may run up to 1 µs past the one that includes it."""
+
+    @cached_property
+    def parent(self) -> Int32s:
+        """The innermost event on the same lane that contains each event, or -1."""
+        return nesting.parents(self.lane, self.start, self.duration, SLACK_PS)
+
+
+def split(trace: Trace, kind: Kinds) -> Kinds:
+    """Gives every side of a row a lane of its own and names the lanes; returns the kinds in the new order of events.
+
+    Adds to `trace.lanes`: `row` (the lane that flows mean) and `side`.
+    """
+    events = trace.events
+    side = _SIDE[kind]
+    key = events.lane.astype(np.int64) * 4 + side
+    present = np.sort(pd.unique(key))
+    # A row keeps its number for its first side; further sides come behind all rows, so that little has to move.
+    first = np.append(True, present[1:] // 4 != present[:-1] // 4) if len(present) else np.zeros(0, np.bool_)
+    rows = len(trace.lanes)
+    number = np.where(first, present // 4, rows + np.cumsum(~first) - 1).astype(np.int32)
+    lane = number[np.searchsorted(present, key)]
+    lane_row = np.concatenate([np.arange(rows), present[~first] // 4])
+    lane_side = np.zeros(len(lane_row), np.uint8)
+    lane_side[number] = present % 4
+    if (~first).any():
+        order = np.argsort(lane, kind="stable")
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        trace.args = Moved(trace.args, place)
+        trace.events = Nested(lane[order], events.name[order], events.start[order], events.duration[order])
+        kind = kind[order]
+    else:
+        trace.events = Nested(events.lane, events.name, events.start, events.duration)
+    lanes = trace.lanes.iloc[lane_row].reset_index(drop=True)
+    lanes["lane"] = np.arange(len(lanes))
+    lanes["row"], lanes["side"] = lane_row, lane_side
+    lanes["events"] = np.bincount(trace.events.lane, minlength=len(lanes))
+    trace.lanes = lanes
+    name_lanes(trace, kind)
+    return kind
+
+
+def _main_kind(trace: Trace, kind: Kinds) -> Int64s:
+    """int64[lanes]: the kind that most events of each lane have; -1 for a lane without events."""
+    width = 16
+    counts = np.bincount(trace.events.lane.astype(np.int64) * width + kind, minlength=len(trace.lanes) * width).reshape(-1, width)
+    return np.where(counts.sum(axis=1) > 0, counts.argmax(axis=1), -1)
+
+
+def name_lanes(trace: Trace, kind: Kinds) -> None:
+    """Fills `kind device process thread note order` of the lanes: GPUs with their streams, then the program's threads."""
+    lanes = trace.lanes
+    main = _main_kind(trace, kind)
+    first = np.searchsorted(trace.events.lane, np.arange(len(lanes)))
+    stated = trace.arg("device")
+    programs: dict[tuple[str, str], None] = {}
+    rows: list[tuple[str, int, str, str, str, tuple[int, ...]]] = []
+    threads = zip(lanes["host"], _texts(lanes, "pid"), _texts(lanes, "tid"), _texts(lanes, "thread"), _texts(lanes, "labels"), strict=True)
+    for i, (host, pid, tid, thread, label) in enumerate(threads):
+        side = int(lanes["side"].iloc[i])
+        if side == HOST:
+            note = ""
+            if main[i] in (OVERHEAD, WINDOW, -1) or not pid.lstrip("-").isdigit():
+                process, name, rank = "Profiler", _profiler(pid, tid, int(main[i])), (2, 0, 0, i)
+            else:
+                programs.setdefault((host, pid))
+                process, name, note = pid, *_thread(pid, tid, thread)
+                rank = (1, 0, 0 if name == "main thread" else 1, i)
+            rows.append(("host", -1, process, name, note, rank))
+            continue
+        device = int(stated[first[i]]) if first[i] < len(stated) and stated[first[i]] >= 0 else _number(pid)
+        family = re.match(r"([A-Z]+) \d+", label)
+        stream = _number(re.sub(r"\D", "", tid))
+        name = {STREAM: f"Stream {stream}", NOTES: f"Stream {stream} annotations", SYNCS: f"Stream {stream} sync"}[side]
+        lane_kind = "device" if side == STREAM else "derived"
+        order = (0, device, stream, (NOTES, STREAM, SYNCS).index(side), i)
+        rows.append((lane_kind, device, f"{family.group(1) if family else 'GPU'} {device}", name, "", order))
+    several = len({pid for _, pid in programs}) > 1 and len(programs) > len(trace.hosts)
+    lanes["kind"] = [r[0] for r in rows]
+    lanes["device"] = np.array([r[1] for r in rows], np.int64)
+    lanes["process"] = [(f"Process {r[2]}" if several else "Host") if r[0] == "host" and r[2] != "Profiler" else r[2] for r in rows]
+    lanes["thread"] = [r[3] for r in rows]
+    lanes["note"] = [r[4] for r in rows]
+    place = {i: n for n, i in enumerate(sorted(range(len(rows)), key=lambda i: rows[i][5]))}
+    lanes["order"] = [place[i] for i in range(len(rows))]
+
+
+def _texts(lanes: pd.DataFrame, column: str) -> list[str]:
+    return [str(v) if isinstance(v, (str, int)) else "" for v in lanes[column]] if column in lanes.columns else [""] * len(lanes)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() and len(text) < 10 else 0
+
+
+def _thread(pid: str, tid: str, thread: str) -> tuple[str, str]:
+    """Name and note of a thread: ("main thread", "python3"), ("thread 108", "pt_autograd_0")."""
+    found = re.match(r"thread -?\d+ \((.*)\)\s*\Z", thread)
+    name = "main thread" if pid == tid else f"thread {tid}" if tid.lstrip("-").isdigit() else tid
+    return name, found.group(1) if found else ""
+
+
+def _profiler(pid: str, tid: str, main: int) -> str:
+    if main == OVERHEAD:
+        return "overhead"
+    if main == WINDOW:
+        return "recording"
+    return tid or pid or "marks"
