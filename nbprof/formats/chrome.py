@@ -115,13 +115,13 @@ def _facts(builder: Builder, document: Document, host: str) -> None:
 
 def _tell(receipt: Receipt, document: Document, label: str, name: str) -> None:
     """What could not be read, for the receipt."""
-    if document.broken:
-        receipt.skip(f"left out: damaged, the first at byte {document.broken_at:,} of {name}.", document.broken)
-    if document.strange:
-        receipt.warn(f"{label}{document.strange:,} entries of the list of events are no events: left out.")
-    if document.cut >= 0:
+    if document.trouble.broken:
+        receipt.skip(f"left out: damaged, the first at byte {document.trouble.broken_at:,} of {name}.", document.trouble.broken)
+    if document.trouble.strange:
+        receipt.warn(f"{label}{document.trouble.strange:,} entries of the list of events are no events: left out.")
+    if document.trouble.cut >= 0:
         receipt.warn(
-            f"{label}The file ends in the middle, at byte {document.cut:,}: the profiler was killed while it wrote, or the copy is not "
+            f"{label}The file ends in the middle, at byte {document.trouble.cut:,}: the profiler was killed while it wrote, or the copy is not "
             "complete. What is whole before it was read."
         )
     elif document.open_list:

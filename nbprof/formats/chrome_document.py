@@ -1,24 +1,29 @@
 """Walks a Chrome trace from its first byte to its last: the facts around the events, and the events stretch by stretch.
 
-Only a window of the text is in memory at a time.
+Only a window of the text is in memory at a time. Stretches are read in threads, while the next ones are unpacked.
 """
 
 from __future__ import annotations
 
 import json
+import os
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from nbprof.errors import ReadError
 from nbprof.formats import chrome_loose as loose
 from nbprof.formats.chrome_loose import Broken
-from nbprof.formats.chrome_part import LooseEvent, Part, part_of
+from nbprof.formats.chrome_part import Part
+from nbprof.formats.chrome_stretch import Stretch, Trouble, read_stretch
 from nbprof.formats.chrome_values import text
 
+STRETCH = 1 << 20
 # A fact of the producer larger than this is kept as the text that it is.
 _LARGE = 1 << 22
-# How far the end of a broken event is looked for.
-_LOOK_AHEAD = 1 << 26
+# Most of a stretch's time is numpy's, which lets other threads run.
+_THREADS = min(4, os.cpu_count() or 1)
 
 
 class Window:
@@ -30,11 +35,11 @@ class Window:
         self.base = 0
         self.ended = False
 
-    def more(self) -> bool:
-        """Reads on until the window has doubled; False at the end of the text."""
+    def more(self, want: int = 0) -> bool:
+        """Reads on until the window has doubled, or `want` bytes have come; False at the end of the text."""
         if self.ended:
             return False
-        parts, size, want = [self.data], 0, max(len(self.data), 1)
+        parts, size, want = [self.data], 0, want or max(len(self.data), 1)
         while size < want:
             chunk = next(self._chunks, None)
             if chunk is None:
@@ -50,30 +55,25 @@ class Window:
         self.data = self.data[count:]
         self.base += count
 
+    def restore(self, data: bytes) -> None:
+        """Puts bytes back in front."""
+        self.data = data + self.data
+        self.base -= len(data)
+
 
 @dataclass
 class Document:
     """What a trace holds: parts with its events, the metadata, and what could not be read.
 
-    `broken` and `strange` count events that were skipped and list entries that are no events, with the byte of the first; `cut` is the
-    byte at which the text ends too early, `open_list` tells that only the closing bracket is missing.
+    `lists` counts its lists of events; `open_list` tells that only the closing bracket of the last is missing.
     """
 
     parts: list[Part] = field(default_factory=list)
     metadata: dict[str, object] = field(default_factory=dict)
-    broken: int = 0
-    broken_at: int = -1
-    strange: int = 0
-    cut: int = -1
+    trouble: Trouble = field(default_factory=Trouble)
     open_list: bool = False
     lists: int = 0
     bad_metadata: int = -1
-
-    def skip(self, at: int) -> None:
-        """Counts an event that is left out."""
-        self.broken += 1
-        if self.broken_at < 0:
-            self.broken_at = at
 
 
 def walk(chunks: Iterator[bytes]) -> Document:
@@ -107,8 +107,8 @@ def walk(chunks: Iterator[bytes]) -> Document:
 
 
 def _no_events(out: Document) -> None:
-    if out.cut >= 0:
-        raise ReadError("the file ends before its list of events begins: record it again, or copy it again.", offset=out.cut)
+    if out.trouble.cut >= 0:
+        raise ReadError("the file ends before its list of events begins: record it again, or copy it again.", offset=out.trouble.cut)
     keys = ", ".join(list(out.metadata)[:8]) or "nothing"
     raise ReadError(f"it is JSON but no trace: it has no list called traceEvents (it has {keys}).")
 
@@ -132,7 +132,7 @@ def _top(window: Window, out: Document) -> None:
             window.forget(1)
             return
         if first == b"":
-            out.cut = window.base
+            out.trouble.cut = window.base
             return
         try:
             name, at = loose.key(window.data, 0)
@@ -142,14 +142,14 @@ def _top(window: Window, out: Document) -> None:
                 window.forget(at + 1)
                 _events(window, out)
                 continue
-            end = loose.after_space(window.data, _value_end(window.data, at))
+            end = loose.after_space(window.data, loose.value_end(window.data, at))
             if end == len(window.data):
                 raise Broken(end, cut=True)
         except Broken as error:
             if window.more():
                 continue
             if error.cut:
-                out.cut = window.base + error.at
+                out.trouble.cut = window.base + error.at
                 return
             out.bad_metadata = window.base + error.at
             if out.lists:
@@ -161,14 +161,6 @@ def _top(window: Window, out: Document) -> None:
             continue
         out.metadata[name] = _fact(window.data[at:end].rstrip())
         window.forget(end)
-
-
-def _value_end(data: bytes, at: int) -> int:
-    if data[at] == 0x22:
-        return loose.quoted(data, at)[1]
-    if data[at] in b"{[":
-        return loose.skip(data, at)
-    return loose.word(data, at)[1]
 
 
 def _fact(raw: bytes) -> object:
@@ -183,53 +175,51 @@ def _fact(raw: bytes) -> object:
 def _events(window: Window, out: Document) -> None:
     """The list of events, from behind its `[` to behind its `]`."""
     out.lists += 1
+    size = STRETCH
+    with ThreadPoolExecutor(_THREADS) as pool:
+        pending: deque[tuple[bytes, Future[Stretch]]] = deque()
+        while True:
+            while len(pending) <= _THREADS:
+                block = _next_stretch(window, size)
+                if not block:
+                    break
+                final = window.ended and not window.data
+                pending.append((block, pool.submit(read_stretch, block, window.base - len(block), final=final)))
+            if not pending:
+                out.open_list = out.trouble.cut < 0
+                return
+            block, future = pending.popleft()
+            done = future.result()
+            out.parts += done.parts
+            out.trouble.add(done.trouble)
+            rest = block[done.used :]
+            size = STRETCH
+            if not done.closed and not rest:
+                continue
+            # The stretches behind were cut at the wrong place, or are no events.
+            for _, other in pending:
+                other.cancel()
+            window.restore(rest + b"".join(b for b, _ in pending))
+            pending.clear()
+            if done.closed:
+                return
+            if window.ended and len(window.data) == len(rest):
+                # It was told that nothing follows, and left this: it can't do any better.
+                out.open_list = out.trouble.cut < 0
+                window.forget(len(rest))
+                return
+            size = max(STRETCH, 2 * len(rest))
+
+
+def _next_stretch(window: Window, size: int) -> bytes:
+    """Takes at least so many bytes from the window, up to where an event seems to begin; all that is left at the end."""
     while True:
-        events, at, closed = loose_events(window.data, window.base, out, final=window.ended)
-        if events:
-            out.parts.append(part_of(events))
-        window.forget(at)
-        if closed:
-            return
-        if not window.more() and window.ended and not window.data:
-            if out.cut < 0:
-                out.open_list = True
-            return
-
-
-def loose_events(data: bytes, base: int, out: Document, *, final: bool) -> tuple[list[LooseEvent], int, bool]:
-    """Events one by one, with repairs: what was read, the byte behind it, and whether the list was closed there.
-
-    Parameters
-    ----------
-    final : bool
-        No more text follows; what is half there is counted as cut.
-    """
-    found: list[LooseEvent] = []
-    pos = 0
-    while True:
-        pos = loose.after_space(data, pos, commas=True)
-        if pos >= len(data):
-            return found, pos, False
-        try:
-            if data[pos] == 0x7B:
-                event, pos = loose.event(data, pos, base)
-                # XLA ends its lists with an empty event.
-                if event.fields or event.args or event.times:
-                    found.append(event)
-            elif data[pos] == 0x5D:
-                return found, pos + 1, True
-            else:
-                pos = _value_end(data, pos)
-                out.strange += 1
-        except Broken as error:
-            if not final and (error.cut or (len(data) - pos < _LOOK_AHEAD and loose.next_event(data, pos) < 0)):
-                return found, pos, False
-            after = loose.next_event(data, pos)
-            if after < 0:
-                if error.cut:
-                    out.cut = base + pos
-                else:
-                    out.skip(base + pos)
-                return found, len(data), False
-            out.skip(base + pos)
-            pos = after
+        while len(window.data) < size and window.more(max(size, 4 * STRETCH)):
+            pass
+        cut = loose.next_event(window.data, size) if len(window.data) > size else -1
+        if cut > 0 or window.ended:
+            break
+        size += max(STRETCH, size // 2)
+    block = window.data[: cut if cut > 0 else len(window.data)]
+    window.forget(len(block))
+    return block

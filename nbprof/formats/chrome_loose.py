@@ -98,6 +98,15 @@ def value(data: bytes, at: int) -> tuple[Scalar | None, int]:
     return scalar(raw), end
 
 
+def value_end(data: bytes, at: int) -> int:
+    """The byte behind a value."""
+    if data[at] == 0x22:
+        return quoted(data, at)[1]
+    if data[at] in b"{[":
+        return skip(data, at)
+    return word(data, at)[1]
+
+
 def word(data: bytes, at: int) -> tuple[bytes, int]:
     """A word without quotes, and the byte behind it."""
     found = _WORD.match(data, at)

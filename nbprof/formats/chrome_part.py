@@ -43,6 +43,10 @@ class Times:
         """No times for a number of events."""
         return cls(np.zeros(count, np.int64), np.zeros(count, np.int16), np.zeros(count, np.uint8))
 
+    def only(self, keep: npt.NDArray[np.bool_]) -> Times:
+        """Those of some events."""
+        return Times(self.ns[keep], self.ps[keep], self.state[keep])
+
     def put(self, row: int, total: int | None) -> None:
         """Sets one time, in ps; None where it is no time."""
         if total is None:
@@ -84,6 +88,46 @@ class Part:
 
     def __len__(self) -> int:
         return len(self.at)
+
+    def only(self, keep: npt.NDArray[np.bool_]) -> Part:
+        """The part without some of its events."""
+        place = np.cumsum(keep, dtype=np.int32) - np.int32(1)
+
+        def rows(group: dict[str, Rows]) -> dict[str, Rows]:
+            kept = {key: keep[r.event] for key, r in group.items()}
+            return {key: Rows(place[r.event[k]], r.kind[k], r.value[k]) for (key, r), k in zip(group.items(), kept.values(), strict=True)}
+
+        return Part(
+            self.at[keep],
+            self.phase[keep],
+            {name: column[keep] for name, column in self.text.items()},
+            self.start.only(keep),
+            self.length.only(keep),
+            rows(self.top),
+            rows(self.args),
+            self.texts,
+            self.rounded,
+        )
+
+    def replaced(self, at: Int64s, other: Part) -> Part:
+        """The part with some of its events (which have no rows) taken from another part."""
+        shift = len(self.texts)
+        for name, column in self.text.items():
+            new = other.text[name]
+            column[at] = np.where(new >= 0, new + shift, -1)
+        self.phase[at] = other.phase
+        for mine, theirs in ((self.start, other.start), (self.length, other.length)):
+            mine.ns[at], mine.ps[at], mine.state[at] = theirs.ns, theirs.ps, theirs.state
+        for group, more in ((self.top, other.top), (self.args, other.args)):
+            for key, r in more.items():
+                value = np.where(r.kind == TEXT, r.value + shift, r.value)
+                new_rows = Rows(at[r.event].astype(np.int32), r.kind, value)
+                both = joined([group[key], new_rows]) if key in group else new_rows
+                order = np.argsort(both.event, kind="stable")
+                group[key] = Rows(both.event[order], both.kind[order], both.value[order])
+        self.texts = [*self.texts, *other.texts]
+        self.rounded += other.rounded
+        return self
 
 
 @dataclass
