@@ -119,6 +119,12 @@ def read_text(path: Path) -> str:
     return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
 
 
+def phases(found: list[tuple[str, dict]], many: list[dict], replicas: int, which: str) -> int:
+    """How many events of some phases a target has."""
+    repeated = sum(str(w.get("ph")) in which for w in many)
+    return repeated * (replicas - 1) + sum(str(w.get("ph")) in which for _, w in found)
+
+
 def replicate(seed: Path, target: Path, events: int) -> dict[str, int]:
     """Writes about `events` events, whole replicas of the seed; tells what was written. A target of `.gz` is compressed."""
     head, found, tail = split(read_text(seed))
@@ -158,7 +164,8 @@ def replicate(seed: Path, target: Path, events: int) -> dict[str, int]:
         "events": len(many) * replicas + len(once),
         "replicas": replicas,
         "seed_events": len(found),
-        "slices": sum(w.get("ph") == "X" for w in many) * replicas,
+        "slices": phases(found, many, replicas, "X"),
+        "instants": phases(found, many, replicas, "iIR"),
         "grown": grown,
         "bytes": target.stat().st_size,
     }
