@@ -220,7 +220,7 @@ class Run:
     @_Kept
     def input_categories(self) -> pd.DataFrame:
         """The five kinds of input work."""
-        return input_pipeline.categories(self.input_ops)
+        return input_pipeline.categories(self.input_ops, self.activity.framework)
 
     @_Kept
     def _tf_data(self) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -11,6 +11,7 @@ from nbprof.trace import Int32s, Int64s
 
 UNUSED = "unused preallocated device memory"
 EARLIER = "allocated before the recording"
+UNTOLD = "in use; the file states no addresses to tell blocks apart"
 
 
 def timeline(activity: Activity) -> pd.DataFrame:
@@ -203,7 +204,7 @@ def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
 
 def _alive(group: pd.DataFrame, total: pd.Series) -> pd.DataFrame:
     # TensorFlow's allocators state their stack, PyTorch's don't.
-    whole = pd.isna(total["peak_stack_bytes"])
+    whole, rest = pd.isna(total["peak_stack_bytes"]), EARLIER
     now = group[(group["time_ms"] <= total["peak_time_ms"]) & (whole | (group["step"] == total["peak_step"]))]
     if whole:
         # Of events at the time of the peak, those behind it in the file came after it.
@@ -212,6 +213,7 @@ def _alive(group: pd.DataFrame, total: pd.Series) -> pd.DataFrame:
         if now["address"].isna().any():
             # Which block a deallocation frees is not known, so neither is which ones are alive.
             now = now.iloc[:0]
+            rest = UNTOLD
     alive: dict[int, int] = {}
     unmapped = int(total["peak_heap_bytes"])
     unmatched = 0
@@ -234,7 +236,7 @@ def _alive(group: pd.DataFrame, total: pd.Series) -> pd.DataFrame:
     extra = []
     if unmapped > 0:
         extra.append(
-            [unmapped, pd.NA, EARLIER, "", "", ""] if whole else [unmapped, unmapped, UNUSED, "persist/dynamic", "INVALID", "unknown"]
+            [unmapped, pd.NA, rest, "", "", ""] if whole else [unmapped, unmapped, UNUSED, "persist/dynamic", "INVALID", "unknown"]
         )
     if not whole and total["peak_stack_bytes"] > 0:
         extra.append([total["peak_stack_bytes"], total["peak_stack_bytes"], "stack", "stack", "INVALID", "unknown"])

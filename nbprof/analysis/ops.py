@@ -35,7 +35,8 @@ def host_self_times(activity: Activity) -> tuple[pd.DataFrame, int]:
 
     Begins and ends of a thread are walked in time order with a stack. An op that is still on the stack when an op around it ends
     (partly overlapping events, or two that end at one instant) is left out, as in TensorFlow Profiler. Ops on threads where nothing of
-    that kind happens are done all at once; only the stretches in which it does are walked.
+    that kind happens are done all at once; only the stretches in which it does are walked. PyTorch's ops are scopes of one thread, so they
+    do nest: they all count, also those that end with the op around them.
     """
     ops = activity.host_ops
     if not len(ops):
@@ -49,8 +50,11 @@ def host_self_times(activity: Activity) -> tuple[pd.DataFrame, int]:
     parent = nesting.parents(lane, start, duration)
     own = nesting.self_times(parent, duration)
     kept = np.ones(len(lane), np.bool_)
-    for rows in _tangles(lane, start, end, parent):
-        kept[rows], own[rows] = _walk(start[rows], end[rows])
+    if activity.framework == "PyTorch":
+        own = np.maximum(own, 0)
+    else:
+        for rows in _tangles(lane, start, end, parent):
+            kept[rows], own[rows] = _walk(start[rows], end[rows])
     first = np.flatnonzero(np.diff(lane, prepend=lane[0] - 1))
     extent = np.maximum.reduceat(end, first) - start[first]
     busy = np.add.reduceat(np.where(kept, own, 0), first)

@@ -81,7 +81,9 @@ def overview(
     out["compute_16bit_percent"] = half
     out["compute_32bit_percent"] = None if half is None else 100.0 - half
     out["peak_memory_bytes"] = int(memory["peak_bytes"].max()) if len(memory) else None
-    out["memory_capacity_bytes"] = int(memory["capacity_bytes"].iloc[0]) if len(memory) else None
+    out["memory_capacity_bytes"] = (
+        int(memory["capacity_bytes"].iloc[0]) if len(memory) and memory["capacity_bytes"].notna().iloc[0] else None
+    )
     out["hosts"] = len(activity.hosts)
     out["devices"] = len(activity.devices)
     kinds = list(dict.fromkeys(map(str, activity.devices["name"])))

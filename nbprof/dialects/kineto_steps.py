@@ -250,34 +250,37 @@ def _host_classes(links: Links) -> tuple[Int64s, Int64s]:
     )
 
 
+_CLASS_OF_CALL = {
+    torchnames.LAUNCH: act.HOST_PREPARE,
+    torchnames.GRAPH: act.HOST_PREPARE,
+    torchnames.COPY: act.HOST_PREPARE,
+    torchnames.COPY_H2D: act.HOST_TO_DEVICE,
+    torchnames.COPY_D2H: act.HOST_WAIT_DEVICE,
+    torchnames.FILL: act.HOST_PREPARE,
+    torchnames.SYNC: act.HOST_WAIT_DEVICE,
+    torchnames.ALLOCATE: act.HOST_COMPUTE,
+    torchnames.OTHER_CALL: act.HOST_COMPUTE,
+}
+
+
 def call_classes(links: Links) -> Int64s:
     """int64[c]: the step class of each runtime call."""
-    events, calls = links.trace.events, links.calls
-    kind = call_kinds(links)
-    by_kind = {
-        torchnames.LAUNCH: act.HOST_PREPARE,
-        torchnames.GRAPH: act.HOST_PREPARE,
-        torchnames.COPY: act.HOST_PREPARE,
-        torchnames.FILL: act.HOST_PREPARE,
-        torchnames.SYNC: act.HOST_WAIT_DEVICE,
-        torchnames.ALLOCATE: act.HOST_COMPUTE,
-        torchnames.OTHER_CALL: act.HOST_COMPUTE,
-    }
-    out = np.array([by_kind[k] for k in torchnames.CALL_KINDS], np.int64)[kind]
-    # What a copy call waits for is told by the direction of the copy.
-    copies = links.work[(links.kind[links.work] == COPY) & (links.launch >= 0)]
-    launch = links.launch[(links.kind[links.work] == COPY) & (links.launch >= 0)]
-    to = np.array([torchnames.transfer_kind(str(n)) for n in links.trace.names], object) if len(copies) else np.zeros(0, object)
-    at = np.searchsorted(calls, launch)
-    for direction, cls in (("H2D", act.HOST_TO_DEVICE), ("D2H", act.HOST_WAIT_DEVICE)):
-        out[at[to[events.name[copies]] == direction]] = cls
-    return out
+    return np.array([_CLASS_OF_CALL[k] for k in torchnames.CALL_KINDS], np.int64)[call_kinds(links)]
 
 
 def call_kinds(links: Links) -> Int64s:
-    """int64[c]: index into `torchnames.CALL_KINDS` of each runtime call."""
+    """int64[c]: index into `torchnames.CALL_KINDS` of each runtime call; a call that copies is told by the direction of the copy."""
     codes = links.trace.events.name[links.calls]
     table = np.zeros(len(links.trace.names), np.int64)
     for code in pd.unique(codes).tolist():
         table[code] = torchnames.CALL_KINDS.index(torchnames.call_kind(str(links.trace.names[code])))
-    return table[codes]
+    out = table[codes]
+    copies = np.flatnonzero((links.kind[links.work] == COPY) & (links.launch >= 0))
+    if len(copies):
+        names = links.trace.events.name[links.work[copies]]
+        at = np.searchsorted(links.calls, links.launch[copies])
+        for code in pd.unique(names).tolist():
+            direction = torchnames.transfer_kind(str(links.trace.names[code]))
+            if direction in ("H2D", "D2H"):
+                out[at[names == code]] = torchnames.CALL_KINDS.index(f"copy {direction}")
+    return out

@@ -44,7 +44,8 @@ def op_type(name: str) -> str:
 
 # Host calls into the CUDA, HIP, XPU and NPU runtimes, by what they are for; the first pattern that fits wins.
 LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL = "launch", "copy", "fill", "sync", "allocate", "graph", "other"
-CALL_KINDS = (LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL)
+COPY_H2D, COPY_D2H = "copy H2D", "copy D2H"
+CALL_KINDS = (LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL, COPY_H2D, COPY_D2H)
 _CALLS = tuple(
     (kind, re.compile(pattern))
     for kind, pattern in (
