@@ -1,7 +1,7 @@
 """The cache: a profile that was opened before opens again almost at once.
 
 What was decoded and computed is kept in the platform's cache directory, beside nothing that is yours, and found again by the content of
-the profile: a file that changed is read anew, one that was only touched, renamed or copied is not. Entries of other versions of nbprof are
+the profile: a file that changed is read anew, one that was only touched, moved or copied is not. Entries of other versions of nbprof are
 never used. When the cache is full, what was not opened for the longest time goes.
 
 >>> print(nbprof.cache.info())           # doctest: +SKIP

@@ -11,9 +11,12 @@ would end the kernel; and the checksum has to see every byte anyway.
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import struct
 import threading
+import weakref
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,19 +107,19 @@ class Part:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._file = path.open("rb", buffering=0)
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        self._file = io.FileIO(descriptor, closefd=False)
+        # Closed with the last profile that reads from it, without the complaint of a file that nobody closed.
+        self.close = weakref.finalize(self, os.close, descriptor)
+        """Gives the file back; values that were read stay."""
         try:
             self.size = self._file.seek(0, 2)
             table = self._table()
             self._blocks: list[tuple[int, int, int]] = table["blocks"]
             self._values: dict[str, int] = table["values"]
         except (Damaged, ValueError, KeyError, TypeError) as error:
-            self._file.close()
+            self.close()
             raise Damaged(str(error)) from None
-
-    def close(self) -> None:
-        """Gives the file back; values that were read stay."""
-        self._file.close()
 
     def __contains__(self, name: str) -> bool:
         return name in self._values

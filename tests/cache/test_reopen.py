@@ -1,0 +1,323 @@
+"""A profile that is opened again: the same in everything, without being read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nbprof.cache import shelf
+from nbprof.cache.stored import StoredTrace
+from nbprof.errors import ReadError
+from nbprof.formats import xspace
+from nbprof.profiles import load
+from nbprof.run import Run, _Cached
+from tests.cache.conftest import settle, written
+from tests.cache.same import same
+from tests.support.profiles import real
+from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run
+from tests.support.xspace import xspace as build
+
+DATA = Path(__file__).parents[1] / "data"
+FRAMES = [name for name, value in vars(Run).items() if isinstance(value, _Cached)] + [
+    "ops",
+    "ops_with_idle",
+    "tf_data_nodes",
+    "hosts",
+    "devices",
+]
+
+
+def everything(path):
+    """All that a person can get out of a profile, in a fixed order."""
+    profile = load(path)
+    run = profile.run
+    out = {name: getattr(run, name) for name in FRAMES}
+    payload = profile.payload()
+    payload["meta"]["footer"].pop("analysed_s")
+    return run, {**out, "payload": payload, "receipt text": str(profile.receipt), "source": {**vars(run.source), "analysed_s": None}}
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Names of the files that the reader of the format was given."""
+    seen = []
+
+    def watched(pieces, *rest):
+        seen.extend(piece.name for piece in pieces)
+        return original(pieces, *rest)
+
+    original = xspace.read
+    monkeypatch.setattr(xspace, "read", watched)
+    return seen
+
+
+def copy(name, tmp_path):
+    """A folder with the profiles of a real or recorded one."""
+    source = real(name) if "/" in name else DATA / "xspace" / name
+    target = tmp_path / "run"
+    target.mkdir(parents=True)
+    for file in [source] if source.is_file() else source.glob("*.xplane.pb"):
+        shutil.copy(file, target)
+    return target
+
+
+REAL = [
+    "tf_cpu.xplane.pb",
+    "jax_cpu.xplane.pb",
+    "tf-gpu/rtx5000-cnn-batch64",
+    "tf-gpu/rtx5000-cnn-batch512",
+    "tf-gpu/t4-one-step",
+    "tf-gpu/v100x8-collectives",
+    "tf-cpu/prefetch-example",
+    "tf-cpu/prefetch-128-empty-gpu-plane",
+    "jax/tpu-v6e-inference",
+    "jax/mi300-jax08_attention",
+]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_everything_is_the_same(name, cache, tmp_path, reads):
+    path = copy(name, tmp_path)
+    first_run, first = everything(path)
+    written()
+    count = len(reads)
+    second_run, second = everything(path)
+    assert len(reads) == count, "it was read again"
+    assert isinstance(second_run.trace, StoredTrace)
+    same(first, second)
+    same(first_run.trace.events, second_run.trace.events)
+    same(first_run.trace, second_run.trace)
+    for column in ("parent", "depth", "self_time"):
+        same(getattr(first_run.trace.events, column), getattr(second_run.trace.events, column))
+    assert len(reads) == count, "something of the trace was not in the cache"
+
+
+def odd():
+    """Texts, names and args of the kinds that files of the wild hold."""
+    plane = PlaneWriter("/host:CPU", stats={"a fact": 2**63 - 1, "bytes": b"\x00\xff", "share": 0.1})
+    events = [
+        plane.event("zero \0 byte", 0, MS, big=2**62 + 1, text="zero \0 byte"),
+        plane.event("ünïcode ☃", MS, MS, half=0.5, text="ünïcode ☃", raw=b"\x00\x01"),
+        plane.event("", 3 * MS, MS, big=-5, half=7, text=""),
+    ]
+    plane.line("python", events, line_id=1)
+    return build(plane)
+
+
+@pytest.mark.parametrize("data", [odd(), gpu_run(), training_run()], ids=["odd texts", "gpu", "training"])
+def test_synthetic_profiles_are_the_same(data, cache, tmp_path, reads):
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(data)
+    first_run, first = everything(path)
+    written()
+    second_run, second = everything(path)
+    assert reads == ["a.xplane.pb"]
+    same(first, second)
+    same(first_run.trace, second_run.trace)
+
+
+@pytest.fixture
+def path(cache, tmp_path):
+    path = tmp_path / "logs" / "a.xplane.pb"
+    path.parent.mkdir()
+    path.write_bytes(training_run())
+    load(path).ops.frame  # noqa: B018 -- has it computed
+    written()
+    return path
+
+
+def test_nothing_is_computed_that_was_computed_before(path, reads, monkeypatch):
+    def fail(*_):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr("nbprof.analysis.ops.frames", fail)
+    monkeypatch.setattr("nbprof.analysis.ops.host_self_times", fail)
+    assert len(load(path).ops.frame)
+    assert not reads
+
+
+def test_a_frame_that_was_never_asked_for_is_made_from_the_stored_columns(path, reads, monkeypatch):
+    kept = load(path).steps.frame
+    monkeypatch.setenv("NBPROF_CACHE", "0")
+    same(load(path).steps.frame, kept)
+    assert len(reads) == 1
+
+
+def test_a_frame_made_later_is_kept_too(path, reads, monkeypatch):
+    load(path).steps.frame  # noqa: B018
+    written()
+    monkeypatch.setattr("nbprof.analysis.steps.frame", None)
+    assert len(load(path).steps.frame)
+    assert not reads
+
+
+def test_a_touched_file_is_found_by_its_content(path, reads, cache):
+    os.utime(path)
+    assert isinstance(load(path).run.trace, StoredTrace)
+    assert not reads
+
+
+def test_a_copy_elsewhere_is_found_and_named_by_its_place(path, reads, tmp_path):
+    there = tmp_path / "other" / "plugins" / "profile" / "run 2"
+    there.mkdir(parents=True)
+    shutil.copy(path, there)
+    profile = load(there)
+    assert not reads
+    assert profile.path == str(there)
+    assert profile.run.source.name == "run 2"
+    assert "run 2/a.xplane.pb" in dict(profile.run.overview["run_facts"])["Profile"]
+
+
+def test_a_file_of_another_name_is_another_profile(path, reads):
+    """A host may be called after its file."""
+    there = path.rename(path.with_name("b.xplane.pb"))
+    load(there)
+    assert reads == ["b.xplane.pb"]
+
+
+def test_a_changed_file_of_the_same_size_is_read_again(path, reads):
+    data = path.read_bytes()
+    assert b"train" in data
+    path.write_bytes(data.replace(b"train", b"tra1n"))
+    assert any("tra1n" in name for name in load(path).run.trace.names)
+    assert reads == ["a.xplane.pb"]
+
+
+def test_a_change_that_the_clock_may_not_show_is_noticed(cache, tmp_path, reads):
+    """Written, read, and written again within a tick of the file system's clock: the same size, the same times."""
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(training_run())
+    at = path.stat()
+    load(path).ops.frame  # noqa: B018
+    written()
+    path.write_bytes(training_run().replace(b"train", b"tra1n"))
+    os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
+    assert any("tra1n" in name for name in load(path).run.trace.names)
+
+
+def test_the_file_is_not_even_hashed_when_it_was_left_alone(cache, tmp_path, monkeypatch, reads):
+    monkeypatch.setattr("nbprof.cache.identity._SETTLED_NS", -(10**12))
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(training_run())
+    load(path).ops.frame  # noqa: B018
+    written()
+    monkeypatch.setattr("nbprof.cache.identity.digest", None)
+    assert len(load(path).ops.frame)
+    assert reads == ["a.xplane.pb"]
+
+
+def test_times_are_trusted_only_when_they_are_old(cache, tmp_path, monkeypatch):
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(training_run())
+    settle(path)  # the times of the file are a minute old, that of its change is not
+    load(path).ops.frame  # noqa: B018
+    written()
+    assert not (cache.path / "places").exists() or not list((cache.path / "places").iterdir())
+
+
+def test_many_hosts_are_one_entry(cache, tmp_path, reads):
+    for name in ("a", "b"):
+        (tmp_path / "run").mkdir(exist_ok=True)
+        (tmp_path / "run" / f"{name}.xplane.pb").write_bytes(training_run().replace(b"train", b"trai" + name.encode()))
+    first = everything(tmp_path / "run")[1]
+    written()
+    assert len(cache.entries()) == 1
+    same(first, everything(tmp_path / "run")[1])
+    assert reads == ["a.xplane.pb", "b.xplane.pb"]
+    (tmp_path / "run" / "b.xplane.pb").unlink()
+    assert load(tmp_path / "run").hosts == first["hosts"][:1]
+    assert reads[2:] == ["a.xplane.pb"]
+
+
+def test_the_receipt_names_the_file_where_it_lies_now(cache, tmp_path, monkeypatch, reads):
+    def talkative(pieces, *rest):
+        trace = xspace_read(pieces, *rest)
+        trace.receipt.warn(f"{pieces[0].label} has an odd tail.")
+        return trace
+
+    xspace_read = xspace.read
+    monkeypatch.setattr(xspace, "read", talkative)
+    one, two = tmp_path / "one" / "a.xplane.pb", tmp_path / "two" / "a.xplane.pb"
+    for path in (one, two):
+        path.parent.mkdir()
+        path.write_bytes(training_run())
+        assert f"{path} has an odd tail." in str(load(path).receipt)
+        written()
+    assert reads == ["a.xplane.pb"]
+
+
+def test_how_it_was_recorded_is_not_kept(path, tmp_path):
+    from nbprof.capture.recording import SIDECAR
+
+    (path.parent / SIDECAR).write_text('{"framework": "TensorFlow 9.9", "notes": ["a note of this recording"]}')
+    first = load(path)
+    assert first.overview["framework"] == "TensorFlow 9.9"
+    assert "a note of this recording" in str(first.receipt)
+    written()
+    (path.parent / SIDECAR).unlink()
+    second = load(path)
+    assert second.overview["framework"] != "TensorFlow 9.9"
+    assert "a note of this recording" not in str(second.receipt)
+
+
+def test_what_costs_nothing_is_not_kept(cache, tmp_path, monkeypatch):
+    monkeypatch.setattr(shelf, "WORTH_S", 1000.0)
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(training_run())
+    load(path).ops.frame  # noqa: B018
+    written()
+    assert not cache.entries()
+
+
+def test_another_version_of_nbprof_reads_for_itself(path, reads, monkeypatch):
+    monkeypatch.setattr("nbprof.cache.identity.software", lambda: "another")
+    load(path)
+    assert reads == ["a.xplane.pb"]
+
+
+def test_options_that_change_the_reading_are_part_of_the_key(path, cache):
+    from nbprof import cache as face
+    from nbprof.formats.sniff import find
+
+    plain, limited = (face.open_shelf(find(path), options) for options in (None, {"limit_bytes": 5}))
+    assert isinstance(plain.trace(lambda: pytest.fail("it is there")), StoredTrace)
+    assert limited.trace(lambda: xspace.read(limited.pieces)).__class__ is not StoredTrace
+
+
+def test_off_means_off(path, cache, monkeypatch, reads):
+    monkeypatch.setenv("NBPROF_CACHE", "0")
+    before = sorted(cache.path.rglob("*"))
+    load(path).steps.frame  # noqa: B018
+    written()
+    assert reads == ["a.xplane.pb"]
+    assert sorted(cache.path.rglob("*")) == before
+
+
+def test_a_bad_file_fails_as_it_does_without_a_cache(path, monkeypatch):
+    data = path.read_bytes()
+    path.write_bytes(data[:-3])
+    with pytest.raises(ReadError) as one:
+        load(path)
+    monkeypatch.setenv("NBPROF_CACHE", "0")
+    with pytest.raises(ReadError) as two:
+        load(path)
+    assert str(one.value) == str(two.value)
+
+
+def test_columns_are_read_one_by_one(path, monkeypatch):
+    from nbprof.cache.part import Part
+
+    asked = []
+    original = Part.load
+    monkeypatch.setattr(Part, "load", lambda self, name: (asked.append(name), original(self, name))[1])
+    run = load(path).run
+    assert not [name for name in asked if name.startswith(("events.", "arg.", "trace.names", "trace.strings", "module."))]
+    assert len(run.trace.events) == len(run.trace.events.start)
+    assert "step_num" in run.trace.args
+    assert [name for name in asked if name.startswith(("events.", "arg."))] == ["events.start"]
+    assert np.array_equal(run.trace.args["step_num"].event, np.sort(run.trace.args["step_num"].event))
+    assert asked.count("arg.step_num") == 1
