@@ -15,7 +15,7 @@ import pandas as pd
 
 from nbprof import cache
 from nbprof.activity import Activity
-from nbprof.analysis import advice, input_pipeline, kernels, memory, ops, overview, steps, tf_data
+from nbprof.analysis import advice, input_pipeline, kernels, memory, ops, overview, steps, tf_data, torch_runtime
 from nbprof.formats.pieces import Piece, RunFiles
 from nbprof.trace import Note, Receipt, Trace
 
@@ -252,7 +252,8 @@ class Run:
     @_Kept
     def advice(self) -> pd.DataFrame:
         """Findings with evidence and fix, largest gain first."""
-        return advice.advice(self.overview, self.steps_summary, self.tf_data_pipelines, self.tf_data_nodes, self.kernels)
+        figures = torch_runtime.runtime(self.activity, self.steps) if self.activity.framework == "PyTorch" else None
+        return advice.advice(self.overview, self.steps_summary, self.tf_data_pipelines, self.tf_data_nodes, self.kernels, figures)
 
     @_Kept
     def _notes(self) -> list[Note]:

@@ -7,53 +7,47 @@ Thresholds follow the recommendations of TensorFlow Profiler's overview page.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from nbprof.analysis import advice_torch
+from nbprof.analysis.advice_facts import (
+    INPUT_HIGH,
+    INPUT_MODERATE,
+    PART_HIGH,
+    PART_MODERATE,
+    Facts,
+    Finding,
+    part,
+    severity,
+    unused_tensor_cores,
+)
+from nbprof.analysis.torch_runtime import Runtime
+
 MOST = 5
-INPUT_MODERATE, INPUT_HIGH = 5.0, 20.0
-PART_MODERATE, PART_HIGH = 3.0, 15.0
 _AHEAD = ("Prefetch", "MapAndBatch", "ParallelMap", "ParallelBatch", "ParallelInterleave", "DataService")
 # The pipeline is to blame for the wait when its own work is at least this part of it; else the wait is copies to the device.
 PIPELINE_PART_OF_WAIT = 0.2
 
 
-class Finding(NamedTuple):
-    """One row of `p.advice`. `fix` holds diff lines that begin with `-`, `+` or a blank; `evidence` marks **bold** parts."""
-
-    rule: str
-    severity: str
-    title: str
-    evidence: str
-    gain_ms_per_step: float
-    fix: str
-    view: str
-    link: str
-
-
-@dataclass
-class Facts:
-    """What the rules look at; `mean` is ms a step and `percent` the part of the step, by category."""
-
-    overview: dict[str, Any]
-    mean: dict[str, float]
-    percent: dict[str, float]
-    pipelines: pd.DataFrame
-    nodes: pd.DataFrame
-    kernels: pd.DataFrame
-
-
 def advice(
-    overview: dict[str, Any], summary: pd.DataFrame, pipelines: pd.DataFrame, nodes: pd.DataFrame, kernels: pd.DataFrame
+    overview: dict[str, Any],
+    summary: pd.DataFrame,
+    pipelines: pd.DataFrame,
+    nodes: pd.DataFrame,
+    kernels: pd.DataFrame,
+    runtime: Runtime | None = None,
 ) -> pd.DataFrame:
-    """One row a finding, largest gain first: the columns of `p.advice`. Empty where step time is not known."""
+    """One row a finding, largest gain first: the columns of `p.advice`. Empty where step time is not known.
+
+    A profile with `runtime` figures is PyTorch's, and has rules of its own.
+    """
     found: list[Finding] = []
     if overview["step_time_ms"] is not None:
-        facts = Facts(overview, _by_category(summary, "mean_ms"), _by_category(summary, "percent"), pipelines, nodes, kernels)
-        for rule in RULES:
+        facts = Facts(overview, _by_category(summary, "mean_ms"), _by_category(summary, "percent"), pipelines, nodes, kernels, runtime)
+        for rule in RULES if runtime is None else advice_torch.RULES:
             found.extend(rule(facts))
     found.sort(key=lambda f: -1.0 if np.isnan(f.gain_ms_per_step) else f.gain_ms_per_step, reverse=True)
     return pd.DataFrame(found[:MOST], columns=list(Finding._fields))
@@ -63,28 +57,24 @@ def _by_category(summary: pd.DataFrame, column: str) -> dict[str, float]:
     return dict(zip(summary["category"].astype(str), summary[column].fillna(0.0).astype(float), strict=True))
 
 
-def _severity(value: float, moderate: float, high: float) -> str:
-    return "high" if value >= high else "medium" if value >= moderate else "low"
-
-
 def _input(facts: Facts) -> list[Finding]:
     share, wait = facts.percent["input"], facts.mean["input"]
     if share < INPUT_MODERATE:
         return []
-    severity = _severity(share, INPUT_MODERATE, INPUT_HIGH)
+    level = severity(share, INPUT_MODERATE, INPUT_HIGH)
     waits = f"The step waits **{wait:.2f} ms** of **{facts.mean['step_time']:.2f} ms** for input (**{share:.0f}%**)"
     if not len(facts.nodes):
         fix = "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n model.fit(ds)"
         text = f"{waits}, and no tf.data pipeline was recorded."
-        return [Finding("input_outside_tf_data", severity, "Feed the model through tf.data", text, wait, fix, "input", "Steps & input")]
+        return [Finding("input_outside_tf_data", level, "Feed the model through tf.data", text, wait, fix, "input", "Steps & input")]
     first, mine = _main_pipeline(facts)
     work = float(mine["self_ms"].sum())
     if work / max(int(facts.overview["steps"]), 1) < PIPELINE_PART_OF_WAIT * wait:
         if not facts.overview["devices"]:
             return []
         text = f"{waits}, but the tf.data pipeline works only **{work:,.1f} ms** in all: the rest is copies to the device."
-        return [Finding("input_copies", severity, "Copy less to the device", text, wait, "", "trace", "Trace: copies to the device")]
-    return [*_bottleneck(first, mine, work, wait, severity), *_prefetch(facts, mine, wait, severity)]
+        return [Finding("input_copies", level, "Copy less to the device", text, wait, "", "trace", "Trace: copies to the device")]
+    return [*_bottleneck(first, mine, work, wait, level), *_prefetch(facts, mine, wait, level)]
 
 
 def _main_pipeline(facts: Facts) -> tuple[pd.Series, pd.DataFrame]:
@@ -107,7 +97,7 @@ def _main_pipeline(facts: Facts) -> tuple[pd.Series, pd.DataFrame]:
     return slowest, one
 
 
-def _bottleneck(pipeline: pd.Series, nodes: pd.DataFrame, work: float, wait: float, severity: str) -> list[Finding]:
+def _bottleneck(pipeline: pd.Series, nodes: pd.DataFrame, work: float, wait: float, level: str) -> list[Finding]:
     slow = nodes[nodes["bottleneck"]].iloc[0]
     kind = str(slow["iterator"]).partition("[")[0]
     part = 100 * float(slow["self_ms"]) / work
@@ -119,12 +109,12 @@ def _bottleneck(pipeline: pd.Series, nodes: pd.DataFrame, work: float, wait: flo
     if kind in ("Map", "Interleave") or (kind == "MapAndBatch" and str(slow["note"]).startswith("1 thread")):
         fix = "-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)"
         text = f"{evidence}, on **1 thread**. The step waits **{wait:.2f} ms** for it."
-        return [Finding("map_serial", severity, "Run Dataset.map in parallel", text, wait, fix, "input", link)]
+        return [Finding("map_serial", level, "Run Dataset.map in parallel", text, wait, fix, "input", link)]
     text = f"{evidence}. {pipeline['advice']}"
-    return [Finding("input_bottleneck", severity, f"Make {kind} faster", text, wait, "", "input", link)]
+    return [Finding("input_bottleneck", level, f"Make {kind} faster", text, wait, "", "input", link)]
 
 
-def _prefetch(facts: Facts, nodes: pd.DataFrame, wait: float, severity: str) -> list[Finding]:
+def _prefetch(facts: Facts, nodes: pd.DataFrame, wait: float, level: str) -> list[Finding]:
     root = nodes.loc[nodes["long_name"].str.count("::") == 1, "id"]
     below = nodes.loc[nodes["parent"].isin(root), "iterator"].astype(str)
     # These run ahead of the step by themselves; a Prefetch behind them would hide next to nothing.
@@ -138,7 +128,7 @@ def _prefetch(facts: Facts, nodes: pd.DataFrame, wait: float, severity: str) -> 
     )
     fix = "-ds = ds.batch(n)\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)"
     title = "Prefetch, so that input overlaps compute"
-    return [Finding("prefetch_missing", severity, title, text, gain, fix, "input", "Steps & input: pipeline")]
+    return [Finding("prefetch_missing", level, title, text, gain, fix, "input", "Steps & input: pipeline")]
 
 
 def _launch(facts: Facts) -> list[Finding]:
@@ -150,8 +140,8 @@ def _launch(facts: Facts) -> list[Finding]:
     if len(facts.pipelines):
         text += " tf.data threads may compete with the launching thread: give it its own."
         fix = f"+import os\n+os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'  # before TensorFlow starts\n{fix}"
-    severity = _severity(share, PART_MODERATE, PART_HIGH)
-    return [Finding("kernel_launch", severity, "Launch fewer, larger kernels", text, time, fix, "kernels", "GPU kernels")]
+    level = severity(share, PART_MODERATE, PART_HIGH)
+    return [Finding("kernel_launch", level, "Launch fewer, larger kernels", text, time, fix, "kernels", "GPU kernels")]
 
 
 def _precision(facts: Facts) -> list[Finding]:
@@ -164,21 +154,15 @@ def _precision(facts: Facts) -> list[Finding]:
         "and can use TensorCores."
     )
     fix = "+tf.keras.mixed_precision.set_global_policy('mixed_float16')"
-    severity = _severity(100 * gain / facts.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)
-    return [Finding("mixed_precision", severity, "Use mixed precision", text, gain, fix, "kernels", "GPU kernels")]
+    level = severity(100 * gain / facts.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)
+    return [Finding("mixed_precision", level, "Use mixed precision", text, gain, fix, "kernels", "GPU kernels")]
 
 
 def _tensor_cores(facts: Facts) -> list[Finding]:
-    kernels = facts.kernels
-    whole = float(kernels["total_us"].sum()) if len(kernels) else 0.0
-    if not whole:
+    found = unused_tensor_cores(facts)
+    if found is None:
         return []
-    eligible, used = kernels["op_tensor_core_eligible"].astype(bool), kernels["uses_tensor_core"].astype(bool)
-    unused = kernels[eligible & ~used]
-    share = 100 * float(unused["total_us"].sum()) / whole
-    if share < 10.0:
-        return []
-    worst = unused.iloc[0]
+    share, worst = found
     op = "/".join(str(worst["op"]).split("/")[-3:]).replace("*", "")
     text = (
         f"**{share:.0f}%** of kernel time is in kernels whose op could run on TensorCores but does not; the largest is "
@@ -186,7 +170,7 @@ def _tensor_cores(facts: Facts) -> list[Finding]:
     )
     gain = facts.mean["device_compute"] * share / 100
     link = "GPU kernels: eligible, not used"
-    return [Finding("tensor_cores", _severity(share, 10, 30), "Let eligible ops use TensorCores", text, gain, "", "kernels", link)]
+    return [Finding("tensor_cores", severity(share, 10, 30), "Let eligible ops use TensorCores", text, gain, "", "kernels", link)]
 
 
 def _eager(facts: Facts) -> list[Finding]:
@@ -196,17 +180,6 @@ def _eager(facts: Facts) -> list[Finding]:
     text = f"**{share:.0f}%** of op time ran eagerly, op by op. A tf.function runs them as one graph."
     fix = "+@tf.function\n def train_step(batch):"
     return [Finding("eager", "medium", "Put eager code into a tf.function", text, float("nan"), fix, "ops", "Ops")]
-
-
-def _part(rule: str, category: str, title: str, what: str) -> Callable[[Facts], list[Finding]]:
-    def check(facts: Facts) -> list[Finding]:
-        share, time = facts.percent[category], facts.mean[category]
-        if share < PART_MODERATE:
-            return []
-        text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) is {what}."
-        return [Finding(rule, _severity(share, PART_MODERATE, PART_HIGH), title, text, time, "", "trace", "Trace")]
-
-    return check
 
 
 def _other(facts: Facts) -> list[Finding]:
@@ -224,7 +197,7 @@ RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
     _precision,
     _tensor_cores,
     _eager,
-    _part("collectives", "device_collectives", "Overlap communication with compute", "communication between devices"),
-    _part("output", "output", "Fetch results less often", "copies from the device to the host"),
+    part("collectives", "device_collectives", "Overlap communication with compute", "communication between devices"),
+    part("output", "output", "Fetch results less often", "copies from the device to the host"),
     _other,
 )

@@ -93,7 +93,8 @@ def _torch_ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     names, types = activity.ops.values, activity.types.values
     op = [str(names[c]) for c in out["op"]]
     kind = [_torch_category(o, str(types[c])) for o, c in zip(op, out["type"], strict=True)]
-    calls, texts = activity.calls, activity.texts.values
+    calls = activity.calls
+    texts = activity.texts.values
     copies = calls[np.isin(calls["kind"], [code for code, text in enumerate(texts) if text == COPY_TO_DEVICE])]
     by_call = (
         copies.assign(total=copies["end"] - copies["start"]).groupby("name", sort=False).agg(n=("event", "nunique"), t=("total", "sum"))

@@ -1,0 +1,70 @@
+"""What the rules of advice look at, and what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from nbprof.analysis.torch_runtime import Runtime
+
+INPUT_MODERATE, INPUT_HIGH = 5.0, 20.0
+PART_MODERATE, PART_HIGH = 3.0, 15.0
+
+
+class Finding(NamedTuple):
+    """One row of `p.advice`. `fix` holds diff lines that begin with `-`, `+` or a blank; `evidence` marks **bold** parts."""
+
+    rule: str
+    severity: str
+    title: str
+    evidence: str
+    gain_ms_per_step: float
+    fix: str
+    view: str
+    link: str
+
+
+@dataclass
+class Facts:
+    """What the rules look at; `mean` is ms a step and `percent` the part of the step, by category."""
+
+    overview: dict[str, Any]
+    mean: dict[str, float]
+    percent: dict[str, float]
+    pipelines: pd.DataFrame
+    nodes: pd.DataFrame
+    kernels: pd.DataFrame
+    runtime: Runtime | None = None
+
+
+def severity(value: float, moderate: float, high: float) -> str:
+    """`high`, `medium` or `low`."""
+    return "high" if value >= high else "medium" if value >= moderate else "low"
+
+
+def unused_tensor_cores(facts: Facts) -> tuple[float, pd.Series] | None:
+    """Percent of kernel time in kernels whose op could use TensorCores and does not, and the largest of them; None below 10 %."""
+    kernels = facts.kernels
+    whole = float(kernels["total_us"].sum()) if len(kernels) else 0.0
+    if not whole:
+        return None
+    eligible, used = kernels["op_tensor_core_eligible"].astype(bool), kernels["uses_tensor_core"].astype(bool)
+    unused = kernels[eligible & ~used]
+    share = 100 * float(unused["total_us"].sum()) / whole
+    return (share, unused.iloc[0]) if share >= 10.0 else None
+
+
+def part(rule: str, category: str, title: str, what: str, fix: str = "") -> Callable[[Facts], list[Finding]]:
+    """A rule that fires where one category of the step is large."""
+
+    def check(facts: Facts) -> list[Finding]:
+        share, time = facts.percent[category], facts.mean[category]
+        if share < PART_MODERATE:
+            return []
+        text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) is {what}."
+        return [Finding(rule, severity(share, PART_MODERATE, PART_HIGH), title, text, time, fix, "trace", "Trace")]
+
+    return check
