@@ -246,9 +246,10 @@ class Trace:
     epoch_ns: int
     receipt: Receipt
     metadata: dict[str, object] = field(default_factory=dict)
-    flows: Flows | None = None
+    # Factories also where a constant would do: a trace out of the cache makes the attributes it has not got yet.
+    flows: Flows | None = field(default_factory=lambda: None)
     counters: pd.DataFrame = field(default_factory=no_counters)
-    blobs: Sequence[bytes] = ()
+    blobs: Sequence[bytes] = field(default_factory=tuple)
     aggregated: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["lane", "name", "occurrences", "duration"]))
 
     def arg(self, name: str, missing: int = -1) -> Int64s:

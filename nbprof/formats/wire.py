@@ -2,14 +2,15 @@
 
 Many messages of one kind are walked in lockstep: one numpy call reads the next field of every message that still has
 one, so the cost is a few calls per *field*, not per message. Every length is checked against the message that holds it; a
-wrong one raises `ReadError` with its byte.
+wrong one raises `ReadError` with its byte. What is valid follows protobuf's own parser (upb): tags and lengths have at most five
+bytes, numbers at most ten, and groups, which nobody writes any more, are skipped, however they are nested, up to 100 deep.
 
 Source of the format: https://protobuf.dev/programming-guides/encoding/
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +20,20 @@ from nbprof.errors import ReadError
 
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+Data = Sequence[int]
+"""bytes or a memoryview of them"""
 
-VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+VARINT, FIXED64, LENGTH, GROUP, GROUP_END, FIXED32 = 0, 1, 2, 3, 4, 5
 
 # A varint has at most ten bytes, so this much zero padding makes every read in bounds; lengths are checked afterwards.
 PADDING = 16
+MOST_NESTED = 100
+_MOST_TAG = (1 << 32) - 1
+_MOST_LENGTH = (1 << 31) - 1
+
+
+class CutError(ReadError):
+    """The bytes end inside a field: of the whole file when the file was cut off, of a message when a length in it is wrong."""
 
 
 def buffer(data: bytes) -> Bytes:
@@ -33,12 +43,12 @@ def buffer(data: bytes) -> Bytes:
     return out
 
 
-def read_varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
+def read_varint(data: Data, pos: int, end: int) -> tuple[int, int]:
     """One varint as an unsigned number, and the position behind it."""
     value = shift = 0
     while True:
         if pos >= end:
-            raise ReadError("the file ends inside a number; it was cut off", offset=pos)
+            raise CutError("the data end inside a number", offset=pos)
         byte = data[pos]
         pos += 1
         value |= (byte & 0x7F) << shift
@@ -54,33 +64,76 @@ def signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-def fields(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of one message: (number, wire type, value or start, end).
+def read_tag(data: Data, pos: int, end: int) -> tuple[int, int, int]:
+    """Field number, wire type and the position behind them."""
+    tag, after = read_varint(data, pos, end)
+    if after - pos > 5 or tag > _MOST_TAG:
+        raise ReadError("a field number is too large; this is no protobuf file", offset=pos)
+    if tag < 8:
+        raise ReadError("field number 0 is not valid protobuf", offset=pos)
+    return tag >> 3, tag & 7, after
 
-    For VARINT the third item is the value; for the others it is where the content starts, and the fourth where it ends.
+
+def _content(data: Data, start: int, kind: int, pos: int, end: int) -> tuple[int, int]:
+    """Where the content of a field that is no number and no group begins and ends; `start` is its tag."""
+    if kind == LENGTH:
+        length, after = read_varint(data, pos, end)
+        if after - pos > 5 or length > _MOST_LENGTH:
+            raise ReadError("a field says that it has over 2 GB", offset=start)
+        pos = after
+    elif kind == FIXED64:
+        length = 8
+    elif kind == FIXED32:
+        length = 4
+    else:
+        raise ReadError(f"wire type {kind} is not valid protobuf", offset=start)
+    if pos + length > end:
+        raise CutError(f"a field of {length:,} bytes runs over the end of its message", offset=start)
+    return pos, pos + length
+
+
+def skip_group(data: Data, start: int, pos: int, end: int, depth: int = 0) -> int:
+    """The position behind a group whose first tag is at `start` and ends at `pos`, with all groups in it."""
+    number, _, _ = read_tag(data, start, end)
+    open_groups = [number]
+    while open_groups:
+        if len(open_groups) + depth > MOST_NESTED:
+            raise ReadError(f"groups are nested over {MOST_NESTED} deep", offset=start)
+        if pos >= end:
+            raise CutError("a group runs over the end of its message", offset=start)
+        at = pos
+        number, kind, pos = read_tag(data, pos, end)
+        if kind == GROUP:
+            open_groups.append(number)
+        elif kind == GROUP_END:
+            if number != open_groups.pop():
+                raise ReadError("a group ends that was not begun", offset=at)
+        elif kind == VARINT:
+            _, pos = read_varint(data, pos, end)
+        else:
+            _, pos = _content(data, at, kind, pos, end)
+    return pos
+
+
+def fields(data: Data, pos: int, end: int, depth: int = 0) -> Iterator[tuple[int, int, int, int]]:
+    """The fields of one message: (number, wire type, value or start, end). Groups are skipped.
+
+    For VARINT the third item is the value; for the others it is where the content starts, and the fourth where it ends. `depth` is in how
+    many messages this one lies.
     """
     while pos < end:
         start = pos
-        tag, pos = read_varint(data, pos, end)
-        number, kind = tag >> 3, tag & 7
-        if number == 0:
-            raise ReadError("field number 0 is not valid protobuf", offset=start)
+        number, kind, pos = read_tag(data, pos, end)
         if kind == VARINT:
             value, pos = read_varint(data, pos, end)
             yield number, kind, value, pos
-            continue
-        if kind == LENGTH:
-            length, pos = read_varint(data, pos, end)
-        elif kind == FIXED64:
-            length = 8
-        elif kind == FIXED32:
-            length = 4
+        elif kind == GROUP:
+            pos = skip_group(data, start, pos, end, depth)
+        elif kind == GROUP_END:
+            raise ReadError("a group ends that was not begun", offset=start)
         else:
-            raise ReadError(f"wire type {kind} is not valid protobuf", offset=start)
-        if pos + length > end:
-            raise ReadError(f"a field of {length:,} bytes runs over the end of its message", offset=start)
-        yield number, kind, pos, pos + length
-        pos += length
+            value, pos = _content(data, start, kind, pos, end)
+            yield number, kind, value, pos
 
 
 def varints(buf: Bytes, pos: Int64s) -> tuple[Int64s, Int64s]:
@@ -114,8 +167,8 @@ class Field:
     end: Int64s
 
 
-def columns(buf: Bytes, start: Int64s, end: Int64s) -> list[Field]:
-    """All fields of many messages, grouped by field number and wire type.
+def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Field]:
+    """All fields of many messages, grouped by field number and wire type. Groups are skipped.
 
     Within a group the rows are in the order of the rounds: a message's own fields keep their order, different messages
     interleave. Sort by `message` (stable) to have them message by message.
@@ -125,6 +178,8 @@ def columns(buf: Bytes, start: Int64s, end: Int64s) -> list[Field]:
     buf : uint8[n + PADDING]
     start, end : int64[messages]
         Spans of the messages in `buf`.
+    depth : int
+        In how many messages these lie.
 
     Raises
     ------
@@ -137,10 +192,10 @@ def columns(buf: Bytes, start: Int64s, end: Int64s) -> list[Field]:
     limit = end[message].astype(np.int64)
     while len(message):
         tag, after = varints(buf, pos)
+        wrong = (tag < 8) | (tag > _MOST_TAG) | (after - pos > 5)
+        if wrong.any():
+            _explain(buf, pos, limit, wrong, depth)
         kind = tag & 7
-        number = tag >> 3
-        if (number <= 0).any():
-            raise ReadError("field number 0 is not valid protobuf", offset=int(pos[np.argmax(number <= 0)]))
         value = after.copy()
         stop = after.copy()
         for wire in np.unique(kind):
@@ -149,26 +204,34 @@ def columns(buf: Bytes, start: Int64s, end: Int64s) -> list[Field]:
                 value[rows], stop[rows] = varints(buf, after[rows])
             elif wire == LENGTH:
                 length, content = varints(buf, after[rows])
-                room = limit[rows] - content
-                bad = (length < 0) | (length > room)
-                if bad.any():
-                    raise ReadError("a field runs over the end of its message", offset=int(pos[rows[np.argmax(bad)]]))
+                bad = (length < 0) | (length > _MOST_LENGTH) | (content - after[rows] > 5)
                 value[rows] = content
-                stop[rows] = content + length
+                stop[rows] = content + np.where(bad, 1 << 40, length)
             elif wire in (FIXED64, FIXED32):
                 stop[rows] = after[rows] + (8 if wire == FIXED64 else 4)
+            elif wire == GROUP:
+                data = buf.data
+                for row in rows.tolist():
+                    stop[row] = skip_group(data, int(pos[row]), int(after[row]), int(limit[row]), depth)
             else:
-                raise ReadError(f"wire type {int(wire)} is not valid protobuf", offset=int(pos[rows[0]]))
+                stop[rows] = 1 << 62
         over = stop > limit
         if over.any():
-            raise ReadError("a field runs over the end of its message", offset=int(pos[np.argmax(over)]))
-        key = number * 8 + kind
-        for code in np.unique(key):
-            rows = key == code
-            found.setdefault((int(code) >> 3, int(code) & 7), []).append((message[rows], value[rows], stop[rows]))
+            _explain(buf, pos, limit, over, depth)
+        key = tag[kind != GROUP] if GROUP in kind else tag
+        for code in np.unique(key).tolist():
+            rows = np.flatnonzero(tag == code)
+            found.setdefault((code >> 3, code & 7), []).append((message[rows], value[rows], stop[rows]))
         alive = stop < limit
         message, pos, limit = message[alive], stop[alive], limit[alive]
     return [Field(number, kind, *(np.concatenate(part) for part in zip(*rounds, strict=True))) for (number, kind), rounds in found.items()]
+
+
+def _explain(buf: Bytes, pos: Int64s, limit: Int64s, wrong: npt.NDArray[np.bool_], depth: int) -> None:
+    """Raises the sentence about the first field that is wrong."""
+    first = int(np.argmax(wrong))
+    list(fields(buf.data, int(pos[first]), int(limit[first]), depth))
+    raise ReadError("a field runs over the end of its message", offset=int(pos[first]))
 
 
 def fixed64(buf: Bytes, pos: Int64s) -> Int64s:

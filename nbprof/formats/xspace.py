@@ -1,42 +1,41 @@
 """Reads `*.xplane.pb` (a serialised `tensorflow.profiler.XSpace`) into a `Trace`, event by event and exactly.
 
-Planes, lines and metadata are few and walked in Python; the events of a line, and the stats of its events, are decoded in
-lockstep by `wire.columns`. Field numbers follow xplane.proto of the OpenXLA project.
+Planes, lines and names come first (`xspace_planes`), then the events in batches (`xspace_batches`); here names, lanes and strings are
+numbered across files, and what was odd goes into the receipt. Field numbers follow xplane.proto of the OpenXLA project.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from nbprof.errors import ReadError
-from nbprof.formats import wire
-from nbprof.formats.pieces import Piece
-from nbprof.formats.xspace_wire import (
-    EPOCH_NS,
-    Decoded,
-    Line,
-    PlaneMessage,
-    concatenate,
-    facts,
-    read_events,
-    read_plane,
-    same_timeline,
-    sorted_line,
-    text,
-)
-from nbprof.trace import TEXT, ArgColumn, Events, Int64s, Module, Plane, Receipt, Trace
+from nbprof.formats import xspace_batches
+from nbprof.formats.pieces import Buffer, Piece
+from nbprof.formats.xspace_batches import MOST_PS, Batch
+from nbprof.formats.xspace_columns import Blobs, LazyArgs, sorted_order
+from nbprof.formats.xspace_planes import Line, PlaneMessage, read_space
+from nbprof.formats.xspace_texts import Strings
+from nbprof.trace import Events, Int32s, Int64s, Module, Plane, Receipt, Trace
 
-StatRows = tuple[Int64s, npt.NDArray[np.uint8], Int64s]
+# A line's time stamp from here on is nanoseconds since 1970 (the year 2001); below it is relative to the start of the profile.
+EPOCH_NS = 10**18
+# One above this cannot be relative to the start of a profile (46 days); it is the time since the machine was started.
+_UPTIME_NS = 4 * 10**15
+_LANE_COLUMNS = ["lane", "host", "process", "thread", "line_id", "plane", "kind", "device", "note", "events", "order"]
 
 
 def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None) -> Trace:
     """The events of one run, which may be several files, one a host.
+
+    Of a file that was cut off, the planes before the cut are kept and the receipt says so; all other damage is an error.
 
     Parameters
     ----------
@@ -48,225 +47,281 @@ def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None)
     Raises
     ------
     ReadError
-        The file is no XSpace, was cut off, or went through a text codec; names the file and the byte.
+        The file is no XSpace, was cut off before the end of its first plane, or went through a text codec; names the file and the byte.
     """
-    receipt = Receipt()
-    builder = _Builder(receipt)
+    builder = _Builder()
     for piece in pieces:
         if progress:
             progress(f"reading {piece.name}")
-        builder.add(bytes(piece.read().data), Path(piece.label))
+        builder.add(piece)
     return builder.trace()
 
 
 @contextlib.contextmanager
-def _in_file(path: Path, data: bytes) -> Iterator[None]:
+def _in_file(label: str, buffer: Buffer) -> Iterator[None]:
     """Puts the file and what may have happened to it into errors about its bytes."""
     try:
         yield
     except ReadError as error:
-        raise ReadError(f"{error.reason} {_hint(data)}", path=str(path), offset=error.offset) from None
+        raise ReadError(f"{error.reason}. {_hint(buffer)}", path=label, offset=error.offset) from None
 
 
-def _host_of(path: Path) -> str:
-    return path.name.removesuffix(".pb").removesuffix(".xplane")
-
-
-def _hint(data: bytes) -> str:
-    if data.count(b"\xef\xbf\xbd", 0, 1 << 22) > 16:
+def _hint(buffer: Buffer) -> str:
+    if bytes(buffer.data[: 1 << 22]).count(b"\xef\xbf\xbd") > 16:
         return (
-            "(It holds many UTF-8 replacement characters: it went through a text codec on its way and is damaged; "
-            "copy the original as binary.)"
+            "It holds many UTF-8 replacement characters: it went through a text codec on its way and is damaged; "
+            "copy the original as binary."
         )
-    return "(The file is damaged or was cut off while it was written or copied: record it again, or copy it again.)"
+    return "The file is damaged or was cut off while it was written or copied: record it again, or copy it again."
+
+
+@dataclass
+class _Part:
+    """The events of one batch; `segments` are (lane, events, whether their line's time stamp is absolute)."""
+
+    file: int
+    name: Int32s
+    start: Int64s
+    duration: Int64s
+    segments: list[tuple[int, int, bool]]
 
 
 class _Builder:
-    """Collects planes of several files, then numbers names, lanes and strings across them."""
+    """Collects the events of several files, then numbers names, lanes and strings across them."""
 
-    def __init__(self, receipt: Receipt) -> None:
-        self.receipt = receipt
-        self.data: list[bytes] = []
-        self.paths: list[Path] = []
-        self.buffers: list[wire.Bytes] = []
-        self.planes: list[PlaneMessage] = []
+    def __init__(self) -> None:
+        self.receipt = Receipt()
+        self.strings = Strings()
+        self.blobs = Blobs()
+        self.args = LazyArgs()
         self.hosts: list[str] = []
+        self.planes: list[Plane] = []
+        self.names: list[str] = []
+        self.display: list[str] = []
+        self.name_args: dict[str, dict[int, object]] = {}
+        self.modules: list[Module] = []
+        self.metadata: dict[str, object] = {}
+        self.lanes: list[tuple[int, Line]] = []
+        self.epochs: list[int] = []
+        self.parts: list[_Part] = []
+        self.events = 0
+        self.aggregated: list[tuple[int, int, int, int]] = []
+        self.valueless = 0
 
-    def add(self, data: bytes, path: Path) -> None:
-        if not data:
-            raise ReadError("the file is empty: the profiler was stopped before it wrote anything.", path=str(path))
-        with _in_file(path, data):
-            self._add(data, path)
+    def add(self, piece: Piece) -> None:
+        """Reads one file."""
+        buffer = piece.read()
+        if not buffer.size:
+            raise ReadError("the file is empty: the profiler was stopped before it wrote anything.", path=piece.label)
+        with _in_file(piece.label, buffer):
+            self._add(buffer, piece)
 
-    def _add(self, data: bytes, path: Path) -> None:
-        file_host = _host_of(path)
-        blob = len(self.data)
-        planes: list[PlaneMessage] = []
-        hostnames: list[str] = []
-        for number, kind, at, end in wire.fields(data, 0, len(data)):
-            if number == 1 and kind == wire.LENGTH:
-                planes.append(read_plane(data, at, end))
-            elif number == 2 and kind == wire.LENGTH:
-                self.receipt.warn(f"The profiler reported an error: {text(data, at, end)}")
-            elif number == 3 and kind == wire.LENGTH:
-                self.receipt.warn(f"The profiler reported: {text(data, at, end)}")
-            elif number == 4 and kind == wire.LENGTH:
-                hostnames.append(text(data, at, end))
-        if not planes:
-            raise ReadError("no planes are in it, so it is not an XSpace profile.")
-        host = hostnames[0] if hostnames else file_host
+    def _add(self, buffer: Buffer, piece: Piece) -> None:
+        space = read_space(buffer.array, buffer.size, self.strings)
+        if not space.planes:
+            raise ReadError("no planes are in it, so it is not an XSpace profile")
+        for text in space.errors:
+            self.receipt.warn(f"The profiler reported an error: {text}")
+        for text in space.warnings:
+            self.receipt.warn(f"The profiler reported: {text}")
+        if space.cut >= 0:
+            self.receipt.warn(
+                f"{piece.label} was cut off: it ends inside the field at byte {space.cut:,}. The {len(space.planes):,} planes before that "
+                "are whole and shown; what came behind them is missing. Copy the file again, or record again."
+            )
+        host = self._host(space.hostnames, piece.name)
+        epoch, absolute = _epoch(space.planes)
+        self.epochs.append(epoch if absolute >= EPOCH_NS else 0)
+        size = xspace_batches.batch_size(sum(len(line.starts) for plane in space.planes for line in plane.lines))
+        work: list[Batch] = []
+        first: list[int] = []
+        for plane in space.planes:
+            code = self._plane(plane, host)
+            work += xspace_batches.batches(plane, [_base(line, epoch, absolute) for line in plane.lines], size)
+            first += [code] * (len(work) - len(first))
+        for plane in space.planes:
+            for line in plane.lines:
+                line.starts = line.starts[:0]
+        xspace_batches.run(buffer, work)
+        for code, batch in zip(first, work, strict=True):
+            self._batch(batch, code, absolute)
+
+    def _host(self, hostnames: list[str], file: str) -> str:
+        own = PurePath(file).name.removesuffix(".pb").removesuffix(".xplane")
+        host = hostnames[0] if hostnames else own
         if host in self.hosts:
-            self.receipt.warn(f"Two files name the same host, {host}; the second is shown as {file_host}.")
-            host = file_host if file_host not in self.hosts else f"{file_host} ({len(self.hosts)})"
+            self.receipt.warn(f"Two files name the same host, {host}; the second is shown as {own}.")
+            host = own if own not in self.hosts else f"{own} ({len(self.hosts)})"
         self.hosts.append(host)
-        for plane in planes:
-            plane.host, plane.blob = host, blob
-        self.data.append(data)
-        self.paths.append(path)
-        self.buffers.append(wire.buffer(data))
-        self.planes.extend(planes)
+        return host
+
+    def _plane(self, plane: PlaneMessage, host: str) -> int:
+        """Numbers the names and lanes of a plane; returns its first name code."""
+        first = len(self.names)
+        names = plane.events
+        self.planes.append(Plane(host, plane.name, dict(plane.facts)))
+        self.names += names.names
+        self.display += names.displays
+        for at, known in names.facts.items():
+            for key, value in known:
+                if key == "Hlo Proto" and isinstance(value, bytes):
+                    self.modules.append(Module(names.names[at], int(names.keys[at]), value))
+                else:
+                    self.name_args.setdefault(key, {})[first + at] = value
+        self._state("event_metadata", {first + at: data for at, data in names.metadata.items()})
+        for at, idents in names.children.items():
+            places = names.places(np.array(idents, np.int64)).tolist()
+            self._state("event_children", {first + at: [first + p for p in places if p >= 0]})
+        self._state("arg_descriptions", {plane.stats.name(ident): text for ident, text in plane.stats.descriptions.items()})
+        lanes: dict[int, int] = {}
+        for line in plane.lines:
+            # Lines of equal id in one plane are one timeline; the first names it.
+            line.lane = lanes.setdefault(line.line_id, len(self.lanes))
+            if line.lane == len(self.lanes):
+                self.lanes.append((len(self.planes) - 1, line))
+        return first
+
+    def _state(self, what: str, values: dict[Any, object]) -> None:
+        if values:
+            self.metadata[what] = {**cast("dict[Any, object]", self.metadata.get(what, {})), **values}
+
+    def _batch(self, batch: Batch, first: int, absolute: int) -> None:
+        plane = batch.plane
+        batch.name += np.int32(first)
+        if len(batch.unnamed):
+            idents, place = np.unique(batch.unnamed, return_inverse=True)
+            batch.name[batch.name < first] = self._unnamed(plane, idents.tolist())[place]
+        if batch.wild:
+            self.receipt.skip(f"in {plane.name} have times of over 53 days: damaged, left out.", batch.wild)
+        if batch.negative:
+            self.receipt.warn(f"Events in {plane.name} end before they start; their duration is taken as 0.")
+        for line, ident, occurrences, duration in batch.aggregated:
+            at = int(plane.events.places(np.array([ident]))[0])
+            code = first + at if at >= 0 else int(self._unnamed(plane, [ident])[0])
+            self.aggregated.append((plane.lines[line].lane, code, occurrences, duration))
+        self.valueless += batch.valueless
+        self.args.add(batch, self.events, self.strings, self.blobs)
+        lines = [plane.lines[i] for i in batch.lines]
+        segments = [(ln.lane, count, ln.timestamp_ns >= absolute) for ln, count in zip(lines, batch.counts, strict=True)]
+        self.parts.append(_Part(len(self.epochs) - 1, batch.name, batch.start, batch.duration, segments))
+        self.events += batch.count
+
+    def _unnamed(self, plane: PlaneMessage, idents: list[int]) -> Int32s:
+        """Name codes of ids that the plane has no name for."""
+        for ident in idents:
+            if ident not in plane.unnamed:
+                plane.unnamed[ident] = len(self.names)
+                self.names.append(f"event {ident}")
+                self.display.append(f"event {ident}")
+        self.receipt.warn(f"Event names are missing in plane {plane.name}; they are shown as their number.")
+        return np.array([plane.unnamed[ident] for ident in idents], np.int32)
 
     def trace(self) -> Trace:
-        names: list[str] = []
-        display: list[str] = []
-        strings: dict[str, int] = {}
-        name_args: dict[str, dict[int, object]] = {}
-        lanes: list[dict[str, object]] = []
-        parts: list[tuple[int, Decoded, npt.NDArray[np.int32]]] = []
-        stats: dict[str, list[StatRows]] = {}
-        planes: list[Plane] = []
-        modules: list[Module] = []
-        epoch = self._epoch()
-        offset = 0
-        for plane in self.planes:
-            data = self.data[plane.blob]
-            planes.append(Plane(plane.host, plane.name, dict(self._facts(plane, plane.stats))))
-            code_of: dict[int, int] = {}
-            for ident, meta in plane.event_meta.items():
-                code = code_of[ident] = len(names)
-                names.append(meta.name)
-                display.append(meta.display or meta.name)
-                for key, value in self._facts(plane, meta.stats):
-                    if key == "Hlo Proto" and isinstance(value, bytes):
-                        modules.append(Module(meta.name, ident, value))
-                    else:
-                        name_args.setdefault(key, {})[code] = value
-            for group in same_timeline(plane.lines):
-                line = group[0]
-                with _in_file(self.paths[plane.blob], data):
-                    decoded = self._decode(plane, group, epoch)
-                known, codes = np.unique(decoded.meta, return_inverse=True)
-                missing = [int(m) for m in known if int(m) not in code_of]
-                if missing:
-                    self.receipt.warn(f"{len(missing)} event names are missing in plane {plane.name}; shown as their number.")
-                    for ident in missing:
-                        code_of[ident] = len(names)
-                        names.append(f"event {ident}")
-                        display.append(f"event {ident}")
-                table = np.array([code_of[int(m)] for m in known], np.int32)
-                if decoded.wild:
-                    self.receipt.skip(f"in {plane.name} have times of over 53 days: damaged, left out.", decoded.wild)
-                if decoded.aggregated:
-                    self.receipt.info(
-                        f"{decoded.aggregated:,} aggregated events in {plane.name} / {line.name} have a count but no start: left out."
-                    )
-                parts.append((len(lanes), decoded, table[codes] if len(codes) else np.zeros(0, np.int32)))
-                for key, rows in self._named_stats(plane, decoded, strings):
-                    stats.setdefault(key, []).append((rows[0] + offset, rows[1], rows[2]))
-                lanes.append(
-                    {
-                        "lane": len(lanes),
-                        "host": plane.host,
-                        "process": plane.name,
-                        "thread": line.display or line.name,
-                        "line_id": line.line_id,
-                        "plane": len(planes) - 1,
-                        "kind": "",
-                        "device": -1,
-                        "note": "",
-                        "events": len(decoded.start),
-                        "order": len(lanes),
-                    }
-                )
-                offset += len(decoded.start)
-        self.receipt.events = offset
-        lane = np.concatenate([np.full(len(d.start), i, np.int32) for i, d, _ in parts]) if parts else np.zeros(0, np.int32)
-        start = np.concatenate([d.start for _, d, _ in parts]) if parts else np.zeros(0, np.int64)
-        duration = np.concatenate([d.duration for _, d, _ in parts]) if parts else np.zeros(0, np.int64)
-        name = np.concatenate([c for _, _, c in parts]) if parts else np.zeros(0, np.int32)
+        """All files as one trace."""
+        epoch = self._one_clock()
+        events = self._sorted()
+        self.receipt.events = self.events
+        if self.aggregated:
+            self.receipt.info(
+                f"{len(self.aggregated):,} aggregated events have a count but no start: they are on no lane, see trace.aggregated."
+            )
+        if self.valueless:
+            self.receipt.info(f"{self.valueless:,} stats have no value.")
+        self.strings.report(self.receipt)
         return Trace(
-            events=Events(lane, name, start, duration),
-            names=np.array(names, object),
-            display=np.array(display, object),
-            lanes=pd.DataFrame(lanes, columns=_LANE_COLUMNS),
-            planes=planes,
-            args={k: _column(rows) for k, rows in stats.items()},
-            name_args=name_args,
-            strings=list(strings),
-            modules=modules,
+            events=events,
+            names=_objects(self.names),
+            display=_objects(self.display),
+            lanes=self._lane_table(np.bincount(events.lane, minlength=len(self.lanes))),
+            planes=self.planes,
+            args=self.args,
+            name_args=self.name_args,
+            strings=list(self.strings.codes),
+            modules=self.modules,
             hosts=self.hosts,
             epoch_ns=epoch,
             receipt=self.receipt,
+            metadata=self.metadata,
+            blobs=list(self.blobs.codes),
+            aggregated=pd.DataFrame(self.aggregated, columns=["lane", "name", "occurrences", "duration"]),
         )
 
-    def _epoch(self) -> int:
-        """The nanosecond that becomes time 0: 0 when the collector already made times relative."""
-        absolute = [ln.timestamp_ns for p in self.planes for ln in p.lines if ln.starts and ln.timestamp_ns >= EPOCH_NS]
-        return min(absolute, default=0)
+    def _one_clock(self) -> int:
+        """Moves the files that have absolute times onto the earliest one's clock; returns its zero, ns."""
+        epoch = min((e for e in self.epochs if e), default=0)
+        for part in self.parts:
+            late = self.epochs[part.file] - epoch
+            if late <= 0:
+                continue
+            if late * 1000 >= MOST_PS:
+                self.receipt.warn(f"The clock of {self.hosts[part.file]} is over 53 days ahead; its times count from its own start.")
+                continue
+            at = 0
+            for _, count, absolute in part.segments:
+                if absolute:
+                    part.start[at : at + count] += late * 1000
+                at += count
+        return epoch
 
-    def _facts(self, plane: PlaneMessage, spans: list[tuple[int, int]]) -> list[tuple[str, object]]:
-        data = self.data[plane.blob]
-        with _in_file(self.paths[plane.blob], data):
-            return facts(data, plane, spans)
+    def _sorted(self) -> Events:
+        """The events in the order of a trace."""
+        segments = np.array([s[:2] for part in self.parts for s in part.segments], np.int64).reshape(-1, 2)
+        lane = np.repeat(segments[:, 0].astype(np.int32), segments[:, 1])
+        # One column after the other, so that no more than one is there twice.
+        start = _joined([part.start for part in self.parts], np.int64)
+        duration = _joined([part.duration for part in self.parts], np.int64)
+        name = _joined([part.name for part in self.parts], np.int32)
+        self.parts = []
+        order = sorted_order(lane, start, duration)
+        if order is not None:
+            self.args.place = np.empty(len(order), np.int32)
+            self.args.place[order] = np.arange(len(order), dtype=np.int32)
+            lane, name, start, duration = lane[order], name[order], start[order], duration[order]
+        return Events(lane, name, start, duration)
 
-    def _decode(self, plane: PlaneMessage, lines: list[Line], epoch: int) -> Decoded:
-        done = [read_events(self.buffers[plane.blob], ln, epoch) for ln in lines]
-        merged = done[0] if len(done) == 1 else concatenate(done)
-        negative = merged.duration < 0
-        if negative.any():
-            self.receipt.warn(f"{int(negative.sum()):,} events in {plane.name} end before they start; their duration is taken as 0.")
-            merged.duration[negative] = 0
-        return sorted_line(merged)
-
-    def _named_stats(self, plane: PlaneMessage, decoded: Decoded, strings: dict[str, int]) -> list[tuple[str, StatRows]]:
-        data = self.data[plane.blob]
-        found: list[tuple[str, StatRows]] = []
-        if not len(decoded.stat_id):
-            return found
-        # Two ids may carry one name; they are then one arg.
-        order = np.argsort(decoded.stat_id, kind="stable")
-        ids, first = np.unique(decoded.stat_id[order], return_index=True)
-        for ident, rows in zip(ids.tolist(), np.split(order, first[1:]), strict=True):
-            name = plane.stat_meta.get(ident, f"stat {ident}")
-            value = decoded.stat_value[rows].copy()
-            kind = decoded.stat_kind[rows].copy()
-            texts = np.flatnonzero(kind == TEXT)
-            if len(texts):
-                value[texts] = _string_codes(data, plane, decoded, rows[texts], strings)
-            found.append((name, (decoded.stat_event[rows], kind, value)))
-        return found
+    def _lane_table(self, counts: Int64s) -> pd.DataFrame:
+        number = np.arange(len(self.lanes))
+        lines = [line for _, line in self.lanes]
+        planes = [self.planes[at] for at, _ in self.lanes]
+        columns = {
+            "lane": number,
+            "host": [plane.host for plane in planes],
+            "process": [plane.name for plane in planes],
+            "thread": [line.display or line.name for line in lines],
+            "line_id": [line.line_id for line in lines],
+            "plane": [at for at, _ in self.lanes],
+            "kind": "",
+            "device": -1,
+            "note": "",
+            "events": counts,
+            "order": number,
+        }
+        return pd.DataFrame(columns, columns=_LANE_COLUMNS)
 
 
-_LANE_COLUMNS = ["lane", "host", "process", "thread", "line_id", "plane", "kind", "device", "note", "events", "order"]
+def _epoch(planes: Sequence[PlaneMessage]) -> tuple[int, int]:
+    """The nanosecond that becomes time 0, and from which time stamp on a line's is absolute.
+
+    It is 0 when the collector already made times relative.
+    """
+    stamps = [line.timestamp_ns for plane in planes for line in plane.lines if len(line.starts)]
+    absolute = EPOCH_NS if max(stamps, default=0) >= EPOCH_NS else _UPTIME_NS
+    return min((stamp for stamp in stamps if stamp >= absolute), default=0), absolute
 
 
-def _string_codes(data: bytes, plane: PlaneMessage, decoded: Decoded, rows: Int64s, strings: dict[str, int]) -> Int64s:
-    cache: dict[bytes | int, int] = {}
-    out = np.empty(len(rows), np.int64)
-    refs = decoded.is_ref[rows].tolist()
-    for i, (ref, at, end) in enumerate(zip(refs, decoded.stat_value[rows].tolist(), decoded.stat_end[rows].tolist(), strict=True)):
-        key: bytes | int = at if ref else data[at:end]
-        code = cache.get(key)
-        if code is None:
-            value = plane.stat_meta.get(at, "") if ref else text(data, at, end)
-            code = cache[key] = strings.setdefault(value, len(strings))
-        out[i] = code
+def _base(line: Line, epoch: int, absolute: int) -> int | None:
+    """What the offsets of a line count from, ps; None where that cannot be."""
+    base = (line.timestamp_ns - (epoch if line.timestamp_ns >= absolute else 0)) * 1000
+    return base if abs(base) < MOST_PS else None
+
+
+def _joined(parts: list[Any], dtype: type) -> Any:
+    joined = np.concatenate(parts) if parts else np.zeros(0, dtype)
+    parts.clear()
+    return joined
+
+
+def _objects(texts: list[str]) -> npt.NDArray[np.object_]:
+    out = np.empty(len(texts), object)
+    out[:] = texts
     return out
-
-
-def _column(rows: list[StatRows]) -> ArgColumn:
-    event = np.concatenate([r[0] for r in rows])
-    kind = np.concatenate([r[1] for r in rows])
-    value = np.concatenate([r[2] for r in rows])
-    order = np.argsort(event, kind="stable")
-    return ArgColumn(event[order].astype(np.int32), kind[order], value[order])

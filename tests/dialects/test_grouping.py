@@ -65,7 +65,7 @@ def test_stored_groups_of_real_files_come_back_when_they_are_recomputed():
 
     _name_lanes(trace)
     stored = trace.arg("group_id")
-    del trace.args["group_id"]
+    trace.args = {name: column for name, column in trace.args.items() if name != "group_id"}
     again = group(trace, trace.names).group
     raw = np.isin(trace.lanes["kind"].to_numpy(), ["host", "device"])[trace.events.lane]
     known = raw & (stored >= 0)

@@ -59,7 +59,7 @@ def test_columns_find_every_field_of_every_message(messages):
     [
         (b"\x0a\x05ab", "runs over the end"),
         (b"\x80" * 11, "more than ten bytes"),
-        (b"\x0b\x00", "wire type 3"),
+        (b"\x0e\x00", "wire type 6"),
         (b"\x00\x01", "field number 0"),
     ],
 )

@@ -1,0 +1,245 @@
+"""Events and their stats, decoded in lockstep along the shapes that they share.
+
+The events of a plane have few shapes: the sequence of fields, and which stat each carries. All events of a batch set out together; at
+each field they are held against the shape of the first of them (tag, stat id and type in one 64-bit comparison), and those of another
+shape go on as a group of their own. Within a group the same numpy call reads the same field of every event. What has no common shape,
+or does not fit it to the byte, is left to `xspace_general`, which knows everything the format allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.formats import wire
+from nbprof.trace import Int32s, Int64s
+
+Words = npt.NDArray[np.uint64]
+
+# Groups smaller than this cost more in numpy calls than they take as part of everything that is left over.
+FEW = 96
+_MOST_SHAPES = 48
+
+# Fields of an event, by tag: metadata_id, offset_ps, duration_ps.
+_PLACES = {0x08: 0, 0x10: 1, 0x18: 2}
+_STAT_TAG = 0x22
+DOUBLE_TAG, UINT_TAG, INT_TAG, TEXT_TAG, BYTES_TAG, REF_TAG = 0x11, 0x18, 0x20, 0x2A, 0x32, 0x38
+_STAT_TAGS = (DOUBLE_TAG, UINT_TAG, INT_TAG, TEXT_TAG, BYTES_TAG, REF_TAG)
+
+
+def _u(value: int) -> np.uint64:
+    return np.uint64(value & 0xFFFFFFFFFFFFFFFF)
+
+
+_ONE = _u(1)
+_MORE = _u(0x8080808080808080)
+_SEVEN = _u(0x7F7F7F7F7F7F7F7F)
+_EACH = _u(0x0101010101010101)
+_TOP = _u(56)
+# Rounds that close the gaps between groups of 7, 14 and 28 bits: mask of the upper groups, of the lower ones, distance.
+_ROUNDS = (
+    (_u(0x7F007F007F007F00), _u(0x007F007F007F007F), _u(1)),
+    (_u(0x3FFF00003FFF0000), _u(0x00003FFF00003FFF), _u(2)),
+    (_u(0x0FFFFFFF00000000), _u(0x000000000FFFFFFF), _u(4)),
+)
+
+
+def words_of(buf: wire.Bytes) -> Words:
+    """The eight bytes from any byte on, as little-endian numbers."""
+    return np.ndarray((len(buf) - 7,), "<u8", buf, 0, (1,))
+
+
+@dataclass
+class Stats:
+    """One stat of many events: its id and type, the events (rows of the batch) and the values.
+
+    `value` is the number, the bits of a double, the id that a ref points to, or for texts and bytes where the content starts; then
+    `length` is its length in bytes.
+    """
+
+    ident: int
+    tag: int
+    row: Int32s
+    value: Words
+    length: Int64s | None = None
+
+
+@dataclass
+class Decoded:
+    """The events of a batch. Those whose row is in `left` are not decoded, and no stat of theirs is in `stats`."""
+
+    meta: Int64s
+    offset: Int64s
+    duration: Int64s
+    stats: list[Stats] = field(default_factory=list)
+    left: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def decode(words: Words, start: Int64s, stop: Int64s) -> Decoded:
+    """Decodes the events whose contents are at `start` to `stop`.
+
+    Parameters
+    ----------
+    words : uint64[n + 9]
+        From `words_of`.
+    start, stop : int64[events]
+    """
+    count = len(start)
+    places = np.zeros((3, count), np.int64)
+    out = Decoded(places[0], places[1], places[2])
+    left: list[Int32s] = []
+    groups = [(np.arange(count, dtype=np.int32), start, stop)]
+    while groups:
+        rows, pos, end = groups.pop()
+        unread = pos < end
+        if not unread.all():
+            rows, pos, end = rows[unread], pos[unread], end[unread]
+        shapes = 0
+        while len(rows):
+            if len(rows) < FEW or shapes == _MOST_SHAPES:
+                left.append(rows)
+                break
+            shapes += 1
+            word = words[pos]
+            shape = _shape(int(word[0]))
+            alike = (word & shape.mask) == shape.pattern
+            if alike.all():
+                mine, rest = (rows, pos, end, word), (rows[:0], pos, end)
+            else:
+                hit, miss = np.flatnonzero(alike), np.flatnonzero(~alike)
+                mine, rest = (rows[hit], pos[hit], end[hit], word[hit]), (rows[miss], pos[miss], end[miss])
+            if shape.skip == 0 or len(mine[0]) < FEW:
+                left.append(mine[0])
+            else:
+                rows, pos, end, wrong = _field(words, shape, *mine, places, out.stats)
+                if len(wrong):
+                    left.append(wrong)
+                groups.append((rows, pos, end))
+            rows, pos, end = rest
+    if left:
+        _leave(out, np.concatenate(left), count)
+    return out
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What the first eight bytes of a field have in common. `skip` is where its value begins; 0 for none that is known here."""
+
+    mask: np.uint64
+    pattern: np.uint64
+    skip: int
+    place: int = -1
+    ident: int = 0
+    tag: int = 0
+    head: int = 0
+    """Bytes of a stat's tag and length."""
+
+
+def _shape(word: int) -> _Shape:
+    data = word.to_bytes(8, "little")
+    place = _PLACES.get(data[0])
+    if place is not None:
+        return _Shape(_u(0xFF), _u(data[0]), 1, place)
+    head = 3 if data[1] >= 0x80 else 2
+    if data[0] == _STAT_TAG and data[head - 1] < 0x80 and data[head] == 0x08:
+        at, ident = head + 1, 0
+        while at < 7 and data[at] >= 0x80:
+            at += 1
+        if at < 7 and data[at + 1] in _STAT_TAGS:
+            for i, byte in enumerate(data[head + 1 : at + 1]):
+                ident |= (byte & 0x7F) << 7 * i
+            mask = bytes([0xFF] + [0x80] * (head - 1) + [0xFF] * (at + 2 - head) + [0] * (6 - at))
+            bits = int.from_bytes(mask, "little")
+            return _Shape(_u(bits), _u(bits & word), at + 2, -1, ident, data[at + 1], head)
+    return _Shape(_u(0xFFFF), _u(word & 0xFFFF), 0)
+
+
+def _field(
+    words: Words, shape: _Shape, rows: Int32s, pos: Int64s, end: Int64s, word: Words, places: Int64s, stats: list[Stats]
+) -> tuple[Int32s, Int64s, Int64s, Int32s]:
+    """Reads one field of events of one shape; returns the rows behind it, and those that did not fit."""
+    length: Int64s | None = None
+    if shape.tag == DOUBLE_TAG:
+        value, after = words[pos + shape.skip], pos + (shape.skip + 8)
+    else:
+        value, after = varints(words, pos + shape.skip)
+    if shape.place >= 0:
+        right = after <= end
+    else:
+        if shape.tag in (TEXT_TAG, BYTES_TAG):
+            content = after
+            length = value.view(np.int64)
+            # A length that would wrap is far over the end, too.
+            after = content + np.minimum(length.view(np.uint64), _u(1 << 40)).view(np.int64)
+            value = content.view(np.uint64)
+        size = (word >> _u(8)) & _u(0x7F)
+        if shape.head == 3:
+            size |= ((word >> _u(16)) & _u(0x7F)) << _u(7)
+        size += _u(shape.head)
+        right = (pos + size.view(np.int64)) == after
+        right &= after <= end
+    wrong = rows[:0]
+    if not right.all():
+        fits = np.flatnonzero(right)
+        wrong = rows[~right]
+        rows, after, end, value = rows[fits], after[fits], end[fits], value[fits]
+        length = length[fits] if length is not None else None
+    if shape.place >= 0:
+        places[shape.place][rows] = value.view(np.int64)
+    elif len(rows):
+        stats.append(Stats(shape.ident, shape.tag, rows, value, length))
+    return rows, after, end, wrong
+
+
+def varints(words: Words, pos: Int64s) -> tuple[Words, Int64s]:
+    """Varints at many positions at once, and the positions behind them; a wrong one (over ten bytes) ends 2^40 bytes further on.
+
+    The eight bytes from each position are one number: its lowest clear top bit ends the varint, and three rounds of shifts close the
+    gaps that the top bits leave.
+    """
+    word = words[pos]
+    ends = ~word
+    ends &= _MORE
+    unended = np.flatnonzero(ends == 0) if not ends.all() else None
+    upto = ends - _ONE
+    upto ^= ends
+    most = int(upto.max())
+    word &= upto
+    word &= _SEVEN
+    for i, (upper, lower, distance) in enumerate(_ROUNDS):
+        if most < 1 << (8 << i):
+            break
+        high = word & upper
+        high >>= distance
+        word &= lower
+        word |= high
+    upto &= _EACH
+    upto *= _EACH
+    upto >>= _TOP
+    after = pos + upto.view(np.int64)
+    if unended is not None:
+        at = after[unended]
+        ninth = words[at]
+        tenth = (ninth >> _u(8)) & _u(0xFF)
+        ninth &= _u(0xFF)
+        short = ninth < _u(0x80)
+        word[unended] |= ((ninth & _u(0x7F)) << _TOP) | np.where(short, _u(0), (tenth & _ONE) << _u(63))
+        after[unended] = at + np.where(short, 1, np.where(tenth < _u(0x80), 2, 1 << 40))
+    return word, after
+
+
+def _leave(out: Decoded, rows: Int32s, count: int) -> None:
+    """Takes rows back that turned out to be of no common shape."""
+    gone = np.zeros(count, np.bool_)
+    gone[rows] = True
+    out.left = np.flatnonzero(gone)
+    for column in (out.meta, out.offset, out.duration):
+        column[out.left] = 0
+    for stats in out.stats:
+        keep = ~gone[stats.row]
+        if not keep.all():
+            stats.row, stats.value = stats.row[keep], stats.value[keep]
+            stats.length = stats.length[keep] if stats.length is not None else None
+    out.stats = [s for s in out.stats if len(s.row)]

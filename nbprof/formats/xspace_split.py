@@ -1,0 +1,197 @@
+"""Where the events of a line begin: the chain of lengths, followed from many places at once.
+
+Each event says only how long it is, so its place follows from all events before it. Lines are therefore cut into segments; in each,
+a place that looks like an event is guessed, and all chains of the file are followed in lockstep. A guess is believed only when the
+chain of the segment before it arrives on the chain that the guess began, so the result is exactly that of a walk from the front.
+That works out nearly always: events and their stats carry the same tag, and a chain of stats runs into the chain of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.errors import ReadError
+from nbprof.formats import wire
+from nbprof.trace import Int64s
+
+EVENT_TAG = 0x22
+# Shorter lines are walked: a Python loop is faster than the few dozen calls of a lockstep of its own.
+_ALONE = 1 << 11
+_SEGMENT = 1 << 14
+_EVENT = 45
+_WINDOW = 256
+
+Other = tuple[int, int, int, int]
+
+
+def event_starts(buf: wire.Bytes, lines: Sequence[tuple[int, int]]) -> tuple[list[Int64s], list[list[Other]]]:
+    """The byte of the tag of every event (field 4) of each line, in order, and the fields that are no event.
+
+    Parameters
+    ----------
+    buf : uint8[n + PADDING]
+    lines : (start, stop) of the content of each line
+
+    Returns
+    -------
+    starts : int64[events] for each line
+    others : for each line its other fields: (number, wire type, value or start, end), as `wire.fields` gives them
+
+    Raises
+    ------
+    ReadError
+        A field does not fit its line.
+    """
+    starts: list[Int64s] = [np.zeros(0, np.int64)] * len(lines)
+    others: list[list[Other]] = [[] for _ in lines]
+    long = [i for i, (start, stop) in enumerate(lines) if stop - start > _ALONE]
+    if sum(lines[i][1] - lines[i][0] for i in long) < 1 << 17:
+        long = []
+    chains = _Chains(buf, [lines[i] for i in long]) if long else None
+    alone = set(range(len(lines))) - set(long)
+    for i in alone:
+        starts[i] = np.array(_walk(buf[lines[i][0] : lines[i][1]].tobytes(), lines[i][0], others[i]), np.int64)
+    if chains is not None:
+        for i in long:
+            starts[i] = chains.stitch(*lines[i], others[i])
+    return starts, others
+
+
+def spans(buf: wire.Bytes, starts: Int64s) -> tuple[Int64s, Int64s]:
+    """Start and end of the content of the events whose tags are at `starts`."""
+    length = buf[starts + 1].astype(np.int64)
+    content = starts + 2
+    long = np.flatnonzero(length >= 0x80)
+    if len(long):
+        length[long], content[long] = wire.varints(buf, starts[long] + 1)
+    length += content
+    return content, length
+
+
+def _walk(data: bytes, base: int, others: list[Other]) -> list[int]:
+    """Event tags of a short line, one after the other."""
+    found: list[int] = []
+    note = found.append
+    pos, end = 0, len(data)
+    last = end - 1
+    while pos < end:
+        # Nearly every field of a line is an event shorter than 128 bytes: tag 0x22, one length byte.
+        if data[pos] == EVENT_TAG and pos < last and data[pos + 1] < 0x80:
+            note(base + pos)
+            pos += 2 + data[pos + 1]
+            if pos > end:
+                raise ReadError("an event runs over the end of its line", offset=found[-1])
+            continue
+        try:
+            number, kind, value, after = next(wire.fields(data, pos, end))
+        except ReadError as error:
+            raise ReadError(error.reason, offset=base + (error.offset or 0)) from None
+        if (number, kind) == (4, wire.LENGTH):
+            note(base + pos)
+        else:
+            others.append((number, kind, value if kind == wire.VARINT else value + base, after + base))
+        pos = after
+    return found
+
+
+class _Chains:
+    """The chains of lengths of many lines from guessed places; `stitch` puts together those that are true."""
+
+    def __init__(self, buf: wire.Bytes, lines: Sequence[tuple[int, int]]) -> None:
+        self.buf = buf
+        # Tag and first length byte as one number, at any byte.
+        self.pairs: npt.NDArray[np.uint16] = np.ndarray((len(buf) - 1,), "<u2", buf, 0, (1,))
+        total = sum(stop - start for start, stop in lines)
+        segment = max(_SEGMENT, int((_EVENT * total) ** 0.5))
+        near = [np.arange(start, stop, segment, dtype=np.int64) for start, stop in lines]
+        stop = np.repeat([stop for _, stop in lines], [len(n) for n in near])
+        self.guesses, self.stops = self._guess(np.concatenate(near), stop)
+        self._follow()
+
+    def _guess(self, near: Int64s, stop: Int64s) -> tuple[Int64s, Int64s]:
+        """A likely event tag at or soon after each place: two fields in a row look like one that begins with an id."""
+        safe = len(self.buf) - 2 * _WINDOW - 8
+        keep = (near < stop - _WINDOW) & (near < safe)
+        near, stop = near[keep], stop[keep]
+        row, column = np.nonzero(self.buf[near[:, None] + np.arange(_WINDOW)] == EVENT_TAG)
+        at = near[row] + column
+        after = at + 2 + self.buf[at + 1]
+        likely = (self.buf[at + 2] == 0x08) & (self.buf[after] == EVENT_TAG) & (self.buf[after + 2] == 0x08)
+        row, at = row[likely], at[likely]
+        first = np.flatnonzero(np.diff(row, prepend=-1))
+        return at[first], stop[row[first]]
+
+    def _follow(self) -> None:
+        """Fills `chain` (event places, chain by chain), `first` (where each chain begins in it) and `ends` (where each stopped)."""
+        buf, pairs = self.buf, self.pairs
+        count = len(self.guesses)
+        limit = np.minimum(np.append(self.guesses[1:], len(buf)), self.stops)
+        limit[limit < self.guesses] = self.stops[limit < self.guesses]
+        which, pos = np.arange(count), self.guesses
+        ends = self.guesses.copy()
+        lengths = np.zeros(count, np.int64)
+        rounds: list[tuple[Int64s, Int64s]] = []
+        while len(which):
+            pair = pairs[pos]
+            plain = (pair & 0x80FF) == EVENT_TAG
+            after = pos + (pair >> 8)
+            after += 2
+            if not plain.all():
+                # Two bytes of length; anything else ends the chain, and is looked at when the chain is known to be true.
+                odd = np.flatnonzero(~plain)
+                second = buf[pos[odd] + 2].astype(np.int64)
+                medium = ((pair[odd] & 0xFF) == EVENT_TAG) & (second < 0x80)
+                after[odd] = np.where(medium, after[odd] - 0x80 + (second << 7) + 1, len(buf))
+            rounds.append((which, pos))
+            on = after < limit
+            if on.all():
+                pos = after
+                continue
+            off = ~on
+            over = after[off] > self.stops[which[off]]
+            ends[which[off]] = np.where(over, pos[off], after[off])
+            lengths[which[off]] = len(rounds) - over
+            which, pos, limit = which[on], after[on], limit[on]
+        first = np.zeros(count + 1, np.int64)
+        np.cumsum(lengths, out=first[1:])
+        # One place more: the last, wrong step of a chain lands where the next chain begins and is overwritten by it.
+        chain = np.empty(int(first[-1]) + 1, np.int64)
+        for turn, (who, places) in enumerate(rounds):
+            keep = turn < lengths[who] if turn + 1 == len(rounds) or len(rounds[turn + 1][0]) != len(who) else slice(None)
+            chain[first[who[keep]] + turn] = places[keep]
+        self.chain, self.first, self.ends = chain[:-1], first, ends
+
+    def stitch(self, start: int, stop: int, others: list[Other]) -> Int64s:
+        """The events of one line: from true chain to true chain, and step by step where there is none."""
+        parts: list[Int64s] = []
+        loose: list[int] = []
+        pos = start
+        k = int(np.searchsorted(self.guesses, start))
+        while pos < stop:
+            while k < len(self.guesses) and self.ends[k] <= pos:
+                k += 1
+            if k < len(self.guesses) and pos >= self.guesses[k]:
+                mine = self.chain[self.first[k] : self.first[k + 1]]
+                at = int(np.searchsorted(mine, pos))
+                if at < len(mine) and mine[at] == pos:
+                    parts += [np.array(loose, np.int64), mine[at:]]
+                    loose = []
+                    pos = int(self.ends[k])
+                    k += 1
+                    continue
+            pair = int(self.pairs[pos])
+            if pair & 0x80FF == EVENT_TAG and pos + 2 + (pair >> 8) <= stop:
+                loose.append(pos)
+                pos += 2 + (pair >> 8)
+                continue
+            number, kind, value, after = next(wire.fields(self.buf.data, pos, stop))
+            if (number, kind) == (4, wire.LENGTH):
+                loose.append(pos)
+            else:
+                others.append((number, kind, value, after))
+            pos = after
+        parts.append(np.array(loose, np.int64))
+        return np.concatenate(parts)
