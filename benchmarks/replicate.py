@@ -51,7 +51,7 @@ import sys
 import keras, numpy as np, tensorflow as tf
 model = keras.Sequential([keras.layers.Conv2D(8, 3, activation="relu"), keras.layers.Flatten(), keras.layers.Dense(10)])
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-images, labels = np.random.rand(3200, 16, 16, 1).astype("float32"), np.random.randint(0, 10, 3200)
+images, labels = np.random.rand(640, 16, 16, 1).astype("float32"), np.random.randint(0, 10, 640)
 data = tf.data.Dataset.from_tensor_slices((images, labels)).map(lambda x, y: (x * 2 - 1, y)).batch(32).prefetch(2)
 model.fit(data.take(2), verbose=0)
 tf.profiler.experimental.start(sys.argv[1])
