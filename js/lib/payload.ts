@@ -183,6 +183,8 @@ export interface Input {
   ops: Table;
   /** By row of `ops`: 1 when it is the bottleneck of a pipeline. */
   bottleneck: Uint8Array;
+  /** What a row of `ops` is called; "iterator" when left out. */
+  noun?: string;
 }
 
 export interface Ops {

@@ -143,7 +143,7 @@ describe("a moment in words", () => {
   it("has the ten fields, with – for what is missing", () => {
     const card = cardRows(id, 0);
     expect(card.rows.map((row) => row.label)).toEqual([
-      ...["Timestamp", "Event", "Requested", "Allocated", "TF op", "Step", "Region", "Data type", "Shape"],
+      ...["Timestamp", "Event", "Requested", "Allocated", "Op", "Step", "Region", "Data type", "Shape"],
       "In use after",
     ]);
     const value = (label: string) => card.rows.find((row) => row.label === label)?.value;

@@ -162,21 +162,19 @@ export function nested(ops: Table): { order: number[]; depth: number[] } {
 function inputOps(el: HTMLElement, context: ViewContext): void {
   const { ops, bottleneck } = context.payload.input;
   const { order, depth } = nested(ops);
+  const noun = context.payload.input.noun ?? "iterator";
+  const titled = noun === "op" ? "Op" : "Iterator";
   let tree = true;
   const name = (row: number, cell: HTMLTableCellElement): void => {
     const full = textAt(ops.data["op"], row);
-    const last = full.split("::").at(-1) || full;
+    const last = noun === "op" ? full : full.split("::").at(-1) || full;
     cell.title = full;
     cell.style.paddingLeft = `${4 + (tree ? Math.min(depth[row] ?? 0, 24) * 14 : 0)}px`;
     cell.append(h("code", null, last), " ");
     if (bottleneck[row]) cell.append(h("span", { class: "chip in" }, "bottleneck"));
   };
   const shown = h("span", { class: "dim small" });
-  const section = h(
-    "section",
-    null,
-    heading("Input ops", `${num(ops.rows)} ${ops.rows === 1 ? "iterator" : "iterators"}`),
-  );
+  const section = h("section", null, heading("Input ops", `${num(ops.rows)} ${ops.rows === 1 ? noun : `${noun}s`}`));
   el.append(section);
   const box = h("div");
   const toolbar = h("div", { class: "toolbar" });
@@ -186,7 +184,7 @@ function inputOps(el: HTMLElement, context: ViewContext): void {
     label: "Input ops",
     signal: context.signal,
     columns: [
-      { key: "op", label: "Iterator", grow: true, cell: name, width: 160 },
+      { key: "op", label: titled, grow: true, cell: name, width: 160 },
       { key: "category", narrow: true, dim: true },
       { key: "occurrences", label: "Count" },
       { key: "total_ms", digits: 2 },
@@ -211,7 +209,7 @@ function inputOps(el: HTMLElement, context: ViewContext): void {
     { id: "self", label: "By self time" },
   ] as const;
   show(true);
-  const filter = field("Filter iterators", (text) => rows.setFilter(text));
+  const filter = field(`Filter ${noun}s`, (text) => rows.setFilter(text));
   toolbar.append(
     filter.element,
     segmented("Order", modes, "tree", (id) => show(id === "tree")),

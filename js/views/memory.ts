@@ -69,7 +69,12 @@ function timeline(id: MemoryId, context: ViewContext, signal: AbortSignal): HTML
     area.scope,
     (next) => area.setScope(next),
   );
-  const stack = id.stack_bytes[peakIndex(id)];
+  const at = peakIndex(id);
+  const stack = id.stack_bytes[at];
+  // PyTorch's allocators state neither stack nor fragmentation, and hold free memory as a reserve.
+  const stacked = known(stack);
+  const fragmented = id.fragmentation.some((value) => known(value));
+  const held = id.free_bytes.some((value) => known(value));
   const key = (css: string, text: string): HTMLElement => h("span", null, h("i", { class: `sw ${css}` }), text);
   return h(
     "section",
@@ -79,10 +84,10 @@ function timeline(id: MemoryId, context: ViewContext, signal: AbortSignal): HTML
     h(
       "div",
       { class: "legend memory-legend" },
-      key("m-stack", known(stack) ? `Stack ${bytesText(stack)} at the peak` : "Stack"),
-      key("m-heap", "Heap"),
-      key("m-free", "Free"),
-      key("m-frag", "Fragmentation (right axis)"),
+      stacked && key("m-stack", `Stack ${bytesText(stack)} at the peak`),
+      key("m-heap", stacked ? "Heap" : "Allocated"),
+      held && key("m-free", stacked ? "Free" : "Reserved, not allocated"),
+      fragmented && key("m-frag", "Fragmentation (right axis)"),
     ),
   );
 }

@@ -170,7 +170,10 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
         }
     time = float(mean[bound])
     left = step - time
-    detail = f"Of {step:.2f} ms a step, {time:.2f} ms go there: {_DETAILS[bound]}."
+    why = _DETAILS[bound]
+    if bound == "host_compute" and activity.has_device:
+        why = "the host works on ops while the device idles"
+    detail = f"Of {step:.2f} ms a step, {time:.2f} ms go there: {why}."
     if bound not in ("device_compute", "host_compute") and left > 0:
         verb = "wait" if bound == "input" else "time"
         detail += f" If that {verb} went away entirely, a step would take {left:.2f} ms, {step / left:.1f}× faster than now."

@@ -176,7 +176,7 @@ def memory(
     """
     plotting, models = _bokeh()
     frame = memory_view.of_id(run.memory_timeline, _allocator(run, memory_id))
-    use = floats(frame["stack_bytes"]) + floats(frame["heap_bytes"])
+    use = floats(frame["in_use_bytes"])
     frame = frame.iloc[memory_view.sample(use)]
     data = _memory_columns(frame)
     plot: Any = plotting.figure(
@@ -187,7 +187,11 @@ def memory(
     )
     base = np.zeros(len(stepped.data["time"]))
     stepped.add(base, "base")
-    for label, low, high, colour in (("Stack", "base", "stack", STACK), ("Heap", "stack", "used", HEAP), ("Free", "used", "top", FREE)):
+    parts = [("Stack", "base", "stack", STACK), ("Heap", "stack", "used", HEAP), ("Free", "used", "top", FREE)]
+    if frame["stack_bytes"].isna().all():
+        # PyTorch's allocators have no stack, and call what they hold beyond the allocated reserved.
+        parts = [("Allocated", "base", "used", HEAP), ("Reserved", "used", "top", FREE)]
+    for label, low, high, colour in parts:
         plot.varea("time", low, high, color=colour, source=stepped, legend_label=label, level="underlay")
     peak = float(np.nanmax(data["used"])) if len(frame) else 0.0
     plot.y_range = models.Range1d(0, float(np.nanmax(data["top"])) if whole_device else max(peak * 1.25, 1e-3))
@@ -229,8 +233,8 @@ def _memory_columns(frame: pd.DataFrame) -> dict[str, Any]:
         **data,
         **texts,
         "stack": stack,
-        "used": stack + heap,
-        "top": stack + heap + free,
+        "used": np.nan_to_num(stack) + heap,
+        "top": np.nan_to_num(stack) + heap + np.nan_to_num(free),
         "fragmentation": 100 * floats(frame["fragmentation"]),
     }
 

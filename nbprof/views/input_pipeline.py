@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.views import wording
+from nbprof.views.overview import by_torch
 from nbprof.views.tables import floats, table
 
 if TYPE_CHECKING:
@@ -28,13 +29,21 @@ def payload(run: Run) -> dict[str, Any]:
         "per_step_ms": total / steps if steps and len(ops) else None,
         "categories": [_category(row) for row in run.input_categories.to_dict("records")],
         "pipelines": pipelines(run),
-        "ops": table(_with_cost(ops), "input_ops", _COLUMNS),
+        "ops": table(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), "input_ops", _COLUMNS),
         "bottleneck": _bottleneck(run),
+        "noun": "op" if by_torch(run) else "iterator",
     }
 
 
 def _empty(run: Run) -> dict[str, Any]:
     framework = str(run.overview.get("framework") or "")
+    if by_torch(run):
+        return {
+            "title": "No input work in this run",
+            "text": "No DataLoader was asked for a batch while the profile was recorded, and nothing was copied to a device. "
+            "A DataLoader works ahead in processes of its own:",
+            "code": "loader = DataLoader(dataset, batch_size=64, num_workers=4, pin_memory=True)\nfor batch in loader:",
+        }
     if "tensorflow" in framework.lower() or "keras" in framework.lower():
         return {
             "title": "No input ops in this run",
@@ -61,24 +70,41 @@ _CATEGORIES = {
     "advanced_file_read": "Read in advance",
     "enqueue": "Enqueue",
 }
+_TORCH_CATEGORIES = {
+    "preprocessing": "Ops on samples",
+    "demanded_file_read": "In the training process",
+    "advanced_file_read": "Waiting for workers",
+    "enqueue": "Copy to the device",
+}
 
 
-def _with_cost(ops: pd.DataFrame) -> pd.DataFrame:
+def _with_cost(ops: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
     if ops.empty:
         return ops
     calls = floats(ops["occurrences"])
     cost = np.divide(floats(ops["self_ms"]) * 1000, calls, out=np.full(len(ops), np.nan), where=calls > 0)
-    named = ops["category"].map(lambda key: _CATEGORIES.get(str(key), str(key)))
+    named = ops["category"].map(lambda key: names.get(str(key), str(key)))
     return ops.assign(us_per_call=cost, category=named)
 
 
 def _bottleneck(run: Run) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    if by_torch(run):
+        return _most(run.input_ops)
     nodes = run.tf_data_nodes
     if nodes.empty or run.input_ops.empty:
         return np.zeros(len(run.input_ops), np.uint8)
     worst = nodes[nodes["bottleneck"].fillna(False).astype(bool)]
     names = set(worst["long_name"]) | set(worst["iterator"])
     return np.asarray(run.input_ops["op"].isin(names)).astype(np.uint8)
+
+
+def _most(ops: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Marks the one with the most self time, where it makes up most of the input."""
+    out = np.zeros(len(ops), np.uint8)
+    share = floats(ops["self_percent"]) if len(ops) else np.zeros(0)
+    if len(share) and np.nanmax(share, initial=0.0) > 50:
+        out[int(np.nanargmax(share))] = 1
+    return out
 
 
 def pipelines(run: Run) -> list[dict[str, Any]]:

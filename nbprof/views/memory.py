@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof.views import wording
 from nbprof.views.codec import coded, short
-from nbprof.views.overview import figure
+from nbprof.views.overview import by_torch, figure
 from nbprof.views.tables import floats, table
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def payload(run: Run) -> dict[str, Any]:
     """The `Memory` part, the allocator with the largest peak first."""
     summary = run.memory_summary
     if summary.empty:
-        return {"empty": _empty(), "ids": []}
+        return {"empty": _empty(run), "ids": []}
     ordered = summary.sort_values("peak_bytes", ascending=False, kind="stable")
     return {"empty": None, "ids": [_one(run, row) for row in ordered.to_dict("records")]}
 
@@ -54,7 +54,7 @@ def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
 def _one(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
     full = _numbered(of_id(run.memory_timeline, row["memory_id"]), run.steps)
     alive = of_id(run.memory_peak, row["memory_id"])
-    use = floats(full["stack_bytes"]) + floats(full["heap_bytes"]) if len(full) else np.zeros(0)
+    use = floats(full["in_use_bytes"]) if len(full) else np.zeros(0)
     kept = full.iloc[sample(use)]
     peak = wording.real(row["peak_bytes"]) or 0.0
     step = _peak_step(full, use)
@@ -97,6 +97,8 @@ def _figures(row: dict[Any, Any], full: pd.DataFrame, step: int | None) -> list[
     when = "" if time is None else f"at {wording.number(time, 1)} ms" + ("" if step is None else f", step {step}")
     part, worst = wording.real(row.get("peak_fragmentation")), floats(full["fragmentation"]) if len(full) else np.zeros(0)
     worst_text = "" if not len(worst) or np.isnan(worst).all() else f"max {wording.percent(100 * np.nanmax(worst), 2)}"
+    if lifetime is None:
+        return _torch_figures(row, when)
     return [
         _bytes("Peak, whole run", lifetime, of_capacity),
         _bytes("Peak, in this capture", row.get("peak_bytes"), when),
@@ -105,6 +107,17 @@ def _figures(row: dict[Any, Any], full: pd.DataFrame, step: int | None) -> list[
         figure("Fragmentation", None if part is None else 100 * part, "%", 2, worst_text),
         figure("Allocations", row.get("allocations"), "", 0, f"{wording.number(row.get('deallocations'))} freed"),
     ]
+
+
+def _torch_figures(row: dict[Any, Any], when: str) -> list[dict[str, Any]]:
+    """The figures of PyTorch's allocators, which state no stack, no fragmentation and nothing of the time before the recording."""
+    capacity, peak, free = (wording.real(row.get(key)) for key in ("capacity_bytes", "peak_bytes", "peak_free_bytes"))
+    part = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})" if capacity and peak is not None else when
+    held = [] if free is None or peak is None else [_bytes("Reserved", peak + free, "from the device, at the peak")]
+    loose = [] if free is None else [_bytes("Reserved, not allocated", free, "at most this is fragmentation")]
+    count = figure("Allocations", row.get("allocations"), "", 0, f"{wording.number(row.get('deallocations'))} freed")
+    at = figure("Peak at", row.get("peak_time_ms"), "ms", 1, when.partition(", ")[2]) if part != when else None
+    return [_bytes("Peak, in this capture", peak, part), *([at] if at else []), *held, *loose, count]
 
 
 def _bytes(label: str, value: Any, note: str) -> dict[str, Any]:
@@ -146,7 +159,13 @@ def _steps(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
     return np.asarray(frame["step"].to_numpy(np.float64, na_value=-1.0)).astype(np.int32)
 
 
-def _empty() -> dict[str, Any]:
+def _empty(run: Run) -> dict[str, Any]:
+    if by_torch(run) and run.capture is None:
+        return {
+            "title": "No allocations in this run",
+            "text": "The profile has no memory events. PyTorch records them when it is asked to:",
+            "code": "torch.profiler.profile(profile_memory=True)",
+        }
     return {
         "title": "No allocations in this run",
         "text": "The profile has no memory events. TensorFlow's own allocators record them, unless --no-memory is given.",

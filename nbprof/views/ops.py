@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.views.overview import by_torch
 from nbprof.views.tables import floats, table
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def payload(run: Run) -> dict[str, Any]:
     """The `Ops` part: the first 3,000 rows of each side (the ones with most self time), and the totals over all."""
     ops = without_idle(run.ops)
     return {
-        "empty": _empty() if ops.empty else None,
+        "empty": _empty(run) if ops.empty else None,
         "table": table(_largest(ops), "ops", COLUMNS),
         "totals": totals(run),
     }
@@ -56,7 +57,13 @@ def _sum(ops: pd.DataFrame, where: str) -> float:
     return float(np.nansum(floats(side["self_us"]))) if len(side) else float("nan")
 
 
-def _empty() -> dict[str, Any]:
+def _empty(run: Run) -> dict[str, Any]:
+    if by_torch(run):
+        return {
+            "title": "No ops in this run",
+            "text": "The profile holds no framework op: it was recorded without the CPU side. The host's ops need ProfilerActivity.CPU:",
+            "code": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+        }
     return {
         "title": "No ops in this run",
         "text": "The profile holds no framework op. If the cell ran one, the host tracer was switched off; level 2 records ops.",

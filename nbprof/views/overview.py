@@ -50,6 +50,11 @@ def figures(run: Run) -> list[dict[str, Any]]:
     return [_average(run), _waiting(run), *middle, _memory(run)]
 
 
+def by_torch(run: Run) -> bool:
+    """Whether PyTorch wrote the profile: its words differ from TensorFlow's."""
+    return "torch" in str(run.overview.get("framework") or "").lower()
+
+
 def has_device(run: Run) -> bool:
     """Whether anything but a host was recorded."""
     return len(run.devices) > 0
@@ -124,7 +129,8 @@ def _rate(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _eager(facts: dict[str, Any]) -> dict[str, Any]:
     percent = wording.real(facts.get("eager_host_percent"))
-    note = "of op time on host" if percent is not None else "no ops recorded"
+    outside = "of op time, not compiled" if "torch" in str(facts.get("framework") or "").lower() else "of op time on host"
+    note = outside if percent is not None else "no ops recorded"
     return figure("Run eagerly", percent, "%", 1, note, **bar(("host_compute", percent)))
 
 

@@ -213,7 +213,7 @@ def notice(run: Run) -> dict[str, Any] | None:
             "code": "%%nbprof --steps 5:15",
         }
     if run.steps.empty:
-        return {"kind": "no_steps", **steps.NO_STEPS}
+        return {"kind": "no_steps", **steps.no_steps(run)}
     return None
 
 
@@ -246,7 +246,7 @@ def _omissions(run: Run) -> list[dict[str, str]]:
         lines.append(
             f"The table of kernels leaves out the {len(run.kernels) - kernels.MOST_ROWS:,} with the least time; p.kernels.frame has all."
         )
-    if (total := int(run.trace.lanes["events"].sum())) > trace.MOST_EVENTS:
+    if (total := run.kept("events", lambda: int(run.trace.lanes["events"].sum()))) > trace.MOST_EVENTS:
         lines.append(
             f"The timeline shows the longest of the {total:,} events, about {trace.MOST_EVENTS:,}, with every lane and every step marker."
         )

@@ -10,6 +10,7 @@ import pandas as pd
 
 from nbprof.views.categories import CATEGORIES
 from nbprof.views.codec import coded, short
+from nbprof.views.overview import by_torch
 from nbprof.views.tables import floats
 
 if TYPE_CHECKING:
@@ -21,6 +22,19 @@ NO_STEPS = {
     "code": "for batch in ds:\n    with nbprof.step():\n        train_step(batch)",
 }
 
+NO_TORCH_STEPS = {
+    "title": "No steps found, so step time is unknown.",
+    "text": "The loop did not call prof.step() while it was recorded. It needs one line at the end of each iteration:",
+    "code": "with torch.profiler.profile(schedule=schedule(wait=1, warmup=1, active=10)) as prof:\n    for batch in loader:\n"
+    "        train_step(batch)\n        prof.step()",
+}
+
+
+def no_steps(run: Run) -> dict[str, str]:
+    """Why there are no steps, and what marks them."""
+    # A cell recorded by nbprof itself has no `prof`.
+    return dict(NO_TORCH_STEPS if by_torch(run) and run.capture is None else NO_STEPS)
+
 
 def payload(run: Run) -> dict[str, Any]:
     """The `Steps` part: times by step and category; a category that was not recorded is absent."""
@@ -28,7 +42,7 @@ def payload(run: Run) -> dict[str, Any]:
     hosts = coded(steps["host"].tolist() if "host" in steps.columns else [])
     names = [str(name) if isinstance(name, str) else "" for name in steps["name"]] if "name" in steps.columns else []
     part: dict[str, Any] = {
-        "empty": dict(NO_STEPS) if steps.empty else None,
+        "empty": no_steps(run) if steps.empty else None,
         "step": pd.to_numeric(steps["step"]).to_numpy(np.int32) if len(steps) else np.zeros(0, np.int32),
         "name": names,
         "start_ms": _times(steps, "start_ms"),

@@ -23,7 +23,7 @@ export function draw(context: CanvasRenderingContext2D, width: number, height: n
   const y = (bytes: number): number => height * (1 - Math.min(1, Math.max(0, bytes / left.max)));
   const line = (values: (i: number) => number): Columns => columns(id.time_ms, values, from, to, pixels);
   const heap = (i: number): number => id.heap_bytes[i] as number;
-  const use = (i: number): number => heap(i) + (id.stack_bytes[i] as number);
+  const use = (i: number): number => id.in_use_bytes[i] as number;
 
   if (left.cut) {
     context.fillStyle = colours.free;
@@ -31,7 +31,7 @@ export function draw(context: CanvasRenderingContext2D, width: number, height: n
   } else
     fill(
       context,
-      line((i) => use(i) + (id.free_bytes[i] as number)),
+      line((i) => use(i) + (id.free_bytes[i] || 0)),
       y,
       height,
       colours.free,

@@ -28,7 +28,7 @@ export function cardRows(id: MemoryId, i: number): CardContent {
       { label: "Event", value: event(id, i) },
       { label: "Requested", value: withBytes(id.requested_bytes[i] as number) },
       { label: "Allocated", value: withBytes(id.allocated_bytes[i] as number) },
-      { label: "TF op", value: text(textAt(id.op, i)) },
+      { label: "Op", value: text(textAt(id.op, i)) },
       { label: "Step", value: step(id, i) },
       { label: "Region", value: text(textAt(id.region_type, i)) },
       { label: "Data type", value: text(textAt(id.data_type, i)) },
@@ -45,8 +45,9 @@ export function momentText(id: MemoryId, i: number): string {
   const op = textAt(id.op, i);
   const parts = [
     `${bytesText(id.in_use_bytes[i])} in use`,
-    `stack ${bytesText(id.stack_bytes[i])}, heap ${bytesText(id.heap_bytes[i])}`,
-    known(id.free_bytes[i]) && `${bytesText(id.free_bytes[i])} free`,
+    known(id.stack_bytes[i]) && `stack ${bytesText(id.stack_bytes[i])}, heap ${bytesText(id.heap_bytes[i])}`,
+    known(id.free_bytes[i]) &&
+      `${bytesText(id.free_bytes[i])} ${known(id.stack_bytes[i]) ? "free" : "reserved beyond that"}`,
     known(id.fragmentation[i]) && `fragmentation ${num(100 * (id.fragmentation[i] as number), 2)}%`,
     `after the ${event(id, i)} of ${bytesText(id.allocated_bytes[i])}${op ? ` by ${op}` : ""}`,
   ];
