@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +13,13 @@ import pandas as pd
 
 from nbprof.errors import NbprofError
 from nbprof.faces import InputPipeline, Kernels, Memory, Ops, Steps, TfData, TraceView
-from nbprof.formats.pieces import RunFiles
-from nbprof.formats.sniff import find
-from nbprof.formats.sniff import runs as find_runs
+from nbprof.formats.pieces import LIMIT_BYTES, RunFiles
+from nbprof.formats.places import Source, Ways, find
+from nbprof.formats.places import runs as find_runs
 from nbprof.run import Run
 
 if TYPE_CHECKING:
+    from nbprof.capture.recording import CaptureInfo
     from nbprof.capture.session import Recording
     from nbprof.widget import DashboardWidget
 
@@ -184,43 +187,130 @@ def last() -> Profile | None:
     return _last[0] if _last else None
 
 
-def load(path: str | Path, run: str | None = None, progress: Callable[[str], None] | None = None) -> Profile:
-    """A profile from a `*.xplane.pb` file, a run folder or a TensorBoard logdir.
+def load(
+    source: Source,
+    run: str | int | None = None,
+    progress: Callable[[str], None] | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    limit_bytes: int = LIMIT_BYTES,
+) -> Profile:
+    """A profile that exists, from wherever it lies: a file, a run, a logdir, an archive or a URL.
+
+    What a file is, is decided by its content: XSpace (`*.xplane.pb`) of TensorFlow, JAX and PyTorch/XLA, and Chrome traces in JSON, of
+    PyTorch (`*.pt.trace.json`) and of others, also packed (`.gz`).
 
     Parameters
     ----------
-    path : str or Path
-    run : str, optional
-        Name of the run, where a logdir holds several; the newest when left out.
+    source : str, path or list
+        - a **logdir**, that is any folder above runs: the newest run is taken, or the one that `run` names; `nbprof.runs` lists them;
+        - a **run folder**, with a file for each host or rank;
+        - one **file**; or a **list of files** that are the hosts of one run;
+        - a **zip or tar** archive of these; `runs.zip!/eval/plugins/profile/2024_05_01` is what lies inside one;
+        - a **URL** of any of these: `s3://`, `gs://`, `https://` and every other that fsspec has a backend for here.
+    run : str or int, optional
+        Which run, where there are several: its name, or as much of its beginning as makes it clear; or its number, 0 the newest, -1 the
+        oldest.
     progress : callable, optional
-        Called with a sentence as reading goes on.
+        Called with a sentence as reading and downloading go on; try `print`.
+    storage_options : dict, optional
+        For fsspec: credentials, end points. They are in no message.
+    limit_bytes : int
+        The most that a packed file may unpack to. It keeps a damaged or hostile file from filling the memory.
+
+    Returns
+    -------
+    Profile
+        It displays as the dashboard; `nbprof.last` is the same one.
 
     Raises
     ------
     ReadError
         Nothing is there, or it is no profile, or it is damaged; says where and what to do.
-    """
-    from nbprof.capture.recording import CaptureInfo
 
-    files = find(path, run)
-    profile = Profile(Run.read(files, capture=CaptureInfo.read(Path(files.folder)), progress=progress))
+    Examples
+    --------
+    >>> nbprof.load("logs/")                                          # doctest: +SKIP
+    >>> nbprof.load("logs/", run="2024_05_01")                        # doctest: +SKIP
+    >>> nbprof.load("trace.json.gz").ops.frame                        # doctest: +SKIP
+    >>> nbprof.load(["rank0.pt.trace.json", "rank1.pt.trace.json"])   # doctest: +SKIP
+    >>> nbprof.load("runs.zip")                                       # doctest: +SKIP
+    >>> nbprof.load("gs://bucket/logs", progress=print)               # doctest: +SKIP
+    >>> nbprof.load("s3://bucket/logs", storage_options={"anon": True})   # doctest: +SKIP
+    """
+    files = find(source, run, Ways(storage_options or {}, limit_bytes, progress))
+    profile = Profile(Run.read(files, capture=_capture(files), progress=progress))
     set_last(profile)
     return profile
 
 
-def runs(logdir: str | Path) -> pd.DataFrame:
-    """What is in a logdir, newest first, without reading it: `run hosts bytes modified path`."""
+def runs(
+    source: Source,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> pd.DataFrame:
+    """The runs that are in a logdir, an archive or at a URL, newest first, without reading them.
+
+    Parameters
+    ----------
+    source : str, path or list
+        As `nbprof.load` takes it.
+    storage_options : dict, optional
+        For fsspec.
+    progress : callable, optional
+        Called with a sentence as a remote place is listed.
+
+    Returns
+    -------
+    DataFrame
+        One row a run: `run`, its name, as `load(source, run=...)` takes it; `hosts`, files that are hosts or ranks of it; `format`,
+        `xspace` or `chrome`; `bytes` of its files as they lie there, missing where the place does not say; `modified`, local time; `path`,
+        which `load` takes too.
+
+    Raises
+    ------
+    ReadError
+        Nothing is there, or it may not be read. A place without a run is no error; the table is empty.
+
+    Examples
+    --------
+    >>> nbprof.runs("logs/")                              # doctest: +SKIP
+    >>> nbprof.load(nbprof.runs("logs/").path[1])         # doctest: +SKIP
+    """
+    found = find_runs(source, Ways(storage_options or {}, progress=progress))
+    shared = Counter(str(r.folder) for r in found)
     rows = [
         {
             "run": r.name,
             "hosts": len(r.files),
-            "bytes": sum(f.size or 0 for f in r.files),
-            "modified": pd.Timestamp.fromtimestamp(r.modified),
-            "path": str(r.folder),
+            "format": r.format,
+            "bytes": _bytes(r),
+            "modified": pd.Timestamp.fromtimestamp(r.modified) if r.modified else pd.NaT,
+            "path": r.files[0].label if shared[str(r.folder)] > 1 and len(r.files) == 1 else str(r.folder),
         }
-        for r in find_runs(logdir)
+        for r in found
     ]
-    return pd.DataFrame(rows, columns=["run", "hosts", "bytes", "modified", "path"])
+    frame = pd.DataFrame(rows, columns=["run", "hosts", "format", "bytes", "modified", "path"])
+    return frame.astype({"hosts": "int64", "bytes": "Int64", "modified": "datetime64[ns]"})
+
+
+def _bytes(run: RunFiles) -> int | None:
+    sizes = [f.size for f in run.files]
+    return None if None in sizes else sum(s for s in sizes if s is not None)
+
+
+def _capture(files: RunFiles) -> CaptureInfo | None:
+    """How a run was recorded, from what nbprof wrote beside it."""
+    from nbprof.capture.recording import CaptureInfo
+
+    if files.sidecar is None:
+        return None
+    try:
+        values = json.loads(files.sidecar.head(1 << 20))
+    except (NbprofError, ValueError, RecursionError):
+        return None
+    return CaptureInfo.from_dict(values) if isinstance(values, dict) else None
 
 
 def open_recording(recording: Recording, progress: Callable[[str], None] | None = None) -> Profile:

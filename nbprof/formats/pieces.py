@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import mmap
+import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
@@ -14,9 +16,14 @@ from nbprof.errors import ReadError
 
 # Zero bytes behind the data, so that a varint or a word may be read at its very end.
 PADDING = 16
-_BLOCK = 1 << 24
+BLOCK = 1 << 24
+LIMIT_BYTES = 1 << 34
+"""How much a packed file may unpack to, where nothing else is asked for: 16 GiB. A file of some MB can claim any size."""
 
 Format = Literal["xspace", "chrome"]
+
+# Private memory: pages of a shared mapping would stay in the kernel's hands when they are given back.
+_ANONYMOUS = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
 
 
 class Buffer:
@@ -28,7 +35,7 @@ class Buffer:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._map = mmap.mmap(-1, size + PADDING)
+        self._map = mmap.mmap(-1, size + PADDING, **_ANONYMOUS)
         self.array: npt.NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
         """uint8[size + PADDING]"""
 
@@ -48,7 +55,7 @@ class Buffer:
         """Reads a file into the buffer; returns how many bytes came."""
         view, at = memoryview(self._map), 0
         while at < self.size:
-            block = file.read(min(_BLOCK, self.size - at))
+            block = file.read(min(BLOCK, self.size - at))
             if not block:
                 break
             view[at : at + len(block)] = block
@@ -63,16 +70,74 @@ class Buffer:
             self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
-class Piece(Protocol):
-    """One file of a run: on disk, in an archive, or behind a URL.
+class Growing:
+    """A buffer for bytes whose number is not known before they have all come.
 
-    Attributes
-    ----------
-    name : base name
-    label : what errors and receipts name: a path, a URL, `runs.zip!/a/b.xplane.pb`
-    size : bytes, None where unknown
-    modified : seconds since 1970, 0.0 where unknown
+    Raises
+    ------
+    ReadError
+        More than `limit` bytes were added; `label` names the file.
     """
+
+    _PART = 1 << 26
+
+    def __init__(self, label: str, limit: int) -> None:
+        self.size = 0
+        self._label = label
+        self._limit = limit
+        # Mappings, not bytes objects: they leave the process when they are closed, whatever the allocator keeps.
+        self._parts: list[mmap.mmap] = []
+
+    def add(self, data: bytes) -> None:
+        """Puts bytes behind those that are there."""
+        if self.size + len(data) > self._limit:
+            raise too_large(self._label, self._limit)
+        view = memoryview(data)
+        while view:
+            at = self.size % self._PART
+            if not at:
+                self._parts.append(mmap.mmap(-1, self._PART, **_ANONYMOUS))
+            count = min(len(view), self._PART - at)
+            self._parts[-1][at : at + count] = view[:count]
+            self.size += count
+            view = view[count:]
+
+    def buffer(self) -> Buffer:
+        """The bytes as one buffer; this object is empty afterwards."""
+        out = Buffer(self.size)
+        for at in range(0, self.size, self._PART):
+            part = self._parts.pop(0)
+            count = min(self._PART, self.size - at)
+            out._map[at : at + count] = memoryview(part)[:count]
+            part.close()
+        self.size = 0
+        return out
+
+
+def too_large(label: str, limit: int) -> ReadError:
+    """The error for what unpacks to more than is allowed."""
+    return ReadError(
+        f"it unpacks to more than {size_text(limit)}, the limit that keeps a damaged or hostile file from filling the memory. "
+        "If it is meant to be so large, allow more: nbprof.load(..., limit_bytes=...).",
+        path=label,
+    )
+
+
+def size_text(count: int) -> str:
+    """A number of bytes as a person reads it."""
+    for unit, width in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if count >= 1 << width:
+            return f"{count / (1 << width):.4g} {unit}"
+    return f"{count:,} bytes"
+
+
+def printable(name: str) -> str:
+    """A file name as it may stand in a message: bytes that are no UTF-8, and control characters, become a replacement sign."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in name)
+
+
+class Piece(Protocol):
+    """One file of a run: on disk, in an archive, or behind a URL."""
 
     @property
     def name(self) -> str:
@@ -80,15 +145,15 @@ class Piece(Protocol):
 
     @property
     def label(self) -> str:
-        """What errors name."""
+        """What errors and receipts name."""
 
     @property
     def size(self) -> int | None:
-        """Bytes."""
+        """Bytes, None where unknown."""
 
     @property
     def modified(self) -> float:
-        """Seconds since 1970."""
+        """Seconds since 1970, 0.0 where unknown."""
 
     def head(self, count: int) -> bytes:
         """The first bytes.
@@ -107,6 +172,14 @@ class Piece(Protocol):
             It cannot be opened, is empty, or changed while it was read.
         """
 
+    def open(self) -> BinaryIO:
+        """A file that can be read and sought.
+
+        Raises
+        ------
+        ReadError
+        """
+
 
 @dataclass(frozen=True)
 class LocalFile:
@@ -117,48 +190,100 @@ class LocalFile:
     @property
     def name(self) -> str:
         """Base name."""
-        return self.path.name
+        return printable(self.path.name)
 
     @property
     def label(self) -> str:
         """The path."""
-        return str(self.path)
+        return printable(str(self.path))
 
     @property
     def size(self) -> int | None:
         """Bytes."""
-        return self.path.stat().st_size
+        return self.stat().st_size
 
     @property
     def modified(self) -> float:
         """Seconds since 1970."""
-        return self.path.stat().st_mtime
+        return self.stat().st_mtime
+
+    def stat(self) -> os.stat_result:
+        """What the file system says about it; an error is a sentence."""
+        try:
+            return self.path.stat()
+        except (OSError, ValueError) as error:
+            raise could_not_open(error, self.path) from None
+
+    def open(self) -> BinaryIO:
+        """The file, which can be sought; a pipe, socket, device or folder is an error, and none of them is waited for."""
+        try:
+            # Without O_NONBLOCK opening a pipe waits until somebody writes into it.
+            flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+            descriptor = os.open(self.path, flags)
+        except (OSError, ValueError) as error:
+            raise could_not_open(error, self.path) from None
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            raise no_file(mode, self.label)
+        return os.fdopen(descriptor, "rb")
 
     def head(self, count: int) -> bytes:
         """The first bytes."""
         try:
-            with self.path.open("rb") as file:
+            with self.open() as file:
                 return file.read(count)
         except OSError as error:
-            raise ReadError(f"could not be opened: {error.strerror or error}", path=self.label) from error
+            raise could_not_open(error, self.path) from None
 
     def read(self) -> Buffer:
         """All bytes."""
-        try:
-            before = self.path.stat()
-            with self.path.open("rb") as file:
-                out = Buffer(before.st_size)
+        with self.open() as file:
+            before = os.fstat(file.fileno())
+            out = Buffer(before.st_size)
+            try:
                 came = out.fill(file)
-            after = self.path.stat()
-        except OSError as error:
-            raise ReadError(f"could not be opened: {error.strerror or error}", path=self.label) from error
-        if came != before.st_size or (before.st_size, before.st_mtime_ns, before.st_ino) != (
-            after.st_size,
-            after.st_mtime_ns,
-            after.st_ino,
-        ):
+            except OSError as error:
+                raise could_not_open(error, self.path) from None
+            more = bool(file.read(1))
+            after = os.fstat(file.fileno())
+        now = self.stat()
+        if more or came != before.st_size or not _same(before, after) or not _same(before, now):
             raise ReadError("changed while it was read; load it again when the profiler has finished writing.", path=self.label)
         return out
+
+
+def _same(one: os.stat_result, other: os.stat_result) -> bool:
+    return (one.st_size, one.st_mtime_ns, one.st_ino) == (other.st_size, other.st_mtime_ns, other.st_ino)
+
+
+def could_not_open(error: Exception, path: Path) -> ReadError:
+    """The sentence for a file or folder of this machine that the system did not open."""
+    label = printable(str(path))
+    if isinstance(error, ValueError):
+        return ReadError("the path has a NUL character in it, which no file name can have.", path=label)
+    if isinstance(error, PermissionError):
+        return ReadError("you may not read it (permission denied). Ask its owner for the right to, or copy it.", path=label)
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        if path.is_symlink():
+            target = printable(os.readlink(path))  # noqa: PTH115 - as the link has it
+            return ReadError(f"the link points to {target}, which is not there.", path=label)
+        return ReadError(f"there is no such file or folder (seen from {Path.cwd()}).", path=label)
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return ReadError(f"could not be read: {reason}.", path=label)
+
+
+def no_file(mode: int, label: str) -> ReadError:
+    """The sentence for what lies at a path and is no file."""
+    kinds = (
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISFIFO, "a named pipe"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a device"),
+        (stat.S_ISBLK, "a device"),
+    )
+    what = next((what for is_kind, what in kinds if is_kind(mode)), "no ordinary file")
+    return ReadError(f"this is {what}, not a file. Write the profile into a file first.", path=label)
 
 
 @dataclass(frozen=True)
@@ -172,3 +297,9 @@ class RunFiles:
     format: Format = "xspace"
     notes: tuple[str, ...] = field(default=())
     """Lines for the receipt: files beside these that were not read, say."""
+    warnings: tuple[str, ...] = field(default=())
+    """Lines for the receipt that lower the trust in the numbers: a host that is missing."""
+    limit_bytes: int = LIMIT_BYTES
+    """The most that a packed file of these may unpack to."""
+    sidecar: Piece | None = None
+    """What nbprof wrote beside the files when it recorded them."""

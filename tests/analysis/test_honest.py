@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nbprof.formats import sniff
+from nbprof.formats import places
 from nbprof.profiles import load
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
@@ -136,7 +136,7 @@ def test_no_length_of_the_first_plane_looks_like_json(tmp_path, length):
     plane = PlaneWriter("/host:CPU" + "x" * length)
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(xspace(plane))
-    assert [f.label for f in sniff.find(path).files] == [str(path)]
+    assert [f.label for f in places.find(path).files] == [str(path)]
 
 
 @pytest.mark.parametrize("sidecar", [{"started": None}, {"elapsed_s": "x"}, {"notes": None}, {"notes": [3]}, [], "text"])
@@ -148,8 +148,8 @@ def test_a_damaged_sidecar_costs_only_itself(tmp_path, sidecar):
     assert p.payload()["meta"]["footer"]["events"] > 0
 
 
-@pytest.mark.parametrize(("name", "says"), [("x.pt.trace.json.gz", "torch.profiler"), ("op_summary_1.csv", "msprof")])
-def test_what_is_not_read_yet_is_named(tmp_path, name, says):
+@pytest.mark.parametrize(("name", "says"), [("x.pt.trace.json.gz", "a text file, not a profile"), ("op_summary_1.csv", "msprof")])
+def test_what_is_not_read_is_named(tmp_path, name, says):
     from nbprof.errors import ReadError
 
     (tmp_path / name).write_bytes(b"x")

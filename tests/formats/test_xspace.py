@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nbprof.errors import ReadError
-from nbprof.formats import sniff, xspace
+from nbprof.formats import xspace
 from nbprof.formats.pieces import LocalFile
 from tests.support.xspace import PlaneWriter, Ref, UInt, chunk, number, training_run
 from tests.support.xspace import xspace as write
@@ -93,47 +93,7 @@ def test_every_truncation_is_an_error_or_loses_nothing_silently(tmp_path):
     assert accepted <= 1
 
 
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (b"", "empty"),
-        (b'{"traceEvents": []}', "Chrome trace in JSON"),
-        (b"\x1f\x8b\x08\x00", "Chrome trace in JSON"),
-        (b"PK\x03\x04", "no XSpace profile"),
-    ],
-)
-def test_what_is_no_xspace_is_named(tmp_path, data, says):
-    path = tmp_path / "x.xplane.pb"
-    path.write_bytes(data)
-    with pytest.raises(ReadError, match=says):
-        sniff.find(path)
-
-
 def test_text_codec_damage_is_recognised(tmp_path):
     damaged = (training_run(4) * 3).decode("latin-1").encode("utf-8").replace(b"\xc2", b"\xef\xbf\xbd")
     with pytest.raises(ReadError, match=r"text codec|damaged"):
         read(tmp_path, damaged)
-
-
-def test_a_folder_is_searched_and_the_newest_run_wins(tmp_path):
-    import os
-
-    for i, name in enumerate(["run_a", "run_b"]):
-        folder = tmp_path / "plugins" / "profile" / name
-        folder.mkdir(parents=True)
-        (folder / "h.xplane.pb").write_bytes(training_run(1))
-        os.utime(folder / "h.xplane.pb", (1000 + i, 1000 + i))
-    assert sniff.find(tmp_path).name == "run_b"
-    assert sniff.find(tmp_path, "run_a").name == "run_a"
-    with pytest.raises(ReadError, match="run_a"):
-        sniff.find(tmp_path, "nope")
-
-
-def test_an_empty_logdir_says_what_was_looked_for(tmp_path):
-    with pytest.raises(ReadError, match=r"plugins/profile.*empty"):
-        sniff.find(tmp_path)
-    (tmp_path / "events.out").write_text("x")
-    with pytest.raises(ReadError, match=r"It holds events\.out"):
-        sniff.find(tmp_path)
-    with pytest.raises(ReadError, match="no such file"):
-        sniff.find(tmp_path / "nowhere")

@@ -1,0 +1,321 @@
+"""Profiles inside zip and tar archives, read where they are.
+
+Nothing is unpacked to a disk, so what a member is called can do no harm (`../../x`, links, absolute paths): a name is text to show, and to
+choose by. Archives inside archives are named, not opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tarfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, BinaryIO, cast
+
+from nbprof.errors import ReadError
+from nbprof.formats.folders import TRACE, XPLANE, Listing, promised
+from nbprof.formats.packed import DAMAGED, as_file, encrypted, in_archive, opened, read_all
+from nbprof.formats.pieces import LIMIT_BYTES, Buffer, Piece, printable, size_text, too_large
+from nbprof.formats.sniff import HEAD
+
+Progress = Callable[[str], None] | None
+
+_SUFFIX = re.compile(r"(\.tar)?\.(zip|tar|tgz|tbz2?|txz|gz|bz2|xz)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in an archive."""
+
+    archive: ZipArchive | TarArchive
+    at: str
+    size: int | None
+    modified: float
+    key: Any
+
+    @property
+    def name(self) -> str:
+        """Base name."""
+        return printable(self.at.rpartition("/")[2])
+
+    @property
+    def label(self) -> str:
+        """`runs.zip!/a/b.xplane.pb`."""
+        return f"{self.archive.label}!/{printable(self.at)}"
+
+    def head(self, count: int) -> bytes:
+        """The first bytes."""
+        return self.archive.head(self, count)
+
+    def read(self) -> Buffer:
+        """All bytes."""
+        return self.archive.read(self)
+
+    def open(self) -> BinaryIO:
+        """The bytes as a file."""
+        return as_file(self.read())
+
+
+class _Archive:
+    """What zip and tar have in common."""
+
+    cheap = True
+
+    def __init__(self, source: Piece, limit: int = LIMIT_BYTES, progress: Progress = None) -> None:
+        self.source = source
+        self.limit = limit
+        self.progress = progress
+        self._lock = threading.RLock()
+        self._seen = (source.size, source.modified)
+
+    @property
+    def name(self) -> str:
+        """Base name without the suffix."""
+        return _SUFFIX.sub("", self.source.name)
+
+    @property
+    def label(self) -> str:
+        """Label of the archive's file."""
+        return self.source.label
+
+    def below(self, at: str) -> str:
+        """The label of a folder in it."""
+        return f"{self.label}!/{printable(at)}" if at else self.label
+
+    def close(self) -> None:
+        """Lets go of the file; it is opened again when a member is read."""
+
+    def prepare(self, members: Sequence[Member]) -> None:
+        """Says which members are going to be read, so that one pass can serve them all."""
+
+    def _unchanged(self) -> None:
+        if (self.source.size, self.source.modified) != self._seen:
+            raise ReadError("the archive changed while it was read; load it again when it is whole.", path=self.label)
+
+
+def _clean(name: str) -> str:
+    return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
+
+
+class ZipArchive(_Archive):
+    """A zip archive; members are reached directly."""
+
+    _zip: zipfile.ZipFile | None = None
+
+    def listing(self, also: str = "") -> Listing:
+        """Everything in it, from its directory; the member `also` whatever its name promises."""
+        out = Listing(also=also)
+        with in_archive(self.label):
+            infos = [info for info in self._directory().infolist() if not info.is_dir()]
+            for info in infos:
+                out.take(_clean(info.filename), lambda info=info: self._member(info))  # type: ignore[misc]
+        return out
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        with self._lock:
+            archive, self._zip = self._zip, None
+            if archive is not None:
+                file = archive.fp
+                archive.close()
+                if file is not None:
+                    file.close()
+
+    def _directory(self) -> zipfile.ZipFile:
+        # The directory of a large archive takes a while to read, so it is kept while members are looked into.
+        with self._lock:
+            if self._zip is None:
+                file = self.source.open()
+                try:
+                    self._zip = zipfile.ZipFile(file)
+                except BaseException:
+                    file.close()
+                    raise
+            return self._zip
+
+    def _member(self, info: zipfile.ZipInfo) -> Member:
+        modified = 0.0
+        with contextlib.suppress(ValueError, OverflowError):
+            modified = time.mktime((*info.date_time, 0, 0, -1))
+        return Member(self, _clean(info.filename), info.file_size, modified, info)
+
+    @contextlib.contextmanager
+    def _opened(self, member: Member) -> Iterator[IO[bytes]]:
+        info: zipfile.ZipInfo = member.key
+        with in_archive(member.label):
+            if info.flag_bits & 1:
+                raise encrypted(member.label)
+            with self._directory().open(info) as inside:
+                yield inside
+
+    def head(self, member: Member, count: int) -> bytes:
+        """The first bytes of a member."""
+        with self._opened(member) as inside:
+            return inside.read(count)
+
+    def read(self, member: Member) -> Buffer:
+        """All bytes of a member."""
+        try:
+            with self._lock, self._opened(member) as inside:
+                out = read_all(inside, member.label, self.limit, member.size)
+        finally:
+            self.close()
+        self._unchanged()
+        return out
+
+
+class TarArchive(_Archive):
+    """A tar archive. In a packed one a member is reached by unpacking what lies before it, so the heads are kept from the first pass.
+
+    Parameters
+    ----------
+    source : Piece
+    packing : str
+        `gzip`, `bzip2`, `xz`, or the empty text.
+    """
+
+    def __init__(self, source: Piece, packing: str = "", limit: int = LIMIT_BYTES, progress: Progress = None) -> None:
+        super().__init__(source, limit, progress)
+        self.packing = packing
+        self._heads: dict[int, bytes] = {}
+        self._wanted: dict[int, Member] = {}
+        self._ready: dict[int, Buffer] = {}
+
+    def listing(self, also: str = "") -> Listing:
+        """Everything in it, in one pass; the member `also` whatever its name promises."""
+        out = Listing(also=also)
+        with in_archive(self.label), self._opened() as archive:
+            for info in archive:
+                at = _clean(info.name)
+                if info.isdir() or not at:
+                    continue
+                if not info.isreg():
+                    if promised(at.rpartition("/")[2]) in (XPLANE, TRACE):
+                        out.notes.append(f"{printable(at)} in the archive is a link, which was not followed.")
+                    continue
+                before = len(out.files)
+                out.take(at, lambda info=info, at=at: Member(self, at, info.size, float(info.mtime), info))  # type: ignore[misc]
+                if self.packing and len(out.files) > before:
+                    self._heads[info.offset] = self._inside(archive, info).read(HEAD)
+            if not archive.whole:
+                out.notes.append("The archive ends without its end mark: it may have been cut off, and files may be missing.")
+        return out
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[_Tar]:
+        with self.source.open() as file:
+            if not self.packing:
+                with _Tar.open(fileobj=file, mode="r:") as archive:
+                    yield archive
+                return
+            with opened(file, self.packing) as inside:
+                stream = _Bounded(inside, self.label, 4 * self.limit, self.progress)
+                with _Tar.open(fileobj=cast(Any, stream), mode="r|", bufsize=1 << 20) as archive:
+                    yield archive
+
+    def _inside(self, archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+        inside = archive.extractfile(info)
+        assert inside is not None, "only ordinary files become members"
+        return inside
+
+    def head(self, member: Member, count: int) -> bytes:
+        """The first bytes of a member."""
+        kept = self._heads.get(member.key.offset)
+        if kept is not None:
+            return kept[:count]
+        with in_archive(member.label), self._opened() as archive:
+            return self._inside(archive, member.key).read(count)
+
+    def prepare(self, members: Sequence[Member]) -> None:
+        """Says which members are going to be read, so that one pass can serve them all."""
+        if self.packing:
+            self._wanted = {member.key.offset: member for member in members}
+        self._heads.clear()
+
+    def read(self, member: Member) -> Buffer:
+        """All bytes of a member."""
+        with self._lock:
+            out = self._pass(member) if self.packing else self._direct(member)
+        self._unchanged()
+        return out
+
+    def _direct(self, member: Member) -> Buffer:
+        with in_archive(member.label), self._opened() as archive:
+            return read_all(self._inside(archive, member.key), member.label, self.limit, member.size)
+
+    def _pass(self, member: Member) -> Buffer:
+        offset = member.key.offset
+        if offset not in self._ready:
+            wanted = self._wanted if offset in self._wanted else {offset: member}
+            wanted, self._wanted = dict(wanted), {}
+            with in_archive(self.label), self._opened() as archive:
+                for info in archive:
+                    if (one := wanted.pop(info.offset, None)) is not None:
+                        self._ready[info.offset] = read_all(self._inside(archive, info), one.label, self.limit, info.size)
+                    if not wanted:
+                        break
+        if offset not in self._ready:
+            raise ReadError("the archive changed while it was read; load it again when it is whole.", path=self.label)
+        return self._ready.pop(offset)
+
+
+class _Header(tarfile.TarInfo):
+    """A header of a tar archive; a damaged one is an error, where tarfile takes it for the end."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
+        found = super().frombuf(buf, encoding, errors)
+        # tarfile holds these in memory.
+        if (
+            found.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, b"X")
+            and found.size > 1 << 20
+        ):
+            raise ReadError(DAMAGED.format(f"a file name of {size_text(found.size)}"))
+        return found
+
+    @classmethod
+    def fromtarfile(cls, tarfile: tarfile.TarFile) -> _Header:
+        try:
+            return super().fromtarfile(tarfile)
+        except HEADER_ERRORS as error:
+            if tarfile.offset:
+                raise ReadError(DAMAGED.format(str(error)), offset=tarfile.offset) from None
+            raise
+        except EMPTY_HEADER:
+            cast(_Tar, tarfile).whole = False
+            raise
+
+
+HEADER_ERRORS: Any = (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError, tarfile.SubsequentHeaderError)  # type: ignore[attr-defined]
+EMPTY_HEADER: Any = tarfile.EmptyHeaderError  # type: ignore[attr-defined]
+
+
+class _Tar(tarfile.TarFile):
+    tarinfo = _Header
+    whole = True
+    """False once the archive has ended without the blocks of zeros that mark its end."""
+
+
+class _Bounded:
+    """A stream that ends with an error when it gives more than it may."""
+
+    def __init__(self, file: BinaryIO, label: str, limit: int, progress: Progress) -> None:
+        self._file = file
+        self._label = label
+        self._limit = limit
+        self._progress = progress
+        self._came = self._told = 0
+
+    def read(self, count: int = -1) -> bytes:
+        data = self._file.read(count)
+        self._came += len(data)
+        if self._came > self._limit:
+            raise too_large(self._label, self._limit)
+        if self._progress and self._came - self._told >= 1 << 28:
+            self._told = self._came
+            self._progress(f"unpacking {self._label}: {size_text(self._came)}")
+        return data

@@ -1,0 +1,99 @@
+"""The run that is going to be read: every file of it looked into, what is no profile left out, and copies read once."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from nbprof.errors import ReadError
+from nbprof.formats.archives import Member
+from nbprof.formats.packed import Unpacked
+from nbprof.formats.pieces import LIMIT_BYTES, Format, Piece, RunFiles
+from nbprof.formats.sniff import HEAD, Kind, recognise
+
+
+def settled(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
+    """A run with the files that can be read.
+
+    Raises
+    ------
+    ReadError
+        None of the files is a profile; says what it is.
+    """
+    kinds: list[tuple[Piece, Kind]] = []
+    warnings = list(run.warnings)
+    failed: list[ReadError] = []
+    for piece in run.files:
+        try:
+            kinds.append((piece, _kind(piece)))
+        except ReadError as error:
+            failed.append(error)
+    if not kinds:
+        raise failed[0]
+    formats = [kind.format for _, kind in kinds]
+    form: Format = "chrome" if formats.count("chrome") > formats.count("xspace") else "xspace"
+    fits = [(piece, kind) for piece, kind in kinds if kind.format == form]
+    warnings += [f"A file was left out, and its host is not in the numbers: {error}" for error in failed]
+    warnings += [
+        f"{piece.label} is {kind.what} among files of another kind; it was not read." for piece, kind in kinds if kind.format != form
+    ]
+    kept, copies = _once([piece for piece, _ in fits])
+    packing = {id(piece): kind.packed for piece, kind in fits}
+    archives = {id(piece.archive): piece.archive for piece in run.files if isinstance(piece, Member)}
+    for archive in archives.values():
+        archive.prepare([piece for piece in kept if isinstance(piece, Member) and piece.archive is archive])
+        archive.close()
+    # The reader of JSON takes gzip as it is.
+    files = tuple(
+        Unpacked(piece, packing[id(piece)], limit)
+        if packing[id(piece)] and not (form == "chrome" and packing[id(piece)] == "gzip")
+        else piece
+        for piece in kept
+    )
+    return replace(run, files=files, format=form, warnings=tuple(warnings + copies), limit_bytes=limit)
+
+
+def _kind(piece: Piece) -> Kind:
+    """What a file is; an error if it is no profile."""
+    head = piece.head(HEAD)
+    kind = recognise(head, piece.name, whole=len(head) < HEAD)
+    if kind.format in ("xspace", "chrome"):
+        return kind
+    # Damaged, by its name: the reader says where.
+    if ".xplane.pb" in piece.name and head and head[0] in (0x0A, 0x12, 0x1A, 0x22):
+        return Kind("xspace", sure=False)
+    if kind.what == "empty":
+        raise ReadError("the file is empty: the profiler was stopped before it wrote anything.", path=piece.label)
+    if kind.format == "archive":
+        raise ReadError(f"this is {kind.what} inside a run. Name it alone to load what is inside.", path=piece.label)
+    raise ReadError(f"this is {kind.what}. {kind.remedy or 'nbprof reads *.xplane.pb and Chrome traces in JSON.'}", path=piece.label)
+
+
+def _once(pieces: list[Piece]) -> tuple[list[Piece], list[str]]:
+    """The files without those that are a copy of another, byte for byte; and a line for each that was left out."""
+    by_size: dict[int, list[Piece]] = {}
+    for piece in pieces:
+        size = piece.size
+        if size is not None and len(pieces) > 1:
+            by_size.setdefault(size, []).append(piece)
+    copy_of: dict[int, Piece] = {}
+    for group in by_size.values():
+        heads: dict[bytes, list[Piece]] = {}
+        for piece in group if len(group) > 1 else []:
+            heads.setdefault(piece.head(HEAD), []).append(piece)
+        for alike in heads.values():
+            first: dict[bytes, Piece] = {}
+            for piece in alike if len(alike) > 1 else []:
+                # Two hosts never write the same head, times are in it: so this second reading is rare.
+                digest = hashlib.blake2b(piece.read().data).digest()
+                if digest in first:
+                    copy_of[id(piece)] = first[digest]
+                else:
+                    first[digest] = piece
+    lines = [
+        f"{piece.label} is a copy of {copy_of[id(piece)].label}, byte for byte; it was read once. "
+        "Was one host's file copied over another's?"
+        for piece in pieces
+        if id(piece) in copy_of
+    ]
+    return [piece for piece in pieces if id(piece) not in copy_of], lines

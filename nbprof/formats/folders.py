@@ -1,0 +1,234 @@
+"""What a folder holds, told by names alone: which files may be profiles, and what else is there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from nbprof.errors import ReadError
+from nbprof.formats.pieces import LocalFile, Piece, could_not_open, printable
+
+MOST_FILES = 1_000_000
+"""A folder with more files below it is no logdir; walking on would look like a kernel that hangs."""
+
+XPLANE, TRACE, MAYBE, NAMELESS, SIDECAR = range(5)
+"""How much a name promises: `*.xplane.pb`, `*.trace.json`, another suffix that profiles have, no suffix; and what nbprof writes beside."""
+
+_PACKING = r"(\.(gz|bz2|xz))?$"
+_XPLANE = re.compile(r"\.xplane\.pb" + _PACKING, re.IGNORECASE)
+_TRACE = re.compile(r"\.trace\.json" + _PACKING, re.IGNORECASE)
+_MAYBE = re.compile(r"\.(json|pb|trace|gz|bz2|xz)$", re.IGNORECASE)
+_ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$", re.IGNORECASE)
+_NEVER = {"package.json", "package-lock.json", "tsconfig.json", "saved_model.pb", "keras_metadata.pb", "fingerprint.pb"}
+# Of these folders nothing is a profile, and some hold very many files.
+_PRUNED = {".git", "node_modules", "__pycache__", ".ipynb_checkpoints"}
+_ASCEND_FOLDER = re.compile(r"PROF_\d+.*|ASCEND_PROFILER_OUTPUT|mindstudio_profiler_(output|log)|.*_ascend_(pt|ms)")
+_ASCEND_FILE = re.compile(
+    r"(op_summary|op_statistic|task_time|api_statistic|step_trace|kernel_details|operator_memory)\w*\.csv|trace_view\.json"
+)
+
+
+@dataclass
+class Found:
+    """A file that may be a profile: where it is below the folder, with slashes; what its name promises; and the file."""
+
+    at: str
+    promise: int
+    piece: Piece
+
+    @property
+    def parent(self) -> str:
+        """The folder that it is in, below the place that was listed; the empty text for that place itself."""
+        return self.at.rpartition("/")[0]
+
+
+@dataclass
+class Listing:
+    """What a walk over a place came by."""
+
+    files: list[Found] = field(default_factory=list)
+    top: set[str] = field(default_factory=set)
+    """Names at the top, folders with a slash behind."""
+    archives: list[str] = field(default_factory=list)
+    ascend: str = ""
+    """A file or folder of Ascend's profiler."""
+    notes: list[str] = field(default_factory=list)
+    also: str = ""
+    """A file that is taken in whatever its name, for it was asked for."""
+    count: int = 0
+
+    def add(self, at: str, piece: Callable[[], Piece]) -> None:
+        """Takes in a file; its piece is made only if the name says that it may be a profile."""
+        first, slash, _ = at.partition("/")
+        self.top.add(first + slash)
+        self.count += 1
+        if self.count > MOST_FILES:
+            raise ReadError(f"more than {MOST_FILES:,} files are below. Name the folder of the run, or its logdir.")
+        name = at.rpartition("/")[2]
+        promise = promised(name)
+        if at == self.also:
+            promise = max(promise, MAYBE)
+        if promise >= 0:
+            self.files.append(Found(at, promise, piece()))
+        elif _ARCHIVE.search(name):
+            self.archives.append(at)
+        if not self.ascend and _ASCEND_FILE.fullmatch(name):
+            self.ascend = at
+
+    def enters(self, at: str) -> bool:
+        """Whether the files of a folder are to be added."""
+        name = at.rpartition("/")[2]
+        if "/" not in at:
+            self.top.add(name + "/")
+        if is_ascend(name):
+            self.ascend = at + "/"
+            return False
+        # A recording that was never finished lies in a folder of its own, hidden.
+        return name not in _PRUNED and not name.startswith(".recording-")
+
+    def take(self, at: str, piece: Callable[[], Piece]) -> None:
+        """Takes in a file of a place that lists whole paths, unless it is in a folder that is not entered."""
+        parts = at.split("/")
+        if all(self.enters("/".join(parts[: i + 1])) for i in range(len(parts) - 1)):
+            self.add(at, piece)
+
+
+def promised(name: str) -> int:
+    """How much the name of a file promises, see `XPLANE`; -1 for the name of something else."""
+    if name == "nbprof.json":
+        return SIDECAR
+    if _XPLANE.search(name):
+        return XPLANE
+    if _TRACE.search(name):
+        return TRACE
+    if _ARCHIVE.search(name) or name in _NEVER:
+        return -1
+    if _MAYBE.search(name):
+        return MAYBE
+    return -1 if "." in name else NAMELESS
+
+
+def is_ascend(name: str) -> bool:
+    """Whether a folder of this name is output of Ascend's profiler."""
+    return _ASCEND_FOLDER.fullmatch(name) is not None
+
+
+class Folder(Protocol):
+    """A place with files below it: a folder, an archive, a URL."""
+
+    @property
+    def name(self) -> str:
+        """Base name."""
+
+    @property
+    def label(self) -> str:
+        """What errors and receipts name."""
+
+    @property
+    def cheap(self) -> bool:
+        """Whether looking into many files costs little."""
+
+    def listing(self) -> Listing:
+        """Everything below, in one walk."""
+
+    def close(self) -> None:
+        """Lets go of what was kept open to look into files."""
+
+    def below(self, at: str) -> Path | str:
+        """The path, or the label, of a folder below."""
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A folder on a disk of this machine."""
+
+    path: Path
+
+    cheap = True
+
+    @property
+    def name(self) -> str:
+        """Base name."""
+        return printable(self.path.name or self.path.absolute().name)
+
+    @property
+    def label(self) -> str:
+        """The path."""
+        return printable(str(self.path))
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def below(self, at: str) -> Path:
+        """The path of a folder below."""
+        return self.path / at if at else self.path
+
+    def listing(self) -> Listing:
+        """Everything below. Links to folders are followed, each folder is entered once, and pipes and sockets are left alone.
+
+        Raises
+        ------
+        ReadError
+            The folder may not be read, or there are too many files.
+        """
+        out = Listing()
+        ours = next((part for part in self.path.absolute().parts if is_ascend(part)), "")
+        if ours:
+            out.ascend = ours + "/"
+            return out
+        try:
+            entered = [os.path.realpath(self.path)]
+            links = self._walk(out, "")
+            while links:
+                at = links.pop(0)
+                target = os.path.realpath(self.path / at)
+                # What the link points to may hold this folder, or lie in one that has been walked already.
+                if any(_contains(done, target) or _contains(target, done) for done in entered):
+                    continue
+                entered.append(target)
+                links += self._walk(out, at)
+        except ReadError as error:
+            raise ReadError(error.reason, path=self.label) from None
+        return out
+
+    def _walk(self, out: Listing, start: str) -> list[str]:
+        links: list[str] = []
+        queue = [start]
+        while queue:
+            parent = queue.pop()
+            folders: list[str] = []
+            try:
+                with os.scandir(self.path / parent) as entries:
+                    here = sorted(entries, key=lambda e: e.name)
+            except OSError as error:
+                if not parent:
+                    raise could_not_open(error, self.path) from None
+                out.notes.append(f"{printable(parent)} could not be looked into: {error.strerror}.")
+                continue
+            for entry in here:
+                at = f"{parent}/{entry.name}" if parent else entry.name
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(at)
+                    elif entry.is_symlink() and entry.is_dir():
+                        if out.enters(at):
+                            links.append(at)
+                    elif entry.is_file():
+                        out.add(at, lambda path=entry.path: LocalFile(Path(path)))  # type: ignore[misc]
+                    else:
+                        if not parent:
+                            out.top.add(entry.name)
+                        if entry.is_symlink() and promised(entry.name) in (XPLANE, TRACE):
+                            out.notes.append(f"{printable(at)} is a link to what is not there.")
+                except OSError as error:
+                    out.notes.append(f"{printable(at)} could not be looked at: {error.strerror}.")
+            queue += [at for at in reversed(folders) if out.enters(at)]
+        return links
+
+
+def _contains(folder: str, other: str) -> bool:
+    return other == folder or other.startswith(folder.rstrip(os.sep) + os.sep)

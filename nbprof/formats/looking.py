@@ -1,0 +1,66 @@
+"""Which files of a place are profiles: names say which to look into, and their heads decide."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from nbprof.errors import ReadError
+from nbprof.formats.folders import MAYBE, NAMELESS, TRACE, XPLANE, Folder, Found, Listing
+from nbprof.formats.logdir import Candidate, stem
+from nbprof.formats.pieces import printable
+from nbprof.formats.sniff import HEAD, Kind, recognise
+
+CHEAP_LOOKS, DEAR_LOOKS = 2000, 64
+"""How many heads are read in a place: on a disk or in an archive, and over a network."""
+
+
+def candidates(folder: Folder, listing: Listing) -> list[Candidate]:
+    """The files of a place that are profiles.
+
+    `*.xplane.pb` is believed here and looked into when it is to be read. `*.trace.json` is looked into, but where each costs a request,
+    only if several in one folder have to be told apart. Other files are looked into only in folders that have neither, and only so many;
+    how many were not is put among the notes of the listing.
+    """
+    out = [Candidate(f, Kind("xspace", sure=False)) for f in listing.files if f.promise == XPLANE]
+    traces = [f for f in listing.files if f.promise == TRACE]
+    taken = {f.parent for f in listing.files if f.promise in (XPLANE, TRACE)}
+    others = [f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in taken]
+    others.sort(key=lambda f: (f.promise, f.at))
+    looks = CHEAP_LOOKS if folder.cheap else DEAR_LOOKS
+    unclear = traces if folder.cheap else _unclear(traces)
+    looked = _look(folder, listing, unclear[:looks])
+    known = {id(c.found) for c in looked} | {id(f) for f in unclear[:looks]}
+    out += [c for c in looked if c.kind.format == "chrome" or (c.kind.format == "xspace" and c.kind.sure)]
+    out += [Candidate(f, Kind("chrome", sure=False)) for f in traces if id(f) not in known]
+    left = looks - min(len(unclear), looks)
+    out += [c for c in _look(folder, listing, others[:left], quiet=True) if c.kind.format in ("xspace", "chrome") and c.kind.sure]
+    if len(others) > left:
+        listing.notes.append(f"{len(others) - left:,} more files without a telling name were not looked into.")
+    return out
+
+
+def _unclear(traces: list[Found]) -> list[Found]:
+    stems: dict[str, set[str]] = {}
+    for found in traces:
+        stems.setdefault(found.parent, set()).add(stem(found.piece.name).rpartition(".")[0])
+    return [f for f in traces if len(stems[f.parent]) > 1]
+
+
+def _look(folder: Folder, listing: Listing, files: list[Found], *, quiet: bool = False) -> list[Candidate]:
+    def one(found: Found) -> Candidate | str:
+        try:
+            head = found.piece.head(HEAD)
+        except ReadError as error:
+            return "" if quiet else f"{printable(found.at)} could not be looked into: {error.reason}"
+        kind = recognise(head, found.piece.name, whole=len(head) < HEAD)
+        if not kind.format and not quiet:
+            return f"{printable(found.at)} is {kind.what}, not a profile."
+        return Candidate(found, kind)
+
+    if folder.cheap:
+        done = [one(found) for found in files]
+    else:
+        with ThreadPoolExecutor(16) as pool:
+            done = list(pool.map(one, files))
+    listing.notes += [text for text in done if isinstance(text, str) and text]
+    return [c for c in done if isinstance(c, Candidate)]

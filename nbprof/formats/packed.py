@@ -1,0 +1,157 @@
+"""Files that lie packed (gzip, bzip2, xz), read into memory; and the errors of what is packed or archived."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Any, BinaryIO, cast
+
+from nbprof.errors import ReadError
+from nbprof.formats.pieces import LIMIT_BYTES, Buffer, Growing, Piece, printable, too_large
+from nbprof.formats.sniff import unpack
+
+DAMAGED = "the archive is damaged or was cut off ({}). Copy it again, or pack the profile again."
+_BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, OverflowError)
+_BLOCK = 1 << 22
+
+
+@contextlib.contextmanager
+def in_archive(label: str) -> Iterator[None]:
+    """Makes what can go wrong with an archive an error that names it."""
+    try:
+        yield
+    except ReadError as error:
+        raise error if error.path else ReadError(error.reason, path=label, offset=error.offset) from None
+    except NotImplementedError as error:
+        raise ReadError(
+            f"it is packed in a way that cannot be unpacked here ({error}). Pack it as an ordinary zip or tar.", path=label
+        ) from None
+    except _BROKEN as error:
+        raise ReadError(DAMAGED.format(printable(str(error)) or type(error).__name__), path=label) from None
+    except Exception as error:
+        # isal has errors of its own.
+        if not type(error).__module__.startswith("isal"):
+            raise
+        raise ReadError(DAMAGED.format(printable(str(error))), path=label) from None
+
+
+def encrypted(label: str) -> ReadError:
+    """The error for a member that needs a password."""
+    return ReadError("it is encrypted. Unpack it with its password, and load what is inside.", path=label)
+
+
+def opened(file: IO[bytes], packing: str) -> BinaryIO:
+    """A packed file as the stream of what is inside; with isal, gzip is read several times as fast."""
+    if packing == "gzip":
+        try:
+            from isal import igzip
+
+            return cast(BinaryIO, igzip.open(file, "rb"))  # type: ignore[no-untyped-call]
+        except ImportError:
+            return cast(BinaryIO, gzip.open(file, "rb"))
+    return cast(BinaryIO, (bz2.open if packing == "bzip2" else lzma.open)(file, "rb"))
+
+
+def read_all(file: IO[bytes], label: str, limit: int, size: int | None = None) -> Buffer:
+    """All that a stream gives, in memory; `size` is what it should be, where that is known."""
+    if size is not None and size > limit:
+        raise too_large(label, limit)
+    out = Buffer(size) if size is not None else None
+    if out is not None:
+        came = out.fill(cast(BinaryIO, file))
+        if came != size:
+            raise ReadError(DAMAGED.format(f"{came:,} of {size:,} bytes of it are there"), path=label)
+        # The checksum is compared when the end is seen.
+        file.read(1)
+        return out
+    grown = Growing(label, limit)
+    while block := file.read(_BLOCK):
+        grown.add(block)
+    return grown.buffer()
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """A file that lies packed (gzip, bzip2, xz), as if it were not."""
+
+    packed: Piece
+    packing: str
+    limit: int = LIMIT_BYTES
+
+    @property
+    def name(self) -> str:
+        """Base name, without the suffix of the packing."""
+        return re.sub(r"\.(gz|bz2|xz)$", "", self.packed.name, flags=re.IGNORECASE)
+
+    @property
+    def label(self) -> str:
+        """Label of the packed file."""
+        return self.packed.label
+
+    @property
+    def size(self) -> int | None:
+        """Bytes as packed: how many they unpack to is known when they are read."""
+        return self.packed.size
+
+    @property
+    def modified(self) -> float:
+        """Seconds since 1970."""
+        return self.packed.modified
+
+    def head(self, count: int) -> bytes:
+        """The first bytes inside."""
+        return unpack(self.packed.head(count), self.packing, count)
+
+    def open(self) -> BinaryIO:
+        """The stream of what is inside."""
+        return opened(self.packed.open(), self.packing)
+
+    def read(self) -> Buffer:
+        """All bytes inside."""
+        packed = self.packed.read()
+        with in_archive(self.label), opened(io.BufferedReader(_Bytes(packed)), self.packing) as file:
+            return read_all(file, self.label, self.limit)
+
+
+class _Bytes(io.RawIOBase):
+    """A buffer as a file that can be sought."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._data = buffer.data
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self._data)}[whence]
+        if base + offset < 0:
+            raise OSError("a seek before the beginning")
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, target: Any) -> int:
+        part = self._data[self._at : self._at + len(target)]
+        target[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+
+def as_file(buffer: Buffer) -> BinaryIO:
+    """A buffer as a file that can be read and sought, without a copy."""
+    return io.BufferedReader(_Bytes(buffer))

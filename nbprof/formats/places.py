@@ -1,0 +1,378 @@
+"""Where profiles are: files, run folders, logdirs, archives and URLs, and the run that is meant."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+from nbprof.errors import ReadError
+from nbprof.formats import logdir, remote
+from nbprof.formats.archives import Member, TarArchive, ZipArchive
+from nbprof.formats.chosen import settled
+from nbprof.formats.folders import SIDECAR, Folder, Found, Listing, LocalFolder, promised
+from nbprof.formats.looking import candidates
+from nbprof.formats.pieces import LIMIT_BYTES, LocalFile, Piece, RunFiles, could_not_open, no_file, printable
+from nbprof.formats.remote import RemoteFile, RemoteFolder, Storage
+from nbprof.formats.sniff import HEAD, Kind, recognise
+
+Source = Any
+"""A path or URL (str, bytes, os.PathLike, a UPath), several of them, or what `runs` gave."""
+
+
+_LOOKED_FOR = (
+    "nbprof looks for *.xplane.pb and *.trace.json in it and below it, where TensorBoard keeps them: "
+    "<logdir>/plugins/profile/<run>/<host>.xplane.pb."
+)
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How places are opened.
+
+    Attributes
+    ----------
+    storage_options : mapping
+        Passed on to fsspec.
+    limit_bytes : int
+        The most that a packed file may unpack to.
+    progress : callable or None
+        Called with a sentence as downloads go on.
+    """
+
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    limit_bytes: int = LIMIT_BYTES
+    progress: Callable[[str], None] | None = None
+
+
+@dataclass
+class _Inside:
+    """A folder inside an archive."""
+
+    archive: ZipArchive | TarArchive
+    at: str
+
+    cheap = True
+
+    @property
+    def name(self) -> str:
+        return printable(self.at.rpartition("/")[2]) or self.archive.name
+
+    @property
+    def label(self) -> str:
+        return self.archive.below(self.at)
+
+    def below(self, at: str) -> str:
+        return self.archive.below("/".join(part for part in (self.at, at) if part))
+
+    def close(self) -> None:
+        self.archive.close()
+
+    def listing(self) -> Listing:
+        whole = self.archive.listing(self.at)
+        if not self.at:
+            return whole
+        start = self.at + "/"
+        out = Listing(notes=whole.notes, ascend=whole.ascend)
+        out.archives = [at[len(start) :] for at in whole.archives if at.startswith(start)]
+        for found in whole.files:
+            if found.at == self.at:
+                raise _IsFile(found, whole)
+            if found.at.startswith(start):
+                out.files.append(replace(found, at=found.at[len(start) :]))
+        out.top = {f.at.partition("/")[0] + ("/" if "/" in f.at else "") for f in out.files}
+        if self.at in whole.archives:
+            raise ReadError("an archive inside an archive is not opened. Unpack the outer one, and load this.", path=self.label)
+        return out
+
+
+class _IsFile(Exception):  # noqa: N818 - not an error
+    """The place is a file, after all."""
+
+    def __init__(self, found: Found, listing: Listing) -> None:
+        super().__init__()
+        self.found = found
+        self.listing = listing
+
+
+def runs(source: Source, ways: Ways | None = None) -> list[RunFiles]:
+    """The runs at a place, newest first, without reading them.
+
+    Raises
+    ------
+    ReadError
+        Nothing is there, or it may not be read.
+    """
+    return _runs(source, ways or Ways())[0]
+
+
+def find(source: Source, run: str | int | None = None, ways: Ways | None = None) -> RunFiles:
+    """The run to read at a place.
+
+    Parameters
+    ----------
+    source : path, URL, several of them, or RunFiles
+    run : str or int, optional
+        Its name, or the beginning of it; or its place in the list, newest first: 0 the newest, -1 the oldest. The newest when left out.
+    ways : Ways, optional
+
+    Raises
+    ------
+    ReadError
+        Nothing is there, or no profile is in it, or no run has that name; says what was looked for and what is there.
+    """
+    ways = ways or Ways()
+    if isinstance(source, RunFiles):
+        return settled(source, ways.limit_bytes)
+    found, nothing = _runs(source, ways)
+    if not found:
+        raise nothing()
+    chosen = found[0] if run is None else _choose(found, run, _label(source))
+    return settled(chosen, ways.limit_bytes)
+
+
+def _runs(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
+    """The runs, and the error for when there are none."""
+    if _is_several(source):
+        return [_joined([find(one, None, ways) for one in source])], lambda: ReadError("no file was given.")
+    where = _place(source, ways)
+    if not hasattr(where, "listing"):
+        piece = where
+        kind = recognise(piece.head(HEAD), piece.name, whole=(piece.size or HEAD + 1) <= HEAD)
+        if kind.format != "archive":
+            return [_of_file(piece, kind)], lambda: ReadError("")
+        where = _Inside(_archive(piece, kind, ways), "")
+    folder = cast(Folder, where)
+    try:
+        listing = folder.listing()
+    except _IsFile as inside:
+        piece = inside.found.piece
+        kind = recognise(piece.head(HEAD), piece.name)
+        beside = [f.piece for f in inside.listing.files if f.promise == SIDECAR and f.parent == inside.found.parent]
+        return [replace(_of_file(piece, kind), sidecar=next(iter(beside), None))], lambda: ReadError("")
+    sidecars = [f for f in listing.files if f.promise == SIDECAR]
+    try:
+        profiles = candidates(folder, listing)
+    finally:
+        folder.close()
+    found = logdir.runs(profiles, sidecars, folder.name, folder.below)
+    return found, lambda: _nothing(folder, listing)
+
+
+def _is_several(source: Source) -> bool:
+    return isinstance(source, Iterable) and not isinstance(source, (str, bytes, os.PathLike)) and not hasattr(source, "fs")
+
+
+def _joined(parts: list[RunFiles]) -> RunFiles:
+    """Files that were named one by one, as the hosts of one run."""
+    if not parts:
+        raise ReadError("no file was given: the list is empty.")
+    formats = {part.format for part in parts}
+    if len(formats) > 1:
+        odd = next(part for part in parts if part.format != parts[0].format)
+        raise ReadError(
+            "the files are not of one kind: XSpace (*.xplane.pb) and Chrome traces (JSON) cannot be one run. Load them one by one.",
+            path=odd.files[0].label,
+        )
+    folders = {str(part.folder) for part in parts}
+    one = parts[0]
+    if len(parts) == 1:
+        return one
+    name = (printable(Path(one.folder).name) if len(folders) == 1 else "") or one.name
+    return RunFiles(
+        name,
+        one.folder,
+        tuple(piece for part in parts for piece in part.files),
+        max(part.modified for part in parts),
+        one.format,
+        tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
+        sidecar=one.sidecar,
+    )
+
+
+def _label(source: Source) -> str:
+    text = os.fsdecode(source) if isinstance(source, (str, bytes, os.PathLike)) else str(source)
+    return remote.shown(text) if remote.is_url(text) else printable(text)
+
+
+def _place(source: Source, ways: Ways) -> Piece | Folder:
+    """What a path or URL leads to."""
+    if hasattr(source, "fs") and hasattr(source, "path") and not isinstance(source, (str, Path)):
+        protocol = getattr(source, "protocol", None)
+        if protocol not in ("", "file", "local"):
+            return _remote(Storage(source.fs, str(getattr(source, "full_name", source)), ways.storage_options), str(source.path), ways)
+        source = str(source.path)
+    if not isinstance(source, (str, bytes, os.PathLike)):
+        raise TypeError(f"a path, a URL or a list of them was expected, not {type(source).__name__}")
+    text = os.fsdecode(source)
+    if not text.strip():
+        raise ReadError("the path is empty.")
+    if remote.is_url(text) and not ("::" in text and os.path.lexists(text)):
+        return _at_url(text, ways)
+    return _at_path(text, ways)
+
+
+def _at_path(text: str, ways: Ways) -> Piece | Folder:
+    try:
+        path = Path(text).expanduser()
+        mode = path.stat().st_mode
+    except RuntimeError:
+        raise ReadError("there is no such user's home.", path=printable(text)) from None
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if "!/" in text:
+            outer, _, inner = text.partition("!/")
+            return _inside(_at_path(outer, ways), inner, ways)
+        raise _not_there(error, path) from None
+    except (OSError, ValueError) as error:
+        raise could_not_open(error, Path(text)) from None
+    if stat.S_ISDIR(mode):
+        return LocalFolder(path)
+    if not stat.S_ISREG(mode):
+        raise no_file(mode, printable(text))
+    return LocalFile(path)
+
+
+def _not_there(error: OSError, path: Path) -> ReadError:
+    out = could_not_open(error, path)
+    if path.is_symlink():
+        return out
+    try:
+        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.iterdir()], 1, 0.75)
+    except OSError:
+        near = []
+    return ReadError(f"{out.reason} Did you mean {printable(near[0])}?", path=out.path) if near else out
+
+
+def _at_url(text: str, ways: Ways) -> Piece | Folder:
+    chained = re.match(r"^(zip|tar)://(.*?)::(.+)$", text, re.DOTALL) or re.match(r"^(zip|tar)()::(.+)$", text, re.DOTALL)
+    if chained:
+        return _inside(_place(chained[3], ways), chained[2], ways)
+    if re.match(r"^(file|local)://", text):
+        # As written, or with the escapes of a URL (%20) taken for what they stand for.
+        bare = urlsplit(text).path if text.startswith("file://localhost/") else text.partition("://")[2]
+        bare = re.sub(r"^/([A-Za-z]:)", r"\1", bare) if os.name == "nt" else bare
+        return _at_path(bare if os.path.lexists(bare) else unquote(bare), ways)
+    outer, mark, inner = text.partition("!/")
+    storage, path = remote.connect(outer if mark else text, ways.storage_options)
+    there = _remote(storage, path, ways)
+    return _inside(there, inner, ways) if mark else there
+
+
+def _remote(storage: Storage, path: str, ways: Ways) -> Piece | Folder:
+    folder = RemoteFolder(storage, path, ways.limit_bytes, ways.progress)
+    if storage.http and path.endswith("/"):
+        return folder
+    with storage.errors(storage.label(path)):
+        storage.fs.invalidate_cache()
+        info = storage.fs.info(path)
+    if info.get("type") == "directory":
+        return folder
+    file = RemoteFile(storage, path, info, ways.limit_bytes, ways.progress)
+    # A web server shows a page for a folder; there is no other sign.
+    if storage.http and info.get("mimetype") == "text/html" and recognise(file.head(512)).what == "an HTML page":
+        with storage.errors(storage.label(path)):
+            below = path.rstrip("/") + "/"
+            if any(str(entry["name"]).startswith(below) and promised(str(entry["name"])) >= -1 for entry in storage.fs.ls(below)):
+                return folder
+    return file
+
+
+def _archive(piece: Piece, kind: Kind, ways: Ways) -> ZipArchive | TarArchive:
+    if kind.what == "a zip archive":
+        return ZipArchive(piece, ways.limit_bytes, ways.progress)
+    return TarArchive(piece, kind.packed, ways.limit_bytes, ways.progress)
+
+
+def _inside(outer: Piece | Folder, inner: str, ways: Ways) -> Folder:
+    if hasattr(outer, "listing"):
+        raise ReadError("this is a folder, not an archive.", path=outer.label)
+    kind = recognise(outer.head(HEAD), outer.name)
+    if kind.format != "archive":
+        raise ReadError(f"this is {kind.what}, not a zip or tar archive.", path=outer.label)
+    return _Inside(_archive(outer, kind, ways), "/".join(part for part in inner.split("/") if part not in ("", ".", "..")))
+
+
+def _of_file(piece: Piece, kind: Kind) -> RunFiles:
+    """One file that was named, as a run; whether it is a profile is decided when it is to be read."""
+    folder: Path | str
+    sidecar: Piece | None = None
+    notes: tuple[str, ...] = ()
+    if isinstance(piece, LocalFile):
+        folder = piece.path.parent
+        beside = folder / "nbprof.json"
+        sidecar = LocalFile(beside) if beside.is_file() else None
+        notes = _better_beside(piece, kind)
+    elif isinstance(piece, Member):
+        folder = piece.archive.below(piece.at.rpartition("/")[0])
+    else:
+        folder = piece.label.rpartition("/")[0]
+    rank = (f"This is rank {kind.rank} of {kind.world_size:,}; the others are not in the numbers.",) if (kind.world_size or 1) > 1 else ()
+    return RunFiles(
+        logdir.stem(piece.name),
+        folder,
+        (piece,),
+        piece.modified,
+        "chrome" if kind.format == "chrome" else "xspace",
+        notes + rank,
+        sidecar=sidecar,
+    )
+
+
+def _better_beside(piece: LocalFile, kind: Kind) -> tuple[str, ...]:
+    if kind.format != "chrome" or not kind.exporter:
+        return ()
+    better = piece.path.with_name(logdir.stem(piece.path.name) + ".xplane.pb")
+    return (f"{printable(better.name)} lies beside it and holds the same recording whole: load that for more.",) if better.is_file() else ()
+
+
+def _choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:
+    names = [one.name for one in found]
+    if isinstance(run, int) and not isinstance(run, bool):
+        if -len(found) <= run < len(found):
+            return found[run]
+        raise ReadError(f"there is no run {run}: {_count(len(found))} here, 0 the newest and -1 the oldest.", path=label)
+    text = str(run)
+    if text in names:
+        return found[names.index(text)]
+    begin = [one for one in found if one.name.startswith(text)] if text else []
+    if len(begin) == 1:
+        return begin[0]
+    if begin:
+        raise ReadError(f"{len(begin)} runs begin with {text!r}: {_some([one.name for one in begin])}. Say more of the name.", path=label)
+    near = difflib.get_close_matches(text, names, 1, 0.8)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise ReadError(f"no run is called {text!r}; there are {_some(names)}.{hint}", path=label)
+
+
+def _count(number: int) -> str:
+    return "one run is" if number == 1 else f"{number:,} runs are"
+
+
+def _some(names: list[str], most: int = 10) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _nothing(folder: Folder, listing: Listing) -> ReadError:
+    """The error for a place without a profile: what was looked for, and what is there."""
+    archive = isinstance(folder, _Inside)
+    said = [f"no profile is in this {'archive' if archive else 'folder'}. {_LOOKED_FOR}"]
+    top = sorted(printable(name) for name in listing.top)
+    if listing.ascend:
+        said.append(f"It holds {printable(listing.ascend)}, output of Ascend's profiler (msprof), which this version does not read yet.")
+    elif listing.archives:
+        how = "unpack the outer one first" if archive else "name it to load what is inside"
+        said.append(f"It holds {_some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}.")
+    elif not top:
+        said.append(f"The {'archive' if archive else 'folder'} is empty: was the recording stopped, and did it end without an error?")
+    else:
+        said.append(f"It holds {_some(top, 5)}.")
+    said += listing.notes[:3]
+    return ReadError(" ".join(said), path=folder.label)

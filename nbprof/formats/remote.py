@@ -1,0 +1,389 @@
+"""Files behind a URL, through fsspec: `s3://`, `gs://`, `https://`, `memory://` and every other scheme that a backend is installed for.
+
+Bytes go straight into memory, never into a temporary file. What a URL or the options of a storage hold of secrets (a password, the
+signature of a presigned URL) is in no label and no error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, BinaryIO, cast
+from urllib.parse import unquote
+
+from nbprof.errors import ReadError
+from nbprof.formats.folders import Listing
+from nbprof.formats.packed import as_file
+from nbprof.formats.pieces import Buffer, Growing, printable
+
+Progress = Callable[[str], None] | None
+
+_NO_ACCESS = re.compile(r"credential|forbidden|denied|unauthori[sz]ed|\b40[13]\b", re.IGNORECASE)
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
+_BACKENDS = {
+    "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs", "adl": "adlfs",
+    "http": "aiohttp", "https": "aiohttp", "hf": "huggingface_hub", "sftp": "paramiko", "ssh": "paramiko", "smb": "smbprotocol",
+    "github": "requests", "gist": "requests", "dbfs": "requests", "webhdfs": "requests", "oci": "ocifs", "oss": "ossfs", "hdfs": "pyarrow",
+    "arrow_hdfs": "pyarrow", "gdrive": "gdrive_fs", "dropbox": "dropboxdrivefs", "webdav": "webdav4", "wandb": "wandbfs", "dvc": "dvc",
+    "lakefs": "lakefs-spec", "box": "boxfs", "tos": "tosfs", "libarchive": "libarchive-c", "root": "fsspec-xrootd", "git": "pygit2",
+}  # fmt: skip
+# One request at a time is far slower than what a store can give; these many bytes are under way at once.
+_PART, _PARTS = 1 << 23, 8
+_STREAM = 1 << 20
+_MOST_PAGES = 2000
+_CHANGED = (
+    *("ETag", "etag", "mtime", "LastModified", "last_modified", "Last-Modified"),
+    *("updated", "generation", "md5Hash", "content_md5", "created"),
+)
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "Last-Modified", "timeModified", "created")
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is a URL or a chain of them (`zip://a::s3://b`), not a path of this machine."""
+    return bool(_SCHEME.match(text)) or bool(re.match(r"^[a-z][a-z0-9+.-]*::", text))
+
+
+def shown(url: str) -> str:
+    """A URL as it may be shown: without user, password, query and fragment."""
+    parts = url.split("::")
+    clean = []
+    for part in parts:
+        part = re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*@", r"\1", part)
+        if re.match(r"^https?://", part):
+            part = re.sub(r"[?#].*$", "", part, flags=re.DOTALL)
+        clean.append(part)
+    return printable("::".join(clean))
+
+
+def scrubbed(text: str, url: str, options: Mapping[str, Any] | None) -> str:
+    """A message of a backend, without what is secret."""
+    for secret in _texts(options or {}):
+        if len(secret) >= 4:
+            text = text.replace(secret, "***")
+    for part in url.split("::"):
+        text = text.replace(part, shown(part))
+    text = re.sub(r"://[^/@\s'\"]*@", "://", text)
+    text = re.sub(r"(https?://[^\s'\"?]*)\?[^\s'\"]*", r"\1", text)
+    text = " ".join(text.split())
+    return printable(text[:300])
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _texts(one)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A file system of fsspec, with the URL that it was opened by."""
+
+    fs: Any
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def http(self) -> bool:
+        """Whether it is plain HTTP, which has no listing and may not know parts of files."""
+        protocol = getattr(self.fs, "protocol", "")
+        return "http" in protocol if isinstance(protocol, (tuple, list)) else protocol in ("http", "https")
+
+    def label(self, path: str) -> str:
+        """What is shown for a path of this storage."""
+        try:
+            whole = str(self.fs.unstrip_protocol(path))
+        except Exception:
+            whole = path
+        return shown(whole)
+
+    @contextlib.contextmanager
+    def errors(self, label: str) -> Iterator[None]:
+        """Makes what a backend raises an error that names the place, and no secret."""
+        try:
+            yield
+        except ReadError as error:
+            raise error if error.path else ReadError(error.reason, path=label, offset=error.offset) from None
+        except FileNotFoundError:
+            raise ReadError("there is no such file or folder, or you may not see it.", path=label) from None
+        except Exception as error:
+            # Backends raise errors of their own kinds (botocore, aiohttp, google.auth ...), and their traceback has the URL in it.
+            name = type(error).__name__
+            said = scrubbed(str(error), self.url, self.options)
+            access = isinstance(error, PermissionError) or re.search(
+                r"credential|forbidden|denied|unauthori[sz]ed|401|403", f"{name} {said}", re.I
+            )
+            remedy = (
+                "If it needs credentials, log in as for fsspec, or pass them: nbprof.load(..., storage_options={...})."
+                if access
+                else "Check the address and the connection, and try again."
+            )
+            raise ReadError(f"could not be read ({name}{': ' + said if said else ''}). {remedy}", path=label) from None
+
+
+def connect(url: str, options: Mapping[str, Any] | None) -> tuple[Storage, str]:
+    """The file system that a URL is on, and the path on it.
+
+    Raises
+    ------
+    ReadError
+        No such scheme is known, or its backend is not installed; says what to install.
+    """
+    import fsspec  # type: ignore[import-untyped]
+
+    label = shown(url)
+    scheme = re.split(r"://|::", url, maxsplit=1)[0].lower()
+    given = dict(options or {})
+    try:
+        if scheme in ("http", "https") and "::" not in url and "client_kwargs" not in given:
+            import aiohttp
+
+            # aiohttp gives up after five minutes in all, which a large profile may take; a server that sends nothing is another matter.
+            given["client_kwargs"] = {"timeout": aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=120)}
+        fs, path = fsspec.core.url_to_fs(url, **given)
+    except ImportError as error:
+        missing = next((_BACKENDS[part] for part in _schemes(url) if part in _BACKENDS and not _installed(part)), "")
+        how = f"pip install {missing}" if missing else scrubbed(str(error), url, options)
+        raise ReadError(f"the backend for {scheme}:// is not installed here: {how}", path=label) from None
+    except ValueError as error:
+        if "rotocol not known" in str(error):
+            raise ReadError(f"{scheme}:// is no scheme that fsspec knows: is it misspelt?", path=label) from None
+        raise ReadError(f"the URL could not be used: {scrubbed(str(error), url, options)}", path=label) from None
+    except Exception as error:
+        with Storage(None, url, given).errors(label):
+            raise error
+    return Storage(fs, url, given), path
+
+
+def _schemes(url: str) -> list[str]:
+    return [re.split(r"://", part, maxsplit=1)[0].lower() for part in url.split("::")]
+
+
+def _installed(scheme: str) -> bool:
+    import fsspec
+
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except (ImportError, ValueError):
+        return False
+    return True
+
+
+def time_of(info: Mapping[str, Any]) -> float:
+    """When a file was last changed, seconds since 1970; 0.0 where the storage does not say."""
+    for key in _TIMES:
+        value = info.get(key)
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            if isinstance(value, datetime):
+                return value.timestamp()
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                return float(value)
+            if isinstance(value, str):
+                text = re.sub(r"Z$", "+00:00", value)
+                return (datetime.fromisoformat(text) if re.match(r"\d{4}-", text) else parsedate_to_datetime(text)).timestamp()
+    return 0.0
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file behind a URL."""
+
+    storage: Storage
+    path: str
+    info: Mapping[str, Any]
+    limit: int
+    progress: Progress = None
+
+    @property
+    def name(self) -> str:
+        """Base name."""
+        bare = self.path.split("?")[0].split("#")[0] if self.storage.http else self.path
+        name = bare.rstrip("/").rpartition("/")[2]
+        return printable(unquote(name) if self.storage.http else name)
+
+    @property
+    def label(self) -> str:
+        """The URL, without what is secret."""
+        return self.storage.label(self.path)
+
+    @property
+    def size(self) -> int | None:
+        """Bytes, where the storage says."""
+        size = self.info.get("size")
+        return int(size) if isinstance(size, (int, float)) else None
+
+    @property
+    def modified(self) -> float:
+        """Seconds since 1970."""
+        return time_of(self.info)
+
+    def head(self, count: int) -> bytes:
+        """The first bytes."""
+        with self.storage.errors(self.label):
+            if not self.storage.http:
+                return bytes(self.storage.fs.cat_file(self.path, start=0, end=count))
+            # A server that knows no parts would send the whole file.
+            out = b""
+            with self.storage.fs.open(self.path, "rb", block_size=0) as file:
+                while len(out) < count and (block := file.read(count - len(out))):
+                    out += block
+            return out
+
+    def open(self) -> BinaryIO:
+        """A file that can be sought; downloaded first where the storage sends no parts."""
+        with self.storage.errors(self.label):
+            if self.size:
+                file = self.storage.fs.open(self.path, "rb")
+                try:
+                    if file.seekable():
+                        file.seek(self.size // 2)
+                        file.read(1)
+                        file.seek(0)
+                        return cast(BinaryIO, file)
+                except Exception:
+                    file.close()
+            return as_file(self.read())
+
+    def read(self) -> Buffer:
+        """All bytes."""
+        with self.storage.errors(self.label):
+            before = self._stamp()
+            size = before.get("size")
+            out = self._stream(size) if self.storage.http or size is None else self._parts(int(size))
+            if before != self._stamp():
+                raise ReadError("changed while it was read; load it again when the profiler has finished writing.")
+        return out
+
+    def _stamp(self) -> dict[str, Any]:
+        """Size and what else tells one state of the file from another."""
+        # Listings are cached by fsspec, also over a change.
+        self.storage.fs.invalidate_cache()
+        info = self.storage.fs.info(self.path)
+        return {"size": info.get("size"), **{key: info[key] for key in _CHANGED if info.get(key) is not None}}
+
+    def _told(self, done: int, size: int | None) -> None:
+        if self.progress:
+            whole = f" of {size / 1e6:,.0f}" if size else ""
+            self.progress(f"downloading {self.name}: {done / 1e6:,.0f}{whole} MB")
+
+    def _parts(self, size: int) -> Buffer:
+        out = Buffer(size)
+        view = out.data
+        at = 0
+        with contextlib.ExitStack() as stack:
+            file: Any = None
+            if not getattr(self.storage.fs, "async_impl", False):
+                file = stack.enter_context(self.storage.fs.open(self.path, "rb"))
+            while at < size:
+                if file is None:
+                    starts = list(range(at, min(at + _PART * _PARTS, size), _PART))
+                    ends = [min(start + _PART, size) for start in starts]
+                    blocks = self.storage.fs.cat_ranges([self.path] * len(starts), starts, ends, on_error="raise")
+                else:
+                    blocks, ends = [file.read(min(_PART, size - at))], []
+                for i, block in enumerate(blocks):
+                    if not block or (ends and len(block) != ends[i] - at):
+                        raise ReadError(f"only {at + len(block):,} of {size:,} bytes came. Try again; if it is still being written, wait.")
+                    view[at : at + len(block)] = block
+                    at += len(block)
+                self._told(at, size)
+        return out
+
+    def _stream(self, size: int | None) -> Buffer:
+        grown = Growing(self.label, max(self.limit, size or 0))
+        told = 0
+        with self.storage.fs.open(self.path, "rb", block_size=0) as file:
+            while block := file.read(_STREAM):
+                grown.add(block)
+                if grown.size - told >= _PART:
+                    told = grown.size
+                    self._told(told, size)
+        # A server may have unpacked or packed the content on its way, so its size is no proof; a connection that breaks is an error.
+        return grown.buffer()
+
+
+@dataclass(frozen=True)
+class RemoteFolder:
+    """A folder behind a URL, or the beginning of names that an object store takes for one."""
+
+    storage: Storage
+    path: str
+    limit: int
+    progress: Progress = None
+
+    cheap = False
+
+    @property
+    def name(self) -> str:
+        """Base name."""
+        return printable(self.path.rstrip("/").rpartition("/")[2])
+
+    @property
+    def label(self) -> str:
+        """The URL, without what is secret."""
+        return self.storage.label(self.path)
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def below(self, at: str) -> str:
+        """The URL of a folder below."""
+        return f"{self.label.rstrip('/')}/{printable(at)}" if at else self.label
+
+    def listing(self) -> Listing:
+        """Everything below, from the storage's own listing."""
+        out = Listing()
+        with self.storage.errors(self.label):
+            # Runs that came after the last look would not be seen.
+            self.storage.fs.invalidate_cache()
+            if self.progress:
+                self.progress(f"listing {self.label}")
+            if self.storage.http:
+                self._pages(out)
+            else:
+                for path, info in sorted(self.storage.fs.find(self.path, detail=True).items()):
+                    out.take(self._at(path), lambda path=path, info=info: self._file(path, info))  # type: ignore[misc]
+        return out
+
+    def _file(self, path: str, info: Mapping[str, Any]) -> RemoteFile:
+        return RemoteFile(self.storage, path, info, self.limit, self.progress)
+
+    def _at(self, path: str) -> str:
+        root = self.path.rstrip("/") + "/"
+        return path[len(root) :] if path.startswith(root) else path.lstrip("/")
+
+    def _pages(self, out: Listing) -> None:
+        """The pages that a web server shows for folders, link by link; only what lies below is followed."""
+        queue = [self.path.rstrip("/") + "/"]
+        seen: set[str] = set()
+        while queue:
+            page = queue.pop(0)
+            if page in seen or len(seen) >= _MOST_PAGES:
+                continue
+            seen.add(page)
+            for entry in sorted(self.storage.fs.ls(page, detail=True), key=lambda e: str(e["name"])):
+                link = str(entry["name"])
+                at = unquote(self._at(link.split("?")[0].split("#")[0]))
+                if (
+                    not link.startswith(self.path.rstrip("/") + "/")
+                    or "?" in link
+                    or "#" in link
+                    or not at.strip("/")
+                    or ".." in at.split("/")
+                ):
+                    continue
+                if link.endswith("/"):
+                    if out.enters(at.rstrip("/")):
+                        queue.append(link)
+                else:
+                    out.add(at, lambda link=link: self._file(link, {}))  # type: ignore[misc]
+        if len(seen) >= _MOST_PAGES:
+            out.notes.append(f"More than {_MOST_PAGES:,} folders are below; those behind them were not looked into.")
