@@ -12,7 +12,7 @@ import pandas as pd
 from nbprof import activity as act
 from nbprof.dialects import opnames
 from nbprof.dialects.placed import Placed
-from nbprof.trace import Trace
+from nbprof.trace import Trace, distinct
 
 LAUNCH_SHAPE = ("registers", "static_shared_bytes", "dynamic_shared_bytes", "block", "grid")
 _ARCHITECTURE = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 9: "Hopper", 10: "Blackwell"}
@@ -147,9 +147,9 @@ def device_work(placed: Placed) -> pd.DataFrame:
         return act.table(act.WORK)
     shape = trace.text_arg("shape")[rows]
     pair = events.name[rows].astype(np.int64) * (len(trace.strings) + 1) + shape + 1
-    distinct, code = np.unique(pair, return_inverse=True)
-    table = np.empty(len(distinct), np.int16)
-    for i, key in enumerate(distinct.tolist()):
+    code, seen = pd.factorize(pair)
+    table = np.empty(len(seen), np.int16)
+    for i, key in enumerate(seen.tolist()):
         name, text = divmod(key, len(trace.strings) + 1)
         table[i] = classify(trace.names[name], trace.strings[text - 1] if text else "")
     return act.spans(events, rows, placed.host, groups.group, placed.device).assign(cls=table[code])
@@ -194,8 +194,8 @@ def _copied_bytes(trace: Trace, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.i
     out = np.full(len(rows), -1, np.int64)
     for key in ("memcpy_details", "memset_details"):
         codes = trace.text_arg(key)[rows]
-        distinct, back = np.unique(codes, return_inverse=True)
-        sizes = np.array([_size(trace.strings[c]) if c >= 0 else -1 for c in distinct.tolist()], np.int64)
+        used, back = distinct(codes, len(trace.strings))
+        sizes = np.array([_size(trace.strings[c]) if c >= 0 else -1 for c in used.tolist()], np.int64)
         out = np.where(codes >= 0, sizes[back], out)
     return out
 
@@ -263,12 +263,12 @@ class _OpTexts:
             if key in trace.args:
                 other = trace.text_arg(key)
                 codes = np.where(codes < 0, other, codes)
-        distinct, back = np.unique(codes, return_inverse=True)
-        empty = np.array([c >= 0 and not trace.strings[c] for c in distinct.tolist()], np.bool_)
+        used, back = distinct(codes, len(trace.strings))
+        empty = np.array([c >= 0 and not trace.strings[c] for c in used.tolist()], np.bool_)
         if empty.any():
             codes[empty[back]] = -1
         self.codes = codes
-        bare = placed.on_gpu & (codes < 0) & (trace.arg("correlation_id", 0) > 0)
+        bare = placed.on_gpu & (codes < 0) & (trace.text_arg("kernel_details") >= 0)
         if bare.any():
             launches = out.launches
             known = launches[(launches["target"] >= 0) & (launches["op"] >= 0)]
@@ -285,8 +285,8 @@ class _OpTexts:
 
 def _stated(trace: Trace, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Where a string code stands for a text that is not empty."""
-    distinct, back = np.unique(codes, return_inverse=True)
-    return np.array([c >= 0 and bool(trace.strings[c]) for c in distinct.tolist()], np.bool_)[back]
+    used, back = distinct(codes, len(trace.strings))
+    return np.array([c >= 0 and bool(trace.strings[c]) for c in used.tolist()], np.bool_)[back]
 
 
 def _kernels(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
@@ -299,8 +299,8 @@ def _kernels(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, list[dict
         rows = rows[_stated(trace, details[rows])]
     if not len(rows):
         return act.table(act.KERNELS), []
-    distinct, code = np.unique(details[rows], return_inverse=True)
-    parsed = [launch_details(trace.strings[d]) for d in distinct.tolist()]
+    used, code = distinct(details[rows], len(trace.strings))
+    parsed = [launch_details(trace.strings[d]) for d in used.tolist()]
     stated_occupancy = np.array([_number(d["occupancy_percent"]) for d in parsed])
     # Occupancy is no part of a launch shape: texts that differ in it alone are one shape.
     shapes: dict[tuple[object, ...], int] = {}
@@ -362,8 +362,8 @@ def _device_ops(placed: Placed, out: act.Activity) -> pd.DataFrame:
     rows = np.flatnonzero((ops.codes >= 0) & placed.on_gpu)
     if not len(rows):
         return act.table(act.DEVICE_OPS)
-    distinct, code = np.unique(ops.codes[rows], return_inverse=True)
-    parsed = [opnames.parse(ops.text(c)) for c in distinct.tolist()]
+    used, code = distinct(ops.codes[rows], len(trace.strings) + len(trace.names))
+    parsed = [opnames.parse(ops.text(c)) for c in used.tolist()]
     op = np.array([out.ops.code(p.name) for p in parsed], np.int32)
     kind = np.array([out.types.code(p.type or "Unknown") for p in parsed], np.int32)
     return pd.DataFrame(

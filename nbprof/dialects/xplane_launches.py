@@ -22,7 +22,9 @@ def launches(placed: Placed, out: act.Activity) -> pd.DataFrame:
     calls = np.flatnonzero((correlation > 0) & placed.on_host)
     work = np.flatnonzero((correlation > 0) & placed.on_gpu)
     up, down = match(calls, [correlation[calls], host[calls].astype(np.int64)], work, [correlation[work], host[work].astype(np.int64)])
-    lost = np.setdiff1d(calls, up)
+    found = np.zeros(len(events), np.bool_)
+    found[up] = True
+    lost = calls[~found[calls]]
     event = np.concatenate([up, lost])
     target = np.concatenate([down, np.full(len(lost), -1, np.int64)])
     order = np.lexsort((target, event))
@@ -46,6 +48,8 @@ def notes(placed: Placed, out: act.Activity) -> list[Note]:
         calls = out.launches
         found += doubts.lost_launches(calls, starts[trace.events.name[calls["event"].to_numpy(np.int64)]])
         work = np.flatnonzero((trace.arg("correlation_id", 0) > 0) & placed.on_gpu)
-        found += doubts.unlaunched(len(np.setdiff1d(work, calls["target"])), len(work))
+        launched = np.zeros(len(trace.events) + 1, np.bool_)
+        launched[calls["target"].to_numpy(np.int64)] = True
+        found += doubts.unlaunched(int((~launched[work]).sum()), len(work))
         found += doubts.overlaps(trace, ("device",), "device events")
     return found
