@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -71,7 +72,9 @@ class Run:
     Parameters
     ----------
     trace : Trace
-    activity : Activity
+        As the reader of its format made it.
+    interpret : callable
+        What the dialect makes of it; called when something is first asked for that was not kept.
     source : RunSource
     capture : CaptureInfo, optional
         How it was recorded, when nbprof recorded it.
@@ -80,10 +83,10 @@ class Run:
     """
 
     def __init__(
-        self, trace: Trace, activity: Activity, source: RunSource, capture: CaptureInfo | None = None, shelf: Shelf | None = None
+        self, trace: Trace, interpret: Dialect, source: RunSource, capture: CaptureInfo | None = None, shelf: Shelf | None = None
     ) -> None:
-        self.trace = trace
-        self.activity = activity
+        self._trace = trace
+        self._interpret = interpret
         self.source = source
         self.capture = capture
         self._shelf = shelf
@@ -101,10 +104,8 @@ class Run:
             A file is damaged or is no XSpace profile.
         """
         began = time.perf_counter()
-        reader, interpret = _FORMATS[files.format]()
         shelf = cache.open_shelf(files)
-        trace = shelf.trace(lambda: reader(shelf.pieces, progress))
-        activity = interpret(trace)
+        trace = shelf.trace(lambda: _reader(files.format)(shelf.pieces, progress))
         for note in files.notes:
             trace.receipt.info(note)
         first = files.files[0].name
@@ -118,7 +119,7 @@ class Run:
             created=datetime.fromtimestamp(files.modified).isoformat(timespec="seconds"),
             analysed_s=time.perf_counter() - began,
         )
-        return cls(trace, activity, source, capture, shelf)
+        return cls(trace, _dialect(files.format), source, capture, shelf)
 
     def kept(self, name: str, compute: Callable[[], T]) -> T:
         """A value that follows from the files alone, out of the cache where that has it; `compute` makes it otherwise."""
@@ -137,15 +138,26 @@ class Run:
             self._timing = False
             self.source.analysed_s += time.perf_counter() - began
 
+    @_Cached
+    def activity(self) -> Activity:
+        """What the dialect makes of the trace."""
+        return self._interpret(self._trace)
+
     @property
+    def trace(self) -> Trace:
+        """Every event, on lanes that the dialect has named."""
+        _ = self.activity
+        return self._trace
+
+    @_Kept
     def hosts(self) -> list[str]:
         """Machines that recorded."""
-        return self.trace.hosts
+        return list(self.trace.hosts)
 
     @_Cached
     def receipt(self) -> Receipt:
         """What was read, skipped or looks wrong."""
-        receipt = self.trace.receipt
+        receipt = self._trace.receipt
         if self.capture is not None:
             for note in self.capture.notes:
                 receipt.info(note)
@@ -155,11 +167,11 @@ class Run:
             (receipt.warn if line.level == "warning" else receipt.info)(line.text)
         for text in self.missing.values():
             receipt.info(text)
-        if self.trace.modules:
-            receipt.info(f"{len(self.trace.modules)} compiled XLA programs are in the profile; they are kept undecoded.")
+        if self._trace.modules:
+            receipt.info(f"{len(self._trace.modules)} compiled XLA programs are in the profile; they are kept undecoded.")
         return receipt
 
-    @property
+    @_Kept
     def devices(self) -> pd.DataFrame:
         """One row a device."""
         return self.activity.devices
@@ -253,7 +265,7 @@ class Run:
     def advice(self) -> pd.DataFrame:
         """Findings with evidence and fix, largest gain first."""
         figures = torch_runtime.runtime(self.activity, self.steps) if self.activity.framework == "PyTorch" else None
-        return advice.advice(self.overview, self.steps_summary, self.tf_data_pipelines, self.tf_data_nodes, self.kernels, figures)
+        return advice.advice(self._overview, self.steps_summary, self.tf_data_pipelines, self.tf_data_nodes, self.kernels, figures)
 
     @_Kept
     def _notes(self) -> list[Note]:
@@ -293,21 +305,16 @@ class Run:
         return facts
 
 
-def _xspace() -> tuple[Reader, Dialect]:
-    from nbprof.dialects import xplane
-    from nbprof.formats import xspace
-
-    return xspace.read, xplane.interpret
-
-
-def _chrome() -> tuple[Reader, Dialect]:
-    from nbprof.dialects import kineto
-    from nbprof.formats import chrome
-
-    return chrome.read, kineto.interpret
-
-
 Reader = Callable[[Sequence[Piece], Callable[[str], None] | None], Trace]
 Dialect = Callable[[Trace], Activity]
-# Each imported when a file needs it.
-_FORMATS: dict[str, Callable[[], tuple[Reader, Dialect]]] = {"xspace": _xspace, "chrome": _chrome}
+_ROOMS = {"xspace": ("nbprof.formats.xspace", "nbprof.dialects.xplane"), "chrome": ("nbprof.formats.chrome", "nbprof.dialects.kineto")}
+"""By format: the modules with its reader and its dialect; each is imported when a profile needs it, which one that was kept may not."""
+
+
+def _reader(form: str) -> Reader:
+    read: Reader = import_module(_ROOMS[form][0]).read
+    return read
+
+
+def _dialect(form: str) -> Dialect:
+    return lambda trace: import_module(_ROOMS[form][1]).interpret(trace)

@@ -31,7 +31,7 @@ Load = Callable[[str], Any]
 
 
 class Kept:
-    """What of a trace is to be kept, taken before anything downstream adds to its lanes and its receipt.
+    """What of a trace is to be kept, taken before a dialect makes lanes and events of its own of it.
 
     Parameters
     ----------
@@ -43,6 +43,8 @@ class Kept:
 
     def __init__(self, trace: Trace, labels: list[str]) -> None:
         self._trace = trace
+        # Dialects put other events, args and hosts in their place.
+        self._events, self._args, self._hosts = trace.events, trace.args, list(trace.hosts)
         self._lanes = trace.lanes.copy()
         notes = [Note(note.level, _without(note.text, labels)) for note in trace.receipt.notes]
         skipped = {_without(reason, labels): count for reason, count in trace.receipt.skipped.items()}
@@ -54,10 +56,10 @@ class Kept:
         yield (
             FACTS,
             {
-                "hosts": list(trace.hosts),
+                "hosts": self._hosts,
                 "epoch_ns": trace.epoch_ns,
-                "events": len(trace.events),
-                "args": list(trace.args),
+                "events": len(self._events),
+                "args": list(self._args),
                 "modules": [[m.name, m.ident] for m in trace.modules],
             },
         )
@@ -70,16 +72,16 @@ class Kept:
         """Names and values of what is large. An arg that nobody has asked for, and that the reader has not decoded, is left out."""
         trace = self._trace
         for name in _COLUMNS:
-            yield f"events.{name}", getattr(trace.events, name)
+            yield f"events.{name}", getattr(self._events, name)
         for name in _LARGE:
             value = getattr(trace, name)
             if name == "display" and (value is trace.names or np.array_equal(value, trace.names)):
                 value = None
             yield f"trace.{name}", value
         yield "trace.strings", _packed(trace.strings)
-        decoded = getattr(trace.args, "decoded", trace.args)
+        decoded = getattr(self._args, "decoded", self._args)
         for name in list(decoded):
-            yield f"arg.{name}", trace.args[name]
+            yield f"arg.{name}", self._args[name]
         for i, module in enumerate(trace.modules):
             yield f"module.{i}", np.frombuffer(module.data, np.uint8)
 

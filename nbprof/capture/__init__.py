@@ -1,6 +1,4 @@
-"""Record a run: from a cell, a block or a step range to a folder that TensorBoard can open too."""
+"""Record a run: from a cell, a block or a step range to a folder that TensorBoard can open too.
 
-from nbprof.capture.recording import CaptureInfo, Recording
-from nbprof.capture.session import Session
-
-__all__ = ["CaptureInfo", "Recording", "Session"]
+Nothing is imported here: opening a profile asks only how it was recorded, and a session brings half of asyncio along.
+"""

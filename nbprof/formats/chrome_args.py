@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -17,14 +18,17 @@ class LazyArgs(Mapping[str, ArgColumn]):
         self._rows = rows
         self._events = events
         self._done: dict[str, ArgColumn] = {}
+        # A thread that writes to the cache asks for columns too.
+        self._lock = threading.Lock()
 
     def __getitem__(self, key: str) -> ArgColumn:
         """The column of one arg."""
-        column = self._done.get(key)
-        if column is None:
-            column = self._done[key] = self._column(self._rows[key])
-            del self._rows[key][:]
-        return column
+        with self._lock:
+            column = self._done.get(key)
+            if column is None:
+                column = self._done[key] = self._column(self._rows[key])
+                del self._rows[key][:]
+            return column
 
     def __iter__(self) -> Iterator[str]:
         """Names of the args."""

@@ -13,6 +13,7 @@ from nbprof.cache import shelf
 from nbprof.cache.stored import StoredTrace
 from nbprof.errors import ReadError
 from nbprof.formats import xspace
+from nbprof.formats.pieces import LocalFile, RunFiles
 from nbprof.profiles import load
 from nbprof.run import Run, _Cached
 from tests.cache.conftest import settle, written
@@ -22,7 +23,7 @@ from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run
 from tests.support.xspace import xspace as build
 
 DATA = Path(__file__).parents[1] / "data"
-FRAMES = [name for name, value in vars(Run).items() if isinstance(value, _Cached)] + [
+FRAMES = [name for name, value in vars(Run).items() if isinstance(value, _Cached) and name != "activity"] + [
     "ops",
     "ops_with_idle",
     "tf_data_nodes",
@@ -281,9 +282,9 @@ def test_another_version_of_nbprof_reads_for_itself(path, reads, monkeypatch):
 
 def test_options_that_change_the_reading_are_part_of_the_key(path, cache):
     from nbprof import cache as face
-    from nbprof.formats.sniff import find
 
-    plain, limited = (face.open_shelf(find(path), options) for options in (None, {"limit_bytes": 5}))
+    files = RunFiles("run", path.parent, (LocalFile(path),), 0.0)
+    plain, limited = (face.open_shelf(files, options) for options in (None, {"limit_bytes": 5}))
     assert isinstance(plain.trace(lambda: pytest.fail("it is there")), StoredTrace)
     assert limited.trace(lambda: xspace.read(limited.pieces)).__class__ is not StoredTrace
 
