@@ -2,6 +2,7 @@
 
     python tests/data/record.py jax     # needs jax
     python tests/data/record.py tf      # needs tensorflow
+    python tests/data/record.py torch   # needs torch
 
 Each run is code given with `-c`, so that no path of the machine gets in; the machine's name is replaced by `host-a`.
 """
@@ -57,6 +58,38 @@ for i in range(4):
 tf.profiler.experimental.stop()
 """
 
+TORCH = """
+import sys
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+from torch.utils.data import DataLoader, Dataset
+class Squares(Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, i):
+        x = torch.full((16,), float(i)) / 64
+        return x, (x.sum() ** 2).reshape(1)
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+with profile(
+    activities=[ProfilerActivity.CPU],
+    schedule=schedule(wait=1, warmup=1, active=5, repeat=1),
+    record_shapes=True,
+    profile_memory=True,
+    on_trace_ready=lambda p: p.export_chrome_trace(sys.argv[1] + ".pt.trace.json"),
+) as prof:
+    for x, y in DataLoader(Squares(), batch_size=8):
+        with record_function("forward"):
+            loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        prof.step()
+"""
+
 
 def hostname(name: str) -> bytes:
     """Field 4 of an XSpace, the last one in a file."""
@@ -79,13 +112,20 @@ def check(data: bytes, label: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("framework", choices=["jax", "tf"])
+    parser.add_argument("framework", choices=["jax", "tf", "torch"])
     parser.add_argument("--python", default=sys.executable, help="interpreter that has the framework")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
         # The log directory is a stat of the profile.
-        subprocess.run([given.python, "-c", JAX if given.framework == "jax" else TF, "logs"], check=True, cwd=folder)
+        code = {"jax": JAX, "tf": TF, "torch": TORCH}[given.framework]
+        subprocess.run([given.python, "-c", code, "logs"], check=True, cwd=folder)
+        if given.framework == "torch":
+            text = (folder / "logs.pt.trace.json").read_bytes()
+            text = text.replace(f'"host_name": "{socket.gethostname()}"'.encode(), f'"host_name": "{HOST}"'.encode())
+            check(text, "the JSON")
+            (HERE / "kineto" / "cpu_train.pt.trace.json.gz").write_bytes(gzip.compress(text, mtime=0))
+            return
         space = renamed(next(folder.rglob("*.xplane.pb")).read_bytes())
         check(space, "the XSpace")
         (HERE / "xspace" / f"{given.framework}_cpu.xplane.pb").write_bytes(space)
