@@ -117,7 +117,7 @@ class Contestant:
                 [self.python, "-W", "ignore", "-c", self.code + DONE, str(target), *self.args],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=os.environ | self.env | ({"NBPROF_CACHE_DIR": str(folder / "cache")} if self.fresh_cache else {}),
+                env=environment() | self.env | ({"NBPROF_CACHE_DIR": str(folder / "cache")} if self.fresh_cache else {}),
                 cwd=HERE.parent,
             )
             assert process.stdout is not None
@@ -136,6 +136,12 @@ class Contestant:
             )
         finally:
             shutil.rmtree(folder)
+
+
+def environment() -> dict[str, str]:
+    """The one of this process, with compiled modules kept, as those of an installed package are."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir()) / "nbprof-bench-pycache")}
 
 
 def number(text: str) -> int:
