@@ -75,7 +75,7 @@ def open_shelf(files: RunFiles, options: dict[str, Any] | None = None) -> Shelf:
     ----------
     files : RunFiles
     options : dict, optional
-        Plain values that change what is read from the files.
+        Plain values that change what is read, beside the format and the limits that the files come with.
     """
     from nbprof.cache.shelf import DiskShelf, Shelf
 
@@ -83,6 +83,7 @@ def open_shelf(files: RunFiles, options: dict[str, Any] | None = None) -> Shelf:
         # No home, a package that changes while it is looked at: whatever it is, a profile opens without a cache too.
         with contextlib.suppress(OSError, RuntimeError):
             folder = Folder(location())
+            options = {"format": files.format, "limit_bytes": files.limit_bytes, **(options or {})}
             if folder.path.is_absolute() and folder.owned():
-                return DiskShelf(folder, files.files, {"format": files.format, **(options or {})})
+                return DiskShelf(folder, files.files, options)
     return Shelf(files.files)

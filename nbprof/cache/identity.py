@@ -17,17 +17,19 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
 
 import nbprof
 from nbprof.cache.folder import Folder
-from nbprof.formats.pieces import Buffer, Piece
+from nbprof.errors import ReadError
+from nbprof.formats.packed import Unpacked
+from nbprof.formats.pieces import Buffer, Piece, Stamp
 
 LAYOUT = 1
 """Raised when the same values are stored in another way."""
@@ -38,37 +40,15 @@ _CHUNK = 8 << 20
 _THREADS = 4
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """What tells without reading that a piece is still the same, and when it last changed (ns since 1970)."""
-
-    facts: tuple[str | int, ...]
-    changed_ns: int
-
-
 def stamp(piece: Piece) -> Stamp | None:
-    """The stamp of a piece; None for one of which nothing is known but its bytes.
-
-    A piece that is no plain file says itself, with a method `stamp`, what identifies it (an etag; the archive and the checksum in it).
-    """
-    own = getattr(piece, "stamp", None)
-    if callable(own):
-        said = own()
-        return said if isinstance(said, Stamp) else None
-    path = getattr(piece, "path", None)
-    if not isinstance(path, Path):
-        return None
-    return stamp_of_file(path)
-
-
-def stamp_of_file(path: Path) -> Stamp | None:
-    """The stamp of a file on a disk; None where it cannot be looked at."""
+    """The stamp of a piece; None for one of which nothing is known but its bytes, or that cannot be looked at."""
+    state = getattr(piece, "stamp", None)
     try:
-        stat = path.stat()
-    except OSError:
+        said = state() if state is not None else None
+    except ReadError:
+        # Whoever reads it says so.
         return None
-    facts = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-    return Stamp(facts, max(stat.st_mtime_ns, stat.st_ctime_ns))
+    return said if isinstance(said, Stamp) else None
 
 
 def digest(buffer: Buffer) -> str:
@@ -87,6 +67,15 @@ def digest(buffer: Buffer) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
+def watched(piece: Piece) -> tuple[Watched, Piece]:
+    """What keeps the digest of a piece, and the piece to be read instead of it. Of one that lies packed, the packed bytes are hashed."""
+    if isinstance(piece, Unpacked):
+        outer = Watched(piece.packed)
+        return outer, replace(piece, packed=outer)
+    outer = Watched(piece)
+    return outer, outer
+
+
 class Watched:
     """A piece that keeps the digest of what was read from it."""
 
@@ -94,7 +83,6 @@ class Watched:
         self._piece = piece
         self._held: Buffer | None = None
         self.digest: str | None = None
-        self.read_bytes: int | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._piece, name)
@@ -123,6 +111,10 @@ class Watched:
         """The first bytes."""
         return self._piece.head(count)
 
+    def open(self) -> BinaryIO:
+        """A file, of which no digest is made."""
+        return self._piece.open()
+
     def read(self) -> Buffer:
         """All bytes, once more from memory if they were looked at before.
 
@@ -133,7 +125,7 @@ class Watched:
         """
         buffer, self._held = self._held or self._piece.read(), None
         if self.digest is None:
-            self.digest, self.read_bytes = digest(buffer), buffer.size
+            self.digest = digest(buffer)
         return buffer
 
     def look(self, *, hold: bool) -> None:
@@ -176,7 +168,7 @@ def key(pieces: Sequence[Watched], options: dict[str, Any]) -> str | None:
         return None
     read = [[piece.name, piece.digest] for piece in pieces]
     told = json.dumps([software(), options, read], sort_keys=True).encode()
-    return f"{sum(piece.read_bytes or 0 for piece in pieces):x}-{hashlib.sha256(told).hexdigest()[:40]}"
+    return f"{sum(piece.size or 0 for piece in pieces):x}-{hashlib.sha256(told).hexdigest()[:40]}"
 
 
 class Place:
@@ -197,7 +189,9 @@ class Place:
         self._stamps = [list(s.facts) for s in stamps if s is not None]
         self._complete = len(self._stamps) == len(stamps)
         self._changed_ns = max((s.changed_ns for s in stamps if s is not None), default=0)
-        told = json.dumps([software(), options, [str(Path(p.label).absolute()) for p in pieces]], sort_keys=True)
+        told = json.dumps(
+            [software(), options, [p.label if "://" in p.label else str(Path(p.label).absolute()) for p in pieces]], sort_keys=True
+        )
         self._name = hashlib.sha256(told.encode()).hexdigest()[:40]
 
     def key(self) -> str | None:

@@ -15,7 +15,7 @@ from typing import IO, Any, TypeVar
 
 from nbprof.cache import background
 from nbprof.cache.folder import SUFFIX, Folder, TooLarge
-from nbprof.cache.identity import Place, Watched, key
+from nbprof.cache.identity import Place, key, watched
 from nbprof.cache.part import Damaged, Part, Writer
 from nbprof.cache.stored import FACTS, Kept, StoredTrace
 from nbprof.cache.values import Unstorable
@@ -66,11 +66,12 @@ class DiskShelf(Shelf):
     """
 
     def __init__(self, folder: Folder, pieces: Sequence[Piece], options: dict[str, Any]) -> None:
-        self._watched = [Watched(piece) for piece in pieces]
-        super().__init__(self._watched)
+        both = [watched(piece) for piece in pieces]
+        super().__init__([piece for _, piece in both])
+        self._watched = [watch for watch, _ in both]
         self._folder = folder
         self._options = options
-        self._place = Place(folder, pieces, options)
+        self._place = Place(folder, self._watched, options)
         self._key: str | None = None
         self._noted = False
         self._parts: dict[str, Part] = {}

@@ -19,7 +19,7 @@ from typing import IO, Any, BinaryIO, cast
 from nbprof.errors import ReadError
 from nbprof.formats.folders import TRACE, XPLANE, Listing, promised
 from nbprof.formats.packed import DAMAGED, as_file, encrypted, in_archive, opened, read_all
-from nbprof.formats.pieces import LIMIT_BYTES, Buffer, Piece, printable, size_text, too_large
+from nbprof.formats.pieces import LIMIT_BYTES, Buffer, Piece, Stamp, printable, size_text, too_large
 from nbprof.formats.sniff import HEAD
 
 Progress = Callable[[str], None] | None
@@ -46,6 +46,15 @@ class Member:
     def label(self) -> str:
         """`runs.zip!/a/b.xplane.pb`."""
         return f"{self.archive.label}!/{printable(self.at)}"
+
+    def stamp(self) -> Stamp | None:
+        """The state of the archive, and the place in it."""
+        outer = getattr(self.archive.source, "stamp", None)
+        state = outer() if outer is not None else None
+        if not isinstance(state, Stamp):
+            return None
+        where = self.key.header_offset if isinstance(self.key, zipfile.ZipInfo) else self.key.offset
+        return Stamp((*state.facts, self.at, int(where)), state.changed_ns)
 
     def head(self, count: int) -> bytes:
         """The first bytes."""

@@ -182,6 +182,23 @@ class Piece(Protocol):
 
 
 @dataclass(frozen=True)
+class Stamp:
+    """What tells, without reading it, that a piece holds the same bytes as before.
+
+    Attributes
+    ----------
+    facts : tuple
+        Sizes, times, numbers and checksums that its place states.
+    changed_ns : int
+        When it last changed, ns since 1970: a change within the same tick of the clock does not show in the facts. 0 where they are made
+        of the content.
+    """
+
+    facts: tuple[str | int, ...]
+    changed_ns: int
+
+
+@dataclass(frozen=True)
 class LocalFile:
     """A file on a disk of this machine."""
 
@@ -213,6 +230,12 @@ class LocalFile:
             return self.path.stat()
         except (OSError, ValueError) as error:
             raise could_not_open(error, self.path) from None
+
+    def stamp(self) -> Stamp:
+        """What the file system tells of its state."""
+        now = self.stat()
+        facts = (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+        return Stamp(facts, max(now.st_mtime_ns, now.st_ctime_ns))
 
     def open(self) -> BinaryIO:
         """The file, which can be sought; a pipe, socket, device or folder is an error, and none of them is waited for."""

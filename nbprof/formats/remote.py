@@ -7,6 +7,7 @@ signature of a presigned URL) is in no label and no error.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from urllib.parse import unquote
 from nbprof.errors import ReadError
 from nbprof.formats.folders import Listing
 from nbprof.formats.packed import as_file
-from nbprof.formats.pieces import Buffer, Growing, printable
+from nbprof.formats.pieces import Buffer, Growing, Stamp, printable
 
 Progress = Callable[[str], None] | None
 
@@ -39,6 +40,7 @@ _CHANGED = (
     *("ETag", "etag", "mtime", "LastModified", "last_modified", "Last-Modified"),
     *("updated", "generation", "md5Hash", "content_md5", "created"),
 )
+_OF_CONTENT = ("ETag", "etag", "generation", "md5Hash", "content_md5")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "Last-Modified", "timeModified", "created")
 
 
@@ -261,6 +263,18 @@ class RemoteFile:
             if before != self._stamp():
                 raise ReadError("changed while it was read; load it again when the profiler has finished writing.")
         return out
+
+    def stamp(self) -> Stamp | None:
+        """What the storage tells of its state; None where it tells nothing that changes with the content."""
+        with self.storage.errors(self.label):
+            state = self._stamp()
+        own = [key for key in _OF_CONTENT if key in state and not str(state[key]).startswith("W/")]
+        changed = time_of(state)
+        if not own and not changed:
+            return None
+        # The label does not tell URLs apart that differ in what is not shown.
+        where = hashlib.sha256(f"{self.storage.url}\n{self.path}".encode("utf-8", "surrogatepass")).hexdigest()
+        return Stamp((where, *(f"{key} {value}" for key, value in sorted(state.items()))), 0 if own else int(changed * 1e9))
 
     def _stamp(self) -> dict[str, Any]:
         """Size and what else tells one state of the file from another."""

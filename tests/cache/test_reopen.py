@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
+import tarfile
+import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -278,6 +282,90 @@ def test_another_version_of_nbprof_reads_for_itself(path, reads, monkeypatch):
     monkeypatch.setattr("nbprof.cache.identity.software", lambda: "another")
     load(path)
     assert reads == ["a.xplane.pb"]
+
+
+def packed(kind, path, data):
+    """The profile as it may lie packed."""
+    if kind == "zip":
+        with zipfile.ZipFile(path / "runs.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("logs/a.xplane.pb", data)
+        return path / "runs.zip"
+    if kind == "tgz":
+        (path / "a.xplane.pb").write_bytes(data)
+        with tarfile.open(path / "runs.tgz", "w:gz") as archive:
+            archive.add(path / "a.xplane.pb", "logs/a.xplane.pb")
+        (path / "a.xplane.pb").unlink()
+        return path / "runs.tgz"
+    (path / "a.xplane.pb.gz").write_bytes(gzip.compress(data))
+    return path / "a.xplane.pb.gz"
+
+
+@pytest.mark.parametrize("kind", ["zip", "tgz", "gz"])
+@pytest.mark.parametrize("trusted", [True, False], ids=["left alone", "touched"])
+def test_profiles_that_lie_packed(kind, trusted, cache, tmp_path, reads, monkeypatch):
+    if trusted:
+        monkeypatch.setattr("nbprof.cache.identity._SETTLED_NS", -(10**12))
+    path = packed(kind, tmp_path, training_run())
+    first = everything(path)[1]
+    written()
+    if trusted:
+        monkeypatch.setattr("nbprof.cache.identity.digest", None)
+    else:
+        os.utime(path)
+    same(first, everything(path)[1])
+    assert reads == ["a.xplane.pb"]
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("kind", ["zip", "tgz", "gz"])
+def test_a_packed_profile_that_changed_is_read_again(kind, cache, tmp_path, monkeypatch):
+    monkeypatch.setattr("nbprof.cache.identity._SETTLED_NS", -(10**12))
+    load(packed(kind, tmp_path, training_run())).ops.frame  # noqa: B018
+    written()
+    path = packed(kind, tmp_path, training_run().replace(b"train", b"tra1n"))
+    assert any("tra1n" in name for name in load(path).run.trace.names)
+
+
+def test_a_profile_behind_a_url(cache, reads, monkeypatch):
+    import fsspec
+
+    files = fsspec.filesystem("memory")
+    files.pipe("/cache-test/a.xplane.pb", training_run())
+    first = everything("memory://cache-test/a.xplane.pb")[1]
+    written()
+    same(first, everything("memory://cache-test/a.xplane.pb")[1])
+    assert reads == ["a.xplane.pb"]
+    files.pipe("/cache-test/a.xplane.pb", training_run().replace(b"train", b"tra1n"))
+    assert any("tra1n" in name for name in load("memory://cache-test/a.xplane.pb").run.trace.names)
+
+
+@pytest.mark.parametrize(
+    ("info", "trusted"),
+    [
+        ({"size": 5, "ETag": '"abc"'}, True),
+        ({"size": 5, "generation": 7}, True),
+        ({"size": 5, "ETag": 'W/"abc"'}, False),
+        ({"size": 5, "mtime": 1_700_000_000}, True),
+        ({"size": 5}, False),
+        ({}, False),
+    ],
+)
+def test_what_a_storage_says_is_trusted_where_it_says_enough(info, trusted, cache):
+    from nbprof.cache.identity import Place
+    from nbprof.formats.remote import RemoteFile, Storage
+
+    def place(path="bucket/a", info=info):
+        fs = SimpleNamespace(protocol="s3", info=lambda _: info, invalidate_cache=lambda: None, unstrip_protocol=lambda p: f"s3://{p}")
+        return Place(cache, [RemoteFile(Storage(fs, "s3://bucket"), path, info, 1 << 30)], {})
+
+    key = "5-" + "0" * 40
+    place().note(key)
+    assert (place().key() == key) is trusted
+    assert place("bucket/b").key() is None
+    if trusted:
+        assert place(info={**info, "size": 6}).key() is None
+        # What is not shown of a URL tells it from others.
+        assert place("bucket/a?version=2").key() is None
 
 
 def test_options_that_change_the_reading_are_part_of_the_key(path, cache):
