@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -174,6 +175,8 @@ class Profile:
             shutil.rmtree(str(self._temporary), ignore_errors=True)
 
 
+# What pandas can count in nanoseconds.
+_LAST_S = 2**63 / 1e9
 _last: list[Profile] = []
 
 
@@ -279,20 +282,34 @@ def runs(
     >>> nbprof.load(nbprof.runs("logs/").path[1])         # doctest: +SKIP
     """
     found = find_runs(source, Ways(storage_options or {}, progress=progress))
-    shared = Counter(str(r.folder) for r in found)
+    # A folder leads back to a run only if no other is in it or below it.
+    above = Counter(folder for r in found for folder in _above(str(r.folder)))
     rows = [
         {
             "run": r.name,
             "hosts": len(r.files),
             "format": r.format,
             "bytes": _bytes(r),
-            "modified": pd.Timestamp.fromtimestamp(r.modified) if r.modified else pd.NaT,
-            "path": r.files[0].label if shared[str(r.folder)] > 1 and len(r.files) == 1 else str(r.folder),
+            "modified": _when(r.modified),
+            "path": r.files[0].label if above[str(r.folder)] > 1 and len(r.files) == 1 else str(r.folder),
         }
         for r in found
     ]
     frame = pd.DataFrame(rows, columns=["run", "hosts", "format", "bytes", "modified", "path"])
     return frame.astype({"hosts": "int64", "bytes": "Int64", "modified": "datetime64[ns]"})
+
+
+def _when(seconds: float) -> Any:
+    """Local time; missing where it is not known or no time that a file can have."""
+    try:
+        return pd.Timestamp.fromtimestamp(seconds).as_unit("us") if 0 < seconds < _LAST_S else pd.NaT
+    except (OverflowError, ValueError, OSError):
+        return pd.NaT
+
+
+def _above(folder: str) -> list[str]:
+    """A folder and those that it is in."""
+    return [folder[: cut.start()] for cut in re.finditer(r"!?[/\\]|$", folder)]
 
 
 def _bytes(run: RunFiles) -> int | None:

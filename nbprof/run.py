@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -105,9 +106,11 @@ class Run:
         """
         began = time.perf_counter()
         shelf = cache.open_shelf(files)
-        trace = shelf.trace(lambda: _reader(files.format)(shelf.pieces, progress))
+        trace = shelf.trace(lambda: _reader(files)(shelf.pieces, progress))
         for note in files.notes:
             trace.receipt.info(note)
+        for warning in files.warnings:
+            trace.receipt.warn(warning)
         first = files.files[0].name
         more = f" and {len(files.files) - 1} more" if len(files.files) > 1 else ""
         sizes = [f.size for f in files.files]
@@ -116,7 +119,7 @@ class Run:
             name=files.name,
             file=f"{first}{more}",
             bytes=None if None in sizes else sum(s for s in sizes if s is not None),
-            created=datetime.fromtimestamp(files.modified).isoformat(timespec="seconds"),
+            created=_when(files.modified),
             analysed_s=time.perf_counter() - began,
         )
         return cls(trace, _dialect(files.format), source, capture, shelf)
@@ -297,7 +300,7 @@ class Run:
         if self.capture is not None:
             facts.append(("Captured", f"{self.capture.started[:19].replace('T', ' ')}, {self.capture.elapsed_s:.1f} s"))
         else:
-            facts.append(("Recorded", self.source.created.replace("T", " ")))
+            facts.append(("Recorded", self.source.created.replace("T", " ") or "–"))
         size = f", {self.source.bytes / 2**20:.1f} MiB" if self.source.bytes else ""
         facts.append(("Profile", f"{Path(self.source.path).name}/{self.source.file}{size}"))
         warnings = sum(n.level == "warning" for n in self.receipt.lines)
@@ -311,9 +314,19 @@ _ROOMS = {"xspace": ("nbprof.formats.xspace", "nbprof.dialects.xplane"), "chrome
 """By format: the modules with its reader and its dialect; each is imported when a profile needs it, which one that was kept may not."""
 
 
-def _reader(form: str) -> Reader:
-    read: Reader = import_module(_ROOMS[form][0]).read
-    return read
+def _when(seconds: float) -> str:
+    """Local time in ISO form; the empty text where it is not known or no time that a file can have."""
+    try:
+        return datetime.fromtimestamp(seconds).isoformat(timespec="seconds") if seconds > 0 else ""
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def _reader(files: RunFiles) -> Reader:
+    read: Any = import_module(_ROOMS[files.format][0]).read
+    # What is packed as a whole was bounded where it was unpacked; JSON is unpacked as it is read.
+    reader: Reader = partial(read, limit_bytes=files.limit_bytes) if files.format == "chrome" else read
+    return reader
 
 
 def _dialect(form: str) -> Dialect:

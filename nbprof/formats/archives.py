@@ -204,14 +204,14 @@ class TarArchive(_Archive):
                     continue
                 if not info.isreg():
                     if promised(at.rpartition("/")[2]) in (XPLANE, TRACE):
-                        out.notes.append(f"{printable(at)} in the archive is a link, which was not followed.")
+                        out.notes.append((at.rpartition("/")[0], f"{printable(at)} in the archive is a link, which was not followed."))
                     continue
                 before = len(out.files)
                 out.take(at, lambda info=info, at=at: Member(self, at, info.size, float(info.mtime), info))  # type: ignore[misc]
                 if self.packing and len(out.files) > before:
                     self._heads[info.offset] = self._inside(archive, info).read(HEAD)
             if not archive.whole:
-                out.notes.append("The archive ends without its end mark: it may have been cut off, and files may be missing.")
+                out.doubts.append("The archive ends without its end mark: it may have been cut off, and files may be missing.")
         return out
 
     @contextlib.contextmanager

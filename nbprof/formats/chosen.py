@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 
 from nbprof.errors import ReadError
-from nbprof.formats.archives import Member
+from nbprof.formats.archives import Member, TarArchive, ZipArchive
 from nbprof.formats.packed import Unpacked
 from nbprof.formats.pieces import LIMIT_BYTES, Format, Piece, RunFiles
 from nbprof.formats.sniff import HEAD, Kind, recognise
@@ -20,6 +20,15 @@ def settled(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
     ReadError
         None of the files is a profile; says what it is.
     """
+    archives = {id(piece.archive): piece.archive for piece in run.files if isinstance(piece, Member)}
+    try:
+        return _settled(run, limit, list(archives.values()))
+    finally:
+        for archive in archives.values():
+            archive.close()
+
+
+def _settled(run: RunFiles, limit: int, archives: list[ZipArchive | TarArchive]) -> RunFiles:
     kinds: list[tuple[Piece, Kind]] = []
     warnings = list(run.warnings)
     failed: list[ReadError] = []
@@ -39,10 +48,8 @@ def settled(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
     ]
     kept, copies = _once([piece for piece, _ in fits])
     packing = {id(piece): kind.packed for piece, kind in fits}
-    archives = {id(piece.archive): piece.archive for piece in run.files if isinstance(piece, Member)}
-    for archive in archives.values():
+    for archive in archives:
         archive.prepare([piece for piece in kept if isinstance(piece, Member) and piece.archive is archive])
-        archive.close()
     # The reader of JSON takes gzip as it is.
     files = tuple(
         Unpacked(piece, packing[id(piece)], limit)

@@ -20,7 +20,7 @@ XPLANE, TRACE, MAYBE, NAMELESS, SIDECAR = range(5)
 
 _PACKING = r"(\.(gz|bz2|xz))?$"
 _XPLANE = re.compile(r"\.xplane\.pb" + _PACKING, re.IGNORECASE)
-_TRACE = re.compile(r"\.trace\.json" + _PACKING, re.IGNORECASE)
+_TRACE = re.compile(r"(^|[._-])trace\.json" + _PACKING, re.IGNORECASE)
 _MAYBE = re.compile(r"\.(json|pb|trace|gz|bz2|xz)$", re.IGNORECASE)
 _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$", re.IGNORECASE)
 _NEVER = {"package.json", "package-lock.json", "tsconfig.json", "saved_model.pb", "keras_metadata.pb", "fingerprint.pb"}
@@ -56,7 +56,10 @@ class Listing:
     archives: list[str] = field(default_factory=list)
     ascend: str = ""
     """A file or folder of Ascend's profiler."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    """Sentences about files that were left alone, each with the folder that it is about."""
+    doubts: list[str] = field(default_factory=list)
+    """Sentences about the place as a whole: an archive that may have been cut off."""
     also: str = ""
     """A file that is taken in whatever its name, for it was asked for."""
     count: int = 0
@@ -207,7 +210,7 @@ class LocalFolder:
             except OSError as error:
                 if not parent:
                     raise could_not_open(error, self.path) from None
-                out.notes.append(f"{printable(parent)} could not be looked into: {error.strerror}.")
+                out.notes.append((parent, f"{printable(parent)} could not be looked into: {error.strerror}."))
                 continue
             for entry in here:
                 at = f"{parent}/{entry.name}" if parent else entry.name
@@ -223,9 +226,9 @@ class LocalFolder:
                         if not parent:
                             out.top.add(entry.name)
                         if entry.is_symlink() and promised(entry.name) in (XPLANE, TRACE):
-                            out.notes.append(f"{printable(at)} is a link to what is not there.")
+                            out.notes.append((parent, f"{printable(at)} is a link to what is not there."))
                 except OSError as error:
-                    out.notes.append(f"{printable(at)} could not be looked at: {error.strerror}.")
+                    out.notes.append((parent, f"{printable(at)} could not be looked at: {error.strerror}."))
             queue += [at for at in reversed(folders) if out.enters(at)]
         return links
 

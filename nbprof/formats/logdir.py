@@ -28,7 +28,8 @@ _STEM = re.compile(r"\.(xplane\.pb|pt\.trace\.json|trace\.json|json|pb|trace)?(\
 _TIMED = re.compile(r"(?P<worker>.+?)\.(?P<time>\d{13}|\d{16}|\d{19})$")
 _RANK = re.compile(r"(?<![a-z])(rank|worker|gpu|proc|process|node|host|trainer)([-_.]?)(\d{1,4})(?!\d)", re.IGNORECASE)
 _TOGETHER_S, _NEAR_S = 1800.0, 60.0
-_BESIDE = "perfetto_trace"
+BESIDE = "perfetto_trace"
+"""JAX writes its trace twice: `<host>.trace.json.gz`, and once more under this name."""
 # Ranks write their files of one cycle about together, so only the last runs can still lack one.
 _OPEN = 16
 
@@ -134,12 +135,11 @@ def _of_folder(members: list[Candidate], name: str, folder: Path | str, *, tenso
     hosts = [c for c in members if c.kind.format == "xspace"]
     chrome = [c for c in members if c.kind.format == "chrome"]
     stems = {stem(c.piece.name) for c in hosts}
-    # JAX writes its trace twice: `<host>.trace.json.gz`, and once more as perfetto_trace.json.gz.
-    others = [c for c in chrome if stem(c.piece.name) != _BESIDE]
+    others = [c for c in chrome if stem(c.piece.name) != BESIDE]
     exported = [
         c
         for c in chrome
-        if (hosts and (c.kind.exporter or stem(c.piece.name) in stems)) or (stem(c.piece.name) == _BESIDE and (hosts or others))
+        if (hosts and (c.kind.exporter or stem(c.piece.name) in stems)) or (stem(c.piece.name) == BESIDE and (hosts or others))
     ]
     chrome = [c for c in chrome if c not in exported]
     out: list[RunFiles] = []
@@ -168,7 +168,7 @@ def _notes(exported: list[Candidate]) -> tuple[str, ...]:
     if not exported:
         return ()
     names = _some([c.piece.name for c in exported])
-    return (f"{names} beside it is the same recording as JSON, cut by its exporter to a million events; it was not read.",)
+    return (f"{names} beside it is the same recording as JSON, which its exporter cuts at a million events; it was not read.",)
 
 
 def _some(names: list[str]) -> str:

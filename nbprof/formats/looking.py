@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from nbprof.errors import ReadError
 from nbprof.formats.folders import MAYBE, NAMELESS, TRACE, XPLANE, Folder, Found, Listing
-from nbprof.formats.logdir import Candidate, stem
+from nbprof.formats.logdir import BESIDE, Candidate, stem
 from nbprof.formats.pieces import printable
 from nbprof.formats.sniff import HEAD, Kind, recognise
 
@@ -17,12 +17,16 @@ CHEAP_LOOKS, DEAR_LOOKS = 2000, 64
 def candidates(folder: Folder, listing: Listing) -> list[Candidate]:
     """The files of a place that are profiles.
 
-    `*.xplane.pb` is believed here and looked into when it is to be read. `*.trace.json` is looked into, but where each costs a request,
-    only if several in one folder have to be told apart. Other files are looked into only in folders that have neither, and only so many;
-    how many were not is put among the notes of the listing.
+    `*.xplane.pb` is believed here and looked into when it is to be read, and so is the JSON of the same host beside it. Another
+    `*.trace.json` is looked into, but where each costs a request, only if several in one folder have to be told apart. Other files are
+    looked into only in folders that have neither, and only so many; how many were not is put among the notes of the listing.
     """
     out = [Candidate(f, Kind("xspace", sure=False)) for f in listing.files if f.promise == XPLANE]
+    hosts = {(f.parent, stem(f.piece.name)) for f in listing.files if f.promise == XPLANE}
+    hosts |= {(parent, BESIDE) for parent, _ in hosts}
     traces = [f for f in listing.files if f.promise == TRACE]
+    out += [Candidate(f, Kind("chrome", sure=False, exporter=True)) for f in traces if (f.parent, stem(f.piece.name)) in hosts]
+    traces = [f for f in traces if (f.parent, stem(f.piece.name)) not in hosts]
     taken = {f.parent for f in listing.files if f.promise in (XPLANE, TRACE)}
     others = [f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in taken]
     others.sort(key=lambda f: (f.promise, f.at))
@@ -35,7 +39,7 @@ def candidates(folder: Folder, listing: Listing) -> list[Candidate]:
     left = looks - min(len(unclear), looks)
     out += [c for c in _look(folder, listing, others[:left], quiet=True) if c.kind.format in ("xspace", "chrome") and c.kind.sure]
     if len(others) > left:
-        listing.notes.append(f"{len(others) - left:,} more files without a telling name were not looked into.")
+        listing.notes.append(("", f"{len(others) - left:,} more files without a telling name were not looked into."))
     return out
 
 
@@ -62,5 +66,5 @@ def _look(folder: Folder, listing: Listing, files: list[Found], *, quiet: bool =
     else:
         with ThreadPoolExecutor(16) as pool:
             done = list(pool.map(one, files))
-    listing.notes += [text for text in done if isinstance(text, str) and text]
+    listing.notes += [(found.parent, text) for found, text in zip(files, done, strict=True) if isinstance(text, str) and text]
     return [c for c in done if isinstance(c, Candidate)]

@@ -79,7 +79,8 @@ class _Inside:
         if not self.at:
             return whole
         start = self.at + "/"
-        out = Listing(notes=whole.notes, ascend=whole.ascend)
+        out = Listing(ascend=whole.ascend, doubts=whole.doubts)
+        out.notes = [(at[len(start) :], text) for at, text in whole.notes if (at + "/").startswith(start)]
         out.archives = [at[len(start) :] for at in whole.archives if at.startswith(start)]
         for found in whole.files:
             if found.at == self.at:
@@ -87,8 +88,6 @@ class _Inside:
             if found.at.startswith(start):
                 out.files.append(replace(found, at=found.at[len(start) :]))
         out.top = {f.at.partition("/")[0] + ("/" if "/" in f.at else "") for f in out.files}
-        if self.at in whole.archives:
-            raise ReadError("an archive inside an archive is not opened. Unpack the outer one, and load this.", path=self.label)
         return out
 
 
@@ -150,19 +149,34 @@ def _runs(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], Read
         where = _Inside(_archive(piece, kind, ways), "")
     folder = cast(Folder, where)
     try:
+        return _below(folder)
+    finally:
+        folder.close()
+
+
+def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
+    try:
         listing = folder.listing()
     except _IsFile as inside:
         piece = inside.found.piece
         kind = recognise(piece.head(HEAD), piece.name)
+        if kind.format == "archive":
+            raise ReadError("an archive inside an archive is not opened. Unpack the outer one, and load this.", path=piece.label) from None
         beside = [f.piece for f in inside.listing.files if f.promise == SIDECAR and f.parent == inside.found.parent]
         return [replace(_of_file(piece, kind), sidecar=next(iter(beside), None))], lambda: ReadError("")
     sidecars = [f for f in listing.files if f.promise == SIDECAR]
-    try:
-        profiles = candidates(folder, listing)
-    finally:
-        folder.close()
-    found = logdir.runs(profiles, sidecars, folder.name, folder.below)
-    return found, lambda: _nothing(folder, listing)
+    found = logdir.runs(candidates(folder, listing), sidecars, folder.name, folder.below)
+    notes: dict[str, list[str]] = {}
+    for at, text in listing.notes:
+        notes.setdefault(str(folder.below(at)), []).append(text)
+    doubts = tuple(listing.doubts)
+    told = [
+        replace(run, notes=run.notes + tuple(notes.get(str(run.folder), ())), warnings=run.warnings + doubts)
+        if doubts or str(run.folder) in notes
+        else run
+        for run in found
+    ]
+    return told, lambda: _nothing(folder, listing)
 
 
 def _is_several(source: Source) -> bool:
@@ -374,5 +388,5 @@ def _nothing(folder: Folder, listing: Listing) -> ReadError:
         said.append(f"The {'archive' if archive else 'folder'} is empty: was the recording stopped, and did it end without an error?")
     else:
         said.append(f"It holds {_some(top, 5)}.")
-    said += listing.notes[:3]
+    said += (listing.doubts + [text for _, text in listing.notes])[:3]
     return ReadError(" ".join(said), path=folder.label)

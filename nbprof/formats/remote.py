@@ -400,4 +400,4 @@ class RemoteFolder:
                 else:
                     out.add(at, lambda link=link: self._file(link, {}))  # type: ignore[misc]
         if len(seen) >= _MOST_PAGES:
-            out.notes.append(f"More than {_MOST_PAGES:,} folders are below; those behind them were not looked into.")
+            out.doubts.append(f"More than {_MOST_PAGES:,} folders are below; those behind them were not looked into.")

@@ -65,6 +65,7 @@ def test_a_run_folder_has_a_file_for_each_host(tmp_path):
 def test_a_missing_host_is_said(tmp_path):
     write(tmp_path, {f"{RUN}/r/host-{i:02d}.xplane.pb": space(f"op{i}/X:X") for i in (0, 1, 3)})
     assert any("host-02" in warning for warning in places.find(tmp_path).warnings)
+    assert any("host-02" in note.text and note.level == "warning" for note in nbprof.load(tmp_path).receipt.lines)
 
 
 def test_a_copy_of_another_host_is_read_once_and_said(tmp_path):
@@ -171,6 +172,13 @@ def test_a_large_logdir_is_walked_once_and_few_files_are_opened(tmp_path, monkey
     assert [run.name for run in places.runs(tmp_path)] == ["r"]
     assert len(opened) == 20
     assert len(walked) == len(set(walked)) == 60 + 4
+
+
+@pytest.mark.parametrize("seconds", [-5, 0, 1e10, 8e9])
+def test_a_file_of_an_odd_time_opens(tmp_path, seconds):
+    write(tmp_path, {"h.xplane.pb": space()}, at=seconds)
+    assert nbprof.runs(tmp_path)["modified"].isna().tolist() == [seconds <= 0 or seconds > 2**63 / 1e9]
+    assert nbprof.load(tmp_path).payload()
 
 
 # What is said where there is nothing
