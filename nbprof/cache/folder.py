@@ -15,7 +15,6 @@ import json
 import os
 import shutil
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,7 +167,7 @@ class Folder:
     @contextlib.contextmanager
     def _new(self) -> Iterator[tuple[IO[bytes], Path]]:
         self._make(self.path / "new")
-        temporary = self.path / "new" / uuid.uuid4().hex
+        temporary = self.path / "new" / os.urandom(16).hex()
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:

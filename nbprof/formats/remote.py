@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, BinaryIO, cast
 from urllib.parse import unquote
 
@@ -189,8 +188,12 @@ def time_of(info: Mapping[str, Any]) -> float:
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 return float(value)
             if isinstance(value, str):
-                text = re.sub(r"Z$", "+00:00", value)
-                return (datetime.fromisoformat(text) if re.match(r"\d{4}-", text) else parsedate_to_datetime(text)).timestamp()
+                if re.match(r"\d{4}-", value):
+                    return datetime.fromisoformat(re.sub(r"Z$", "+00:00", value)).timestamp()
+                # Only plain HTTP writes times like a letter, and the module that reads them takes a while to import.
+                from email.utils import parsedate_to_datetime
+
+                return parsedate_to_datetime(value).timestamp()
     return 0.0
 
 
