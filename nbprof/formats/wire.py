@@ -64,12 +64,12 @@ def signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-def read_tag(data: Data, pos: int, end: int) -> tuple[int, int, int]:
-    """Field number, wire type and the position behind them."""
+def read_tag(data: Data, pos: int, end: int, least: int = 1) -> tuple[int, int, int]:
+    """Field number (`least` or more), wire type and the position behind them."""
     tag, after = read_varint(data, pos, end)
     if after - pos > 5 or tag > _MOST_TAG:
         raise ReadError("a field number is too large; this is no protobuf file", offset=pos)
-    if tag < 8:
+    if tag >> 3 < least:
         raise ReadError("field number 0 is not valid protobuf", offset=pos)
     return tag >> 3, tag & 7, after
 
@@ -102,7 +102,8 @@ def skip_group(data: Data, start: int, pos: int, end: int, depth: int = 0) -> in
         if pos >= end:
             raise CutError("a group runs over the end of its message", offset=start)
         at = pos
-        number, kind, pos = read_tag(data, pos, end)
+        # In a group, where all is skipped, protobuf's parser lets field number 0 pass.
+        number, kind, pos = read_tag(data, pos, end, 0)
         if kind == GROUP:
             open_groups.append(number)
         elif kind == GROUP_END:
@@ -115,25 +116,28 @@ def skip_group(data: Data, start: int, pos: int, end: int, depth: int = 0) -> in
     return pos
 
 
-def fields(data: Data, pos: int, end: int, depth: int = 0) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of one message: (number, wire type, value or start, end). Groups are skipped.
+def read_field(data: Data, start: int, end: int, depth: int = 0) -> tuple[int, int, int, int]:
+    """The field whose tag is at `start`: (number, wire type, value or start, end).
 
     For VARINT the third item is the value; for the others it is where the content starts, and the fourth where it ends. `depth` is in how
     many messages this one lies.
     """
+    number, kind, pos = read_tag(data, start, end)
+    if kind == VARINT:
+        return number, kind, *read_varint(data, pos, end)
+    if kind == GROUP:
+        return number, kind, pos, skip_group(data, start, pos, end, depth)
+    if kind == GROUP_END:
+        raise ReadError("a group ends that was not begun", offset=start)
+    return number, kind, *_content(data, start, kind, pos, end)
+
+
+def fields(data: Data, pos: int, end: int, depth: int = 0) -> Iterator[tuple[int, int, int, int]]:
+    """The fields of one message, each as `read_field` gives it."""
     while pos < end:
-        start = pos
-        number, kind, pos = read_tag(data, pos, end)
-        if kind == VARINT:
-            value, pos = read_varint(data, pos, end)
-            yield number, kind, value, pos
-        elif kind == GROUP:
-            pos = skip_group(data, start, pos, end, depth)
-        elif kind == GROUP_END:
-            raise ReadError("a group ends that was not begun", offset=start)
-        else:
-            value, pos = _content(data, start, kind, pos, end)
-            yield number, kind, value, pos
+        found = read_field(data, pos, end, depth)
+        pos = found[3]
+        yield found
 
 
 def varints(buf: Bytes, pos: Int64s) -> tuple[Int64s, Int64s]:

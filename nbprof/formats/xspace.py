@@ -119,7 +119,7 @@ class _Builder:
     def _add(self, buffer: Buffer, piece: Piece) -> None:
         space = read_space(buffer.array, buffer.size, self.strings)
         if not space.planes:
-            raise ReadError("no planes are in it, so it is not an XSpace profile")
+            raise ReadError("no planes are in it, so it is not an XSpace profile", offset=0)
         for text in space.errors:
             self.receipt.warn(f"The profiler reported an error: {text}")
         for text in space.warnings:
@@ -200,6 +200,8 @@ class _Builder:
             code = first + at if at >= 0 else int(self._unnamed(plane, [ident])[0])
             self.aggregated.append((plane.lines[line].lane, code, occurrences, duration))
         self.valueless += batch.valueless
+        for text in batch.hidden:
+            self.strings.decode(text)
         self.args.add(batch, self.events, self.strings, self.blobs)
         lines = [plane.lines[i] for i in batch.lines]
         segments = [(ln.lane, count, ln.timestamp_ns >= absolute) for ln, count in zip(lines, batch.counts, strict=True)]

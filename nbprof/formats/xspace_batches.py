@@ -71,6 +71,8 @@ class Batch:
     unnamed: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     """Ids of the events whose `name` is -1."""
     valueless: int = 0
+    hidden: list[bytes] = field(default_factory=list)
+    """Texts that do not count because another value of their stat comes behind them."""
     wild: int = 0
     negative: int = 0
     aggregated: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -181,6 +183,7 @@ class _Reader:
         start = np.concatenate([b.starts[b.left] for b in with_rest])
         stop = np.concatenate([b.meta[b.left] for b in with_rest])
         events = xspace_general.events(self.buf, start, stop)
+        with_rest[0].hidden = [bytes(self.data[a:b]) for a, b in events.stats.hidden]
         out: list[_Rest | None] = []
         first = 0
         for batch in window:

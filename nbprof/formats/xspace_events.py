@@ -34,6 +34,9 @@ def _u(value: int) -> np.uint64:
 
 
 _ONE = _u(1)
+_BYTE = _u(8)
+# Farther on than any file goes.
+_FAR = _u(1 << 40)
 _MORE = _u(0x8080808080808080)
 _SEVEN = _u(0x7F7F7F7F7F7F7F7F)
 _EACH = _u(0x0101010101010101)
@@ -95,6 +98,10 @@ def decode(words: Words, start: Int64s, stop: Int64s) -> Decoded:
         rows, pos, end = groups.pop()
         unread = pos < end
         if not unread.all():
+            # Only here an event is held against its end: one that ran over it read its neighbour's bytes, and is left.
+            over = pos > end
+            if over.any():
+                left.append(rows[over])
             rows, pos, end = rows[unread], pos[unread], end[unread]
         shapes = 0
         while len(rows):
@@ -164,33 +171,58 @@ def _field(
     if shape.tag == DOUBLE_TAG:
         value, after = words[pos + shape.skip], pos + (shape.skip + 8)
     else:
-        value, after = varints(words, pos + shape.skip)
+        value, after = _varints_in(word, shape.skip, pos) or varints(words, pos + shape.skip)
     if shape.place >= 0:
-        right = after <= end
-    else:
-        if shape.tag in (TEXT_TAG, BYTES_TAG):
-            content = after
-            length = value.view(np.int64)
-            # A length that would wrap is far over the end, too.
-            after = content + np.minimum(length.view(np.uint64), _u(1 << 40)).view(np.int64)
-            value = content.view(np.uint64)
-        size = (word >> _u(8)) & _u(0x7F)
-        if shape.head == 3:
-            size |= ((word >> _u(16)) & _u(0x7F)) << _u(7)
-        size += _u(shape.head)
-        right = (pos + size.view(np.int64)) == after
-        right &= after <= end
+        places[shape.place][rows] = value.view(np.int64)
+        return rows, after, end, rows[:0]
+    if shape.tag in (TEXT_TAG, BYTES_TAG):
+        # A length that is far over the end must not go round.
+        content, length = after, np.minimum(value, _FAR).view(np.int64)
+        after, value = content + length, content.view(np.uint64)
+    size = word >> _BYTE
+    size &= _u(0x7F)
+    if shape.head == 3:
+        size |= ((word >> _u(16)) & _u(0x7F)) << _u(7)
+    size += _u(shape.head)
+    size += pos.view(np.uint64)
+    right = size.view(np.int64) == after
     wrong = rows[:0]
     if not right.all():
         fits = np.flatnonzero(right)
         wrong = rows[~right]
         rows, after, end, value = rows[fits], after[fits], end[fits], value[fits]
         length = length[fits] if length is not None else None
-    if shape.place >= 0:
-        places[shape.place][rows] = value.view(np.int64)
-    elif len(rows):
+    if len(rows):
         stats.append(Stats(shape.ident, shape.tag, rows, value, length))
     return rows, after, end, wrong
+
+
+def _varints_in(word: Words, skip: int, pos: Int64s) -> tuple[Words, Int64s] | None:
+    """Varints from the byte `skip` on of words that are read already; None where one of them may go on behind its word.
+
+    Nearly all values of stats are below 128, or 16384 at least.
+    """
+    most = 8 - skip
+    if most < 1:
+        return None
+    value = word >> _u(8 * skip)
+    if not int(np.bitwise_or.reduce(value)) & 0x80:
+        value &= _u(0x7F)
+        return value, pos + (skip + 1)
+    more = value & _u(0x80)
+    if most < 2 or int(np.bitwise_or.reduce(value & (more << _BYTE))) & 0x8000:
+        return None
+    # One byte or two: what is behind the first is taken only where that one says so.
+    more >>= _u(7)
+    second = value >> _u(8)
+    second &= _u(0x7F)
+    second *= more
+    second <<= _u(7)
+    value &= _u(0x7F)
+    value |= second
+    after = more.view(np.int64) + (skip + 1)
+    after += pos
+    return value, after
 
 
 def varints(words: Words, pos: Int64s) -> tuple[Words, Int64s]:

@@ -6,7 +6,7 @@ and of the fields that exclude each other (protobuf's oneof) the last one, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ class StatRows:
     """Stats in the order of the file: the message that holds each, its id, the tag of its value (0: none) and the value.
 
     `value` is the number, the bits of a double, the id that a ref points to, or where a text or bytes begin; `end` is where they end.
+    `hidden` are the spans of texts that do not count because another value comes behind them.
     """
 
     owner: Int64s
@@ -31,6 +32,7 @@ class StatRows:
     tag: npt.NDArray[np.uint8]
     value: Int64s
     end: Int64s
+    hidden: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass
@@ -98,8 +100,11 @@ def stats(buf: wire.Bytes, owner: Int64s, start: Int64s, end: Int64s, depth: int
     count = len(start)
     ident, value, stop, seen = (np.zeros(count, np.int64) for _ in range(4))
     tag = np.zeros(count, np.uint8)
+    texts: wire.Field | None = None
     for column in wire.columns(buf, start, end, depth):
         which = column.number << 3 | column.kind
+        if which == TEXT_TAG:
+            texts = column
         if which == 0x08:
             ident[column.message] = column.value
         elif which in (DOUBLE_TAG, 0x18, 0x20, TEXT_TAG, BYTES_TAG, 0x38):
@@ -112,7 +117,11 @@ def stats(buf: wire.Bytes, owner: Int64s, start: Int64s, end: Int64s, depth: int
             tag[at] = which
             value[at] = wire.fixed64(buf, column.value[rows]) if which == DOUBLE_TAG else column.value[rows]
             stop[at] = column.end[rows]
-    return StatRows(owner, ident, tag, value, stop)
+    out = StatRows(owner, ident, tag, value, stop)
+    if texts is not None:
+        hidden = (tag[texts.message] != TEXT_TAG) | (value[texts.message] != texts.value)
+        out.hidden = list(zip(texts.value[hidden].tolist(), texts.end[hidden].tolist(), strict=True))
+    return out
 
 
 def last_of(column: wire.Field, count: int) -> tuple[Int64s, Int64s]:

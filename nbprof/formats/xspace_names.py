@@ -78,6 +78,9 @@ class _Map:
         column = next((f for f in self.fields if (f.number, f.kind) == (number, LENGTH)), None)
         if column is None:
             return [""] * count
+        if len(column.message) > len(np.unique(column.message)):
+            # Texts that another one replaces don't count, but a bad byte in them is reported.
+            span_texts(buf, column.value, column.end, strings)
         return span_texts(buf, *xspace_general.last_of(column, count), strings)
 
 
@@ -205,4 +208,6 @@ def facts(buf: wire.Bytes, rows: xspace_general.StatRows, names: list[StatNames]
         elif tag == REF_TAG:
             fact = known.names.get(value, "")
         out.append((known.name(ident), fact))
+    for start, end in rows.hidden:
+        strings.decode(data[start:end])
     return out

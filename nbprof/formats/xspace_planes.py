@@ -124,10 +124,7 @@ def _walk(data: memoryview, pos: int, end: int, depth: int, out: Fields) -> Fiel
             contents.setdefault(tag >> 3, []).append((pos + 2, after))
             pos = after
             continue
-        found = next(wire.fields(data, pos, end, depth), None)
-        if found is None:
-            break
-        number, kind, value, pos = found
+        number, kind, value, pos = wire.read_field(data, pos, end, depth)
         if kind == LENGTH:
             contents.setdefault(number, []).append((value, pos))
         elif kind == VARINT:

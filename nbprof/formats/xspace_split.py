@@ -18,8 +18,11 @@ from nbprof.formats import wire
 from nbprof.trace import Int64s
 
 EVENT_TAG = 0x22
+# A line lies in a plane of a space.
+_DEPTH = 2
 # Shorter lines are walked: a Python loop is faster than the few dozen calls of a lockstep of its own.
 _ALONE = 1 << 11
+_TOGETHER = 1 << 17
 _SEGMENT = 1 << 14
 _EVENT = 45
 _WINDOW = 256
@@ -48,7 +51,7 @@ def event_starts(buf: wire.Bytes, lines: Sequence[tuple[int, int]]) -> tuple[lis
     starts: list[Int64s] = [np.zeros(0, np.int64)] * len(lines)
     others: list[list[Other]] = [[] for _ in lines]
     long = [i for i, (start, stop) in enumerate(lines) if stop - start > _ALONE]
-    if sum(lines[i][1] - lines[i][0] for i in long) < 1 << 17:
+    if sum(lines[i][1] - lines[i][0] for i in long) < _TOGETHER:
         long = []
     chains = _Chains(buf, [lines[i] for i in long]) if long else None
     alone = set(range(len(lines))) - set(long)
@@ -86,7 +89,7 @@ def _walk(data: bytes, base: int, others: list[Other]) -> list[int]:
                 raise ReadError("an event runs over the end of its line", offset=found[-1])
             continue
         try:
-            number, kind, value, after = next(wire.fields(data, pos, end))
+            number, kind, value, after = wire.read_field(data, pos, end, _DEPTH)
         except ReadError as error:
             raise ReadError(error.reason, offset=base + (error.offset or 0)) from None
         if (number, kind) == (4, wire.LENGTH):
@@ -113,7 +116,8 @@ class _Chains:
 
     def _guess(self, near: Int64s, stop: Int64s) -> tuple[Int64s, Int64s]:
         """A likely event tag at or soon after each place: two fields in a row look like one that begins with an id."""
-        safe = len(self.buf) - 2 * _WINDOW - 8
+        # The field behind the last place looked at begins at most 257 bytes further on.
+        safe = len(self.buf) - _WINDOW - 260
         keep = (near < stop - _WINDOW) & (near < safe)
         near, stop = near[keep], stop[keep]
         row, column = np.nonzero(self.buf[near[:, None] + np.arange(_WINDOW)] == EVENT_TAG)
@@ -187,7 +191,7 @@ class _Chains:
                 loose.append(pos)
                 pos += 2 + (pair >> 8)
                 continue
-            number, kind, value, after = next(wire.fields(self.buf.data, pos, stop))
+            number, kind, value, after = wire.read_field(self.buf.data, pos, stop, _DEPTH)
             if (number, kind) == (4, wire.LENGTH):
                 loose.append(pos)
             else:

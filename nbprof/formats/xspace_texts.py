@@ -13,6 +13,9 @@ from nbprof.trace import Int32s, Int64s, Receipt
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _TABLE_BITS = 13
+# Fewer texts go through a dict; of longer ones only so many words are hashed at first.
+_FEW = 64
+_HASHED = 4
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -27,49 +30,58 @@ def distinct(words: Words, data: memoryview, at: Int64s, length: Int64s) -> tupl
         The same bytes.
     at, length : int64[texts]
     """
-    if len(at) < 64:
+    if len(at) < _FEW:
         found: dict[bytes, int] = {}
-        codes = [found.setdefault(bytes(data[a : a + n]), len(found)) for a, n in zip(at.tolist(), length.tolist(), strict=True)]
+        spans = zip(at.tolist(), length.tolist(), strict=True)
+        codes = [found.setdefault(bytes(data[a : a + n]), len(found)) for a, n in spans]
         return np.array(codes, np.int32), list(found)
-    first = _first_alike(_hash(words, at, length))
+    # By length, so that the texts that have an n-th word are the last ones.
+    order = np.argsort(length.astype(np.uint16) if int(length.max()) < 1 << 16 else length, kind="stable")
+    at, length = at[order], length[order]
+    first = _first_alike(_hash(words, at, length, _HASHED))
     same = _equal(words, at, length, first)
-    # Different texts of one hash: each stands for itself.
-    first[~same] = np.flatnonzero(~same)
+    if not same.all():
+        rest = np.flatnonzero(~same)
+        first[rest] = rest[_first_alike(_hash(words, at[rest], length[rest], None))]
+        still = rest[~_equal(words, at[rest], length[rest], np.searchsorted(rest, first[rest]))]
+        # Different texts of one hash: each stands for itself.
+        first[still] = still
     chosen = np.zeros(len(at), np.bool_)
     chosen[first] = True
     rows = np.flatnonzero(chosen)
     code = np.zeros(len(at), np.int32)
     code[rows] = np.arange(len(rows), dtype=np.int32)
-    return code[first], [bytes(data[a : a + n]) for a, n in zip(at[rows].tolist(), length[rows].tolist(), strict=True)]
+    out = np.empty(len(at), np.int32)
+    out[order] = code[first]
+    return out, [bytes(data[a : a + n]) for a, n in zip(at[rows].tolist(), length[rows].tolist(), strict=True)]
 
 
-def _pieces(words: Words, at: Int64s, length: Int64s, rows: Int64s, turn: int) -> Words:
-    """The `turn`-th eight bytes of some texts; zero behind their end."""
-    word = words[at[rows] + 8 * turn]
-    missing = (turn + 1) * 8 - length[rows]
-    short = np.flatnonzero(missing > 0)
-    word[short] &= _ALL >> (8 * missing[short]).astype(np.uint64)
+def _short(words: Words, at: Int64s, length: Int64s) -> Words:
+    """Texts of less than eight bytes as numbers."""
+    word = words[at]
+    word &= ~(_ALL << (length.view(np.uint64) << np.uint64(3)))
     return word
 
 
-def _rounds(length: Int64s) -> list[Int64s]:
-    """The texts that have an n-th eight bytes, for each n."""
-    rows = np.flatnonzero(length > 0)
-    out = []
-    while len(rows):
-        out.append(rows)
-        rows = rows[length[rows] > 8 * len(out)]
-    return out
+def _hash(words: Words, at: Int64s, length: Int64s, most: int | None) -> Words:
+    """Hashes of texts that are sorted by length: of their first `most` words (all where None) and the last one."""
+    value = length.view(np.uint64) * _FACTOR
+    eight = int(np.searchsorted(length, 8))
+    value[:eight] ^= _short(words, at[:eight], length[:eight])
+    turn, low = 0, eight
+    while low < len(at) and (most is None or turn < most):
+        _mix(value[low:], words[at[low:] + 8 * turn])
+        turn += 1
+        low = int(np.searchsorted(length, 8 * (turn + 1)))
+    _mix(value[eight:], words[at[eight:] + (length[eight:] - 8)])
+    value *= _FACTOR
+    return value
 
 
-def _hash(words: Words, at: Int64s, length: Int64s) -> Words:
-    value = length.astype(np.uint64) * _FACTOR
-    for turn, rows in enumerate(_rounds(length)):
-        mixed = value[rows] ^ _pieces(words, at, length, rows, turn)
-        mixed *= _FACTOR
-        mixed ^= mixed >> np.uint64(29)
-        value[rows] = mixed
-    return value * _FACTOR
+def _mix(value: Words, word: Words) -> None:
+    value ^= word
+    value *= _FACTOR
+    value ^= value >> np.uint64(29)
 
 
 def _first_alike(value: Words) -> Int64s:
@@ -92,10 +104,21 @@ def _first_alike(value: Words) -> Int64s:
 
 
 def _equal(words: Words, at: Int64s, length: Int64s, first: Int64s) -> npt.NDArray[np.bool_]:
+    """Whether texts that are sorted by length equal those at the places `first` of the same list."""
     same: npt.NDArray[np.bool_] = length == length[first]
-    for turn, rows in enumerate(_rounds(np.where(same, length, 0))):
-        other = first[rows]
-        same[rows] &= _pieces(words, at, length, rows, turn) == _pieces(words, at, length, other, turn)
+    eight = int(np.searchsorted(length, 8))
+    short = slice(0, eight)
+    other = at[first]
+    same[short] &= _short(words, at[short], length[short]) == _short(words, other[short], length[short])
+    turn, low = 0, eight
+    # Texts of other lengths are compared with themselves.
+    other = np.where(same, other, at)
+    while low < len(at):
+        same[low:] &= words[at[low:] + 8 * turn] == words[other[low:] + 8 * turn]
+        turn += 1
+        low = int(np.searchsorted(length, 8 * (turn + 1)))
+    tail = length[eight:] - 8
+    same[eight:] &= words[at[eight:] + tail] == words[other[eight:] + tail]
     return same
 
 

@@ -1,0 +1,48 @@
+"""What a reader of damaged or odd files must keep to, with the protobuf library as the judge."""
+
+from __future__ import annotations
+
+from nbprof.errors import ReadError
+from nbprof.formats import xspace_batches, xspace_events, xspace_split
+from nbprof.trace import Trace
+from tests.support import xspace_proto
+
+LIMITS = (
+    (xspace_events, "FEW", 2),
+    (xspace_batches, "MOST_EVENTS", 16),
+    (xspace_batches, "_FEWEST_EVENTS", 4),
+    (xspace_batches, "_WINDOW", 40),
+    (xspace_split, "_ALONE", 40),
+    (xspace_split, "_TOGETHER", 80),
+    (xspace_split, "_SEGMENT", 50),
+    (xspace_split, "_EVENT", 0),
+    (xspace_split, "_WINDOW", 24),
+)
+
+
+def small_limits(monkeypatch=None) -> None:
+    """Makes short files take the ways of long ones: chains from guesses, shapes of two events, many batches."""
+    for module, name, value in LIMITS:
+        (monkeypatch or _Set).setattr(module, name, value)
+
+
+class _Set:
+    setattr = staticmethod(setattr)
+
+
+def check(file: bytes, result: Trace | ReadError) -> None:
+    """What protobuf accepts is read, and is the same; what it rejects is an error, or has a warning in the receipt."""
+    space = xspace_proto.parse(file)
+    if isinstance(result, ReadError):
+        empty = not file or (space is not None and not space.planes)
+        assert space is None or empty, f"rejected: {result}"
+        assert result.path
+        assert result.offset is not None or empty
+        return
+    if space is None:
+        texts = [n.text for n in result.receipt.notes if n.level == "warning"]
+        assert any("was cut off" in t or "no UTF-8" in t for t in texts), "accepted in silence"
+        return
+    if not xspace_proto.sets_map_entries_aside(space):
+        found = xspace_proto.differences(space, result)
+        assert not found, found
