@@ -121,8 +121,8 @@ def _tell(receipt: Receipt, document: Document, label: str, name: str) -> None:
         receipt.warn(f"{label}{document.trouble.strange:,} entries of the list of events are no events: left out.")
     if document.trouble.cut >= 0:
         receipt.warn(
-            f"{label}The file ends in the middle, at byte {document.trouble.cut:,}: the profiler was killed while it wrote, or the copy is not "
-            "complete. What is whole before it was read."
+            f"{label}The file ends in the middle, at byte {document.trouble.cut:,}: the profiler was killed while it wrote, or the copy is "
+            "not complete. What is whole before it was read."
         )
     elif document.open_list:
         receipt.info(f"{label}The list of events is not closed; every event in it was read.")

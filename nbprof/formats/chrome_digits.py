@@ -123,7 +123,7 @@ def decimals(text: Bytes, word: Words, at: Int64s) -> Decimals:
 _SEEDS = np.array([secrets.randbits(64) | 1 for _ in range(2)], np.uint64)
 
 
-def distinct(text: Bytes, word: Words, start: Int64s, end: Int64s) -> tuple[Int32s, Int64s]:
+def distinct(word: Words, start: Int64s, end: Int64s) -> tuple[Int32s, Int64s]:
     """Which stretches of a text are equal.
 
     Parameters
@@ -142,7 +142,7 @@ def distinct(text: Bytes, word: Words, start: Int64s, end: Int64s) -> tuple[Int3
     Stretches count as equal where 64 bits of a hash and the length are; its seeds are random in every process, so that no file can be
     made to have two that collide (by chance: about one in 10^9 files of 100,000 names).
     """
-    hashes = _hashes(text, word, start, end - start)
+    hashes = _hashes(word, start, end - start)
     count = len(start)
     if not count:
         return np.zeros(0, np.int32), np.zeros(0, np.int64)
@@ -172,7 +172,7 @@ def distinct(text: Bytes, word: Words, start: Int64s, end: Int64s) -> tuple[Int3
     return code[owner], firsts
 
 
-def _hashes(text: Bytes, word: Words, start: Int64s, length: Int64s) -> Words:
+def _hashes(word: Words, start: Int64s, length: Int64s) -> Words:
     out = _mixed((word[start] & _MASKS[np.minimum(length, 8)]) ^ (length.view(np.uint64) * _SEEDS[0]))
     long = np.flatnonzero(length > 8)
     if not len(long):

@@ -80,7 +80,7 @@ def scan(data: bytes | memoryview, base: int = 0) -> Scanned:
         raise Uneven
     starts, ends = found.at[events.opens], found.at[events.closes] + 1
     limit = found.closed_at if found.closed_at >= 0 else len(data)
-    _check_between(found, data, starts, ends, limit)
+    _check_between(found, starts, ends, limit)
     bad = np.zeros(len(starts), bool)
     keys, inner, deep = _keys(found, events, bad)
     reader = _Reader(found, data, keys, inner, deep, bad)
@@ -95,7 +95,7 @@ def scan(data: bytes | memoryview, base: int = 0) -> Scanned:
     return Scanned(part, np.flatnonzero(bad), np.stack([starts, ends], axis=1), end, found.closed_at >= 0)
 
 
-def _check_between(found: Tokens, data: bytes | memoryview, starts: Int64s, ends: Int64s, limit: int) -> None:
+def _check_between(found: Tokens, starts: Int64s, ends: Int64s, limit: int) -> None:
     """Between events there are spaces and commas only."""
     where, until = np.concatenate([[0], ends]), np.concatenate([starts, [limit]])
     for _ in range(4):
@@ -165,7 +165,8 @@ class _Reader:
         self.value = np.zeros(len(keys.at), np.int64)
         self.is_args = np.zeros(len(keys.at), bool)
         self.texts: list[str] = []
-        self.rounded = 0
+        self.rounded: list[npt.NDArray[np.int32]] = []
+        """Events in which a time was rounded."""
 
     def part(self, count: int) -> Part:
         """The columns of all events; those marked bad are not to be used."""
@@ -191,13 +192,14 @@ class _Reader:
         self._text_values(strings & ~is_time & ~is_phase)
         columns = {name: self._text_field(fields.get(name), count) for name in TEXT_FIELDS}
         top, inner = self._groups(names, code)
-        return Part(np.zeros(count, np.int64), phase, columns, start, length, top, inner, self.texts, self.rounded)
+        rounded = sum(int((~self.bad[event]).sum()) for event in self.rounded)
+        return Part(np.zeros(count, np.int64), phase, columns, start, length, top, inner, self.texts, rounded)
 
     def _names(self) -> tuple[list[tuple[str, bool]], Int32s]:
         """The keys there are, (name, whether of args), and the code into them by key; marks events that have one twice."""
         keys, found = self.keys, self.found
         start, end = found.at[keys.opens] + 1, found.at[keys.closes]
-        code, first = distinct(found.text, found.word, start, end)
+        code, first = distinct(found.word, start, end)
         split = int(np.argmax(keys.is_arg)) if keys.is_arg.any() else len(code)
         code = code * 2
         code[split:] += 1
@@ -224,7 +226,7 @@ class _Reader:
     def _strings(self) -> Bools:
         """Strings as values; tells which keys have one."""
         keys, found = self.keys, self.found
-        is_string = keys.first == QUOTE
+        is_string: Bools = keys.first == QUOTE
         rows = np.flatnonzero(is_string)
         # The value's own quotes are the next two tokens, unless the event is marked already.
         close = np.minimum(keys.closes[rows] + 2, len(found.at) - 1)
@@ -330,11 +332,11 @@ class _Reader:
         part = read.part[chosen]
         few = places <= 6
         below = np.where(few, part * POWERS[np.where(few, 6 - places, 0)], 0)
-        many = np.flatnonzero(~few)
+        many = np.flatnonzero(~few & read.good[chosen])
         if len(many):
             scale = POWERS[places[many] - 6]
             below[many] = (part[many] + scale // 2) // scale
-            self.rounded += int((part[many] % scale != 0).sum())
+            self.rounded.append(event[many[part[many] % scale != 0]])
         whole = read.whole[chosen]
         fits = read.good[chosen] & (whole < FARTHEST_US)
         whole = np.where(fits, whole, 0)
@@ -358,7 +360,8 @@ class _Reader:
             return
         exact = None if raw[:1] in (b"{", b"[") else picoseconds(raw.strip(b'"'))
         out.put(event, None if exact is None else exact[0])
-        self.rounded += exact is not None and exact[1]
+        if exact is not None and exact[1]:
+            self.rounded.append(keys.event[row : row + 1])
 
     def _phase(self, rows: Int64s | None, count: int) -> npt.NDArray[np.uint8]:
         out = np.zeros(count, np.uint8)
@@ -389,7 +392,7 @@ class _Reader:
     def _put_texts(self, rows: Int64s, start: Int64s, end: Int64s, *, quoted: bool) -> None:
         good = end >= start
         rows, start, end = rows[good], start[good], end[good]
-        code, first = distinct(self.found.text, self.found.word, start, end)
+        code, first = distinct(self.found.word, start, end)
         self.value[rows] = code + len(self.texts)
         self.kind[rows] = TEXT
         spans = zip(start[first].tolist(), end[first].tolist(), strict=True)

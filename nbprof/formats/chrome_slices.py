@@ -15,7 +15,7 @@ from nbprof.formats.chrome_part import GOOD, Part, Rows
 from nbprof.formats.chrome_values import LONGEST_PS
 from nbprof.trace import TEXT, Int64s, Receipt
 
-SLICE, ASYNC, INSTANT = 0, 1, 2
+_HOUR = 3600 * 10**9
 
 
 def letters(*phases: str) -> list[int]:
@@ -54,7 +54,7 @@ def clock(part: Part, used: np.ndarray, receipt: Receipt) -> tuple[int, np.ndarr
     if zero.any() and not zero.all():
         rest = times[~zero]
         low, high = int(rest.min()), int(rest.max())
-        if low > 10**9 and low > 10 * (high - low):
+        if low > _HOUR and low > 10 * (high - low):
             receipt.skip("left out: at time 0 while all others are much later (the profiler lost their times).", int(zero.sum()))
             good[rows[zero]] = False
             rows, times = rows[~zero], rest

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.formats.chrome_digits import PADDING, Bytes, Int32s, Int64s, Words, words
+from nbprof.formats.chrome_digits import PADDING, Bytes, Words, words
+from nbprof.trace import Int32s, Int64s
 
 QUOTE, COMMA, COLON, BACKSLASH = 0x22, 0x2C, 0x3A, 0x5C
 OPEN_LIST, OPEN_OBJECT, CLOSE_OBJECT = 0x5B, 0x7B, 0x7D
