@@ -6,7 +6,7 @@
     python benchmarks/decode.py --stages                         # where our own time goes
 
 Inputs are made by `replicate.py` from recorded events, those of a short run on the CPU or of the files given as seeds, and kept in
-`--folder`. Each measurement is a fresh process; those of one file take turns in changing order, on a file that is in memory already.
+`--folder`. Each measurement is a fresh process; those of one file take turns in changing order, on a file that was just read into memory.
 XProf gets a fresh folder each time, for it writes its result beside the file. Every process says how much it read, and the benchmark
 stops where that is not what is in the file.
 
@@ -111,6 +111,7 @@ class Contestant:
                 os.link(path, target)
             except OSError:
                 shutil.copy(path, target)
+        warm(path)
         try:
             began = time.monotonic()
             process = subprocess.Popen(
@@ -136,6 +137,13 @@ class Contestant:
             )
         finally:
             shutil.rmtree(folder)
+
+
+def warm(path: Path) -> None:
+    """Has the file in memory: what is measured is no disk."""
+    with path.open("rb") as file:
+        while file.read(1 << 20):
+            pass
 
 
 def environment() -> dict[str, str]:
