@@ -28,10 +28,6 @@ _MOST_PLACES = 4096
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-class TooLarge(Exception):  # noqa: N818 -- never shown: the value is computed again
-    """More than the cache may hold."""
-
-
 @dataclass
 class Entry:
     """What is kept of one run: its folder, its bytes, and when it was last used (seconds since 1970)."""

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -29,7 +29,7 @@ import nbprof
 from nbprof.cache.folder import Folder
 from nbprof.errors import ReadError
 from nbprof.formats.packed import Unpacked
-from nbprof.formats.pieces import Buffer, Piece, Stamp
+from nbprof.formats.pieces import Buffer, LocalFile, Piece, Stamp
 
 LAYOUT = 1
 """Raised when the same values are stored in another way."""
@@ -77,12 +77,26 @@ def watched(piece: Piece) -> tuple[Watched, Piece]:
 
 
 class Watched:
-    """A piece that keeps the digest of what was read from it."""
+    """A piece that keeps the digest of what was read from it.
+
+    Attributes
+    ----------
+    state : Stamp or None
+        As it was before anything was read.
+    settled : bool
+        Whether any change since then shows in its stamp.
+    digest : str or None
+        None while it is not known: a file on a disk that is settled is hashed by `complete`, when nobody waits for it.
+    """
 
     def __init__(self, piece: Piece) -> None:
         self._piece = piece
         self._held: Buffer | None = None
         self.digest: str | None = None
+        seen_ns = time.time_ns()
+        self.state = stamp(piece)
+        self.settled = self.state is not None and self.state.changed_ns < seen_ns - _SETTLED_NS
+        self._later = self.settled and isinstance(piece, LocalFile)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._piece, name)
@@ -124,7 +138,7 @@ class Watched:
             As the piece says.
         """
         buffer, self._held = self._held or self._piece.read(), None
-        if self.digest is None:
+        if self.digest is None and not self._later:
             self.digest = digest(buffer)
         return buffer
 
@@ -136,12 +150,35 @@ class Watched:
         ReadError
             As the piece says.
         """
+        self._later = False
         buffer = self.read()
         self._held = buffer if hold else None
 
     def forget(self) -> None:
         """Lets go of what `look` held."""
         self._held = None
+
+    def anew(self) -> None:
+        """Forgets the digest; that of the next reading is made at once."""
+        self.digest, self._later = None, False
+
+    def complete(self, stop: Callable[[], bool]) -> bool:
+        """Makes the digest of what was read, if it is not known yet; False if the file has changed since, or `stop` says so.
+
+        Raises
+        ------
+        ReadError
+            The file is not there any more.
+        """
+        if self.digest is None:
+            parts = []
+            with self._piece.open() as file:
+                while not stop() and (block := file.read(_CHUNK)):
+                    parts.append(hashlib.sha256(block).digest())
+            if stop() or stamp(self._piece) != self.state:
+                return False
+            self.digest = hashlib.sha256(b"".join(parts)).hexdigest()
+        return True
 
 
 @cache
@@ -163,7 +200,7 @@ def software() -> str:
 
 
 def key(pieces: Sequence[Watched], options: dict[str, Any]) -> str | None:
-    """The name of the entry of these pieces; None while one of them was not read."""
+    """The name of the entry of these pieces; None while the digest of one is not known."""
     if any(piece.digest is None for piece in pieces):
         return None
     read = [[piece.name, piece.digest] for piece in pieces]
@@ -177,18 +214,16 @@ class Place:
     Parameters
     ----------
     folder : Folder
-    pieces : sequence of Piece
+    pieces : sequence of Watched
     options : dict
         Plain values that change what is read.
     """
 
-    def __init__(self, folder: Folder, pieces: Sequence[Piece], options: dict[str, Any]) -> None:
+    def __init__(self, folder: Folder, pieces: Sequence[Watched], options: dict[str, Any]) -> None:
         self._folder = folder
-        self._seen_ns = time.time_ns()
-        stamps = [stamp(piece) for piece in pieces]
-        self._stamps = [list(s.facts) for s in stamps if s is not None]
-        self._complete = len(self._stamps) == len(stamps)
-        self._changed_ns = max((s.changed_ns for s in stamps if s is not None), default=0)
+        self._stamps = [list(piece.state.facts) for piece in pieces if piece.state is not None]
+        self._complete = len(self._stamps) == len(pieces)
+        self._settled = all(piece.settled for piece in pieces)
         told = json.dumps(
             [software(), options, [p.label if "://" in p.label else str(Path(p.label).absolute()) for p in pieces]], sort_keys=True
         )
@@ -204,5 +239,5 @@ class Place:
 
     def note(self, key: str) -> None:
         """Remembers the entry, where the files had been left alone for long enough when they were looked at."""
-        if self._complete and self._changed_ns < self._seen_ns - _SETTLED_NS:
+        if self._settled:
             self._folder.note(self._name, {"stamps": self._stamps, "key": key})

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, TypeVar
 
 from nbprof.cache import background
-from nbprof.cache.folder import SUFFIX, Folder, TooLarge
+from nbprof.cache.folder import SUFFIX, Folder
 from nbprof.cache.identity import Place, key, watched
 from nbprof.cache.part import Damaged, Part, Writer
 from nbprof.cache.stored import FACTS, Kept, StoredTrace
@@ -31,6 +31,10 @@ WORTH_S = 0.2
 _AFTER_FRAME_S = 0.5
 _AFTER_READING_S = 3.0
 COLUMNS = "columns"
+
+
+class _NotKept(Exception):  # noqa: N818 -- never shown
+    """Why something is not written."""
 
 
 class Shelf:
@@ -185,7 +189,7 @@ class DiskShelf(Shelf):
         with self._lock:
             if self._source is None:
                 for piece in self._watched:
-                    piece.digest = None
+                    piece.anew()
                 trace = read()
                 if key(self._watched, self._options) != self._key:
                     what = self.pieces[0].label
@@ -198,14 +202,11 @@ class DiskShelf(Shelf):
     # Writing.
 
     def _keep(self, trace: Trace) -> None:
-        self._key = key(self._watched, self._options)
-        if self._key is None:
-            return
         self._kept = Kept(trace, self._labels())
         self._write_after(_AFTER_READING_S)
 
     def _write_after(self, seconds: float) -> None:
-        if self._key is not None and not self._closed:
+        if not self._closed:
             background.write(self, seconds)
 
     @property
@@ -215,12 +216,16 @@ class DiskShelf(Shelf):
 
     def flush(self, stop: Callable[[], bool]) -> None:
         """Writes what waits to be kept; `stop` tells that there is no time left for it."""
-        if self._closed or self._key is None or self._spent_s < WORTH_S:
+        if self._closed or self._spent_s < WORTH_S:
             return
         try:
+            if self._kept is not None:
+                self._key = key(self._watched, self._options) if all(piece.complete(stop) for piece in self._watched) else None
+            if self._key is None:
+                raise _NotKept("the files are not those that were read")
             self._flush(self._key, stop)
-        except (OSError, TooLarge):
-            # No room, no right to write, no time: this run does without.
+        except (OSError, ReadError, _NotKept):
+            # No room, no right to write, no time, other files by now: this run does without.
             self._closed = True
             with self._lock:
                 self._waiting.clear()
@@ -254,7 +259,7 @@ class DiskShelf(Shelf):
                 with contextlib.suppress(Unstorable):
                     writer.add(each, value)
                 if writer.size > room:
-                    raise TooLarge
+                    raise _NotKept("it is more than the cache may hold")
             writer.close()
 
         self._folder.add(known, name, fill)
@@ -271,5 +276,5 @@ class DiskShelf(Shelf):
 def _patiently(content: Iterable[tuple[str, object]], stop: Callable[[], bool]) -> Iterator[tuple[str, object]]:
     for item in content:
         if stop():
-            raise TooLarge("there is no time left")
+            raise _NotKept("there is no time left")
         yield item

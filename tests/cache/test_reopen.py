@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nbprof.cache import shelf
+from nbprof.cache import identity, shelf
 from nbprof.cache.stored import StoredTrace
 from nbprof.errors import ReadError
 from nbprof.formats import xspace
@@ -215,6 +215,56 @@ def test_the_file_is_not_even_hashed_when_it_was_left_alone(cache, tmp_path, mon
     assert reads == ["a.xplane.pb"]
 
 
+def test_a_file_that_was_left_alone_is_hashed_when_nobody_waits(cache, tmp_path, monkeypatch, reads):
+    monkeypatch.setattr("nbprof.cache.identity._SETTLED_NS", -(10**12))
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(training_run())
+    plain = identity.digest
+    monkeypatch.setattr(identity, "digest", None)
+    load(path).ops.frame  # noqa: B018
+    written()
+    monkeypatch.setattr(identity, "digest", plain)
+    # The digest is the same as that of bytes in memory: a copy is found.
+    shutil.copy(path, tmp_path / "copy.pb")
+    path.unlink()
+    (tmp_path / "copy.pb").rename(path)
+    assert isinstance(load(path).run.trace, StoredTrace)
+    assert reads == ["a.xplane.pb"]
+
+
+@pytest.mark.parametrize("how", ["changed", "gone"])
+def test_a_file_that_changes_before_it_is_hashed_is_not_kept(how, cache, tmp_path, monkeypatch):
+    monkeypatch.setattr("nbprof.cache.identity._SETTLED_NS", -(10**12))
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(training_run())
+    profile = load(path)
+    monkeypatch.setattr(shelf, "_AFTER_FRAME_S", 60.0)
+    if how == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(training_run().replace(b"train", b"tra1n"))
+    assert len(profile.ops.frame)
+    written()
+    assert not cache.entries()
+
+
+def test_the_digest_of_a_large_file_in_pieces_is_that_of_its_bytes(tmp_path, monkeypatch):
+    from nbprof.formats.pieces import Buffer
+
+    monkeypatch.setattr(identity, "_CHUNK", 1000)
+    monkeypatch.setattr(identity, "_SETTLED_NS", -(10**12))
+    found = set()
+    for size in (0, 1, 999, 1000, 1001, 5500):
+        path = tmp_path / f"{size}"
+        path.write_bytes(bytes(i % 251 for i in range(size)))
+        piece = identity.Watched(LocalFile(path))
+        assert piece.complete(lambda: False)
+        assert piece.digest == identity.digest(Buffer.of(path.read_bytes()))
+        found.add(piece.digest)
+        assert not identity.Watched(LocalFile(path)).complete(lambda: True)
+    assert len(found) == 6
+
+
 def test_times_are_trusted_only_when_they_are_old(cache, tmp_path, monkeypatch):
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(training_run())
@@ -351,12 +401,11 @@ def test_a_profile_behind_a_url(cache, reads, monkeypatch):
     ],
 )
 def test_what_a_storage_says_is_trusted_where_it_says_enough(info, trusted, cache):
-    from nbprof.cache.identity import Place
     from nbprof.formats.remote import RemoteFile, Storage
 
     def place(path="bucket/a", info=info):
         fs = SimpleNamespace(protocol="s3", info=lambda _: info, invalidate_cache=lambda: None, unstrip_protocol=lambda p: f"s3://{p}")
-        return Place(cache, [RemoteFile(Storage(fs, "s3://bucket"), path, info, 1 << 30)], {})
+        return identity.Place(cache, [identity.Watched(RemoteFile(Storage(fs, "s3://bucket"), path, info, 1 << 30))], {})
 
     key = "5-" + "0" * 40
     place().note(key)
