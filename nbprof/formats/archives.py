@@ -19,7 +19,7 @@ from typing import IO, Any, BinaryIO, cast
 from nbprof.errors import ReadError
 from nbprof.formats.folders import TRACE, XPLANE, Listing, promised
 from nbprof.formats.packed import DAMAGED, as_file, encrypted, in_archive, opened, read_all
-from nbprof.formats.pieces import LIMIT_BYTES, Buffer, Piece, Stamp, printable, size_text, too_large
+from nbprof.formats.pieces import LIMIT_BYTES, Buffer, LocalFile, Piece, Stamp, printable, size_text, too_large
 from nbprof.formats.sniff import HEAD
 
 Progress = Callable[[str], None] | None
@@ -99,7 +99,7 @@ class _Archive:
         """Lets go of the file; it is opened again when a member is read."""
 
     def prepare(self, members: Sequence[Member]) -> None:
-        """Says which members are going to be read, so that one pass can serve them all."""
+        """Says which members are going to be read, so that what is fetched or unpacked once can serve them all."""
 
     def _unchanged(self) -> None:
         if (self.source.size, self.source.modified) != self._seen:
@@ -114,6 +114,7 @@ class ZipArchive(_Archive):
     """A zip archive; members are reached directly."""
 
     _zip: zipfile.ZipFile | None = None
+    _wanted: frozenset[str] = frozenset()
 
     def listing(self, also: str = "") -> Listing:
         """Everything in it, from its directory; the member `also` whatever its name promises."""
@@ -124,9 +125,15 @@ class ZipArchive(_Archive):
                 out.take(_clean(info.filename), lambda info=info: self._member(info))  # type: ignore[misc]
         return out
 
+    def prepare(self, members: Sequence[Member]) -> None:
+        """Says which members are going to be read, so that what is fetched once can serve them all."""
+        self._wanted = frozenset(member.at for member in members)
+
     def close(self) -> None:
-        """Lets go of the file."""
+        """Lets go of the file; one that is far away stays until all members that are wanted have come."""
         with self._lock:
+            if self._wanted and not isinstance(self.source, LocalFile):
+                return
             archive, self._zip = self._zip, None
             if archive is not None:
                 file = archive.fp
@@ -172,6 +179,7 @@ class ZipArchive(_Archive):
             with self._lock, self._opened(member) as inside:
                 out = read_all(inside, member.label, self.limit, member.size)
         finally:
+            self._wanted -= {member.at}
             self.close()
         self._unchanged()
         return out
@@ -193,6 +201,7 @@ class TarArchive(_Archive):
         self._heads: dict[int, bytes] = {}
         self._wanted: dict[int, Member] = {}
         self._ready: dict[int, Buffer] = {}
+        self._fetched: Buffer | None = None
 
     def listing(self, also: str = "") -> Listing:
         """Everything in it, in one pass; the member `also` whatever its name promises."""
@@ -216,7 +225,7 @@ class TarArchive(_Archive):
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[_Tar]:
-        with self.source.open() as file:
+        with self._file() as file:
             if not self.packing:
                 with _Tar.open(fileobj=file, mode="r:") as archive:
                     yield archive
@@ -225,6 +234,14 @@ class TarArchive(_Archive):
                 stream = _Bounded(inside, self.label, 4 * self.limit, self.progress)
                 with _Tar.open(fileobj=cast(Any, stream), mode="r|", bufsize=1 << 20) as archive:
                     yield archive
+
+    def _file(self) -> BinaryIO:
+        # All of a packed archive is needed at each pass, so one that is far away comes once.
+        if not self.packing or isinstance(self.source, LocalFile):
+            return self.source.open()
+        if self._fetched is None:
+            self._fetched = self.source.read()
+        return as_file(self._fetched)
 
     def _inside(self, archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
         inside = archive.extractfile(info)
@@ -240,7 +257,7 @@ class TarArchive(_Archive):
             return self._inside(archive, member.key).read(count)
 
     def prepare(self, members: Sequence[Member]) -> None:
-        """Says which members are going to be read, so that one pass can serve them all."""
+        """Says which members are going to be read, so that what is fetched or unpacked once can serve them all."""
         if self.packing:
             self._wanted = {member.key.offset: member for member in members}
         self._heads.clear()
@@ -267,6 +284,7 @@ class TarArchive(_Archive):
                         self._ready[info.offset] = read_all(self._inside(archive, info), one.label, self.limit, info.size)
                     if not wanted:
                         break
+            self._fetched = None
         if offset not in self._ready:
             raise ReadError("the archive changed while it was read; load it again when it is whole.", path=self.label)
         return self._ready.pop(offset)

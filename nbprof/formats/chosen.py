@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import Any
 
 from nbprof.errors import ReadError
-from nbprof.formats.archives import Member, TarArchive, ZipArchive
 from nbprof.formats.packed import Unpacked
 from nbprof.formats.pieces import LIMIT_BYTES, Format, Piece, RunFiles
 from nbprof.formats.sniff import HEAD, Kind, recognise
@@ -20,7 +20,7 @@ def settled(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
     ReadError
         None of the files is a profile; says what it is.
     """
-    archives = {id(piece.archive): piece.archive for piece in run.files if isinstance(piece, Member)}
+    archives = {id(piece.archive): piece.archive for piece in run.files if hasattr(piece, "archive")}
     try:
         return _settled(run, limit, list(archives.values()))
     finally:
@@ -28,7 +28,7 @@ def settled(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
             archive.close()
 
 
-def _settled(run: RunFiles, limit: int, archives: list[ZipArchive | TarArchive]) -> RunFiles:
+def _settled(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
     kinds: list[tuple[Piece, Kind]] = []
     warnings = list(run.warnings)
     failed: list[ReadError] = []
@@ -49,7 +49,7 @@ def _settled(run: RunFiles, limit: int, archives: list[ZipArchive | TarArchive])
     kept, copies = _once([piece for piece, _ in fits])
     packing = {id(piece): kind.packed for piece, kind in fits}
     for archive in archives:
-        archive.prepare([piece for piece in kept if isinstance(piece, Member) and piece.archive is archive])
+        archive.prepare([piece for piece in kept if getattr(piece, "archive", None) is archive])
     # The reader of JSON takes gzip as it is.
     files = tuple(
         Unpacked(piece, packing[id(piece)], limit)

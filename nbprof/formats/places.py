@@ -9,18 +9,21 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 from nbprof.errors import ReadError
-from nbprof.formats import logdir, remote
-from nbprof.formats.archives import Member, TarArchive, ZipArchive
+from nbprof.formats import logdir
 from nbprof.formats.chosen import settled
 from nbprof.formats.folders import SIDECAR, Folder, Found, Listing, LocalFolder, promised
 from nbprof.formats.looking import candidates
 from nbprof.formats.pieces import LIMIT_BYTES, LocalFile, Piece, RunFiles, could_not_open, no_file, printable
-from nbprof.formats.remote import RemoteFile, RemoteFolder, Storage
 from nbprof.formats.sniff import HEAD, Kind, recognise
+from nbprof.formats.urls import is_url, shown
+
+if TYPE_CHECKING:
+    from nbprof.formats.archives import TarArchive, ZipArchive
+    from nbprof.formats.remote import Storage
 
 Source = Any
 """A path or URL (str, bytes, os.PathLike, a UPath), several of them, or what `runs` gave."""
@@ -213,7 +216,7 @@ def _joined(parts: list[RunFiles]) -> RunFiles:
 
 def _label(source: Source) -> str:
     text = os.fsdecode(source) if isinstance(source, (str, bytes, os.PathLike)) else str(source)
-    return remote.shown(text) if remote.is_url(text) else printable(text)
+    return shown(text) if is_url(text) else printable(text)
 
 
 def _place(source: Source, ways: Ways) -> Piece | Folder:
@@ -221,6 +224,8 @@ def _place(source: Source, ways: Ways) -> Piece | Folder:
     if hasattr(source, "fs") and hasattr(source, "path") and not isinstance(source, (str, Path)):
         protocol = getattr(source, "protocol", None)
         if protocol not in ("", "file", "local"):
+            from nbprof.formats.remote import Storage
+
             return _remote(Storage(source.fs, str(getattr(source, "full_name", source)), ways.storage_options), str(source.path), ways)
         source = str(source.path)
     if not isinstance(source, (str, bytes, os.PathLike)):
@@ -228,7 +233,7 @@ def _place(source: Source, ways: Ways) -> Piece | Folder:
     text = os.fsdecode(source)
     if not text.strip():
         raise ReadError("the path is empty.")
-    if remote.is_url(text) and not ("::" in text and os.path.lexists(text)):
+    if is_url(text) and not ("::" in text and os.path.lexists(text)):
         return _at_url(text, ways)
     return _at_path(text, ways)
 
@@ -273,13 +278,17 @@ def _at_url(text: str, ways: Ways) -> Piece | Folder:
         bare = urlsplit(text).path if text.startswith("file://localhost/") else text.partition("://")[2]
         bare = re.sub(r"^/([A-Za-z]:)", r"\1", bare) if os.name == "nt" else bare
         return _at_path(bare if os.path.lexists(bare) else unquote(bare), ways)
+    from nbprof.formats.remote import connect
+
     outer, mark, inner = text.partition("!/")
-    storage, path = remote.connect(outer if mark else text, ways.storage_options)
+    storage, path = connect(outer if mark else text, ways.storage_options)
     there = _remote(storage, path, ways)
     return _inside(there, inner, ways) if mark else there
 
 
 def _remote(storage: Storage, path: str, ways: Ways) -> Piece | Folder:
+    from nbprof.formats.remote import RemoteFile, RemoteFolder
+
     folder = RemoteFolder(storage, path, ways.limit_bytes, ways.progress)
     if storage.http and path.endswith("/"):
         return folder
@@ -299,6 +308,8 @@ def _remote(storage: Storage, path: str, ways: Ways) -> Piece | Folder:
 
 
 def _archive(piece: Piece, kind: Kind, ways: Ways) -> ZipArchive | TarArchive:
+    from nbprof.formats.archives import TarArchive, ZipArchive
+
     if kind.what == "a zip archive":
         return ZipArchive(piece, ways.limit_bytes, ways.progress)
     return TarArchive(piece, kind.packed, ways.limit_bytes, ways.progress)
@@ -323,8 +334,8 @@ def _of_file(piece: Piece, kind: Kind) -> RunFiles:
         beside = folder / "nbprof.json"
         sidecar = LocalFile(beside) if beside.is_file() else None
         notes = _better_beside(piece, kind)
-    elif isinstance(piece, Member):
-        folder = piece.archive.below(piece.at.rpartition("/")[0])
+    elif (archive := getattr(piece, "archive", None)) is not None:
+        folder = archive.below(piece.at.rpartition("/")[0])  # type: ignore[attr-defined]
     else:
         folder = piece.label.rpartition("/")[0]
     rank = (f"This is rank {kind.rank} of {kind.world_size:,}; the others are not in the numbers.",) if (kind.world_size or 1) > 1 else ()

@@ -19,11 +19,11 @@ from nbprof.errors import ReadError
 from nbprof.formats.folders import Listing
 from nbprof.formats.packed import as_file
 from nbprof.formats.pieces import Buffer, Growing, Stamp, printable
+from nbprof.formats.urls import scrubbed, shown
 
 Progress = Callable[[str], None] | None
 
 _NO_ACCESS = re.compile(r"credential|forbidden|denied|unauthori[sz]ed|\b40[13]\b", re.IGNORECASE)
-_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 _BACKENDS = {
     "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs", "adl": "adlfs",
     "http": "aiohttp", "https": "aiohttp", "hf": "huggingface_hub", "sftp": "paramiko", "ssh": "paramiko", "smb": "smbprotocol",
@@ -34,6 +34,7 @@ _BACKENDS = {
 # One request at a time is far slower than what a store can give; these many bytes are under way at once.
 _PART, _PARTS = 1 << 23, 8
 _STREAM = 1 << 20
+_BLOCK = 1 << 20
 _MOST_PAGES = 2000
 _CHANGED = (
     *("ETag", "etag", "mtime", "LastModified", "last_modified", "Last-Modified"),
@@ -41,47 +42,6 @@ _CHANGED = (
 )
 _OF_CONTENT = ("ETag", "etag", "generation", "md5Hash", "content_md5")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "Last-Modified", "timeModified", "created")
-
-
-def is_url(text: str) -> bool:
-    """Whether a text is a URL or a chain of them (`zip://a::s3://b`), not a path of this machine."""
-    return bool(_SCHEME.match(text)) or bool(re.match(r"^[a-z][a-z0-9+.-]*::", text))
-
-
-def shown(url: str) -> str:
-    """A URL as it may be shown: without user, password, query and fragment."""
-    parts = url.split("::")
-    clean = []
-    for part in parts:
-        part = re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*@", r"\1", part)
-        if re.match(r"^https?://", part):
-            part = re.sub(r"[?#].*$", "", part, flags=re.DOTALL)
-        clean.append(part)
-    return printable("::".join(clean))
-
-
-def scrubbed(text: str, url: str, options: Mapping[str, Any] | None) -> str:
-    """A message of a backend, without what is secret."""
-    for secret in _texts(options or {}):
-        if len(secret) >= 4:
-            text = text.replace(secret, "***")
-    for part in url.split("::"):
-        text = text.replace(part, shown(part))
-    text = re.sub(r"://[^/@\s'\"]*@", "://", text)
-    text = re.sub(r"(https?://[^\s'\"?]*)\?[^\s'\"]*", r"\1", text)
-    text = " ".join(text.split())
-    return printable(text[:300])
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _texts(one)
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _texts(one)
 
 
 @dataclass(frozen=True)
@@ -113,13 +73,17 @@ class Storage:
             yield
         except ReadError as error:
             raise error if error.path else ReadError(error.reason, path=label, offset=error.offset) from None
-        except FileNotFoundError:
-            raise ReadError("there is no such file or folder, or you may not see it.", path=label) from None
-        except Exception as error:
+        except Exception as caught:
+            cause: BaseException = caught
+            if isinstance(caught, FileNotFoundError):
+                # Over HTTP whatever goes wrong is a missing file; what it was is behind it.
+                if caught.__cause__ is None or getattr(caught.__cause__, "status", 0) == 404:
+                    raise ReadError("there is no such file or folder, or you may not see it.", path=label) from None
+                cause = caught.__cause__
             # Backends raise errors of their own kinds (botocore, aiohttp, google.auth ...), and their traceback has the URL in it.
-            name = type(error).__name__
-            said = scrubbed(str(error), self.url, self.options)
-            access = isinstance(error, PermissionError) or re.search(
+            name = type(cause).__name__
+            said = scrubbed(str(cause), self.url, self.options)
+            access = isinstance(cause, PermissionError) or re.search(
                 r"credential|forbidden|denied|unauthori[sz]ed|401|403", f"{name} {said}", re.I
             )
             remedy = (
@@ -246,10 +210,11 @@ class RemoteFile:
         """A file that can be sought; downloaded first where the storage sends no parts."""
         with self.storage.errors(self.label):
             if self.size:
-                file = self.storage.fs.open(self.path, "rb")
+                file = self.storage.fs.open(self.path, "rb", block_size=_BLOCK)
                 try:
                     if file.seekable():
-                        file.seek(self.size // 2)
+                        # A server that knows no parts says so only now.
+                        file.seek(self.size - 1)
                         file.read(1)
                         file.seek(0)
                         return cast(BinaryIO, file)

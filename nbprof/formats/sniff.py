@@ -82,7 +82,6 @@ _BY_NAME: tuple[tuple[str, str, str], ...] = (
     ("saved_model.pb", "a TensorFlow SavedModel", ""),
     (".onnx", "an ONNX model", ""),
     (".prof", "a pprof or cProfile file, not a trace", "nbprof does not read it."),
-    (".pb", "a protobuf file, but no XSpace profile", ""),
 )
 
 _NO_TRACE = "nbprof reads traces whose top is a list of events or has a key traceEvents."
@@ -302,19 +301,20 @@ def _is_text(data: bytes) -> bool:
 
 
 def _other(head: bytes, name: str) -> Kind:
-    lower = name.lower()
-    for suffix, what, remedy in _BY_NAME:
-        if lower.endswith(suffix):
-            return Kind("", what, remedy)
     start = head[:512].lstrip().lower()
     if start.startswith((b"<!doctype html", b"<html")):
         return Kind("", "an HTML page", "A server may answer with its login page: check the address in a browser.")
     if start.startswith(b"<"):
         return Kind("", "an XML document", "")
+    lower = name.lower()
+    for suffix, what, remedy in _BY_NAME:
+        if lower.endswith(suffix):
+            return Kind("", what, remedy)
     first = head[:4096].splitlines()[0] if head[:4096].splitlines() else b""
     if _is_text(head[:4096]):
         line = first.decode("utf-8", "replace")
         if line.count(",") >= 2 and _ASCEND_HEADER.search(line):
             return Kind("", "a table of Ascend's profiler (CSV), which this version does not read yet", "")
         return Kind("", "a text file", "")
-    return Kind("", "no profile that nbprof knows", "")
+    what = "a protobuf file, but no XSpace profile" if lower.endswith(".pb") else "no profile that nbprof knows"
+    return Kind("", what, "")

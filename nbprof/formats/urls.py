@@ -1,0 +1,52 @@
+"""Texts that are URLs, and what may be shown of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nbprof.formats.pieces import printable
+
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is a URL or a chain of them (`zip://a::s3://b`), not a path of this machine."""
+    return bool(_SCHEME.match(text)) or bool(re.match(r"^[a-z][a-z0-9+.-]*::", text))
+
+
+def shown(url: str) -> str:
+    """A URL as it may be shown: without user, password, query and fragment."""
+    parts = url.split("::")
+    clean = []
+    for part in parts:
+        part = re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*@", r"\1", part)
+        if re.match(r"^https?://", part):
+            part = re.sub(r"[?#].*$", "", part, flags=re.DOTALL)
+        clean.append(part)
+    return printable("::".join(clean))
+
+
+def scrubbed(text: str, url: str, options: Mapping[str, Any] | None) -> str:
+    """A message of a backend, without what is secret."""
+    for secret in _texts(options or {}):
+        if len(secret) >= 4:
+            text = text.replace(secret, "***")
+    for part in url.split("::"):
+        text = text.replace(part, shown(part))
+    text = re.sub(r"://[^/@\s'\"]*@", "://", text)
+    text = re.sub(r"(https?://[^\s'\"?]*)\?[^\s'\"]*", r"\1", text)
+    text = " ".join(text.split())
+    return printable(text[:300])
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _texts(one)
