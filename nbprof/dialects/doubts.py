@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof import nesting
 from nbprof.trace import Note, Trace
 
 # From this share of launches on, missing kernels change what the figures say.
@@ -28,10 +29,12 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
     rows = np.flatnonzero(of_kind[events.lane])
     if not len(rows):
         return []
-    # The latest end among the events that lie in the same event as this one, and came before it.
-    order = rows[np.lexsort((rows, events.parent[rows], events.lane[rows]))]
-    lane, parent = events.lane[order], events.parent[order]
-    start, end = events.start[order], events.end[order]
+    parent = nesting.parents(events.lane[rows], events.start[rows], events.duration[rows])
+    # Siblings in their order: one that begins before the one ahead of it has ended overlaps it.
+    by_parent = np.lexsort((parent, events.lane[rows]))
+    order, parent = rows[by_parent], parent[by_parent]
+    lane, start = events.lane[order], events.start[order]
+    end = start + events.duration[order]
     siblings = (lane[1:] == lane[:-1]) & (parent[1:] == parent[:-1])
     over = np.flatnonzero(siblings & (start[1:] < end[:-1])) + 1
     if not len(over):

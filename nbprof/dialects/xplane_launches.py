@@ -9,7 +9,7 @@ import pandas as pd
 
 from nbprof import activity as act
 from nbprof.dialects import doubts
-from nbprof.dialects.grouping import inherit, match
+from nbprof.dialects.grouping import match
 from nbprof.dialects.placed import Placed
 from nbprof.trace import Note
 
@@ -28,11 +28,15 @@ def launches(placed: Placed, out: act.Activity) -> pd.DataFrame:
     event = np.concatenate([up, lost])
     target = np.concatenate([down, np.full(len(lost), -1, np.int64)])
     order = np.lexsort((target, event))
-    own = np.full(len(events), -1, np.int64)
-    ops = out.host_ops["event"].to_numpy(np.int64)
-    own[ops] = ops
-    around = inherit(events.parent, events.depth, own) if len(event) else own
-    return pd.DataFrame({"event": event[order], "host": host[event[order]], "target": target[order], "op": around[event[order]]})
+    is_op = np.zeros(len(events) + 1, np.bool_)
+    is_op[out.host_ops["event"].to_numpy(np.int64)] = True
+    op = event.copy()
+    # Outwards from each call to the first op around it.
+    open_ = np.flatnonzero(~is_op[op])
+    while len(open_):
+        op[open_] = events.parent[op[open_]]
+        open_ = open_[(op[open_] >= 0) & ~is_op[op[open_]]]
+    return pd.DataFrame({"event": event[order], "host": host[event[order]], "target": target[order], "op": op[order]})
 
 
 # Calls that wait, ask or allocate also carry a correlation id, but leave nothing on a device.
