@@ -69,11 +69,17 @@ def dashboard(run: Run, views: Iterable[str] | None = None) -> dict[str, Any]:
         A view that does not exist.
     """
     shown = chosen(views)
-    payload: dict[str, Any] = {"overview": overview.payload(run), "steps": steps.payload(run)}
+    payload: dict[str, Any] = {"overview": overview.payload(run), "steps": _kept(run, "steps", steps.payload)}
     for tab, room in _ROOMS.items():
-        payload[tab] = run.kept(f"view {tab}", partial(room, run)) if tab in shown else left_out(tab)
+        payload[tab] = _kept(run, tab, room) if tab in shown else left_out(tab)
     # Last, because it states how long the analysis took.
     return {"meta": meta(run, shown), **payload}
+
+
+def _kept(run: Run, part: str, make: Callable[[Run], dict[str, Any]]) -> dict[str, Any]:
+    """A part of the payload, out of the cache where the run has one. What it says may also follow from how the run was recorded."""
+    how = f"{run.overview.get('framework')}, {'found' if run.capture is None else 'recorded'}"
+    return run.kept(f"view {part}, {how}", partial(make, run))
 
 
 def select(payload: dict[str, Any], views: Iterable[str] | None) -> dict[str, Any]:

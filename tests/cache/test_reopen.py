@@ -305,18 +305,26 @@ def test_the_receipt_names_the_file_where_it_lies_now(cache, tmp_path, monkeypat
     assert reads == ["a.xplane.pb"]
 
 
-def test_how_it_was_recorded_is_not_kept(path, tmp_path):
+@pytest.mark.parametrize("first", ["recorded", "found"])
+def test_how_it_was_recorded_is_not_kept(first, path, reads, monkeypatch):
+    """The same bytes with and without what nbprof notes beside its own recordings, in either order."""
     from nbprof.capture.recording import SIDECAR
 
-    (path.parent / SIDECAR).write_text('{"framework": "TensorFlow 9.9", "notes": ["a note of this recording"]}')
-    first = load(path)
-    assert first.overview["framework"] == "TensorFlow 9.9"
-    assert "a note of this recording" in str(first.receipt)
-    written()
-    (path.parent / SIDECAR).unlink()
-    second = load(path)
-    assert second.overview["framework"] != "TensorFlow 9.9"
-    assert "a note of this recording" not in str(second.receipt)
+    sidecar = path.parent / SIDECAR
+    for kind in (first, "found" if first == "recorded" else "recorded"):
+        if kind == "recorded":
+            sidecar.write_text('{"framework": "PyTorch 9.9", "notes": ["a note of this recording"], "label": "run 7"}')
+        else:
+            sidecar.unlink(missing_ok=True)
+        kept = everything(path)[1]
+        written()
+        monkeypatch.setenv("NBPROF_CACHE", "0")
+        truth = everything(path)[1]
+        monkeypatch.setenv("NBPROF_CACHE", "1")
+        same(truth, kept)
+        assert (kept["overview"]["framework"] == "PyTorch 9.9") == (kind == "recorded")
+        assert ("a note of this recording" in kept["receipt text"]) == (kind == "recorded")
+    assert len(reads) == 2, "only where the cache was off"
 
 
 def test_what_costs_nothing_is_not_kept(cache, tmp_path, monkeypatch):
