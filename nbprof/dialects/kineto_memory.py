@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.dialects.kineto_device import distinct
 from nbprof.dialects.kineto_lanes import MEMORY
 from nbprof.dialects.kineto_links import Links
 from nbprof.dialects.kineto_steps import Steps
@@ -95,15 +96,13 @@ def _memory(links: Links, kind: Int64s, ordinal: Int64s, host: np.ndarray, out: 
     hosts = links.trace.hosts
     families = links.trace.lanes.loc[links.trace.lanes["kind"] == "device", "process"]
     other = str(families.iloc[0]).partition(" ")[0] if len(families) else "device"
-    codes: dict[tuple[int, int, int], int] = {}
-    result = np.zeros(len(kind), np.int32)
-    for i, key in enumerate(zip(kind.tolist(), ordinal.tolist(), host.tolist(), strict=True)):
-        if key not in codes:
-            family = _DEVICE_TYPES.get(key[0], "NPU" if key[0] == 20 and other in ("GPU", "device") else other)
-            text = family if family == "CPU" else f"{family} {max(key[1], 0)}"
-            codes[key] = out.texts.code(_label(text, hosts[key[2]], len(hosts) > 1))
-        result[i] = codes[key]
-    return result
+    first, which = distinct(kind, ordinal, host.astype(np.int64))
+    codes = np.zeros(len(first), np.int32)
+    for i, row in enumerate(first.tolist()):
+        family = _DEVICE_TYPES.get(int(kind[row]), "NPU" if kind[row] == 20 and other in ("GPU", "device") else other)
+        text = family if family == "CPU" else f"{family} {max(int(ordinal[row]), 0)}"
+        codes[i] = out.texts.code(_label(text, hosts[int(host[row])], len(hosts) > 1))
+    return codes[which]
 
 
 def _counted(memory: np.ndarray, size: Int64s) -> Int64s:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.views import wording
-from nbprof.views.overview import by_torch
+from nbprof.views.overview import by_torch, unknown
 from nbprof.views.tables import floats, table
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def payload(run: Run) -> dict[str, Any]:
 
 def _empty(run: Run) -> dict[str, Any]:
     framework = str(run.overview.get("framework") or "")
+    if plain := unknown(run, "input", "No input ops in this run"):
+        return plain
     if by_torch(run):
         return {
             "title": "No input work in this run",

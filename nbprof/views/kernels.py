@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.views import wording
-from nbprof.views.overview import bar, figure, has_device
+from nbprof.views.overview import bar, figure, has_device, unknown
 from nbprof.views.tables import floats, table
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ def _dimensions(value: Any) -> str:
 
 
 def _empty(run: Run) -> dict[str, Any]:
+    if plain := unknown(run, "kernels", "No GPU kernels in this run"):
+        return plain
     if has_device(run):
         return {
             "title": "No GPU kernels in this run",

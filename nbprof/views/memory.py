@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof.views import wording
 from nbprof.views.codec import coded, short
-from nbprof.views.overview import by_torch, figure
+from nbprof.views.overview import by_torch, figure, unknown
 from nbprof.views.tables import floats, table
 
 if TYPE_CHECKING:
@@ -160,6 +160,8 @@ def _steps(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
 
 
 def _empty(run: Run) -> dict[str, Any]:
+    if plain := unknown(run, "memory", "No allocations in this run"):
+        return plain
     if by_torch(run) and run.capture is None:
         return {
             "title": "No allocations in this run",

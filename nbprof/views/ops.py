@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof.views.overview import by_torch
+from nbprof.views.overview import by_torch, unknown
 from nbprof.views.tables import floats, table
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def _sum(ops: pd.DataFrame, where: str) -> float:
 
 
 def _empty(run: Run) -> dict[str, Any]:
+    if plain := unknown(run, "ops", "No ops in this run"):
+        return plain
     if by_torch(run):
         return {
             "title": "No ops in this run",

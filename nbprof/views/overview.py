@@ -55,6 +55,12 @@ def by_torch(run: Run) -> bool:
     return "torch" in str(run.overview.get("framework") or "").lower()
 
 
+def unknown(run: Run, view: str, title: str) -> dict[str, str] | None:
+    """Why a view of a trace is empty that no known framework wrote; None where one did."""
+    text = getattr(run, "missing", {}).get(view, "")
+    return {"title": title, "text": text} if text and not run.overview.get("framework") else None
+
+
 def has_device(run: Run) -> bool:
     """Whether anything but a host was recorded."""
     return len(run.devices) > 0

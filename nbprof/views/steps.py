@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof.views.categories import CATEGORIES
 from nbprof.views.codec import coded, short
-from nbprof.views.overview import by_torch
+from nbprof.views.overview import by_torch, unknown
 from nbprof.views.tables import floats
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ NO_TORCH_STEPS = {
 
 def no_steps(run: Run) -> dict[str, str]:
     """Why there are no steps, and what marks them."""
+    if run.capture is None and (plain := unknown(run, "steps", NO_STEPS["title"])):
+        return plain
     # A cell recorded by nbprof itself has no `prof`.
     return dict(NO_TORCH_STEPS if by_torch(run) and run.capture is None else NO_STEPS)
 
