@@ -187,9 +187,11 @@ class Builder:
         at: Int64s
         codes: Int64s
         _, at, codes = np.unique(both, return_index=True, return_inverse=True)
-        for i in at.tolist():
-            tracks.append(Track(int(pid[i]), int(tid[i])))
-        return codes
+        order = np.argsort(at)
+        tracks += [Track(int(pid[i]), int(tid[i])) for i in at[order].tolist()]
+        place = np.empty(len(at), np.int64)
+        place[order] = np.arange(len(at))
+        return place[codes]
 
     def _begins(self, part: Part, good: np.ndarray, first: int, end: int) -> tuple[Int64s, Int64s, Int64s, dict[int, int]]:
         """Slices from B and E: rows, times, durations, and which row each end belongs to."""

@@ -70,6 +70,7 @@ class Source:
         make = _decompressor()
         data, at = buffer.data, 0
         while at < buffer.size:
+            begin, given = at, 0
             unpack = make()
             feed: bytes | memoryview = b""
             while not unpack.eof:
@@ -79,19 +80,18 @@ class Source:
                         return
                     feed = data[at : at + CHUNK // 8]
                     at += len(feed)
+                # isal and zlib raise errors of their own.
                 try:
                     out = unpack.decompress(feed, CHUNK)
-                # isal and zlib raise errors of their own.
+                except MemoryError:
+                    raise
                 except Exception as error:
-                    if isinstance(error, MemoryError):
-                        raise
                     self.trouble = f"The packed file is damaged near its byte {at:,} ({error}); what came before was read."
+                    yield from _salvaged(data[begin:at], given)
                     return
                 feed = unpack.unconsumed_tail
+                given += len(out)
                 yield out
-                if not out and not len(feed) and at >= buffer.size and not unpack.eof:
-                    self.trouble = "The packed file was cut off; what could be unpacked was read."
-                    return
             at -= len(unpack.unused_data)
             # Members may follow one another; zeros are padding.
             while at < buffer.size and data[at] == 0:
@@ -99,3 +99,19 @@ class Source:
             if at < buffer.size and bytes(data[at : at + 2]) != MAGIC:
                 self.trouble = f"{buffer.size - at:,} bytes behind the packed text are no gzip; they were not read."
                 return
+
+
+def _salvaged(data: memoryview, given: int) -> Iterator[bytes]:
+    """What can be unpacked of a damaged member beyond the bytes that were given out before, in steps so small that little is lost."""
+    unpack = zlib.decompressobj(31)
+    feed: bytes | memoryview = data
+    done = 0
+    while len(feed) and not unpack.eof:
+        try:
+            out = unpack.decompress(feed, min(given - done, CHUNK) if done < given else 64)
+        except zlib.error:
+            return
+        feed = unpack.unconsumed_tail
+        done += len(out)
+        if done > given:
+            yield out

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +23,7 @@ from nbprof.formats.chrome_values import text
 STRETCH = 1 << 20
 # A fact of the producer larger than this is kept as the text that it is.
 _LARGE = 1 << 22
+_LIST = re.compile(rb'"traceEvents"[ \t\r\n]*:[ \t\r\n]*\[')
 # Most of a stretch's time is numpy's, which lets other threads run.
 _THREADS = min(4, os.cpu_count() or 1)
 
@@ -132,7 +134,7 @@ def _top(window: Window, out: Document) -> None:
             window.forget(1)
             return
         if first == b"":
-            out.trouble.cut = window.base
+            out.trouble.cut = window.base if out.trouble.cut < 0 else out.trouble.cut
             return
         try:
             name, at = loose.key(window.data, 0)
@@ -154,10 +156,10 @@ def _top(window: Window, out: Document) -> None:
             out.bad_metadata = window.base + error.at
             if out.lists:
                 return
-            at = window.data.find(b'"traceEvents"')
-            if at < 0:
+            found = _LIST.search(window.data, 1)
+            if found is None:
                 return
-            window.forget(at)
+            window.forget(found.start())
             continue
         out.metadata[name] = _fact(window.data[at:end].rstrip())
         window.forget(end)
@@ -214,6 +216,8 @@ def _events(window: Window, out: Document) -> None:
 def _next_stretch(window: Window, size: int) -> bytes:
     """Takes at least so many bytes from the window, up to where an event seems to begin; all that is left at the end."""
     while True:
+        # Spaces without end are no reason to fill the memory.
+        _next_byte(window, commas=True)
         while len(window.data) < size and window.more(max(size, 4 * STRETCH)):
             pass
         cut = loose.next_event(window.data, size) if len(window.data) > size else -1

@@ -17,7 +17,7 @@ _SPACE = re.compile(rb"[ \t\r\n]*")
 _SPACE_COMMA = re.compile(rb"[ \t\r\n,]*")
 _STRING = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"', re.S)
 _COLON = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*")
-_WORD = re.compile(rb'[^\s,\]\[}{":]+(?: ?[^\s,\]\[}{":]+)*')
+_WORD = re.compile(rb'[^\s,\]\[}{":]+')
 # What follows a string in an object: the end of the object, or the next key.
 _GOES_ON = re.compile(rb'[ \t\r\n]*(?:\}|,[ \t\r\n]*(?:\}|"(?:[^"\\]|\\.)*?"[ \t\r\n]*:))', re.S)
 _MARK = re.compile(rb'["{}\[\]]')
@@ -107,6 +107,16 @@ def value_end(data: bytes, at: int) -> int:
     return word(data, at)[1]
 
 
+def entry_end(data: bytes, at: int) -> int:
+    """The byte behind an entry of a list."""
+    if data[at] != 0x22:
+        return value_end(data, at)
+    found = _STRING.match(data, at)
+    if found is None:
+        raise Broken(at, cut=True)
+    return found.end()
+
+
 def word(data: bytes, at: int) -> tuple[bytes, int]:
     """A word without quotes, and the byte behind it."""
     found = _WORD.match(data, at)
@@ -191,7 +201,11 @@ def event(data: bytes, at: int, base: int = 0) -> tuple[LooseEvent, int]:
             return members(data, pos, arg)
         if name in TIME_FIELDS:
             return _time(data, pos, name, out)
-        if name in WORD_FIELDS and first not in (b'"', b"{", b"["):
+        if name == "ph" and first == b'"':
+            # One letter has no quotes within.
+            end = entry_end(data, pos)
+            out.fields[name] = (TEXT, text(data[pos + 1 : end - 1]))
+        elif name in WORD_FIELDS and first not in (b'"', b"{", b"["):
             raw, end = word(data, pos)
             out.fields[name] = None if raw == b"null" else (TEXT, raw.decode("utf-8", "replace"))
         else:

@@ -143,7 +143,7 @@ def loose_events(data: bytes, base: int, trouble: Trouble, *, final: bool) -> tu
                     raise loose.Broken(pos)
                 return found, pos + 1, True
             else:
-                pos = loose.value_end(data, pos)
+                pos = loose.entry_end(data, pos)
                 trouble.strange += 1
         except loose.Broken as error:
             near = len(data) - pos < _LOOK_AHEAD

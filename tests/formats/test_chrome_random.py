@@ -11,8 +11,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nbprof.formats import chrome_digits as digits
 from nbprof.formats import chrome_bytes, chrome_document
+from nbprof.formats import chrome_digits as digits
 from nbprof.formats.chrome_part import part_of
 from nbprof.formats.chrome_scan import scan
 from nbprof.formats.chrome_stretch import Trouble, loose_events

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 from collections import Counter
@@ -154,10 +155,8 @@ def _plain(args: dict[str, Any]) -> list[tuple[str, str]]:
     out = []
     for key, value in sorted(args.items()):
         if isinstance(value, str) and value[:1] in ("[", "{"):
-            try:
+            with contextlib.suppress(ValueError):
                 value = json.loads(value, parse_float=Decimal)
-            except ValueError:
-                pass
         out.append((key, repr(value)))
     return out
 

@@ -1,0 +1,336 @@
+"""Traces that are cut, damaged, hostile or no JSON: what is whole is kept, what is not is said, and only `ReadError` comes out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import tracemalloc
+import zlib
+
+import pytest
+
+from nbprof.errors import ReadError
+from nbprof.formats import chrome_document
+from tests.support.chrome import compact, complete, expected_slices, kineto, packed, read, slices_of
+
+
+def _small(layout=kineto):
+    return layout(
+        complete("aten::mm", 5013.125, 10.5, args={"External id": 7, "Input Dims": [[2, 3], []], "Call stack": "a.py(1): f;b.py(2): <g>"}),
+        {"ph": "M", "name": "process_name", "pid": 7, "tid": 0, "ts": 0, "args": {"name": "python"}},
+        complete('void k<(int)4, "q">', 5014.5, 1, cat="kernel", pid=0, tid=7, args={"correlation": 5, "grid": [1, 2, 3]}),
+        {"ph": "s", "id": 5, "pid": 7, "tid": 8, "ts": 5013.5, "cat": "ac2g", "name": "ac2g"},
+        baseTimeNanoseconds=1000,
+    )
+
+
+def _names(trace):
+    return [trace.names[c] for c in trace.events.name.tolist()]
+
+
+@pytest.mark.parametrize("layout", [kineto, compact])
+def test_cut_at_every_byte(layout):
+    text = _small(layout).encode()
+    whole = expected_slices(text.decode())
+    begin = text.index(b"[", text.index(b'"traceEvents"')) + 1
+    for at in range(len(text)):
+        try:
+            trace = read(text[:at])
+        except ReadError as error:
+            assert at < begin
+            assert error.path == "/run/host.pt.trace.json"  # noqa: PT017
+            continue
+        assert at >= begin
+        assert not slices_of(trace) - whole
+        # An event is there as soon as its last byte is.
+        assert len(trace.events) == sum(text[:at].count(end) for end in (_end(text, "mm"), _end(text, "k<")))
+        if at < len(text.rstrip()):
+            assert any("ends in the middle" in n.text or "not closed" in n.text for n in trace.receipt.notes) or text[at:].strip() == b""
+
+
+def _end(text, name):
+    """An event's text."""
+    at = text.index(name.encode())
+    start = text.rindex(b'{"ph"', 0, at) if b'{"ph"' in text else text.rindex(b"  {\n", 0, at)
+    depth = 0
+    inside = False
+    for i in range(start, len(text)):
+        if text[i] == 0x22 and text[i - 1] != 0x5C:
+            inside = not inside
+        if not inside:
+            depth += (text[i] == 0x7B) - (text[i] == 0x7D)
+            if depth == 0 and text[i] == 0x7D:
+                return text[start : i + 1]
+    raise AssertionError
+
+
+def test_a_killed_profiler_leaves_what_was_whole_and_the_byte():
+    text = kineto(*[complete(f"op{i}", i) for i in range(500)])
+    at = text.index("op400") + 3
+    trace = read(text[:at])
+    assert len(trace.events) == 400
+    start = text.rindex("{", 0, at)
+    assert [n.text for n in trace.receipt.notes if f"byte {start:,}" in n.text and "killed" in n.text]
+    assert trace.receipt.dropped == 0
+
+
+def test_a_list_that_is_not_closed_is_whole():
+    trace = read(json.dumps([complete("a"), complete("b")])[:-1])
+    assert _names(trace) == ["a", "b"]
+    assert [n.level for n in trace.receipt.notes] == ["info"]
+    assert _names(read(json.dumps([complete("a")])[:-1] + ",\n")) == ["a"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_flipped_bits_end_in_a_sentence_or_a_trace(seed):
+    rng = random.Random(seed)
+    whole = _small(kineto if seed % 2 else compact).encode()
+    for _ in range(150):
+        data = bytearray(whole)
+        for _ in range(rng.choice([1, 1, 1, 2, 5])):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        try:
+            trace = read(bytes(data))
+        except ReadError as error:
+            assert error.path == "/run/host.pt.trace.json"  # noqa: PT017
+            continue
+        slices_of(trace)
+        assert (trace.events.duration >= 0).all()
+        try:
+            wanted = expected_slices(data.decode())
+        except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError):
+            continue
+        # Where it is still JSON it is read as JSON.
+        if trace.receipt.dropped == 0 and not trace.receipt.notes:
+            assert slices_of(trace) == wanted
+
+
+@pytest.mark.parametrize(
+    ("inside", "name"),
+    [
+        (r'"C:\path\x"', "C:\\path\\x"),
+        ('"void f("a", "b")"', 'void f("a", "b")'),
+        ('"say "hello""', 'say "hello"'),
+        ('"C:\\dir\\"', "C:\\dir\\"),
+        ('"tab\there"', "tab\there"),
+        ('"bad \\u00zz"', "bad \\u00zz"),
+        (r'"half \ud83d"', "half \ufffd"),
+    ],
+)
+@pytest.mark.parametrize("around", [0, 1, 400])
+def test_names_that_are_no_json_are_mended(inside, name, around):
+    events = (
+        [complete(f"before{i}", i) for i in range(around)]
+        + [complete("@", 1000)]
+        + [complete(f"after{i}", 2000 + i) for i in range(around)]
+    )
+    for layout in (kineto, compact):
+        trace = read(layout(*events).replace('"@"', inside))
+        assert sorted(_names(trace)) == sorted([name, *(f"{w}{i}" for w in ("before", "after") for i in range(around))])
+        assert trace.receipt.dropped == 0
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("NaN", "nan"),
+        ("nan", "nan"),
+        ("Infinity", "inf"),
+        ("inf", "inf"),
+        ("-Infinity", "-inf"),
+        ("-inf", "-inf"),
+        ("N/A", "N/A"),
+        ("None", None),
+    ],
+)
+def test_words_that_are_no_json(written, value):
+    trace = read(compact(complete(args={"a": 1, "v": 77, "z": 2}), complete(ts=2)).replace("77", written))
+    assert len(trace.events) == 2
+    assert trace.arg("z").tolist() == [2, -1]
+    if value is None:
+        assert "v" not in trace.args
+    elif value == "N/A":
+        assert trace.strings[trace.text_arg("v")[0]] == "N/A"
+    else:
+        assert str(trace.args["v"].floats()[0]) == value
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '{"ph":"X","name":"b","ts":1 2,"dur":1}',
+        '{"ph":"X","name":"b","ts":12,5,"dur":1}',
+        '{"ph":"X","name" "b","ts":1}',
+        '{"ph":"X","name":"b","ts":1,"args":{"a":[1,2}}',
+        '{"ph":"X","name":"b","ts":1,"args":{"a":]}}',
+        '{"ph":"X",{"name":"b"},"ts":1}',
+        '{"ph":"X","name":"b","ts":1,"args":{"a" 5}}',
+        '{"ph":"X","name":"b","ts":,"dur":1}',
+    ],
+)
+@pytest.mark.parametrize("around", [1, 300])
+def test_a_broken_event_costs_only_itself(broken, around):
+    first = ",".join(json.dumps(complete(f"a{i}", i)) for i in range(around))
+    last = ",".join(json.dumps(complete(f"c{i}", i + 1000)) for i in range(around))
+    text = f'{{"traceEvents":[{first},{broken},{last}],"traceName":"t"}}'
+    trace = read(text)
+    assert sorted(_names(trace)) == sorted([f"a{i}" for i in range(around)] + [f"c{i}" for i in range(around)])
+    assert trace.receipt.dropped == 1
+    assert f"byte {text.index(broken):,}" in next(iter(trace.receipt.skipped))
+    assert trace.metadata == {"traceName": "t"}
+
+
+def test_broken_events_in_every_stretch(monkeypatch):
+    monkeypatch.setattr(chrome_document, "STRETCH", 2000)
+    events = [json.dumps(complete(f"op {i}", i)) if i % 7 else f'{{"ph":"X","name":"no {i}","ts":{i} 1}}' for i in range(700)]
+    trace = read("[" + ",\n".join(events) + "]")
+    assert _names(trace) == [f"op {i}" for i in range(700) if i % 7]
+    assert trace.receipt.dropped == 100
+
+
+def test_entries_that_are_no_events():
+    trace = read('[1,"text",null,[{"ph":"X"}],' + json.dumps(complete("a")) + ',true,"x:[{",-1.5]')
+    assert _names(trace) == ["a"]
+    assert [n.text for n in trace.receipt.notes] == ["7 entries of the list of events are no events: left out."]
+
+
+def test_commas_too_many_and_a_mark_in_front():
+    text = b"\xef\xbb\xbf" + compact(complete("a", 1, args={"k": 1}), complete("b", 2)).replace("}}", ",},}").replace("]", ",]").encode()
+    trace = read(text)
+    assert _names(trace) == ["a", "b"]
+    assert trace.arg("k").tolist() == [1, -1]
+
+
+def test_invalid_utf8_is_replaced_where_it_is():
+    trace = read(compact(complete("@", args={"k@": "v@"})).encode().replace(b"@", b"\xff\xfe\xc3"))
+    assert _names(trace) == ["\ufffd\ufffd\ufffd"]
+    assert trace.strings[trace.text_arg("k\ufffd\ufffd\ufffd")[0]] == "v\ufffd\ufffd\ufffd"
+
+
+@pytest.mark.parametrize("data", [b"", b"  \n\t ", b"\xef\xbb\xbf", b"\0\0\0\0"])
+def test_nothing_in_the_file(data):
+    with pytest.raises(ReadError, match=r"/run/host\.pt\.trace\.json"):
+        read(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"hello",
+        b"<html>",
+        b'"text"',
+        b"5",
+        b"{}",
+        b'{"a":1}',
+        b'{"traceEvents":5}',
+        b'{"traceEvents":{}}',
+        b"{",
+        b'{"traceEvents"',
+        b"\x1f\x8b",
+    ],
+)
+def test_no_trace(data):
+    with pytest.raises(ReadError, match=r"/run/host\.pt\.trace\.json"):
+        read(data)
+
+
+def test_a_trace_of_metadata_only():
+    meta = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "p"}}
+    for text in (compact(meta), compact(), "[]", '{"traceEvents":[],"a":1}'):
+        trace = read(text)
+        assert (len(trace.events), len(trace.lanes), trace.epoch_ns) == (0, 0, 0)
+    assert ["recorded nothing" in n.text for n in read("[]").receipt.notes] == [True]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        '{"traceEvents":[' + "[" * 100_000,
+        '[{"ph":"X","name":"a","ts":1,"args":{"deep":' + "[" * 100_000 + "]" * 100_000 + "}}]",
+        '[{"ph":"X","name":"a","ts":1,"args":' + '{"x":' * 100_000 + "1" + "}" * 100_000 + "}]",
+        '{"deep":' + "[" * 100_000 + "]" * 100_000 + ',"traceEvents":[]}',
+        '[{"ph":"X","name":"' + "\\" * 300_001 + '","ts":1}]',
+        '["' + '"' * 200_000,
+        "[" + "{" * 50_000,
+        "[" + "{}" * 50_000 + "]",
+        '[{"ph":"X","ts":' + "9" * 100_000 + '},{"ph":"X","ts":1e' + "9" * 50_000 + "}]",
+        '[{"ph":"X","name":' + '"a' * 20_000,
+    ],
+    ids=range(12),
+)
+def test_bombs_of_brackets_and_quotes(text):
+    try:
+        trace = read(text)
+    except ReadError:
+        return
+    assert len(trace.events) <= 2
+
+
+def test_a_hundred_thousand_lanes():
+    text = compact(*[complete("op", i, tid=i) for i in range(100_000)])
+    trace = read(text)
+    assert len(trace.lanes) == 100_000
+    assert trace.events.lane.tolist() == list(range(100_000))
+    assert trace.lanes.tid.tolist()[::9999] == [str(i) for i in range(0, 100_000, 9999)]
+
+
+def test_very_long_texts():
+    name, value = "n" * 3_000_000, "v" * 5_000_000
+    trace = read(compact(complete("a", 1), complete(name, 2, args={"k": value, "l": [value]}), complete("b", 3)))
+    assert _names(trace) == ["a", name, "b"]
+    assert trace.strings[trace.text_arg("k")[1]] == value
+
+
+def test_packed_whatever_the_name_says_and_in_several_members():
+    text = _small().encode()
+    whole = slices_of(read(text))
+    for name in ("a.json", "a.json.gz", "a.pt.trace.json"):
+        assert slices_of(read(packed(text), name)) == whole
+        assert slices_of(read(packed(text[:99]) + packed(text[99:]) + b"\0" * 20, name)) == whole
+    assert slices_of(read(text, "a.json.gz")) == whole
+
+
+def test_a_packed_file_that_is_cut_gives_what_can_be_unpacked():
+    text = kineto(*[complete(f"op {random.Random(i).random()}", i) for i in range(3000)]).encode()
+    data = packed(text)
+    whole = len(data)
+    for at in (whole // 3, whole // 2, whole - 9, whole - 1):
+        trace = read(data[:at])
+        assert 0 < len(trace.events) <= 3000
+        assert any("packed file was cut off" in n.text for n in trace.receipt.notes)
+    assert len(read(data[: whole - 1]).events) == 3000
+    for at in range(2, 40):
+        with pytest.raises(ReadError, match="/run/"):
+            read(data[:at])
+
+
+def test_damage_in_a_packed_file_is_said():
+    data = bytearray(packed(kineto(*[complete(f"op {random.Random(i).random()}", i) for i in range(3000)])))
+    data[-6] ^= 0xFF
+    assert any("damaged" in n.text for n in read(bytes(data)).receipt.notes)
+    data[len(data) // 2] ^= 0xFF
+    assert any("damaged" in n.text or "ends in the middle" in n.text for n in read(bytes(data)).receipt.notes)
+    trace = read(packed(compact(complete())) + b"rubbish behind it")
+    assert any("17 bytes behind" in n.text for n in trace.receipt.notes)
+
+
+def test_a_gzip_bomb_ends_at_the_limit():
+    make = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = make.compress(b"[") + b"".join(make.compress(b" " * (1 << 20)) for _ in range(300)) + make.flush()
+    with pytest.raises(ReadError, match=r"/run/host.pt.trace.json: unpacks to more than 50,000,000 bytes .*limit_bytes"):
+        read(bomb, limit_bytes=50_000_000)
+    assert len(read(gzip.compress(_small().encode()), limit_bytes=50_000_000).events) == 2
+
+
+def test_spaces_without_end_take_no_memory():
+    make = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = make.compress(b"[") + b"".join(make.compress(b" " * (1 << 20)) for _ in range(200)) + make.compress(b"]") + make.flush()
+    tracemalloc.start()
+    trace = read(bomb)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(trace.events) == 0
+    assert most < 150 << 20
