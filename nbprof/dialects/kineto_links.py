@@ -176,10 +176,11 @@ class Links:
         if not len(ops.rows) or not len(rows):
             return around
         at = _look_up(self._key(self.external, ops.rows), self._key(self.external, rows))
-        # Some recorders write the correlation id there, which may by chance be the id of some op: time decides.
-        time = self.trace.events.start[rows]
-        within = (at >= 0) & (ops.start[at] <= time + SLACK_PS) & (self.trace.events.end[ops.rows][at] + SLACK_PS >= time)
-        return np.where(within, at, around)
+        # Some recorders write the correlation id there, which may by chance be the id of some op: time and thread decide.
+        events = self.trace.events
+        time = events.start[rows]
+        within = (at >= 0) & (ops.start[at] <= time + SLACK_PS) & (events.end[ops.rows][at] + SLACK_PS >= time)
+        return np.where(within & ((ops.lane[at] == events.lane[rows]) | (around < 0)), at, around)
 
     @cached_property
     def work_op(self) -> Int64s:
