@@ -13,7 +13,8 @@ from nbprof.dialects.kineto_steps import Steps
 from nbprof.trace import Int64s, Note
 
 _MOST_MESSAGES = 10
-_STARTS = (torchnames.LAUNCH, torchnames.GRAPH, torchnames.COPY, torchnames.FILL)
+_STARTS = (torchnames.LAUNCH, torchnames.GRAPH)
+_MOVES = (torchnames.COPY, torchnames.FILL)
 
 
 def notes(links: Links, steps: Steps, hosts: Hosts, launches: pd.DataFrame) -> list[Note]:
@@ -61,13 +62,18 @@ def _ranks(hosts: Hosts) -> list[Note]:
 def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
     """Launches without device work, and device work without a launch or an op."""
     trace, work = links.trace, links.work
-    starts = np.fromiter((torchnames.call_kind(str(n)) in _STARTS for n in trace.names), np.bool_, len(trace.names))
-    starts_work = starts[trace.events.name[launches["event"].to_numpy(np.int64)]]
+    kinds = [torchnames.call_kind(str(n)) for n in trace.names]
+    name = trace.events.name[launches["event"].to_numpy(np.int64)]
+    starts_work = np.array([k in _STARTS for k in kinds], np.bool_)[name]
     if not len(work):
         count = int(starts_work.sum())
         text = f"{_many(count, 'launch', 'launches')} and no work on a device: it was not recorded."
         return [_warning(f"{text} Add ProfilerActivity.CUDA to the activities.")] if count else []
     out = doubts.lost_launches(launches, starts_work)
+    moves = np.array([k in _MOVES for k in kinds], np.bool_)[name] & (launches["target"] < 0).to_numpy()
+    if moves.any():
+        calls = _many(int(moves.sum()), "call that copies or fills", "calls that copy or fill")
+        out.append(_info(f"{calls} left nothing on the device: one of no bytes, or from host to host, leaves none; else it was lost."))
     alone = int((links.launch < 0).sum())
     if alone and not len(links.calls):
         out.append(_info("No runtime calls are in the profile: launch times are not known, and steps take device work by its own time."))

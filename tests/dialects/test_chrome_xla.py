@@ -1,0 +1,74 @@
+"""Chrome traces that are not PyTorch's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from nbprof.profiles import load as load_xspace
+from tests.support.kineto import load, profile
+from tests.support.xspace import gpu_run
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def test_what_jax_exports_reads_like_what_it_recorded():
+    exported, recorded = load(DATA / "chrome" / "jax_cpu.trace.json.gz"), load_xspace(DATA / "xspace" / "jax_cpu.xplane.pb")
+    columns = ["step", "name", "step_time_ms", "host_compute_ms", "other_ms", "kind"]
+    pd.testing.assert_frame_equal(exported.steps.frame[columns], recorded.steps.frame[columns], atol=1e-5)
+    assert exported.overview["framework"] == recorded.overview["framework"] == "JAX"
+    assert [n.text for n in exported.receipt.lines if "*.xplane.pb" in n.text]
+
+
+def gpu_export():
+    """`tests.support.xspace.gpu_run` as XLA's exporter writes it: every arg a text."""
+    detail = "regs:32 static_shared:16 dynamic_shared:0 grid:4,1,1 block:128,1,1 occ_pct:75"
+    events = [
+        {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/device:GPU:0"}},
+        {"ph": "M", "pid": 1, "tid": 7, "name": "thread_name", "args": {"name": "Stream #7(Compute)"}},
+        {"ph": "M", "pid": 1, "tid": 8, "name": "thread_name", "args": {"name": "Steps"}},
+        {"ph": "M", "pid": 701, "name": "process_name", "args": {"name": "/host:CPU"}},
+        {"ph": "M", "pid": 701, "tid": 1, "name": "thread_name", "args": {"name": "python"}},
+    ]
+
+    def add(pid, tid, name, ts, dur, **args):
+        events.append({"ph": "X", "pid": pid, "tid": tid, "ts": ts, "dur": dur, "name": name, "args": {"group_id": "1", **args}})
+
+    add(1, 7, "MemcpyHToD", 0, 1000, correlation_id="1")
+    add(1, 7, "sgemm", 3000, 2000, correlation_id="2", kernel_details=detail, tf_op="dense/MatMul:MatMul")
+    add(1, 7, "volta_h884gemm_fp16", 5000, 2000, correlation_id="3", kernel_details=detail, tf_op="dense/MatMul:MatMul")
+    add(1, 7, "MemcpyDToH", 7000, 1000, correlation_id="4")
+    add(1, 8, "1", 0, 8000, step_name="train 5")
+    add(701, 1, "train", 0, 10000, step_num="5")
+    add(701, 1, "ExecutorState::Process", 1000, 2000)
+    return json.dumps({"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": events}).encode()
+
+
+def test_a_gpu_export_has_the_figures_of_the_file_beside_it(tmp_path):
+    exported = profile(tmp_path, gpu_export())
+    (tmp_path / "b.xplane.pb").write_bytes(gpu_run())
+    recorded = load_xspace(tmp_path / "b.xplane.pb")
+    for mine, theirs in (
+        (exported.steps.frame, recorded.steps.frame),
+        (exported.ops.frame, recorded.ops.frame),
+        (exported.kernels.frame, recorded.kernels.frame),
+    ):
+        pd.testing.assert_frame_equal(mine.drop(columns="host", errors="ignore"), theirs.drop(columns="host", errors="ignore"))
+
+
+def test_any_other_trace_is_shown_and_every_view_says_why_it_is_empty(tmp_path):
+    events = [
+        {"ph": "X", "pid": 1, "tid": 1, "ts": 5, "dur": 10, "name": "draw", "cat": "gpu"},
+        {"ph": "B", "pid": 1, "tid": 2, "ts": 6, "name": "wait"},
+        {"ph": "E", "pid": 1, "tid": 2, "ts": 9},
+    ]
+    p = profile(tmp_path, json.dumps(events).encode())
+    assert p.trace.events()["name"].tolist() == ["draw", "wait"]
+    payload = p.payload()
+    assert payload["trace"]["empty"] is None
+    for view in ("steps", "input", "ops", "kernels", "memory"):
+        assert "plain trace" in payload[view]["empty"]["text"], view
+    assert p.advice.empty
+    assert p.text()

@@ -1,0 +1,234 @@
+"""Kernels, copies, collectives, devices and memory of small PyTorch traces, and what the receipt says of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.kineto import Kineto, profile
+
+H100 = {"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 80 * 2**30, "computeMajor": 9, "computeMinor": 0, "numSms": 132}
+
+
+def receipt(p):
+    return " ".join(n.text for n in p.receipt.lines)
+
+
+def test_kernels_have_their_launch_shape(tmp_path):
+    k = Kineto(deviceProperties=[H100, {**H100, "id": 1}])
+    op = k.op("aten::mm", 0, 50, types=["c10::Half", "c10::Half"])
+    shape = {"registers per thread": 32, "shared memory": 512, "grid": [4, 2, 1], "block": [128, 1, 1]}
+    k.launched("gemm", 1, 10, 3, op=op, **shape, **{"est. achieved occupancy %": 25})
+    k.launched("gemm", 2, 20, 5, op=op, **shape, **{"est. achieved occupancy %": 25})
+    k.launched("gemm", 3, 30, 1, op=op, **{**shape, "grid": [8, 2, 1]}, **{"est. achieved occupancy %": 0})
+    p = profile(tmp_path, k)
+    first, second = p.kernels.frame.to_dict("records")
+    assert (first["occurrences"], first["total_us"], first["min_us"], first["max_us"]) == (2, 8.0, 3.0, 5.0)
+    assert (first["registers"], first["static_shared_bytes"], first["block"], first["grid"]) == (32, 512, "128,1,1", "4,2,1")
+    assert first["occupancy_percent"] == 25.0
+    assert second["grid"] == "8,2,1"
+    assert second["occupancy_percent"] != second["occupancy_percent"], "0 is what the recorder writes for unknown"
+    assert p.kernels.frame["dynamic_shared_bytes"].isna().all(), "the file has one number for both kinds"
+    assert p.devices[["device", "name", "compute_capability", "memory_bytes", "cores"]].to_numpy().tolist() == [
+        [0, "NVIDIA H100", "9.0", 80 * 2**30, 132]
+    ], "the device that worked"
+
+
+def test_rocm_states_shared_memory_at_the_launch(tmp_path):
+    k = Kineto(hip_runtime_version=70253211)
+    op = k.op("aten::convolution", 0, 50, types=["float"])
+    correlation = k.call("hipExtModuleLaunchKernel", 1, 1, op)
+    k.events[-1]["args"] |= {"shared memory": 4096, "grid": [256, 1, 1], "block": [64, 1, 1]}
+    k.kernel("Cijk_Ailk_Bljk_HHS_BH_MI16x16x16x1", 10, 3, correlation, grid=[256, 1, 1], block=[64, 1, 1])
+    row = profile(tmp_path, k).kernels.frame.iloc[0]
+    assert row["static_shared_bytes"] == 4096
+    assert row["uses_tensor_core"], "a matrix core by AMD's naming"
+
+
+@pytest.mark.parametrize(
+    ("op", "types", "eligible"),
+    [
+        ("aten::addmm", ["float", "float"], True),
+        ("aten::addmm", ["long int", "long int"], False),
+        ("aten::add", ["float"], False),
+    ],
+)
+def test_tensor_core_eligible_ops(tmp_path, op, types, eligible):
+    k = Kineto()
+    k.launched("some_kernel", 1, 10, 3, op=k.op(op, 0, 5, types=types))
+    assert profile(tmp_path, k).kernels.frame["op_tensor_core_eligible"].tolist() == [eligible]
+
+
+def test_an_op_within_an_eligible_one_is_eligible(tmp_path):
+    k = Kineto()
+    k.op("aten::linear", 0, 20)
+    k.launched("some_kernel", 6, 30, 3, op=k.op("my::gemm", 5, 5))
+    k.launched("other_kernel", 26, 40, 3, op=k.op("my::gemm", 25, 5))
+    frame = profile(tmp_path, k).kernels.frame.set_index("kernel")["op_tensor_core_eligible"]
+    assert frame.to_dict() == {"some_kernel": True, "other_kernel": False}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "types", "half"),
+    [
+        ("vectorized_kernel", ["c10::BFloat16", "Scalar"], 100.0),
+        ("vectorized_kernel", ["float", "float"], 0.0),
+        ("vectorized_kernel", ["double"], 0.0),
+        ("vectorized_kernel", ["c10::Float8_e4m3fn", "float"], 0.0),
+        ("sm90_gemm_e4m3", ["c10::Float8_e4m3fn", "float"], 100.0),
+        ("gemm_bf16", ["float"], 0.0),
+        ("gemm_bf16", [], 100.0),
+        ("ampere_sgemm_32x32", [], 0.0),
+    ],
+)
+def test_16_bit_compute_is_told_by_the_tensors_and_else_by_the_name(tmp_path, kernel, types, half):
+    k = Kineto()
+    k.step(1, 0, 100)
+    k.launched(kernel, 1, 10, 30, op=k.op("aten::mm", 0, 5, types=types))
+    assert profile(tmp_path, k).overview["compute_16bit_percent"] == half
+
+
+def test_copies(tmp_path):
+    k = Kineto()
+    op = k.op("aten::copy_", 0, 90)
+    for i, (name, size) in enumerate(
+        [
+            ("Memcpy HtoD (Pageable -> Device)", 10),
+            ("Memcpy HtoD (Pinned -> Device)", 20),
+            ("Memcpy DtoH (Device -> Pageable)", 30),
+            ("Memcpy PtoP (Device -> Device)", 40),
+            ("Memset (Device)", 50),
+        ]
+    ):
+        k.copy(name, 10 * i + 5, 2, k.call("cudaMemcpyAsync", 10 * i, 1, op), bytes=size)
+    a = profile(tmp_path, k).run.activity
+    table = a.transfers
+    assert a.texts.values[table["kind"]].tolist() == ["H2D", "H2D", "D2H", "P2P", "memset"]
+    assert table["bytes"].tolist() == [10, 20, 30, 40, 50]
+    assert table["pageable"].tolist() == [True, False, True, False, False]
+
+
+def test_collectives(tmp_path):
+    k = Kineto()
+    op = k.op("record_param_comms", 0, 50)
+    stated = {"Collective name": "allreduce", "In msg nelems": 1000, "dtype": "BFloat16", "Group size": 8, "Comms Id": 2**70}
+    k.launched("ncclDevKernel_Generic(x)", 1, 10, 5, op=op, stream=20, **stated)
+    k.launched("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(x)", 2, 20, 5, stream=20)
+    k.launched("triton_fused_all_gather", 61, 30, 5, op=k.op("symm_mem::_c10d", 60, 5))
+    k.launched("mscclpp_like", 71, 72, 5, op=k.op("c10d::allreduce_", 70, 5))
+    p = profile(tmp_path, k)
+    a = p.run.activity
+    table = a.collectives
+    assert a.texts.values[table["name"]].tolist() == ["allreduce", "ReduceScatter", "mscclpp_like"]
+    assert table["bytes"].tolist() == [2000, -1, -1]
+    assert table["group_size"].tolist() == [8, -1, -1]
+
+
+def test_memory(tmp_path):
+    k = Kineto(deviceProperties=[H100])
+    k.step(1, 0, 100)
+    k.op("aten::empty", 5, 10)
+    k.memory(6, 1000, 0xA0, 5000, 8000, device=0)
+    k.op("aten::mm", 20, 10)
+    k.memory(21, 3000, 0xB0, 8000, 9000, device=0)
+    k.memory(22, 16, 0xC0, 16)
+    k.memory(50, -1000, 0xA0, 7000, 9000, device=0)
+    p = profile(tmp_path, k)
+    timeline = p.memory.timeline
+    gpu = timeline[timeline["memory_id"] == "GPU 0"]
+    assert gpu["event"].tolist() == ["allocation", "allocation", "deallocation"]
+    assert gpu["allocated_bytes"].tolist() == [1000, 3000, -1000]
+    assert gpu["op"].tolist() == ["aten::empty", "aten::mm", "aten::empty"], "a deallocation has the op of its allocation"
+    assert gpu["free_bytes"].tolist() == [3000, 1000, 2000]
+    summary = p.memory.summary.set_index("memory_id")
+    assert summary.loc["GPU 0", ["peak_bytes", "capacity_bytes", "peak_free_bytes"]].tolist() == [8000, 80 * 2**30, 1000]
+    for column in ("lifetime_peak_bytes", "peak_stack_bytes", "peak_fragmentation"):
+        assert summary[column].isna().all(), f"{column} is not recorded, so it is not 0"
+    assert summary["capacity_bytes"].isna()["CPU"]
+    peak = p.memory.peak
+    rows = peak[peak["memory_id"] == "GPU 0"].set_index("op")["allocated_bytes"].to_dict()
+    assert rows == {"allocated before the recording": 4000, "aten::mm": 3000, "aten::empty": 1000}
+    figures = {f["label"]: f["value"] for f in p.payload()["memory"]["ids"][0]["figures"]}
+    assert figures["Reserved"] == pytest.approx(9000 / 1024)
+    assert "Peak, whole run" not in figures
+
+
+def test_running_out_of_memory_is_told(tmp_path):
+    k = Kineto()
+    k.op("aten::empty", 5, 10)
+    k.memory(6, 1000, 0xA0, 5000, 8000, device=0)
+    k.add("[OutOfMemory]", "cpu_instant_event", 7, None, args={"Device Type": 1, "Device Id": 0, "Bytes": 2**40})
+    p = profile(tmp_path, k)
+    assert "ran out of memory 1 time" in receipt(p)
+    assert len(p.memory.timeline) == 1
+
+
+def test_lost_kernels_are_told_and_empty_fills_are_not(tmp_path):
+    k = Kineto()
+    op = k.op("aten::mm", 0, 90)
+    for i in range(9):
+        k.launched("gemm", i, 100 + 10 * i, 5, op=op)
+    k.call("cudaLaunchKernel", 50, 1, op)
+    for i in range(5):
+        k.call("cudaMemsetAsync", 60 + i, 1, op)
+    text = receipt(profile(tmp_path, k))
+    assert "1 of 10 launches (10 %) have no work on the device" in text
+    assert "5 calls that copy or fill left nothing on the device" in text
+
+
+def test_a_device_that_was_not_recorded_is_told(tmp_path):
+    k = Kineto()
+    k.call("cudaLaunchKernel", 50, 1, k.op("aten::mm", 0, 90))
+    p = profile(tmp_path, k)
+    assert "1 launch and no work on a device: it was not recorded. Add ProfilerActivity.CUDA" in receipt(p)
+    assert "ProfilerActivity.CUDA" in p.run.missing["kernels"]
+
+
+def test_kernels_that_overlap_on_a_stream_are_kept_and_told(tmp_path):
+    k = Kineto()
+    k.kernel("a", 0, 10)
+    k.kernel("b", 8, 10)
+    k.kernel("c", 12, 30, stream=9)
+    p = profile(tmp_path, k)
+    assert "1 device event begins before the one before on the same stream ended, by up to 2.0 µs" in receipt(p)
+    assert p.kernels.frame["total_us"].sum() == 50.0
+
+
+def test_what_the_recorder_says_of_itself(tmp_path):
+    k = Kineto(WARNING=["CUPTI dropped 12 activity records"], ERROR="overflow")
+    k.op("aten::mm", 0, 90)
+    k.add("Activity Buffer Request", "overhead", 10, 30, pid=-1, tid=0)
+    p = profile(tmp_path, k)
+    text = receipt(p)
+    assert "The recorder warned: CUPTI dropped 12 activity records" in text
+    assert "The recorder warned: overflow" in text
+    assert "took 0.03 ms within the profile: Activity Buffer Request 0.03 ms in 1" in text
+    assert sum(n.level == "warning" for n in p.receipt.lines) == 3
+
+
+def test_a_cpu_profile_has_no_device_figures(tmp_path):
+    k = Kineto()
+    k.step(1, 0, 100)
+    k.op("aten::mm", 0, 90)
+    p = profile(tmp_path, k)
+    frame = p.steps.frame
+    assert frame[["device_compute_ms", "kernel_launch_ms", "output_ms"]].isna().all(axis=None)
+    assert frame["host_compute_ms"].tolist() == [0.09]
+    assert p.overview["device_busy_percent"] is None
+    assert p.devices.empty
+    assert p.payload()["kernels"]["empty"]["code"] == "torch.cuda.is_available()"
+
+
+def test_compiled_ops_are_not_eager(tmp_path):
+    k = Kineto()
+    k.op("Torch-Compiled Region: 0/0", 0, 50)
+    k.op("aten::mm", 10, 20)
+    k.op("triton_poi_fused_add_0", 32, 5)
+    k.op("aten::item", 60, 5)
+    table = profile(tmp_path, k).ops.frame.set_index("op")
+    assert table["eager"].to_dict() == {
+        "Torch-Compiled Region: 0/0": False,
+        "aten::mm": False,
+        "triton_poi_fused_add_0": False,
+        "aten::item": True,
+    }
+    assert table["type"].to_dict()["triton_poi_fused_add_0"] == "triton"
