@@ -15,7 +15,8 @@ processors together, which other load on the machine changes little; and how man
 pair. Peak memory is that of the process.
 
 XProf is its converter's `framework_op_stats`, HTA its `TraceAnalysis` of one file. They are imported by `--peer-python`, this Python if
-left out: `pip install -e ".[bench]"`. HTA leaves out what has no duration and what comes behind the last step; it is told how many it kept.
+left out: `pip install -e ".[bench]"`. HTA leaves out what has no duration, what comes behind the last step, and with ijson the
+functions of Python; it is told how many events it kept.
 """
 
 from __future__ import annotations
@@ -157,7 +158,10 @@ def number(text: str) -> int:
 
 
 def has(python: str, module: str) -> bool:
-    return subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
+    try:
+        return subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
+    except OSError:
+        return False
 
 
 def contestants(kind: str, peer: str, cache: Path) -> tuple[list[Contestant], list[str]]:
@@ -191,10 +195,6 @@ def check(contestant: Contestant, run: Run, manifest: dict[str, int], path: Path
     if contestant.name.startswith("nbprof"):
         # A mark of the whole trace may lie outside of all slices; it is not drawn then.
         assert expected - run.events in (0, 1), f"{contestant.name} read {run.events:,} of {expected:,} events of {path.name}"
-    elif run.events >= 0:
-        assert run.events > manifest["slices"] // 2, (
-            f"{contestant.name} kept {run.events:,} of {manifest['slices']:,} slices of {path.name}"
-        )
 
 
 def spread(values: list[float], digits: int = 2) -> str:

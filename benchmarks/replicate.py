@@ -61,17 +61,18 @@ tf.profiler.experimental.stop()
 TORCH = """
 import sys
 import torch
-from torch.profiler import profile, record_function
+from torch.profiler import profile
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
 optimizer = torch.optim.Adam(model.parameters())
 x, y = torch.randn(32, 64), torch.randint(0, 10, (32,))
-with profile(record_shapes=True, profile_memory=True, with_stack=True) as p:
-    for _ in range(100):
+save = lambda p: p.export_chrome_trace(sys.argv[1] + "/run.json")
+times = torch.profiler.schedule(wait=0, warmup=1, active=50, repeat=1)
+with profile(schedule=times, on_trace_ready=save, record_shapes=True, profile_memory=True, with_stack=True) as p:
+    for _ in range(51):
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
         p.step()
-p.export_chrome_trace(sys.argv[1] + "/run.json")
 """
 SEEDS = {"jax": (JAX, "*.xplane.pb"), "tf": (TF, "*.xplane.pb"), "torch": (TORCH, "run.json")}
 

@@ -30,6 +30,7 @@ STAGES = {
 def timed(stage: Callable[[str, float], None], names: dict[str, list[str]]) -> Iterator[list[str]]:
     """Functions by dotted name, wrapped so that their own time is told; gives those that are not there."""
     absent: list[str] = []
+    before: list[tuple[object, str, object]] = []
     stack: list[float] = []
     for label, targets in names.items():
         for target in targets:
@@ -55,7 +56,12 @@ def timed(stage: Callable[[str, float], None], names: dict[str, list[str]]) -> I
                         stack[-1] += took
 
             setattr(owner, path[-1], wrapped)
-    yield absent
+            before.append((owner, path[-1], original))
+    try:
+        yield absent
+    finally:
+        for owner, name, original in before:
+            setattr(owner, name, original)
 
 
 def stages(path: Path) -> None:
