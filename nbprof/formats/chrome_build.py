@@ -187,7 +187,9 @@ class Builder:
         at: Int64s
         codes: Int64s
         _, at, codes = np.unique(both, return_index=True, return_inverse=True)
-        order = np.argsort(at)
+        first = np.full(len(at), len(part), np.int64)
+        np.minimum.at(first, codes, row)
+        order = np.argsort(first)
         tracks += [Track(int(pid[i]), int(tid[i])) for i in at[order].tolist()]
         place = np.empty(len(at), np.int64)
         place[order] = np.arange(len(at))
