@@ -251,6 +251,10 @@ class Activity:
         for name in several:
             self._makers[name] = (several, make)
 
+    def maker(self, name: str) -> Callable[[], Any]:
+        """How a value of its own is made, for a dialect that adds to it."""
+        return self._makers.get(name, ((name,), _EMPTY[name]))[1]
+
     def __getattr__(self, name: str) -> Any:
         # Only reached while the attribute has no value yet.
         if name.startswith("_") or name not in Activity.__annotations__:

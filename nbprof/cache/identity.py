@@ -9,18 +9,19 @@ clock would not show.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -31,12 +32,15 @@ from nbprof.errors import ReadError
 from nbprof.formats.packed import Unpacked
 from nbprof.formats.pieces import Buffer, LocalFile, Piece, Stamp
 
+T = TypeVar("T")
+
 LAYOUT = 1
 """Raised when the same values are stored in another way."""
 
 _KEY = re.compile(r"[0-9a-f]+-[0-9a-f]{40}")
 _SETTLED_NS = 2_000_000_000
 _CHUNK = 8 << 20
+_BLOCK = 1 << 20
 _THREADS = 4
 
 
@@ -58,12 +62,45 @@ def digest(buffer: Buffer) -> str:
     def one(at: int) -> bytes:
         return hashlib.sha256(data[at : at + _CHUNK]).digest()
 
-    starts = range(0, len(data), _CHUNK)
-    if len(starts) > 1:
-        with ThreadPoolExecutor(min(_THREADS, len(starts))) as pool:
-            parts = list(pool.map(one, starts))
-    else:
-        parts = list(map(one, starts))
+    return _of_all(list(_side_by_side(one, buffer.size)))
+
+
+def digest_of_file(file: LocalFile, stop: Callable[[], bool] = lambda: False) -> str | None:
+    """The same of a file on a disk, without the memory that its bytes would take; None when `stop` says so.
+
+    Raises
+    ------
+    ReadError, OSError
+        It cannot be read.
+    """
+
+    def one(at: int) -> bytes | None:
+        made = hashlib.sha256()
+        left = _CHUNK
+        with file.open() as opened:
+            opened.seek(at)
+            while left and (some := opened.read(min(_BLOCK, left))):
+                if stop():
+                    return None
+                made.update(some)
+                left -= len(some)
+        return made.digest()
+
+    found = list(_side_by_side(one, file.size or 0))
+    whole = [part for part in found if part is not None]
+    return _of_all(whole) if len(whole) == len(found) and not stop() else None
+
+
+def _side_by_side(one: Callable[[int], T], size: int) -> Iterator[T]:
+    starts = range(0, size, _CHUNK)
+    if len(starts) < 2:
+        yield from map(one, starts)
+        return
+    with ThreadPoolExecutor(min(_THREADS, len(starts))) as pool:
+        yield from pool.map(one, starts)
+
+
+def _of_all(parts: list[bytes]) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
@@ -143,42 +180,48 @@ class Watched:
         return buffer
 
     def look(self, *, hold: bool) -> None:
-        """Makes the digest known before anything is read; with `hold` the bytes stay for the next `read`.
+        """Makes the digest known before anything is read; with `hold`, bytes that had to be brought into memory stay for the next `read`.
 
         Raises
         ------
         ReadError
             As the piece says.
         """
-        self._later = False
+        if isinstance(self._piece, LocalFile):
+            with contextlib.suppress(OSError, ReadError):
+                self.digest = digest_of_file(self._piece)
+            return
         buffer = self.read()
         self._held = buffer if hold else None
 
     def forget(self) -> None:
-        """Lets go of what `look` held."""
-        self._held = None
+        """Lets go of what `look` held, and of the digest: what is read next may be something else."""
+        self._held = self.digest = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the bytes that were looked at are those that will be read."""
+        return self._held is not None
 
     def anew(self) -> None:
-        """Forgets the digest; that of the next reading is made at once."""
-        self.digest, self._later = None, False
+        """Has the digest of the next reading made at once."""
+        self.forget()
+        self._later = False
 
     def complete(self, stop: Callable[[], bool]) -> bool:
         """Makes the digest of what was read, if it is not known yet; False if the file has changed since, or `stop` says so.
 
         Raises
         ------
-        ReadError
+        ReadError, OSError
             The file is not there any more.
         """
-        if self.digest is None:
-            parts = []
-            with self._piece.open() as file:
-                while not stop() and (block := file.read(_CHUNK)):
-                    parts.append(hashlib.sha256(block).digest())
-            if stop() or stamp(self._piece) != self.state:
+        if self.digest is None and isinstance(self._piece, LocalFile):
+            found = digest_of_file(self._piece, stop)
+            if found is None or stamp(self._piece) != self.state:
                 return False
-            self.digest = hashlib.sha256(b"".join(parts)).hexdigest()
-        return True
+            self.digest = found
+        return self.digest is not None
 
 
 @cache

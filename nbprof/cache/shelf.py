@@ -105,6 +105,7 @@ class DiskShelf(Shelf):
                 # What it cost to read is known to be worth it.
                 self._spent_s = WORTH_S
                 return out
+            self._miss()
         began = time.perf_counter()
         trace = read()
         self._spent_s += time.perf_counter() - began
@@ -134,22 +135,29 @@ class DiskShelf(Shelf):
     def _find(self) -> None:
         """Opens the entry of the files, if there is one."""
         self._key = self._place.key()
-        if self._key is not None:
-            self._noted = True
-            self._open()
-            return
-        sizes = [piece.size for piece in self._watched]
-        if any(size is None for size in sizes) or not self._folder.has_size(sum(size or 0 for size in sizes)):
-            return
-        # Something of this size is there: touched or moved, but maybe the same.
-        for piece in self._watched:
-            piece.look(hold=len(self._watched) == 1)
-        self._key = key(self._watched, self._options)
+        self._noted = self._key is not None
+        if self._key is None:
+            sizes = [piece.size for piece in self._watched]
+            if any(size is None for size in sizes) or not self._folder.has_size(sum(size or 0 for size in sizes)):
+                return
+            # Something of this size is there: touched or moved, but maybe the same.
+            for piece in self._watched:
+                piece.look(hold=len(self._watched) == 1)
+            self._key = key(self._watched, self._options)
         self._open()
         if FACTS in self._index:
             for piece in self._watched:
                 piece.forget()
             self._note()
+            return
+        self._miss()
+
+    def _miss(self) -> None:
+        # What is read next may be something else by then, and have another entry.
+        self._key, self._noted, self._parts, self._index = None, False, {}, {}
+        for piece in self._watched:
+            if not piece.holds:
+                piece.forget()
 
     def _open(self) -> None:
         """Opens the parts of the entry that are not open yet."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from nbprof import activity as act
 from nbprof.dialects import xplane
-from nbprof.trace import INT, TEXT, UINT, ArgColumn, Trace
+from nbprof.trace import INT, TEXT, UINT, ArgColumn, Note, Trace
 
 _PLANE = re.compile(r"/(?:device:(?:GPU|TPU|CUSTOM)|host:)")
 _WHOLE = re.compile(r"-?\d{1,20}\Z")
@@ -101,8 +101,10 @@ class Typed(Mapping[str, ArgColumn]):
 def interpret(trace: Trace) -> act.Activity:
     """The activity of a trace that XLA exported."""
     trace.args = Typed(trace.args, trace.strings)
-    trace.receipt.info(LEFT_OUT)
-    return xplane.interpret(trace)
+    out = xplane.interpret(trace)
+    found = out.maker("notes")
+    out.later("notes", lambda: [Note("info", LEFT_OUT), *found()])
+    return out
 
 
 def plain(trace: Trace) -> act.Activity:

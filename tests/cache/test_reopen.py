@@ -16,7 +16,7 @@ import pytest
 from nbprof.cache import identity, shelf
 from nbprof.cache.stored import StoredTrace
 from nbprof.errors import ReadError
-from nbprof.formats import xspace
+from nbprof.formats import chrome, xspace
 from nbprof.formats.pieces import LocalFile, RunFiles
 from nbprof.profiles import load
 from nbprof.run import Run, _Cached
@@ -51,28 +51,33 @@ def reads(monkeypatch):
     """Names of the files that the reader of the format was given."""
     seen = []
 
-    def watched(pieces, *rest):
-        seen.extend(piece.name for piece in pieces)
-        return original(pieces, *rest)
+    def watched(original):
+        def read(pieces, *rest, **options):
+            seen.extend(piece.name for piece in pieces)
+            return original(pieces, *rest, **options)
 
-    original = xspace.read
-    monkeypatch.setattr(xspace, "read", watched)
+        return read
+
+    for module in (xspace, chrome):
+        monkeypatch.setattr(module, "read", watched(module.read))
     return seen
 
 
 def copy(name, tmp_path):
     """A folder with the profiles of a real or recorded one."""
-    source = real(name) if "/" in name else DATA / "xspace" / name
+    source = DATA / name.removeprefix("data/") if name.startswith("data/") else real(name)
     target = tmp_path / "run"
     target.mkdir(parents=True)
-    for file in [source] if source.is_file() else source.glob("*.xplane.pb"):
+    for file in [source] if source.is_file() else [*source.glob("*.xplane.pb"), *source.glob("*.json.gz"), *source.glob("*.json")]:
         shutil.copy(file, target)
     return target
 
 
 REAL = [
-    "tf_cpu.xplane.pb",
-    "jax_cpu.xplane.pb",
+    "data/xspace/tf_cpu.xplane.pb",
+    "data/xspace/jax_cpu.xplane.pb",
+    "data/chrome/jax_cpu.trace.json.gz",
+    "data/kineto",
     "tf-gpu/rtx5000-cnn-batch64",
     "tf-gpu/rtx5000-cnn-batch512",
     "tf-gpu/t4-one-step",
@@ -81,6 +86,8 @@ REAL = [
     "tf-cpu/prefetch-128-empty-gpu-plane",
     "jax/tpu-v6e-inference",
     "jax/mi300-jax08_attention",
+    "kineto/v100-resnet50-workers4",
+    "kineto/mi300-ddp-resnet18",
 ]
 
 
@@ -265,6 +272,27 @@ def test_the_digest_of_a_large_file_in_pieces_is_that_of_its_bytes(tmp_path, mon
     assert len(found) == 6
 
 
+def test_a_file_that_changes_between_looking_and_reading(path, cache, monkeypatch):
+    """Another profile of the same size is there already; neither may be taken for the other."""
+    looked = identity.Watched.look
+
+    def look(self, **options):
+        looked(self, **options)
+        path.write_bytes(training_run().replace(b"train", b"tra1n"))
+
+    path.write_bytes(training_run().replace(b"train", b"tra2n"))
+    monkeypatch.setattr(identity.Watched, "look", look)
+    first = load(path)
+    assert len(first.ops.frame)
+    assert any("tra1n" in name for name in first.run.trace.names)
+    written()
+    monkeypatch.undo()
+    monkeypatch.setenv("NBPROF_CACHE_DIR", str(cache.path))
+    for text in (b"tra2n", b"tra1n"):
+        path.write_bytes(training_run().replace(b"train", text))
+        assert any(text.decode() in name for name in load(path).run.trace.names)
+
+
 def test_times_are_trusted_only_when_they_are_old(cache, tmp_path, monkeypatch):
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(training_run())
@@ -369,10 +397,11 @@ def test_profiles_that_lie_packed(kind, trusted, cache, tmp_path, reads, monkeyp
     if trusted:
         monkeypatch.setattr("nbprof.cache.identity.digest", None)
     else:
-        os.utime(path)
+        # Another file with the same bytes and the same time, which is on the dashboard.
+        shutil.copy2(path, tmp_path / "copy")
+        (tmp_path / "copy").replace(path)
     same(first, everything(path)[1])
     assert reads == ["a.xplane.pb"]
-    monkeypatch.undo()
 
 
 @pytest.mark.parametrize("kind", ["zip", "tgz", "gz"])
