@@ -12,6 +12,8 @@ from nbprof.formats.sniff import HEAD, Kind, recognise
 
 CHEAP_LOOKS, DEAR_LOOKS = 2000, 64
 """How many heads are read in a place: on a disk or in an archive, and over a network."""
+# Enough for most files to show what they are.
+_SHORT = 1 << 13
 
 
 def candidates(folder: Folder, listing: Listing) -> list[Candidate]:
@@ -31,13 +33,17 @@ def candidates(folder: Folder, listing: Listing) -> list[Candidate]:
     others = [f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in taken]
     others.sort(key=lambda f: (f.promise, f.at))
     looks = CHEAP_LOOKS if folder.cheap else DEAR_LOOKS
-    unclear = traces if folder.cheap else _unclear(traces)
-    looked = _look(folder, listing, unclear[:looks])
-    known = {id(c.found) for c in looked} | {id(f) for f in unclear[:looks]}
+    several = {id(f) for f in _unclear(traces)}
+    unclear = traces if folder.cheap else [f for f in traces if id(f) in several]
+    if len(unclear) > looks:
+        # The newest runs are what people come for.
+        unclear.sort(key=lambda f: f.piece.modified, reverse=True)
+    looked = _look(folder, listing, unclear[:looks], several)
+    known = {id(f) for f in unclear[:looks]}
     out += [c for c in looked if c.kind.format == "chrome" or (c.kind.format == "xspace" and c.kind.sure)]
     out += [Candidate(f, Kind("chrome", sure=False)) for f in traces if id(f) not in known]
     left = looks - min(len(unclear), looks)
-    out += [c for c in _look(folder, listing, others[:left], quiet=True) if c.kind.format in ("xspace", "chrome") and c.kind.sure]
+    out += [c for c in _look(folder, listing, others[:left], set(), quiet=True) if c.kind.format in ("xspace", "chrome") and c.kind.sure]
     if len(others) > left:
         listing.notes.append(("", f"{len(others) - left:,} more files without a telling name were not looked into."))
     return out
@@ -50,13 +56,18 @@ def _unclear(traces: list[Found]) -> list[Found]:
     return [f for f in traces if len(stems[f.parent]) > 1]
 
 
-def _look(folder: Folder, listing: Listing, files: list[Found], *, quiet: bool = False) -> list[Candidate]:
+def _look(folder: Folder, listing: Listing, files: list[Found], several: set[int], *, quiet: bool = False) -> list[Candidate]:
+    """What the heads say; of files in `several` also the rank is wanted, which may stand further behind."""
+
     def one(found: Found) -> Candidate | str:
         try:
-            head = found.piece.head(HEAD)
+            head = b"" if id(found) in several else found.piece.head(_SHORT)
+            kind = recognise(head, found.piece.name, whole=len(head) < _SHORT)
+            if not (kind.format and kind.sure) and (len(head) == _SHORT or not head):
+                head = found.piece.head(HEAD)
+                kind = recognise(head, found.piece.name, whole=len(head) < HEAD)
         except ReadError as error:
             return "" if quiet else f"{printable(found.at)} could not be looked into: {error.reason}"
-        kind = recognise(head, found.piece.name, whole=len(head) < HEAD)
         if not kind.format and not quiet:
             return f"{printable(found.at)} is {kind.what}, not a profile."
         return Candidate(found, kind)

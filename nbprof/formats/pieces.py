@@ -133,7 +133,7 @@ def size_text(count: int) -> str:
 
 def printable(name: str) -> str:
     """A file name as it may stand in a message: bytes that are no UTF-8, and control characters, become a replacement sign."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in name)
+    return name if name.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in name)
 
 
 class Piece(Protocol):
