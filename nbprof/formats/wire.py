@@ -30,6 +30,8 @@ PADDING = 16
 MOST_NESTED = 100
 _MOST_TAG = (1 << 32) - 1
 _MOST_LENGTH = (1 << 31) - 1
+# So many messages are walked field by field sooner than a round of numpy calls is done.
+_FEW_MESSAGES = 32
 
 
 class CutError(ReadError):
@@ -194,7 +196,7 @@ def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Fiel
     message = np.flatnonzero(start < end).astype(np.int64)
     pos = start[message].astype(np.int64)
     limit = end[message].astype(np.int64)
-    while len(message):
+    while len(message) > _FEW_MESSAGES:
         tag, after = varints(buf, pos)
         wrong = (tag < 8) | (tag > _MOST_TAG) | (after - pos > 5)
         if wrong.any():
@@ -222,13 +224,36 @@ def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Fiel
         over = stop > limit
         if over.any():
             _explain(buf, pos, limit, over, depth)
-        key = tag[kind != GROUP] if GROUP in kind else tag
-        for code in np.unique(key).tolist():
-            rows = np.flatnonzero(tag == code)
-            found.setdefault((code >> 3, code & 7), []).append((message[rows], value[rows], stop[rows]))
+        for rows in _groups(tag):
+            code = int(tag[rows[0]])
+            if code & 7 != GROUP:
+                found.setdefault((code >> 3, code & 7), []).append((message[rows], value[rows], stop[rows]))
         alive = stop < limit
         message, pos, limit = message[alive], stop[alive], limit[alive]
+    for key, rest in _one_by_one(buf, message, pos, limit, depth).items():
+        column = np.array(rest, np.int64)
+        found.setdefault(key, []).append((column[:, 0], column[:, 1], column[:, 2]))
     return [Field(number, kind, *(np.concatenate(part) for part in zip(*rounds, strict=True))) for (number, kind), rounds in found.items()]
+
+
+def _groups(tag: Int64s) -> list[Int64s]:
+    """The rows of each tag, ascending."""
+    codes = np.unique(tag)
+    if len(codes) < 16:
+        return [np.flatnonzero(tag == code) for code in codes]
+    order = np.argsort(tag, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(tag[order])) + 1)
+
+
+def _one_by_one(buf: Bytes, message: Int64s, pos: Int64s, limit: Int64s, depth: int) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
+    """The fields of the messages that are left: a message may have a million where the others have three."""
+    found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    data = buf.data
+    for number, start, end in zip(message.tolist(), pos.tolist(), limit.tolist(), strict=True):
+        for field, kind, value, stop in fields(data, start, end, depth):
+            if kind != GROUP:
+                found.setdefault((field, kind), []).append((number, signed(value) if kind == VARINT else value, stop))
+    return found
 
 
 def _explain(buf: Bytes, pos: Int64s, limit: Int64s, wrong: npt.NDArray[np.bool_], depth: int) -> None:

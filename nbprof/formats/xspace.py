@@ -29,6 +29,11 @@ from nbprof.trace import Events, Int32s, Int64s, Module, Plane, Receipt, Trace
 EPOCH_NS = 10**18
 # One above this cannot be relative to the start of a profile (46 days); it is the time since the machine was started.
 _UPTIME_NS = 4 * 10**15
+# Errors of the profiler, and names of planes in a line, that the receipt repeats.
+_MOST_NOTES, _MOST_PLANES = 20, 4
+_WILD = "have times of over 53 days: damaged, left out."
+_NEGATIVE = "end before they start; their duration is taken as 0."
+_UNNAMED = "have no name there; they are shown by their number."
 _LANE_COLUMNS = ["lane", "host", "process", "thread", "line_id", "plane", "kind", "device", "note", "events", "order"]
 
 
@@ -107,6 +112,8 @@ class _Builder:
         self.events = 0
         self.aggregated: list[tuple[int, int, int, int]] = []
         self.valueless = 0
+        self.odd: dict[str, dict[str, int]] = {}
+        """What is odd about events, and in which planes how many are so."""
 
     def add(self, piece: Piece) -> None:
         """Reads one file."""
@@ -120,10 +127,11 @@ class _Builder:
         space = read_space(buffer.array, buffer.size, self.strings)
         if not space.planes:
             raise ReadError("no planes are in it, so it is not an XSpace profile", offset=0)
-        for text in space.errors:
-            self.receipt.warn(f"The profiler reported an error: {text}")
-        for text in space.warnings:
-            self.receipt.warn(f"The profiler reported: {text}")
+        for said, texts in (("The profiler reported an error", space.errors), ("The profiler reported", space.warnings)):
+            for text in dict.fromkeys(texts[:_MOST_NOTES]):
+                self.receipt.warn(f"{said}: {text}")
+            if len(texts) > _MOST_NOTES:
+                self.receipt.warn(f"{said}: {len(texts) - _MOST_NOTES:,} more.")
         if space.cut >= 0:
             self.receipt.warn(
                 f"{piece.label} was cut off: it ends inside the field at byte {space.cut:,}. The {len(space.planes):,} planes before that "
@@ -183,7 +191,7 @@ class _Builder:
 
     def _state(self, what: str, values: dict[Any, object]) -> None:
         if values:
-            self.metadata[what] = {**cast("dict[Any, object]", self.metadata.get(what, {})), **values}
+            cast("dict[Any, object]", self.metadata.setdefault(what, {})).update(values)
 
     def _batch(self, batch: Batch, first: int, absolute: int) -> None:
         plane = batch.plane
@@ -191,10 +199,9 @@ class _Builder:
         if len(batch.unnamed):
             idents, place = np.unique(batch.unnamed, return_inverse=True)
             batch.name[batch.name < first] = self._unnamed(plane, idents.tolist())[place]
-        if batch.wild:
-            self.receipt.skip(f"in {plane.name} have times of over 53 days: damaged, left out.", batch.wild)
-        if batch.negative:
-            self.receipt.warn(f"Events in {plane.name} end before they start; their duration is taken as 0.")
+        self._odd(_WILD, plane, batch.wild)
+        self._odd(_NEGATIVE, plane, batch.negative)
+        self._odd(_UNNAMED, plane, len(batch.unnamed))
         for line, ident, occurrences, duration in batch.aggregated:
             at = int(plane.events.places(np.array([ident]))[0])
             code = first + at if at >= 0 else int(self._unnamed(plane, [ident])[0])
@@ -208,6 +215,11 @@ class _Builder:
         self.parts.append(_Part(len(self.epochs) - 1, batch.name, batch.start, batch.duration, segments))
         self.events += batch.count
 
+    def _odd(self, what: str, plane: PlaneMessage, count: int) -> None:
+        if count:
+            planes = self.odd.setdefault(what, {})
+            planes[plane.name] = planes.get(plane.name, 0) + count
+
     def _unnamed(self, plane: PlaneMessage, idents: list[int]) -> Int32s:
         """Name codes of ids that the plane has no name for."""
         for ident in idents:
@@ -215,7 +227,6 @@ class _Builder:
                 plane.unnamed[ident] = len(self.names)
                 self.names.append(f"event {ident}")
                 self.display.append(f"event {ident}")
-        self.receipt.warn(f"Event names are missing in plane {plane.name}; they are shown as their number.")
         return np.array([plane.unnamed[ident] for ident in idents], np.int32)
 
     def trace(self) -> Trace:
@@ -223,6 +234,15 @@ class _Builder:
         epoch = self._one_clock()
         events = self._sorted()
         self.receipt.events = self.events
+        for what, planes in self.odd.items():
+            count = sum(planes.values())
+            where = ", ".join(list(planes)[:_MOST_PLANES]) + (
+                f" and {len(planes) - _MOST_PLANES:,} more" if len(planes) > _MOST_PLANES else ""
+            )
+            if what == _WILD:
+                self.receipt.skip(f"in {where} {what}", count)
+            else:
+                self.receipt.warn(f"{count:,} {'event' if count == 1 else 'events'} in {where} {what}")
         if self.aggregated:
             self.receipt.info(
                 f"{len(self.aggregated):,} aggregated events have a count but no start: they are on no lane, see trace.aggregated."

@@ -72,7 +72,7 @@ class Batch:
     """Ids of the events whose `name` is -1."""
     valueless: int = 0
     hidden: list[bytes] = field(default_factory=list)
-    """Texts that do not count because another value of their stat comes behind them."""
+    """Texts that do not count: another value of their stat comes behind them, or their event is left out."""
     wild: int = 0
     negative: int = 0
     aggregated: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -183,7 +183,7 @@ class _Reader:
         start = np.concatenate([b.starts[b.left] for b in with_rest])
         stop = np.concatenate([b.meta[b.left] for b in with_rest])
         events = xspace_general.events(self.buf, start, stop)
-        with_rest[0].hidden = [bytes(self.data[a:b]) for a, b in events.stats.hidden]
+        with_rest[0].hidden += [bytes(self.data[a:b]) for a, b in events.stats.hidden]
         out: list[_Rest | None] = []
         first = 0
         for batch in window:
@@ -220,8 +220,12 @@ class _Reader:
         low, high = np.searchsorted(stats.owner, (rest.first, rest.last))
         owner, ident, tag, value, end = (column[low:high] for column in (stats.owner, stats.ident, stats.tag, stats.value, stats.end))
         batch.valueless = int(np.count_nonzero(tag == 0))
-        for number, kind in sorted({(i, t) for i, t in zip(ident.tolist(), tag.tolist(), strict=True) if t}):
-            at = np.flatnonzero((ident == number) & (tag == kind))
+        order = np.lexsort((tag, ident))
+        edges = np.flatnonzero((np.diff(ident[order]) != 0) | (np.diff(tag[order]) != 0)) + 1
+        for at in np.split(order, edges) if len(order) else []:
+            number, kind = int(ident[at[0]]), int(tag[at[0]])
+            if not kind:
+                continue
             numbers = value[at].view(np.uint64)
             if kind in (TEXT_TAG, BYTES_TAG):
                 first = len(batch.texts)
@@ -293,6 +297,8 @@ def _drop(batch: Batch, keep: npt.NDArray[np.bool_]) -> None:
     place = np.cumsum(keep) - 1
     for values in batch.values:
         on = keep[values.row]
+        if values.tag == TEXT_TAG and not on.all():
+            batch.hidden += [batch.texts[i] for i in np.unique(values.value[~on]).tolist()]
         values.row, values.value = place[values.row[on]].astype(np.uint16), values.value[on]
     line = np.repeat(np.arange(len(batch.counts)), batch.counts)[keep]
     batch.counts = np.bincount(line, minlength=len(batch.counts)).tolist()

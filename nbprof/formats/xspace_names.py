@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from nbprof.trace import Int32s
 
 _ENTRY_DEPTH, _VALUE_DEPTH, _FACT_DEPTH = 2, 3, 4
 # Ids up to this many times their count are looked up in a table, others by bisection.
-_SPARSE = 4
+_SPARSE, _FEW = 8, 32
 
 Spans = Sequence[Sequence[tuple[int, int]]]
 
@@ -46,22 +47,30 @@ class EventNames:
     children: dict[int, list[int]] = field(default_factory=dict)
     facts: dict[int, list[tuple[str, object]]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.order = np.argsort(self.keys, kind="stable")
-        self.sorted = self.keys[self.order]
-        self.table: Int32s | None = None
-        if len(self.keys) and self.sorted[0] >= 0 and self.sorted[-1] < _SPARSE * len(self.keys) + 1024:
-            self.table = np.full(int(self.sorted[-1]) + 2, -1, np.int32)
-            self.table[self.keys] = np.arange(len(self.keys), dtype=np.int32)
+    @cached_property
+    def _sorted(self) -> tuple[Int64s, Int64s]:
+        order = np.argsort(self.keys, kind="stable")
+        return self.keys[order], order
+
+    @cached_property
+    def _table(self) -> Int32s | None:
+        keys, order = self._sorted
+        if len(keys) < _FEW or keys[0] < 0 or keys[-1] >= _SPARSE * len(keys):
+            return None
+        table = np.full(int(keys[-1]) + 2, -1, np.int32)
+        table[keys] = order
+        return table
 
     def places(self, idents: Int64s) -> Int32s:
         """For ids of events their place in the lists; -1 where the plane does not name them."""
-        if self.table is not None:
-            return self.table[np.minimum(idents.view(np.uint64), np.uint64(len(self.table) - 1)).view(np.int64)]
-        if not len(self.keys):
+        table = self._table
+        if table is not None:
+            return table[np.minimum(idents.view(np.uint64), np.uint64(len(table) - 1)).view(np.int64)]
+        keys, order = self._sorted
+        if not len(keys):
             return np.full(len(idents), -1, np.int32)
-        at = np.minimum(np.searchsorted(self.sorted, idents), len(self.keys) - 1)
-        return np.where(self.sorted[at] == idents, self.order[at], -1).astype(np.int32)
+        at = np.minimum(np.searchsorted(keys, idents), len(keys) - 1)
+        return np.where(keys[at] == idents, order[at], -1).astype(np.int32)
 
 
 @dataclass

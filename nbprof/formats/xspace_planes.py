@@ -61,10 +61,14 @@ class Space:
 
 @dataclass
 class Fields:
-    """The fields of one message: where the contents of each are by number, and the last number of each."""
+    """The fields of one message: where the contents of each are by number, and the last number of each.
+
+    `stopped` is the byte of the last field that was not among the plainest; where reading failed, of the one that it failed in.
+    """
 
     contents: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
+    stopped: int = 0
 
     def texts(self, data: memoryview, number: int, strings: Strings) -> list[str]:
         """All texts of a field."""
@@ -90,11 +94,11 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
     cut = -1
     try:
         _walk(data, 0, size, 0, top)
-    except CutError as error:
+    except CutError:
         # Whole planes are worth keeping; without one there is nothing to show.
         if 1 not in top.contents:
             raise
-        cut = error.offset or 0
+        cut = top.stopped
     inner = [_walk(data, start, end, _PLANE_DEPTH, Fields()) for start, end in top.contents.get(1, [])]
     starts, others = event_starts(buf, [span for plane in inner for span in plane.contents.get(3, [])])
     lines = (_line(data, *line, strings) for line in zip(starts, others, strict=True))
@@ -124,6 +128,7 @@ def _walk(data: memoryview, pos: int, end: int, depth: int, out: Fields) -> Fiel
             contents.setdefault(tag >> 3, []).append((pos + 2, after))
             pos = after
             continue
+        out.stopped = pos
         number, kind, value, pos = wire.read_field(data, pos, end, depth)
         if kind == LENGTH:
             contents.setdefault(number, []).append((value, pos))

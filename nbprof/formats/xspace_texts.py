@@ -151,9 +151,10 @@ class Strings:
     def report(self, receipt: Receipt) -> None:
         """Says what was no UTF-8."""
         if self.broken:
+            texts = "text" if self.broken == 1 else "texts"
             receipt.warn(
-                f"{self.broken:,} texts hold bytes that are no UTF-8; they are shown with \N{REPLACEMENT CHARACTER} in their place, "
-                f"as in {self.example[:60]!r}. The file may be damaged."
+                f"Bytes that are no UTF-8 are in {self.broken:,} {texts}, as in {self.example[:60]!r}; they are shown as "
+                "\N{REPLACEMENT CHARACTER}. The file may be damaged."
             )
 
 

@@ -1,0 +1,108 @@
+"""Events found by following chains from guesses are those that a walk from the front finds."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from nbprof.errors import ReadError
+from nbprof.formats import wire, xspace_split
+from tests.support.xspace import chunk, number
+
+
+@pytest.fixture(autouse=True)
+def _short_segments(monkeypatch):
+    for name, value in (("_ALONE", 200), ("_TOGETHER", 400), ("_SEGMENT", 300), ("_EVENT", 0), ("_WINDOW", 64)):
+        monkeypatch.setattr(xspace_split, name, value)
+
+
+def event(chance, length):
+    """An event of about a length, of stats, so that its inside looks like events, too."""
+    out = number(1, chance.randrange(300)) + number(2, chance.randrange(10**9)) + number(3, 5)
+    while len(out) < length:
+        out += chunk(4, number(1, chance.randrange(100)) + number(4, chance.randrange(10**6)))
+    return out
+
+
+def line(seed, lengths):
+    chance = random.Random(seed)
+    parts = [number(1, 7) + chunk(2, "a line") + number(3, 99)]
+    for _ in range(chance.choice([5, 80, 400])):
+        parts.append(chunk(4, event(chance, chance.choice(lengths))))
+        if chance.randrange(40) == 0:
+            parts.append(
+                chance.choice(
+                    [number(9, 5), chunk(11, "shown"), chunk(4, b""), b"\x7b\x08\x01\x7c", number(77, 3), chunk(99, b"\x22\x06" * 9)]
+                )
+            )
+    parts.append(chunk(11, "behind") + number(10, 3))
+    return b"".join(parts)
+
+
+def walked(data, base):
+    others: list = []
+    return xspace_split._walk(data, base, others), others
+
+
+@pytest.mark.parametrize(
+    "lengths", [[10], [10, 40, 90], [30, 127, 128, 300], [20, 16_383, 17_000]], ids=["short", "mixed", "two bytes", "three bytes"]
+)
+@pytest.mark.parametrize("seed", range(6))
+def test_chains_find_what_a_walk_finds(seed, lengths):
+    lines = [line(seed * 10 + i, lengths) for i in range(4)]
+    data = b"head" + b"between".join(lines) + b"tail"
+    places, at = [], 4
+    for each in lines:
+        places.append((at, at + len(each)))
+        at += len(each) + len(b"between")
+    buf = wire.buffer(data)
+    starts, others = xspace_split.event_starts(buf, places)
+    for (start, stop), found, rest in zip(places, starts, others, strict=True):
+        assert (found.tolist(), rest) == walked(data[start:stop], start)
+        content, end = xspace_split.spans(buf, found)
+        for tag, a, b in zip(found.tolist(), content.tolist(), end.tolist(), strict=True):
+            assert wire.read_field(data, tag, stop) == (4, wire.LENGTH, a, b)
+
+
+def test_nearly_all_events_come_from_chains(monkeypatch):
+    data = b"".join(chunk(4, event(random.Random(i), 45)) for i in range(2000))
+    alone: list[int] = []
+    read = wire.read_field
+    monkeypatch.setattr(wire, "read_field", lambda *args: alone.append(args[1]) or read(*args))
+    chains = xspace_split._Chains(wire.buffer(data), [(0, len(data))])
+    assert len(chains.stitch(0, len(data), [])) == 2000
+    assert len(chains.guesses) > 100
+    assert chains.first[-1] >= 1990
+    assert not alone
+
+
+@pytest.mark.parametrize("cut", range(1, 60))
+def test_an_event_that_runs_over_its_line_is_an_error_at_its_byte(cut):
+    data = line(1, [40]) + b"".join(chunk(4, event(random.Random(i), 40)) for i in range(30))
+    buf = wire.buffer(data + b"\x22\x05" * 100)
+    stop = len(data) - cut
+    inside = walked(data, 0)[0]
+    if stop in inside:
+        assert len(xspace_split.event_starts(buf, [(0, stop)])[0][0]) == inside.index(stop)
+        return
+    last = max(start for start in inside if start < stop)
+    with pytest.raises(ReadError) as caught:
+        xspace_split.event_starts(buf, [(0, stop)])
+    assert last <= caught.value.offset <= stop
+
+
+def test_lengths_that_lead_astray_end_in_the_same_error():
+    # Every segment looks like events, none of them is: the true chain is a single field over everything.
+    inside = chunk(4, number(1, 1) + number(2, 2) + number(3, 3)) * 500
+    data = chunk(99, inside) + chunk(4, number(1, 1))
+    starts, others = xspace_split.event_starts(wire.buffer(data), [(0, len(data))])
+    assert starts[0].tolist() == [len(data) - 4]
+    assert [o[0] for o in others[0]] == [99]
+
+
+def test_no_lines_no_events():
+    assert xspace_split.event_starts(wire.buffer(b""), []) == ([], [])
+    starts, others = xspace_split.event_starts(wire.buffer(b"abc"), [(1, 1)])
+    assert (starts[0].dtype, len(starts[0]), others) == (np.int64, 0, [[]])
