@@ -8,8 +8,10 @@ from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from nbprof.profiles import load
 from tests.support.xspace import MS, PlaneWriter, Ref, UInt, xspace
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -169,3 +171,15 @@ def test_replicas_of_a_kineto_trace(tmp_path, replicate):
     assert [e["id"] for e in events if e["ph"] == "s"] == [e["args"]["correlation"] for e in launches]
     assert 40 < len({e["name"] for e in kernels}) < 200
     assert all(e["name"].endswith("<float>(int)") for e in kernels)
+
+
+@pytest.mark.parametrize("seed", ["xspace/tf_cpu.xplane.pb", "kineto/cpu_train.pt.trace.json.gz"])
+def test_time_of_ops_grows_with_the_replicas(tmp_path, replicate, seed):
+    source = Path(__file__).resolve().parents[1] / "data" / seed
+    target = tmp_path / f"big{''.join(Path(seed).suffixes)}"
+    once = load(source)
+    written = replicate.make(str(source), target, 5 * once.receipt.events)
+    by = ["where", "type"]
+    one, many = (p.ops.frame.groupby(by)[["occurrences", "total_us", "self_us"]].sum() for p in (once, load(target)))
+    assert len(one) > 2
+    pd.testing.assert_frame_equal(many, one * written["replicas"], check_exact=False, rtol=1e-9, check_dtype=False)
