@@ -62,6 +62,16 @@ class File:
     counters: list[tuple[int, str, Int64s, np.ndarray]]
 
 
+def _both(pid: int, tid: int) -> int:
+    """A pair of text codes (or -1) as one number."""
+    return (pid << 32) | (tid & 0xFFFFFFFF)
+
+
+def _pairs(part: Part, rows: Int64s) -> Int64s:
+    """(pid, tid) of events as one number each."""
+    return (part.text["pid"][rows].astype(np.int64) << 32) | (part.text["tid"][rows].astype(np.int64) & 0xFFFFFFFF)
+
+
 class Builder:
     """Collects files, then numbers lanes and names across them."""
 
@@ -182,17 +192,17 @@ class Builder:
 
     def _tracks(self, part: Part, row: Int64s, tracks: list[Track]) -> Int64s:
         """Lane of each row by (pid, tid), in order of appearance."""
-        pid, tid = part.text["pid"][row].astype(np.int64), part.text["tid"][row]
-        both = (pid << 32) | (tid.astype(np.int64) & 0xFFFFFFFF)
-        at: Int64s
-        codes: Int64s
-        _, at, codes = np.unique(both, return_index=True, return_inverse=True)
-        first = np.full(len(at), len(part), np.int64)
-        np.minimum.at(first, codes, row)
+        both = _pairs(part, row)
+        # Few pairs in long runs are the rule: only where the pair changes it has to be looked at.
+        begins = np.flatnonzero(np.concatenate([[True], both[1:] != both[:-1]])[: len(both)])
+        kinds, which = np.unique(both[begins], return_inverse=True)
+        codes = np.repeat(which, np.diff(np.append(begins, len(both))))
+        first = np.full(len(kinds), len(part), np.int64)
+        np.minimum.at(first, which, row[begins])
         order = np.argsort(first)
-        tracks += [Track(int(pid[i]), int(tid[i])) for i in at[order].tolist()]
-        place = np.empty(len(at), np.int64)
-        place[order] = np.arange(len(at))
+        tracks += [Track(int(k >> 32), k & 0x7FFFFFFF if not k & 0x80000000 else -1) for k in kinds[order].tolist()]
+        place = np.empty(len(kinds), np.int64)
+        place[order] = np.arange(len(kinds))
         return place[codes]
 
     def _begins(self, part: Part, good: np.ndarray, first: int, end: int) -> tuple[Int64s, Int64s, Int64s, dict[int, int]]:
@@ -263,9 +273,13 @@ class Builder:
     def _flows(self, part: Part, good: np.ndarray, first: int, tracks: list[Track]) -> Flows:
         rows = np.flatnonzero(good & np.isin(part.phase, letters(*_FLOW_PHASE)))
         count = len(part)
-        lane_of = {(t.pid, t.tid): i for i, t in enumerate(tracks) if t.thread is None}
-        pid, tid = part.text["pid"][rows].tolist(), part.text["tid"][rows].tolist()
-        lane = np.array([lane_of.get(both, -1) for both in zip(pid, tid, strict=True)], np.int32)
+        mine = np.array([(_both(t.pid, t.tid), i) for i, t in enumerate(tracks) if t.thread is None], np.int64).reshape(-1, 2)
+        mine = mine[np.argsort(mine[:, 0])]
+        both = _pairs(part, rows)
+        at = np.minimum(np.searchsorted(mine[:, 0], both), max(len(mine) - 1, 0))
+        lane = np.full(len(rows), -1, np.int32)
+        if len(mine):
+            lane = np.where(mine[at, 0] == both, mine[at, 1], -1).astype(np.int32)
         ids = part.top.get("id")
         as_text = ids is not None and bool((ids.kind[np.isin(ids.event, rows)] == TEXT).any())
         ident = dense(ids, count, text=as_text)

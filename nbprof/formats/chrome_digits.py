@@ -107,7 +107,8 @@ def decimals(text: Bytes, word: Words, at: Int64s) -> Decimals:
     whole, count = run(word, begin, MOST_DIGITS)
     good = (count > 0) & (count <= MOST_DIGITS)
     end = begin + count
-    point = np.flatnonzero(text[end] == 0x2E)
+    behind = text[end]
+    point = np.flatnonzero(behind == 0x2E)
     part, places = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
     if len(point):
         # A third word could not be held: more than 16 decimals are left to be read by themselves.
@@ -116,7 +117,8 @@ def decimals(text: Bytes, word: Words, at: Int64s) -> Decimals:
         good[point] &= (places[point] > 0) & (places[point] <= MOST_DECIMALS)
         longer = point[places[point] == MOST_DECIMALS]
         good[longer] &= (text[end[longer]] - np.uint8(0x30)) > 9
-    good &= (text[end] | 0x20) != 0x65
+        behind[point] = text[end[point]]
+    good &= (behind | 0x20) != 0x65
     return Decimals(whole, part, places, count, negative, end, good)
 
 
@@ -174,7 +176,10 @@ def distinct(word: Words, start: Int64s, end: Int64s) -> tuple[Int32s, Int64s]:
 
 def _hashes(word: Words, start: Int64s, length: Int64s) -> Words:
     out = _mixed((word[start] & _MASKS[np.minimum(length, 8)]) ^ (length.view(np.uint64) * _SEEDS[0]))
-    long = np.flatnonzero(length > 8)
+    longer = np.flatnonzero(length > 8)
+    # The last word overlaps the first, which does no harm.
+    out[longer] = _mixed((out[longer] + word[start[longer] + length[longer] - 8]) * _SEEDS[1])
+    long = longer[length[longer] > 16]
     if not len(long):
         return out
     # The words behind the first of all long stretches in one row, each mixed with its number, then added up by stretch.

@@ -15,13 +15,13 @@ import numpy.typing as npt
 from nbprof.formats import chrome_loose as loose
 from nbprof.formats.chrome_digits import POWERS, Decimals, after_spaces, decimals, distinct
 from nbprof.formats.chrome_part import BAD, GOOD, TEXT_FIELDS, Part, Rows, Times
-from nbprof.formats.chrome_tokens import CLOSE_OBJECT, COLON, COMMA, OPEN_LIST, OPEN_OBJECT, QUOTE, Level, Tokens, Uneven, tokens
+from nbprof.formats.chrome_tokens import CLOSE_OBJECT, COLON, COMMA, DEEPEST, OPEN_LIST, OPEN_OBJECT, QUOTE, Level, Tokens, Uneven, tokens
 from nbprof.formats.chrome_values import FARTHEST_US, picoseconds, scalar, text
 from nbprof.trace import DOUBLE, INT, TEXT, Int32s, Int64s
 
 Bools = npt.NDArray[np.bool_]
 
-_TRUE, _NULL, _FALSE = (int.from_bytes(w, "little") for w in (b"true", b"null", b"fals"))
+_TRUE, _NULL, _FALSE, _ARGS = (np.uint64(int.from_bytes(w, "little")) for w in (b"true", b"null", b"fals", b"args"))
 _NO_VALUE = 0
 
 
@@ -42,7 +42,7 @@ class Scanned:
 
 @dataclass
 class _Keys:
-    """The keys of a stretch, those of events first, then those of args.
+    """The keys of a stretch, in order.
 
     `opens` and `closes` are the tokens of their quotes, `event` the event they are in, `is_arg` tells which level, `at` is where the
     value begins, `first` its first byte, `end` the byte behind the value, `after` the token that has to come next.
@@ -110,49 +110,54 @@ def _keys(found: Tokens, events: Level, bad: Bools) -> tuple[_Keys, Level, Level
     inner, deep = found.level(2), found.level(3)
     quotes = np.flatnonzero(found.sign == QUOTE)
     opens, closes = quotes[0::2], quotes[1::2]
+    is_key, at, first = _colons(found, found.at[closes])
     depth = found.depth[opens]
-    at_event, at_arg = depth == 1, depth == 2
-    first = _keys_among(found, events, opens[at_event], closes[at_event], bad)
     # Args are the objects at keys called args.
-    begin = found.at[first.opens] + 1
-    is_args = (found.at[first.closes] - begin == 4) & ((found.word[begin] & np.uint64(0xFFFFFFFF)) == int.from_bytes(b"args", "little"))
-    is_args &= first.first == OPEN_OBJECT
+    maybe = np.flatnonzero((first == OPEN_OBJECT) & is_key & (depth == 1))
+    begin = found.at[opens[maybe]] + 1
+    is_args = (found.at[closes[maybe]] - begin == 4) & ((found.word[begin] & np.uint64(0xFFFFFFFF)) == _ARGS)
+    args = closes[maybe[is_args]] + 1
     in_args = np.zeros(len(inner.opens) + 1, bool)
-    in_args[inner.number[first.closes[is_args] + 1]] = True
-    opens, closes = opens[at_arg], closes[at_arg]
-    mine = in_args[inner.number[opens]]
-    second = _keys_among(found, events, opens[mine], closes[mine], bad)
-    second.is_arg[:] = True
+    in_args[inner.number[args]] = True
+    mine = in_args[inner.number[opens]] | (depth == 1)
+    if not mine.all():
+        opens, closes, is_key, at, first, depth = opens[mine], closes[mine], is_key[mine], at[mine], first[mine], depth[mine]
+    # A string that is no key follows one as its value, right away.
+    is_value = np.zeros(len(opens) + 1, bool)
+    is_value[1:] = is_key & (first == QUOTE)
+    stray = is_key == is_value[:-1]
+    bad[events.number[opens[stray]] - 1] = True
     # Behind the opening bracket comes a key, or the end.
-    for begins in (events.opens, first.closes[is_args] + 1):
+    for begins in (events.opens, args):
         next_sign = found.sign[begins + 1]
         fits = after_spaces(found.text, found.word, found.at[begins] + 1) == found.at[begins + 1]
         fits &= (next_sign == QUOTE) | (next_sign == CLOSE_OBJECT)
         bad[events.number[begins[~fits]] - 1] = True
-    both = (np.concatenate([getattr(first, n), getattr(second, n)]) for n in _Keys.__dataclass_fields__)
-    return _Keys(*both), inner, deep
+    opens, closes = opens[is_key], closes[is_key]
+    nothing = np.zeros(len(opens), np.int64)
+    event = events.number[opens] - np.int32(1)
+    return _Keys(opens, closes, event, depth[is_key] == DEEPEST, at[is_key], first[is_key], nothing, nothing.copy()), inner, deep
 
 
-def _keys_among(found: Tokens, events: Level, opens: Int64s, closes: Int64s, bad: Bools) -> _Keys:
-    """Strings of one level that are keys; the others have to be their values."""
-    behind = found.at[closes] + 1
-    odd = np.flatnonzero(found.text[behind] <= 0x20)
-    behind[odd] = after_spaces(found.text, found.word, behind[odd])
-    is_key = found.text[behind] == COLON
-    opened, closed = opens[is_key], closes[is_key]
-    at = behind[is_key] + 1
-    at += found.text[at] == 0x20
-    at = after_spaces(found.text, found.word, at)
-    first = found.text[at]
-    event = events.number[opened] - 1
-    # A string that is no key follows one as its value, right away.
-    is_value = np.zeros(len(opens) + 1, bool)
-    rank = np.flatnonzero(is_key)[first == QUOTE] + 1
-    is_value[rank] = True
-    stray = ~is_key ^ is_value[:-1]
-    bad[events.number[opens[stray]] - 1] = True
-    count = len(opened)
-    return _Keys(opened, closed, event, np.zeros(count, bool), at, first, np.zeros(count, np.int64), np.zeros(count, np.int64))
+def _colons(found: Tokens, quote: Int64s) -> tuple[Bools, Int64s, npt.NDArray[np.uint8]]:
+    """By closing quote: whether a colon follows, where the value behind it begins, and its first byte."""
+    letters = found.word[quote].view(np.uint8).reshape(-1, 8)
+    is_key = letters[:, 1] == COLON
+    space = letters[:, 2] == 0x20
+    at = quote + 2
+    at += space
+    first = np.where(space, letters[:, 3], letters[:, 2])
+    odd = np.flatnonzero(letters[:, 1] <= 0x20)
+    if len(odd):
+        behind = after_spaces(found.text, found.word, quote[odd] + 1)
+        is_key[odd] = found.text[behind] == COLON
+        at[odd] = behind + 1
+        first[odd] = found.text[at[odd]]
+    odd = np.flatnonzero((first <= 0x20) & is_key)
+    if len(odd):
+        at[odd] = after_spaces(found.text, found.word, at[odd])
+        first[odd] = found.text[at[odd]]
+    return is_key, at, first
 
 
 class _Reader:
@@ -172,7 +177,11 @@ class _Reader:
         """The columns of all events; those marked bad are not to be used."""
         keys, nothing = self.keys, np.zeros(0, np.int64)
         names, code = self._names()
-        fields = {name: np.flatnonzero(code == i) for i, (name, is_arg) in enumerate(names) if not is_arg}
+        # Keys by name, in order.
+        self.order = np.argsort(code.astype(np.uint16) if len(names) < 1 << 16 else code, kind="stable")
+        self.bounds = np.searchsorted(code[self.order], np.arange(len(names) + 1))
+        places = zip(names, np.split(self.order, self.bounds[1:-1]), strict=True)
+        fields = {name: rows for (name, is_arg), rows in places if not is_arg}
         is_time, is_phase = np.zeros(len(code), bool), np.zeros(len(code), bool)
         for name in loose.TIME_FIELDS:
             is_time[fields.get(name, nothing)] = True
@@ -200,9 +209,7 @@ class _Reader:
         keys, found = self.keys, self.found
         start, end = found.at[keys.opens] + 1, found.at[keys.closes]
         code, first = distinct(found.word, start, end)
-        split = int(np.argmax(keys.is_arg)) if keys.is_arg.any() else len(code)
-        code = code * 2
-        code[split:] += 1
+        code = code * 2 + keys.is_arg
         names: list[tuple[str, bool]] = []
         for at, stop in zip(start[first].tolist(), end[first].tolist(), strict=True):
             raw = bytes(self.data[at:stop])
@@ -414,15 +421,16 @@ class _Reader:
 
     def _groups(self, names: list[tuple[str, bool]], code: Int32s) -> tuple[dict[str, Rows], dict[str, Rows]]:
         """Rows by key; of the fields, those that have no column of their own. Events that have a key twice are marked."""
-        keys = self.keys
-        order = np.argsort(code.astype(np.uint16) if len(names) < 1 << 16 else code, kind="stable")
+        keys, order = self.keys, self.order
         event, sorted_code = keys.event[order], code[order]
-        twice = (np.diff(event) == 0) & (np.diff(sorted_code) == 0)
+        twice = (event[1:] == event[:-1]) & (sorted_code[1:] == sorted_code[:-1])
         self.bad[event[1:][twice]] = True
         keep = (self.kind[order] != _NO_VALUE) & ~self.bad[event]
-        order, event, sorted_code = order[keep], event[keep], sorted_code[keep]
+        bounds = self.bounds
+        if not keep.all():
+            order, event = order[keep], event[keep]
+            bounds = np.searchsorted(sorted_code[keep], np.arange(len(names) + 1))
         kind, value = self.kind[order], self.value[order]
-        bounds = np.searchsorted(sorted_code, np.arange(len(names) + 1))
         top: dict[str, Rows] = {}
         args: dict[str, Rows] = {}
         own = (*TEXT_FIELDS, *loose.TIME_FIELDS, "ph")

@@ -11,6 +11,8 @@ from nbprof.formats.chrome_digits import PADDING, Bytes, Words, words
 from nbprof.trace import Int32s, Int64s
 
 QUOTE, COMMA, COLON, BACKSLASH = 0x22, 0x2C, 0x3A, 0x5C
+# Args lie two levels deep: in an object in an event.
+DEEPEST = 2
 OPEN_LIST, OPEN_OBJECT, CLOSE_OBJECT = 0x5B, 0x7B, 0x7D
 
 
@@ -29,7 +31,7 @@ class Level:
 
 @dataclass
 class Tokens:
-    """Quotes and brackets outside of strings, in order.
+    """Quotes and brackets outside of strings, in order, but not those within the lists and objects that are args.
 
     `at` int64 their places, `sign` uint8 the characters, `depth` int32 how many brackets are open behind each.
     """
@@ -92,6 +94,10 @@ def tokens(data: bytes | memoryview) -> Tokens:
         at, sign, depth, quotes = at[:end], sign[:end], depth[:end], quotes[:end]
     if len(depth) and (depth[-1] != 0 or int(quotes.sum()) & 1):
         raise Uneven
+    # What lies deeper is never looked into: it is the text of an arg.
+    near = (depth <= DEEPEST) | ((depth == DEEPEST + 1) & (step[: len(at)] > 0))
+    if not near.all():
+        at, sign, depth = at[near], sign[near], depth[near]
     return Tokens(text, words(text), at, sign, depth, closed_at)
 
 
