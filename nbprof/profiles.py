@@ -333,7 +333,7 @@ def _capture(files: RunFiles) -> CaptureInfo | None:
 def open_recording(recording: Recording, progress: Callable[[str], None] | None = None) -> Profile:
     """The profile of a recording that was just stopped; becomes `nbprof.last`."""
     files: RunFiles = find(recording.path)
-    profile = Profile(Run.read(files, capture=recording.info, progress=progress))
+    profile = Profile(Run.read(files, capture=recording.info, progress=progress, keep=not recording.temporary))
     if recording.temporary:
         profile._temporary = Path(recording.temporary)
     set_last(profile)

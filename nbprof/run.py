@@ -96,8 +96,15 @@ class Run:
         self._timing = False
 
     @classmethod
-    def read(cls, files: RunFiles, capture: CaptureInfo | None = None, progress: Callable[[str], None] | None = None) -> Run:
-        """Reads the files of one run.
+    def read(
+        cls,
+        files: RunFiles,
+        capture: CaptureInfo | None = None,
+        progress: Callable[[str], None] | None = None,
+        *,
+        keep: bool = True,
+    ) -> Run:
+        """Reads the files of one run, which the cache may keep if they stay where they are.
 
         Raises
         ------
@@ -105,7 +112,7 @@ class Run:
             A file is damaged or is no XSpace profile.
         """
         began = time.perf_counter()
-        shelf = cache.open_shelf(files)
+        shelf = cache.open_shelf(files, keep=keep)
         trace = shelf.trace(lambda: _reader(files)(shelf.pieces, progress))
         for note in files.notes:
             trace.receipt.info(note)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Info", "clear", "info"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Info:
     """What is in the cache.
 
@@ -52,6 +52,9 @@ class Info:
         runs = f"{self.runs:,} {'run' if self.runs == 1 else 'runs'}"
         return f"{runs}, {self.bytes / 2**20:,.1f} of at most {self.limit / 2**20:,.0f} MiB, in {self.folder}{off}"
 
+    def __repr__(self) -> str:
+        return f"<nbprof cache: {self}>"
+
 
 def info() -> Info:
     """Where the cache is, what it holds and how much it may hold."""
@@ -68,7 +71,7 @@ def clear() -> int:
     return Folder(location()).clear()
 
 
-def open_shelf(files: RunFiles, options: dict[str, Any] | None = None) -> Shelf:
+def open_shelf(files: RunFiles, options: dict[str, Any] | None = None, *, keep: bool = True) -> Shelf:
     """What the cache has of a run.
 
     Parameters
@@ -76,10 +79,12 @@ def open_shelf(files: RunFiles, options: dict[str, Any] | None = None) -> Shelf:
     files : RunFiles
     options : dict, optional
         Plain values that change what is read, beside the format and the limits that the files come with.
+    keep : bool
+        False for files that nobody will open again.
     """
     from nbprof.cache.shelf import DiskShelf, Shelf
 
-    if enabled():
+    if keep and enabled():
         # No home, a package that changes while it is looked at: whatever it is, a profile opens without a cache too.
         with contextlib.suppress(OSError, RuntimeError):
             folder = Folder(location())

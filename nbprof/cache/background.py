@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +24,12 @@ class Shelf(Protocol):
 
     def flush(self, stop: Callable[[], bool]) -> None:
         """Writes; gives up when `stop` says so."""
+
+
+def _recording() -> bool:
+    """Whether a cell is being recorded: what is written meanwhile would be part of what it measures."""
+    session = sys.modules.get("nbprof.capture.session")
+    return session is not None and session.active() is not None
 
 
 class _Desk:
@@ -75,7 +82,7 @@ class _Desk:
                         return
                     shelf = min(self._due, key=self._due.__getitem__)
                     wait = self._due[shelf] - time.monotonic()
-                    if wait <= 0 and shelf.busy and not self._closing:
+                    if wait <= 0 and (shelf.busy or _recording()) and not self._closing:
                         self._due[shelf] = time.monotonic() + 0.5
                         continue
                     if wait <= 0:

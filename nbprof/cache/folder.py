@@ -24,6 +24,7 @@ SUFFIX = ".part"
 MOST_BYTES = 4 << 30
 MOST_OF_DISK = 0.05
 _LEFTOVER_S = 24 * 3600
+_MOST_ENTRIES = 1000
 _MOST_PLACES = 4096
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -176,12 +177,14 @@ class Folder:
         """Removes what was longest unused beyond the limit, never the entry just written; and what killed writers left."""
         entries = self.entries()
         total, limit = sum(e.bytes for e in entries), self.limit()
+        count = len(entries)
         for entry in entries:
-            if total <= limit:
+            if total <= limit and count <= _MOST_ENTRIES:
                 break
             if entry.path != just_written:
                 _remove(entry.path)
                 total -= entry.bytes
+                count -= 1
         long_ago = time.time() - _LEFTOVER_S
         for path in _inside(self.path / "new"):
             with contextlib.suppress(OSError):

@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -62,11 +62,13 @@ def digest(buffer: Buffer) -> str:
     def one(at: int) -> bytes:
         return hashlib.sha256(data[at : at + _CHUNK]).digest()
 
-    return _of_all(list(_side_by_side(one, buffer.size)))
+    return _of_all(_side_by_side(one, buffer.size))
 
 
-def digest_of_file(file: LocalFile, stop: Callable[[], bool] = lambda: False) -> str | None:
-    """The same of a file on a disk, without the memory that its bytes would take; None when `stop` says so.
+def digest_of_file(file: LocalFile, stop: Callable[[], bool] | None = None) -> str | None:
+    """The same of a file on a disk, without the memory that its bytes would take.
+
+    With `stop`, which gives up where it says so (None), on one thread alone: nobody waits then, and a process that ends starts no threads.
 
     Raises
     ------
@@ -80,24 +82,25 @@ def digest_of_file(file: LocalFile, stop: Callable[[], bool] = lambda: False) ->
         with file.open() as opened:
             opened.seek(at)
             while left and (some := opened.read(min(_BLOCK, left))):
-                if stop():
+                if stop is not None and stop():
                     return None
                 made.update(some)
                 left -= len(some)
         return made.digest()
 
-    found = list(_side_by_side(one, file.size or 0))
+    size = file.size or 0
+    found = _side_by_side(one, size) if stop is None else [one(at) for at in range(0, size, _CHUNK)]
     whole = [part for part in found if part is not None]
-    return _of_all(whole) if len(whole) == len(found) and not stop() else None
+    return _of_all(whole) if len(whole) == len(found) else None
 
 
-def _side_by_side(one: Callable[[int], T], size: int) -> Iterator[T]:
+def _side_by_side(one: Callable[[int], T], size: int) -> list[T]:
     starts = range(0, size, _CHUNK)
-    if len(starts) < 2:
-        yield from map(one, starts)
-        return
-    with ThreadPoolExecutor(min(_THREADS, len(starts))) as pool:
-        yield from pool.map(one, starts)
+    if len(starts) > 1:
+        # A process may have as many threads as it is allowed already.
+        with contextlib.suppress(RuntimeError), ThreadPoolExecutor(min(_THREADS, len(starts))) as pool:
+            return list(pool.map(one, starts))
+    return list(map(one, starts))
 
 
 def _of_all(parts: list[bytes]) -> str:

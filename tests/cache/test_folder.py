@@ -61,6 +61,14 @@ def test_what_was_longest_unused_goes_first(cache, monkeypatch):
     assert set(names(cache)) == {KEYS[2], KEYS[4]}
 
 
+def test_there_are_not_more_entries_than_are_found_quickly(cache, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_ENTRIES", 2)
+    for i in range(4):
+        fill(cache, KEYS[i], 10, 100 + i)
+    fill(cache, KEYS[4], 10)
+    assert names(cache) == [KEYS[3], KEYS[4]]
+
+
 def test_the_entry_just_written_stays_whatever_its_size(cache, monkeypatch):
     monkeypatch.setenv("NBPROF_CACHE_SIZE", "3000")
     fill(cache, KEYS[0], 1000, 100)

@@ -224,10 +224,10 @@ print(len(p.ops.frame), len(p.steps.frame), type(p.run.trace).__name__, flush=Tr
 """
 
 
-def script(path, cache, more=""):
+def script(path, cache, more="", before=""):
     env = {**os.environ, "NBPROF_CACHE": "1", "NBPROF_CACHE_DIR": str(cache.path), "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT + more, str(path)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", before + SCRIPT + more, str(path)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
@@ -238,9 +238,40 @@ def test_what_waits_is_written_when_the_process_ends(cache, path):
         assert out.split()[2] == kind
 
 
+def test_a_large_file_is_hashed_when_the_process_ends(cache, path):
+    """No pool of threads can be started then."""
+    more = "from nbprof.cache import identity\nidentity._SETTLED_NS, identity._CHUNK = -(10**12), 100\n"
+    for kind in ("Trace", "StoredTrace"):
+        out, errors = script(path, cache, before=more).communicate(timeout=60)
+        assert not errors
+        assert out.split()[2] == kind
+
+
+def test_nothing_is_written_while_a_cell_is_recorded(cache, path, monkeypatch):
+    from nbprof.capture import session
+
+    monkeypatch.setattr(session, "_active", object())
+    load(path).ops.frame  # noqa: B018
+    assert not background.finish(1.0)
+    assert not parts(cache)
+    monkeypatch.setattr(session, "_active", None)
+    written()
+    assert parts(cache)
+
+
+def test_files_that_nobody_will_open_again_are_not_kept(cache, path):
+    from nbprof.formats.pieces import LocalFile, RunFiles
+    from nbprof.run import Run
+
+    files = RunFiles("run", path.parent, (LocalFile(path),), 0.0)
+    assert len(Run.read(files, keep=False).ops)
+    written()
+    assert not cache.entries()
+
+
 def test_many_kernels_at_once(cache, path, truth):
-    """Ten processes open and write the same profile, and throw the cache away in between."""
-    running = [script(path, cache, "import nbprof.cache\n" + ("nbprof.cache.clear()\n" if i % 4 == 3 else "")) for i in range(10)]
+    """Six processes open and write the same profile, and throw the cache away in between."""
+    running = [script(path, cache, "import nbprof.cache\n" + ("nbprof.cache.clear()\n" if i % 3 == 2 else "")) for i in range(6)]
     for process in running:
         out, errors = process.communicate(timeout=120)
         assert (process.returncode, errors) == (0, "")
