@@ -109,6 +109,9 @@ function closing(text: string, open: number): number {
   return -1;
 }
 
+/** What may stand behind the arguments of a C++ signature, or behind an anonymous namespace. */
+const AFTER_ARGUMENTS = /^\s*($|::|const\b|volatile\b|noexcept\b|\[|&|->|\()/;
+
 /**
  * A kernel's name without return type, namespaces and argument list, and its template arguments:
  * "void ns::gemm<float, 4>(ns::Params)" gives "gemm" and "<float, 4>". A name that is no C++ signature stays as it is.
@@ -130,6 +133,9 @@ export function kernelName(full: string): { name: string; template: string } {
       const close = c === "(" ? closing(full, i) : full.indexOf("}", i);
       if (close < 0) return { name: full, template: "" };
       const call = full.slice(start, i).endsWith("operator");
+      // "module.py(12): forward" and "enumerate(DataLoader)#_Iter.__next__" are no signatures: what follows is the name.
+      if (angle === 0 && c === "(" && !call && !AFTER_ARGUMENTS.test(full.slice(close + 1)))
+        return { name: full, template: "" };
       if (angle === 0 && c === "(" && !call && full.slice(close + 1, close + 3) !== "::") {
         end = i;
         signature = true;

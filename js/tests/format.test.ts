@@ -69,6 +69,10 @@ describe("names", () => {
     ["fusion.12", "fusion.12", ""],
     ["broken<<(", "broken<<(", ""],
     ["a > b", "a > b", ""],
+    ["torch/nn/modules/module.py(1750): _call_impl", "torch/nn/modules/module.py(1750): _call_impl", ""],
+    ["enumerate(DataLoader)#_Iter.__next__", "enumerate(DataLoader)#_Iter.__next__", ""],
+    ["gemm(float*) const", "gemm", ""],
+    ["gemm(float*) [clone .kd]", "gemm", ""],
   ])("%s is %s %s", (full, name, template) => {
     expect(kernelName(full)).toEqual({ name, template });
   });

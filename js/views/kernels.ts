@@ -84,7 +84,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
   const everyRow = Uint32Array.from({ length: full.rows }, (_, i) => i);
 
   const occupancy = hasOccupancy(full)
-    ? " Occupancy is theoretical, from registers and block size."
+    ? ` Occupancy is ${/torch/i.test(context.payload.meta.framework) ? "estimated from the launch" : "theoretical, from registers and block size"}.`
     : " Occupancy was not recorded.";
 
   const selected = (): Uint32Array => {

@@ -103,7 +103,7 @@ class _Torch:
             order = np.argsort(np.concatenate([rows, batches]), kind="stable")
             rows = np.concatenate([rows, batches])[order]
             end = np.concatenate([end, trace.events.end[batches]])[order]
-            eager = np.concatenate([eager, np.zeros(len(batches), np.bool_)])[order]
+            eager = np.concatenate([eager, np.ones(len(batches), np.bool_)])[order]
             inside = np.concatenate([inside, np.ones(len(batches), np.bool_)])[order]
         code = trace.events.name[rows]
         op, kind = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)

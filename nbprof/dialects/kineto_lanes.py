@@ -165,7 +165,9 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
     main = _main_kind(trace, kind)
     first = np.searchsorted(trace.events.lane, np.arange(len(lanes)))
     stated = trace.arg("device")
-    programs: dict[tuple[str, str], None] = {}
+    # Python frames may lie under a process number of their own, 0; the program is where ops, annotations and calls are.
+    working = (lanes["side"] == HOST).to_numpy() & np.isin(main, (OP, ANNOTATION, CALL))
+    programs = set(zip(lanes["host"][working], np.array(_texts(lanes, "pid"), object)[working], strict=True))
     rows: list[tuple[str, int, str, str, str, tuple[int, ...]]] = []
     threads = zip(lanes["host"], _texts(lanes, "pid"), _texts(lanes, "tid"), _texts(lanes, "thread"), _texts(lanes, "labels"), strict=True)
     for i, (host, pid, tid, thread, label) in enumerate(threads):
@@ -173,17 +175,16 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
         if side == HOST:
             note = ""
             if main[i] in (OVERHEAD, WINDOW, -1) or not pid.lstrip("-").isdigit():
-                process, name, rank = "Profiler", _profiler(pid, tid, int(main[i])), (2, 0, 0, i)
+                process, name, rank = "Profiler", _profiler(int(main[i])), (2, 0, 0, i)
             else:
-                programs.setdefault((host, pid))
-                process, name, note = pid, *_thread(pid, tid, thread)
+                process, name, note = pid, *_thread(pid if (host, pid) in programs or not programs else "", tid, thread)
                 rank = (1, 0, 0 if name == "main thread" else 1, i)
             rows.append(("host", -1, process, name, note, rank))
             continue
         device = int(stated[first[i]]) if first[i] < len(stated) and stated[first[i]] >= 0 else _number(pid)
         family = re.match(r"([A-Z]+) \d+", label)
         stream = _number(re.sub(r"\D", "", tid))
-        name = {STREAM: f"Stream {stream}", NOTES: f"Stream {stream} annotations", SYNCS: f"Stream {stream} sync"}[side]
+        name = {STREAM: f"Stream {stream}", NOTES: f"Annotations of stream {stream}", SYNCS: f"Waits of stream {stream}"}[side]
         lane_kind = "device" if side == STREAM else "derived"
         order = (0, device, stream, (NOTES, STREAM, SYNCS).index(side), i)
         rows.append((lane_kind, device, f"{family.group(1) if family else 'GPU'} {device}", name, "", order))
@@ -212,9 +213,9 @@ def _thread(pid: str, tid: str, thread: str) -> tuple[str, str]:
     return name, found.group(1) if found else ""
 
 
-def _profiler(pid: str, tid: str, main: int) -> str:
+def _profiler(main: int) -> str:
     if main == OVERHEAD:
         return "overhead"
     if main == WINDOW:
         return "recording"
-    return tid or pid or "marks"
+    return "marks"

@@ -154,6 +154,9 @@ def _memory(run: Run) -> dict[str, Any]:
         # Host allocators state no limit, or one so large that a part of it says nothing.
         if capacity and peak <= capacity < 2**44:
             note = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
+        rows = run.memory_timeline
+        if "address" in rows.columns and rows.loc[rows["memory_id"] == largest["memory_id"], "address"].isna().all():
+            note = "at least: what was there before is not in it"
     return figure("Peak memory", value, unit, digits, note)
 
 

@@ -35,8 +35,8 @@ def test_host_and_device_can_share_a_row_of_the_file(tmp_path):
     assert sorted(zip(lanes["kind"], lanes["process"], lanes["events"], strict=True)) == [
         ("derived", "GPU 0", 1),
         ("device", "GPU 0", 1),
-        ("host", "Process 0", 1),
-        ("host", "Process 100", 1),
+        ("host", "Host", 1),
+        ("host", "Host", 1),
     ]
     events = p.trace.events(args=("Python id", "correlation", "External id")).set_index("name")
     assert events.loc["main.py(1): f", "Python id"] == 1
@@ -59,7 +59,7 @@ def test_lanes_are_named_and_in_order(tmp_path):
     k.named(0, "GPU 0")
     lanes = profile(tmp_path, k).run.trace.lanes.sort_values("order")
     assert [f"{p} / {t}" for p, t in zip(lanes["process"], lanes["thread"], strict=True)] == [
-        *("GPU 0 / Stream 7", "GPU 0 / Stream 7 sync", "GPU 0 / Stream 20", "GPU 1 / Stream 7"),
+        *("GPU 0 / Stream 7", "GPU 0 / Waits of stream 7", "GPU 0 / Stream 20", "GPU 1 / Stream 7"),
         *("Host / main thread", "Host / thread 108", "Profiler / recording", "Profiler / overhead"),
     ]
     assert lanes.set_index("thread").loc["thread 108", "note"] == "pt_autograd_0"
@@ -341,3 +341,10 @@ def test_a_loop_in_a_step_opens_no_steps_of_its_own(tmp_path):
     k.step(2, 100, 100)
     k.op("aten::mm", 0, 200)
     assert profile(tmp_path, k).steps.frame["step"].tolist() == [1, 2]
+
+
+def test_several_processes_in_one_file_are_told_apart(tmp_path):
+    k = Kineto()
+    k.op("aten::mm", 0, 10)
+    k.add("aten::mm", "cpu_op", 0, 10, pid=200, tid=200, args={"External id": 9})
+    assert profile(tmp_path, k).trace.lanes["process"].tolist() == ["Process 100", "Process 200"]

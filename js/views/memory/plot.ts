@@ -24,6 +24,7 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal): Pl
   const [from, to] = n ? [Math.min(0, id.time_ms[0] as number), id.time_ms[n - 1] as number] : [0, 1];
   const end = to > from ? to : from + 1;
   const peak = peakIndex(id);
+  const fragmented = id.fragmentation.some((value) => Number.isFinite(value));
   let scope = firstScope(id);
   let hover = -1;
   let pinned = -1;
@@ -40,7 +41,7 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal): Pl
     h(
       "div",
       { class: "chart r memory" },
-      h("div", { class: "unit" }, unit, h("span", null, "fragmentation, %")),
+      h("div", { class: "unit" }, unit, fragmented && h("span", null, "fragmentation, %")),
       left,
       stage,
       right,
@@ -94,7 +95,7 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal): Pl
       left.append(h("span", { style: { top: `${HEIGHT * (1 - tick.value / left_axis.max)}px` } }, tick.text));
     }
     clear(right);
-    ticksText(right_axis.ticks).forEach((text, i) => {
+    ticksText(fragmented ? right_axis.ticks : []).forEach((text, i) => {
       const top = HEIGHT * (1 - (right_axis.ticks[i] as number) / right_axis.max);
       right.append(h("span", { style: { top: `${top}px` } }, text));
     });

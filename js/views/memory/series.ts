@@ -152,7 +152,10 @@ export function axis(id: MemoryId, scope: Scope, free_bytes: number): Axis {
       // The capacity is seldom round: it gets its own tick where it does not run into the last one.
       ...(whole && (values.at(-1) ?? 0) < 0.93 * max ? [end] : []),
     ],
-    cut: !whole && known(free_bytes) ? `free: ${bytesText(free_bytes)}, axis cut at ${max} ${unit}` : "",
+    cut:
+      !whole && known(free_bytes)
+        ? `${id.stack_bytes.some((value) => Number.isFinite(value)) ? "free" : "reserved, not allocated"}: ${bytesText(free_bytes)}, axis cut at ${max} ${unit}`
+        : "",
   };
 }
 
