@@ -163,7 +163,7 @@ class _Reader:
         texts = [s for s in done.stats if s.length is not None]
         if texts:
             at = np.concatenate([s.value for s in texts]).view(np.int64)
-            codes, batch.texts = distinct(self.words, self.data, at, np.concatenate([s.length for s in texts if s.length is not None]))
+            codes, batch.texts = distinct(self.buf, at, np.concatenate([s.length for s in texts if s.length is not None]))
             first = 0
             for stats in texts:
                 stats.value = codes[first : first + len(stats.row)].astype(np.uint64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -12,76 +13,92 @@ from nbprof.formats.xspace_events import Words
 from nbprof.trace import Int32s, Int64s, Receipt
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_FACTORS = np.array([pow(0x9E3779B97F4A7C15, i + 2, 1 << 64) for i in range(32)], np.uint64)
 _TABLE_BITS = 13
-# Fewer texts go through a dict; of longer ones only so many words are hashed at first.
+# Texts up to so many bytes are laid side by side in rows of that width; longer ones go through a dict.
+_WIDTHS = (16, 32, 64, 128, 256)
+# So few texts go through a dict, too.
 _FEW = 64
-_HASHED = 4
-_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+# Rows that are made at a time, so that they stay in the cache until they are hashed.
+_BLOCK = 1 << 13
 
 
-def distinct(words: Words, data: memoryview, at: Int64s, length: Int64s) -> tuple[Int32s, list[bytes]]:
-    """Codes of texts, and the texts by code.
+def distinct(buf: wire.Bytes, at: Int64s, length: Int64s) -> tuple[Int32s, list[bytes]]:
+    """Codes of texts, and the texts by code, each once.
 
     Parameters
     ----------
-    words : uint64[n + 9]
-        The eight bytes from any byte on.
-    data : memoryview
-        The same bytes.
+    buf : uint8[n]
     at, length : int64[texts]
+        Where they are in `buf`.
     """
-    if len(at) < _FEW:
-        found: dict[bytes, int] = {}
-        spans = zip(at.tolist(), length.tolist(), strict=True)
-        codes = [found.setdefault(bytes(data[a : a + n]), len(found)) for a, n in spans]
-        return np.array(codes, np.int32), list(found)
-    # By length, so that the texts that have an n-th word are the last ones.
-    order = np.argsort(length.astype(np.uint16) if int(length.max()) < 1 << 16 else length, kind="stable")
-    at, length = at[order], length[order]
-    first = _first_alike(_hash(words, at, length, _HASHED))
-    same = _equal(words, at, length, first)
-    if not same.all():
-        rest = np.flatnonzero(~same)
-        first[rest] = rest[_first_alike(_hash(words, at[rest], length[rest], None))]
-        still = rest[~_equal(words, at[rest], length[rest], np.searchsorted(rest, first[rest]))]
-        # Different texts of one hash: each stands for itself.
-        first[still] = still
-    chosen = np.zeros(len(at), np.bool_)
-    chosen[first] = True
-    rows = np.flatnonzero(chosen)
-    code = np.zeros(len(at), np.int32)
-    code[rows] = np.arange(len(rows), dtype=np.int32)
-    out = np.empty(len(at), np.int32)
-    out[order] = code[first]
-    return out, [bytes(data[a : a + n]) for a, n in zip(at[rows].tolist(), length[rows].tolist(), strict=True)]
+    code = np.empty(len(at), np.int32)
+    found: list[bytes] = []
+    kind = np.searchsorted(_WIDTHS, length) if len(at) >= _FEW else np.full(len(at), len(_WIDTHS))
+    for which, width in enumerate((*_WIDTHS, 0)):
+        rows = np.flatnonzero(kind == which)
+        if len(rows):
+            first = _alike(buf, at[rows], length[rows], width) if width else _by_dict(buf, at[rows], length[rows])
+            chosen = np.zeros(len(rows), np.bool_)
+            chosen[first] = True
+            picked = np.flatnonzero(chosen)
+            place = np.zeros(len(rows), np.int32)
+            place[picked] = np.arange(len(found), len(found) + len(picked), dtype=np.int32)
+            code[rows] = place[first]
+            spans = zip(at[rows[picked]].tolist(), length[rows[picked]].tolist(), strict=True)
+            found += [buf[a : a + n].tobytes() for a, n in spans]
+    return code, found
 
 
-def _short(words: Words, at: Int64s, length: Int64s) -> Words:
-    """Texts of less than eight bytes as numbers."""
-    word = words[at]
-    word &= ~(_ALL << (length.view(np.uint64) << np.uint64(3)))
-    return word
+def _by_dict(buf: wire.Bytes, at: Int64s, length: Int64s) -> Int64s:
+    """For each text the first that equals it."""
+    seen: dict[bytes, int] = {}
+    spans = zip(at.tolist(), length.tolist(), strict=True)
+    return np.array([seen.setdefault(buf[a : a + n].tobytes(), i) for i, (a, n) in enumerate(spans)], np.int64)
 
 
-def _hash(words: Words, at: Int64s, length: Int64s, most: int | None) -> Words:
-    """Hashes of texts that are sorted by length: of their first `most` words (all where None) and the last one."""
-    value = length.view(np.uint64) * _FACTOR
-    eight = int(np.searchsorted(length, 8))
-    value[:eight] ^= _short(words, at[:eight], length[:eight])
-    turn, low = 0, eight
-    while low < len(at) and (most is None or turn < most):
-        _mix(value[low:], words[at[low:] + 8 * turn])
-        turn += 1
-        low = int(np.searchsorted(length, 8 * (turn + 1)))
-    _mix(value[eight:], words[at[eight:] + (length[eight:] - 8)])
-    value *= _FACTOR
-    return value
-
-
-def _mix(value: Words, word: Words) -> None:
-    value ^= word
-    value *= _FACTOR
+def _alike(buf: wire.Bytes, at: Int64s, length: Int64s, width: int) -> Int64s:
+    """For each text of at most `width` bytes the place of one that equals it, the same for all equal ones."""
+    words = np.empty((len(at), width // 8), np.uint64)
+    value = np.empty(len(at), np.uint64)
+    for low in range(0, len(at), _BLOCK):
+        block = slice(low, low + _BLOCK)
+        words[block] = _rows(buf, at[block], length[block], width)
+        value[block] = words[block] @ _FACTORS[: width // 8]
+    value += length.view(np.uint64) * _FACTOR
     value ^= value >> np.uint64(29)
+    value *= _FACTOR
+    first = _first_alike(value)
+    row = np.dtype(f"V{width}")
+    other = words.view(row)[:, 0][first].view(np.uint64).reshape(words.shape)
+    differs = words != other
+    different = np.flatnonzero(differs.any(1)) if differs.any() else np.zeros(0, np.int64)
+    different = np.union1d(different, np.flatnonzero(length != length[first]))
+    if len(different):
+        # Other texts of one hash; what they are is found without one.
+        first[different] = different[_by_dict(buf, at[different], length[different])]
+    return first
+
+
+def _rows(buf: wire.Bytes, at: Int64s, length: Int64s, width: int) -> Words:
+    """Texts side by side, with zeros behind each."""
+    last = len(buf) - width
+    if len(at) and int(at.max()) > last:
+        # Rows of the last texts reach behind the buffer.
+        low = int(at.min())
+        buf, at = np.concatenate([buf[low:], np.zeros(width, np.uint8)]), at - low
+        last = len(buf) - width
+    view: npt.NDArray[np.void] = np.ndarray((last + 1,), f"V{width}", buf, 0, (1,))
+    rows: Words = view[at].view("<u8").reshape(-1, width // 8)
+    rows &= _masks(width)[length]
+    return rows
+
+
+@cache
+def _masks(width: int) -> Words:
+    """The bits that count in a row of a text, by its length."""
+    inside = np.arange(width) < np.arange(width + 1)[:, None]
+    return np.where(inside, 0xFF, 0).astype(np.uint8).view("<u8")
 
 
 def _first_alike(value: Words) -> Int64s:
@@ -101,25 +118,6 @@ def _first_alike(value: Words) -> Int64s:
     _, index, inverse = np.unique(value[rows], return_index=True, return_inverse=True)
     first[rows] = rows[index[inverse]]
     return first
-
-
-def _equal(words: Words, at: Int64s, length: Int64s, first: Int64s) -> npt.NDArray[np.bool_]:
-    """Whether texts that are sorted by length equal those at the places `first` of the same list."""
-    same: npt.NDArray[np.bool_] = length == length[first]
-    eight = int(np.searchsorted(length, 8))
-    short = slice(0, eight)
-    other = at[first]
-    same[short] &= _short(words, at[short], length[short]) == _short(words, other[short], length[short])
-    turn, low = 0, eight
-    # Texts of other lengths are compared with themselves.
-    other = np.where(same, other, at)
-    while low < len(at):
-        same[low:] &= words[at[low:] + 8 * turn] == words[other[low:] + 8 * turn]
-        turn += 1
-        low = int(np.searchsorted(length, 8 * (turn + 1)))
-    tail = length[eight:] - 8
-    same[eight:] &= words[at[eight:] + tail] == words[other[eight:] + tail]
-    return same
 
 
 class Strings:
