@@ -21,6 +21,8 @@ from nbprof.formats.chrome_stretch import Stretch, Trouble, read_stretch
 from nbprof.formats.chrome_values import text
 
 STRETCH = 1 << 20
+# From here on any object is taken for an event when a place to cut is looked for.
+_LONG = 1 << 23
 # A fact of the producer larger than this is kept as the text that it is.
 _LARGE = 1 << 22
 _LIST = re.compile(rb'"traceEvents"[ \t\r\n]*:[ \t\r\n]*\[')
@@ -33,15 +35,26 @@ class Window:
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
-        self.data = b""
+        self._data = b""
+        self._at = 0
         self.base = 0
         self.ended = False
+
+    @property
+    def data(self) -> bytes:
+        """The text from where reading is."""
+        if self._at:
+            self._data, self._at = self._data[self._at :], 0
+        return self._data
+
+    def __len__(self) -> int:
+        return len(self._data) - self._at
 
     def more(self, want: int = 0) -> bool:
         """Reads on until the window has doubled, or `want` bytes have come; False at the end of the text."""
         if self.ended:
             return False
-        parts, size, want = [self.data], 0, want or max(len(self.data), 1)
+        parts, size, want = [self.data], 0, want or max(len(self), 1)
         while size < want:
             chunk = next(self._chunks, None)
             if chunk is None:
@@ -49,18 +62,40 @@ class Window:
                 break
             parts.append(chunk)
             size += len(chunk)
-        self.data = b"".join(parts)
+        self._data = b"".join(parts)
         return size > 0
 
     def forget(self, count: int) -> None:
-        """Drops the first bytes."""
-        self.data = self.data[count:]
+        """Goes on by some bytes."""
+        self._at += count
         self.base += count
 
     def restore(self, data: bytes) -> None:
         """Puts bytes back in front."""
-        self.data = data + self.data
+        self._data = data + self.data
         self.base -= len(data)
+
+    def skip_spaces(self, *, commas: bool = False) -> bytes:
+        """Goes to the next byte that is no space; returns it, b"" at the end."""
+        while True:
+            self.forget(loose.after_space(self._data, self._at, commas=commas) - self._at)
+            if len(self):
+                return self._data[self._at : self._at + 1]
+            if not self.more():
+                return b""
+
+    def event_after(self, count: int) -> int:
+        """How many bytes it is to the first place behind `count` where an event seems to begin; -1 if there is none."""
+        if len(self) <= count:
+            return -1
+        at = loose.next_event(self._data, self._at + count, anything=count >= _LONG)
+        return at - self._at if at >= 0 else -1
+
+    def take(self, count: int) -> bytes:
+        """The next bytes; goes on behind them."""
+        out = self._data[self._at : self._at + count]
+        self.forget(count)
+        return out
 
 
 @dataclass
@@ -88,11 +123,11 @@ def walk(chunks: Iterator[bytes]) -> Document:
     """
     window = Window(chunks)
     out = Document()
-    while len(window.data) < 3 and window.more():
+    while len(window) < 3 and window.more():
         pass
     if window.data.startswith(b"\xef\xbb\xbf"):
         window.forget(3)
-    first = _next_byte(window)
+    first = window.skip_spaces()
     if first == b"":
         raise ReadError("nothing but spaces is in it: the profiler was stopped before it wrote anything.")
     if first == b"[":
@@ -115,21 +150,10 @@ def _no_events(out: Document) -> None:
     raise ReadError(f"it is JSON but no trace: it has no list called traceEvents (it has {keys}).")
 
 
-def _next_byte(window: Window, *, commas: bool = False) -> bytes:
-    """Goes to the next byte that is no space; b"" at the end."""
-    while True:
-        at = loose.after_space(window.data, 0, commas=commas)
-        window.forget(at)
-        if window.data:
-            return window.data[:1]
-        if not window.more():
-            return b""
-
-
 def _top(window: Window, out: Document) -> None:
     """The members of the outermost object."""
     while True:
-        first = _next_byte(window, commas=True)
+        first = window.skip_spaces(commas=True)
         if first == b"}":
             window.forget(1)
             return
@@ -185,7 +209,7 @@ def _events(window: Window, out: Document) -> None:
                 block = _next_stretch(window, size)
                 if not block:
                     break
-                final = window.ended and not window.data
+                final = window.ended and not len(window)
                 pending.append((block, pool.submit(read_stretch, block, window.base - len(block), final=final)))
             if not pending:
                 out.open_list = out.trouble.cut < 0
@@ -205,7 +229,7 @@ def _events(window: Window, out: Document) -> None:
             pending.clear()
             if done.closed:
                 return
-            if window.ended and len(window.data) == len(rest):
+            if window.ended and len(window) == len(rest):
                 # It was told that nothing follows, and left this: it can't do any better.
                 out.open_list = out.trouble.cut < 0
                 window.forget(len(rest))
@@ -217,13 +241,12 @@ def _next_stretch(window: Window, size: int) -> bytes:
     """Takes at least so many bytes from the window, up to where an event seems to begin; all that is left at the end."""
     while True:
         # Spaces without end are no reason to fill the memory.
-        _next_byte(window, commas=True)
-        while len(window.data) < size and window.more(max(size, 4 * STRETCH)):
+        window.skip_spaces(commas=True)
+        while len(window) < size and window.more(max(size, 4 * STRETCH)):
             pass
-        cut = loose.next_event(window.data, size) if len(window.data) > size else -1
-        if cut > 0 or window.ended:
-            break
+        cut = window.event_after(size)
+        if cut > 0:
+            return window.take(cut)
+        if window.ended:
+            return window.take(len(window))
         size += max(STRETCH, size // 2)
-    block = window.data[: cut if cut > 0 else len(window.data)]
-    window.forget(len(block))
-    return block

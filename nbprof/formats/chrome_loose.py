@@ -21,7 +21,9 @@ _WORD = re.compile(rb'[^\s,\]\[}{":]+')
 # What follows a string in an object: the end of the object, or the next key.
 _GOES_ON = re.compile(rb'[ \t\r\n]*(?:\}|,[ \t\r\n]*(?:\}|"(?:[^"\\]|\\.)*?"[ \t\r\n]*:))', re.S)
 _MARK = re.compile(rb'["{}\[\]]')
-_NEXT_EVENT = re.compile(rb'\}[ \t\r\n]*,?[ \t\r\n]*(\{[ \t\r\n]*"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"[ \t\r\n]*:)')
+_FIRST_KEYS = rb"ph|name|cat|pid|tid|ts|dur|args|id|s|bp|tts|tdur|cname|id2|scope|bind_id"
+_NEXT_EVENT = re.compile(rb'\}[ \t\r\n]*,?[ \t\r\n]*(\{[ \t\r\n]*"(?:' + _FIRST_KEYS + rb')"[ \t\r\n]*:)')
+_NEXT_OBJECT = re.compile(rb'\}[ \t\r\n]*,?[ \t\r\n]*(\{[ \t\r\n]*"[^"\\]{0,40}"[ \t\r\n]*:)')
 _LAST_EVENT = re.compile(rb'\}[ \t\r\n,]*(\])[ \t\r\n]*(?:,[ \t\r\n]*"[^"\n]*"[ \t\r\n]*:|\}|$)')
 TIME_FIELDS = ("ts", "dur")
 # Fields that are texts even where a number is written.
@@ -229,9 +231,17 @@ def _time(data: bytes, pos: int, key: str, out: LooseEvent) -> int:
     return end
 
 
-def next_event(data: bytes, at: int) -> int:
-    """Where reading can go on behind a broken event: the next `{` of an event, or the `]` behind the last; -1 if neither."""
-    after = _NEXT_EVENT.search(data, at)
+def next_event(data: bytes, at: int, *, anything: bool = False) -> int:
+    """Where reading can go on behind a broken event: the next `{` of an event, or the `]` behind the last; -1 if neither.
+
+    Parameters
+    ----------
+    data : bytes
+    at : int
+    anything : bool
+        Any object counts as an event, also one that begins with a key that events don't have.
+    """
+    after = (_NEXT_OBJECT if anything else _NEXT_EVENT).search(data, at)
     last = _LAST_EVENT.search(data, at, after.start(1) if after else len(data))
     found = last or after
     return found.start(1) if found else -1

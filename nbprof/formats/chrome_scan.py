@@ -180,8 +180,8 @@ class _Reader:
         # Keys by name, in order.
         self.order = np.argsort(code.astype(np.uint16) if len(names) < 1 << 16 else code, kind="stable")
         self.bounds = np.searchsorted(code[self.order], np.arange(len(names) + 1))
-        places = zip(names, np.split(self.order, self.bounds[1:-1]), strict=True)
-        fields = {name: rows for (name, is_arg), rows in places if not is_arg}
+        edges = self.bounds.tolist()
+        fields = {name: self.order[edges[i] : edges[i + 1]] for i, (name, is_arg) in enumerate(names) if not is_arg}
         is_time, is_phase = np.zeros(len(code), bool), np.zeros(len(code), bool)
         for name in loose.TIME_FIELDS:
             is_time[fields.get(name, nothing)] = True

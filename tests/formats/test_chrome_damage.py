@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import random
+import sys
 import tracemalloc
 import zlib
 
@@ -13,6 +15,7 @@ import pytest
 from nbprof.errors import ReadError
 from nbprof.formats import chrome_document
 from tests.support.chrome import compact, complete, expected_slices, kineto, packed, read, slices_of
+from tests.support.profiles import needed
 
 
 def _small(layout=kineto):
@@ -189,6 +192,15 @@ def test_broken_events_in_every_stretch(monkeypatch):
     assert trace.receipt.dropped == 100
 
 
+def test_events_that_begin_with_keys_of_their_own(monkeypatch):
+    monkeypatch.setattr(chrome_document, "STRETCH", 500)
+    monkeypatch.setattr(chrome_document, "_LONG", 500)
+    events = [{"own": [{"own": i}, {"own": 2}], **complete(f"op {i}", i)} for i in range(300)]
+    trace = read(json.dumps(events))
+    assert _names(trace) == [f"op {i}" for i in range(300)]
+    assert trace.receipt.lines == []
+
+
 def test_entries_that_are_no_events():
     trace = read('[1,"text",null,[{"ph":"X"}],' + json.dumps(complete("a")) + ',true,"x:[{",-1.5]')
     assert _names(trace) == ["a"]
@@ -284,6 +296,17 @@ def test_very_long_texts():
     assert trace.strings[trace.text_arg("k")[1]] == value
 
 
+@pytest.fixture(params=["isal", "zlib"])
+def unpacker(request, monkeypatch):
+    """Both that there may be."""
+    if request.param == "zlib":
+        monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
+    elif importlib.util.find_spec("isal") is None:
+        needed("isal is not installed")
+    return request.param
+
+
+@pytest.mark.usefixtures("unpacker")
 def test_packed_whatever_the_name_says_and_in_several_members():
     text = _small().encode()
     whole = slices_of(read(text))
@@ -293,6 +316,7 @@ def test_packed_whatever_the_name_says_and_in_several_members():
     assert slices_of(read(text, "a.json.gz")) == whole
 
 
+@pytest.mark.usefixtures("unpacker")
 def test_a_packed_file_that_is_cut_gives_what_can_be_unpacked():
     text = kineto(*[complete(f"op {random.Random(i).random()}", i) for i in range(3000)]).encode()
     data = packed(text)
@@ -307,6 +331,7 @@ def test_a_packed_file_that_is_cut_gives_what_can_be_unpacked():
             read(data[:at])
 
 
+@pytest.mark.usefixtures("unpacker")
 def test_damage_in_a_packed_file_is_said():
     data = bytearray(packed(kineto(*[complete(f"op {random.Random(i).random()}", i) for i in range(3000)])))
     data[-6] ^= 0xFF
@@ -317,6 +342,7 @@ def test_damage_in_a_packed_file_is_said():
     assert any("17 bytes behind" in n.text for n in trace.receipt.notes)
 
 
+@pytest.mark.usefixtures("unpacker")
 def test_a_gzip_bomb_ends_at_the_limit():
     make = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = make.compress(b"[") + b"".join(make.compress(b" " * (1 << 20)) for _ in range(300)) + make.flush()
