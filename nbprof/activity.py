@@ -197,7 +197,8 @@ class Activity:
     transfers : copies between memories; `kind` is a code into `texts` ("H2D", "D2H", "D2D", "P2P", "memset"), bytes -1 where unknown
     launches : calls on the host that start work on a device: the call, the device event (-1: none was recorded), the op that called (-1)
     collectives : communication on a device; `name` is a code into `texts`; bytes and group_size -1 where unknown
-    calls : calls of the host into the device's runtime; `kind` is a code into `texts`: launch, graph, copy, fill, sync, allocate, other
+    calls : calls of the host into the device's runtime; `kind` is a code into `texts`: launch, graph, copy,
+        copy H2D, copy D2H, fill, sync, allocate, other
     allocations : allocator events; texts are codes into `texts`; what the allocator did not state is NA
     iterators : runs of tf.data iterators; `name` is a code into `ops`
     iterator_links : (parent event, child event) pairs between iterators that ran on different threads
@@ -206,6 +207,7 @@ class Activity:
     memory_capacity : bytes that an allocator could have at most, by the memory's name, where the file states it
     missing : why a view is empty, by view
     notes : what the receipt says about how the events hang together
+    traits : what the program was seen to use that advice is about: "DataParallel"
     """
 
     hosts: list[str]
@@ -234,6 +236,7 @@ class Activity:
     launch_shapes: list[dict[str, object]]
     missing: dict[str, str]
     notes: list[Note]
+    traits: set[str]
     framework: str
     has_device: bool
     has_host_ops: bool
@@ -298,6 +301,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "launch_shapes": list,
     "missing": dict,
     "notes": list,
+    "traits": set,
     "framework": str,
     "has_device": bool,
     "has_host_ops": bool,

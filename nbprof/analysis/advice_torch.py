@@ -95,9 +95,10 @@ def _allocator(facts: Facts) -> list[Finding]:
         f"(**{share:.0f}%** of a step). Each may wait for the whole device. PyTorch's caching allocator makes none in a steady loop, "
         "unless PYTORCH_NO_CUDA_MEMORY_CACHING is set, the loop empties the cache, or memory is so full that blocks are given back."
     )
+    family = "HIP" if _runtime(facts).amd else "CUDA"
     fix = (
         "-    torch.cuda.empty_cache()\n+import os\n"
-        '+os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before the first CUDA call'
+        f'+os.environ["PYTORCH_{family}_ALLOC_CONF"] = "expandable_segments:True"  # before the first use'
     )
     gain = min(calls.ms, facts.mean["host_compute"] or calls.ms)
     level = severity(share, PART_MODERATE, PART_HIGH)

@@ -76,7 +76,7 @@ def runtime(activity: Activity, steps: pd.DataFrame) -> Runtime:
     if len(stated):
         major, _, minor = stated.iloc[0].partition(".")
         out.capability = (int(major), int(minor or 0))
-    out.data_parallel = "DataParallel.forward" in activity.ops.codes
+    out.data_parallel = "DataParallel" in activity.traits
     return out
 
 

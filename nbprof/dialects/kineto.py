@@ -65,6 +65,7 @@ class _Torch:
         out.later("memory_capacity", lambda: kineto_memory.capacities(out.devices, self.trace.hosts))
         out.later("name_category", self._name_categories)
         out.later("missing", self._missing)
+        out.later("traits", lambda: {"DataParallel"} & {str(n).removesuffix(".forward") for n in self.trace.names})
         out.later("notes", lambda: kineto_receipt.notes(links, self.steps, self.hosts, out.launches))
         return out
 

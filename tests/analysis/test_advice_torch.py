@@ -1,0 +1,164 @@
+"""Advice for PyTorch: each rule on a trace in which its cause is the largest cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.kineto import Kineto, profile
+
+V100 = {"id": 0, "name": "Tesla V100", "totalGlobalMem": 2**34, "computeMajor": 7, "computeMinor": 0}
+A100 = {"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 2**34, "computeMajor": 8, "computeMinor": 0}
+MI300 = {"id": 0, "name": "AMD Instinct MI300X", "totalGlobalMem": 2**34, "computeMajor": 9, "computeMinor": 4}
+
+
+def steps(k, body, count=4, length=100):
+    for i in range(count):
+        k.step(i, length * i, length)
+        body(length * i)
+    return k
+
+
+def advice(tmp_path, k):
+    return profile(tmp_path, k).advice.set_index("rule")
+
+
+@pytest.mark.parametrize(
+    ("loader", "rule", "code"),
+    [
+        ("_SingleProcessDataLoaderIter", "loader_in_process", "num_workers=4"),
+        ("_MultiProcessingDataLoaderIter", "loader_workers", "prefetch_factor"),
+    ],
+)
+def test_slow_loading(tmp_path, loader, rule, code):
+    def body(at):
+        k.note(f"enumerate(DataLoader)#{loader}.__next__", at, 40)
+        k.op("aten::mm", at + 40, 60)
+
+    k = Kineto()
+    found = advice(tmp_path, steps(k, body))
+    assert found.loc[rule, "gain_ms_per_step"] == pytest.approx(0.04)
+    assert "**0.04 ms** of **0.10 ms**" in found.loc[rule, "evidence"]
+    assert code in found.loc[rule, "fix"]
+    assert found.loc[rule, "severity"] == "high"
+
+
+def test_pageable_copies(tmp_path):
+    def body(at):
+        op = k.op("aten::copy_", at, 30)
+        k.copy("Memcpy HtoD (Pageable -> Device)", at + 2, 20, k.call("cudaMemcpyAsync", at + 1, 25, op), bytes=2**20)
+        k.launched("gemm", at + 31, at + 35, 60, op=k.op("aten::mm", at + 30, 5))
+
+    k = Kineto()
+    found = advice(tmp_path, steps(k, body))
+    assert "**1.0 MiB** a step are copied to the device from pageable memory" in found.loc["pinned_memory", "evidence"]
+    assert "cudaMemcpyAsync holds the host" in found.loc["pinned_memory", "evidence"]
+    assert "loader_in_process" not in found.index
+
+
+def test_pinned_copies_are_not_blamed(tmp_path):
+    def body(at):
+        op = k.op("aten::copy_", at, 30)
+        k.copy("Memcpy HtoD (Pinned -> Device)", at + 2, 20, k.call("cudaMemcpyAsync", at + 1, 25, op), bytes=2**20)
+
+    k = Kineto()
+    assert "pinned_memory" not in advice(tmp_path, steps(k, body)).index
+
+
+def test_many_small_kernels(tmp_path):
+    def body(at):
+        op = k.op("aten::add", at, 100)
+        for i in range(20):
+            k.launched("tiny", at + 5 * i, at + 5 * i + 2, 1, op=op)
+
+    k = Kineto()
+    found = advice(tmp_path, steps(k, body))
+    assert "**20** launches a step" in found.loc["kernel_launch", "evidence"]
+    assert 'mode="reduce-overhead"' in found.loc["kernel_launch", "fix"]
+    assert "torch.compile" in found.loc["host_ops", "fix"]
+    assert found.loc["host_ops", "gain_ms_per_step"] == pytest.approx(0.06)
+
+
+@pytest.mark.parametrize(("device", "variable"), [(A100, "PYTORCH_CUDA_ALLOC_CONF"), (MI300, "PYTORCH_HIP_ALLOC_CONF")])
+def test_memory_from_the_driver(tmp_path, device, variable):
+    def body(at):
+        op = k.op("aten::empty", at, 70)
+        k.call("hipMalloc", at + 1, 10, op)
+        k.call("hipFree", at + 20, 40, op)
+        k.launched("gemm", at + 71, at + 75, 20, op=op)
+
+    k = Kineto(deviceProperties=[device])
+    found = advice(tmp_path, steps(k, body))
+    assert "**2** calls a step" in found.loc["allocator", "evidence"]
+    assert "most of all hipFree: **0.05 ms** (**50%** of a step)" in found.loc["allocator", "evidence"]
+    assert variable in found.loc["allocator", "fix"]
+
+
+@pytest.mark.parametrize(
+    ("device", "code", "cores"),
+    [(V100, "GradScaler", "TensorCores"), (A100, "torch.bfloat16", "TensorCores"), (MI300, "torch.bfloat16", "matrix cores")],
+)
+def test_single_precision(tmp_path, device, code, cores):
+    def body(at):
+        k.launched("ampere_sgemm", at + 1, at + 5, 90, op=k.op("aten::mm", at, 5, types=["float", "float"]))
+
+    k = Kineto(deviceProperties=[device])
+    found = advice(tmp_path, steps(k, body))
+    assert code in found.loc["mixed_precision", "fix"]
+    assert cores in found.loc["mixed_precision", "evidence"]
+    assert cores in found.loc["tensor_cores", "title"]
+    if device is A100:
+        assert "set_float32_matmul_precision" in found.loc["tensor_cores", "fix"]
+
+
+def test_half_precision_needs_no_advice(tmp_path):
+    def body(at):
+        k.launched("nvjet_hsh_128x256", at + 1, at + 5, 94, op=k.op("aten::mm", at, 5, types=["c10::Half", "c10::Half"]))
+
+    k = Kineto(deviceProperties=[A100])
+    p = profile(tmp_path, steps(k, body))
+    assert p.advice.empty
+    assert p.overview["verdict"] == "Device-bound"
+
+
+def test_waiting_for_the_device(tmp_path):
+    def body(at):
+        op = k.op("aten::item", at, 60)
+        k.launched("gemm", at + 1, at + 5, 30, op=op)
+        k.call("cudaStreamSynchronize", at + 10, 40, op)
+
+    k = Kineto()
+    found = advice(tmp_path, steps(k, body))
+    assert "waits for the device **1** times a step" in found.loc["waits", "evidence"]
+    assert "loss.detach()" in found.loc["waits", "fix"]
+
+
+def test_communication(tmp_path):
+    def body(at):
+        op = k.op("record_param_comms", at, 5)
+        k.launched("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 1, at + 5, 50, op=op)
+        k.launched("gemm", at + 6, at + 55, 44, op=k.op("aten::mm", at + 5, 5, types=["c10::Half"]))
+
+    k = Kineto()
+    found = advice(tmp_path, steps(k, body))
+    assert found.loc["collectives", "gain_ms_per_step"] == pytest.approx(0.05)
+    assert "no_sync" in found.loc["collectives", "fix"]
+
+
+def test_full_memory_and_data_parallel(tmp_path):
+    def body(at):
+        k.op("DataParallel.forward", at, 90)
+        op = k.op("aten::mm", at + 1, 5)
+        k.memory(at + 2, 2**30, 0xA0 + at, 2**34 - 2**20, 2**34, device=0)
+        for device in (0, 1):
+            k.launched("gemm", at + 3, at + 10, 80, op=op, device=device)
+
+    k = Kineto(deviceProperties=[A100, {**A100, "id": 1}])
+    found = advice(tmp_path, steps(k, body))
+    assert "**100%** of the device's memory" in found.loc["memory_full", "evidence"]
+    assert "DistributedDataParallel" in found.loc["data_parallel", "fix"]
+
+
+def test_python_between_ops(tmp_path):
+    k = Kineto()
+    found = advice(tmp_path, steps(k, lambda at: k.op("aten::mm", at, 30)))
+    assert "**70%** of a step" in found.loc["other", "evidence"]
