@@ -302,7 +302,7 @@ def runs(
 def _when(seconds: float) -> Any:
     """Local time; missing where it is not known or no time that a file can have."""
     try:
-        return pd.Timestamp.fromtimestamp(seconds).as_unit("us") if 0 < seconds < _LAST_S else pd.NaT
+        return pd.Timestamp.fromtimestamp(int(seconds)) if 0 < seconds < _LAST_S else pd.NaT
     except (OverflowError, ValueError, OSError):
         return pd.NaT
 

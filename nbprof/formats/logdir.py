@@ -143,13 +143,10 @@ def _of_folder(members: list[Candidate], name: str, folder: Path | str, *, tenso
     ]
     chrome = [c for c in chrome if c not in exported]
     out: list[RunFiles] = []
-    none: tuple[str, ...] = ()
     notes = _notes(exported)
     if hosts:
         pieces = tuple(c.piece for c in hosts)
-        gaps = hosts_missing(stem(p.name) for p in pieces)
-        warnings = (f"By the names of the other hosts, {_some(gaps)} should be here too: the profile lacks it.",) if gaps else none
-        out.append(RunFiles(name, folder, pieces, _modified(hosts), "xspace", notes, warnings))
+        out.append(RunFiles(name, folder, pieces, _modified(hosts), "xspace", notes, _lacking(stem(p.name) for p in pieces)))
         notes = ()
     groups = _together([_rank(c) for c in chrome], one_run=tensorboard)
     for group in groups:
@@ -157,10 +154,9 @@ def _of_folder(members: list[Candidate], name: str, folder: Path | str, *, tenso
         alone = len(groups) == 1 and not hosts and (tensorboard or len(group) > 1)
         title = name if alone else stem(files[0].piece.name)
         pieces = tuple(c.piece for c in files)
-        lacking = _ranks_missing(group)
-        # One rank's trace alone is what most people save, and no reason to doubt it.
-        said, doubts = (notes + lacking, none) if len(group) == 1 else (notes, lacking)
-        out.append(RunFiles(title, folder, pieces, max(r.time for r in group), "chrome", said, doubts))
+        # What the traces state of their ranks is the dialect's to judge.
+        lacking = () if any(r.world for r in group) else _lacking(r.worker for r in group)
+        out.append(RunFiles(title, folder, pieces, max(r.time for r in group), "chrome", notes, lacking))
     return out
 
 
@@ -174,6 +170,11 @@ def _notes(exported: list[Candidate]) -> tuple[str, ...]:
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - 4:,} more" if len(names) > 4 else ""
     return ", ".join(names[:4]) + more
+
+
+def _lacking(names: Iterable[str]) -> tuple[str, ...]:
+    gaps = hosts_missing(names)
+    return (f"By the names of the others, {_some(gaps)} should be here too: what happened there is not in the numbers.",) if gaps else ()
 
 
 def _modified(members: list[Candidate]) -> float:
@@ -220,15 +221,6 @@ def _together(ranks: list[_Rank], *, one_run: bool) -> list[list[_Rank]]:
 def _order(one: _Rank) -> tuple[int, str]:
     number = one.rank if isinstance(one.rank, int) else int(str(one.rank).rpartition(".")[2] or 0) if one.rank is not None else 0
     return number, one.worker
-
-
-def _ranks_missing(group: list[_Rank]) -> tuple[str, ...]:
-    world = next((r.world for r in group if r.world), None)
-    if not world or world <= len(group):
-        return ()
-    have = sorted(r.rank for r in group if isinstance(r.rank, int))
-    listed = ", ".join(map(str, have[:8])) + (", …" if len(have) > 8 else "")
-    return (f"The job ran on {world:,} ranks; the traces of {len(have):,} are here (rank {listed}): the others are not in the numbers.",)
 
 
 def _distinct(named: list[tuple[str, str, RunFiles]]) -> list[RunFiles]:

@@ -338,14 +338,13 @@ def _of_file(piece: Piece, kind: Kind) -> RunFiles:
         folder = archive.below(piece.at.rpartition("/")[0])  # type: ignore[attr-defined]
     else:
         folder = piece.label.rpartition("/")[0]
-    rank = (f"This is rank {kind.rank} of {kind.world_size:,}; the others are not in the numbers.",) if (kind.world_size or 1) > 1 else ()
     return RunFiles(
         logdir.stem(piece.name),
         folder,
         (piece,),
         piece.modified,
         "chrome" if kind.format == "chrome" else "xspace",
-        notes + rank,
+        notes,
         sidecar=sidecar,
     )
 

@@ -83,6 +83,11 @@ def test_ranks_by_name_of_any_producer(tmp_path):
     assert p.hosts == ["step100_rank-0", "step100_rank-1"]
 
 
+def test_a_rank_that_is_missing_by_the_names_of_the_others(tmp_path):
+    write(tmp_path, {f"rank{r}.json": trace(f"op{r}") for r in (0, 1, 3)}, at=99)
+    assert any("rank2" in note.text and note.level == "warning" for note in nbprof.load(tmp_path).receipt.lines)
+
+
 def test_ten_ranks_are_in_the_order_of_their_numbers(tmp_path):
     write(tmp_path, {f"rank{r}.json": trace(f"op{r}") for r in range(12)}, at=99)
     assert found(tmp_path) == [[f"rank{r}.json" for r in range(12)]]
@@ -94,14 +99,10 @@ def test_other_traces_are_runs_of_their_own(tmp_path):
     assert places.find(tmp_path, "before").files[0].name == "before.json"
 
 
-def test_ranks_that_are_missing_are_said(tmp_path):
+def test_ranks_that_are_missing_are_said_once(tmp_path):
     write(tmp_path, {torch(f"h_{r}9999", r): trace(rank=r, world=128) for r in (0, 5)})
-    (warning,) = places.find(tmp_path).warnings
-    assert "128 ranks; the traces of 2 are here (rank 0, 5)" in warning
-    # One file alone is what most people keep: said, but no reason to doubt its numbers.
-    one = places.find(tmp_path / torch("h_09999", 0))
-    assert one.warnings == ()
-    assert any("rank 0 of 128" in note for note in one.notes)
+    for at in (tmp_path, tmp_path / torch("h_09999", 0)):
+        assert sum("128 ranks" in note.text for note in nbprof.load(at).receipt.lines) == 1
 
 
 def test_the_json_beside_an_xspace_is_named_and_left(tmp_path):
