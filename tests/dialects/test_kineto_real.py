@@ -277,3 +277,34 @@ def test_the_loader_of_our_recording():
     assert p.advice["rule"].tolist()[0] == "loader_in_process"
     assert p.steps.frame["step"].tolist() == [2, 3, 4, 5, 6]
     assert p.steps.frame["device_compute_ms"].isna().all()
+
+
+# What HolisticTraceAnalysis 0.5 answers for files in whole microseconds (those in ns it cuts to µs, event by event): from the first device
+# event to the last, idle, compute that is no communication; in µs.
+HTA = {"a100-rank0": (1222847, 675191, 210320), "v100-workers0": (996477, 392919, 591532)}
+
+
+@pytest.mark.parametrize("name", HTA)
+def test_device_time_agrees_with_holistic_trace_analysis(name):
+    whole, idle, compute = HTA[name]
+    p, _ = both(name)
+    a = p.run.activity
+    extent = a.device_extents.iloc[0]
+    assert (extent["end"] - extent["start"]) / 1e6 == whole
+    times = a.device_ops[["start", "end"]].to_numpy()
+    spans = union([(Decimal(int(s)), Decimal(int(e))) for s, e in times])
+    assert whole - float(length(spans)) / 1e6 == idle
+    kernels = a.kernels[~a.kernels["event"].isin(a.collectives["event"])]
+    events = p.run.trace.events
+    rows = kernels["event"].to_numpy()
+    spans = union([(Decimal(int(s)), Decimal(int(e))) for s, e in zip(events.start[rows], events.end[rows], strict=True)])
+    assert float(length(spans)) / 1e6 == compute
+
+
+@pytest.mark.parametrize("name", ["ours", "h100", "v100-workers4"])
+def test_figures_and_reports_are_made(name, tmp_path):
+    p, _ = both(name)
+    views = [p.steps, p.ops, p.memory, *([] if name == "ours" else [p.kernels])]
+    assert all(view.figure() is not None for view in views)
+    page = p.save(tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "PyTorch" in page or "aten::" in page
