@@ -48,6 +48,7 @@ def buffer(data: bytes) -> Bytes:
 def read_varint(data: Data, pos: int, end: int) -> tuple[int, int]:
     """One varint as an unsigned number, and the position behind it."""
     value = shift = 0
+    start = pos
     while True:
         if pos >= end:
             raise CutError("the data end inside a number", offset=pos)
@@ -58,7 +59,7 @@ def read_varint(data: Data, pos: int, end: int) -> tuple[int, int]:
             return value & 0xFFFFFFFFFFFFFFFF, pos
         shift += 7
         if shift >= 70:
-            raise ReadError("a number has more than ten bytes; this is no protobuf file", offset=pos)
+            raise ReadError("a number has more than ten bytes; this is no protobuf file", offset=start)
 
 
 def signed(value: int) -> int:

@@ -192,3 +192,32 @@ def test_a_length_of_two_gigabytes_takes_no_memory(read):
         read(b"\x0a" + varint(2**31 - 1) + b"\x00" * 64)
     with pytest.raises(ReadError, match="over 2 GB"):
         read(b"\x0a" + varint(2**31) + b"\x00" * 64)
+
+
+def event(*stats):
+    return chunk(4, b"".join(chunk(4, number(1, i) + value) for i, value in enumerate(stats, 1)))
+
+
+@pytest.mark.parametrize(
+    ("data", "warns"),
+    [
+        # A line, a plane and a file that end with a group.
+        (chunk(1, chunk(3, event() + b"\x7b\x7c") + b"\x7b\x7c") + b"\x7b\x7c", False),
+        # Field number 0 inside a group.
+        (b"\x0b\x05\x08\x06\x12\x01\x0c" + chunk(1, chunk(3, event())), False),
+        # A text that is no UTF-8 on an event that is left out, and one that another value replaces.
+        (chunk(1, chunk(3, chunk(4, number(5, 3) + chunk(4, number(1, 1) + chunk(5, b"\xff"))) + event())), True),
+        (chunk(1, chunk(3, event(chunk(5, b"\xff") + number(4, 3)))), True),
+        (chunk(1, chunk(4, number(1, 1) + chunk(2, chunk(2, b"\xff") + chunk(2, "good"))) + chunk(3, event())), True),
+        (chunk(1, chunk(2, b"\xff") + chunk(2, "good") + chunk(3, event())), True),
+    ],
+)
+def test_finds_of_the_fuzzer(read, data, warns):
+    trace = read(data)
+    assert trace.receipt.events == 1
+    assert any("no UTF-8" in n.text for n in trace.receipt.notes) == warns
+
+
+def test_a_file_of_no_planes_and_bad_texts_names_a_byte(read):
+    with pytest.raises(ReadError, match=r"host.xplane.pb, byte 0: no planes"):
+        read(chunk(2, b"\xff"))

@@ -12,6 +12,11 @@ from tests.support.xspace import chunk, double, number, varint
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
+@pytest.fixture(params=[0, 32], ids=["lockstep", "one by one"])
+def few(request, monkeypatch):
+    monkeypatch.setattr(wire, "_FEW_MESSAGES", request.param)
+
+
 @given(st.lists(INT64, min_size=1, max_size=40))
 def test_varints_read_back_every_int64(values):
     data = b"".join(varint(v) for v in values)
@@ -21,24 +26,31 @@ def test_varints_read_back_every_int64(values):
     assert after[-1] == len(data)
 
 
-@given(
-    st.lists(st.lists(st.tuples(st.integers(1, 300), INT64 | st.binary(max_size=200) | st.floats(allow_nan=False)), max_size=6), max_size=8)
-)
-def test_columns_find_every_field_of_every_message(messages):
-    encoded = []
-    for fields in messages:
-        parts = []
-        for no, value in fields:
-            parts.append(
-                number(no, value) if isinstance(value, int) else double(no, value) if isinstance(value, float) else chunk(no, value)
-            )
-        encoded.append(b"".join(parts))
+def field(item):
+    no, value = item
+    if value is None:
+        return varint(no << 3 | 3) + number(no, 1) + varint(no << 3 | 4)
+    return number(no, value) if isinstance(value, int) else double(no, value) if isinstance(value, float) else chunk(no, value)
+
+
+NUMBERS = st.integers(1, 300) | st.just(2**29 - 1)
+VALUES = INT64 | st.binary(max_size=200) | st.floats(allow_nan=False) | st.none()
+
+
+@pytest.mark.parametrize("few", [0, 3, 32])
+@given(messages=st.lists(st.lists(st.tuples(NUMBERS, VALUES), max_size=6), max_size=8))
+def test_columns_find_every_field_of_every_message(few, messages):
+    encoded = [b"".join(map(field, fields)) for fields in messages]
     ends = np.cumsum([len(e) for e in encoded]).astype(np.int64)
     starts = ends - np.array([len(e) for e in encoded], np.int64)
     data = b"".join(encoded)
     buf = wire.buffer(data)
     found = [[] for _ in messages]
-    for column in wire.columns(buf, starts, ends):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "_FEW_MESSAGES", few)
+        columns = wire.columns(buf, starts, ends)
+    assert len({(c.number, c.kind) for c in columns}) == len(columns)
+    for column in columns:
         for message, value, end in zip(column.message.tolist(), column.value.tolist(), column.end.tolist(), strict=True):
             if column.kind == wire.VARINT:
                 found[message].append((column.number, value))
@@ -48,10 +60,11 @@ def test_columns_find_every_field_of_every_message(messages):
             else:
                 found[message].append((column.number, data[value:end]))
 
-    def key(item):
-        return item[0], type(item[1]).__name__, str(item[1])
+    def by_number(fields):
+        # Fields of one number and type keep their order.
+        return sorted(fields, key=lambda f: (f[0], type(f[1]).__name__))
 
-    assert [sorted(f, key=key) for f in found] == [sorted(m, key=key) for m in messages]
+    assert [by_number(f) for f in found] == [by_number([f for f in m if f[1] is not None]) for m in messages]
 
 
 @pytest.mark.parametrize(
@@ -59,13 +72,64 @@ def test_columns_find_every_field_of_every_message(messages):
     [
         (b"\x0a\x05ab", "runs over the end"),
         (b"\x80" * 11, "more than ten bytes"),
+        (b"\x08" + b"\x80" * 10 + b"\x01", "more than ten bytes"),
+        (b"\x08\x80", "end inside a number"),
+        (b"\x09abc", "runs over the end"),
+        (b"\x0dabc", "runs over the end"),
         (b"\x0e\x00", "wire type 6"),
+        (b"\x0f\x00", "wire type 7"),
         (b"\x00\x01", "field number 0"),
+        (b"\x88\x80\x80\x80\x80\x00\x05", "field number is too large"),
+        (b"\xf8\xff\xff\xff\x1f\x05", "field number is too large"),
+        (b"\x0a\x82\x80\x80\x80\x80\x00ab", "over 2 GB"),
+        (b"\x0a\xff\xff\xff\xff\x0f", "over 2 GB"),
+        (b"\x0a" + b"\xff" * 9 + b"\x01", "over 2 GB"),
+        (b"\x0b\x08\x01", "a group runs over the end"),
+        (b"\x0b\x14", "a group ends that was not begun"),
+        (b"\x0c", "a group ends that was not begun"),
+        (b"\x0b" * 101 + b"\x0c" * 101, "nested over 100 deep"),
     ],
 )
-def test_damage_is_an_error_with_its_byte(data, says):
-    with pytest.raises(ReadError, match=says):
-        list(wire.fields(data + b"\x00" * 0, 0, len(data)))
-    with pytest.raises(ReadError) as caught:
+def test_damage_is_an_error_with_its_byte(few, data, says):
+    with pytest.raises(ReadError, match=says) as one:
+        list(wire.fields(data, 0, len(data)))
+    with pytest.raises(ReadError, match=says) as other:
         wire.columns(wire.buffer(data), np.array([0]), np.array([len(data)]))
-    assert caught.value.offset is not None
+    assert one.value.offset == other.value.offset is not None
+
+
+@pytest.mark.parametrize(
+    ("data", "fields"),
+    [
+        (b"\x88\x00\x05", [(1, 5)]),
+        (b"\x88\x80\x80\x80\x00\x05", [(1, 5)]),
+        (b"\xf8\xff\xff\xff\x0f\x05", [(2**29 - 1, 5)]),
+        (b"\x08" + b"\xff" * 9 + b"\x7f", [(1, -1)]),
+        (b"\x08" + b"\xff" * 9 + b"\x02", [(1, 2**63 - 1)]),
+        (b"\x7b\x08\x01\x7c\x08\x07", [(1, 7)]),
+        (b"\x7b\x73\x00\x05\x74\x7c\x08\x07", [(1, 7)]),
+        (b"\x0b" * 100 + b"\x0c" * 100, []),
+    ],
+    ids=["long tag", "tag of five bytes", "largest field", "bits over 64", "bit 65", "group", "field 0 in a group", "100 groups"],
+)
+def test_what_is_odd_and_yet_valid(few, data, fields):
+    assert [(f, wire.signed(v)) for f, kind, v, _ in wire.fields(data, 0, len(data)) if kind == wire.VARINT] == fields
+    columns = wire.columns(wire.buffer(data), np.array([0]), np.array([len(data)]))
+    assert [(c.number, v) for c in columns for v in c.value.tolist()] == fields
+
+
+def test_how_deep_groups_may_be_depends_on_the_message(few):
+    data = b"\x0b" * 97 + b"\x0c" * 97
+    assert wire.columns(wire.buffer(data), np.array([0]), np.array([len(data)]), 3) == []
+    with pytest.raises(ReadError, match="100 deep"):
+        wire.columns(wire.buffer(data), np.array([0]), np.array([len(data)]), 4)
+
+
+def test_a_cut_is_told_from_other_damage():
+    for data in (b"\x0a\x05ab", b"\x08\x80", b"\x09abc", b"\x0b\x08\x01", b"\x0a\x80"):
+        with pytest.raises(wire.CutError):
+            list(wire.fields(data, 0, len(data)))
+    for data in (b"\x0e\x00", b"\x00\x01", b"\x0c"):
+        with pytest.raises(ReadError) as caught:
+            list(wire.fields(data, 0, len(data)))
+        assert not isinstance(caught.value, wire.CutError)

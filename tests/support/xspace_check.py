@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from nbprof.errors import ReadError
-from nbprof.formats import xspace_batches, xspace_events, xspace_split
+from nbprof.formats import wire, xspace_batches, xspace_events, xspace_split, xspace_texts
 from nbprof.trace import Trace
 from tests.support import xspace_proto
 
 LIMITS = (
+    (wire, "_FEW_MESSAGES", 0),
+    (xspace_texts, "_FEW", 0),
     (xspace_events, "FEW", 2),
     (xspace_batches, "MOST_EVENTS", 16),
     (xspace_batches, "_FEWEST_EVENTS", 4),
