@@ -91,8 +91,8 @@ def _add(builder: Builder, piece: Piece, limit_bytes: int, label: str) -> None:
 def _base(value: object) -> int:
     """`baseTimeNanoseconds` as an integer, 0 where it is none."""
     try:
-        base = int(value) if isinstance(value, (int, str)) else 0
-    except ValueError:
+        base = int(value) if isinstance(value, (int, float, str)) else 0
+    except (ValueError, OverflowError):
         return 0
     return base if 0 <= base < 1 << 62 else 0
 
@@ -118,7 +118,7 @@ def _tell(receipt: Receipt, document: Document, label: str, name: str) -> None:
     if document.trouble.broken:
         receipt.skip(f"left out: damaged, the first at byte {document.trouble.broken_at:,} of {name}.", document.trouble.broken)
     if document.trouble.strange:
-        receipt.warn(f"{label}{document.trouble.strange:,} entries of the list of events are no events: left out.")
+        receipt.warn(f"{label}Entries of the list of events that are no events, left out: {document.trouble.strange:,}.")
     if document.trouble.cut >= 0:
         receipt.warn(
             f"{label}The file ends in the middle, at byte {document.trouble.cut:,}: the profiler was killed while it wrote, or the copy is "

@@ -93,7 +93,7 @@ class Builder:
         """
         part = join(parts, self.texts)
         if part.rounded:
-            self.receipt.info(f"{part.rounded:,} times have digits below a picosecond; they were rounded.")
+            self.receipt.info(f"Times with digits below a picosecond, rounded: {part.rounded:,}.")
         phase = part.phase
         names = self._read_names(part, np.flatnonzero(phase == ord("M")))
         known = np.isin(phase, letters(*"XBEbenSFTpiIRCstfM"))
@@ -185,7 +185,7 @@ class Builder:
         if out.any():
             # PyTorch writes one in every file: no loss, so it must not read like one.
             self.receipt.info(
-                f"Marks of the whole trace far outside of all slices, such as Record Window End, are not drawn: {int(out.sum())}."
+                f"Marks of the whole trace far outside of all slices, such as Record Window End, are not drawn: {int(out.sum()):,}."
             )
         keep[out] = False
         return keep
@@ -218,7 +218,7 @@ class Builder:
         pairs, left, lost = slices.pair(order.tolist(), lambda r: (pid[r], tid[r]), begins, part.text["name"], by_name=False)
         self.receipt.skip("left out: ends of slices that never began (ph E without B).", lost)
         if left:
-            self.receipt.warn(f"{len(left):,} slices never end (ph B without E); they are drawn to the end of the trace.")
+            self.receipt.warn(f"Slices that never end (ph B without E), drawn to the end of the trace: {len(left):,}.")
         end = max(end, int(time.max()))
         begun = np.array([p[0] for p in pairs] + left, np.int64)
         at = relative(part, begun, first)
@@ -249,7 +249,7 @@ class Builder:
         self.receipt.skip("left out: ends of async slices that never began (ph e without b).", lost)
         last = max(time.values())
         if left:
-            self.receipt.warn(f"{len(left):,} async slices never end (ph b without e); they are drawn to the end of the trace.")
+            self.receipt.warn(f"Async slices that never end (ph b without e), drawn to the end of the trace: {len(left):,}.")
         found = [(b, time[b], time[e] - time[b], 0) for b, e in pairs] + [(b, time[b], last - time[b], 0) for b in left]
         found += [(r, time[r], 0, 1) for r in order if steps[r]]
         spans: dict[tuple[object, ...], tuple[int, int]] = {}
@@ -326,7 +326,7 @@ class Builder:
                 full = f"{label} {key}" if key and key != "value" and key != label else label
                 out.append((lane_of[pid], full, relative(part, event[at].astype(np.int64), first), values[at]))
         if words:
-            self.receipt.info(f"{words:,} values of counters are no numbers: left out.")
+            self.receipt.info(f"Values of counters that are no numbers, left out: {words:,}.")
         return out
 
     def trace(self) -> Trace:

@@ -55,7 +55,7 @@ class Source:
             if packed and self.read > self.limit:
                 raise ReadError(
                     f"unpacks to more than {self.limit:,} bytes from {buffer.size:,}: this may be a gzip bomb. If it is a real trace, "
-                    "raise the limit: nbprof.formats.chrome.read(..., limit_bytes=...).",
+                    "raise the limit: nbprof.load(..., limit_bytes=...).",
                     path=self.piece.label,
                 )
             if chunk:

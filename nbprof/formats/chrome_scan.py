@@ -14,14 +14,13 @@ import numpy.typing as npt
 
 from nbprof.formats import chrome_loose as loose
 from nbprof.formats.chrome_digits import POWERS, Decimals, after_spaces, decimals, distinct
+from nbprof.formats.chrome_keys import Bools, Keys, keys_of
 from nbprof.formats.chrome_part import BAD, GOOD, TEXT_FIELDS, Part, Rows, Times
-from nbprof.formats.chrome_tokens import CLOSE_OBJECT, COLON, COMMA, DEEPEST, OPEN_LIST, OPEN_OBJECT, QUOTE, Level, Tokens, Uneven, tokens
+from nbprof.formats.chrome_tokens import CLOSE_OBJECT, COMMA, OPEN_LIST, OPEN_OBJECT, QUOTE, Level, Tokens, Uneven, tokens
 from nbprof.formats.chrome_values import FARTHEST_US, picoseconds, scalar, text
 from nbprof.trace import DOUBLE, INT, TEXT, Int32s, Int64s
 
-Bools = npt.NDArray[np.bool_]
-
-_TRUE, _NULL, _FALSE, _ARGS = (np.uint64(int.from_bytes(w, "little")) for w in (b"true", b"null", b"fals", b"args"))
+_TRUE, _NULL, _FALSE = (np.uint64(int.from_bytes(w, "little")) for w in (b"true", b"null", b"fals"))
 _NO_VALUE = 0
 
 
@@ -38,24 +37,6 @@ class Scanned:
     events: Int64s
     end: int
     closed: bool
-
-
-@dataclass
-class _Keys:
-    """The keys of a stretch, in order.
-
-    `opens` and `closes` are the tokens of their quotes, `event` the event they are in, `is_arg` tells which level, `at` is where the
-    value begins, `first` its first byte, `end` the byte behind the value, `after` the token that has to come next.
-    """
-
-    opens: Int64s
-    closes: Int64s
-    event: Int32s
-    is_arg: Bools
-    at: Int64s
-    first: npt.NDArray[np.uint8]
-    end: Int64s
-    after: Int64s
 
 
 def scan(data: bytes | memoryview, base: int = 0) -> Scanned:
@@ -82,7 +63,7 @@ def scan(data: bytes | memoryview, base: int = 0) -> Scanned:
     limit = found.closed_at if found.closed_at >= 0 else len(data)
     _check_between(found, starts, ends, limit)
     bad = np.zeros(len(starts), bool)
-    keys, inner, deep = _keys(found, events, bad)
+    keys, inner, deep = keys_of(found, events, bad)
     reader = _Reader(found, data, keys, inner, deep, bad)
     part = reader.part(len(starts))
     part.at = starts + base
@@ -105,65 +86,10 @@ def _check_between(found: Tokens, starts: Int64s, ends: Int64s, limit: int) -> N
         raise Uneven
 
 
-def _keys(found: Tokens, events: Level, bad: Bools) -> tuple[_Keys, Level, Level]:
-    """The keys of events and of their args; marks events in which something else stands where a key should be."""
-    inner, deep = found.level(2), found.level(3)
-    quotes = np.flatnonzero(found.sign == QUOTE)
-    opens, closes = quotes[0::2], quotes[1::2]
-    is_key, at, first = _colons(found, found.at[closes])
-    depth = found.depth[opens]
-    # Args are the objects at keys called args.
-    maybe = np.flatnonzero((first == OPEN_OBJECT) & is_key & (depth == 1))
-    begin = found.at[opens[maybe]] + 1
-    is_args = (found.at[closes[maybe]] - begin == 4) & ((found.word[begin] & np.uint64(0xFFFFFFFF)) == _ARGS)
-    args = closes[maybe[is_args]] + 1
-    in_args = np.zeros(len(inner.opens) + 1, bool)
-    in_args[inner.number[args]] = True
-    mine = in_args[inner.number[opens]] | (depth == 1)
-    if not mine.all():
-        opens, closes, is_key, at, first, depth = opens[mine], closes[mine], is_key[mine], at[mine], first[mine], depth[mine]
-    # A string that is no key follows one as its value, right away.
-    is_value = np.zeros(len(opens) + 1, bool)
-    is_value[1:] = is_key & (first == QUOTE)
-    stray = is_key == is_value[:-1]
-    bad[events.number[opens[stray]] - 1] = True
-    # Behind the opening bracket comes a key, or the end.
-    for begins in (events.opens, args):
-        next_sign = found.sign[begins + 1]
-        fits = after_spaces(found.text, found.word, found.at[begins] + 1) == found.at[begins + 1]
-        fits &= (next_sign == QUOTE) | (next_sign == CLOSE_OBJECT)
-        bad[events.number[begins[~fits]] - 1] = True
-    opens, closes = opens[is_key], closes[is_key]
-    nothing = np.zeros(len(opens), np.int64)
-    event = events.number[opens] - np.int32(1)
-    return _Keys(opens, closes, event, depth[is_key] == DEEPEST, at[is_key], first[is_key], nothing, nothing.copy()), inner, deep
-
-
-def _colons(found: Tokens, quote: Int64s) -> tuple[Bools, Int64s, npt.NDArray[np.uint8]]:
-    """By closing quote: whether a colon follows, where the value behind it begins, and its first byte."""
-    letters = found.word[quote].view(np.uint8).reshape(-1, 8)
-    is_key = letters[:, 1] == COLON
-    space = letters[:, 2] == 0x20
-    at = quote + 2
-    at += space
-    first = np.where(space, letters[:, 3], letters[:, 2])
-    odd = np.flatnonzero(letters[:, 1] <= 0x20)
-    if len(odd):
-        behind = after_spaces(found.text, found.word, quote[odd] + 1)
-        is_key[odd] = found.text[behind] == COLON
-        at[odd] = behind + 1
-        first[odd] = found.text[at[odd]]
-    odd = np.flatnonzero((first <= 0x20) & is_key)
-    if len(odd):
-        at[odd] = after_spaces(found.text, found.word, at[odd])
-        first[odd] = found.text[at[odd]]
-    return is_key, at, first
-
-
 class _Reader:
     """Turns the keys of a stretch into the columns of a part."""
 
-    def __init__(self, found: Tokens, data: bytes | memoryview, keys: _Keys, inner: Level, deep: Level, bad: Bools) -> None:
+    def __init__(self, found: Tokens, data: bytes | memoryview, keys: Keys, inner: Level, deep: Level, bad: Bools) -> None:
         self.found, self.data, self.keys, self.bad = found, data, keys, bad
         self.inner, self.deep = inner, deep
         self.kind = np.zeros(len(keys.at), np.uint8)

@@ -59,7 +59,7 @@ def clock(part: Part, used: np.ndarray, receipt: Receipt) -> tuple[int, np.ndarr
             good[rows[zero]] = False
             rows, times = rows[~zero], rest
         elif zero.sum() > 1:
-            receipt.warn(f"{int(zero.sum()):,} events have time 0: the profiler may have lost their times.")
+            receipt.warn(f"Events at time 0, whose times the profiler may have lost: {int(zero.sum()):,}.")
     elif len(rows) > 1 and zero.all():
         receipt.warn("All events have time 0: the profiler lost their times.")
     middle = int(np.partition(times, len(times) // 2)[len(times) // 2])
@@ -84,7 +84,7 @@ def complete(part: Part, rows: Int64s, receipt: Receipt) -> tuple[Int64s, Int64s
     receipt.skip("left out: with a duration that is no number.", int(bad.sum()))
     missing = int((state == 0).sum())
     if missing:
-        receipt.warn(f"{missing:,} complete events have no duration; it is taken as 0.")
+        receipt.warn(f"Complete events without a duration, taken as 0: {missing:,}.")
     rows = rows[~bad]
     week = LONGEST_PS // 1000
     long = part.length.ns[rows] > week
@@ -92,7 +92,7 @@ def complete(part: Part, rows: Int64s, receipt: Receipt) -> tuple[Int64s, Int64s
     rows = rows[~long]
     negative = part.length.ns[rows] < 0
     if negative.any():
-        receipt.warn(f"{int(negative.sum()):,} events end before they start; their duration is taken as 0.")
+        receipt.warn(f"Events that end before they start, their duration taken as 0: {int(negative.sum()):,}.")
     duration = np.where(negative, 0, part.length.ns[rows] * np.where(negative, 0, 1) * 1000 + part.length.ps[rows])
     return rows, duration.astype(np.int64)
 

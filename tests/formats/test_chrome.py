@@ -76,7 +76,7 @@ def test_times_as_strings():
     trace = read(json.dumps([complete("a", "1717575960208020.758", "0.45077999999999996"), complete("b", "1717575960208021", 0.5)]))
     assert trace.epoch_ns == 1_717_575_960_208_020_758
     assert _events(trace) == [("a", 0, 450_780), ("b", 242_000, 500_000)]
-    assert [n.text for n in trace.receipt.notes] == ["1 times have digits below a picosecond; they were rounded."]
+    assert [n.text for n in trace.receipt.notes] == ["Times with digits below a picosecond, rounded: 1."]
 
 
 def test_exponents_are_exact():
@@ -206,7 +206,7 @@ def test_begins_and_ends_make_slices_that_nest():
     outer = _at(trace, "outer")
     assert [_arg(trace, k, outer) for k in "abc"] == [1, 2, 3]
     assert trace.receipt.skipped == {"left out: ends of slices that never began (ph E without B).": 1}
-    assert _warnings(trace) == ["2 slices never end (ph B without E); they are drawn to the end of the trace."]
+    assert _warnings(trace) == ["Slices that never end (ph B without E), drawn to the end of the trace: 2."]
 
 
 def test_async_slices_get_lanes_on_which_they_do_not_overlap():
@@ -277,7 +277,7 @@ def test_counters_are_series_over_time():
         [0, "mem used", US, 1.0],
         [0, "mem used", 2 * US, 1.5],
     ]
-    assert [n.text for n in trace.receipt.notes] == ["1 values of counters are no numbers: left out."]
+    assert [n.text for n in trace.receipt.notes] == ["Values of counters that are no numbers, left out: 1."]
 
 
 def test_flows_keep_their_points():
@@ -335,7 +335,7 @@ def test_an_event_without_a_time_is_counted(fields):
     assert trace.receipt.skipped == {"left out: without a time (ts).": 1}
 
 
-@pytest.mark.parametrize(("dur", "length", "told"), [("-1.5", 0, "end before they start"), ("null", 0, "have no duration")])
+@pytest.mark.parametrize(("dur", "length", "told"), [("-1.5", 0, "end before they start"), ("null", 0, "without a duration")])
 def test_durations_that_are_taken_as_nothing(dur, length, told):
     trace = read('[{"ph":"X","name":"a","ts":1,"dur":' + dur + "}]")
     assert _events(trace) == [("a", 0, length)]
@@ -442,3 +442,17 @@ def test_names_come_once_each_and_only_those_of_slices():
 def test_a_list_of_events_is_asked_for():
     with pytest.raises(ReadError, match=r"/run/x.json: .*no list called traceEvents \(it has schemaVersion, deviceProperties\)"):
         read('{"schemaVersion": 1, "deviceProperties": []}', "x.json")
+
+
+@pytest.mark.parametrize(
+    ("base", "epoch"),
+    [(10**18, 10**18 + 1000), ("1000000000000000000", 10**18 + 1000), (1e18, 10**18 + 1000), (-5, 1000), ("soon", 1000), (None, 1000)],
+)
+def test_what_times_count_from(base, epoch):
+    assert read(compact(complete("a", 1), baseTimeNanoseconds=base)).epoch_ns == epoch
+
+
+def test_times_before_the_base_are_times():
+    trace = read(compact(complete("a", -1.5), complete("b", 1), complete("c", "-0.0005"), baseTimeNanoseconds=10**18))
+    assert trace.epoch_ns == 10**18 - 1500
+    assert _events(trace) == [("a", 0, US), ("c", 1_499_500, US), ("b", 2_500_000, US)]

@@ -204,7 +204,7 @@ def test_events_that_begin_with_keys_of_their_own(monkeypatch):
 def test_entries_that_are_no_events():
     trace = read('[1,"text",null,[{"ph":"X"}],' + json.dumps(complete("a")) + ',true,"x:[{",-1.5]')
     assert _names(trace) == ["a"]
-    assert [n.text for n in trace.receipt.notes] == ["7 entries of the list of events are no events: left out."]
+    assert [n.text for n in trace.receipt.notes] == ["Entries of the list of events that are no events, left out: 7."]
 
 
 def test_commas_too_many_and_a_mark_in_front():
