@@ -64,7 +64,7 @@ def lost_launches(launches: pd.DataFrame, starts_work: npt.NDArray[np.bool_]) ->
         return []
     share = lost / len(made)
     text = (
-        f"{lost:,} of {len(made):,} launches ({100 * share:.2g} %) have no work on the device in this profile: "
+        f"{lost:,} of {len(made):,} launches ({100 * share:.3g} %) have no work on the device in this profile: "
         "it was dropped, or ran after the capture had ended. Device times are too small by it."
     )
     return [Note("warning" if share > _SERIOUS else "info", text)]
@@ -75,7 +75,7 @@ def unlaunched(count: int, total: int) -> list[Note]:
     if not count:
         return []
     text = (
-        f"{count:,} of {total:,} device events ({100 * count / total:.2g} %) have no launch in this profile: "
+        f"{count:,} of {total:,} device events ({100 * count / total:.3g} %) have no launch in this profile: "
         "it was made before the capture began, or was dropped. Their op and step are not known from it."
     )
     return [Note("warning" if count > _SERIOUS * total else "info", text)]

@@ -180,7 +180,8 @@ class _Torch:
                 "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
             )
         if not len(self.steps.host):
-            missing["steps"] = kineto_steps.HOW
+            bare = not np.isin(links.kind, (OP, ANNOTATION)).any()
+            missing["steps"] = kineto_steps.ONLY_DEVICE if bare else kineto_steps.HOW
         if not (links.kind == MEMORY).any():
             missing["memory"] = "No allocator events are in this profile: record with profile_memory=True."
         named: Int64s = np.flatnonzero([bool(torchnames.LOADER.match(n)) for n in self.trace.names])

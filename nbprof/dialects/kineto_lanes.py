@@ -165,13 +165,14 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
     main = _main_kind(trace, kind)
     first = np.searchsorted(trace.events.lane, np.arange(len(lanes)))
     stated = trace.arg("device")
+    sides = lanes["side"].tolist()
     # Python frames may lie under a process number of their own, 0; the program is where ops, annotations and calls are.
     working = (lanes["side"] == HOST).to_numpy() & np.isin(main, (OP, ANNOTATION, CALL))
     programs = set(zip(lanes["host"][working], np.array(_texts(lanes, "pid"), object)[working], strict=True))
     rows: list[tuple[str, int, str, str, str, tuple[int, ...]]] = []
     threads = zip(lanes["host"], _texts(lanes, "pid"), _texts(lanes, "tid"), _texts(lanes, "thread"), _texts(lanes, "labels"), strict=True)
     for i, (host, pid, tid, thread, label) in enumerate(threads):
-        side = int(lanes["side"].iloc[i])
+        side = sides[i]
         if side == HOST:
             note = ""
             if main[i] in (OVERHEAD, WINDOW, -1) or not pid.lstrip("-").isdigit():
@@ -187,7 +188,12 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
         name = {STREAM: f"Stream {stream}", NOTES: f"Annotations of stream {stream}", SYNCS: f"Waits of stream {stream}"}[side]
         lane_kind = "device" if side == STREAM else "derived"
         order = (0, device, stream, (NOTES, STREAM, SYNCS).index(side), i)
-        rows.append((lane_kind, device, f"{family.group(1) if family else 'GPU'} {device}", name, "", order))
+        note = ""
+        if side == STREAM and first[i] < len(stated):
+            kernels = main[i] == KERNEL
+            collective = kernels and torchnames.is_collective(str(trace.names[trace.events.name[first[i]]]))
+            note = "collectives" if collective else "compute" if kernels else "copies"
+        rows.append((lane_kind, device, f"{family.group(1) if family else 'GPU'} {device}", name, note, order))
     several = len({pid for _, pid in programs}) > 1 and len(programs) > len(trace.hosts)
     lanes["kind"] = [r[0] for r in rows]
     lanes["device"] = np.array([r[1] for r in rows], np.int64)

@@ -80,8 +80,8 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
     else:
         out += doubts.unlaunched(alone, len(work))
     nameless = int((links.work_name < 0).sum())
-    if nameless:
-        text = f"{_many(nameless, 'device event')} of {len(work):,} ({100 * nameless / len(work):.2g} %)"
+    if nameless and len(links.ops.rows):
+        text = f"{_many(nameless, 'device event')} of {len(work):,} ({100 * nameless / len(work):.3g} %)"
         out.append(_info(f"{text} could be linked to no op; in the tables each counts under its own name."))
     return out
 

@@ -26,6 +26,11 @@ HOW = (
     "torch.profiler.profile(schedule=...) and call prof.step() at the end of each iteration, or use %%nbprof, which marks the steps itself."
 )
 
+ONLY_DEVICE = (
+    "No steps are in this profile, so step time is unknown: it was recorded without ProfilerActivity.CPU, which holds the step markers "
+    "and the ops."
+)
+
 
 @dataclass
 class Steps:

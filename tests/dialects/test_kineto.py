@@ -51,7 +51,7 @@ def test_lanes_are_named_and_in_order(tmp_path):
     k.add("Buffer Flush", "overhead", 50, 1, pid=-1, tid=0)
     k.op("aten::mm", 1, 2, tid=BACKWARD)
     k.op("aten::mm", 1, 2)
-    k.kernel("a", 10, 1, stream=20)
+    k.kernel("ncclDevKernel_AllReduce", 10, 1, stream=20)
     k.kernel("b", 10, 1, stream=7, device=1)
     k.kernel("c", 10, 1, stream=7)
     k.add("Stream Sync", "cuda_sync", 12, 1, pid=0, tid=7, args={"stream": 7, "device": 0})
@@ -63,6 +63,7 @@ def test_lanes_are_named_and_in_order(tmp_path):
         *("Host / main thread", "Host / thread 108", "Profiler / recording", "Profiler / overhead"),
     ]
     assert lanes.set_index("thread").loc["thread 108", "note"] == "pt_autograd_0"
+    assert lanes["note"].tolist()[:4] == ["compute", "", "collectives", "compute"]
 
 
 def test_other_accelerators_keep_their_name(tmp_path):
@@ -155,6 +156,7 @@ def test_work_of_no_op_is_linked_by_the_annotation_on_the_device(tmp_path):
     k = Kineto()
     k.add("ProfilerStep#3", "gpu_user_annotation", 20, 60, pid=0, tid=7)
     k.add("decode", "gpu_user_annotation", 29.999, 40.002, pid=0, tid=7)
+    k.op("aten::unrelated", 90, 1)
     k.kernel("attention", 30, 40)
     k.kernel("sampling(int)", 75, 2)
     p = profile(tmp_path, k)

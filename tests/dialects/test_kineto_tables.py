@@ -183,6 +183,17 @@ def test_a_device_that_was_not_recorded_is_told(tmp_path):
     assert "ProfilerActivity.CUDA" in p.run.missing["kernels"]
 
 
+def test_a_profile_of_the_device_alone_says_what_it_lacks(tmp_path):
+    k = Kineto()
+    for i in range(3):
+        k.kernel("gemm", 10 * i, 5, k.call("cudaLaunchKernel", 10 * i, 1))
+    p = profile(tmp_path, k)
+    assert "without ProfilerActivity.CPU" in p.run.missing["steps"]
+    assert "without ProfilerActivity.CPU" in p.run.missing["ops"]
+    assert p.ops.frame[["where", "type", "op", "total_us"]].to_numpy().tolist() == [["device", "kernel", "gemm", 15.0]]
+    assert "could be linked to no op" not in receipt(p), "there are no ops to link to"
+
+
 def test_kernels_that_overlap_on_a_stream_are_kept_and_told(tmp_path):
     k = Kineto()
     k.kernel("a", 0, 10)
