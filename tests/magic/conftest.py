@@ -91,7 +91,10 @@ class Kernel:
                     places[place].update(content["data"])
             elif kind == "error":
                 result.errors += 1
-        reply = self.client.get_shell_msg(timeout=20)["content"]
+        # On a busy machine replies to what was asked while the kernel started may come first.
+        while (answer := self.client.get_shell_msg(timeout=20))["parent_header"].get("msg_id") != request:
+            pass
+        reply = answer["content"]
         result.status = reply["status"]
         result.error, result.message = reply.get("ename", ""), reply.get("evalue", "")
         result.traceback = "\n".join(reply.get("traceback", []))
