@@ -295,7 +295,7 @@ class Run:
         device = overview["device_kind"]
         if len(self.devices):
             memory_bytes = self.devices["memory_bytes"].iloc[0]
-            if memory_bytes:
+            if pd.notna(memory_bytes) and memory_bytes:
                 device += f", {float(memory_bytes) / 2**30:.2f} GiB"
             if len(self.devices) > 1:
                 device += f", {len(self.devices)} devices"

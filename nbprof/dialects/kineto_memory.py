@@ -82,7 +82,7 @@ def capacities(devices: pd.DataFrame, hosts: list[str]) -> dict[str, int]:
     """Bytes of each device by the name that its memory has in `allocations`."""
     out = {}
     for host, device, kind, size in zip(*(devices[c] for c in ("host", "device", "kind", "memory_bytes")), strict=True):
-        if size:
+        if pd.notna(size) and size > 0:
             out[_label(f"{kind} {device}", str(host), len(hosts) > 1)] = int(size)
     return out
 

@@ -152,6 +152,20 @@ def test_memory(tmp_path):
     assert "Peak, whole run" not in figures
 
 
+def test_a_device_of_unknown_memory_beside_a_known_one(tmp_path):
+    files = []
+    for properties in ([], [H100]):
+        k = Kineto(deviceProperties=properties)
+        op = k.op("aten::empty", 5, 10)
+        k.launched("gemm", 6, 20, 5, op=op)
+        k.memory(7, 1000, 0xA0, 5000, 8000, device=0)
+        files.append(k)
+    p = profile(tmp_path, *files)
+    capacity = p.memory.summary.set_index("memory_id")["capacity_bytes"]
+    assert capacity.isna().to_dict() == {"host0 GPU 0": True, "host1 GPU 0": False}
+    assert "nan" not in str(p.overview["run_facts"])
+
+
 def test_running_out_of_memory_is_told(tmp_path):
     k = Kineto()
     k.op("aten::empty", 5, 10)
