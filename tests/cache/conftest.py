@@ -9,6 +9,7 @@ import pytest
 
 from nbprof.cache import background, shelf
 from nbprof.cache.folder import Folder
+from nbprof.formats import chrome, xspace
 
 
 @pytest.fixture
@@ -21,6 +22,23 @@ def cache(tmp_path, monkeypatch):
     yield Folder(folder)
     # What waits to be written must not come after the folder is gone.
     assert background.finish(30)
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Names of the files that the reader of the format was given."""
+    seen = []
+
+    def watched(original):
+        def read(pieces, *rest, **options):
+            seen.extend(piece.name for piece in pieces)
+            return original(pieces, *rest, **options)
+
+        return read
+
+    for module in (xspace, chrome):
+        monkeypatch.setattr(module, "read", watched(module.read))
+    return seen
 
 
 def written():

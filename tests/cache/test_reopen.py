@@ -16,7 +16,7 @@ import pytest
 from nbprof.cache import identity, shelf
 from nbprof.cache.stored import StoredTrace
 from nbprof.errors import ReadError
-from nbprof.formats import chrome, xspace
+from nbprof.formats import xspace
 from nbprof.formats.pieces import LocalFile, RunFiles
 from nbprof.profiles import load
 from nbprof.run import Run, _Cached
@@ -44,23 +44,6 @@ def everything(path):
     payload = profile.payload()
     payload["meta"]["footer"].pop("analysed_s")
     return run, {**out, "payload": payload, "receipt text": str(profile.receipt), "source": {**vars(run.source), "analysed_s": None}}
-
-
-@pytest.fixture
-def reads(monkeypatch):
-    """Names of the files that the reader of the format was given."""
-    seen = []
-
-    def watched(original):
-        def read(pieces, *rest, **options):
-            seen.extend(piece.name for piece in pieces)
-            return original(pieces, *rest, **options)
-
-        return read
-
-    for module in (xspace, chrome):
-        monkeypatch.setattr(module, "read", watched(module.read))
-    return seen
 
 
 def copy(name, tmp_path):
@@ -268,7 +251,7 @@ def test_the_digest_of_a_large_file_in_pieces_is_that_of_its_bytes(tmp_path, mon
         assert piece.complete(lambda: False)
         assert piece.digest == identity.digest(Buffer.of(path.read_bytes()))
         found.add(piece.digest)
-        assert not identity.Watched(LocalFile(path)).complete(lambda: True)
+        assert size == 0 or not identity.Watched(LocalFile(path)).complete(lambda: True)
     assert len(found) == 6
 
 
