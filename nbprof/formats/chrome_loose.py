@@ -50,6 +50,9 @@ def quoted(data: bytes, at: int) -> tuple[bytes, int]:
     limit = len(data) if line < 0 else line + 1
     while 0 <= quote < limit:
         if _GOES_ON.match(data, quote + 1):
+            # A quote that was never closed must not take other events with it.
+            if _NEXT_OBJECT.search(data, at, quote):
+                raise Broken(at)
             return data[at + 1 : quote], quote + 1
         quote = data.find(b'"', quote + 1)
     if strict is None:

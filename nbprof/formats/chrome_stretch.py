@@ -73,10 +73,15 @@ def _read(data: bytes, base: int, out: Stretch, *, final: bool) -> None:
     """Adds the events of a stretch; `out.used` grows by what was used of it."""
     try:
         done = scan(data, base)
+        if done.closed and _BEHIND_LIST.match(data, done.end) is None:
+            raise Uneven
+        trouble = Trouble()
+        part = _mended(done, data, base, trouble)
     except Uneven:
-        done = None
-    if done is not None and not (done.closed and _BEHIND_LIST.match(data, done.end) is None):
-        out.parts.append(_mended(done, data, base, out.trouble))
+        part = None
+    if part is not None:
+        out.parts.append(part)
+        out.trouble.add(trouble)
         out.used += done.end
         out.closed = done.closed
         return
@@ -96,7 +101,13 @@ def _read(data: bytes, base: int, out: Stretch, *, final: bool) -> None:
 
 
 def _mended(done: Scanned, data: bytes, base: int, trouble: Trouble) -> Part:
-    """The part with the events that failed the checks read by themselves, or left out."""
+    """The part with the events that failed the checks read by themselves, or left out.
+
+    Raises
+    ------
+    Uneven
+        One of them is not what it seemed: a quote too many in it, and another one far behind, hide whole events between them.
+    """
     if not len(done.again):
         return done.part
     read: list[LooseEvent] = []
@@ -104,9 +115,14 @@ def _mended(done: Scanned, data: bytes, base: int, trouble: Trouble) -> Part:
     keep = np.ones(len(done.part), bool)
     for row in done.again.tolist():
         start, end = done.events[row].tolist()
+        inner = data[start:end]
         try:
-            event, _ = loose.event(data[start:end], 0, base + start)
+            event, stop = loose.event(inner, 0, base + start)
         except loose.Broken:
+            stop = -1
+        if stop != len(inner) and loose.next_event(inner, 1, anything=True) >= 0:
+            raise Uneven
+        if stop != len(inner):
             trouble.skip(base + start)
             keep[row] = False
             continue

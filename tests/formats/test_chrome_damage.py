@@ -360,3 +360,33 @@ def test_spaces_without_end_take_no_memory():
     tracemalloc.stop()
     assert len(trace.events) == 0
     assert most < 150 << 20
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "mended"),
+    [
+        ('", "pid"', ', "pid"', False),
+        ('"op', '"o"p', True),
+        ('"op', '"op\\', True),
+        ('"op', 'op"', False),
+        ('"op', "op", False),
+        ('"ts": ', '"ts": x', False),
+        ('"s": "', '"s" "', False),
+    ],
+)
+@pytest.mark.parametrize("every", [2, 7, 100])
+@pytest.mark.parametrize("args", [{"a": 1, "s": "x"}, {"s": "x", "a": 1}])
+def test_damage_in_many_events_hides_no_others(right, wrong, mended, every, args):
+    events = [json.dumps(complete(f"op{i}", i, args=args)) for i in range(3000)]
+    bad = range(0, len(events), every)
+    for i in bad:
+        events[i] = events[i].replace(right, wrong)
+    for text in ("[" + ",".join(events) + "]", "[" + ",\n".join(events) + "\n]"):
+        trace = read(text)
+        names = set(_names(trace))
+        assert {f"op{i}" for i in range(3000) if i not in bad} <= names
+        if mended:
+            assert len(trace.events) == 3000
+        else:
+            assert len(trace.events) + trace.receipt.dropped >= 3000
+            assert trace.receipt.dropped >= len(bad)
