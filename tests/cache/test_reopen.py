@@ -437,6 +437,36 @@ def test_what_a_storage_says_is_trusted_where_it_says_enough(info, trusted, cach
         assert place("bucket/a?version=2").key() is None
 
 
+def test_every_change_of_nbprofs_own_code_is_another_version(tmp_path, monkeypatch):
+    import nbprof
+
+    (tmp_path / "formats").mkdir()
+    module, other = tmp_path / "__init__.py", tmp_path / "formats" / "xspace.py"
+    module.write_text("a = 1")
+    other.write_text("b = 1")
+    monkeypatch.setattr(nbprof, "__file__", str(module))
+
+    def now():
+        identity.software.cache_clear()
+        return identity.software()
+
+    found = [now()]
+    assert now() == found[0]
+    other.write_text("b = 12")
+    found.append(now())
+    os.utime(other, (1, 1))
+    found.append(now())
+    (tmp_path / "formats" / "chrome.py").write_text("")
+    found.append(now())
+    monkeypatch.setattr(nbprof, "__version__", "9.9")
+    found.append(now())
+    assert len(set(found)) == 5
+    (tmp_path / "formats" / "notes.txt").write_text("no module")
+    assert now() == found[-1]
+    monkeypatch.undo()
+    identity.software.cache_clear()
+
+
 def test_options_that_change_the_reading_are_part_of_the_key(path, cache):
     from nbprof import cache as face
 
