@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -456,3 +457,15 @@ def test_times_before_the_base_are_times():
     trace = read(compact(complete("a", -1.5), complete("b", 1), complete("c", "-0.0005"), baseTimeNanoseconds=10**18))
     assert trace.epoch_ns == 10**18 - 1500
     assert _events(trace) == [("a", 0, US), ("c", 1_499_500, US), ("b", 2_500_000, US)]
+
+
+def test_arg_columns_come_out_whole_for_several_threads_at_once():
+    trace = read(json.dumps([complete(ts=i, args={f"k{j}": i * j for j in range(20)}) for i in range(2000)]))
+    with ThreadPoolExecutor(8) as pool:
+        columns = list(pool.map(trace.args.__getitem__, [f"k{j}" for j in range(20)] * 8))
+    assert all(c.values.tolist() == [i * (n % 20) for i in range(2000)] for n, c in enumerate(columns))
+    assert columns[3] is columns[23]
+    assert len(trace.args) == len(list(trace.args)) == 21
+    assert "missing" not in trace.args
+    with pytest.raises(KeyError):
+        trace.args["missing"]
