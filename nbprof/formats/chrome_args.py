@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import threading
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -19,7 +18,6 @@ class LazyArgs(Mapping[str, ArgColumn]):
         self._rows = rows
         self._events = events
         self._done: dict[str, ArgColumn] = {}
-        self._lock = threading.Lock()
         # A thread that writes to the cache asks for columns too.
         self._lock = threading.Lock()
 
