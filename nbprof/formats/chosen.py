@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,42 @@ from nbprof.errors import ReadError
 from nbprof.formats.packed import Unpacked
 from nbprof.formats.pieces import LIMIT_BYTES, Format, Piece, RunFiles
 from nbprof.formats.sniff import HEAD, Kind, recognise
+
+
+def choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:
+    """The run of that name, of that beginning, or of that number.
+
+    Raises
+    ------
+    ReadError
+        There is none, or several begin so; says which there are.
+    """
+    names = [one.name for one in found]
+    if isinstance(run, int) and not isinstance(run, bool):
+        if -len(found) <= run < len(found):
+            return found[run]
+        raise ReadError(f"there is no run {run}: {_count(len(found))} here, 0 the newest and -1 the oldest.", path=label)
+    text = str(run)
+    if text in names:
+        return found[names.index(text)]
+    begin = [one for one in found if one.name.startswith(text)] if text else []
+    if len(begin) == 1:
+        return begin[0]
+    if begin:
+        raise ReadError(f"{len(begin)} runs begin with {text!r}: {some([one.name for one in begin])}. Say more of the name.", path=label)
+    near = difflib.get_close_matches(text, names, 1, 0.8)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise ReadError(f"no run is called {text!r}; there are {some(names)}.{hint}", path=label)
+
+
+def _count(number: int) -> str:
+    return "one run is" if number == 1 else f"{number:,} runs are"
+
+
+def some(names: list[str], most: int = 10) -> str:
+    """The first names of a list as a text, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def settled(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
@@ -34,7 +71,7 @@ def _settled(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
     failed: list[ReadError] = []
     for piece in run.files:
         try:
-            kinds.append((piece, _kind(piece)))
+            kinds.append((piece, kind_of(piece)))
         except ReadError as error:
             failed.append(error)
     if not kinds:
@@ -60,9 +97,15 @@ def _settled(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
     return replace(run, files=files, format=form, warnings=tuple(warnings + copies), limit_bytes=limit)
 
 
-def _kind(piece: Piece) -> Kind:
-    """What a file is; an error if it is no profile."""
-    head = piece.head(HEAD)
+def kind_of(piece: Piece, head: bytes | None = None) -> Kind:
+    """What a file is, whose head may be known already.
+
+    Raises
+    ------
+    ReadError
+        It is no profile; says what it is.
+    """
+    head = piece.head(HEAD) if head is None else head
     kind = recognise(head, piece.name, whole=len(head) < HEAD)
     if kind.format in ("xspace", "chrome"):
         return kind

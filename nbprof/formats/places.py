@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from nbprof.errors import ReadError
 from nbprof.formats import logdir
-from nbprof.formats.chosen import settled
+from nbprof.formats.chosen import choose, kind_of, settled, some
 from nbprof.formats.folders import SIDECAR, Folder, Found, Listing, LocalFolder, promised
 from nbprof.formats.looking import candidates
 from nbprof.formats.pieces import LIMIT_BYTES, LocalFile, Piece, RunFiles, could_not_open, no_file, printable
@@ -135,7 +135,7 @@ def find(source: Source, run: str | int | None = None, ways: Ways | None = None)
     found, nothing = _runs(source, ways)
     if not found:
         raise nothing()
-    chosen = found[0] if run is None else _choose(found, run, _label(source))
+    chosen = found[0] if run is None else choose(found, run, _label(source))
     return settled(chosen, ways.limit_bytes)
 
 
@@ -145,11 +145,11 @@ def _runs(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], Read
         return [_joined([find(one, None, ways) for one in source])], lambda: ReadError("no file was given.")
     where = _place(source, ways)
     if not hasattr(where, "listing"):
-        piece = where
-        kind = recognise(piece.head(HEAD), piece.name, whole=(piece.size or HEAD + 1) <= HEAD)
+        head = where.head(HEAD)
+        kind = recognise(head, where.name)
         if kind.format != "archive":
-            return [_of_file(piece, kind)], lambda: ReadError("")
-        where = _Inside(_archive(piece, kind, ways), "")
+            return _named(where, head)
+        where = _Inside(_archive(where, kind, ways), "")
     folder = cast(Folder, where)
     try:
         return _below(folder)
@@ -162,11 +162,11 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         listing = folder.listing()
     except _IsFile as inside:
         piece = inside.found.piece
-        kind = recognise(piece.head(HEAD), piece.name)
-        if kind.format == "archive":
+        head = piece.head(HEAD)
+        if recognise(head, piece.name).format == "archive":
             raise ReadError("an archive inside an archive is not opened. Unpack the outer one, and load this.", path=piece.label) from None
         beside = [f.piece for f in inside.listing.files if f.promise == SIDECAR and f.parent == inside.found.parent]
-        return [replace(_of_file(piece, kind), sidecar=next(iter(beside), None))], lambda: ReadError("")
+        return _named(piece, head, next(iter(beside), None))
     sidecars = [f for f in listing.files if f.promise == SIDECAR]
     found = logdir.runs(candidates(folder, listing), sidecars, folder.name, folder.below)
     notes: dict[str, list[str]] = {}
@@ -180,6 +180,16 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         for run in found
     ]
     return told, lambda: _nothing(folder, listing)
+
+
+def _named(piece: Piece, head: bytes, sidecar: Piece | None = None) -> tuple[list[RunFiles], Callable[[], ReadError]]:
+    """One file that was named: a run, or no profile and the error that says what it is."""
+    try:
+        run = _of_file(piece, kind_of(piece, head))
+    except ReadError as error:
+        no_profile = error
+        return [], lambda: no_profile
+    return [replace(run, sidecar=sidecar) if sidecar is not None else run], lambda: ReadError("")
 
 
 def _is_several(source: Source) -> bool:
@@ -325,7 +335,7 @@ def _inside(outer: Piece | Folder, inner: str, ways: Ways) -> Folder:
 
 
 def _of_file(piece: Piece, kind: Kind) -> RunFiles:
-    """One file that was named, as a run; whether it is a profile is decided when it is to be read."""
+    """One file that was named, as a run."""
     folder: Path | str
     sidecar: Piece | None = None
     notes: tuple[str, ...] = ()
@@ -356,34 +366,6 @@ def _better_beside(piece: LocalFile, kind: Kind) -> tuple[str, ...]:
     return (f"{printable(better.name)} lies beside it and holds the same recording whole: load that for more.",) if better.is_file() else ()
 
 
-def _choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:
-    names = [one.name for one in found]
-    if isinstance(run, int) and not isinstance(run, bool):
-        if -len(found) <= run < len(found):
-            return found[run]
-        raise ReadError(f"there is no run {run}: {_count(len(found))} here, 0 the newest and -1 the oldest.", path=label)
-    text = str(run)
-    if text in names:
-        return found[names.index(text)]
-    begin = [one for one in found if one.name.startswith(text)] if text else []
-    if len(begin) == 1:
-        return begin[0]
-    if begin:
-        raise ReadError(f"{len(begin)} runs begin with {text!r}: {_some([one.name for one in begin])}. Say more of the name.", path=label)
-    near = difflib.get_close_matches(text, names, 1, 0.8)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    raise ReadError(f"no run is called {text!r}; there are {_some(names)}.{hint}", path=label)
-
-
-def _count(number: int) -> str:
-    return "one run is" if number == 1 else f"{number:,} runs are"
-
-
-def _some(names: list[str], most: int = 10) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def _nothing(folder: Folder, listing: Listing) -> ReadError:
     """The error for a place without a profile: what was looked for, and what is there."""
     archive = isinstance(folder, _Inside)
@@ -393,10 +375,10 @@ def _nothing(folder: Folder, listing: Listing) -> ReadError:
         said.append(f"It holds {printable(listing.ascend)}, output of Ascend's profiler (msprof), which this version does not read yet.")
     elif listing.archives:
         how = "unpack the outer one first" if archive else "name it to load what is inside"
-        said.append(f"It holds {_some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}.")
+        said.append(f"It holds {some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}.")
     elif not top:
         said.append(f"The {'archive' if archive else 'folder'} is empty: was the recording stopped, and did it end without an error?")
     else:
-        said.append(f"It holds {_some(top, 5)}.")
+        said.append(f"It holds {some(top, 5)}.")
     said += (listing.doubts + [text for _, text in listing.notes])[:3]
     return ReadError(" ".join(said), path=folder.label)

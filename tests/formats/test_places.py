@@ -241,6 +241,7 @@ def test_a_file_that_is_no_profile_says_what_it_is(tmp_path, name, data, says):
     with pytest.raises(ReadError, match=says) as caught:
         places.find(tmp_path / name)
     assert caught.value.path == str(tmp_path / name)
+    assert nbprof.runs(tmp_path / name).empty
 
 
 def test_one_bad_host_costs_only_itself(tmp_path):
