@@ -177,6 +177,8 @@ class Plane:
     host: str
     name: str
     stats: dict[str, object]
+    ident: int = 0
+    """The number that the file gives it."""
 
 
 @dataclass
@@ -227,7 +229,8 @@ class Trace:
     display : object[names]
         Short name by name code; equal to the full one where the producer gives none.
     lanes : DataFrame
-        One row a lane: `lane host process thread line_id plane kind device note events order`. `kind` is filled by the dialect.
+        One row a lane: `lane host process thread line_id plane kind device note events order`. `kind` is filled by the dialect. Behind
+        them what a format has beside these; of XSpace `line display_id duration` as the file states them.
     planes : list of Plane
     args : dict of str to ArgColumn
     name_args : dict of str to dict of int to object
@@ -236,7 +239,8 @@ class Trace:
     modules : list of Module
         Compiled programs as the file has them, not decoded.
     metadata : dict
-        What a JSON trace states beside its events.
+        What a JSON trace states beside its events. Of an XSpace file, where it has them: `event_metadata` (opaque bytes by name code),
+        `event_children` (name codes by name code) and `arg_descriptions` (texts by arg).
     flows : Flows or None
     counters : DataFrame
         Samples of counters: `lane series time value`, time in ps.

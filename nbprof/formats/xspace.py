@@ -35,6 +35,8 @@ _WILD = "have times of over 53 days: damaged, left out."
 _NEGATIVE = "end before they start; their duration is taken as 0."
 _UNNAMED = "have no name there; they are shown by their number."
 _LANE_COLUMNS = ["lane", "host", "process", "thread", "line_id", "plane", "kind", "device", "note", "events", "order"]
+# What the file says of a line beside these; a thread is shown by its display name, where it has one.
+_LINE_COLUMNS = ["line", "display_id", "duration"]
 
 
 def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None) -> Trace:
@@ -167,7 +169,7 @@ class _Builder:
         """Numbers the names and lanes of a plane; returns its first name code."""
         first = len(self.names)
         names = plane.events
-        self.planes.append(Plane(host, plane.name, dict(plane.facts)))
+        self.planes.append(Plane(host, plane.name, dict(plane.facts), plane.ident))
         self.names += names.names
         self.display += names.displays
         for at, known in names.facts.items():
@@ -317,8 +319,11 @@ class _Builder:
             "note": "",
             "events": counts,
             "order": number,
+            "line": [line.name for line in lines],
+            "display_id": [line.display_id for line in lines],
+            "duration": [line.duration_ps for line in lines],
         }
-        return pd.DataFrame(columns, columns=_LANE_COLUMNS)
+        return pd.DataFrame(columns, columns=[*_LANE_COLUMNS, *_LINE_COLUMNS])
 
 
 def _epoch(planes: Sequence[PlaneMessage]) -> tuple[int, int]:

@@ -136,7 +136,7 @@ def expected(space: Any) -> dict[str, Any]:
     for plane in space.planes:
         names = {key: meta.name for key, meta in plane.stat_metadata.items()}
         facts = dict(_fact(stat, names) for stat in plane.stats)
-        out["planes"].append((plane.name, _plain(facts)))
+        out["planes"].append((plane.id, plane.name, _plain(facts)))
         for key, meta in plane.event_metadata.items():
             for stat in meta.stats:
                 fact, value = _fact(stat, names)
@@ -147,9 +147,10 @@ def expected(space: Any) -> dict[str, Any]:
             )
             children = [plane.event_metadata[c].name for c in meta.child_id if c in plane.event_metadata]
             out["name_args"].append((meta.name, meta.display_name or meta.name, _plain(constants), meta.metadata, children))
-        lanes: dict[int, tuple[str, str, int, list[Any]]] = {}
+        lanes: dict[int, tuple[Any, ...]] = {}
         for line in plane.lines:
-            *_, events = lanes.setdefault(line.id, (plane.name, line.display_name or line.name, line.id, []))
+            stated = (plane.name, line.display_name or line.name, line.id, line.name, line.display_id, line.duration_ps)
+            *_, events = lanes.setdefault(line.id, (*stated, []))
             base = (line.timestamp_ns - (epoch if line.timestamp_ns >= absolute else 0)) * 1000
             for event in line.events:
                 known = plane.event_metadata.get(event.metadata_id)
@@ -168,9 +169,9 @@ def expected(space: Any) -> dict[str, Any]:
                     continue
                 stats = [s for s in (_stat(stat, names) for stat in event.stats) if s[1]]
                 events.append((start, max(event.duration_ps, 0), name, _by_name(stats)))
-        for process, thread, ident, events in lanes.values():
+        for *stated, events in lanes.values():
             events.sort(key=lambda e: (e[0], -e[1]))
-            out["lanes"].append((process, thread, ident, events))
+            out["lanes"].append((tuple(stated), events))
     return out
 
 
@@ -195,7 +196,7 @@ def actual(trace: Trace) -> dict[str, Any]:
     for at, (lane, start, duration, name) in enumerate(zip(*columns, strict=True)):
         lanes[lane].append((start, duration, trace.names[name], _by_name(stats[at])))
     table = trace.lanes
-    rows = zip(table["process"], table["thread"], table["line_id"], strict=True)
+    rows = [tuple(row) for row in table[["process", "thread", "line_id", "line", "display_id", "duration"]].itertuples(index=False)]
     constants: list[dict[str, Any]] = [{} for _ in trace.names]
     for name, by_code in trace.name_args.items():
         for code, value in by_code.items():
@@ -205,8 +206,8 @@ def actual(trace: Trace) -> dict[str, Any]:
     unnamed = len(trace.names)
     gone = trace.aggregated
     return {
-        "lanes": [(*row, lane) for row, lane in zip(rows, lanes, strict=True)],
-        "planes": [(plane.name, _plain(plane.stats)) for plane in trace.planes],
+        "lanes": list(zip(rows, lanes, strict=True)),
+        "planes": [(plane.ident, plane.name, _plain(plane.stats)) for plane in trace.planes],
         "aggregated": [
             (table["process"][lane], int(table["line_id"][lane]), trace.names[name], count, duration)
             for lane, name, count, duration in gone.itertuples(index=False)
@@ -246,11 +247,11 @@ def differences(space: Any, trace: Trace) -> list[str]:
             found.append(f"{key}: {one[key]!r} and {two[key]!r}"[:500])
     if sorted(map(repr, one["aggregated"])) != sorted(map(repr, two["aggregated"])):
         found.append(f"aggregated: {one['aggregated']} and {two['aggregated']}"[:500])
-    if [lane[:3] for lane in one["lanes"]] != [lane[:3] for lane in two["lanes"]]:
-        found.append(f"lanes: {first_difference([lane[:3] for lane in one['lanes']], [lane[:3] for lane in two['lanes']])}")
-    for mine, other in zip(one["lanes"], two["lanes"], strict=False):
-        if mine[3] != other[3]:
-            found.append(f"{mine[:3]}: {first_difference(mine[3], other[3])}")
+    if [stated for stated, _ in one["lanes"]] != [stated for stated, _ in two["lanes"]]:
+        found.append(f"lanes: {first_difference([stated for stated, _ in one['lanes']], [stated for stated, _ in two['lanes']])}")
+    for (stated, mine), (_, other) in zip(one["lanes"], two["lanes"], strict=False):
+        if mine != other:
+            found.append(f"{stated}: {first_difference(mine, other)}")
     return found
 
 
