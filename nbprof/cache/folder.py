@@ -141,10 +141,10 @@ class Folder:
 
     def clear(self) -> int:
         """Removes everything, and returns how many bytes that were. Other kernels keep what they have open."""
-        freed = sum(entry.bytes for entry in self.entries())
+        before = sum(entry.bytes for entry in self.entries())
         for name in ("entries", "places", "new"):
             _remove(self.path / name)
-        return freed
+        return before - sum(entry.bytes for entry in self.entries())
 
     def owned(self) -> bool:
         """Whether it is this user's own, or not there yet; what others may have put there is not read."""

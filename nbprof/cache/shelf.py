@@ -30,6 +30,7 @@ WORTH_S = 0.2
 
 _AFTER_FRAME_S = 0.5
 _AFTER_READING_S = 3.0
+_PAUSE_S = 0.05
 COLUMNS = "columns"
 
 
@@ -120,11 +121,13 @@ class DiskShelf(Shelf):
                 kept: T = self._load(name)
                 return kept
         began = time.perf_counter()
-        self._computing += 1
+        with self._lock:
+            self._computing += 1
         try:
             value = compute()
         finally:
-            self._computing -= 1
+            with self._lock:
+                self._computing -= 1
         if not self._computing:
             self._spent_s += time.perf_counter() - began
         with self._lock:
@@ -262,7 +265,7 @@ class DiskShelf(Shelf):
 
         def fill(file: IO[bytes]) -> None:
             writer = Writer(file)
-            for each, value in _patiently(content, stop):
+            for each, value in self._patiently(content, stop):
                 # What cannot be stored is computed again each time.
                 with contextlib.suppress(Unstorable):
                     writer.add(each, value)
@@ -272,6 +275,15 @@ class DiskShelf(Shelf):
 
         self._folder.add(known, name, fill)
 
+    def _patiently(self, content: Iterable[tuple[str, object]], stop: Callable[[], bool]) -> Iterator[tuple[str, object]]:
+        for item in content:
+            # Somebody who came back to work has the processors to themselves.
+            while self.busy and not stop():
+                time.sleep(_PAUSE_S)
+            if stop():
+                raise _NotKept("there is no time left")
+            yield item
+
     def _note(self) -> None:
         if not self._noted and self._key is not None:
             self._noted = True
@@ -279,10 +291,3 @@ class DiskShelf(Shelf):
 
     def _labels(self) -> list[str]:
         return [piece.label for piece in self.pieces]
-
-
-def _patiently(content: Iterable[tuple[str, object]], stop: Callable[[], bool]) -> Iterator[tuple[str, object]]:
-    for item in content:
-        if stop():
-            raise _NotKept("there is no time left")
-        yield item

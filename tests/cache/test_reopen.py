@@ -82,6 +82,7 @@ def test_everything_is_the_same(name, cache, tmp_path, reads):
     count = len(reads)
     second_run, second = everything(path)
     assert len(reads) == count, "it was read again"
+    assert not second_run._shelf._waiting, "computed again"
     assert isinstance(second_run.trace, StoredTrace)
     same(first, second)
     same(first_run.trace.events, second_run.trace.events)

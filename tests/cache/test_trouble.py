@@ -219,6 +219,29 @@ def test_a_person_who_waits_is_waited_for(cache, path, monkeypatch):
     assert parts(cache)
 
 
+def test_who_comes_back_to_work_is_waited_for_in_the_middle_too(cache, path, monkeypatch):
+    profile = load(path)
+    kept = profile.run._shelf
+    started, seen = threading.Event(), []
+    original = Writer.add
+
+    def add(self, name, value):
+        seen.append(name)
+        kept._computing = 1
+        started.set()
+        return original(self, name, value)
+
+    monkeypatch.setattr(Writer, "add", add)
+    background.write(kept, 0.0)
+    assert started.wait(30)
+    time.sleep(0.3)
+    assert len(seen) == 1
+    monkeypatch.setattr(Writer, "add", original)
+    kept._computing = 0
+    written()
+    assert parts(cache)
+
+
 SCRIPT = """
 import sys, time
 from nbprof.cache import shelf
