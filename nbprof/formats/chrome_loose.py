@@ -22,8 +22,8 @@ _WORD = re.compile(rb'[^\s,\]\[}{":]+')
 _GOES_ON = re.compile(rb'[ \t\r\n]*(?:\}|,[ \t\r\n]*(?:\}|"(?:[^"\\]|\\.)*?"[ \t\r\n]*:))', re.S)
 _MARK = re.compile(rb'["{}\[\]]')
 _FIRST_KEYS = rb"ph|name|cat|pid|tid|ts|dur|args|id|s|bp|tts|tdur|cname|id2|scope|bind_id"
-_NEXT_EVENT = re.compile(rb'\}[ \t\r\n]*,?[ \t\r\n]*(\{[ \t\r\n]*"(?:' + _FIRST_KEYS + rb')"[ \t\r\n]*:)')
-_NEXT_OBJECT = re.compile(rb'\}[ \t\r\n]*,?[ \t\r\n]*(\{[ \t\r\n]*"[^"\\]{0,40}"[ \t\r\n]*:)')
+_NEXT_EVENT = re.compile(rb'[,}\]][ \t\r\n]*(\{[ \t\r\n]*"(?:' + _FIRST_KEYS + rb')"[ \t\r\n]*:)')
+_NEXT_OBJECT = re.compile(rb'[,}\]][ \t\r\n]*(\{[ \t\r\n]*"[^"\\]{0,40}"[ \t\r\n]*:)')
 _LAST_EVENT = re.compile(rb'\}[ \t\r\n,]*(\])[ \t\r\n]*(?:,[ \t\r\n]*"[^"\n]*"[ \t\r\n]*:|\}|$)')
 TIME_FIELDS = ("ts", "dur")
 # Fields that are texts even where a number is written.
@@ -115,11 +115,16 @@ def value_end(data: bytes, at: int) -> int:
 def entry_end(data: bytes, at: int) -> int:
     """The byte behind an entry of a list."""
     if data[at] != 0x22:
-        return value_end(data, at)
-    found = _STRING.match(data, at)
-    if found is None:
-        raise Broken(at, cut=True)
-    return found.end()
+        end = value_end(data, at)
+    else:
+        found = _STRING.match(data, at)
+        if found is None:
+            raise Broken(at, cut=True)
+        end = found.end()
+    behind = after_space(data, end)
+    if behind < len(data) and data[behind] not in b",]}":
+        raise Broken(behind)
+    return end
 
 
 def word(data: bytes, at: int) -> tuple[bytes, int]:

@@ -179,7 +179,8 @@ def test_a_broken_event_costs_only_itself(broken, around):
     text = f'{{"traceEvents":[{first},{broken},{last}],"traceName":"t"}}'
     trace = read(text)
     assert sorted(_names(trace)) == sorted([f"a{i}" for i in range(around)] + [f"c{i}" for i in range(around)])
-    assert trace.receipt.dropped == 1
+    # What is left of it may look like more than one.
+    assert 1 <= trace.receipt.dropped <= (3 if ",{" in broken else 1)
     assert f"byte {text.index(broken):,}" in next(iter(trace.receipt.skipped))
     assert trace.metadata == {"traceName": "t"}
 
@@ -390,3 +391,21 @@ def test_damage_in_many_events_hides_no_others(right, wrong, mended, every, args
         else:
             assert len(trace.events) + trace.receipt.dropped >= 3000
             assert trace.receipt.dropped >= len(bad)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_damaged_byte_costs_its_own_event_at_most(monkeypatch, seed):
+    rng = random.Random(seed)
+    kinds = [{"a": 1, "s": "x"}, {"s": "[{"}, {"Input Dims": [[1, 2], []], "t": ["a", "b"]}, {"n": [{"name": 1}, {"ph": 2}]}]
+    for _ in range(25):
+        monkeypatch.setattr(chrome_document, "STRETCH", rng.choice([300, 2000, 1 << 20]))
+        count, comma = rng.choice([3, 30, 200]), rng.choice([",", ", ", ",\n  "])
+        events = [json.dumps(complete(f"op{i}", i, args=rng.choice(kinds))).encode() for i in range(count)]
+        hit = {rng.randrange(count) for _ in range(rng.choice([1, 1, 2, 4]))}
+        for i in hit:
+            event = bytearray(events[i])
+            event[rng.randrange(len(event))] = rng.choice(b'"{}[],:\\ 0aZ\n') if rng.random() < 0.7 else rng.randrange(256)
+            events[i] = bytes(event)
+        trace = read(b"[" + comma.encode().join(events) + b"]")
+        assert {f"op{i}" for i in range(count) if i not in hit} <= set(_names(trace))
+        assert len(trace.events) + trace.receipt.dropped >= count or any(n.level == "warning" for n in trace.receipt.notes)
