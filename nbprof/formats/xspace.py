@@ -151,7 +151,8 @@ class _Builder:
             first += [code] * (len(work) - len(first))
         for plane in space.planes:
             for line in plane.lines:
-                line.starts = line.starts[:0]
+                # Now in the batches, which let go of them one after the other.
+                line.starts = np.zeros(0, np.int64)
         xspace_batches.run(buffer, work)
         for code, batch in zip(first, work, strict=True):
             self._batch(batch, code, absolute)

@@ -33,6 +33,10 @@ _KEPT = 1 << 22
 Numbers = npt.NDArray[np.signedinteger[Any] | np.unsignedinteger[Any]]
 
 
+def _none() -> Int64s:
+    return np.zeros(0, np.int64)
+
+
 @dataclass
 class Values:
     """One stat of some events of a batch: rows ascending, values as narrow as they are.
@@ -59,16 +63,18 @@ class Batch:
     lines: list[int]
     counts: list[int]
     bases: list[int | None]
-    meta: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    meta: Int64s = field(default_factory=_none)
     name: Int32s = field(default_factory=lambda: np.zeros(0, np.int32))
-    start: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    duration: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    start: Int64s = field(default_factory=_none)
+    duration: Int64s = field(default_factory=_none)
     values: list[Values] = field(default_factory=list)
     texts: list[bytes] = field(default_factory=list)
-    left: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    left: Int64s = field(default_factory=_none)
+    left_spans: tuple[Int64s, Int64s] = field(default_factory=lambda: (_none(), _none()))
+    """Rows, and starts and ends of the contents, of the events that have no common shape."""
     count: int = 0
     """Events that are kept."""
-    unnamed: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    unnamed: Int64s = field(default_factory=_none)
     """Ids of the events whose `name` is -1."""
     valueless: int = 0
     hidden: list[bytes] = field(default_factory=list)
@@ -170,8 +176,7 @@ class _Reader:
                 first += len(stats.row)
         batch.values = [Values(s.ident, s.tag, s.row.astype(np.uint16), _narrow(s)) for s in done.stats]
         if len(batch.left):
-            batch.starts = start
-            batch.meta[batch.left] = stop[batch.left]
+            batch.left_spans = (start[batch.left], stop[batch.left])
         else:
             self._release(batch)
 
@@ -180,8 +185,7 @@ class _Reader:
         with_rest = [b for b in window if len(b.left)]
         if not with_rest:
             return [None] * len(window)
-        start = np.concatenate([b.starts[b.left] for b in with_rest])
-        stop = np.concatenate([b.meta[b.left] for b in with_rest])
+        start, stop = (np.concatenate([b.left_spans[side] for b in with_rest]) for side in (0, 1))
         events = xspace_general.events(self.buf, start, stop)
         with_rest[0].hidden += [bytes(self.data[a:b]) for a, b in events.stats.hidden]
         out: list[_Rest | None] = []
@@ -200,12 +204,13 @@ class _Reader:
             self._release(batch)
         keep = _place(batch, keep)
         batch.count = len(batch.starts)
-        batch.starts = batch.left = np.zeros(0, np.int64)
+        batch.starts = batch.left = _none()
+        batch.left_spans = (_none(), _none())
         if keep is not None:
             _drop(batch, keep)
         batch.name = batch.plane.events.places(batch.meta)
         batch.unnamed = batch.meta[batch.name < 0]
-        batch.meta = batch.starts
+        batch.meta = _none()
         batch.values = _ordered(batch.values, batch.count)
 
     def _release(self, batch: Batch) -> None:

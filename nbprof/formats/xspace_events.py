@@ -90,8 +90,9 @@ def decode(words: Words, start: Int64s, stop: Int64s) -> Decoded:
     start, stop : int64[events]
     """
     count = len(start)
-    places = np.zeros((3, count), np.int64)
-    out = Decoded(places[0], places[1], places[2])
+    # Three arrays, not one of three rows: they are not needed for equally long.
+    places = (np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64))
+    out = Decoded(*places)
     left: list[Int32s] = []
     groups = [(np.arange(count, dtype=np.int32), start, stop)]
     while groups:
@@ -164,7 +165,14 @@ def _shape(word: int) -> _Shape:
 
 
 def _field(
-    words: Words, shape: _Shape, rows: Int32s, pos: Int64s, end: Int64s, word: Words, places: Int64s, stats: list[Stats]
+    words: Words,
+    shape: _Shape,
+    rows: Int32s,
+    pos: Int64s,
+    end: Int64s,
+    word: Words,
+    places: tuple[Int64s, Int64s, Int64s],
+    stats: list[Stats],
 ) -> tuple[Int32s, Int64s, Int64s, Int32s]:
     """Reads one field of events of one shape; returns the rows behind it, and those that did not fit."""
     length: Int64s | None = None
