@@ -120,7 +120,7 @@ class ZipArchive(_Archive):
         """Everything in it, from its directory; the member `also` whatever its name promises."""
         out = Listing(also=also)
         with in_archive(self.label):
-            infos = [info for info in self._directory().infolist() if not info.is_dir()]
+            infos = [info for info in self._directory().infolist() if info.filename and not info.is_dir()]
             for info in infos:
                 out.take(_clean(info.filename), lambda info=info: self._member(info))  # type: ignore[misc]
         return out

@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 import re
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -20,7 +21,11 @@ from nbprof.formats.pieces import LIMIT_BYTES, Buffer, Growing, Piece, printable
 from nbprof.formats.sniff import unpack
 
 DAMAGED = "the archive is damaged or was cut off ({}). Copy it again, or pack the profile again."
-_BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, OverflowError)
+# What the libraries raise on damaged bytes: errors of their own, and those of whom they trusted the bytes with.
+_BROKEN = (
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
+    *(ValueError, LookupError, OverflowError, RuntimeError),
+)
 _BLOCK = 1 << 22
 
 

@@ -291,6 +291,13 @@ def test_no_file_stays_open(tmp_path, kind, monkeypatch):
     assert all(file.closed for file in files)
 
 
+def test_a_member_without_a_name_costs_only_itself(tmp_path):
+    whole = zipped({"x": b"1", "h.xplane.pb": space()})
+    data = whole.replace(b"xPK", b"\0PK")
+    assert data != whole
+    assert len(nbprof.runs(_put(tmp_path, data))) == 1
+
+
 def test_an_old_zip_with_time_out_of_range(tmp_path):
     info = zipfile.ZipInfo("h.xplane.pb", (1980, 1, 1, 0, 0, 0))
     out = io.BytesIO()
