@@ -265,13 +265,12 @@ def test_a_file_that_changes_between_looking_and_reading(path, cache, monkeypatc
         path.write_bytes(training_run().replace(b"train", b"tra1n"))
 
     path.write_bytes(training_run().replace(b"train", b"tra2n"))
-    monkeypatch.setattr(identity.Watched, "look", look)
-    first = load(path)
-    assert len(first.ops.frame)
-    assert any("tra1n" in name for name in first.run.trace.names)
-    written()
-    monkeypatch.undo()
-    monkeypatch.setenv("NBPROF_CACHE_DIR", str(cache.path))
+    with monkeypatch.context() as patch:
+        patch.setattr(identity.Watched, "look", look)
+        first = load(path)
+        assert len(first.ops.frame)
+        assert any("tra1n" in name for name in first.run.trace.names)
+        written()
     for text in (b"tra2n", b"tra1n"):
         path.write_bytes(training_run().replace(b"train", text))
         assert any(text.decode() in name for name in load(path).run.trace.names)

@@ -14,7 +14,7 @@ import pytest
 
 from nbprof import cache as face
 from nbprof.cache import background, shelf
-from nbprof.cache.part import Writer
+from nbprof.cache.part import Part, Writer
 from nbprof.cache.stored import StoredTrace
 from nbprof.errors import ReadError
 from nbprof.profiles import load
@@ -77,6 +77,27 @@ def test_a_changed_byte_anywhere_is_healed(cache, path, truth, reads):
         check(path, truth)
         written()
     healed(path, truth, reads)
+
+
+def test_every_kind_of_block_is_healed(cache, path, truth, reads):
+    """One byte at a time, in the middle of a block, in files that are otherwise whole."""
+    check(path, truth)
+    written()
+    for name in {part.name for part in parts(cache)}:
+        count = len(Part(next(part for part in parts(cache) if part.name == name))._blocks)
+        for number in range(0, count, 5):
+            where = next((part for part in parts(cache) if part.name == name), None)
+            if where is None:
+                break
+            at, length, _ = Part(where)._blocks[number]
+            data = bytearray(where.read_bytes())
+            if not length:
+                continue
+            data[at + length // 2] ^= 1
+            where.write_bytes(data)
+            check(path, truth)
+            written()
+            healed(path, truth, reads)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
@@ -313,7 +334,7 @@ def test_many_kernels_at_once(cache, path, truth):
 def test_a_killed_writer_leaves_no_entry_that_is_wrong(cache, path, truth):
     """Killed in the middle of a part."""
     slow = """
-from nbprof.cache.part import Writer
+from nbprof.cache.part import Part, Writer
 plain = Writer._block
 def slowly(self, data):
     time.sleep(0.05)
