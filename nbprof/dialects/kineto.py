@@ -131,7 +131,9 @@ class _Torch:
         rows = links.calls
         events = trace.events
         span, group, start, end = kineto_steps.spread(self.steps, links.host[rows], events.start[rows], events.end[rows])
-        alone = np.setdiff1d(np.arange(len(rows)), span)
+        outside = np.ones(len(rows), np.bool_)
+        outside[span] = False
+        alone = np.flatnonzero(outside)
         which = np.concatenate([span, alone])
         kinds_ = np.array([out.texts.code(k) for k in torchnames.CALL_KINDS], np.int32)
         name = np.zeros(len(trace.names), np.int32)

@@ -211,8 +211,9 @@ class Work:
         has = links.launch >= 0
         names = np.array([torchnames.call_kind(str(n)) for n in trace.names], object)
         starts = np.isin(names, [torchnames.LAUNCH, torchnames.GRAPH, torchnames.COPY, torchnames.FILL])
-        alone = links.calls[starts[trace.events.name[links.calls]]]
-        alone = np.setdiff1d(alone, links.launch[has], assume_unique=False)
+        answered = np.zeros(len(links.calls), np.bool_)
+        answered[np.searchsorted(links.calls, links.launch[has])] = True
+        alone = links.calls[starts[trace.events.name[links.calls]] & ~answered]
         event = np.concatenate([links.launch[has], alone])
         target = np.concatenate([self.rows[has], np.full(len(alone), -1, np.int64)])
         op = links.call_op[np.searchsorted(links.calls, event)]
