@@ -221,7 +221,8 @@ class _Builder:
     def _odd(self, what: str, plane: PlaneMessage, count: int) -> None:
         if count:
             planes = self.odd.setdefault(what, {})
-            planes[plane.name] = planes.get(plane.name, 0) + count
+            name = plane.name or "a plane without a name"
+            planes[name] = planes.get(name, 0) + count
 
     def _unnamed(self, plane: PlaneMessage, idents: list[int]) -> Int32s:
         """Name codes of ids that the plane has no name for."""

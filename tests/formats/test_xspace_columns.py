@@ -129,7 +129,7 @@ def test_ids_of_any_number_find_their_names(read):
     names = b"".join(chunk(4, number(1, ident) + chunk(2, number(1, ident) + chunk(2, f"n{ident}"))) for ident in idents[:-1])
     trace = read(chunk(1, chunk(3, line) + names))
     assert [trace.names[c] for c in trace.events.name] == [*(f"n{i}" for i in idents[:-1]), "event -1"] * 40
-    assert any("40 events in  have no name there" in n.text for n in trace.receipt.notes)
+    assert any("40 events in a plane without a name have no name there" in n.text for n in trace.receipt.notes)
 
 
 def test_aggregated_events_are_kept_beside_the_timeline(read):
