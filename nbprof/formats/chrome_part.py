@@ -20,11 +20,14 @@ TEXT_FIELDS = ("name", "cat", "pid", "tid")
 
 @dataclass
 class Rows:
-    """The values of one key: `event` int32[k] ascending, `kind` uint8[k], `value` int64[k] (TEXT: a code into the part's texts)."""
+    """The values of one key: `event` int32[k] ascending, `kind` uint8[k], `value` int64[k] (TEXT: a code into the part's texts).
+
+    Where there are only texts and small integers, `value` may be int32.
+    """
 
     event: Int32s
     kind: npt.NDArray[np.uint8]
-    value: Int64s
+    value: npt.NDArray[np.signedinteger[Any]]
 
     def __len__(self) -> int:
         return len(self.event)
@@ -200,17 +203,24 @@ def rows_of(rows: Sequence[tuple[int, int, int]]) -> Rows:
 
 
 def join(parts: Sequence[Part], texts: Texts) -> Part:
-    """Several parts as one, with their texts numbered in `texts`."""
+    """Several parts as one, with their texts numbered in `texts`.
+
+    Takes the rows out of the parts as it goes, so that they are not in memory twice.
+    """
     maps = [np.array([texts[t] for t in p.texts] + [-1], np.int32) for p in parts]
     offsets = np.cumsum([0, *(len(p) for p in parts)])
 
     def rows(which: str) -> dict[str, Rows]:
-        found: dict[str, list[Rows]] = {}
-        for part, table, offset in zip(parts, maps, offsets.tolist(), strict=False):
-            group: dict[str, Rows] = getattr(part, which)
-            for key, r in group.items():
-                found.setdefault(key, []).append(Rows(r.event + np.int32(offset), r.kind, _recoded(r, table)))
-        return {key: joined(group) for key, group in found.items()}
+        groups: list[dict[str, Rows]] = [getattr(part, which) for part in parts]
+        out: dict[str, Rows] = {}
+        for key in list(dict.fromkeys(key for group in groups for key in group)):
+            found: list[Rows] = []
+            for group, table, offset in zip(groups, maps, offsets.tolist(), strict=False):
+                r = group.pop(key, None)
+                if r is not None:
+                    found.append(Rows(r.event + np.int32(offset), r.kind, _recoded(r, table)))
+            out[key] = joined(found)
+        return out
 
     return Part(
         at=_cat([p.at for p in parts], np.int64),
@@ -232,12 +242,13 @@ def joined(group: Sequence[Rows]) -> Rows:
     return Rows(*(np.concatenate([getattr(r, name) for r in group]) for name in ("event", "kind", "value")))
 
 
-def _recoded(rows: Rows, table: Int32s) -> Int64s:
+def _recoded(rows: Rows, table: Int32s) -> npt.NDArray[np.signedinteger[Any]]:
     is_text = rows.kind == TEXT
     if not is_text.any():
         return rows.value
     if is_text.all():
-        return table[rows.value].astype(np.int64)
+        codes: Int32s = table[rows.value]
+        return codes
     out = rows.value.copy()
     out[is_text] = table[rows.value[is_text]]
     return out

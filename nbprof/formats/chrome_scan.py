@@ -18,7 +18,7 @@ from nbprof.formats.chrome_keys import Bools, Keys, keys_of
 from nbprof.formats.chrome_part import BAD, GOOD, TEXT_FIELDS, Part, Rows, Times
 from nbprof.formats.chrome_tokens import CLOSE_OBJECT, COMMA, OPEN_LIST, OPEN_OBJECT, QUOTE, Level, Tokens, Uneven, tokens
 from nbprof.formats.chrome_values import FARTHEST_US, picoseconds, scalar, text
-from nbprof.trace import DOUBLE, INT, TEXT, Int32s, Int64s
+from nbprof.trace import DOUBLE, INT, TEXT, UINT, Int32s, Int64s
 
 _TRUE, _NULL, _FALSE = (np.uint64(int.from_bytes(w, "little")) for w in (b"true", b"null", b"fals"))
 _NO_VALUE = 0
@@ -364,7 +364,7 @@ class _Reader:
             low, high = int(bounds[i]), int(bounds[i + 1])
             if high == low or (not is_arg and name in own):
                 continue
-            rows = Rows(event[low:high], kind[low:high], value[low:high])
+            rows = _own(event[low:high], kind[low:high], value[low:high])
             if is_arg:
                 args[name] = rows
             elif name == "args":
@@ -374,6 +374,13 @@ class _Reader:
             else:
                 top[name] = rows
         return top, args
+
+
+def _own(event: Int32s, kind: npt.NDArray[np.uint8], value: Int64s) -> Rows:
+    """Rows of their own: a view would keep the columns of all keys in memory for the sake of one."""
+    small = value.astype(np.int32)
+    fits = bool((small == value).all()) and not ((kind == DOUBLE) | (kind == UINT)).any()
+    return Rows(event.copy(), kind.copy(), small if fits else value.copy())
 
 
 def _without(rows: Rows, out: Bools) -> Rows:
