@@ -91,8 +91,9 @@ def spans(events: Events, rows: Int64s, host: Int32s, group: Int32s, device: Int
             "group": group[rows],
             "device": device[rows] if device is not None else np.full(len(rows), -1, np.int32),
             "start": events.start[rows],
-            "end": events.end[rows],
-        }
+            "end": events.start[rows] + events.duration[rows],
+        },
+        copy=False,
     )
 
 
@@ -257,6 +258,12 @@ class Activity:
     def maker(self, name: str) -> Callable[[], Any]:
         """How a value of its own is made, for a dialect that adds to it."""
         return self._makers.get(name, ((name,), _EMPTY[name]))[1]
+
+    def forget(self, name: str) -> None:
+        """Lets go of a table that is made again when it is asked for again."""
+        with self._lock:
+            if name in self._makers:
+                self.__dict__.pop(name, None)
 
     def __getattr__(self, name: str) -> Any:
         # Only reached while the attribute has no value yet.

@@ -187,9 +187,16 @@ class Run:
         return self.activity.devices
 
     @_Kept
+    def _steps_and_share(self) -> tuple[pd.DataFrame, float | None]:
+        out = steps.frame(self.activity), steps.share_of_16_bit(self.activity)
+        # Nothing else is made of the classified spans, and they are as many as the events.
+        self.activity.forget("work")
+        return out
+
+    @property
     def steps(self) -> pd.DataFrame:
         """Steps with their breakdown."""
-        return steps.frame(self.activity)
+        return self._steps_and_share[0]
 
     @_Kept
     def steps_summary(self) -> pd.DataFrame:
@@ -222,7 +229,10 @@ class Run:
     @_Kept
     def memory_timeline(self) -> pd.DataFrame:
         """Allocator events in time order."""
-        return memory.timeline(self.activity)
+        out = memory.timeline(self.activity)
+        # Only this frame is made of it, and it is as large.
+        self.activity.forget("allocations")
+        return out
 
     @_Kept
     def memory_summary(self) -> pd.DataFrame:
@@ -260,7 +270,8 @@ class Run:
 
     @_Kept
     def _overview(self) -> dict[str, Any]:
-        return overview.overview(self.activity, self.steps, self.steps_summary, self.ops, self.memory_summary, self.receipt.dropped)
+        steps, half = self._steps_and_share
+        return overview.overview(self.activity, steps, half, self.steps_summary, self.ops, self.memory_summary, self.receipt.dropped)
 
     @_Cached
     def overview(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import CATEGORIES, Activity
-from nbprof.analysis.steps import counted, share_of_16_bit
+from nbprof.analysis.steps import counted
 
 # Below this share of the step no class is called the bottleneck.
 SINGLE_BOTTLENECK_PERCENT = 35.0
@@ -53,12 +53,15 @@ _DETAILS = {
 def overview(
     activity: Activity,
     steps: pd.DataFrame,
+    half: float | None,
     summary: pd.DataFrame,
     ops: pd.DataFrame,
     memory: pd.DataFrame,
     dropped: int,
 ) -> dict[str, Any]:
     """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, and the facts of the run.
+
+    `half` is the percent of device compute in 16 bit.
 
     Percentages are 0…100; None where the profile does not hold them. `host_op_percent` and `device_op_percent` count runs of ops, as
     TensorFlow Profiler does; the eager shares are of op self time.
@@ -77,7 +80,6 @@ def overview(
     out["device_busy_percent"] = busy if measured else None
     out["device_idle_percent"] = max(0.0, 100.0 - busy) if measured else None
     out.update(_ops(ops, activity))
-    half = share_of_16_bit(activity)
     out["compute_16bit_percent"] = half
     out["compute_32bit_percent"] = None if half is None else 100.0 - half
     out["peak_memory_bytes"] = int(memory["peak_bytes"].max()) if len(memory) else None

@@ -16,6 +16,8 @@ import pandas as pd
 from nbprof.activity import CATEGORIES, CATEGORY_OF_CLASS, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32, HOST_COMPUTE, Activity
 from nbprof.trace import Int64s
 
+Classes = npt.NDArray[np.int16]
+
 # A leading step that takes this many times the median of the others compiles or warms up.
 WARMUP_FACTOR = 4.0
 # The kind and the number of a step: "train 500", "ProfilerStep#6".
@@ -26,13 +28,15 @@ for _cls, _category in CATEGORY_OF_CLASS.items():
     _COLUMN_OF_CLASS[_cls] = CATEGORIES.index(_category)
 
 
-def flatten(start: Int64s, end: Int64s, cls: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, Classes]:
     """Segments that do not overlap, each with the largest class active in it.
 
     Parameters
     ----------
-    start, end, cls : int64[n]
-        Spans with their class; in any order.
+    start, end : int64[n]
+        Spans, in any order.
+    cls : int16[n]
+        Their class, a number above 0.
 
     Returns
     -------
@@ -45,14 +49,14 @@ def flatten(start: Int64s, end: Int64s, cls: Int64s) -> tuple[Int64s, Int64s, In
         return start, end, cls
     edges = np.sort(np.concatenate([start, end]))
     edges = edges[np.append(True, edges[1:] != edges[:-1])]
-    best = np.zeros(len(edges) - 1, np.int64)
+    best = np.zeros(len(edges) - 1, cls.dtype)
     # Per class, the stretches that at least one span covers; a larger class overwrites a smaller one.
-    for value in np.unique(cls):
+    for value in np.flatnonzero(np.bincount(cls)).tolist():
         rows = cls == value
-        change = np.zeros(len(edges), np.int64)
+        change = np.zeros(len(edges), np.int32)
         np.add.at(change, np.searchsorted(edges, start[rows]), 1)
         np.add.at(change, np.searchsorted(edges, end[rows]), -1)
-        best[np.cumsum(change)[:-1] > 0] = value
+        best[np.cumsum(change, dtype=np.int32)[:-1] > 0] = value
     on = best > 0
     return edges[:-1][on], edges[1:][on], best[on]
 
@@ -124,21 +128,21 @@ def _warmup(series: pd.Series) -> npt.NDArray[np.bool_]:
 
 def _host_steps(activity: Activity, host: int) -> pd.DataFrame:
     markers = activity.markers[activity.markers["host"] == host]
-    work = activity.work[activity.work["host"] == host]
     has_device = bool((markers["device"] >= 0).any())
     times = _step_times(markers, has_device)
-    work = work[work["group"] >= 0]
     group, begin, stop = (times[c].to_numpy(np.int64) for c in ("group", "start", "end"))
+    work = {name: activity.work[name].to_numpy() for name in ("host", "group", "start", "end", "cls")}
     # All steps are swept at once: each span is clipped to its step, and the steps are laid end to end.
-    step = np.searchsorted(group, work["group"].to_numpy(np.int64))
-    known = np.flatnonzero(np.append(group, -1)[step] == work["group"].to_numpy(np.int64))
-    step = step[known]
-    cls = work["cls"].to_numpy(np.int64)[known]
+    step = np.searchsorted(group, work["group"]).astype(np.int32)
+    known = np.flatnonzero((work["host"] == host) & (work["group"] >= 0) & (np.append(group, -1)[step] == work["group"]))
+    step, cls = step[known], work["cls"][known]
     place = np.cumsum(stop - begin) - (stop - begin)
-    low = np.maximum(work["start"].to_numpy(np.int64)[known], begin[step])
-    high = np.minimum(work["end"].to_numpy(np.int64)[known], stop[step])
-    shift = place[step] - begin[step]
-    a, b, c = flatten(low + shift, np.maximum(high, low) + shift, cls)
+    low = np.maximum(work["start"][known], begin[step])
+    high = np.maximum(np.minimum(work["end"][known], stop[step]), low)
+    shift = (place - begin)[step]
+    low += shift
+    high += shift
+    a, b, c = flatten(low, high, cls)
     total = np.zeros((len(group), len(CATEGORIES)), np.int64)
     column = _COLUMN_OF_CLASS[c]
     np.add.at(total, (np.searchsorted(place, a, side="right") - 1, column), b - a)
@@ -214,16 +218,18 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
 
 def share_of_16_bit(activity: Activity) -> float | None:
     """Percent of device compute that is 16 bit (bfloat16 counted as 16 bit), over all steps; None without device compute."""
-    work = activity.work[activity.work["device"] >= 0]
-    if not len(work):
+    work = activity.work
+    rows = np.flatnonzero(work["device"].to_numpy() >= 0)
+    if not len(rows):
         return None
+    start, end, cls = (work[name].to_numpy()[rows] for name in ("start", "end", "cls"))
     # The groups are laid end to end, so that one sweep serves all of them.
-    groups = work.groupby(["host", "group"], sort=False)
-    first, last = groups["start"].transform("min"), groups["end"].transform("max")
-    ident = groups.ngroup().to_numpy()
-    length = np.zeros(int(ident.max()) + 1, np.int64)
-    length[ident] = (last - first).to_numpy()
-    shift = (np.cumsum(length) - length)[ident] - first.to_numpy()
-    a, b, c = flatten(work["start"].to_numpy(np.int64) + shift, work["end"].to_numpy(np.int64) + shift, work["cls"].to_numpy(np.int64))
+    ident, seen = pd.factorize(work["host"].to_numpy(np.int64)[rows] << 40 | work["group"].to_numpy(np.int64)[rows])
+    first = np.full(len(seen), np.iinfo(np.int64).max)
+    last = np.full(len(seen), np.iinfo(np.int64).min)
+    np.minimum.at(first, ident, start)
+    np.maximum.at(last, ident, end)
+    shift = np.cumsum(last - first) - last
+    a, b, c = flatten(start + shift[ident], end + shift[ident], cls)
     half, full = (int((b - a)[c == value].sum()) for value in (DEVICE_COMPUTE_16, DEVICE_COMPUTE_32))
     return 100 * half / (half + full) if half + full else None

@@ -18,7 +18,7 @@ from nbprof.dialects.grouping import inherit
 from nbprof.dialects.placed import Placed
 from nbprof.dialects.xplane_device import device_activity, device_markers, device_work, devices
 from nbprof.dialects.xplane_launches import launches, notes
-from nbprof.dialects.xplane_memory import allocations
+from nbprof.dialects.xplane_memory import allocations, has_allocations
 from nbprof.trace import TEXT, Int64s, Trace
 
 DERIVED_FIRST = 0xDEADBEEF
@@ -62,7 +62,7 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("allocations", lambda: allocations(placed, out))
     out.later("framework", lambda: _framework(trace))
     out.later("name_category", lambda: _name_categories(trace))
-    out.later("missing", lambda: _missing(out))
+    out.later("missing", lambda: _missing(placed, out))
     out.later("launches", lambda: launches(placed, out))
     out.later("notes", lambda: notes(placed, out))
     return out
@@ -322,7 +322,7 @@ def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
     return out
 
 
-def _missing(out: act.Activity) -> dict[str, str]:
+def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
     """A sentence for everything that this profile does not have, by view."""
     missing: dict[str, str] = {}
     if not out.has_device:
@@ -339,7 +339,8 @@ def _missing(out: act.Activity) -> dict[str, str]:
             "No step markers are in this profile, so step time is unknown. %%nbprof marks the steps of Keras fit; "
             "in a loop of your own write: for batch in nbprof.steps(dataset)."
         )
-    if not len(out.allocations):
+    # Asked of the events, so that the table need not be made for it.
+    if not has_allocations(placed):
         missing["memory"] = (
             "No allocator events are in this profile. TensorFlow records those of its GPU allocator, and on the CPU only large ones; "
             "XLA programs allocate once, ahead of time."

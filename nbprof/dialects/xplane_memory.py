@@ -42,6 +42,12 @@ DATA_TYPES = (
 )
 
 
+def has_allocations(placed: Placed) -> bool:
+    """Whether any allocator event was recorded."""
+    events = placed.trace.events
+    return bool((placed.named("MemoryAllocation", "MemoryDeallocation")[events.name] & placed.on_host).any())
+
+
 def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
     """Allocator events in time order."""
     trace, host = placed.trace, placed.host
