@@ -209,9 +209,15 @@ def compare(path: Path, kind: str, given: argparse.Namespace, scratch: Path) -> 
     taking, missing = contestants(kind, given.peer_python, cache)
     yield from missing
     manifest["ops"] = taking[0].measure(path, scratch).rows
-    for contestant in taking:
-        # Compiled modules of all, and the cache of the second open.
-        contestant.measure(path if str(cache) in contestant.env.values() else given.warm[kind], scratch)
+    for contestant in list(taking):
+        # Compiled modules of all, and the cache of the second open; who can't read it does not take part.
+        try:
+            contestant.measure(path, scratch)
+        except SystemExit as error:
+            if contestant.name.startswith("nbprof"):
+                raise
+            yield str(error)
+            taking.remove(contestant)
     repeats = given.repeats if manifest["events"] < 3e6 else max(2, given.repeats // 2)
     for _ in range(repeats):
         for contestant in random.sample(taking, len(taking)):
@@ -296,7 +302,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also writes the table here")
     parser.add_argument("--stages", action="store_true", help="only where our own time goes")
     given = parser.parse_args()
-    given.warm = {}
     lines = [HEAD]
     if not given.stages:
         print(HEAD, flush=True)
@@ -305,8 +310,6 @@ def main() -> None:
             if given.stages:
                 subprocess.run([sys.executable, str(HERE / "stages.py"), str(path)], check=True)
                 continue
-            if kind not in given.warm:
-                given.warm[kind] = path.resolve()
             given.folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
                 for line in compare(path.resolve(), kind, given, Path(scratch)):
