@@ -130,8 +130,9 @@ class ArgColumn:
 class Flows:
     """Points of flow arrows as columns, in the order of the file; arrows join equal (category, id).
 
-    `phase` uint8: 0 start, 1 step, 2 finish. `id` int64; `category` int32, a code into `Trace.strings`. `lane` int32 and `time` int64 ps
-    say where the point is; `enclosing` tells that it belongs to the slice around it, not to the next one.
+    `phase` uint8: 0 start, 1 step, 2 finish. `id` int64, below -1 for one that is a text; `category` int32, a code into
+    `Trace.strings`. `lane` int32 and `time` int64 ps say where the point is; `enclosing` tells that it belongs to the slice around it,
+    not to the next one.
     """
 
     phase: npt.NDArray[np.uint8]
@@ -213,8 +214,8 @@ class Events:
 
     @cached_property
     def self_time(self) -> Int64s:
-        """Each event's duration without that of the events directly in it, ps."""
-        return nesting.self_times(self.parent, self.duration)
+        """Each event's duration without that of the events directly in it, ps; 0 where these overlap and are longer together."""
+        return np.maximum(nesting.self_times(self.parent, self.duration), 0)
 
 
 @dataclass

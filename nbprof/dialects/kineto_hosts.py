@@ -89,6 +89,8 @@ class Hosts:
         names = [f"rank {r}" if r is not None and ranks.count(r) == 1 else h for h, r in zip(trace.hosts, ranks, strict=True)]
         # A rank that several files claim keeps the names of the files, or nobody could tell them apart.
         names = [f"rank {r}, {h}" if r is not None and ranks.count(r) > 1 else n for n, h, r in zip(names, trace.hosts, ranks, strict=True)]
+        # A file may be called as the rank of another: two hosts of one name would be one host.
+        names = [f"{n}, {h}" if names.count(n) > 1 and n != h else n for n, h in zip(names, trace.hosts, strict=True)]
         table = dict(zip(trace.hosts, names, strict=True))
         trace.lanes["host"] = trace.lanes["host"].map(table)
         for plane in trace.planes:

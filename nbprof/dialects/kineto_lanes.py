@@ -116,6 +116,16 @@ class Nested(Events):
         """The innermost event on the same lane that contains each event, or -1."""
         return nesting.parents(self.lane, self.start, self.duration, SLACK_PS)
 
+    @cached_property
+    def self_time(self) -> Int64s:
+        """Each event's duration without what of the events directly in it lies in it, ps."""
+        child = np.flatnonzero(self.parent >= 0)
+        above = self.parent[child]
+        past = np.maximum(self.end[child] - self.end[above], 0)
+        own = self.duration.copy()
+        np.subtract.at(own, above, self.duration[child] - past)
+        return np.maximum(own, 0, out=own)
+
 
 def split(trace: Trace, kind: Kinds) -> Kinds:
     """Gives every side of a row a lane of its own and names the lanes; returns the kinds in the new order of events.
@@ -175,7 +185,8 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
         side = sides[i]
         if side == HOST:
             note = ""
-            if main[i] in (OVERHEAD, WINDOW, -1) or not pid.lstrip("-").isdigit():
+            program = main[i] in (OP, ANNOTATION, PYTHON, CALL, MEMORY)
+            if main[i] in (OVERHEAD, WINDOW, -1) or not (program or pid.lstrip("-").isdigit()):
                 process, name, rank = "Profiler", _profiler(int(main[i])), (2, 0, 0, i)
             else:
                 process, name, note = pid, *_thread(pid if (host, pid) in programs or not programs else "", tid, thread)

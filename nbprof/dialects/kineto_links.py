@@ -213,7 +213,8 @@ class Links:
         if flows is None or not len(flows.phase):
             return out
         names = [c for c in np.unique(flows.category).tolist() if c >= 0 and self.trace.strings[c] in ("ac2g", "async", "async_cpu_to_gpu")]
-        begins = np.flatnonzero((flows.phase == 0) & np.isin(flows.category, names))
+        # Ids that are no numbers are no correlation ids.
+        begins = np.flatnonzero((flows.phase == 0) & np.isin(flows.category, names) & (flows.id >= 0) & (flows.id < 1 << 48))
         if not len(begins):
             return out
         lanes = self.trace.lanes

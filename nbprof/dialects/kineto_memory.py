@@ -41,7 +41,7 @@ def allocations(links: Links, steps: Steps, out: act.Activity) -> pd.DataFrame:
         op_names[one] = out.ops.code(str(trace.names[one]) if one >= 0 else "")
     nothing = out.texts.code("")
     unknown = pd.array([pd.NA] * len(rows), dtype="Int64")
-    heap = np.where(total >= 0, total, _counted(memory, size)) if len(rows) else total
+    heap = _counted(memory, size, total)
     free = pd.array(reserved - total, dtype="Int64")
     free[(reserved <= 0) | (total < 0)] = pd.NA
     known = pd.array(address, dtype="Int64")
@@ -105,13 +105,21 @@ def _memory(links: Links, kind: Int64s, ordinal: Int64s, host: np.ndarray, out: 
     return codes[which]
 
 
-def _counted(memory: np.ndarray, size: Int64s) -> Int64s:
-    """Bytes in use by adding up, from the least start that never goes below zero."""
-    heap = np.zeros(len(size), np.int64)
-    for one in np.unique(memory).tolist():
+def _counted(memory: np.ndarray, size: Int64s, total: Int64s) -> Int64s:
+    """Bytes in use: the total that each event states; else by adding up from the last one that does, or back from the first.
+
+    Where no event of a memory states one, from the least start that never goes below zero.
+    """
+    heap = total.copy()
+    for one in np.unique(memory[total < 0]).tolist():
         at = np.flatnonzero(memory == one)
         running = np.cumsum(size[at])
-        heap[at] = running - min(int(running.min()), 0)
+        stated = np.flatnonzero(total[at] >= 0)
+        if len(stated):
+            near = stated[np.maximum(np.searchsorted(stated, np.arange(len(at)), side="right") - 1, 0)]
+            heap[at] = np.maximum(total[at[near]] + running - running[near], 0)
+        else:
+            heap[at] = running - min(int(running.min()), 0)
     return heap
 
 

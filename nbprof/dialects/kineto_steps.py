@@ -98,6 +98,17 @@ def _of_host(links: Links, host: int) -> Steps | None:
         notes.append(Note("info", text))
     start, end, matched = _with_device(links, host, start, end)
     group = np.arange(len(start))
+    if hidden := [name for name, length in zip(labels, (end - start).tolist(), strict=True) if length <= 0]:
+        listed = ", ".join(hidden[:4]) + (f" and {len(hidden) - 4:,} more" if len(hidden) > 4 else "")
+        one = len(hidden) == 1
+        notes.append(
+            Note(
+                "warning",
+                f"{'A step' if one else f'{len(hidden):,} steps'}{where} ended while the device was still at work for the one before, "
+                f"and launched nothing that ran after it: {'it has' if one else 'they have'} no time of {'its' if one else 'their'} own "
+                f"and {'is' if one else 'are'} not listed ({listed}).",
+            )
+        )
     cut = _cut(matched)
     if cut:
         text = f"{'The last step' if cut == 1 else f'The last {cut} steps'}{where}"

@@ -281,11 +281,14 @@ class Builder:
         if len(mine):
             lane = np.where(mine[at, 0] == both, mine[at, 1], -1).astype(np.int32)
         ids = part.top.get("id")
-        as_text = ids is not None and bool((ids.kind[np.isin(ids.event, rows)] == TEXT).any())
-        ident = dense(ids, count, text=as_text)
-        if as_text and ids is not None:
-            number = ids.kind != TEXT
-            ident[ids.event[number]] = [self.texts[str(v)] for v in ids.value[number].tolist()]
+        ident = dense(ids, count)
+        if ids is not None:
+            # Texts are numbered below -1, so that no text is taken for a correlation id; one of digits is the number that it says.
+            texts = np.flatnonzero((ids.kind == TEXT) & np.isin(ids.event, rows))
+            codes, which = np.unique(ids.value[texts], return_inverse=True)
+            words = list(self.texts) if len(codes) else []
+            known = [int(w) if (w := words[c]).isdecimal() and len(w) < 19 else -2 - c for c in codes.tolist()]
+            ident[ids.event[texts]] = np.array(known, np.int64)[which.ravel()]
         kind = np.zeros(256, np.uint8)
         for letter, code in _FLOW_PHASE.items():
             kind[ord(letter)] = code

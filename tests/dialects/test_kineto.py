@@ -88,6 +88,22 @@ def test_a_child_may_run_past_its_parent_by_a_nanosecond(tmp_path):
     assert "2 ops end up to 1 ns after the op around" in receipt(p)
 
 
+def test_no_event_has_less_than_no_time_of_its_own(tmp_path):
+    k = Kineto()
+    k.op("outer", 10, 0.1)
+    k.op("inner", 10.001, 0.15)
+    events = profile(tmp_path, k).trace.events()
+    assert events["depth"].tolist() == [0, 1]
+    assert events["self_us"].tolist() == [0.001, 0.15]
+
+
+def test_a_process_may_be_called_by_a_text(tmp_path):
+    k = Kineto()
+    k.add("aten::mm", "cpu_op", 1, 5, pid="trainer", tid="worker", args={"External id": 1})
+    lanes = profile(tmp_path, k).trace.lanes
+    assert lanes[["process", "thread"]].values.tolist() == [["Host", "worker"]]
+
+
 def test_ops_that_end_together_all_count(tmp_path):
     k = Kineto()
     k.op("aten::linear", 0, 10)
@@ -152,6 +168,25 @@ def test_work_without_a_launch_is_linked_by_the_arrow_to_it(tmp_path):
     assert device_ops(profile(tmp_path, k)) == {"aten::mm": 40.0}
 
 
+@pytest.mark.parametrize("ident", ["77", 77])
+def test_an_arrow_may_state_its_number_as_a_text(tmp_path, ident):
+    k = Kineto()
+    k.op("aten::mm", 5, 20)
+    k.kernel("gemm", 30, 40, correlation=77)
+    k.flow(ident, (PID, MAIN, 6), (0, 7, 30))
+    k.flow("0x4d", (PID, MAIN, 7), (0, 7, 31))
+    assert device_ops(profile(tmp_path, k)) == {"aten::mm": 40.0}
+
+
+def test_arrows_of_other_names_than_numbers_link_no_kernels(tmp_path):
+    k = Kineto()
+    k.op("aten::mm", 5, 20)
+    for i in range(1, 40):
+        k.kernel("gemm", 30 + 10 * i, 5, correlation=i)
+        k.flow(f"arrow {i}", (PID, MAIN, 6), (0, 7, 30 + 10 * i))
+    assert device_ops(profile(tmp_path, k)) == {"gemm": 195.0}
+
+
 def test_work_of_no_op_is_linked_by_the_annotation_on_the_device(tmp_path):
     k = Kineto()
     k.add("ProfilerStep#3", "gpu_user_annotation", 20, 60, pid=0, tid=7)
@@ -204,6 +239,17 @@ def test_ranks_have_ids_of_their_own(tmp_path):
     assert "The job had 4 ranks; ranks 0, 1 are here" in receipt(p)
 
 
+def test_a_file_called_as_the_rank_of_another_is_a_host_of_its_own(tmp_path):
+    files = [Kineto(distributedInfo={"backend": "nccl", "rank": 0, "world_size": 2}), Kineto()]
+    for k, name in zip(files, ("aten::mm", "aten::mul"), strict=True):
+        k.step(0, 1, 100)
+        k.launched("gemm", 5, 30, 40, op=k.op(name, 2, 20))
+    p = profile(tmp_path, *files, names=("x.pt.trace.json", "rank 0.pt.trace.json"))
+    assert p.hosts == ["rank 0, x", "rank 0"]
+    assert device_ops(p) == {"aten::mm": 40.0, "aten::mul": 40.0}
+    assert len(p.steps.frame) == 2
+
+
 def test_copies_of_a_file_are_told(tmp_path):
     k = Kineto(distributedInfo={"rank": 0, "world_size": 2})
     k.op("aten::mm", 0, 20)
@@ -230,6 +276,17 @@ def test_a_step_lasts_until_the_work_launched_in_it_is_done(tmp_path):
     # The second begins when the device has done the first, the third likewise.
     assert (1000 * steps["step_time_ms"]).round().tolist() == [120, 100, 100]
     assert parts(p, 1) == {"step_time": 100, "device_compute": 80, "host_compute": 10, "other": 10}
+
+
+def test_a_step_without_time_of_its_own_is_told(tmp_path):
+    k = Kineto()
+    for i in range(4):
+        k.step(i, 100 * i + 1, 90)
+        if i != 2:
+            k.launched("gemm", 100 * i + 5, 100 * i + 20, 270 if i == 1 else 30)
+    p = profile(tmp_path, k)
+    assert p.steps.frame["step"].tolist() == [0, 1, 3]
+    assert "no time of its own and is not listed (ProfilerStep#2)" in receipt(p)
 
 
 def test_work_counts_in_the_step_in_which_it_runs(tmp_path):

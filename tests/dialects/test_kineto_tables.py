@@ -152,6 +152,16 @@ def test_memory(tmp_path):
     assert "Peak, whole run" not in figures
 
 
+def test_an_event_without_a_total_counts_on_from_the_one_before(tmp_path):
+    k = Kineto()
+    k.op("aten::mm", 1, 50)
+    for ts, size, total in ((10, 50, None), (20, 100, 1000), (30, 300, None), (40, -100, None), (50, 100, 1300)):
+        k.memory(ts, size, 64 * ts, total or 0, 0 if total is None else 5000, device=0)
+        if total is None:
+            del k.events[-1]["args"]["Total Allocated"], k.events[-1]["args"]["Total Reserved"]
+    assert profile(tmp_path, k).memory.timeline["heap_bytes"].tolist() == [900, 1000, 1300, 1200, 1300]
+
+
 def test_a_device_of_unknown_memory_beside_a_known_one(tmp_path):
     files = []
     for properties in ([], [H100]):
