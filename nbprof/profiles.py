@@ -7,6 +7,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,8 @@ class Profile:
     @property
     def overview(self) -> dict[str, Any]:
         """What bounds the step, and the figures that prove it."""
-        return dict(self.run.overview)
+        # Nothing that is changed in it may get into the profile, or into the cache.
+        return deepcopy(self.run.overview)
 
     @property
     def input_pipeline(self) -> InputPipeline:

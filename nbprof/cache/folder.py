@@ -111,10 +111,11 @@ class Folder:
             The disk is full, or nothing may be written there.
         """
         entry = self.path / "entries" / key
-        self._make(entry)
         with self._new() as (file, temporary):
             write(file)
             file.close()
+            # Only now: an entry of nothing would have each file of that size hashed when it is opened.
+            self._make(entry)
             temporary.replace(entry / f"{name}{SUFFIX}")
         self._tidy(entry)
         return entry / f"{name}{SUFFIX}"

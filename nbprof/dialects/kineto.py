@@ -6,6 +6,7 @@ that needs more says so.
 
 from __future__ import annotations
 
+import weakref
 from functools import cached_property
 
 import numpy as np
@@ -42,11 +43,15 @@ class _Torch:
         self.trace = trace
         self.hosts = Hosts(trace)
         self.links = Links(trace, kind)
-        self.out = act.Activity(hosts=trace.hosts)
+        self.out: act.Activity
 
     def activity(self) -> act.Activity:
         """The tables, each to be made when it is asked for."""
-        out, links = self.out, self.links
+        links = self.links
+        activity = act.Activity(hosts=self.trace.hosts)
+        # The activity holds what makes its tables. Held by that in turn, it would stay in memory, and the trace with it, until Python
+        # looks for circles: for minutes.
+        out = self.out = weakref.proxy(activity)
         out.framework = "PyTorch"
         out.has_device = bool((self.trace.lanes.loc[self.trace.lanes["kind"] == "device", "events"] > 0).any())
         out.has_host_ops = bool((links.kind == OP).any())
@@ -67,7 +72,7 @@ class _Torch:
         out.later("missing", self._missing)
         out.later("traits", lambda: {"DataParallel"} & {str(n).removesuffix(".forward") for n in self.trace.names})
         out.later("notes", lambda: kineto_receipt.notes(links, self.steps, self.hosts, out.launches))
-        return out
+        return activity
 
     @cached_property
     def steps(self) -> Steps:

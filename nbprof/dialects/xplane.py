@@ -7,6 +7,7 @@ have `shm`) and today's. Rules follow TensorFlow Profiler; where today's XProf d
 from __future__ import annotations
 
 import re
+import weakref
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +47,10 @@ HIDDEN = ("ThreadpoolListener::", "MemoryAllocation", "MemoryDeallocation")
 def interpret(trace: Trace) -> act.Activity:
     """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is first asked for."""
     _name_lanes(trace)
-    out = act.Activity(hosts=trace.hosts)
+    activity = act.Activity(hosts=trace.hosts)
+    # The activity holds what makes its tables. Held by that in turn, it would stay in memory, and the trace with it, until Python
+    # looks for circles: for minutes.
+    out: act.Activity = weakref.proxy(activity)
     gpus = devices(trace, out)
     placed = Placed(trace, gpus)
     out.has_device = bool(gpus)
@@ -65,7 +69,7 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("missing", lambda: _missing(placed, out))
     out.later("launches", lambda: launches(placed, out))
     out.later("notes", lambda: notes(placed, out))
-    return out
+    return activity
 
 
 def _is_derived(line_id: Int64s, thread: pd.Series) -> npt.NDArray[np.bool_]:

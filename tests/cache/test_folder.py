@@ -93,6 +93,8 @@ def test_a_failed_write_leaves_nothing(cache):
         cache.add(KEYS[0], "a", fails)
     assert not cache.parts(KEYS[0])
     assert not list((cache.path / "new").iterdir())
+    assert not cache.entries()
+    assert not cache.has_size(int(KEYS[0].partition("-")[0], 16))
 
 
 def test_leftovers_of_killed_writers_go_after_a_day(cache):

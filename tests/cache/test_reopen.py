@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import shutil
 import tarfile
+import weakref
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from nbprof import profiles
 from nbprof.cache import identity, shelf
 from nbprof.cache.stored import StoredTrace
 from nbprof.errors import ReadError
@@ -22,6 +25,7 @@ from nbprof.profiles import load
 from nbprof.run import Run, _Cached
 from tests.cache.conftest import settle, written
 from tests.cache.same import same
+from tests.support.kineto import Kineto
 from tests.support.profiles import real
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run
 from tests.support.xspace import xspace as build
@@ -509,3 +513,41 @@ def test_columns_are_read_one_by_one(path, monkeypatch):
     assert [name for name in asked if name.startswith(("events.", "arg."))] == ["events.start"]
     assert np.array_equal(run.trace.args["step_num"].event, np.sort(run.trace.args["step_num"].event))
     assert asked.count("arg.step_num") == 1
+
+
+def test_what_a_person_changes_in_the_overview_is_not_kept(cache, tmp_path):
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(training_run())
+    settle(path)
+    top = load(path).overview["top_ops"]
+    truth = top["percent"].tolist()
+    top["percent"] = -1.0
+    written()
+    again = load(path)
+    assert isinstance(again.run._trace, StoredTrace)
+    assert again.overview["top_ops"]["percent"].tolist() == truth
+
+
+def torch_run():
+    k = Kineto()
+    k.step(0, 1, 100)
+    k.launched("gemm", 5, 30, 40, op=k.op("aten::mm", 2, 20))
+    return k.encode()
+
+
+@pytest.mark.parametrize("data", [training_run(), gpu_run(), torch_run()], ids=["cpu", "gpu", "torch"])
+def test_a_profile_that_is_let_go_is_out_of_memory_at_once(cache, tmp_path, data):
+    path = tmp_path / "profile"
+    path.write_bytes(data)
+    for _ in range(2):
+        profile = load(path)
+        profile.payload()
+        trace = weakref.ref(profile.run._trace)
+        written()
+        gc.disable()
+        try:
+            profiles._last.clear()
+            del profile
+            assert trace() is None
+        finally:
+            gc.enable()
