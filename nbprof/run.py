@@ -178,7 +178,13 @@ class Run:
         for text in self.missing.values():
             receipt.info(text)
         if self._trace.modules:
-            receipt.info(f"{len(self._trace.modules)} compiled XLA programs are in the profile; they are kept undecoded.")
+            count = len(self._trace.modules)
+            what = (
+                "1 compiled XLA program is in the profile; it is"
+                if count == 1
+                else f"{count} compiled XLA programs are in the profile; they are"
+            )
+            receipt.info(f"{what} kept undecoded.")
         return receipt
 
     @_Kept

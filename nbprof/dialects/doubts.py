@@ -22,7 +22,7 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
     kinds : tuple of str
         Lane kinds to look at.
     what : str
-        What such a slice is called, in the plural.
+        What such a slice is called.
     """
     events = trace.events
     of_kind = trace.lanes["kind"].isin(kinds).to_numpy()
@@ -41,10 +41,13 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
         return []
     lanes = len(np.unique(lane[over]))
     longest = int((end[over - 1] - start[over]).max())
-    text = (
-        f"{len(over):,} {what} on {lanes:,} {'lane' if lanes == 1 else 'lanes'} begin before the one ahead of them has ended "
-        f"(by {longest / 1e6:,.3f} µs at most); they are kept as recorded."
-    )
+    if len(over) == 1:
+        text = f"1 {what} begins before the one ahead of it has ended (by {longest / 1e6:,.3f} µs); it is kept as recorded."
+    else:
+        text = (
+            f"{len(over):,} {what}s on {lanes:,} {'lane' if lanes == 1 else 'lanes'} begin before the one ahead of them has ended "
+            f"(by {longest / 1e6:,.3f} µs at most); they are kept as recorded."
+        )
     return [Note("warning" if len(over) > _SERIOUS * len(rows) else "info", text)]
 
 

@@ -55,5 +55,5 @@ def notes(placed: Placed, out: act.Activity) -> list[Note]:
         launched = np.zeros(len(trace.events) + 1, np.bool_)
         launched[calls["target"].to_numpy(np.int64)] = True
         found += doubts.unlaunched(int((~launched[work]).sum()), len(work))
-        found += doubts.overlaps(trace, ("device",), "device events")
+        found += doubts.overlaps(trace, ("device",), "device event")
     return found

@@ -248,11 +248,13 @@ class _Builder:
             else:
                 self.receipt.warn(f"{count:,} {'event' if count == 1 else 'events'} in {where} {what}")
         if self.aggregated:
-            self.receipt.info(
-                f"{len(self.aggregated):,} aggregated events have a count but no start: they are on no lane, see trace.aggregated."
-            )
+            count = len(self.aggregated)
+            what = "1 aggregated event has a count but no start: it is" if count == 1 else (
+                f"{count:,} aggregated events have a count but no start: they are"
+            )  # fmt: skip
+            self.receipt.info(f"{what} on no lane, see trace.aggregated.")
         if self.valueless:
-            self.receipt.info(f"{self.valueless:,} stats have no value.")
+            self.receipt.info("1 stat has no value." if self.valueless == 1 else f"{self.valueless:,} stats have no value.")
         self.strings.report(self.receipt)
         return Trace(
             events=events,

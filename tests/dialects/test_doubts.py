@@ -50,7 +50,7 @@ def test_a_profile_that_hangs_together_has_no_doubts(tmp_path):
 def test_kernels_that_overlap_on_one_stream_are_told_with_the_overlap_and_kept(tmp_path):
     p = profile(tmp_path, run(launched=[1, 2], ran=[(1, 2, 1), (2, 2.5, 1)]))
     (note,) = p.run.activity.notes
-    assert note.text.startswith("1 device events on 1 lane begin before the one ahead of them has ended (by 500.000 µs at most)")
+    assert note.text.startswith("1 device event begins before the one ahead of it has ended (by 500.000 µs)")
     assert p.kernels.frame["occurrences"].sum() == 2
 
 

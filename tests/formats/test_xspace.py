@@ -43,7 +43,7 @@ def test_every_event_field_and_stat_is_read(tmp_path):
     assert trace.lanes["thread"].tolist() == ["shown"]
     texts = [n.text for n in trace.receipt.lines]
     assert any("lost something" in t for t in texts)
-    assert any("1 aggregated events" in t for t in texts)
+    assert any("1 aggregated event has a count" in t for t in texts)
 
 
 def test_lines_of_one_id_are_one_lane_in_time_order(tmp_path):
