@@ -1,7 +1,8 @@
 """Time by framework op, on the device and on the host: the TensorFlow stats of TensorFlow Profiler.
 
 Self time on a host thread is what is left of an op when the ops inside it are taken away; on a device each kernel counts for the op that
-launched it. Idle is the part of the recorded time in which no op ran, per thread and per device.
+launched it. Idle is the part of the recorded time in which no op ran, per thread and per device. (As in TensorFlow Profiler, ops that run
+at once on several streams of a device are each taken off it, so idle can come out too small there; of PyTorch each instant counts once.)
 """
 
 from __future__ import annotations
@@ -160,9 +161,21 @@ def _device(activity: Activity) -> tuple[pd.DataFrame, int]:
     idle = 0
     where = rows["host"].to_numpy(), rows["device"].to_numpy()
     for host, device, start, end in activity.device_extents[["host", "device", "start", "end"]].to_numpy(np.int64).tolist():
-        used = int(duration[(where[0] == host) & (where[1] == device)].sum())
+        mine = (where[0] == host) & (where[1] == device)
+        used = _covered(rows[mine]) if activity.framework == "PyTorch" else int(duration[mine].sum())
         idle += max(used, end - start) - used
     return _group(activity, rows, duration), idle
+
+
+def _covered(rows: pd.DataFrame) -> int:
+    """The time in which at least one of some runs of ops went on, in ps."""
+    if not len(rows):
+        return 0
+    start, end = rows["start"].to_numpy(np.int64), rows["end"].to_numpy(np.int64)
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], np.maximum.accumulate(end[order])
+    before = np.append(start[0], end[:-1])
+    return int(np.maximum(end - np.maximum(start, before), 0).sum())
 
 
 def _table(sides: list[tuple[str, pd.DataFrame, int | None]], *, with_idle: bool) -> pd.DataFrame:

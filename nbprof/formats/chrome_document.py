@@ -20,7 +20,8 @@ from nbprof.formats.chrome_part import Part
 from nbprof.formats.chrome_stretch import Stretch, Trouble, read_stretch
 from nbprof.formats.chrome_values import text
 
-STRETCH = 1 << 19
+# Long enough that two threads seldom wait for one another, short enough that a few of them cost little memory.
+STRETCH = 1 << 22
 # From here on any object is taken for an event when a place to cut is looked for.
 _LONG = 1 << 23
 # A fact of the producer larger than this is kept as the text that it is.

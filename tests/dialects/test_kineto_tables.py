@@ -87,6 +87,16 @@ def test_16_bit_compute_is_told_by_the_tensors_and_else_by_the_name(tmp_path, ke
     assert profile(tmp_path, k).overview["compute_16bit_percent"] == half
 
 
+def test_a_device_is_idle_when_none_of_its_streams_works(tmp_path):
+    k = Kineto()
+    op = k.op("aten::mm", 1, 10)
+    for at, stream in ((10, 7), (15, 8), (90, 7)):
+        k.launched("gemm", 2, at, 10, op, stream=stream)
+    table = profile(tmp_path, k).ops.with_idle
+    on_device = table[table["where"] == "device"].set_index("op")["self_us"].to_dict()
+    assert on_device == {"aten::mm": 30.0, "IDLE": 65.0}
+
+
 def test_copies(tmp_path):
     k = Kineto()
     op = k.op("aten::copy_", 0, 90)
