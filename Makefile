@@ -59,6 +59,8 @@ lab: $(VENV)/.demo
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/to_dashboard.py
+	$(BIN)/python -m pip install --quiet -e ".[bench]"
+	$(BIN)/python benchmarks/decode.py --sizes 100k,1M
 
 clean:
 	rm -rf $(VENV) node_modules lib build dist nbprof/static/*.js nbprof/labextension

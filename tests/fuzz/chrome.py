@@ -70,7 +70,9 @@ def seeds(folder: Path) -> None:
         {"ph": "s", "id": 1, "pid": 1, "tid": 2, "ts": 1},
         {"ph": "i", "s": "g", "name": "mark", "ts": 3},
     ]
-    for i, text in enumerate([kineto(*events, baseTimeNanoseconds=7), compact(*events), json.dumps(events, indent=1), *map(json.dumps, events)]):
+    for i, text in enumerate(
+        [kineto(*events, baseTimeNanoseconds=7), compact(*events), json.dumps(events, indent=1), *map(json.dumps, events)]
+    ):
         (folder / f"seed{i}").write_bytes(text.encode())
     (folder / "packed").write_bytes(packed(compact(events[0])))
 
