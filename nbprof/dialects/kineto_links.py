@@ -141,8 +141,11 @@ class Links:
 
     @cached_property
     def correlation(self) -> Int64s:
-        """int64[events]: the launch that an event is or comes from, -1."""
-        return self.trace.arg("correlation")
+        """int64[events]: the launch that an event is or comes from, -1. A 0 that several calls of a host state is none."""
+        out = self.trace.arg("correlation")
+        if (out[self.calls] == 0).sum() > len(self.trace.hosts):
+            out[out == 0] = -1
+        return out
 
     @cached_property
     def external(self) -> Int64s:

@@ -142,6 +142,17 @@ def test_without_a_useful_id_time_on_the_thread_links(tmp_path, external):
     assert device_ops(profile(tmp_path, k)) == {"aten::mul": 40.0}
 
 
+def test_a_correlation_of_zero_on_all_calls_links_nothing(tmp_path):
+    k = Kineto()
+    for ts, name in ((0, "aten::mm"), (100, "aten::mul")):
+        k.op(name, ts, 20)
+        k.add("cudaLaunchKernel", "cuda_runtime", ts + 5, 2, args={"correlation": 0})
+        k.kernel("gemm", ts + 10, 5, correlation=0)
+    p = profile(tmp_path, k)
+    assert device_ops(p) == {"gemm": 10.0}
+    assert (p.run.activity.launches["target"] == -1).all()
+
+
 def test_an_id_that_happens_to_be_another_ops_is_not_believed(tmp_path):
     k = Kineto()
     late = k.op("aten::late", 500, 20)
