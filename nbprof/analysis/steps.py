@@ -131,7 +131,7 @@ def _host_steps(activity: Activity, host: int) -> pd.DataFrame:
     has_device = bool((markers["device"] >= 0).any())
     times = _step_times(markers, has_device)
     group, begin, stop = (times[c].to_numpy(np.int64) for c in ("group", "start", "end"))
-    work = {name: activity.work[name].to_numpy() for name in ("host", "group", "start", "end", "cls")}
+    work = {name: activity.work[name].to_numpy() for name in ("host", "group", "device", "start", "end", "cls")}
     # All steps are swept at once: each span is clipped to its step, and the steps are laid end to end.
     step = np.searchsorted(group, work["group"]).astype(np.int32)
     known = np.flatnonzero((work["host"] == host) & (work["group"] >= 0) & (np.append(group, -1)[step] == work["group"]))
@@ -148,7 +148,8 @@ def _host_steps(activity: Activity, host: int) -> pd.DataFrame:
     np.add.at(total, (np.searchsorted(place, a, side="right") - 1, column), b - a)
     total[:, CATEGORIES.index("other")] += stop - begin - total.sum(axis=1)
     # A first or last step without any compute is only the edge of one: it was cut by the begin or the end of the capture.
-    compute = (cls >= DEVICE_COMPUTE_32) if has_device else (cls == HOST_COMPUTE)
+    # Where hosts mark the steps of devices (PyTorch) and run ahead of them, a step may have nothing but device work.
+    compute = (cls >= DEVICE_COMPUTE_32) if has_device else (cls == HOST_COMPUTE) | (work["device"][known] >= 0)
     whole = np.zeros(len(group), np.bool_)
     whole[step[compute]] = True
     if whole.any():

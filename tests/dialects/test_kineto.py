@@ -294,10 +294,21 @@ def test_a_step_without_time_of_its_own_is_told(tmp_path):
     for i in range(4):
         k.step(i, 100 * i + 1, 90)
         if i != 2:
-            k.launched("gemm", 100 * i + 5, 100 * i + 20, 270 if i == 1 else 30)
+            k.launched("gemm", 100 * i + 5, 100 * i + (20 if i < 2 else 90), 270 if i == 1 else 30)
     p = profile(tmp_path, k)
     assert p.steps.frame["step"].tolist() == [0, 1, 3]
     assert "no time of its own and is not listed (ProfilerStep#2)" in receipt(p)
+
+
+def test_steps_that_the_host_ran_ahead_of_are_steps(tmp_path):
+    k = Kineto()
+    for i in range(5):
+        k.step(i, 10 * i + 1, 9)
+        k.launched("gemm", 10 * i + 3, 10 + 100 * i, 100, op=k.op("aten::mm", 10 * i + 2, 5))
+    frame = profile(tmp_path, k).steps.frame
+    assert frame["step"].tolist() == [0, 1, 2, 3, 4]
+    assert (1000 * frame["step_time_ms"]).round().tolist() == [109, 100, 100, 100, 100]
+    assert (1000 * frame["device_compute_ms"]).round().tolist() == [100] * 5
 
 
 def test_work_counts_in_the_step_in_which_it_runs(tmp_path):
