@@ -301,6 +301,11 @@ class Run:
         if tangled := total - len(self._host_ops[0]):
             text = f"{tangled:,} of {total:,} host ops overlap another op of their thread partly, or end with it: they are in no op's time."
             notes.append(Note("warning" if tangled > total // 100 else "info", text))
+        if cut := steps.edges(self.activity, self.steps):
+            what = "marked step has" if cut == 1 else "marked steps have"
+            notes.append(
+                Note("info", f"{cut:,} {what} no compute, at the begin or the end of the recording: cut off by it, and not shown.")
+            )
         return notes
 
     @_Kept

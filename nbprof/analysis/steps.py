@@ -96,6 +96,15 @@ def frame(activity: Activity) -> pd.DataFrame:
     return out[columns]
 
 
+def edges(activity: Activity, steps: pd.DataFrame) -> int:
+    """How many marked steps at the begin or the end of a recording were left out of the frame, because it cut their compute off."""
+    marked = 0
+    for host in range(len(activity.hosts)):
+        markers = activity.markers[activity.markers["host"] == host]
+        marked += len(_step_times(markers, bool((markers["device"] >= 0).any())))
+    return marked - len(steps)
+
+
 def _number_between(numbers: pd.Series) -> pd.Series:
     """Step numbers where some steps state none (NaN): counted on from the step before, or back from the one after.
 

@@ -74,12 +74,12 @@ def lost_launches(launches: pd.DataFrame, starts_work: npt.NDArray[np.bool_]) ->
 
 
 def unlaunched(count: int, total: int) -> list[Note]:
-    """Work on the device whose launch was not recorded: its op and its step are not known."""
+    """Work on the device whose launch was not recorded: its op and its step are known only from itself."""
     if not count:
         return []
     text = (
         f"{count:,} of {total:,} device events ({100 * count / total:.3g} %) have no launch in this profile: "
-        "it was made before the capture began, or was dropped. Their op and step are not known from it."
+        "it was made before the capture began, or was dropped. Their op and step are known only where they state them themselves."
     )
     return [Note("warning" if count > _SERIOUS * total else "info", text)]
 

@@ -228,3 +228,17 @@ def test_host_ops_that_overlap_partly_are_told(tmp_path):
     p = profile(tmp_path, xspace(host))
     assert p.ops.frame["op"].tolist() == ["a/MatMul", "c/Add"]
     assert "! 1 of 3 host ops overlap another op of their thread partly, or end with it: they are in no op's time." in str(p.receipt)
+
+
+def test_steps_that_the_recording_cut_off_are_told(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    events = []
+    for i in range(5):
+        events.append(host.event("train", i * 10 * MS, 10 * MS, step_num=i, _r=1))
+        events.append(host.event("IteratorGetNext", i * 10 * MS, 4 * MS))
+        if 0 < i < 4:
+            events.append(host.event("dense/MatMul:MatMul", i * 10 * MS + 4 * MS, 5 * MS))
+    host.line("python", events)
+    p = profile(tmp_path, xspace(host))
+    assert p.steps.frame["step"].tolist() == [1, 2, 3]
+    assert "- 2 marked steps have no compute, at the begin or the end of the recording: cut off by it, and not shown." in str(p.receipt)
