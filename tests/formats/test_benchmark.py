@@ -26,7 +26,8 @@ def test_a_measurement_is_a_whole_process(tmp_path, decode):
     run = contestants[0].measure(path, tmp_path)
     assert (run.events, run.rows) == (3 * 8, 3)
     assert 0 < run.call < run.frame < run.exit
-    assert 10 < run.peak < 1000
+    # No upper limit: to the system a process has at least the peak of the one that started it, here that of all tests.
+    assert run.peak > 10
     decode.check(contestants[0], run, {"events": 24, "ops": 2}, path)
     with pytest.raises(AssertionError, match="read 24 of 30 events"):
         decode.check(contestants[0], run, {"events": 30, "ops": 2}, path)
