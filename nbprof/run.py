@@ -330,7 +330,10 @@ class Run:
             facts.append(("Captured", f"{self.capture.started[:19].replace('T', ' ')}, {self.capture.elapsed_s:.1f} s"))
         else:
             facts.append(("Recorded", self.source.created.replace("T", " ") or "–"))
-        size = f", {self.source.bytes / 2**20:.1f} MiB" if self.source.bytes else ""
+        size = ""
+        if self.source.bytes:
+            small = self.source.bytes < 2**20
+            size = f", {self.source.bytes / 2**10:.1f} KiB" if small else f", {self.source.bytes / 2**20:.1f} MiB"
         facts.append(("Profile", f"{Path(self.source.path).name}/{self.source.file}{size}"))
         warnings = sum(n.level == "warning" for n in self.receipt.lines)
         facts.append(("Warnings", f"{warnings}, see the receipt below" if warnings else "none"))
