@@ -59,7 +59,8 @@ class Hosts:
             for level in ("WARNING", "ERROR"):
                 found = facts.get(level)
                 for line in found if isinstance(found, list) else [found] if isinstance(found, str) else []:
-                    out.append((name, str(line)))
+                    if line is not None:
+                        out.append((name, str(line)))
         return out
 
     def identical(self) -> list[tuple[str, str]]:

@@ -170,9 +170,10 @@ def test_a_folder_that_may_not_be_written_to(cache, path, truth):
     assert not list(cache.path.iterdir())
 
 
-def test_a_full_disk(cache, path, truth, monkeypatch):
+@pytest.mark.parametrize(("number", "what"), [(28, "No space left on device"), (13, "Permission denied"), (30, "Read-only file system")])
+def test_a_disk_that_takes_nothing(cache, path, truth, monkeypatch, number, what):
     def full(*_):
-        raise OSError(28, "No space left on device")
+        raise OSError(number, what)
 
     monkeypatch.setattr(Writer, "add", full)
     check(path, truth)

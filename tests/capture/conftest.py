@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import time
@@ -17,7 +18,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 def tf():
     if importlib.util.find_spec("tensorflow") is None:
         needed("TensorFlow is not installed")
-    return pytest.importorskip("tensorflow")
+    return importlib.import_module("tensorflow")
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import json
@@ -229,7 +230,7 @@ def test_no_memory_is_honest_about_having_no_switch(record, tf):
 def test_xprof_opens_the_run_and_finds_the_steps(record, model, data):
     if importlib.util.find_spec("xprof") is None:
         needed("XProf is not installed")
-    convert = pytest.importorskip("xprof.convert.raw_to_tool_data")
+    convert = importlib.import_module("xprof.convert.raw_to_tool_data")
     recording = record(lambda: model.fit(data, verbose=0))
     files = [str(recording.host_file)]
     names = convert.xspace_to_tool_names(files)
