@@ -61,6 +61,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/to_dashboard.py
 	$(BIN)/python -m pip install --quiet -e ".[bench]"
 	$(BIN)/python benchmarks/decode.py --sizes 100k,1M
+	$(BIN)/python benchmarks/analysis.py
 
 clean:
 	rm -rf $(VENV) node_modules lib build dist nbprof/static/*.js nbprof/labextension

@@ -39,7 +39,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 DONE = """
 import json, sys
-print(json.dumps({"at": done, "call": done - began, "events": int(events), "rows": int(rows)}))
+print(json.dumps({"at": done, "call": done - began, "events": int(events), "rows": rows}))
 """
 OURS = """
 import sys, time
@@ -86,7 +86,7 @@ class Run:
     processor: float
     peak: float
     events: int
-    rows: int
+    rows: int | list[int]
 
 
 @dataclass

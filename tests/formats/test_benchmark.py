@@ -52,3 +52,14 @@ def test_stages_add_up(tmp_path, decode, capsys):
     assert "24 events, 3 rows" in said
     assert "not there" not in said, "every stage that is timed is a function of nbprof"
     assert "decode" in said
+
+
+def test_all_frames_are_made_and_counted(tmp_path, decode):
+    analysis = importlib.import_module("analysis")
+    path = tmp_path / "run.xplane.pb"
+    path.write_bytes(training_run(3))
+    ours = analysis.contestants(str(tmp_path / "python"), analysis.FRAMES)
+    assert [c.name for c in ours] == ["nbprof"]
+    run = ours[0].measure(path, tmp_path)
+    assert (run.events, run.rows[0], run.rows[2]) == (3 * 8, 3, 0)
+    assert 0 < run.call < run.frame < run.exit
