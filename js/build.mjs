@@ -39,6 +39,7 @@ const options = {
   target: "es2022",
   charset: "utf8",
   legalComments: "none",
+  inject: [join(here, "builtins.mjs")],
   logLevel: "info",
   plugins: [styles],
 };

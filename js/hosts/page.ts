@@ -11,9 +11,9 @@ export type { Dashboard, DashboardOptions };
 /** Makes the element that carries the shadow root, so that no style leaks in or out. */
 function frame(el: HTMLElement): { host: HTMLElement; root: ShadowRoot } {
   // Lumino, which JupyterLab is built on, leaves keys alone under an element that says so.
-  const host = h("div", { class: "nbprof-host", "data-lm-suppress-shortcuts": "true" });
+  const host = h("div.nbprof-host", { "data-lm-suppress-shortcuts": "true" });
   const root = host.attachShadow({ mode: "open" });
-  root.append(h("style", null, styles));
+  root.append(h("style", styles));
   el.replaceChildren(host);
   return { host, root };
 }

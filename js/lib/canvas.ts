@@ -1,6 +1,6 @@
 /** A canvas at the pixel ratio of the screen, redrawn at most once a frame. */
 
-import { h } from "./dom.js";
+import { h, listen } from "./dom.js";
 
 export interface Canvas {
   element: HTMLCanvasElement;
@@ -48,7 +48,7 @@ export function canvas(parent: HTMLElement, options: CanvasOptions): Canvas {
   };
   const observer = new ResizeObserver(redraw);
   observer.observe(element);
-  options.signal.addEventListener("abort", () => {
+  listen(options.signal, "abort", () => {
     observer.disconnect();
     cancelAnimationFrame(frame);
   });

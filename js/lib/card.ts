@@ -30,7 +30,7 @@ const GAP = 8;
 
 /** A hover card inside the dashboard's frame: on the side with more room, never over its mark. */
 export function hoverCard(near: HTMLElement, signal?: AbortSignal): HoverCard {
-  const card = h("div", { class: "card", "aria-hidden": "true", style: { display: "none" } });
+  const card = h("div.card", { "aria-hidden": "true", style: { display: "none" } });
   const hide = (): void => {
     card.style.display = "none";
   };
@@ -40,14 +40,14 @@ export function hoverCard(near: HTMLElement, signal?: AbortSignal): HoverCard {
     if (card.parentElement !== frame) frame.append(card);
     clear(card);
     card.append(
-      h("h4", null, h("span", null, content.title), content.total && h("span", null, content.total)),
+      h("h4", h("span", content.title), content.total && h("span", content.total)),
       h(
         "dl",
         { class: content.two ? "two" : "" },
         ...content.rows.flatMap((row) => [
-          h("dt", null, row.css && swatch(row.css), row.label),
-          h("dd", null, row.value),
-          !content.two && h("dd", { class: "dim" }, row.note ?? ""),
+          h("dt", row.css && swatch(row.css), row.label),
+          h("dd", row.value),
+          !content.two && h("dd.dim", row.note ?? ""),
         ]),
       ),
     );

@@ -73,11 +73,11 @@ export function nameNode(full: string): HTMLElement {
   const kernel = kernelName(full);
   if (kernel.template || kernel.name !== full) {
     code.append(kernel.name);
-    if (kernel.template) code.append(h("span", null, kernel.template));
+    if (kernel.template) code.append(h("span", kernel.template));
     return code;
   }
   const { head, tail } = tailPath(full);
-  if (head) code.append(h("span", null, head));
+  if (head) code.append(h("span", head));
   code.append(tail);
   return code;
 }

@@ -31,7 +31,7 @@ function setAll(element: Element & ElementCSSInlineStyle, props: Props): void {
       }
     } else if (key === "on") {
       for (const [name, listener] of Object.entries(value as Record<string, EventListener>)) {
-        element.addEventListener(name, listener);
+        listen(element, name as "click", listener);
       }
     } else element.setAttribute(key, value === true ? "" : String(value));
   }
@@ -45,28 +45,50 @@ export function append(parent: Node, children: readonly Child[]): void {
   }
 }
 
-/** An HTML element. `class`, `text`, `style` (an object) and `on` (handlers by event) are special, the rest are attributes. */
-export function h<K extends keyof HTMLElementTagNameMap>(
-  tag: K,
-  props?: Props | null,
-  ...children: Child[]
-): HTMLElementTagNameMap[K] {
-  const element = document.createElement(tag);
-  if (props) setAll(element, props);
-  append(element, children);
+/** What follows the tag: properties, if any, and children. */
+type Rest = [props: Props | null | undefined, ...children: Child[]] | Child[];
+
+/** "div.a.b" is a div of the classes a and b. */
+type Tag<K extends string> = K | `${K}.${string}`;
+
+function fill(make: (tag: string) => Element, name: string, rest: Rest): Element {
+  const [tag, ...classes] = name.split(".");
+  const element = make(tag as string);
+  if (classes.length) element.setAttribute("class", classes.join(" "));
+  const [first, ...others] = rest;
+  const plain = typeof first === "object" && !(first instanceof Node);
+  if (plain && first) setAll(element as HTMLElement, first);
+  append(element, plain ? (others as Child[]) : (rest as Child[]));
   return element;
 }
 
+/**
+ * An HTML element: h("div.pane", { title: "…" }, "text", child). Properties may be left out. Of them `class` (in place of that of the tag),
+ * `text`, `style` (an object) and `on` (handlers by event) are special, the rest are attributes.
+ */
+export function h<K extends keyof HTMLElementTagNameMap>(tag: Tag<K>, ...rest: Rest): HTMLElementTagNameMap[K] {
+  return fill((name) => document.createElement(name), tag, rest) as HTMLElementTagNameMap[K];
+}
+
 /** An SVG element; attributes as in the SVG specification, plus the special ones of `h`. */
-export function s<K extends keyof SVGElementTagNameMap>(
-  tag: K,
-  props?: Props | null,
-  ...children: Child[]
-): SVGElementTagNameMap[K] {
-  const element = document.createElementNS(SVG, tag) as SVGElementTagNameMap[K];
-  if (props) setAll(element, props);
-  append(element, children);
-  return element;
+export function s<K extends keyof SVGElementTagNameMap>(tag: Tag<K>, ...rest: Rest): SVGElementTagNameMap[K] {
+  return fill((name) => document.createElementNS(SVG, name), tag, rest) as SVGElementTagNameMap[K];
+}
+
+/** Calls `fn` at each event of a type. */
+export function listen<K extends keyof HTMLElementEventMap>(
+  target: EventTarget,
+  type: K,
+  fn: (event: HTMLElementEventMap[K]) => void,
+  options?: AddEventListenerOptions,
+): void {
+  target.addEventListener(type, fn as EventListener, options);
+}
+
+/** The event ends here: neither the browser nor the notebook acts on it too. */
+export function handled(event: Event): void {
+  event.preventDefault();
+  event.stopPropagation();
 }
 
 /** Removes every child. */
@@ -78,6 +100,6 @@ export function clear(element: Node): void {
 export function marked(text: string): Node[] {
   return text.split(/\*\*(.+?)\*\*/gs).flatMap((part, index): Node[] => {
     if (part === "") return [];
-    return [index % 2 ? h("b", null, part) : document.createTextNode(part)];
+    return [index % 2 ? h("b", part) : document.createTextNode(part)];
   });
 }

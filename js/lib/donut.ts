@@ -60,16 +60,15 @@ export function donut(options: {
         "li",
         { class: css, style },
         h("i"),
-        options.label?.(part) ?? h("span", { class: "tail", title: part.label }, h("bdi", null, part.label)),
+        options.label?.(part) ?? h("span.tail", { title: part.label }, h("bdi", part.label)),
         `${num(part.percent, 1)}%`,
       ),
     );
   }
   const biggest = options.parts[0];
   return h(
-    "figure",
-    { class: "donut" },
-    h("h4", null, h("b", null, options.title), h("span", null, options.total)),
+    "figure.donut",
+    h("h4", h("b", options.title), h("span", options.total)),
     s(
       "svg",
       {
@@ -85,6 +84,6 @@ export function donut(options: {
       options.center && s("text", { x: 44, y: 43 }, options.center[0]),
       options.center && s("text", { x: 44, y: 57 }, options.center[1]),
     ),
-    h("ul", { class: "dl" }, ...rows),
+    h("ul.dl", ...rows),
   );
 }

@@ -1,6 +1,6 @@
 /** Small parts that several views share. Their looks are in base.css. */
 
-import { type Child, h, marked } from "./dom.js";
+import { type Child, h, handled, listen, marked } from "./dom.js";
 import { num } from "./format.js";
 import { CATEGORIES, type CategoryKey, type Empty, type Figure } from "./payload.js";
 import { swatch } from "./swatch.js";
@@ -21,33 +21,29 @@ export function categoryLabel(key: CategoryKey): string {
 /** The strip of key figures. */
 export function figures(figs: readonly Figure[]): HTMLElement {
   return h(
-    "dl",
-    { class: "figs" },
+    "dl.figs",
     ...figs.map((fig) => {
       const unit = fig.value === null ? "" : fig.unit;
       const spread = fig.value === null ? "" : fig.spread;
       return h(
-        "div",
-        { class: "fig" },
-        h("dt", null, fig.label),
+        "div.fig",
+        h("dt", fig.label),
         h(
           "dd",
-          null,
           h(
             "span",
             { class: fig.hot ? "v hot" : "v" },
             num(fig.value, fig.digits),
             unit && " ",
-            unit && h("small", null, unit),
+            unit && h("small", unit),
             spread && " ",
-            spread && h("small", null, spread),
+            spread && h("small", spread),
           ),
           fig.note,
           fig.bar &&
             fig.value !== null &&
             h(
-              "span",
-              { class: "mini" },
+              "span.mini",
               ...fig.bar.map((part) =>
                 h("i", {
                   class: categoryClass(part.category),
@@ -63,12 +59,12 @@ export function figures(figs: readonly Figure[]): HTMLElement {
 
 /** Swatches with their names, in the order given. */
 export function legend(items: readonly { css: string; label: string }[]): HTMLElement {
-  return h("span", { class: "legend" }, ...items.map((item) => h("span", null, swatch(item.css), item.label)));
+  return h("span.legend", ...items.map((item) => h("span", swatch(item.css), item.label)));
 }
 
 /** A section's heading: a noun, its scope in small, and what sits at the right end. */
 export function heading(title: string, scope?: string, ...end: Child[]): HTMLHeadingElement {
-  return h("h3", { class: "wrap" }, title, scope && h("small", null, scope), ...end);
+  return h("h3.wrap", title, scope && h("small", scope), ...end);
 }
 
 /** A link to another view or an action in this one. */
@@ -146,7 +142,7 @@ export function codeBox(lines: readonly { kind: "removed" | "added" | "same"; te
       .filter((line) => line.kind !== "removed")
       .map((line) => line.text)
       .join("\n");
-  return h("div", { class: "fix" }, copyButton(kept), h("pre", null, ...code));
+  return h("div.fix", copyButton(kept), h("pre", ...code));
 }
 
 export function snippet(code: string): HTMLElement {
@@ -155,13 +151,7 @@ export function snippet(code: string): HTMLElement {
 
 /** Why there is nothing to see, and how to get it. */
 export function emptyView(empty: Empty): HTMLElement {
-  return h(
-    "div",
-    { class: "empty" },
-    h("b", null, empty.title),
-    h("p", { class: "dim" }, ...marked(empty.text)),
-    empty.code && snippet(empty.code),
-  );
+  return h("div.empty", h("b", empty.title), h("p.dim", ...marked(empty.text)), empty.code && snippet(empty.code));
 }
 
 /** One of several: a segmented control. Arrow keys move, as in any radio group. */
@@ -192,17 +182,12 @@ export function segmented<T extends string>(
   const move = (event: KeyboardEvent): void => {
     const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (!by) return;
-    event.preventDefault();
-    event.stopPropagation();
+    handled(event);
     const next = (choices.findIndex((choice) => choice.id === value) + by + choices.length) % choices.length;
     choose((choices[next] as { id: T }).id);
     buttons[next]?.focus();
   };
-  const element = h(
-    "span",
-    { class: "seg", role: "radiogroup", "aria-label": label, on: { keydown: move } },
-    ...buttons,
-  );
+  const element = h("span.seg", { role: "radiogroup", "aria-label": label, on: { keydown: move } }, ...buttons);
   show(value);
   return Object.assign(element, { set: show });
 }
@@ -214,7 +199,7 @@ export function toggle(label: string, on: boolean, onChange: (on: boolean) => vo
     element.classList.toggle("on", on);
     element.setAttribute("aria-checked", String(on));
   };
-  element.addEventListener("click", () => {
+  listen(element, "click", () => {
     on = !on;
     show();
     onChange(on);
@@ -236,7 +221,7 @@ export function field(
   onInput: (text: string) => unknown,
   options: { onKey?: (event: KeyboardEvent) => void; title?: string } = {},
 ): Field {
-  const problem = h("span", { class: "problem", role: "status" });
+  const problem = h("span.problem", { role: "status" });
   const input = h("input", {
     type: "text",
     placeholder,
@@ -246,7 +231,7 @@ export function field(
     "data-filter": "",
     title: options.title ?? "Part of the name, or /a regular expression/",
   });
-  const box = h("label", { class: "field grow" }, h("span", { "aria-hidden": "true" }, "⌕"), input);
+  const box = h("label.field.grow", h("span", { "aria-hidden": "true" }, "⌕"), input);
   const change = (): void => {
     const said = onInput(input.value);
     const wrong = typeof said === "string" ? said : "";
@@ -254,8 +239,8 @@ export function field(
     box.classList.toggle("wrong", wrong !== "");
     input.setAttribute("aria-invalid", String(wrong !== ""));
   };
-  input.addEventListener("input", change);
-  input.addEventListener("keydown", (event) => {
+  listen(input, "input", change);
+  listen(input, "keydown", (event) => {
     options.onKey?.(event);
     if (event.key === "Escape" && input.value) {
       input.value = "";
@@ -264,7 +249,7 @@ export function field(
     }
   });
   return {
-    element: h("span", { class: "fieldbox" }, box, problem),
+    element: h("span.fieldbox", box, problem),
     input,
     set(text) {
       input.value = text;
@@ -285,6 +270,6 @@ export function picker<T extends string>(
     { "aria-label": label },
     ...choices.map((choice) => h("option", { value: choice.id, selected: choice.id === value }, choice.label)),
   );
-  select.addEventListener("change", () => onChange(select.value as T));
-  return h("label", { class: "field pick" }, label, select);
+  listen(select, "change", () => onChange(select.value as T));
+  return h("label.field.pick", label, select);
 }

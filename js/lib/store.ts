@@ -1,5 +1,6 @@
 /** What the views of one dashboard share: the selected steps, the open tab, the range the trace shows. */
 
+import { listen } from "./dom.js";
 import type { TabId } from "./payload.js";
 
 /** Step numbers, both included. */
@@ -42,7 +43,7 @@ export function createStore(initial: Partial<State> = {}): Store {
     subscribe(key, fn, signal) {
       if (signal.aborted) return;
       listeners[key].add(fn);
-      signal.addEventListener("abort", () => listeners[key].delete(fn), { once: true });
+      listen(signal, "abort", () => listeners[key].delete(fn), { once: true });
     },
   };
 }

@@ -7,7 +7,7 @@
 import { numberAt, textAt } from "./codec.js";
 import { type ColumnSpec, digitWidth, type Full, fullColumns, isNumber, nameNode, shown } from "./columns.js";
 import { toCsv } from "./csv.js";
-import { clear, h } from "./dom.js";
+import { clear, h, handled, listen } from "./dom.js";
 import { byteUnit, MISSING } from "./format.js";
 import { copyText } from "./parts.js";
 import type { Table } from "./payload.js";
@@ -80,9 +80,8 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
   const group = h("colgroup");
   const grid = h("table", { role: "grid", "aria-label": options.label }, group, thead, tbody);
   const wrap = h(
-    "div",
+    "div.tw",
     {
-      class: "tw",
       tabindex: "0",
       role: "group",
       "aria-label": `${options.label}, table`,
@@ -135,7 +134,7 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
                 "button",
                 { type: "button", class: "sort", on: { click: () => clickHead(column.key) } },
                 headLabel(column),
-                on && h("span", { class: "arrow-s", "aria-hidden": "true" }, sort?.descending ? " ↓" : " ↑"),
+                on && h("span.arrow-s", { "aria-hidden": "true" }, sort?.descending ? " ↓" : " ↑"),
               )
             : headLabel(column),
         ),
@@ -167,7 +166,7 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
         h(
           "span",
           { class: `ib ${css}`, style: { "--v": `${share.toFixed(1)}%`, "--bw": `${column.bar.width ?? 64}px` } },
-          h("b", null, text),
+          h("b", text),
         ),
       );
     } else if (column.kind === "code" || column.grow) {
@@ -252,14 +251,13 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
           colspan: span,
           style: { height: `${count * ROW}px`, padding: "0", border: "0" },
         });
-        tbody.append(h("tr", { class: "spacer", "aria-hidden": "true" }, cell));
+        tbody.append(h("tr.spacer", { "aria-hidden": "true" }, cell));
       }
     };
     spacer(from);
     for (let i = from; i < to; i++) tbody.append(rowElement(i));
     spacer(total - to);
-    if (total === 0)
-      tbody.append(h("tr", { class: "none" }, h("td", { colspan: span }, options.none ?? "No row matches.")));
+    if (total === 0) tbody.append(h("tr.none", h("td", { colspan: span }, options.none ?? "No row matches.")));
   }
 
   function refresh(): void {
@@ -323,13 +321,12 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
     else if (event.key === "c" && (event.ctrlKey || event.metaKey) && at >= 0 && !getSelection()?.toString()) copyRow();
     else if (event.key === "Escape" && at >= 0) select(null);
     else return;
-    event.preventDefault();
-    event.stopPropagation();
+    handled(event);
   }
 
-  wrap.addEventListener("keydown", onKey);
+  listen(wrap, "keydown", onKey);
   let frame = 0;
-  wrap.addEventListener("scroll", () => {
+  listen(wrap, "scroll", () => {
     if (!frame && virtual()) {
       frame = requestAnimationFrame(() => {
         frame = 0;
@@ -337,7 +334,7 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
       });
     }
   });
-  tbody.addEventListener("click", (event) => {
+  listen(tbody, "click", (event) => {
     const element = (event.target as Element).closest<HTMLElement>("tr[data-at]");
     if (!element || (event.target as Element).closest("a,button")) return;
     const row = rows[Number(element.dataset.at)] as number;

@@ -1,6 +1,6 @@
 /** Light or dark, by what is really painted behind the output. */
 
-import { h } from "./dom.js";
+import { h, listen } from "./dom.js";
 
 export type Theme = "light" | "dark";
 
@@ -65,8 +65,8 @@ export function watchTheme(element: Element, signal: AbortSignal, fn: (theme: Th
   }
   // JupyterLab loads a theme's stylesheet after it has named the theme.
   observer.observe(document.head, { childList: true });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", update, { signal });
-  signal.addEventListener("abort", () => observer.disconnect());
+  listen(matchMedia("(prefers-color-scheme: dark)"), "change", update, { signal });
+  listen(signal, "abort", () => observer.disconnect());
   update();
 }
 

@@ -11,15 +11,11 @@ const share = (percent: number): string => `${Math.max(0, Math.min(100, percent)
 
 /** A percentage with its bar. */
 export function barCell(css: string, percent: number, width: number, of = percent): HTMLElement {
-  return h(
-    "span",
-    { class: `ib ${css}`, style: { "--v": share(of), "--bw": `${width}px` } },
-    h("b", null, num(percent, 1)),
-  );
+  return h("span", { class: `ib ${css}`, style: { "--v": share(of), "--bw": `${width}px` } }, h("b", num(percent, 1)));
 }
 
 export function categoryCell(part: Part): HTMLTableCellElement {
-  return h("td", null, swatch(part.css, part.stats.mean === 0), "\u2002", part.label);
+  return h("td", swatch(part.css, part.stats.mean === 0), "\u2002", part.label);
 }
 
 export interface Head {
@@ -31,11 +27,7 @@ export interface Head {
 /** A small table that needs no sorting: its order is its message. */
 export function plainTable(heads: readonly Head[], rows: readonly HTMLTableRowElement[], css = ""): HTMLElement {
   const head = heads.map((item) => h("th", { class: item.class, title: item.title, scope: "col" }, item.label));
-  return h(
-    "div",
-    { class: "tx" },
-    h("table", { class: `t ${css}` }, h("thead", null, h("tr", null, ...head)), h("tbody", null, ...rows)),
-  );
+  return h("div.tx", h("table", { class: `t ${css}` }, h("thead", h("tr", ...head)), h("tbody", ...rows)));
 }
 
 export function cells(css: string, ...contents: Child[]): HTMLTableCellElement[] {
@@ -54,32 +46,24 @@ export function averageBar(parts: readonly Part[], total: Statistics): HTMLEleme
     ? `Average step of ${num(total.mean, 2)} ms: ${first.label} ${num(first.percent, 0)}%`
     : "Average step: no category recorded";
   return h(
-    "div",
-    { class: "wide" },
+    "div.wide",
     h(
-      "div",
-      { class: "stack", role: "img", "aria-label": label },
+      "div.stack",
+      { role: "img", "aria-label": label },
       ...shown.map((part) =>
         h("i", { class: part.css, style: width(part), title: `${part.label} ${num(part.stats.mean, 2)} ms` }),
       ),
     ),
     h(
-      "div",
-      { class: "stack-l" },
+      "div.stack-l",
       ...shown.map((part, i) => {
         const room = part.stats.mean / sum;
         if (i < 2 && room > 0.12) {
-          const value = h("span", null, `${num(part.stats.mean, 2)} ms`);
-          return h(
-            "span",
-            { style: width(part) },
-            h("b", null, part.label),
-            value,
-            h("span", null, `· ${num(part.percent, 0)}%`),
-          );
+          const value = h("span", `${num(part.stats.mean, 2)} ms`);
+          return h("span", { style: width(part) }, h("b", part.label), value, h("span", `· ${num(part.percent, 0)}%`));
         }
         // A name without its number only where it fits.
-        return h("span", { style: width(part) }, room > 0.1 && h("span", null, part.label));
+        return h("span", { style: width(part) }, room > 0.1 && h("span", part.label));
       }),
     ),
   );
@@ -95,7 +79,7 @@ export function breakdownTable(parts: readonly Part[], total: Statistics): HTMLE
       ...cells("n", num(part.stats.mean, 2), barCell(part.css, part.percent, 72)),
     ),
   );
-  rows.push(h("tr", { class: "sum" }, h("td", null, "Step"), ...cells("n", num(total.mean, 2), num(100, 1))));
+  rows.push(h("tr.sum", h("td", "Step"), ...cells("n", num(total.mean, 2), num(100, 1))));
   return plainTable(
     [{ label: "Category" }, { label: "ms", class: "n" }, { label: "% of step", class: "n on" }],
     rows,
@@ -111,7 +95,7 @@ export function statisticsTable(parts: readonly Part[], total: Statistics): HTML
     ...cells("n hide-s", num(stats.min, 2), num(stats.max, 2)),
   ];
   const rows = [
-    h("tr", { class: "sum" }, h("td", null, "Step time, ms"), ...numbers(total), ...cells("n", num(100, 1))),
+    h("tr.sum", h("td", "Step time, ms"), ...numbers(total), ...cells("n", num(100, 1))),
     ...parts.map((part) =>
       h(
         "tr",
@@ -140,5 +124,5 @@ export function missingNote(missing: readonly CategoryKey[], hasDevice: boolean)
     odd.length < missing.length ? "No accelerator in this run: device categories are not recorded." : "",
     odd.length > 0 ? `Not recorded: ${odd.map(categoryLabel).join(", ")}.` : "",
   ];
-  return missing.length ? h("p", { class: "more" }, h("span", null, text.filter(Boolean).join(" "))) : null;
+  return missing.length ? h("p.more", h("span", text.filter(Boolean).join(" "))) : null;
 }

@@ -5,7 +5,7 @@
  * (arrows move, Shift+arrows, Home and End extend the selection, Esc clears it).
  */
 
-import { clear, h, s } from "../lib/dom.js";
+import { clear, h, listen, s } from "../lib/dom.js";
 import type { Store } from "../lib/store.js";
 import type { Bar } from "./stepstats.js";
 
@@ -42,13 +42,13 @@ export interface Brush {
 export function brush(store: Store): Brush {
   let bars: readonly Bar[] = [];
   const marks = s("g");
-  const frame = s("rect", { class: "brush", y: 0.5, height: HEIGHT - 1, rx: 2 });
-  const hands = [0, 1].map(() => s("rect", { class: "hand", y: 8, width: 5, height: 10, rx: 2 })) as [
+  const frame = s("rect.brush", { y: 0.5, height: HEIGHT - 1, rx: 2 });
+  const hands = [0, 1].map(() => s("rect.hand", { y: 8, width: 5, height: 10, rx: 2 })) as [
     SVGRectElement,
     SVGRectElement,
   ];
   const svg = s("svg", { height: HEIGHT, "aria-hidden": "true" }, marks, frame, ...hands);
-  const element = h("div", { class: "strip" }, svg);
+  const element = h("div.strip", svg);
 
   const range = (): [number, number] => selectedBars(bars, store) ?? [0, bars.length - 1];
 
@@ -69,7 +69,7 @@ export function brush(store: Store): Brush {
     const at = Math.floor(((event.clientX - box.left) / Math.max(1, box.width)) * bars.length);
     return Math.max(0, Math.min(bars.length - 1, at));
   };
-  svg.addEventListener("pointerdown", (event) => {
+  listen(svg, "pointerdown", (event) => {
     if (event.button !== 0 || bars.length === 0) return;
     const box = svg.getBoundingClientRect();
     const x = event.clientX - box.left;
@@ -89,7 +89,7 @@ export function brush(store: Store): Brush {
     svg.setPointerCapture(event.pointerId);
     event.preventDefault();
   });
-  svg.addEventListener("pointermove", (event) => {
+  listen(svg, "pointermove", (event) => {
     if (!drag) return;
     const at = barAt(event);
     const [first, last] = drag.from;
@@ -105,9 +105,9 @@ export function brush(store: Store): Brush {
   const end = (): void => {
     drag = null;
   };
-  svg.addEventListener("pointerup", end);
-  svg.addEventListener("pointercancel", end);
-  svg.addEventListener("dblclick", () => store.set("selection", null));
+  listen(svg, "pointerup", end);
+  listen(svg, "pointercancel", end);
+  listen(svg, "dblclick", () => store.set("selection", null));
 
   return {
     element,
@@ -119,8 +119,7 @@ export function brush(store: Store): Brush {
       bars.forEach((bar, i) => {
         const height = Math.max(1, Math.min(1, (bar.time_ms || 0) / max) * (HEIGHT - 2));
         marks.append(
-          s("rect", {
-            class: "m other",
+          s("rect.m.other", {
             x: `${((i + 0.1) / n) * 100}%`,
             width: `${(0.8 / n) * 100}%`,
             y: (HEIGHT - height).toFixed(1),

@@ -1,6 +1,6 @@
 /** The shell: header bar, notice, tabs, panes drawn when first opened, footer. */
 
-import { clear, h } from "../lib/dom.js";
+import { clear, h, handled, listen } from "../lib/dom.js";
 import { bytesText, num } from "../lib/format.js";
 import { button, categoryClass, emptyView } from "../lib/parts.js";
 import type { Payload, TabId } from "../lib/payload.js";
@@ -66,7 +66,7 @@ export function dashboard(
   const store = createStore({ selection: options.selection ?? null, tab: start });
   const uid = `nbp${Math.random().toString(36).slice(2, 8)}`;
 
-  const frame = h("div", { class: "nbp", role: "region", "aria-label": `nbprof, ${payload.meta.label}` });
+  const frame = h("div.nbp", { role: "region", "aria-label": `nbprof, ${payload.meta.label}` });
   if (options.height) {
     frame.classList.add("fixed");
     frame.style.height = `${options.height}px`;
@@ -92,7 +92,7 @@ export function dashboard(
         on: { click: () => go(tab.id) },
       },
       tab.label,
-      tab.count !== null && h("small", null, num(tab.count)),
+      tab.count !== null && h("small", num(tab.count)),
       tab.flag && h("i", { class: `flag ${categoryClass(tab.flag)}`, title: "The bottleneck is here" }),
     ),
   );
@@ -100,8 +100,7 @@ export function dashboard(
     tabs.map((tab) => [
       tab.id,
       {
-        element: h("div", {
-          class: "pane",
+        element: h("div.pane", {
           role: "tabpanel",
           id: `${uid}-pane-${tab.id}`,
           "aria-labelledby": `${uid}-tab-${tab.id}`,
@@ -116,13 +115,12 @@ export function dashboard(
     ]),
   );
   const bar = h(
-    "div",
-    { class: "bar-top" },
+    "div.bar-top",
     brand(),
     runLine(payload),
-    h("span", { class: "actions" }, options.saveReport && button("Save report", options.saveReport)),
+    h("span.actions", options.saveReport && button("Save report", options.saveReport)),
   );
-  const tablist = h("div", { class: "tabs", role: "tablist", "aria-label": "Views" }, ...buttons);
+  const tablist = h("div.tabs", { role: "tablist", "aria-label": "Views" }, ...buttons);
   const foot = footer(payload, tabs.length);
   frame.append(
     bar,
@@ -239,12 +237,11 @@ export function dashboard(
       buttons[digit - 1]?.focus();
     } else if (event.key === "?") foot.toggleKeys();
     else if (event.key !== "/" || !focusFilter()) return;
-    event.preventDefault();
-    event.stopPropagation();
+    handled(event);
   }
-  frame.addEventListener("keydown", onKey as EventListener);
+  listen(frame, "keydown", onKey as EventListener);
   // A key typed into a field belongs to the field: the notebook must not take "b" for "new cell".
-  frame.addEventListener("keydown", (event) => {
+  listen(frame, "keydown", (event) => {
     if (event.target instanceof HTMLElement && event.target.matches("input,select,textarea")) event.stopPropagation();
   });
 
@@ -257,7 +254,7 @@ export function dashboard(
     });
   });
   observer.observe(frame);
-  signal.addEventListener("abort", () => {
+  listen(signal, "abort", () => {
     observer.disconnect();
     cancelAnimationFrame(frameRequest);
     for (const pane of panes.values()) pane.abort.abort();
@@ -282,5 +279,5 @@ export function dashboard(
 function runLine({ meta }: Payload): HTMLElement {
   const facts = meta.facts.map((fact) => ` · ${fact}`).join("");
   const title = [`nbprof ${meta.version}`, meta.framework, meta.created, bytesText(meta.footer.bytes)].join(", ");
-  return h("span", { class: "run-id", title }, h("b", null, meta.label), facts);
+  return h("span.run-id", { title }, h("b", meta.label), facts);
 }

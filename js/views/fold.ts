@@ -136,7 +136,7 @@ export function realColumn(spec: ColumnSpec, columns: readonly Column[], folded:
       const share = Math.max(0, Math.min(100, (value / (column.bar.max || 100)) * 100)) || 0;
       const css = typeof column.bar.css === "function" ? column.bar.css(row) : column.bar.css;
       const style = { "--v": `${share.toFixed(1)}%`, "--bw": `${column.bar.width ?? 64}px` };
-      cell.append(h("span", { class: `ib ${css}`, style }, h("b", null, shown)));
+      cell.append(h("span", { class: `ib ${css}`, style }, h("b", shown)));
     },
   };
 }
@@ -174,9 +174,9 @@ export function nameCell(
     h(
       "span",
       { class: isMember(folded, row) ? "fold inset" : "fold" },
-      h("span", { class: "tri", "aria-hidden": "true" }, several ? (isOpen ? "▾" : "▸") : ""),
+      h("span.tri", { "aria-hidden": "true" }, several ? (isOpen ? "▾" : "▸") : ""),
       text,
-      several && h("small", { class: "dim" }, num(group.rows.length)),
+      several && h("small.dim", num(group.rows.length)),
     ),
   );
 }

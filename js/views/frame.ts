@@ -15,7 +15,7 @@ export function brand(): HTMLElement {
     bar(4, 6.5, 11, "device"),
     bar(1, 11, 6, "host"),
   );
-  return h("span", { class: "brand" }, mark, "nbprof");
+  return h("span.brand", mark, "nbprof");
 }
 
 /** An octagon for what failed, a circle for everything else: the shape says it, not only the hue. */
@@ -35,17 +35,10 @@ function sign(kind: Notice["kind"]): SVGElement {
 
 export function noticeLine(notice: Notice): HTMLElement {
   return h(
-    "div",
-    { class: "note line", role: notice.kind === "failed" ? "alert" : "status" },
+    "div.note.line",
+    { role: notice.kind === "failed" ? "alert" : "status" },
     sign(notice.kind),
-    h(
-      "div",
-      null,
-      h("b", null, notice.title),
-      " ",
-      h("span", { class: "dim" }, notice.text),
-      notice.code && snippet(notice.code),
-    ),
+    h("div", h("b", notice.title), " ", h("span.dim", notice.text), notice.code && snippet(notice.code)),
   );
 }
 
@@ -78,15 +71,15 @@ export interface Footer {
 export function footer({ meta }: Payload, tabs: number): Footer {
   const { events, dropped, analysed_s, file, bytes } = meta.footer;
   const keys = h(
-    "div",
-    { class: "keys", hidden: true, id: "nbp-keys" },
+    "div.keys",
+    { hidden: true, id: "nbp-keys" },
     ...KEYS.map(([names, does]) =>
-      h("div", null, h("span", null, ...names.flatMap((name) => [h("kbd", null, name), " "])), h("span", null, does)),
+      h("div", h("span", ...names.flatMap((name) => [h("kbd", name), " "])), h("span", does)),
     ),
   );
   const receipt = h(
-    "ul",
-    { class: "receipt", hidden: true },
+    "ul.receipt",
+    { hidden: true },
     ...meta.receipt.map((line) => h("li", { class: line.level }, line.level === "warning" ? "! " : "", line.text)),
   );
   const flip = (element: HTMLElement, control: HTMLElement): void => {
@@ -102,22 +95,20 @@ export function footer({ meta }: Payload, tabs: number): Footer {
   const help = h(
     "button",
     { type: "button", class: "more-b", "aria-expanded": "false", on: { click: () => flip(keys, help) } },
-    ...(tabs > 1 ? [h("kbd", null, "1"), "–", h("kbd", null, String(tabs)), " tabs "] : []),
-    h("kbd", null, "?"),
+    ...(tabs > 1 ? [h("kbd", "1"), "–", h("kbd", String(tabs)), " tabs "] : []),
+    h("kbd", "?"),
     " keys",
   );
   const from = [file, bytes === null ? "" : bytesText(bytes)].filter(Boolean).join(", ");
   const element = h(
     "div",
-    null,
     receipt,
     keys,
     h(
-      "div",
-      { class: "foot" },
-      h("span", null, `${num(events)} events, ${num(dropped)} dropped`),
-      analysed_s !== null && h("span", null, `analysed in ${num(analysed_s, 1)} s`),
-      from && h("span", { class: "from" }, from),
+      "div.foot",
+      h("span", `${num(events)} events, ${num(dropped)} dropped`),
+      analysed_s !== null && h("span", `analysed in ${num(analysed_s, 1)} s`),
+      from && h("span.from", from),
       meta.receipt.length > 0 && opener,
       help,
     ),

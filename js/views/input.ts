@@ -1,7 +1,7 @@
 /** Steps & input: the device side, the host side, the tf.data graph and the input ops. */
 
 import { numberAt, textAt } from "../lib/codec.js";
-import { clear, h, marked } from "../lib/dom.js";
+import { clear, h, listen, marked } from "../lib/dom.js";
 import { num } from "../lib/format.js";
 import { downloadButton, emptyView, field, heading, legend, link, picker, segmented } from "../lib/parts.js";
 import { CATEGORIES, type Input, type Table } from "../lib/payload.js";
@@ -31,11 +31,9 @@ function longest(context: ViewContext, rows: readonly number[]): HTMLElement | n
   const why = cause.more > over / 2 ? `; ${num(cause.more, 2)} ms of that is ${cause.label.toLowerCase()}` : "";
   const text = `Step ${steps.step[row]} took ${num(over, 2)} ms longer than the mean${why}. `;
   return h(
-    "p",
-    { class: "more" },
+    "p.more",
     h(
       "span",
-      null,
       text,
       link("Show in trace →", () => context.go("trace", { range_ms: [start, start + time] })),
     ),
@@ -45,15 +43,15 @@ function longest(context: ViewContext, rows: readonly number[]): HTMLElement | n
 function deviceSide(el: HTMLElement, context: ViewContext): void {
   const { steps } = context.payload;
   if (steps.empty) {
-    el.append(h("section", null, heading("Device side"), emptyView(steps.empty)));
+    el.append(h("section", heading("Device side"), emptyView(steps.empty)));
     return;
   }
   const recorded = CATEGORIES.filter(({ key }) => steps.categories[key]?.some((value) => value > 0));
   const left = h("div");
   const side = h("div");
   const scope = steps.step.length > 400 ? "" : "each bar is one step";
-  const split = h("div", { class: "split b" }, left, side);
-  el.append(h("section", null, heading("Device side", scope, legend(recorded)), split));
+  const split = h("div.split.b", left, side);
+  el.append(h("section", heading("Device side", scope, legend(recorded)), split));
   const update = (): void => {
     const selection = context.store.get("selection");
     const rows = selectedRows(steps, selection);
@@ -63,7 +61,7 @@ function deviceSide(el: HTMLElement, context: ViewContext): void {
     const leftOut = leftOutNote(steps, selection);
     for (const note of [longest(context, rows), missingNote(missing, context.payload.meta.has_device)])
       if (note) side.append(note);
-    if (leftOut) side.append(h("p", { class: "more", text: leftOut }));
+    if (leftOut) side.append(h("p.more", { text: leftOut }));
   };
   update();
   context.store.subscribe("selection", update, context.signal);
@@ -79,9 +77,9 @@ function hostSide(input: Input, context: ViewContext): HTMLElement {
     h(
       "tr",
       { class: category.time_ms === 0 ? "zero" : undefined },
-      h("td", null, category.label),
+      h("td", category.label),
       ...cells("n", num(category.time_ms, 1), barCell("input", category.percent, 120)),
-      h("td", { class: "dim hide-n helps" }, ...(category.advice ? marked(category.advice) : ["–"])),
+      h("td.dim.hide-n.helps", ...(category.advice ? marked(category.advice) : ["–"])),
     ),
   );
   const heads = [
@@ -90,7 +88,7 @@ function hostSide(input: Input, context: ViewContext): HTMLElement {
     { label: "% of input time", class: "n on" },
     { label: "What helps", class: "hide-n" },
   ];
-  return h("section", null, heading("Host side", scope), plainTable(heads, rows));
+  return h("section", heading("Host side", scope), plainTable(heads, rows));
 }
 
 function graph(el: HTMLElement, context: ViewContext): void {
@@ -120,13 +118,11 @@ function graph(el: HTMLElement, context: ViewContext): void {
     const numbers =
       `${num(pipeline.calls)} calls${slow}; a call takes ${num(pipeline.mean_us, 1)} µs on average, ` +
       `${num(pipeline.min_us, 1)}–${num(pipeline.max_us, 1)} µs.`;
-    section.append(
-      h("p", { class: "more" }, h("span", null, ...marked(pipeline.advice), pipeline.advice ? " " : "", numbers)),
-    );
+    section.append(h("p.more", h("span", ...marked(pipeline.advice), pipeline.advice ? " " : "", numbers)));
   };
   draw();
   context.onResize(draw);
-  context.signal.addEventListener("abort", () => drawing.abort());
+  listen(context.signal, "abort", () => drawing.abort());
 }
 
 /** Parts of an iterator's name: "Iterator::Root::Zip[0]::Map" has four; the index of an input belongs to no name. */
@@ -170,14 +166,14 @@ function inputOps(el: HTMLElement, context: ViewContext): void {
     const last = noun === "op" ? full : full.split("::").at(-1) || full;
     cell.title = full;
     cell.style.paddingLeft = `${4 + (tree ? Math.min(depth[row] ?? 0, 24) * 14 : 0)}px`;
-    cell.append(h("code", null, last), " ");
-    if (bottleneck[row]) cell.append(h("span", { class: "chip in" }, "bottleneck"));
+    cell.append(h("code", last), " ");
+    if (bottleneck[row]) cell.append(h("span.chip.in", "bottleneck"));
   };
-  const shown = h("span", { class: "dim small" });
-  const section = h("section", null, heading("Input ops", `${num(ops.rows)} ${ops.rows === 1 ? noun : `${noun}s`}`));
+  const shown = h("span.dim.small");
+  const section = h("section", heading("Input ops", `${num(ops.rows)} ${ops.rows === 1 ? noun : `${noun}s`}`));
   el.append(section);
   const box = h("div");
-  const toolbar = h("div", { class: "toolbar" });
+  const toolbar = h("div.toolbar");
   section.append(toolbar, box);
   const rows = table(box, {
     table: ops,
@@ -214,8 +210,7 @@ function inputOps(el: HTMLElement, context: ViewContext): void {
     filter.element,
     segmented("Order", modes, "tree", (id) => show(id === "tree")),
     h(
-      "span",
-      { class: "end" },
+      "span.end",
       shown,
       downloadButton("nbprof-input-ops.csv", () => rows.csv()),
     ),
@@ -226,7 +221,7 @@ export const render: View = (el, context) => {
   const { input } = context.payload;
   deviceSide(el, context);
   if (input.empty) {
-    el.append(h("section", null, heading("Host side"), emptyView(input.empty)));
+    el.append(h("section", heading("Host side"), emptyView(input.empty)));
     return;
   }
   if (input.categories.length > 0) el.append(hostSide(input, context));

@@ -18,7 +18,7 @@ const UNUSED = "Eligible, not used";
 export const render: View = (el, context, hint) => {
   const { kernels } = context.payload;
   if (kernels.empty) {
-    el.append(h("section", null, emptyView(kernels.empty)));
+    el.append(h("section", emptyView(kernels.empty)));
     return;
   }
   const list = kernelsTable(context);
@@ -61,7 +61,7 @@ function top(kernels: Table, figs: readonly Figure[]): HTMLElement {
   ring.querySelector("h4")?.remove();
   ring.querySelector(".dl")?.classList.add("mono");
   const ranked = parts.filter((part) => part.kind !== "others").length;
-  return h("section", null, heading(`Top ${ranked} kernels`, "share of kernel time"), ring);
+  return h("section", heading(`Top ${ranked} kernels`, "share of kernel time"), ring);
 }
 
 interface KernelsTable {
@@ -215,18 +215,16 @@ function kernelsTable(context: ViewContext): KernelsTable {
   return {
     element: h(
       "section",
-      null,
       h(
-        "div",
-        { class: "toolbar" },
+        "div.toolbar",
         byKernel.element,
         byOp.element,
         pick,
         modes,
-        h("span", { class: "end" }, downloadButton("nbprof-kernels.csv", csv)),
+        h("span.end", downloadButton("nbprof-kernels.csv", csv)),
       ),
       holder,
-      h("p", { class: "more" }, rowsText),
+      h("p.more", rowsText),
     ),
     showUnused() {
       cores = "unused";
@@ -254,7 +252,7 @@ function opColumn(data: () => Table, key: "op" | "kernel"): ColumnSpec {
       cell.title = full;
       cell.classList.add("op");
       if (key === "op") cell.classList.add("tail");
-      cell.append(full ? (key === "op" ? h("code", null, full) : nameNode(full)) : MISSING);
+      cell.append(full ? (key === "op" ? h("code", full) : nameNode(full)) : MISSING);
     },
   };
 }
@@ -271,7 +269,7 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
   const flag = (key: string, row: number): number => numberAt(data().data[key], row);
   const [eligible, used] = ["op_tensor_core_eligible", "uses_tensor_core"];
   const yes = (cell: HTMLTableCellElement, value: number): void =>
-    cell.append(value === 1 ? "✓" : h("span", { class: "dim" }, MISSING));
+    cell.append(value === 1 ? "✓" : h("span.dim", MISSING));
   return [
     { key: "rank", label: "#", dim: true, sticky: 0, width: 28 },
     { key: "kernel", label: "Kernel", grow: true, sticky: 28, width: 176 },
@@ -286,7 +284,7 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
       label: "used",
       align: "center",
       cell: (row, cell) => {
-        if (flag(eligible, row) === 1 && flag(used, row) === 0) cell.append(h("b", null, "no"));
+        if (flag(eligible, row) === 1 && flag(used, row) === 0) cell.append(h("b", "no"));
         else yes(cell, flag(used, row));
       },
     },

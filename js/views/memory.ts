@@ -2,7 +2,7 @@
 
 import { textAt } from "../lib/codec.js";
 import { toCsv } from "../lib/csv.js";
-import { clear, h } from "../lib/dom.js";
+import { clear, h, listen } from "../lib/dom.js";
 import { bytesText, count, known, ms, percent } from "../lib/format.js";
 import { downloadButton, emptyView, figures, heading, link, picker, segmented } from "../lib/parts.js";
 import type { MemoryId } from "../lib/payload.js";
@@ -18,12 +18,12 @@ export const render: View = (el, context) => {
   const first = ids[0];
   if (empty || !first) {
     const none = { title: "No allocations in this run", text: "The profile has no memory events." };
-    el.append(h("section", null, emptyView(empty ?? none)));
+    el.append(h("section", emptyView(empty ?? none)));
     return;
   }
-  const body = h("div", { class: "memory-body" });
+  const body = h("div.memory-body");
   let end: AbortController | null = null;
-  const also = h("span", { class: "dim also" });
+  const also = h("span.dim.also");
   const show = (index: number): void => {
     end?.abort();
     end = new AbortController();
@@ -33,14 +33,14 @@ export const render: View = (el, context) => {
     clear(body);
     body.append(figures(id.figures), timeline(id, context, end.signal), alive(id, end.signal));
   };
-  context.signal.addEventListener("abort", () => end?.abort());
+  listen(context.signal, "abort", () => end?.abort());
   const choose = picker(
     "Memory",
     ids.map((id, i) => ({ id: String(i), label: `${id.memory_id || "(no name)"}, peak ${bytesText(id.peak_bytes)}` })),
     "0",
     (id) => show(Number(id)),
   );
-  el.append(h("div", { class: "toolbar memory-pick" }, choose, also), body);
+  el.append(h("div.toolbar.memory-pick", choose, also), body);
   show(0);
 };
 
@@ -51,12 +51,7 @@ function timeline(id: MemoryId, context: ViewContext, signal: AbortSignal): HTML
   if (steps) scope.push(`${count(steps)} ${steps === 1 ? "step" : "steps"}`);
   if (id.total > n) scope.push(`${count(n)} of ${count(id.total)} events drawn, every maximum among them`);
   if (!n) {
-    return h(
-      "section",
-      null,
-      heading("Timeline"),
-      h("p", { class: "dim" }, "No event of this allocator was recorded."),
-    );
+    return h("section", heading("Timeline"), h("p.dim", "No event of this allocator was recorded."));
   }
   const area = plot(id, context.width, signal);
   const capacity = known(id.capacity_bytes) && id.capacity_bytes > 0;
@@ -75,15 +70,13 @@ function timeline(id: MemoryId, context: ViewContext, signal: AbortSignal): HTML
   const stacked = known(stack);
   const fragmented = id.fragmentation.some((value) => known(value));
   const held = id.free_bytes.some((value) => known(value));
-  const key = (css: string, text: string): HTMLElement => h("span", null, h("i", { class: `sw ${css}` }), text);
+  const key = (css: string, text: string): HTMLElement => h("span", h("i", { class: `sw ${css}` }), text);
   return h(
     "section",
-    null,
     heading("Timeline", scope.filter(Boolean).join(", "), capacity && modes),
     area.element,
     h(
-      "div",
-      { class: "legend memory-legend" },
+      "div.legend.memory-legend",
       stacked && key("m-stack", `Stack ${bytesText(stack)} at the peak`),
       key("m-heap", stacked ? "Heap" : "Allocated"),
       held && key("m-free", stacked ? "Free" : "Reserved, not allocated"),
@@ -99,12 +92,7 @@ function alive(id: MemoryId, signal: AbortSignal): HTMLElement {
   const all = total(peak, order);
   const { shown, smaller } = split(order);
   if (!peak.rows) {
-    return h(
-      "section",
-      null,
-      heading("Live at the peak"),
-      h("p", { class: "dim" }, "No allocation was alive, or none was recorded."),
-    );
+    return h("section", heading("Live at the peak"), h("p.dim", "No allocation was alive, or none was recorded."));
   }
   const holder = h("div");
   let most = 0;
@@ -132,7 +120,7 @@ function alive(id: MemoryId, signal: AbortSignal): HTMLElement {
     label: "Allocations alive at the peak",
     signal,
   });
-  const line = h("p", { class: "more smaller" });
+  const line = h("p.more.smaller");
   const fold = (folded: boolean): void => {
     handle.setRows(folded ? shown : null);
     clear(line);
@@ -144,7 +132,6 @@ function alive(id: MemoryId, signal: AbortSignal): HTMLElement {
     line.append(
       h(
         "span",
-        null,
         `${text} `,
         link(folded ? "show" : "show the largest only", () => fold(!folded)),
       ),
@@ -153,7 +140,6 @@ function alive(id: MemoryId, signal: AbortSignal): HTMLElement {
   fold(true);
   return h(
     "section",
-    null,
     heading(
       "Live at the peak",
       `${count(all.count)} ${all.count === 1 ? "allocation" : "allocations"}, ${bytesText(all.allocated_bytes)}`,

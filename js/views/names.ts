@@ -17,10 +17,10 @@ export function fillName(cell: HTMLElement, full: string): void {
   cell.title = full;
   const kernel = kernelName(full);
   if (kernel.template || kernel.name !== full) {
-    cell.append(h("code", null, kernel.name, kernel.template && h("span", null, kernel.template)));
+    cell.append(h("code", kernel.name, kernel.template && h("span", kernel.template)));
     return;
   }
   const at = tailStart(full);
   cell.classList.add("tail");
-  cell.append(h("code", null, at > 0 && h("span", null, full.slice(0, at)), full.slice(at) || MISSING));
+  cell.append(h("code", at > 0 && h("span", full.slice(0, at)), full.slice(at) || MISSING));
 }

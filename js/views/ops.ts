@@ -20,10 +20,10 @@ const BY = { op: "ops", type: "types", layer: "layers" } as const;
 export const render: View = (el, context, hint) => {
   const { ops } = context.payload;
   if (ops.empty) {
-    el.append(h("section", null, emptyView(ops.empty)));
+    el.append(h("section", emptyView(ops.empty)));
     return;
   }
-  const donuts = h("div", { class: "donuts" });
+  const donuts = h("div.donuts");
   const list = opsTable(context);
   let idle = false;
   const drawDonuts = (): void => {
@@ -36,10 +36,7 @@ export const render: View = (el, context, hint) => {
     list.setIdle(on);
   });
   drawDonuts();
-  el.append(
-    h("section", null, heading("Self time", "hue: where it ran; lightness: rank", include), donuts),
-    list.element,
-  );
+  el.append(h("section", heading("Self time", "hue: where it ran; lightness: rank", include), donuts), list.element);
   if (hint) list.hint(hint);
   return { hint: list.hint, focusFilter: list.focusFilter } satisfies ViewHandle;
 };
@@ -55,7 +52,7 @@ function side(payload: Payload, where: Where, idle: boolean): HTMLElement[] {
           ? "No op ran on the device while the profile was recorded."
           : "Not recorded: this run used the CPU only."
         : "Not recorded: the host tracer was off, or no op ran on the host.";
-    return [h("div", { class: "donut none" }, h("h4", null, h("b", null, title)), h("p", { class: "dim" }, why))];
+    return [h("div.donut.none", h("h4", h("b", title)), h("p.dim", why))];
   }
   const hue = where === "device" ? "d" : "h";
   return (["op", "type"] as const).map((by) => {
@@ -84,7 +81,7 @@ function opsTable(context: ViewContext): OpsTable {
   let handle: TableHandle | null = null;
 
   const holder = h("div");
-  const total = h("span", { class: "dim" });
+  const total = h("span.dim");
   const rowsText = h("span");
   const sides = SIDES.filter((name) => ops.totals[`${name}_us`] > 0);
   const selfText = sides.map((name) => `on ${name} ${ms(ops.totals[`${name}_us`] / 1000, 1)}`).join(", ");
@@ -183,8 +180,7 @@ function opsTable(context: ViewContext): OpsTable {
   });
   const any = { id: "any", label: "Any" } as const;
   const toolbar = h(
-    "div",
-    { class: "toolbar" },
+    "div.toolbar",
     filter.element,
     sides.length > 1 &&
       picker("Where", [any, { id: "device", label: "Device" }, { id: "host", label: "Host" }], "any", (id) => {
@@ -213,17 +209,11 @@ function opsTable(context: ViewContext): OpsTable {
         build();
       },
     ),
-    h("span", { class: "end" }, total, downloadButton("nbprof-ops.csv", csv)),
+    h("span.end", total, downloadButton("nbprof-ops.csv", csv)),
   );
   build();
   return {
-    element: h(
-      "section",
-      null,
-      toolbar,
-      holder,
-      h("p", { class: "more" }, rowsText, h("span", null, selfText && `Self time ${selfText}`)),
-    ),
+    element: h("section", toolbar, holder, h("p.more", rowsText, h("span", selfText && `Self time ${selfText}`))),
     setIdle(on) {
       full = withPercents(ops.table, bases(ops.totals, on));
       if (by === "op") handle?.setTable(full);
@@ -246,7 +236,7 @@ function columns(data: () => Table): ColumnSpec[] {
       label: "Where",
       cell: (row, cell) => {
         const name = css(row) === "device" ? "Device" : "Host";
-        cell.append(swatch(css(row)), h("span", { class: "hide-n" }, `\u2002${name}`));
+        cell.append(swatch(css(row)), h("span.hide-n", `\u2002${name}`));
         cell.title = name;
       },
     },
@@ -257,7 +247,7 @@ function columns(data: () => Table): ColumnSpec[] {
       cell: (row, cell) => {
         const type = textAt(data().data.type, row);
         cell.title = type;
-        cell.append(h("span", { class: "short" }, type || MISSING));
+        cell.append(h("span.short", type || MISSING));
       },
     },
     {

@@ -20,19 +20,12 @@ function verdict(overview: Overview, bar: HTMLElement): HTMLElement {
   const css = overview.bound ? categoryClass(overview.bound) : "";
   const dashes = [1, 2, 3].map((n) => h("i", { class: n > LEVELS[level] ? "off" : undefined }));
   return h(
-    "section",
-    { class: "verdict" },
+    "section.verdict",
+    h("div", h("h2", h("em", { class: css }, text ? `${word}:` : word), text && ` ${text}`), h("p", detail)),
     h(
-      "div",
-      null,
-      h("h2", null, h("em", { class: css }, text ? `${word}:` : word), text && ` ${text}`),
-      h("p", null, detail),
-    ),
-    h(
-      "div",
-      { class: "evid" },
-      h("h3", null, `Confidence: ${level}`, h("span", { class: "conf", "aria-hidden": "true" }, ...dashes)),
-      h("ul", null, ...evidence.map((item) => h("li", { class: item.ok ? undefined : "no" }, item.text))),
+      "div.evid",
+      h("h3", `Confidence: ${level}`, h("span.conf", { "aria-hidden": "true" }, ...dashes)),
+      h("ul", ...evidence.map((item) => h("li", { class: item.ok ? undefined : "no" }, item.text))),
     ),
     bar,
   );
@@ -60,19 +53,15 @@ function card(advice: Advice, context: ViewContext): HTMLElement {
   const words = advice.link.replace(/\s*→$/, "");
   return h(
     "li",
-    null,
     h(
       "div",
-      null,
       h(
-        "div",
-        { class: "h" },
+        "div.h",
         h("span", { class: `sev ${css}` }, word),
-        h("b", null, advice.title),
-        advice.gain_ms !== null &&
-          h("span", { class: "gain" }, "up to ", h("b", null, `−${num(advice.gain_ms, 1)} ms`), " a step"),
+        h("b", advice.title),
+        advice.gain_ms !== null && h("span.gain", "up to ", h("b", `−${num(advice.gain_ms, 1)} ms`), " a step"),
       ),
-      h("p", { class: "ev" }, ...marked(advice.evidence)),
+      h("p.ev", ...marked(advice.evidence)),
       words && link(`${words} →`, () => context.go(advice.view)),
     ),
     advice.fix.length > 0 && codeBox(advice.fix),
@@ -83,11 +72,8 @@ function nextSteps(overview: Overview, context: ViewContext): HTMLElement {
   const some = overview.advice.length > 0;
   return h(
     "section",
-    null,
     heading("Next steps", some ? "largest expected gain first; gains do not add up" : ""),
-    some
-      ? h("ul", { class: "recs" }, ...overview.advice.map((advice) => card(advice, context)))
-      : h("p", { class: "dim" }, overview.no_advice),
+    some ? h("ul.recs", ...overview.advice.map((advice) => card(advice, context))) : h("p.dim", overview.no_advice),
   );
 }
 
@@ -101,15 +87,14 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
     const name = textAt(data["op"], i);
     return h(
       "tr",
-      null,
-      h("td", { class: "n dim" }, num(numberAt(data["rank"], i))),
+      h("td.n.dim", num(numberAt(data["rank"], i))),
       h(
-        "td",
-        { class: "name", title: name },
-        h("a", { class: "plain", href: "#", on: { click: (event: Event) => open(event, name) } }, nameNode(name)),
+        "td.name",
+        { title: name },
+        h("a.plain", { href: "#", on: { click: (event: Event) => open(event, name) } }, nameNode(name)),
       ),
       ...cells("n", num(numberAt(data["ms_per_step"], i), 3), barCell(where, percent, 56, (percent / scale) * 100)),
-      h("td", { class: "n dim hide-n" }, num(numberAt(data["cumulative_percent"], i), 1)),
+      h("td.n.dim.hide-n", num(numberAt(data["cumulative_percent"], i), 1)),
     );
   });
   const open = (event: Event, name: string): void => {
@@ -130,13 +115,12 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
   ];
   return h(
     "div",
-    null,
     heading(
       `Top ${Math.max(n, 1)} ops on ${where}`,
       "self time, idle excluded",
       all > n && link(`All ${num(all)} →`, () => context.go("ops")),
     ),
-    n > 0 ? plainTable(heads, rows) : h("p", { class: "dim" }, "No op was recorded."),
+    n > 0 ? plainTable(heads, rows) : h("p.dim", "No op was recorded."),
   );
 }
 
@@ -149,7 +133,7 @@ function stepSection(context: ViewContext, side: HTMLElement): HTMLElement {
     const told = meta.notice?.kind === "no_steps";
     const short = { title: "No steps to draw", text: "The line under the header says how to mark them." };
     left.append(emptyView(told ? short : steps.empty));
-    return h("section", null, left);
+    return h("section", left);
   }
   const [first, last] = [Math.min(...steps.step), Math.max(...steps.step)];
   const n = new Set(steps.step).size;
@@ -163,23 +147,19 @@ function stepSection(context: ViewContext, side: HTMLElement): HTMLElement {
     ),
   );
   // The chart measures its room, so it is drawn where it will stand.
-  const section = h("section", { class: "split a" }, left, side);
+  const section = h("section.split.a", left, side);
   return section;
 }
 
 export const render: View = (el, context) => {
   const { overview, steps } = context.payload;
-  const bar = h("div", { class: "wide" });
+  const bar = h("div.wide");
   const strip = h("div");
   const side = h("div");
   const section = stepSection(context, side);
   el.append(verdict(overview, bar), strip, section, nextSteps(overview, context));
-  const run = h(
-    "dl",
-    { class: "env" },
-    ...overview.run.flatMap(([label, value]) => [h("dt", null, label), h("dd", null, value)]),
-  );
-  el.append(h("section", { class: "split b" }, topOps(overview, context), h("div", null, heading("Run"), run)));
+  const run = h("dl.env", ...overview.run.flatMap(([label, value]) => [h("dt", label), h("dd", value)]));
+  el.append(h("section.split.b", topOps(overview, context), h("div", heading("Run"), run)));
 
   if (steps.empty) {
     bar.remove();
@@ -198,7 +178,7 @@ export const render: View = (el, context) => {
     const note = missingNote(missing, context.payload.meta.has_device);
     if (note) side.append(note);
     const leftOut = leftOutNote(steps, selection);
-    if (leftOut) side.append(h("p", { class: "more", text: leftOut }));
+    if (leftOut) side.append(h("p.more", { text: leftOut }));
   };
   update();
   context.store.subscribe("selection", update, context.signal);

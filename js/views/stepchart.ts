@@ -1,6 +1,6 @@
 /** Step time by step, stacked by category, with the brush strip under it: one chart for Overview and Steps & input. */
 
-import { clear, h, s } from "../lib/dom.js";
+import { clear, h, handled, listen, s } from "../lib/dom.js";
 import { num } from "../lib/format.js";
 import { type CardContent, hoverCard, link } from "../lib/parts.js";
 import { CATEGORIES } from "../lib/payload.js";
@@ -35,8 +35,8 @@ function ticksColumn(max: number, height: number, n: number): HTMLElement {
   const values = ticks(max, n);
   const digits = tickDigits(values);
   return h(
-    "div",
-    { class: "ax", style: { height: `${height}px` } },
+    "div.ax",
+    { style: { height: `${height}px` } },
     ...values.map((value) => h("span", { style: { top: `${height * (1 - value / max)}px` } }, num(value, digits))),
   );
 }
@@ -77,7 +77,7 @@ function stack(bar: Bar, at: { x: string; width: string }, max: number): SVGElem
       }),
     );
   });
-  if (bar.time_ms > max) marks.push(s("rect", { class: "cut", ...at, y: 9, height: 3 }));
+  if (bar.time_ms > max) marks.push(s("rect.cut", { ...at, y: 9, height: 3 }));
   return marks;
 }
 
@@ -93,17 +93,17 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
   const { store, signal } = context;
   const steps = context.payload.steps;
   const said = h("span", null);
-  const caption = h("div", { class: "axt" });
-  const live = h("span", { class: "sr", "aria-live": "polite" });
+  const caption = h("div.axt");
+  const live = h("span.sr", { "aria-live": "polite" });
   const left = h("div");
-  const bands = s("rect", { class: "hov", y: 0, height: HEIGHT, style: { display: "none" } });
+  const bands = s("rect.hov", { y: 0, height: HEIGHT, style: { display: "none" } });
   const lines = s("g");
   const marks = s("g");
   const cuts = s("g");
-  const average = s("line", { class: "avg", x1: 0, x2: "100%" });
+  const average = s("line.avg", { x1: 0, x2: "100%" });
   const svg = s("svg", { height: HEIGHT, role: "img" }, lines, bands, marks, average, cuts);
-  const mean = h("span", { class: "mean" });
-  const plot = h("div", { class: "plot", tabindex: "0", role: "group" }, svg, mean);
+  const mean = h("span.mean");
+  const plot = h("div.plot", { tabindex: "0", role: "group" }, svg, mean);
   const waitMarks = s("g");
   const waitSvg = s("svg", {
     height: WAIT_HEIGHT,
@@ -111,17 +111,16 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     "aria-label": "Share of each step that waits for input",
   });
   waitSvg.append(...gridLines(100, WAIT_HEIGHT, 2), waitMarks);
-  const numbers = h("div", { class: "axp" });
+  const numbers = h("div.axp");
   const strip = brush(store);
   const chart = h(
-    "div",
-    { class: "chart stepchart" },
-    h("div", { class: "unit" }, h("span", null, "ms"), said),
+    "div.chart.stepchart",
+    h("div.unit", h("span", "ms"), said),
     left,
     plot,
-    options.waiting && h("div", { class: "unit wait" }, "% of step waiting for input"),
+    options.waiting && h("div.unit.wait", "% of step waiting for input"),
     options.waiting && ticksColumn(100, WAIT_HEIGHT, 2),
-    options.waiting && h("div", { class: "plot2" }, waitSvg),
+    options.waiting && h("div.plot2", waitSvg),
     numbers,
     strip.element,
     caption,
@@ -146,18 +145,18 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     let taken = Number.NEGATIVE_INFINITY;
     bars.forEach((bar, i) => {
       const at = place(i, n);
-      marks.append(s("g", null, ...stack(bar, at, max)));
+      marks.append(s("g", ...stack(bar, at, max)));
       if (options.waiting) {
         const share = Math.max(0, Math.min(100, ((bar.parts_ms[INPUT] as number) / bar.time_ms) * 100)) || 0;
         const height = (share / 100) * WAIT_HEIGHT;
-        waitMarks.append(s("rect", { class: "m input", ...at, y: (WAIT_HEIGHT - height).toFixed(1), height }));
+        waitMarks.append(s("rect.m.input", { ...at, y: (WAIT_HEIGHT - height).toFixed(1), height }));
       }
       if (bar.time_ms > max) {
         const [share, text] = [(i + 0.5) / n, num(bar.time_ms, 2)];
         const { anchor, left, right } = anchored(share * width, text.length * LETTER, width);
         if (left < taken + 6) return;
         taken = right;
-        cuts.append(s("text", { class: "hl", x: `${share * 100}%`, y: -3, "text-anchor": anchor }, text));
+        cuts.append(s("text.hl", { x: `${share * 100}%`, y: -3, "text-anchor": anchor }, text));
       }
     });
     chart.classList.toggle("cuts", cuts.childElementCount > 0);
@@ -260,25 +259,25 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     const box = svg.getBoundingClientRect();
     return Math.floor(((event.clientX - box.left) / Math.max(1, box.width)) * frame.bars.length);
   };
-  plot.addEventListener("pointermove", (event) => {
+  listen(plot, "pointermove", (event) => {
     const at = barAt(event);
     if (!pinned && at !== hovered) hover(at);
   });
-  plot.addEventListener("pointerleave", () => {
+  listen(plot, "pointerleave", () => {
     if (!pinned) hover(-1);
   });
-  plot.addEventListener("click", (event) => {
+  listen(plot, "click", (event) => {
     const at = barAt(event);
     pinned = !(pinned && at === hovered);
     hover(at);
     if (pinned) selectBars(frame.bars, store, at, at);
     else store.set("selection", null);
   });
-  plot.addEventListener("blur", () => {
+  listen(plot, "blur", () => {
     pinned = false;
     hover(-1);
   });
-  plot.addEventListener("keydown", (event) => {
+  listen(plot, "keydown", (event) => {
     const n = frame.bars.length;
     const before = hovered;
     const to = { ArrowLeft: before < 0 ? n - 1 : before - 1, ArrowRight: before + 1, Home: 0, End: n - 1 }[event.key];
@@ -296,8 +295,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
       pinned = false;
       hover(-1);
     } else return;
-    event.preventDefault();
-    event.stopPropagation();
+    handled(event);
   });
   store.subscribe("selection", select, signal);
   context.onResize(() => {

@@ -1,6 +1,6 @@
 /** The tf.data graph: its layout (pure) and its drawing. Data flows left to right, one column per depth. */
 
-import { h, s } from "../lib/dom.js";
+import { h, listen, s } from "../lib/dom.js";
 import { num } from "../lib/format.js";
 import { hoverCard } from "../lib/parts.js";
 import type { Pipeline, TfDataNode } from "../lib/payload.js";
@@ -137,7 +137,7 @@ export function drawGraph(parent: HTMLElement, pipeline: Pipeline, room: number,
   const svg = s(
     "svg",
     { width: plan.width, height: plan.height, "aria-hidden": "true" },
-    s("defs", null, arrow(`${id}c`, "var(--c-input)"), arrow(`${id}o`, "var(--c-other)")),
+    s("defs", arrow(`${id}c`, "var(--c-input)"), arrow(`${id}o`, "var(--c-other)")),
     ...edges,
   );
   const card = hoverCard(parent, signal);
@@ -149,17 +149,12 @@ export function drawGraph(parent: HTMLElement, pipeline: Pipeline, room: number,
         class: node === hot ? "dn hot" : "dn",
         style: { left: `${x}px`, top: `${y}px`, width: `${width}px`, height: `${NODE_HEIGHT}px` },
       },
-      h("b", null, node.name),
-      h("span", null, node.note || "\u00a0"),
+      h("b", node.name),
+      h("span", node.note || "\u00a0"),
       h("i", { style: { "--v": `${Math.max(0, Math.min(100, percent)) || 0}%` } }),
-      h(
-        "span",
-        { class: "v" },
-        h("span", null, `self ${num(node.self_ms, 2)} ms`),
-        h("span", null, `${num(percent, 1)}%`),
-      ),
+      h("span.v", h("span", `self ${num(node.self_ms, 2)} ms`), h("span", `${num(percent, 1)}%`)),
     );
-    box.addEventListener("pointerenter", () =>
+    listen(box, "pointerenter", () =>
       card.show(box.getBoundingClientRect(), {
         title: node.long_name || node.name,
         two: true,
@@ -172,15 +167,15 @@ export function drawGraph(parent: HTMLElement, pipeline: Pipeline, room: number,
         ],
       }),
     );
-    box.addEventListener("pointerleave", card.hide);
+    listen(box, "pointerleave", card.hide);
     return box;
   });
   const place = plan.nodes.find((item) => item.node === hot);
   const label =
     hot && place
       ? h(
-          "div",
-          { class: "dnl", style: { left: `${place.x}px`, top: `${place.y - 19}px` } },
+          "div.dnl",
+          { style: { left: `${place.x}px`, top: `${place.y - 19}px` } },
           `bottleneck, ${num(share(hot), 0)}% of input time`,
         )
       : null;
@@ -188,9 +183,8 @@ export function drawGraph(parent: HTMLElement, pipeline: Pipeline, room: number,
     ? `tf.data graph of ${nodes.length} iterators; data flows left to right; bottleneck ${hot.name}, ${num(share(hot), 0)}% of input time`
     : `tf.data graph of ${nodes.length} iterators`;
   const graph = h(
-    "div",
+    "div.graph",
     {
-      class: "graph",
       role: "img",
       "aria-label": says,
       style: { width: `${plan.width}px`, height: `${plan.height}px` },
@@ -199,7 +193,7 @@ export function drawGraph(parent: HTMLElement, pipeline: Pipeline, room: number,
     ...boxes,
     label,
   );
-  const scroller = h("div", { class: "dag", tabindex: plan.width > room ? "0" : undefined }, graph);
+  const scroller = h("div.dag", { tabindex: plan.width > room ? "0" : undefined }, graph);
   parent.append(scroller);
   if (place && plan.width > scroller.clientWidth) {
     scroller.scrollLeft = Math.max(0, place.x + width / 2 - scroller.clientWidth / 2);

@@ -1,7 +1,7 @@
 /** The trace: every track of the run on one time axis. */
 
 import { canvas } from "../lib/canvas.js";
-import { clear, h } from "../lib/dom.js";
+import { clear, h, handled, listen } from "../lib/dom.js";
 import { count, kernelName, ms, num } from "../lib/format.js";
 import { emptyView, field, hoverCard, legend, link } from "../lib/parts.js";
 import { CATEGORIES, type Steps, type Trace } from "../lib/payload.js";
@@ -53,7 +53,7 @@ export function summary(trace: Trace): string {
 export const render: View = (el, context, hint) => {
   const { trace } = context.payload;
   if (trace.empty) {
-    el.append(h("section", null, emptyView(trace.empty)));
+    el.append(h("section", emptyView(trace.empty)));
     return;
   }
   return draw(el, context, hint);
@@ -71,7 +71,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
   const inTicks = (range: readonly [number, number]): Span => ({ from: range[0] / toMs, to: range[1] / toMs });
 
   // Toolbar
-  const hits = h("span", { class: "hits dim", role: "status" });
+  const hits = h("span.hits.dim", { role: "status" });
   /** The op a link asked for, while its slices are found under another name. */
   let asked = "";
   const search = field(
@@ -85,8 +85,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
       title: "Part of a name, or /a regular expression/. Enter: next hit, Shift+Enter: previous",
       onKey: (event) => {
         if (event.key !== "Enter") return;
-        event.preventDefault();
-        event.stopPropagation();
+        handled(event);
         model.step(event.shiftKey ? -1 : 1);
       },
     },
@@ -95,8 +94,8 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     h("button", { type: "button", class: "btn quiet", "aria-label": label, on: { click: () => model.step(by) } }, text);
   const previous = step(-1, "‹", "Previous hit");
   const next = step(1, "›", "Next hit");
-  const zoomLink = h("span", { class: "zoomto" });
-  const help = h("div", { class: "keys", hidden: true, id: "nbp-trace-keys" }, ...helpRows());
+  const zoomLink = h("span.zoomto");
+  const help = h("div.keys", { hidden: true, id: "nbp-trace-keys" }, ...helpRows());
   const helpButton = h(
     "button",
     {
@@ -106,48 +105,32 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
       "aria-label": "List of keys",
       on: { click: () => toggleHelp() },
     },
-    h("kbd", null, "?"),
+    h("kbd", "?"),
   );
   const toggleHelp = (): void => {
     help.hidden = !help.hidden;
     helpButton.setAttribute("aria-expanded", String(!help.hidden));
   };
   const toolbar = h(
-    "div",
-    { class: "toolbar" },
+    "div.toolbar",
     search.element,
     hits,
     previous,
     next,
     zoomLink,
-    h("span", { class: "end dim" }, h("span", { class: "keyhint hide-n" }, ...shortHelp()), helpButton),
+    h("span.end.dim", h("span.keyhint.hide-n", ...shortHelp()), helpButton),
   );
 
   // Strip, lanes, details
   const whole = h("span", null);
   const shown = h("small", null);
-  const stripBox = h("div", { class: "lane" });
-  const column = h("div", { class: "labels" });
-  const stage = h("div", { class: "stage" });
-  const scroller = h("div", { class: "scroller" }, h("div", { class: "tlab corner" }), column, stage);
+  const stripBox = h("div.lane");
+  const column = h("div.labels");
+  const stage = h("div.stage");
+  const scroller = h("div.scroller", h("div.tlab.corner"), column, stage);
   const parts = details(context, model);
-  const frame = h(
-    "div",
-    { class: "trace" },
-    h("div", { class: "trow strips" }, h("div", { class: "tlab" }, whole, shown), stripBox),
-    scroller,
-    parts.element,
-  );
-  el.append(
-    h(
-      "section",
-      null,
-      toolbar,
-      help,
-      frame,
-      h("p", { class: "more" }, h("span", null, coverage(trace)), colours(trace)),
-    ),
-  );
+  const frame = h("div.trace", h("div.trow.strips", h("div.tlab", whole, shown), stripBox), scroller, parts.element);
+  el.append(h("section", toolbar, help, frame, h("p.more", h("span", coverage(trace)), colours(trace))));
 
   const theme = themeReader(frame);
   const strip = overviewStrip(stripBox, model, theme, signal);
@@ -184,15 +167,14 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     },
     describe: (slice) => describe(trace, steps, slice, stepLabel(slice.lane, slice.index)),
   });
-  lanes.element.addEventListener("keydown", (event) => {
+  listen(lanes.element, "keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const focusSearch = (): void => search.input.focus();
     if (!press(event.key, event.shiftKey, { model, share: mouse.share, focusSearch, toggleHelp })) return;
     card.hide();
-    event.preventDefault();
-    event.stopPropagation();
+    handled(event);
   });
-  scroller.addEventListener("scroll", () => {
+  listen(scroller, "scroll", () => {
     card.hide();
     lanes.redraw();
   });
@@ -306,7 +288,7 @@ function colours(trace: Trace): HTMLElement {
   const present = new Set(trace.category);
   const items = CATEGORIES.filter((_, i) => present.has(i + 1)).map(({ css, label }) => ({ css, label }));
   const list = legend(items);
-  list.prepend(h("span", null, items.length ? "Colour: by name; step time has its own:" : "Colour: by name."));
+  list.prepend(h("span", items.length ? "Colour: by name; step time has its own:" : "Colour: by name."));
   return list;
 }
 
@@ -317,9 +299,9 @@ function shortHelp(): Node[] {
     [["F"], "fit selection"],
     [["M"], "mark range"],
   ];
-  return parts.flatMap(([keys, what]) => [...keys.map((key) => h("kbd", null, key)), h("span", null, what)]);
+  return parts.flatMap(([keys, what]) => [...keys.map((key) => h("kbd", key)), h("span", what)]);
 }
 
 function helpRows(): Node[] {
-  return KEYS.map(([keys, what]) => h("span", null, ...keys.flatMap((key) => [h("kbd", null, key), " "]), what));
+  return KEYS.map(([keys, what]) => h("span", ...keys.flatMap((key) => [h("kbd", key), " "]), what));
 }

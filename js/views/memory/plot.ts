@@ -1,7 +1,7 @@
 /** The timeline of memory: what it shows, and how pointer and keys move on it. */
 
 import { canvas } from "../../lib/canvas.js";
-import { clear, h } from "../../lib/dom.js";
+import { clear, h, handled, listen } from "../../lib/dom.js";
 import { bytesText, num } from "../../lib/format.js";
 import { hoverCard } from "../../lib/parts.js";
 import type { MemoryId } from "../../lib/payload.js";
@@ -29,19 +29,17 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal): Pl
   let hover = -1;
   let pinned = -1;
 
-  const left = h("div", { class: "ax", style: { height: `${HEIGHT}px` } });
-  const right = h("div", { class: "ax right", style: { height: `${HEIGHT}px` } });
-  const bottom = h("div", { class: "axp" });
+  const left = h("div.ax", { style: { height: `${HEIGHT}px` } });
+  const right = h("div.ax.right", { style: { height: `${HEIGHT}px` } });
+  const bottom = h("div.axp");
   const unit = h("span");
-  const stage = h("div", { class: "plot" });
-  const moment = h("p", { class: "moment dim", role: "status" });
+  const stage = h("div.plot");
+  const moment = h("p.moment.dim", { role: "status" });
   const element = h(
     "div",
-    null,
     h(
-      "div",
-      { class: "chart r memory" },
-      h("div", { class: "unit" }, unit, fragmented && h("span", null, "fragmentation, %")),
+      "div.chart.r.memory",
+      h("div.unit", unit, fragmented && h("span", "fragmentation, %")),
       left,
       stage,
       right,
@@ -150,11 +148,11 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal): Pl
     const pixel = (end - from) / Math.max(1, box.width);
     return sampleAt(id, from + (event.clientX - box.left) * pixel, 1.5 * pixel);
   };
-  area.element.addEventListener("pointermove", (event) => show(at(event)));
-  area.element.addEventListener("pointerleave", () => show(-1));
-  area.element.addEventListener("blur", () => show(-1));
-  area.element.addEventListener("click", (event) => pin(at(event as PointerEvent)));
-  area.element.addEventListener("keydown", (event) => {
+  listen(area.element, "pointermove", (event) => show(at(event)));
+  listen(area.element, "pointerleave", () => show(-1));
+  listen(area.element, "blur", () => show(-1));
+  listen(area.element, "click", (event) => pin(at(event as PointerEvent)));
+  listen(area.element, "keydown", (event) => {
     if (!n || event.ctrlKey || event.metaKey || event.altKey) return;
     const present = hover >= 0 ? hover : pinned >= 0 ? pinned : peak;
     const far = event.shiftKey ? 10 : 1;
@@ -174,8 +172,7 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal): Pl
       show(-1);
       pin(-1);
     } else return;
-    event.preventDefault();
-    event.stopPropagation();
+    handled(event);
   });
   drawAxes();
   pin(-1);

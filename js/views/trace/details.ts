@@ -64,8 +64,8 @@ export interface Details {
 }
 
 export function details(context: ViewContext, model: Model): Details {
-  const left = h("div", { class: "slice" });
-  const right = h("div", { class: "range" });
+  const left = h("div.slice");
+  const right = h("div.range");
   const toMs = model.trace.tick_ns / 1e6;
   let all = false;
 
@@ -73,7 +73,7 @@ export function details(context: ViewContext, model: Model): Details {
     clear(left);
     const { selected, trace } = model;
     if (!selected) {
-      left.append(heading("Slice"), h("p", { class: "dim" }, "Click a slice, or search, to see it here."));
+      left.append(heading("Slice"), h("p.dim", "Click a slice, or search, to see it here."));
       return;
     }
     const lane = trace.lanes[selected.lane];
@@ -86,7 +86,7 @@ export function details(context: ViewContext, model: Model): Details {
     const step = stepAt(context.payload.steps, start);
     const category = CATEGORIES[(trace.category[codeOf(trace, selected)] ?? 0) - 1];
     const rows: [string, Child[]][] = [
-      ["Name", [h("code", null, name)]],
+      ["Name", [h("code", name)]],
       [
         "Start, duration",
         [`${num(start, 3)} ms, ${lengthText(duration)} `, dim(`(${comparison(duration, mean * toMs, n)})`)],
@@ -106,7 +106,7 @@ export function details(context: ViewContext, model: Model): Details {
             context.go(target, { filter: name, search: name }),
           ),
       ),
-      h("dl", { class: "env" }, ...rows.flatMap(([term, parts]) => [h("dt", null, term), h("dd", null, ...parts)])),
+      h("dl.env", ...rows.flatMap(([term, parts]) => [h("dt", term), h("dd", ...parts)])),
     );
   }
 
@@ -116,11 +116,7 @@ export function details(context: ViewContext, model: Model): Details {
     if (!range) {
       right.append(
         heading("Range"),
-        h(
-          "p",
-          { class: "dim" },
-          "Shift+drag marks a range; M marks the selected slice. Its self time by name comes here.",
-        ),
+        h("p.dim", "Shift+drag marks a range; M marks the selected slice. Its self time by name comes here."),
       );
       return;
     }
@@ -143,27 +139,24 @@ export function details(context: ViewContext, model: Model): Details {
       heading("Range", scope, ...idleChips(model)),
       shares.length
         ? h(
-            "div",
-            { class: "tx", tabindex: "0", role: "group", "aria-label": "Self time in the range, by name" },
+            "div.tx",
+            { tabindex: "0", role: "group", "aria-label": "Self time in the range, by name" },
             h(
-              "table",
-              { class: "t" },
+              "table.t",
               h(
                 "thead",
-                null,
                 h(
                   "tr",
-                  null,
-                  h("th", null, "Name"),
-                  h("th", { class: "n" }, "Count"),
-                  h("th", { class: "n on", "aria-sort": "descending" }, "Self ms ↓"),
-                  h("th", { class: "n", title: "Lanes run at the same time: the sum may pass 100" }, "% of range"),
+                  h("th", "Name"),
+                  h("th.n", "Count"),
+                  h("th.n.on", { "aria-sort": "descending" }, "Self ms ↓"),
+                  h("th.n", { title: "Lanes run at the same time: the sum may pass 100" }, "% of range"),
                 ),
               ),
-              h("tbody", null, ...body),
+              h("tbody", ...body),
             ),
           )
-        : h("p", { class: "dim" }, "No slice in this range."),
+        : h("p.dim", "No slice in this range."),
     );
   }
 
@@ -173,10 +166,10 @@ export function details(context: ViewContext, model: Model): Details {
   };
   drawSlice();
   draw();
-  return { element: h("div", { class: "details" }, left, right), drawSlice, drawRange: draw };
+  return { element: h("div.details", left, right), drawSlice, drawRange: draw };
 }
 
-const dim = (text: string): HTMLElement => h("span", { class: "dim" }, text);
+const dim = (text: string): HTMLElement => h("span.dim", text);
 
 function line(
   name: string | Node,
@@ -188,16 +181,15 @@ function line(
 ): HTMLElement {
   const n_class = faint ? "n dim" : "n";
   const bar = { "--v": `${Math.min(100, percent).toFixed(1)}%` };
-  const cell = h("td", { class: "name" });
+  const cell = h("td.name");
   if (typeof name === "string") fillName(cell, name);
   else cell.append(name);
   return h(
     "tr",
-    null,
     cell,
     h("td", { class: n_class }, count(n)),
     h("td", { class: n_class }, num(self_ms, 3)),
-    h("td", { class: "n" }, h("span", { class: `ib ${css}`, style: bar }, h("b", null, num(percent, 1)))),
+    h("td.n", h("span", { class: `ib ${css}`, style: bar }, h("b", num(percent, 1)))),
   );
 }
 

@@ -42,10 +42,10 @@ function label(band: Band, model: Model, notes: Map<string, string>): HTMLElemen
   const lane = band.kind === "lane" ? model.trace.lanes[band.lane] : undefined;
   if (lane && lane.depths <= 1) {
     return h(
-      "div",
-      { class: "tlab", style, title: band.kind === "lane" ? laneTitle(model.trace, band.lane) : "" },
-      h("span", null, lane.name),
-      h("small", null, lane.note),
+      "div.tlab",
+      { style, title: band.kind === "lane" ? laneTitle(model.trace, band.lane) : "" },
+      h("span", lane.name),
+      h("small", lane.note),
     );
   }
   const [text, note, title] =
@@ -67,7 +67,7 @@ function label(band: Band, model: Model, notes: Map<string, string>): HTMLElemen
       tabindex: band.kind === "lane" ? "-1" : "0",
       on: { click: () => model.toggle(band) },
     },
-    h("span", null, h("i", { "aria-hidden": "true" }, mark), text),
-    h("small", null, note),
+    h("span", h("i", { "aria-hidden": "true" }, mark), text),
+    h("small", note),
   );
 }

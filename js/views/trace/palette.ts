@@ -1,6 +1,6 @@
 /** The colours of the theme, resolved for a canvas and kept until the theme changes. */
 
-import { h } from "../../lib/dom.js";
+import { h, listen } from "../../lib/dom.js";
 import { CATEGORIES } from "../../lib/payload.js";
 import { cssColor } from "../../lib/theme.js";
 import type { Palette } from "./colours.js";
@@ -26,7 +26,7 @@ export function onTheme(el: Element, signal: AbortSignal, fn: () => void): void 
   if (!frame) return;
   const observer = new MutationObserver(fn);
   observer.observe(frame, { attributes: true, attributeFilter: ["data-theme"] });
-  signal.addEventListener("abort", () => observer.disconnect());
+  listen(signal, "abort", () => observer.disconnect());
 }
 
 /** A function that answers with the present colours; asking again costs next to nothing. */

@@ -1,6 +1,7 @@
 /** Mouse, pen and finger on the lanes: click selects, drag pans, Shift+drag marks, Ctrl+wheel zooms. */
 
 import type { Canvas } from "../../lib/canvas.js";
+import { listen } from "../../lib/dom.js";
 import type { HoverCard } from "../../lib/parts.js";
 import { RULER } from "./draw.js";
 import type { Slice } from "./find.js";
@@ -84,7 +85,7 @@ export function pointer(options: PointerOptions): Pointer {
     );
   }
 
-  element.addEventListener("pointerdown", (event) => {
+  listen(element, "pointerdown", (event) => {
     if (event.button !== 0) return;
     const { x, y } = place(event);
     held = { x, y, time: timeAt(x), span: { ...model.span }, range: event.shiftKey, moved: false };
@@ -95,7 +96,7 @@ export function pointer(options: PointerOptions): Pointer {
       element.focus({ preventScroll: true });
     }
   });
-  element.addEventListener("pointermove", (event) => {
+  listen(element, "pointermove", (event) => {
     if (!held) return hover(event);
     const { x, y } = place(event);
     if (!held.moved && Math.hypot(x - held.x, y - held.y) < CLICK) return;
@@ -112,7 +113,7 @@ export function pointer(options: PointerOptions): Pointer {
     // A finger scrolls by itself (touch-action: pan-y); a mouse drags the lanes along.
     if (event.pointerType === "mouse") options.scrollBy(-event.movementY);
   });
-  element.addEventListener("pointerup", () => {
+  listen(element, "pointerup", () => {
     const release = held;
     held = null;
     if (!release) return;
@@ -125,17 +126,18 @@ export function pointer(options: PointerOptions): Pointer {
       model.select(sliceUnder(model, release.x, release.y - RULER + options.scroll(), canvas.width()));
     }
   });
-  element.addEventListener("pointercancel", () => {
+  listen(element, "pointercancel", () => {
     held = null;
     dragged = null;
     canvas.redraw();
   });
-  element.addEventListener("pointerleave", () => {
+  listen(element, "pointerleave", () => {
     at = null;
     card.hide();
   });
-  element.addEventListener("dblclick", () => model.fit());
-  element.addEventListener(
+  listen(element, "dblclick", () => model.fit());
+  listen(
+    element,
     "wheel",
     (event) => {
       // A plain wheel scrolls the page: it is never taken.

@@ -1,6 +1,7 @@
 /** The overview strip: the whole profile, with a window that can be dragged. */
 
 import { type Canvas, canvas } from "../../lib/canvas.js";
+import { listen } from "../../lib/dom.js";
 import { CATEGORIES } from "../../lib/payload.js";
 import { hitStrip } from "./find.js";
 import type { Model } from "./model.js";
@@ -89,13 +90,13 @@ function drag(strip: Canvas, model: Model): void {
     return !whole && time > model.span.from && time < model.span.to ? "body" : "new";
   };
   let held: { part: string; time: number; from: number; to: number; moved: boolean } | null = null;
-  element.addEventListener("pointerdown", (event) => {
+  listen(element, "pointerdown", (event) => {
     if (event.button !== 0) return;
     held = { part: part(event), time: timeAt(event), ...model.span, moved: false };
     element.setPointerCapture(event.pointerId);
     event.preventDefault();
   });
-  element.addEventListener("pointermove", (event) => {
+  listen(element, "pointermove", (event) => {
     const time = timeAt(event);
     if (!held) {
       const at = part(event);
@@ -119,9 +120,9 @@ function drag(strip: Canvas, model: Model): void {
     }
     held = null;
   };
-  element.addEventListener("pointerup", end);
-  element.addEventListener("pointercancel", () => {
+  listen(element, "pointerup", end);
+  listen(element, "pointercancel", () => {
     held = null;
   });
-  element.addEventListener("dblclick", () => model.fitAll());
+  listen(element, "dblclick", () => model.fitAll());
 }
