@@ -66,6 +66,21 @@ class Steps(Framed):
         return figures.steps(self._profile.run, **options)
 
 
+class Pods(Framed):
+    """Each step on each worker: the hosts of a job, the cores of a TPU host, the ranks of PyTorch."""
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row a step and worker; the columns are those of `nbprof.frames.SCHEMA`."""
+        return super().frame.drop(columns=["host"])
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """One row a step: the slowest worker and the spread."""
+        summary: pd.DataFrame = self._profile.run.pods_summary
+        return summary.copy()
+
+
 class InputPipeline(Framed):
     """Where the host spends its time on input."""
 

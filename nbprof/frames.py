@@ -159,6 +159,23 @@ SCHEMA: dict[str, list[Col]] = {
         _ms("max_ms", "max", "Largest step."),
         _percent("percent", "%", "Part of all step time."),
     ],
+    "pods": [
+        _count("step", "Step", "Step number on the host with the shortest recording; counted from 0 where its numbers repeat."),
+        _text("worker", "Worker", "Host, or host:device where the devices of a host have steps of their own."),
+        _ms("step_time_ms", "Step ms", "Duration of the step on this worker."),
+        *_CATEGORIES,
+        _text("bottleneck", "Bottleneck", "Category with the most time."),
+        _text("name", "Name", "Name of the step marker on the worker's host."),
+        _ms("start_ms", "Start ms", "Begin of the step on this worker after the start of the profile."),
+    ],
+    "pods_summary": [
+        _count("step", "Step", "Step number, as in the frame of all workers."),
+        _count("workers", "Workers", "Workers that recorded the step."),
+        _text("slowest", "Slowest", "Worker with the longest step."),
+        _ms("slowest_ms", "Slowest ms", "Its step time."),
+        _ms("fastest_ms", "Fastest ms", "Step time of the fastest worker."),
+        _percent("spread_percent", "Spread %", "Slowest less fastest, in percent of the slowest; not known of one worker."),
+    ],
     "input_ops": [
         _text("op", "Iterator", "Input op; an iterator is named by its path from the root.", "code"),
         _text("category", "Category", "Kind of input work."),

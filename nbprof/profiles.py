@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.errors import NbprofError
-from nbprof.faces import InputPipeline, Kernels, Memory, Ops, Steps, TfData, TraceView
+from nbprof.faces import InputPipeline, Kernels, Memory, Ops, Pods, Steps, TfData, TraceView
 from nbprof.formats.pieces import LIMIT_BYTES, RunFiles
 from nbprof.formats.places import Source, Ways, find
 from nbprof.formats.places import runs as find_runs
@@ -47,6 +47,11 @@ class Profile:
     def steps(self) -> Steps:
         """Step time and where it goes."""
         return Steps(self, "input", "steps")
+
+    @property
+    def pods(self) -> Pods:
+        """Each step on each worker: which is slow, and by how much."""
+        return Pods(self, "pods", "pods")
 
     @property
     def overview(self) -> dict[str, Any]:

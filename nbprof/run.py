@@ -17,7 +17,7 @@ import pandas as pd
 
 from nbprof import cache
 from nbprof.activity import Activity
-from nbprof.analysis import advice, input_pipeline, kernels, memory, ops, overview, steps, tf_data, torch_runtime
+from nbprof.analysis import advice, input_pipeline, kernels, memory, ops, overview, pods, steps, tf_data, torch_runtime
 from nbprof.formats.pieces import Piece, RunFiles
 from nbprof.trace import Note, Receipt, Trace
 
@@ -193,8 +193,8 @@ class Run:
         return self.activity.devices
 
     @_Kept
-    def _steps_and_share(self) -> tuple[pd.DataFrame, float | None]:
-        out = steps.frame(self.activity), steps.share_of_16_bit(self.activity)
+    def _steps_and_share(self) -> tuple[pd.DataFrame, float | None, pd.DataFrame]:
+        out = steps.frame(self.activity), steps.share_of_16_bit(self.activity), steps.by_core(self.activity)
         # Nothing else is made of the classified spans, and they are as many as the events.
         self.activity.forget("work")
         return out
@@ -208,6 +208,20 @@ class Run:
     def steps_summary(self) -> pd.DataFrame:
         """Mean, sd and range of each category."""
         return steps.summary(self.steps)
+
+    @_Kept
+    def _pods(self) -> tuple[pd.DataFrame, list[Note]]:
+        return pods.frame(self.steps, self._steps_and_share[2])
+
+    @property
+    def pods(self) -> pd.DataFrame:
+        """Each step on each worker."""
+        return self._pods[0]
+
+    @_Kept
+    def pods_summary(self) -> pd.DataFrame:
+        """The slowest worker of each step, and the spread."""
+        return pods.summary(self.pods)
 
     @_Cached
     def _host_ops(self) -> tuple[pd.DataFrame, int]:
@@ -261,8 +275,12 @@ class Run:
         return input_pipeline.categories(self.input_ops, self.activity.framework)
 
     @_Kept
-    def _tf_data(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        return tf_data.frames(self.activity)
+    def _tf_data(self) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+        return tf_data.frames(self.activity, tf_data.calls(self.activity))
+
+    @_Cached
+    def _tf_data_calls(self) -> tf_data.Calls:
+        return tf_data.calls(self.activity)
 
     @property
     def tf_data_pipelines(self) -> pd.DataFrame:
@@ -274,9 +292,36 @@ class Run:
         """Iterators of the pipelines."""
         return self._tf_data[1]
 
+    @property
+    def tf_data_calls(self) -> pd.DataFrame:
+        """Calls of the pipelines, the longest of each first."""
+        return self._tf_data[2]
+
+    @property
+    def tf_data_slowest(self) -> pd.DataFrame:
+        """Iterators of the slowest calls of each pipeline, with the rank of the call."""
+        return self._tf_data[3]
+
+    def tf_data_call(self, host: str, pipeline: str, rank: int) -> pd.DataFrame:
+        """Iterators of one call, by its rank; empty where there is no such call."""
+        if rank < tf_data.SLOWEST:
+            kept = self.tf_data_slowest
+            mine = (kept["host"] == host) & (kept["pipeline"] == pipeline) & (kept["rank"] == rank)
+            return kept[mine].drop(columns=["rank"]).reset_index(drop=True)
+        listed = self.tf_data_calls
+        at = listed.index[(listed["host"] == host) & (listed["pipeline"] == pipeline) & (listed["rank"] == rank)]
+        if not len(at):
+            return self.tf_data_nodes.head(0)
+        return tf_data.one_call(self.activity, self._tf_data_calls, int(at[0]))
+
+    @_Kept
+    def tf_data_summary(self) -> dict[str, Any]:
+        """Whether the slowest host pipeline limits the program."""
+        return tf_data.summary(self.activity, self.tf_data_pipelines)
+
     @_Kept
     def _overview(self) -> dict[str, Any]:
-        steps, half = self._steps_and_share
+        steps, half, _ = self._steps_and_share
         return overview.overview(self.activity, steps, half, self.steps_summary, self.ops, self.memory_summary, self.receipt.dropped)
 
     @_Cached
@@ -301,6 +346,7 @@ class Run:
         if tangled := total - len(self._host_ops[0]):
             text = f"{tangled:,} of {total:,} host ops overlap another op of their thread partly, or end with it: they are in no op's time."
             notes.append(Note("warning" if tangled > total // 100 else "info", text))
+        notes += self._pods[1]
         if cut := steps.edges(self.activity, self.steps):
             what = "marked step has" if cut == 1 else "marked steps have"
             notes.append(

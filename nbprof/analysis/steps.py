@@ -96,6 +96,12 @@ def frame(activity: Activity) -> pd.DataFrame:
     return out[columns]
 
 
+def by_core(activity: Activity) -> pd.DataFrame:
+    """The steps of each TPU core of hosts that have several: as `frame`, with `device`; only steps that all cores of a host have."""
+    parts = [part for host in range(len(activity.hosts)) if len(part := _core_steps(activity, host)) and part["device"].nunique() > 1]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["host", "device", "group"])
+
+
 def edges(activity: Activity, steps: pd.DataFrame) -> int:
     """How many marked steps at the begin or the end of a recording were left out of the frame, because it cut their compute off."""
     marked = 0
@@ -136,14 +142,39 @@ def _warmup(series: pd.Series) -> npt.NDArray[np.bool_]:
 
 
 def _host_steps(activity: Activity, host: int) -> pd.DataFrame:
+    cores = _core_steps(activity, host)
+    if len(cores):
+        # The step of a host lasts as long as that of its slowest core, and goes where that one's goes.
+        return cores.loc[cores.groupby("group")["step_time_ms"].idxmax()].drop(columns="device").reset_index(drop=True)
+    return _steps_of(activity, host, None)
+
+
+def _core_steps(activity: Activity, host: int) -> pd.DataFrame:
+    """The steps of the TPU cores of a host, by core; of each those groups that all cores have. Empty for a host without TPU."""
+    devices = activity.devices
+    mine = devices[(devices["host"] == activity.hosts[host]) & (devices["kind"] == "TPU")]["device"].tolist()
+    marked = set(activity.markers.loc[activity.markers["host"] == host, "device"].tolist())
+    parts = [_steps_of(activity, host, device).assign(device=device) for device in mine if device in marked]
+    if not parts:
+        return pd.DataFrame()
+    out = pd.concat(parts, ignore_index=True)
+    return out[out.groupby("group")["group"].transform("count") == len(parts)].reset_index(drop=True)
+
+
+def _steps_of(activity: Activity, host: int, core: int | None) -> pd.DataFrame:
+    """The steps of a host, or of one core and the host."""
     markers = activity.markers[activity.markers["host"] == host]
+    work = {name: activity.work[name].to_numpy() for name in ("host", "group", "device", "start", "end", "cls")}
+    used = (work["host"] == host) & (work["group"] >= 0)
+    if core is not None:
+        markers = markers[(markers["device"] == core) | (markers["device"] < 0)]
+        used &= (work["device"] == core) | (work["device"] < 0)
     has_device = bool((markers["device"] >= 0).any())
     times = _step_times(markers, has_device)
     group, begin, stop = (times[c].to_numpy(np.int64) for c in ("group", "start", "end"))
-    work = {name: activity.work[name].to_numpy() for name in ("host", "group", "device", "start", "end", "cls")}
     # All steps are swept at once: each span is clipped to its step, and the steps are laid end to end.
     step = np.searchsorted(group, work["group"]).astype(np.int32)
-    known = np.flatnonzero((work["host"] == host) & (work["group"] >= 0) & (np.append(group, -1)[step] == work["group"]))
+    known = np.flatnonzero(used & (np.append(group, -1)[step] == work["group"]))
     step, cls = step[known], work["cls"][known]
     place = np.cumsum(stop - begin) - (stop - begin)
     low = np.maximum(work["start"][known], begin[step])
