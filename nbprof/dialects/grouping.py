@@ -28,8 +28,8 @@ class Groups:
     group: Int32s
     names: dict[int, str]
     roots: dict[int, int]
-    links: list[tuple[int, int]]
-    """(parent, child) pairs of tf.data iterators on different threads."""
+    links: Int64s
+    """int64[links, 2]: parent and child, of tf.data iterators on different threads."""
 
 
 def inherit(parent: Int32s, depth: npt.NDArray[np.uint16], own: Int64s, missing: int = -1) -> Int64s:
@@ -51,7 +51,7 @@ def group(trace: Trace, names: npt.NDArray[np.object_]) -> Groups:
 
 
 class _Grouping:
-    def __init__(self, trace: Trace, names: npt.NDArray[np.object_], links: list[tuple[int, int]]) -> None:
+    def __init__(self, trace: Trace, names: npt.NDArray[np.object_], links: Int64s) -> None:
         self.trace = trace
         self.names = names
         self.links = links
@@ -106,9 +106,7 @@ class _Grouping:
         pairs.append(self._producers())
         pairs.append(self._launches())
         pairs.append(self._executor())
-        if self.links:
-            both = np.array(self.links, np.int64)
-            pairs.append((both[:, 0], both[:, 1]))
+        pairs.append((self.links[:, 0], self.links[:, 1]))
         return np.concatenate([p for p, _ in pairs]), np.concatenate([c for _, c in pairs])
 
     def _producers(self) -> tuple[Int64s, Int64s]:
@@ -247,11 +245,11 @@ def _below_an_equal(links: _Links, roots: Int64s, level: Int64s) -> npt.NDArray[
     return out
 
 
-def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> list[tuple[int, int]]:
-    """tf.data iterators that ran ahead on another thread, linked by the element that they made."""
+def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> Int64s:
+    """tf.data iterators that ran ahead on another thread, linked by the element that they made: who took it, who made it."""
     element = trace.args.get("element_id")
     if element is None:
-        return []
+        return np.zeros((0, 2), np.int64)
     events = trace.events
     iterator = _coded(names, lambda n: n.startswith("Iterator::"))
     produces = _coded(names, lambda n: n.endswith("Produce"))
@@ -259,21 +257,17 @@ def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> list[tuple[
     ident, parent_id = trace.arg("id"), trace.arg("parent_id")
     made = element.dense(len(events))
     rows = element.event
-    makers = rows[produces[events.name[rows]]]
-    first_child: dict[int, int] = {}
-    below = np.flatnonzero(np.isin(events.parent, makers) & iterator[events.name])
-    for at in below.tolist():
-        first_child.setdefault(int(events.parent[at]), at)
-    registered: dict[tuple[int, int], list[int]] = {}
-    for maker in makers.tolist():
-        child = first_child.get(maker)
-        if child is not None:
-            registered.setdefault((int(parent_id[child]), int(made[maker])), []).append(child)
-    links: list[tuple[int, int]] = []
-    for taker in rows[consumes[events.name[rows]]].tolist():
-        above = int(events.parent[taker])
-        if above < 0:
-            continue
-        for at in registered.get((int(ident[above]), int(made[taker])), ()):
-            links.append((taker, at))
-    return links
+    is_maker = np.zeros(len(events), np.bool_)
+    is_maker[rows[produces[events.name[rows]]]] = True
+    nested = np.flatnonzero((events.parent >= 0) & iterator[events.name])
+    nested = nested[is_maker[events.parent[nested]]]
+    # Of the iterators in a maker the first in time is the one that made the element.
+    makers, first = np.unique(events.parent[nested], return_index=True)
+    child = nested[first]
+    takers = rows[consumes[events.name[rows]]].astype(np.int64)
+    takers = takers[events.parent[takers] >= 0]
+    above = events.parent[takers]
+    codes = trace.lanes["host"].astype("category").cat.codes.to_numpy(np.int64)
+    host: Int64s = np.asarray(codes[events.lane], np.int64)
+    made_by, taken_by = match(child, [parent_id[child], made[makers], host[child]], takers, [ident[above], made[takers], host[takers]])
+    return np.column_stack([taken_by, made_by])
