@@ -119,6 +119,18 @@ DEVICE_OPS = {
     "op": "i4",
     "type": "i4",
     "eager": "?",
+    "own": "i8",
+    "part": "i4",
+    "tensor_core": "i1",
+}
+OP_PARTS = {
+    "program": "i8",
+    "name": "object",
+    "category": "object",
+    "source": "object",
+    "flops": "f8",
+    "bytes": "f8",
+    "xprof": "?",
 }
 EXTENTS = {"host": "i4", "device": "i4", "start": "i8", "end": "i8"}
 KERNELS = {
@@ -130,7 +142,7 @@ KERNELS = {
     "op": "i4",
     "details": "i4",
     "eligible": "?",
-    "tensor_core": "?",
+    "tensor_core": "i1",
     "occupancy": "f8",
 }
 ALLOCATIONS = {
@@ -164,6 +176,7 @@ DEVICES = [
     "memory_bytes_per_second",
     "cores",
     "clock_khz",
+    "peak_flops_per_second",
 ]
 
 
@@ -192,9 +205,14 @@ class Activity:
     ----------
     markers : host or device (`device` -1 on the host) step markers; `group` numbers the step of a host
     work : spans classified for the step breakdown
-    host_ops, device_ops : runs of framework ops; `op` and `type` are codes into `ops` and `types`
+    host_ops, device_ops : runs of framework ops; `op` and `type` are codes into `ops` and `types`. On a device `own` is the run's time
+        without the runs in it, `part` a row of `op_parts`, `tensor_core` says whether a kernel uses TensorCores (-1: it is no kernel)
+    op_parts : what an op is made of on the device, a kernel or an op of a compiled program: the program's ident (0: none), its name
+        and category there, the line of code, the FLOPs and bytes of all runs (NaN: not stated), and whether XProf counts it
+    tagged_calls : events of the host that are no op but state the op that they served (calls of the allocator and of the driver)
     device_extents : first start and last end of each device
-    kernels : executions of GPU kernels; `details` is a code into `launch_shapes`
+    kernels : executions of GPU kernels; `details` is a code into `launch_shapes`; `tensor_core` is 1, 0, or -1 where the name cannot tell
+    xprof_kernels, xprof_launch_shapes : the same by the rules of XProf 2.24, where it can read the file
     transfers : copies between memories; `kind` is a code into `texts` ("H2D", "D2H", "D2D", "P2P", "memset"), bytes -1 where unknown
     launches : calls on the host that start work on a device: the call, the device event (-1: none was recorded), the op that called (-1)
     collectives : communication on a device; `name` is a code into `texts`; bytes and group_size -1 where unknown
@@ -202,7 +220,7 @@ class Activity:
         copy H2D, copy D2H, fill, sync, allocate, other
     allocations : allocator events; texts are codes into `texts`; what the allocator did not state is NA
     iterators : runs of tf.data iterators; `name` is a code into `ops`
-    iterator_links : (parent event, child event) pairs between iterators that ran on different threads
+    iterator_links : int64[k, 2], pairs of iterator calls: the one that took an element, and the one that made it on another thread
     group_names : by (host, group)
     cut : (host, group) of steps whose device work was not recorded to their end; they are shown, but not averaged
     memory_capacity : bytes that an allocator could have at most, by the memory's name, where the file states it
@@ -217,15 +235,18 @@ class Activity:
     work: pd.DataFrame
     host_ops: pd.DataFrame
     device_ops: pd.DataFrame
+    op_parts: pd.DataFrame
+    tagged_calls: pd.DataFrame
     device_extents: pd.DataFrame
     kernels: pd.DataFrame
+    xprof_kernels: pd.DataFrame
     transfers: pd.DataFrame
     launches: pd.DataFrame
     collectives: pd.DataFrame
     calls: pd.DataFrame
     allocations: pd.DataFrame
     iterators: pd.DataFrame
-    iterator_links: list[tuple[int, int]]
+    iterator_links: npt.NDArray[np.int64]
     iterator_params: dict[int, dict[str, object]]
     group_names: dict[tuple[int, int], str]
     cut: set[tuple[int, int]]
@@ -235,6 +256,7 @@ class Activity:
     kernel_names: Names
     texts: Names
     launch_shapes: list[dict[str, object]]
+    xprof_launch_shapes: list[dict[str, object]]
     missing: dict[str, str]
     notes: list[Note]
     traits: set[str]
@@ -288,15 +310,18 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "work": _empty(WORK),
     "host_ops": _empty(HOST_OPS),
     "device_ops": _empty(DEVICE_OPS),
+    "op_parts": _empty(OP_PARTS),
+    "tagged_calls": _empty(HOST_OPS),
     "device_extents": _empty(EXTENTS),
     "kernels": _empty(KERNELS),
+    "xprof_kernels": _empty(KERNELS),
     "transfers": _empty(TRANSFERS),
     "launches": _empty(LAUNCHES),
     "collectives": _empty(COLLECTIVES),
     "calls": _empty(CALLS),
     "allocations": _empty(ALLOCATIONS),
     "iterators": _empty(ITERATORS),
-    "iterator_links": list,
+    "iterator_links": lambda: np.zeros((0, 2), np.int64),
     "iterator_params": dict,
     "group_names": dict,
     "cut": set,
@@ -306,6 +331,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "kernel_names": Names,
     "texts": Names,
     "launch_shapes": list,
+    "xprof_launch_shapes": list,
     "missing": dict,
     "notes": list,
     "traits": set,

@@ -92,17 +92,76 @@ class InputPipeline(Framed):
 
 
 class TfData(View):
-    """tf.data bottleneck analysis."""
+    """tf.data bottleneck analysis: which iterator of which pipeline limits the input.
+
+    After TensorFlow Profiler's tool of that name, which XProf 2.24 no longer shows. A pipeline is a root iterator (`Iterator::Root`) with
+    all that its calls reach: by nesting on a thread, and by the elements that iterators made ahead on other threads. `Device:<n>` only
+    hands on to a device what `Host:<n>` makes. Also read is the loop over a dataset inside a tf.function (`ReduceIterator::Root`), which
+    TensorFlow Profiler leaves out.
+
+    Self time of a call is its duration less the time in which any call directly below it ran (never below zero; TensorFlow Profiler takes
+    off the overlap with each, which counts an instant twice where inputs ran at once). A call blocks when it overlaps the blocking call
+    above it. The bottleneck of a call of the root is the blocking iterator with the largest self time in it; calls up to 50 µs are none.
+    """
 
     @property
     def pipelines(self) -> pd.DataFrame:
-        """Pipelines, slowest first."""
+        """Pipelines of all hosts, that with the longest call first.
+
+        `bottleneck` (with `bottleneck_path`, and its self time `bottleneck_us`) is that of the longest call; `advice` says what helps it
+        and `fix` gives the code. `slow_calls` took over 50 µs.
+        """
         return self._profile.run.tf_data_pipelines.copy()
 
     @property
     def nodes(self) -> pd.DataFrame:
-        """Iterators of the pipelines."""
+        """Iterators of the pipelines, the times of all calls together.
+
+        `bottleneck` marks the blocking iterator with the most self time over all calls, `critical` the path from the root through it to a
+        source. One call alone is in `call`.
+        """
         return self._profile.run.tf_data_nodes.copy()
+
+    @property
+    def calls(self) -> pd.DataFrame:
+        """One row a call of a root, by pipeline the longest first (`rank` 0): its begin, duration, and bottleneck with its self time."""
+        return self._profile.run.tf_data_calls.copy()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Whether the slowest host pipeline limits the program.
+
+        `input_bound` (longest call over 50 µs; None without tf.data), `host` `pipeline` `max_us` `bottleneck` `bottleneck_us` of the
+        slowest host pipeline, a `statement` and the `next_step`.
+        """
+        return dict(self._profile.run.tf_data_summary)
+
+    def call(self, pipeline: str, rank: int = 0, host: str | None = None) -> pd.DataFrame:
+        """The graph of one call: each iterator with its time, self time and calls in it; the columns of `nodes`.
+
+        Parameters
+        ----------
+        pipeline : str
+            As in `pipelines`: "Host:0".
+        rank : int
+            0 for the longest call of the pipeline, 1 for the next …
+        host : str, optional
+            Of which host; when left out, of the one whose pipeline of that name is the slowest.
+
+        Raises
+        ------
+        NbprofError
+            There is no such pipeline, or it has fewer calls.
+        """
+        known = self._profile.run.tf_data_pipelines
+        rows = known[(known["pipeline"] == pipeline) & ((known["host"] == host) | (host is None))]
+        if not len(rows):
+            there = ", ".join(f"{p} of {h}" for h, p in zip(known["host"], known["pipeline"], strict=True)) or "none"
+            raise NbprofError(f"there is no pipeline {pipeline!r}{f' on {host!r}' if host else ''}; there are: {there}")
+        count = int(rows["calls"].iloc[0])
+        if not 0 <= rank < count:
+            raise NbprofError(f"pipeline {pipeline} has {count} calls: rank is 0 to {count - 1}")
+        return self._profile.run.tf_data_call(str(rows["host"].iloc[0]), pipeline, rank).copy()
 
 
 class Ops(Framed):
@@ -121,7 +180,50 @@ class Ops(Framed):
 
 
 class Kernels(Framed):
-    """GPU kernels by name, op and launch shape."""
+    """GPU kernels by name, op and launch shape, as in the GPU kernel stats of the TensorFlow guide.
+
+    `frame` has one row for each kernel, op and launch shape (grid, block, registers, shared memory), with the number of launches and their
+    total, mean, shortest and longest duration; largest total first, equal ones in the order of name, grid, block, registers, shared memory
+    and op. Durations are whole nanoseconds; a launch of less is left out, as in XProf.
+
+    - `op` is the op that launched the kernel: as the event names it (`tf_op`, or `level 0` in files of TensorFlow 2.3/2.4), what the
+      compiled program calls the instruction, or the op on the host whose call started it. XProf reads neither `level 0` nor launches.
+    - `uses_tensor_core` follows from the kernel's name, up to the names of Hopper and Blackwell; NA where the name cannot tell (products
+      compiled by Triton). XProf's list ends with Ampere, takes plain fp32 kernels called `xmma_gemm…ffma` for TensorCore kernels, and is
+      not applied where the file names no vendor (TensorFlow 2.3/2.4).
+    - `op_tensor_core_eligible`: the op is a matrix product, convolution, recurrent layer or attention by its name or type, or its kernel
+      uses TensorCores. XProf goes by the name alone: it misses ops that were fused (`conv2d/Relu` of type `_FusedConv2D`).
+    - `occupancy_percent` is the one recorded (`occupancy_source` "recorded"), else computed from the launch shape and the limits of the
+      device's compute capability (CUDA C++ programming guide). TensorFlow and JAX state the theoretical occupancy, PyTorch an estimate of
+      the achieved one, which a grid with too few blocks lowers; what is computed is of the same kind. XProf shows 0 where none was
+      recorded. AMD's is not known.
+    - Shared memory of TensorFlow 2.3/2.4 (`shm`) and of AMD (`group_mem`) is one number for both kinds, in `static_shared_bytes`. XProf
+      shows 0 for both.
+    """
+
+    def by_name(self) -> pd.DataFrame:
+        """One row a kernel, total time descending: ops, launches, times, part of all kernel time and of it on TensorCores.
+
+        `tensor_core_percent` is time on TensorCores in percent of the time of kernels whose names tell whether they use them;
+        `occupancy_percent` is weighted by time.
+        """
+        from nbprof.analysis import kernels
+
+        return kernels.by_name(self._profile.run.kernels)
+
+    def by_op(self) -> pd.DataFrame:
+        """One row an op, total time descending, with the columns of `by_name`; kernels without an op are the row of the empty name."""
+        from nbprof.analysis import kernels
+
+        return kernels.by_op(self._profile.run.kernels)
+
+    def as_xprof(self) -> pd.DataFrame:
+        """The rows of XProf 2.24.2, exactly, for comparing: its TensorCore rule, op names, launch shapes, order and first 1,000 rows.
+
+        Columns are those of `frame` but for `occupancy_source`; what a file does not state is 0, as there. Empty for PyTorch's files, which
+        XProf cannot read.
+        """
+        return self._profile.run.xprof_kernels.copy()
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh bar chart of the kernels with the most time."""

@@ -1,288 +1,393 @@
 """tf.data bottleneck analysis: which iterator of which pipeline limits the input.
 
-The calls of a pipeline's root are followed down through nesting, and through the elements that iterators on other threads made ahead.
-Self time of a call is its duration less the overlap with its children; a child blocks when it runs within a blocking call.
+The calls of a pipeline's root are followed down through nesting on a thread, and through the elements that iterators on other threads made
+ahead. From TensorFlow Profiler's tf.data bottleneck analysis, which XProf 2.24 has but no longer shows:
+
+* A pipeline is a root iterator (a name of two parts, `Iterator::Root`), its calls and all that they reach. It is a device pipeline when
+  `Iterator::Prefetch::Generator` takes from its root, which only hands on what a host pipeline made; else it is a host pipeline.
+* A call blocks when its span overlaps that of the blocking call above it; the root's calls block. What a producer made before it was asked
+  for blocks nothing.
+* The bottleneck of a call of the root is the blocking iterator with the largest self time in it.
+* A call over 50 µs is slow; a program whose slowest host pipeline has one is limited by its input.
+
+Two things differ. Self time of a call is its duration without the time in which any call directly below it ran; TensorFlow Profiler takes
+away the overlap with each of them, which counts an instant twice where several ran at once, and can go below zero. And what a call reaches
+in two ways counts once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from nbprof import nesting
 from nbprof.activity import Activity
+from nbprof.analysis import tf_data_advice
+from nbprof.analysis.tf_data_advice import SLOW_CALL_US
+from nbprof.trace import Int64s
 
-SLOW_CALL_PS = 50_000_000
+SLOW_CALL_PS = int(SLOW_CALL_US * 1e6)
 MAX_DEPTH = 100
-_PARALLEL = ("Map", "Interleave")
-_ASYNC = (
-    "Prefetch",
-    "ParallelInterleave",
-    "ParallelMap",
-    "ParseExample",
-    "MapAndBatch",
-    "DataService",
-    "LegacyParallelInterleave",
-    "ParallelBatch",
-)
-_SLOW_SOURCES = (
-    "TFRecord",
-    "SSTable",
-    "RecordIO",
-    "TextLine",
-    "LMDB",
-    "ExternalDataset",
-    "FixedLengthRecordV2",
-    "FixedLengthRecord",
-    "FromTensor",
-    "TensorSlice",
-    "Generator",
-)
+# Of each pipeline the iterators of this many of its slowest calls are at hand; those of the others are made when they are asked for.
+SLOWEST = 10
+
+PIPELINES = [
+    *("host", "pipeline", "calls", "slow_calls", "mean_us", "min_us", "max_us", "bottleneck", "advice"),
+    *("bottleneck_path", "bottleneck_us", "fix"),
+]
+NODES = [
+    *("iterator", "long_name", "parent", "start_ms", "total_ms", "self_ms", "calls", "critical", "bottleneck"),
+    *("pipeline", "host", "note", "id", "blocking"),
+]
+CALLS = ["host", "pipeline", "rank", "start_ms", "duration_us", "bottleneck", "bottleneck_path", "bottleneck_us"]
+
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass
-class _Stat:
-    duration: int = 0
-    self_time: int = 0
-    calls: int = 0
-    first: int = 2**62
-    blocking: bool = False
+class Calls:
+    """The calls of all pipelines, and each iterator's part in each call.
 
-
-@dataclass
-class _Pipeline:
-    root: int
-    calls: list[tuple[int, dict[int, _Stat]]] = field(default_factory=list)
-
-
-def frames(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Pipelines, slowest first, and their iterators: `p.tf_data.pipelines` and `p.tf_data.nodes`.
-
-    Node times are those of all calls together; `critical` marks the path of largest self times from the root down, `bottleneck`
-    the blocking iterator with the largest self time.
+    Attributes
+    ----------
+    nodes : one row an iterator: `host id parent_id parent name depth`; `parent` is a row of this table or -1
+    pipelines : one row a pipeline: `host label root`; `root` is a row of `nodes`
+    calls : one row a call of a root, by pipeline, the longest first: `pipeline rank start duration bottleneck latency`, times in ps
+    parts : one row a call and iterator, by call: `call node total own count first blocking`
     """
-    pipelines: list[dict[str, object]] = []
-    nodes: list[dict[str, object]] = []
-    for host, name in enumerate(activity.hosts):
-        rows = activity.iterators[activity.iterators["host"] == host]
-        if len(rows):
-            _one_host(activity, name, rows, pipelines, nodes)
-    columns = ["host", "pipeline", "calls", "slow_calls", "mean_us", "min_us", "max_us", "bottleneck", "advice"]
-    table = pd.DataFrame(pipelines, columns=columns).sort_values("max_us", ascending=False, kind="stable", ignore_index=True)
-    wanted = [
-        "iterator",
-        "long_name",
-        "parent",
-        "start_ms",
-        "total_ms",
-        "self_ms",
-        "calls",
-        "critical",
-        "bottleneck",
-        "pipeline",
-        "host",
-        "note",
-        "id",
-    ]
-    return table, pd.DataFrame(nodes, columns=wanted)
+
+    nodes: pd.DataFrame
+    pipelines: pd.DataFrame
+    calls: pd.DataFrame
+    parts: pd.DataFrame
 
 
-def _one_host(
-    activity: Activity,
-    host: str,
-    rows: pd.DataFrame,
-    pipelines: list[dict[str, object]],
-    nodes: list[dict[str, object]],
-) -> None:
-    names = activity.ops.values
-    event_ids = rows["event"].tolist()
-    iterator = dict(zip(event_ids, rows["iterator"].tolist(), strict=True))
-    span = dict(zip(event_ids, zip(rows["start"].tolist(), rows["end"].tolist(), strict=True), strict=True))
-    long_name = {i: str(names[c]) for i, c in zip(rows["iterator"].tolist(), rows["name"].tolist(), strict=True)}
-    parent = dict(zip(rows["iterator"].tolist(), rows["parent"].tolist(), strict=True))
-    children = _children(rows, activity.iterator_links, set(event_ids))
-    roots = sorted(i for i, n in long_name.items() if n.count("::") == 1)
-    counts = {"Host": 0, "Device": 0}
-    for root in roots:
-        device = any(parent[i] == root and n.startswith("Iterator::Prefetch::Generator") for i, n in long_name.items())
-        side = "Device" if device else "Host"
-        label = f"{side}:{counts[side]}"
-        counts[side] += 1
-        pipeline = _Pipeline(root)
-        for event in event_ids:
-            if iterator[event] == root:
-                stats: dict[int, _Stat] = {}
-                _walk(event, True, span[event], stats, iterator, span, children, 0)
-                pipeline.calls.append((event, stats))
-        _report(activity, host, label, pipeline, span, long_name, parent, pipelines, nodes)
+def frames(activity: Activity, tables: Calls) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Pipelines, slowest first; their iterators, all calls together; their calls; and the iterators of the slowest calls of each.
 
-
-def _children(rows: pd.DataFrame, links: list[tuple[int, int]], known: set[int]) -> dict[int, list[int]]:
-    """Iterator calls below each iterator call, by nesting on the thread and by the elements made on other threads."""
-    out: dict[int, list[int]] = {}
-    events = rows["event"].tolist()
-    end = rows["end"].tolist()
-    lane = rows["lane"].tolist()
-    stack: list[int] = []
-    # Events of one lane follow each other sorted by start, so a stack over them finds the enclosing call.
-    for i, event in enumerate(events):
-        while stack and (lane[stack[-1]] != lane[i] or end[stack[-1]] < end[i]):
-            stack.pop()
-        if stack:
-            out.setdefault(events[stack[-1]], []).append(event)
-        stack.append(i)
-    position = np.array(events, np.int64)
-    for taker, made in links:
-        # The consuming event lies inside an iterator call: the last one that began before it on its lane.
-        at = int(np.searchsorted(position, taker)) - 1
-        if at >= 0 and made in known:
-            out.setdefault(int(position[at]), []).append(made)
-    return out
-
-
-def _walk(
-    event: int,
-    blocking: bool,
-    above: tuple[int, int],
-    stats: dict[int, _Stat],
-    iterator: dict[int, int],
-    span: dict[int, tuple[int, int]],
-    children: dict[int, list[int]],
-    depth: int,
-) -> None:
-    begin, end = span[event]
-    overlap = min(end, above[1]) - max(begin, above[0])
-    blocking = blocking and overlap > 0
-    inner = 0
-    if depth < MAX_DEPTH:
-        for child in children.get(event, ()):
-            a, b = span[child]
-            inner += max(0, min(b, end) - max(a, begin))
-            _walk(child, blocking, (begin, end), stats, iterator, span, children, depth + 1)
-    stat = stats.setdefault(iterator[event], _Stat())
-    stat.duration += end - begin
-    stat.self_time += end - begin - inner
-    stat.calls += 1
-    stat.first = min(stat.first, begin)
-    stat.blocking = stat.blocking or blocking
-
-
-def _report(
-    activity: Activity,
-    host: str,
-    label: str,
-    pipeline: _Pipeline,
-    span: dict[int, tuple[int, int]],
-    long_name: dict[int, str],
-    parent: dict[int, int],
-    pipelines: list[dict[str, object]],
-    nodes: list[dict[str, object]],
-) -> None:
-    durations = np.array([span[e][1] - span[e][0] for e, _ in pipeline.calls], np.int64)
-    merged: dict[int, _Stat] = {}
-    for _, stats in pipeline.calls:
-        for ident, stat in stats.items():
-            into = merged.setdefault(ident, _Stat())
-            into.duration += stat.duration
-            into.self_time += stat.self_time
-            into.calls += stat.calls
-            into.first = min(into.first, stat.first)
-            into.blocking = into.blocking or stat.blocking
-    blocking = [i for i, s in merged.items() if s.blocking]
-    bottleneck = max(blocking, key=lambda i: merged[i].self_time) if blocking else pipeline.root
-    critical = _path(bottleneck, pipeline.root, parent) | _heavier(bottleneck, merged, parent)
-    pipelines.append(
+    The first three are `p.tf_data.pipelines`, `.nodes` and `.calls`; `p.tf_data.call` picks out of the last.
+    """
+    calls, nodes, parts = tables.calls, tables.nodes, tables.parts
+    params = activity.iterator_params
+    label = tables.pipelines["label"].to_numpy(object)
+    host = np.array(activity.hosts, object)[tables.pipelines["host"].to_numpy(np.int64)] if len(label) else np.zeros(0, object)
+    path = nodes["name"].to_numpy(object)
+    of = calls["pipeline"].to_numpy(np.int64)
+    worst = calls["bottleneck"].to_numpy(np.int64)
+    listed = pd.DataFrame(
         {
-            "host": host,
-            "pipeline": label,
-            "calls": len(durations),
-            "slow_calls": int((durations > SLOW_CALL_PS).sum()),
-            "mean_us": float(durations.mean()) / 1e6,
-            "min_us": float(durations.min()) / 1e6,
-            "max_us": float(durations.max()) / 1e6,
-            "bottleneck": long_name[bottleneck].rpartition("::")[2],
-            "advice": advice(
-                long_name[bottleneck],
-                float(durations.max()) / 1e6,
-                _note(activity.iterator_params.get(bottleneck, {}), long_name[bottleneck]),
-            ),
-        }
+            "host": host[of],
+            "pipeline": label[of],
+            "rank": calls["rank"],
+            "start_ms": calls["start"] / 1e9,
+            "duration_us": calls["duration"] / 1e6,
+            "bottleneck": [name.rpartition("::")[2] for name in path[worst]],
+            "bottleneck_path": path[worst],
+            "bottleneck_us": calls["latency"] / 1e6,
+        },
+        columns=CALLS,
     )
-    for ident in sorted(merged, key=lambda i: (long_name[i].count("::"), merged[i].first)):
-        stat = merged[ident]
-        above = parent.get(ident)
-        nodes.append(
+    ident = nodes["id"].to_numpy(np.int64)
+    duration, latency = calls["duration"].to_numpy(np.int64), calls["latency"].to_numpy(np.int64)
+    begin = np.searchsorted(of, np.arange(len(label) + 1))
+    rows = []
+    for at, (first, stop) in enumerate(zip(begin[:-1].tolist(), begin[1:].tolist(), strict=True)):
+        time = duration[first:stop]
+        name = str(path[worst[first]])
+        text, fix = tf_data_advice.advice(name, float(time[0]) / 1e6, params.get(int(ident[worst[first]]), {}))
+        rows.append(
             {
-                "iterator": long_name[ident].rpartition("::")[2],
-                "long_name": long_name[ident],
-                "parent": str(above) if above in merged and ident != pipeline.root else None,
-                "start_ms": stat.first / 1e9,
-                "total_ms": stat.duration / 1e9,
-                "self_ms": stat.self_time / 1e9,
-                "calls": stat.calls,
-                "critical": ident in critical,
-                "bottleneck": ident == bottleneck,
-                "pipeline": label,
-                "host": host,
-                "note": _note(activity.iterator_params.get(ident, {}), long_name[ident]),
-                "id": str(ident),
+                "host": host[at],
+                "pipeline": label[at],
+                "calls": len(time),
+                "slow_calls": int((time > SLOW_CALL_PS).sum()),
+                "mean_us": float(time.mean()) / 1e6,
+                "min_us": float(time[-1]) / 1e6,
+                "max_us": float(time[0]) / 1e6,
+                "bottleneck": name.rpartition("::")[2],
+                "advice": text,
+                "bottleneck_path": name,
+                "bottleneck_us": float(latency[first]) / 1e6,
+                "fix": fix,
             }
         )
+    pipelines = pd.DataFrame(rows, columns=PIPELINES).sort_values("max_us", ascending=False, kind="stable", ignore_index=True)
+    merged = parts.assign(pipeline=of[parts["call"].to_numpy(np.int64)])
+    merged = merged.groupby(["pipeline", "node"], as_index=False).agg(
+        total=("total", "sum"), own=("own", "sum"), count=("count", "sum"), first=("first", "min"), blocking=("blocking", "any")
+    )
+    begin = np.searchsorted(merged["pipeline"].to_numpy(np.int64), np.arange(len(label) + 1)).tolist()
+    together = [_graph(tables, merged.iloc[begin[at] : begin[at + 1]], at, host, params) for at in range(len(label))]
+    rank = calls["rank"].to_numpy(np.int64)
+    slowest = [one_call(activity, tables, at).assign(rank=int(rank[at])) for at in np.flatnonzero(rank < SLOWEST).tolist()]
+    return pipelines, _stacked(together, NODES), listed, _stacked(slowest, [*NODES, "rank"])
 
 
-def _path(at: int, root: int, parent: dict[int, int]) -> set[int]:
+def _stacked(parts: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
+    return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+
+
+def one_call(activity: Activity, tables: Calls, call: int) -> pd.DataFrame:
+    """The iterators that one call reached, as in `p.tf_data.nodes`; `call` is a row of `tables.calls`."""
+    hosts = np.array(activity.hosts, object)[tables.pipelines["host"].to_numpy(np.int64)]
+    column = tables.parts["call"].to_numpy(np.int64)
+    begin, end = np.searchsorted(column, [call, call + 1])
+    part = tables.parts.iloc[begin:end]
+    return _graph(tables, part, int(tables.calls["pipeline"].to_numpy(np.int64)[call]), hosts, activity.iterator_params)
+
+
+def _graph(tables: Calls, part: pd.DataFrame, pipeline: int, hosts: npt.NDArray[np.object_], params: Any) -> pd.DataFrame:
+    """Iterators with their times as nodes of a graph: the columns of `p.tf_data.nodes`."""
+    info = tables.nodes
+    node = part["node"].to_numpy(np.int64)
+    order = np.lexsort((part["first"].to_numpy(np.int64), info["depth"].to_numpy(np.int64)[node]))
+    part, node = part.iloc[order], node[order]
+    root = int(tables.pipelines["root"].to_numpy(np.int64)[pipeline])
+    parent = {n: p for n, p in zip(node.tolist(), info["parent"].to_numpy(np.int64)[node].tolist(), strict=True) if n != root}
+    total = dict(zip(node.tolist(), part["total"].tolist(), strict=True))
+    parent = {n: p for n, p in parent.items() if p in total}
+    bottleneck = int(node[_largest(part["own"].to_numpy(np.int64), part["blocking"].to_numpy(np.bool_), info, node)])
+    critical = _path(bottleneck, parent) | _heavier(bottleneck, total, parent)
+    ident = info["id"].to_numpy(np.int64)
+    name = info["name"].to_numpy(object)[node]
+    return pd.DataFrame(
+        {
+            "iterator": [n.rpartition("::")[2] for n in name],
+            "long_name": name,
+            "parent": pd.Series([str(ident[parent[n]]) if n in parent else None for n in node.tolist()], dtype=object),
+            "start_ms": part["first"].to_numpy(np.int64) / 1e9,
+            "total_ms": part["total"].to_numpy(np.int64) / 1e9,
+            "self_ms": part["own"].to_numpy(np.int64) / 1e9,
+            "calls": part["count"].to_numpy(np.int64),
+            "critical": np.isin(node, list(critical)),
+            "bottleneck": node == bottleneck,
+            "pipeline": tables.pipelines["label"].iat[pipeline],
+            "host": hosts[pipeline],
+            "note": [tf_data_advice.note(params.get(i, {}), n) for i, n in zip(ident[node].tolist(), name, strict=True)],
+            "id": [str(i) for i in ident[node].tolist()],
+            "blocking": part["blocking"].to_numpy(np.bool_),
+        }
+    )
+
+
+def _largest(own: Int64s, blocking: Flags, info: pd.DataFrame, node: Int64s) -> int:
+    """The blocking one with the most self time; of equal ones that nearest to the root, then that with the smallest id."""
+    depth, ident = info["depth"].to_numpy(np.int64)[node], info["id"].to_numpy(np.int64)[node]
+    return int(np.lexsort((ident, depth, -own, ~blocking))[0])
+
+
+def _path(at: int, parent: dict[int, int]) -> set[int]:
     out = {at}
-    while at != root and parent.get(at) in parent and parent[at] not in out:
+    while at in parent and parent[at] not in out:
         at = parent[at]
         out.add(at)
     return out
 
 
-def _heavier(at: int, stats: dict[int, _Stat], parent: dict[int, int]) -> set[int]:
+def _heavier(at: int, total: dict[int, int], parent: dict[int, int]) -> set[int]:
     """Below the bottleneck the path follows the child with the most time, down to a source."""
     out: set[int] = set()
     while True:
-        below = [i for i in stats if parent.get(i) == at and i not in out and i != at]
+        below = [n for n, above in parent.items() if above == at and n not in out and n != at]
         if not below:
             return out
-        at = max(below, key=lambda i: stats[i].duration)
+        at = max(below, key=lambda n: total[n])
         out.add(at)
 
 
-def _note(params: dict[str, object], long_name: str) -> str:
-    texts = []
-    kind = long_name.rpartition("::")[2]
-    if "parallelism" in params:
-        count = params["parallelism"]
-        texts.append("1 thread" if count == 1 else f"{count} threads")
-    elif kind in _PARALLEL:
-        texts.append("1 thread")
-    if "batch_size" in params:
-        texts.append(f"batch {params['batch_size']}")
-    if "buffer_size" in params:
-        texts.append(f"buffer {params['buffer_size']}")
-    return ", ".join(texts)
+def calls(activity: Activity) -> Calls:
+    """All calls of all pipelines, and each iterator's part in each."""
+    rows = activity.iterators
+    event = rows["event"].to_numpy(np.int64)
+    start, end = rows["start"].to_numpy(np.int64), rows["end"].to_numpy(np.int64)
+    nodes, node = _nodes(activity, rows)
+    up, down = _pairs(rows, event, start, end, activity.iterator_links)
+    low, high = np.maximum(start[up], start[down]), np.minimum(end[up], end[down])
+    own = end - start - _covered(up, low, np.maximum(high, low), len(event))
+    pipelines = _pipelines(nodes)
+    pipeline_of = np.full(len(nodes), -1, np.int64)
+    pipeline_of[pipelines["root"].to_numpy(np.int64)] = np.arange(len(pipelines))
+    at = np.flatnonzero(pipeline_of[node] >= 0)
+    # By pipeline, the longest call first.
+    at = at[np.lexsort((start[at], start[at] - end[at], pipeline_of[node[at]]))]
+    of = pipeline_of[node[at]]
+    first = np.searchsorted(of, of)
+    call, row = _reached(up, down, at, len(event))
+    overlap = high > low
+    blocking_call, blocking_row = _reached(up[overlap], down[overlap], at, len(event))
+    blocks = np.isin(call * len(event) + row, blocking_call * len(event) + blocking_row)
+    parts = _parts(call, node[row], end[row] - start[row], own[row], start[row], blocks, len(nodes))
+    bottleneck, latency = _bottlenecks(parts, nodes, len(at))
+    table = pd.DataFrame(
+        {
+            "pipeline": of,
+            "rank": np.arange(len(at)) - first,
+            "start": start[at],
+            "duration": end[at] - start[at],
+            "bottleneck": bottleneck,
+            "latency": latency,
+        }
+    )
+    return Calls(nodes, pipelines, table, parts)
 
 
-def advice(long_name: str, max_us: float, note: str = "") -> str:
-    """What helps a pipeline with this bottleneck, by the type of the iterator; `note` is what its node says of its threads."""
-    kind = long_name.rpartition("::")[2].partition("[")[0]
-    base = kind.removesuffix("V2").removesuffix("V3").removesuffix("V4")
-    head = f"The slowest call took **{max_us:,.1f} µs**"
-    if max_us * 1e6 <= SLOW_CALL_PS:
-        return f"{head}; calls up to 50 µs are no bottleneck."
-    head += f", most of it in **{kind}**."
-    if base in _SLOW_SOURCES:
-        return f"{head} Keep the data close, shard it and read in parallel with interleave; avoid Python generators."
-    if base in ("DataService",):
-        return f"{head} Add workers to the tf.data service."
-    if base in _PARALLEL or (base in _ASYNC and note.startswith("1 thread")):
-        return f"{head} It runs on one thread: set num_parallel_calls=tf.data.AUTOTUNE."
-    if base in ("Filter", "Batch", "Unbatch"):
-        return f"{head} It runs on one thread: move it, vectorise it, or put the work into a parallel map."
-    if base in _ASYNC:
-        return f"{head} Raise its parallelism, make its function cheaper, or end the pipeline with prefetch so that it overlaps."
-    if base == "Shuffle":
-        return f"{head} A smaller shuffle buffer fills faster; shuffle file names or indices instead of decoded elements."
-    return f"{head} See the tf.data performance guide for this iterator."
+def _nodes(activity: Activity, rows: pd.DataFrame) -> tuple[pd.DataFrame, Int64s]:
+    """The distinct iterators of each host, and which one each call is of; a number that two hosts use stands for two iterators."""
+    host, ident = rows["host"].to_numpy(np.int64), rows["iterator"].to_numpy(np.int64)
+    code, _ = pd.factorize(ident)
+    node, seen = pd.factorize(code * (len(activity.hosts) + 1) + host)
+    count = len(seen)
+    first = np.full(count, len(rows), np.int64)
+    np.minimum.at(first, node, np.arange(len(rows)))
+    names = activity.ops.values
+    name = names[rows["name"].to_numpy(np.int64)[first]] if count else np.zeros(0, object)
+    out = pd.DataFrame(
+        {"host": host[first], "id": ident[first], "parent_id": rows["parent"].to_numpy(np.int64)[first], "name": name, "parent": -1}
+    )
+    place = {pair: i for i, pair in enumerate(zip(out["host"].tolist(), out["id"].tolist(), strict=True))}
+    out["parent"] = [place.get(pair, -1) for pair in zip(out["host"].tolist(), out["parent_id"].tolist(), strict=True)]
+    out["depth"] = [str(n).count("::") for n in name]
+    return out, np.asarray(node, np.int64)
+
+
+def _pipelines(nodes: pd.DataFrame) -> pd.DataFrame:
+    """The roots in the order of their hosts and ids, with the names of their pipelines."""
+    roots = nodes[nodes["depth"] == 1].sort_values(["host", "id"], kind="stable")
+    takes = nodes["name"].astype(str).str.startswith("Iterator::Prefetch::Generator")
+    device = set(nodes.loc[takes, "parent"].tolist())
+    counts: dict[tuple[int, str], int] = {}
+    labels = []
+    for at, host in zip(roots.index.tolist(), roots["host"].tolist(), strict=True):
+        side = "Device" if at in device else "Host"
+        number = counts.get((host, side), 0)
+        labels.append(f"{side}:{number}")
+        counts[host, side] = number + 1
+    return pd.DataFrame({"host": roots["host"].to_numpy(), "label": np.array(labels, object), "root": roots.index.to_numpy(np.int64)})
+
+
+def _pairs(rows: pd.DataFrame, event: Int64s, start: Int64s, end: Int64s, links: npt.NDArray[np.int64]) -> tuple[Int64s, Int64s]:
+    """Which call lies directly below which, as rows: by nesting on the thread, and by elements made on other threads; each pair once."""
+    above = nesting.parents(rows["lane"].to_numpy(np.int32), start, end - start)
+    inner = np.flatnonzero(above >= 0)
+    up, down = above[inner].astype(np.int64), inner
+    if len(links):
+        at = np.searchsorted(event, links)
+        at[at == len(event)] = 0
+        at = at[(event[at] == links).all(axis=1) & (links[:, 0] != links[:, 1])]
+        up, down = np.concatenate([up, at[:, 0]]), np.concatenate([down, at[:, 1]])
+        key = np.unique(up * len(event) + down)
+        up, down = key // len(event), key % len(event)
+    return up, down
+
+
+def _covered(owner: Int64s, low: Int64s, high: Int64s, count: int) -> Int64s:
+    """For each owner the time that at least one of its spans covers."""
+    out = np.zeros(count, np.int64)
+    if not len(owner):
+        return out
+    order = np.lexsort((low, owner))
+    owner, low, high = owner[order], low[order], high[order]
+    # The owners are laid end to end, so that one running maximum serves all of them.
+    fresh = np.append(True, owner[1:] != owner[:-1])
+    group = np.cumsum(fresh) - 1
+    first = low[fresh]
+    length = np.maximum.reduceat(high, np.flatnonzero(fresh)) - first
+    shift = (np.cumsum(length) - length - first)[group]
+    low, high = low + shift, np.maximum.accumulate(high + shift)
+    before = np.append(low[0], high[:-1])
+    np.add.at(out, owner, np.maximum(high - np.maximum(low, before), 0))
+    return out
+
+
+def _reached(up: Int64s, down: Int64s, starts: Int64s, count: int) -> tuple[Int64s, Int64s]:
+    """What each of some calls reaches, itself included, going down at most `MAX_DEPTH` links: pairs (place in `starts`, row), each once."""
+    order = np.argsort(up, kind="stable")
+    child = down[order]
+    many = np.bincount(up, minlength=count)
+    first = np.cumsum(many) - many
+    above = np.bincount(down, minlength=count)
+    # In a forest that hangs below the starts nothing is met twice.
+    forest = not len(down) or (above.max() <= 1 and not above[starts].any())
+    call, row = np.arange(len(starts)), starts
+    calls, rows = [call], [row]
+    seen = np.sort(call * count + row)
+    for _ in range(MAX_DEPTH):
+        width = many[row]
+        run = np.repeat(np.arange(len(row)), width)
+        if not len(run):
+            break
+        at = np.arange(len(run)) - np.repeat(np.cumsum(width) - width, width) + first[row][run]
+        call, row = call[run], child[at]
+        if not forest:
+            key = np.setdiff1d(call * count + row, seen)
+            seen = np.union1d(seen, key)
+            call, row = key // count, key % count
+        calls.append(call)
+        rows.append(row)
+    return np.concatenate(calls), np.concatenate(rows)
+
+
+def _parts(call: Int64s, node: Int64s, total: Int64s, own: Int64s, start: Int64s, blocking: Flags, nodes: int) -> pd.DataFrame:
+    """The runs of each iterator in each call together."""
+    key = call * max(nodes, 1) + node
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.zeros(0, np.int64)
+    if not len(key):
+        return pd.DataFrame(
+            {c: np.zeros(0, np.int64) for c in ("call", "node", "total", "own", "count", "first")} | {"blocking": np.zeros(0, bool)}
+        )
+    return pd.DataFrame(
+        {
+            "call": key[first] // nodes,
+            "node": key[first] % nodes,
+            "total": np.add.reduceat(total[order], first),
+            "own": np.add.reduceat(own[order], first),
+            "count": np.diff(np.append(first, len(key))),
+            "first": np.minimum.reduceat(start[order], first),
+            "blocking": np.logical_or.reduceat(blocking[order], first),
+        }
+    )
+
+
+def _bottlenecks(parts: pd.DataFrame, nodes: pd.DataFrame, count: int) -> tuple[Int64s, Int64s]:
+    """By call the iterator that is its bottleneck, and its self time in the call."""
+    mine = parts[parts["blocking"].to_numpy(np.bool_)]
+    node = mine["node"].to_numpy(np.int64)
+    depth, ident = nodes["depth"].to_numpy(np.int64)[node], nodes["id"].to_numpy(np.int64)[node]
+    call, own = mine["call"].to_numpy(np.int64), mine["own"].to_numpy(np.int64)
+    order = np.lexsort((ident, depth, -own, call))
+    # Each call reaches its own root, which blocks, so that each has a first.
+    first = order[np.searchsorted(call[order], np.arange(count))] if count else order[:0]
+    return node[first], own[first]
+
+
+def summary(activity: Activity, pipelines: pd.DataFrame) -> dict[str, Any]:
+    """The mapping `p.tf_data.summary`: whether the slowest host pipeline limits the program, and what to do next."""
+    on_host = pipelines[pipelines["pipeline"].astype(str).str.startswith("Host")]
+    out: dict[str, Any] = {"input_bound": None, "host": None, "pipeline": None, "max_us": None, "bottleneck": None, "bottleneck_us": None}
+    if not len(on_host):
+        text = activity.missing.get("input") or "No calls of tf.data iterators are in this profile."
+        return {**out, "statement": text, "next_step": ""}
+    slowest = on_host.iloc[0]
+    bound = float(slowest["max_us"]) > SLOW_CALL_US
+    where = f"{slowest['pipeline']} of {slowest['host']}"
+    out |= {key: slowest[key] for key in ("host", "pipeline", "max_us", "bottleneck", "bottleneck_us")}
+    out["input_bound"] = bound
+    if bound:
+        out["statement"] = (
+            f"The program waits for its input: the slowest call of pipeline {where} took {slowest['max_us']:,.1f} µs, "
+            f"and a call that is no bottleneck takes at most {SLOW_CALL_US:.0f} µs."
+        )
+        out["next_step"] = f"Begin with {slowest['bottleneck']}: {slowest['advice'].replace('**', '')}"
+    else:
+        out["statement"] = (
+            f"The input keeps up: no call of a host pipeline took more than {SLOW_CALL_US:.0f} µs, "
+            f"the slowest, of {where}, {slowest['max_us']:,.1f} µs."
+        )
+        out["next_step"] = "Look for the time elsewhere: in the step breakdown."
+    return out

@@ -14,13 +14,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof.dialects import opnames
+from nbprof.dialects import opnames, xplane_iterators
 from nbprof.dialects.grouping import inherit
 from nbprof.dialects.placed import Placed
 from nbprof.dialects.xplane_device import device_activity, device_markers, device_work, devices
 from nbprof.dialects.xplane_launches import launches, notes
 from nbprof.dialects.xplane_memory import allocations, has_allocations
-from nbprof.trace import TEXT, Int64s, Trace
+from nbprof.trace import Int64s, Trace
 
 DERIVED_FIRST = 0xDEADBEEF
 DERIVED_COUNT = 4096
@@ -60,9 +60,9 @@ def interpret(trace: Trace) -> act.Activity:
     out.later(("markers", "group_names"), lambda: _markers(placed, out))
     out.later("work", lambda: _work(placed, out))
     out.later("host_ops", lambda: _host_ops(placed, out))
-    out.later("iterators", lambda: _iterators(placed, out))
-    out.later("iterator_links", lambda: placed.groups.links)
-    out.later("iterator_params", lambda: _iterator_params(trace))
+    out.later("iterators", lambda: xplane_iterators.iterators(placed, out))
+    out.later("iterator_links", lambda: xplane_iterators.links(placed))
+    out.later("iterator_params", lambda: xplane_iterators.params(placed))
     out.later("allocations", lambda: allocations(placed, out))
     out.later("framework", lambda: _framework(trace))
     out.later("name_category", lambda: _name_categories(trace))
@@ -250,50 +250,6 @@ def _eager(placed: Placed) -> npt.NDArray[np.bool_]:
         return np.zeros(len(events), np.bool_)
     own = np.where(execute[events.name], trace.arg("is_func", 0), -1)
     return np.asarray(inherit(events.parent, events.depth, own.astype(np.int64)) == 0, np.bool_)
-
-
-def _iterators(placed: Placed, out: act.Activity) -> pd.DataFrame:
-    trace = placed.trace
-    events = trace.events
-    called = placed.named("Iterator::")
-    rows = np.flatnonzero(called[events.name] & placed.on_host)
-    codes = np.full(len(trace.names), -1, np.int32)
-    for at in np.flatnonzero(called).tolist():
-        codes[at] = out.ops.code(trace.names[at])
-    return pd.DataFrame(
-        {
-            "event": rows,
-            "host": placed.host[rows],
-            "lane": events.lane[rows],
-            "iterator": trace.arg("id")[rows],
-            "parent": trace.arg("parent_id")[rows],
-            "name": codes[events.name[rows]],
-            "start": events.start[rows],
-            "end": events.start[rows] + events.duration[rows],
-        }
-    )
-
-
-def _iterator_params(trace: Trace) -> dict[int, dict[str, object]]:
-    """What the iterators state about themselves, by iterator id."""
-    params = (
-        "parallelism",
-        "batch_size",
-        "buffer_size",
-        "deterministic",
-        "cycle_length",
-        "num_parallel_calls",
-        "autotune",
-    )
-    found: dict[int, dict[str, object]] = {}
-    stated = [(key, trace.args[key]) for key in params if key in trace.args]
-    if not stated:
-        return found
-    ident = trace.arg("id")
-    for key, column in stated:
-        for event, kind, value in zip(column.event.tolist(), column.kinds.tolist(), column.values.tolist(), strict=True):
-            found.setdefault(int(ident[event]), {})[key] = trace.strings[value] if kind == TEXT else value
-    return found
 
 
 def _framework(trace: Trace) -> str:
