@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nbprof.capture.steps import StepClock
     from nbprof.profiles import Profile
 
-VIEWS = ("overview", "steps", "input", "ops", "kernels", "memory", "trace")
+VIEWS = ("overview", "steps", "input", "ops", "kernels", "memory", "pods", "trace")
 """Tabs that `--views` takes; `steps` and `input` are one."""
 
 REPAINT_S = 0.25

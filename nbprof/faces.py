@@ -80,6 +80,12 @@ class Pods(Framed):
         summary: pd.DataFrame = self._profile.run.pods_summary
         return summary.copy()
 
+    def figure(self, step: int | None = None, **options: Any) -> Model:
+        """A Bokeh figure: a stacked bar a worker, of the step whose workers differ most or of the given one."""
+        from nbprof.views import figures
+
+        return figures.pods(self._profile.run, step, **options)
+
 
 class InputPipeline(Framed):
     """Where the host spends its time on input."""

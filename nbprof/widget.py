@@ -39,7 +39,7 @@ class DashboardWidget(anywidget.AnyWidget):
     payload : dict, optional
         What `nbprof.views.payload.dashboard` gave for this run, when it is there already.
     views : iterable of str, optional
-        Tabs to show: "overview", "input", "ops", "kernels", "memory", "trace".
+        Tabs to show: "overview", "input", "ops", "kernels", "memory", "pods", "trace".
     height : int, optional
         Height in px; the natural one when left out.
     selected : (int, int), optional

@@ -1,6 +1,8 @@
 /** Hover cards. */
 
 import { clear, h } from "./dom.js";
+import { num } from "./format.js";
+import { CATEGORIES } from "./payload.js";
 import { swatch } from "./swatch.js";
 
 /** Client coordinates of what a hover card describes. */
@@ -23,6 +25,14 @@ export interface CardContent {
 export interface HoverCard {
   show(mark: MarkRect, content: CardContent): void;
   hide(): void;
+}
+
+/** A row for each category that took time, with its share; the parts are in stack order. */
+export function categoryRows(parts_ms: readonly number[], total_ms: number): CardContent["rows"] {
+  return CATEGORIES.flatMap(({ css, label }, c) => {
+    const part = parts_ms[c] as number;
+    return part > 0 ? [{ css, label, value: num(part, 2), note: `${num((part / total_ms) * 100, 1)}%` }] : [];
+  });
 }
 
 /** Gap between a mark and its card. */

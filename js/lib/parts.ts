@@ -5,7 +5,7 @@ import { num } from "./format.js";
 import { CATEGORIES, type CategoryKey, type Empty, type Figure } from "./payload.js";
 import { swatch } from "./swatch.js";
 
-export { type CardContent, type HoverCard, hoverCard, type MarkRect } from "./card.js";
+export { type CardContent, categoryRows, type HoverCard, hoverCard, type MarkRect } from "./card.js";
 export { type DonutPart, donut } from "./donut.js";
 export { swatch } from "./swatch.js";
 

@@ -58,7 +58,7 @@ export const CATEGORIES = [
 
 export type CategoryKey = (typeof CATEGORIES)[number]["key"];
 
-export type TabId = "overview" | "input" | "ops" | "kernels" | "memory" | "trace";
+export type TabId = "overview" | "input" | "ops" | "kernels" | "memory" | "pods" | "trace";
 
 export interface Notice {
   kind: "failed" | "partial" | "no_steps" | "static";
@@ -238,6 +238,45 @@ export interface Memory {
   ids: MemoryId[];
 }
 
+/** Each step on each worker (host, or device with steps of its own). */
+export interface Pods {
+  empty: Empty | null;
+  /** Who is slow, and how far apart the workers are. */
+  statement: Marked;
+  /** What of it this report holds; "" when all. */
+  left_out: string;
+  /** Workers of the run. */
+  total: number;
+  workers: string[];
+  /** By step, in time order. */
+  step: Int32Array;
+  /** 1: left out of the means of `table`. Absent: none. */
+  warmup?: Uint8Array;
+  /** How many workers recorded it. */
+  count: NumberArray;
+  /** Index into `workers`. */
+  slowest: NumberArray;
+  slowest_ms: Float64Array;
+  fastest_ms: Float64Array;
+  median_ms: Float64Array;
+  /** Slowest less fastest, in percent of the slowest. */
+  spread_percent: Float64Array;
+  /** Begin of the step on the slowest worker. */
+  start_ms: Float64Array;
+  /** Index into CATEGORIES + 1 of where the slowest lies furthest over the median; 0: nowhere. And by how much. */
+  cause: Uint8Array;
+  cause_ms: Float64Array;
+  /** The bars of step i are first[i] … first[i + 1] of these columns. */
+  first: Uint32Array;
+  worker: NumberArray;
+  time_ms: Float64Array;
+  categories: Partial<Record<CategoryKey, Float64Array>>;
+  /** The columns of the table of one step. */
+  heads: Column[];
+  /** worker, worker_steps, mean_step_ms, over_median_percent, times_slowest, and the mean of each recorded category. */
+  table: Table;
+}
+
 /** One track of the trace: slices sorted by start; `depth` is the nesting level. Ticks are `Trace.tick_ns` nanoseconds. */
 export interface Lane {
   /** Section heading ("GPU 0", "Host"). */
@@ -280,5 +319,6 @@ export interface Payload {
   ops: Ops;
   kernels: Kernels;
   memory: Memory;
+  pods: Pods;
   trace: Trace;
 }

@@ -1,6 +1,6 @@
 /** A payload as Python would send it, made up, with names that would do harm where text became markup. */
 
-import type { Column, ColumnData, Payload, Table, TfDataNode } from "../lib/payload.js";
+import type { Column, ColumnData, Payload, Pods, Table, TfDataNode } from "../lib/payload.js";
 
 export const HOSTILE = '</script><img src=x onerror="globalThis.pwned=1"><b>&amp;\'"';
 
@@ -76,6 +76,52 @@ export const INPUT_OPS: Table = makeTable(
     us_per_call: Float64Array.of(46.4, 377.1, 5.7, 1.7, 0.7, 0.4, 19.5),
   },
 );
+
+/** Workers over steps: each step the last worker waits 2 ms longer for input, but in the first the first one computes longer. */
+export function podsSample(steps: number, workers: number): Pods {
+  const cells = steps * workers;
+  const late = (i: number): number => (i < workers ? 0 : workers - 1);
+  const input = Float64Array.from({ length: cells }, (_, i) => (i >= workers && i % workers === late(i) ? 3 : 1));
+  const device_compute = Float64Array.from({ length: cells }, (_, i) => (i < workers && i === 0 ? 6 : 4));
+  const each = (value: number): Float64Array => new Float64Array(steps).fill(value);
+  const names = Array.from({ length: workers }, (_, w) => (w === 1 ? `host-1 ${HOSTILE}` : `host-${w}`));
+  return {
+    empty: null,
+    statement: `**host-${workers - 1}** is the slowest in **${steps - 1} of ${steps}** steps.`,
+    left_out: "",
+    total: workers,
+    workers: names,
+    step: Int32Array.from({ length: steps }, (_, i) => 500 + i),
+    count: new Uint8Array(steps).fill(workers),
+    slowest: Uint8Array.from({ length: steps }, (_, i) => (i ? workers - 1 : 0)),
+    slowest_ms: each(7),
+    fastest_ms: each(5),
+    median_ms: each(5),
+    spread_percent: Float64Array.from({ length: steps }, (_, i) => (i === 2 ? 30 : 200 / 7)),
+    start_ms: Float64Array.from({ length: steps }, (_, i) => 7 * i),
+    cause: Uint8Array.from({ length: steps }, (_, i) => (i ? 6 : 1)),
+    cause_ms: each(2),
+    first: Uint32Array.from({ length: steps + 1 }, (_, i) => i * workers),
+    worker: Uint8Array.from({ length: cells }, (_, i) => i % workers),
+    time_ms: input.map((value, i) => value + (device_compute[i] as number)),
+    categories: { device_compute, input },
+    heads: ["worker", "step_time_ms", "device_compute_ms", "input_ms", "bottleneck"].map((key) => ({
+      key,
+      label: key,
+      kind: key === "worker" || key === "bottleneck" ? "text" : "number",
+      digits: 2,
+      help: `${key}.`,
+    })),
+    table: makeTable(
+      [
+        ["worker", "Worker", "text"],
+        ["mean_step_ms", "Step ms", "number", 2],
+        ["times_slowest", "Slowest in", "number", 0],
+      ],
+      { worker: names, mean_step_ms: new Float64Array(workers).fill(5), times_slowest: new Uint8Array(workers) },
+    ),
+  };
+}
 
 export interface SampleOptions {
   steps?: number;
@@ -314,6 +360,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       totals: { device_us: Number.NaN, host_us: 1, device_idle_us: Number.NaN, host_idle_us: 0 },
     },
     kernels: { empty: none, table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }), figures: [] },
+    pods: podsSample(n || 1, 4),
     memory: { empty: { ...none, title: "No memory profile in this run" }, ids: [] },
     trace: {
       empty: { ...none, title: "No events in this run" },

@@ -13,9 +13,10 @@ import { render as kernels } from "./kernels.js";
 import { render as memory } from "./memory.js";
 import { render as ops } from "./ops.js";
 import { render as overview } from "./overview.js";
+import { render as pods } from "./pods.js";
 import { render as trace } from "./trace.js";
 
-const VIEWS: Record<TabId, View> = { overview, input, ops, kernels, memory, trace };
+const VIEWS: Record<TabId, View> = { overview, input, ops, kernels, memory, pods, trace };
 
 export interface DashboardOptions {
   /** A kernel stands behind it. */

@@ -50,8 +50,8 @@ export function savedNotice({ meta }: Payload): Notice {
 }
 
 const KEYS: [keys: string[], does: string][] = [
-  [["1", "6"], "switch view; ← → on a tab"],
-  [["←", "→"], "in a step chart: move from step to step; Home, End; Shift selects"],
+  [["1", "…"], "switch view; ← → on a tab"],
+  [["←", "→"], "in a step chart or among workers: move from step to step; Home, End; Shift selects"],
   [["↑", "↓"], "in a table: move; Enter shows the row in the trace, Ctrl+C copies it"],
   [["/"], "filter or search in this view"],
   [["W", "S"], "trace: zoom"],

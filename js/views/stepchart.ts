@@ -2,7 +2,7 @@
 
 import { clear, h, handled, listen, s } from "../lib/dom.js";
 import { num } from "../lib/format.js";
-import { type CardContent, hoverCard, link } from "../lib/parts.js";
+import { categoryRows, hoverCard, link } from "../lib/parts.js";
 import { CATEGORIES } from "../lib/payload.js";
 import { niceMax, tickDigits, ticks } from "../lib/scale.js";
 import type { ViewContext } from "../lib/view.js";
@@ -237,14 +237,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     const range = rangeText(bar.first, bar.last);
     const title = range.charAt(0).toUpperCase() + range.slice(1);
     // Top to bottom as drawn.
-    const rows: CardContent["rows"] = CATEGORIES.map(({ css, label }, c) => ({
-      css,
-      label,
-      ms: bar.parts_ms[c] as number,
-    }))
-      .filter((row) => row.ms > 0)
-      .reverse()
-      .map(({ css, label, ms }) => ({ css, label, value: num(ms, 2), note: `${num((ms / bar.time_ms) * 100, 1)}%` }));
+    const rows = categoryRows(bar.parts_ms, bar.time_ms).reverse();
     if (bar.rows.length > 1) {
       const longest = bar.rows.reduce((a, b) => ((steps.step_time_ms[b] ?? 0) > (steps.step_time_ms[a] ?? 0) ? b : a));
       rows.push({ label: `Longest: ${steps.step[longest]}`, value: num(steps.step_time_ms[longest], 2), note: "" });

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from nbprof.views import wording
-from nbprof.views.categories import BY_KEY, DEVICE, HEAP, HOST
+from nbprof.views.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
 from nbprof.views.text import figure_text, means, verdict
 
 _ROWS = 10
@@ -20,7 +20,7 @@ _SOFT = "opacity:.7"
 
 
 def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
-    """The report as plain HTML: verdict, figures, breakdown, advice with code, top ops, top kernels, memory at its peak.
+    """The report as plain HTML: verdict, figures, breakdown, advice with code, top ops, top kernels, memory at its peak, workers.
 
     Parameters
     ----------
@@ -40,6 +40,7 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
         _top_ops(overview),
         _kernels(payload["kernels"]),
         _memory(payload["memory"]),
+        _pods(payload["pods"]),
         _footer(payload["meta"]),
     ]
     font = "font:13px/20px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
@@ -156,6 +157,27 @@ def _memory(memory: dict[str, Any]) -> str:
         for i in range(min(table["rows"], _ROWS))
     ]
     return html + _table("Live at the peak", first["memory_id"], ["Op", "Shape", "Allocated", "", "% of peak"], alive, "llrlr")
+
+
+def _pods(pods: dict[str, Any]) -> str:
+    table = pods["table"]
+    worst = [_cell(table, "mean_step_ms", i) for i in range(min(table["rows"], _ROWS))]
+    most = max((ms for ms in worst if ms == ms), default=0.0)
+    rows = [
+        [
+            _name(_cell(table, "worker", i), 60),
+            wording.number(ms, 2),
+            _bar(100 * ms / most if most else 0.0, OTHER),
+            wording.percent(_cell(table, "over_median_percent", i)),
+            wording.number(_cell(table, "times_slowest", i)),
+        ]
+        for i, ms in enumerate(worst)
+    ]
+    if not rows:
+        return ""
+    scope = "slowest first" if table["rows"] <= _ROWS else f"the {_ROWS} slowest of {pods['total']:,}"
+    html = _table("Workers", scope, ["Worker", "Step ms", "", "Over the median", "Slowest in"], rows, "lrlrr")
+    return html + _paragraph(_marked(pods["statement"]))
 
 
 def _footer(meta: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import nbprof
 from nbprof.cache.values import record
 from nbprof.errors import NbprofError
-from nbprof.views import input_pipeline, kernels, memory, ops, overview, steps, trace, wording
+from nbprof.views import input_pipeline, kernels, memory, ops, overview, pods, steps, trace, wording
 from nbprof.views.categories import BY_KEY
 from nbprof.views.codec import Delta
 
@@ -25,6 +25,7 @@ TABS = {
     "ops": "Ops",
     "kernels": "GPU kernels",
     "memory": "Memory",
+    "pods": "Pods",
     "trace": "Trace",
 }
 _ALSO = {"steps": "input", "input_pipeline": "input"}
@@ -35,6 +36,7 @@ _ROOMS: dict[str, Callable[[Run], dict[str, Any]]] = {
     "ops": ops.payload,
     "kernels": kernels.payload,
     "memory": memory.payload,
+    "pods": pods.payload,
     "trace": trace.payload,
 }
 # Parts are kept in the cache, and this is the one type of their own that they hold.
@@ -60,18 +62,20 @@ def dashboard(run: Run, views: Iterable[str] | None = None) -> dict[str, Any]:
     ----------
     run : Run
     views : iterable of str, optional
-        The tabs to show, out of "overview", "input", "ops", "kernels", "memory", "trace"; all when not given. Data of tabs that
-        are not shown are left out, but for the overview and the steps, on which the static report stands.
+        The tabs to show, out of "overview", "input", "ops", "kernels", "memory", "pods", "trace"; all when not given, "pods" only
+        where there are several workers. Data of tabs that are not shown are left out, but for the overview and the steps, on which the
+        static report stands.
 
     Raises
     ------
     NbprofError
         A view that does not exist.
     """
-    shown = chosen(views)
+    asked = chosen(views)
+    shown = [tab for tab in asked if views or tab != "pods" or pods.several(run)]
     payload: dict[str, Any] = {"overview": overview.payload(run), "steps": _kept(run, "steps", steps.payload)}
     for tab, room in _ROOMS.items():
-        payload[tab] = _kept(run, tab, room) if tab in shown else left_out(tab)
+        payload[tab] = _kept(run, tab, room) if tab in asked else left_out(tab)
     # Last, because it states how long the analysis took.
     return {"meta": meta(run, shown), **payload}
 
@@ -85,7 +89,9 @@ def _kept(run: Run, part: str, make: Callable[[Run], dict[str, Any]]) -> dict[st
 def select(payload: dict[str, Any], views: Iterable[str] | None) -> dict[str, Any]:
     """A payload with fewer tabs and without the data of the others, as `dashboard` would have made it."""
     shown = chosen(views)
-    tabs = [tab for tab in payload["meta"]["tabs"] if tab["id"] in shown]
+    known = {tab["id"]: tab for tab in payload["meta"]["tabs"]}
+    # A tab that is asked for by name is there, if only to say why it is empty.
+    tabs = [known.get(tab) or {"id": tab, "label": TABS[tab], "count": None, "flag": None} for tab in shown if views or tab in known]
     dropped = {tab: left_out(tab) for tab in _ROOMS if tab not in shown}
     return {**payload, **dropped, "meta": {**payload["meta"], "tabs": tabs}}
 
@@ -117,6 +123,7 @@ def left_out(key: str) -> dict[str, Any]:
         "ops": {"table": nothing, "totals": dict.fromkeys(("device_us", "host_us", "device_idle_us", "host_idle_us"), nan)},
         "kernels": {"table": nothing, "figures": []},
         "memory": {"ids": []},
+        "pods": pods.nothing(empty),
         "trace": trace.nothing(),
     }
     return {**parts[key], "empty": empty}
@@ -230,6 +237,8 @@ def _cell_failed(run: Run) -> bool:
 def _count(run: Run, tab: str) -> int | None:
     if tab == "ops":
         return len(ops.without_idle(run.ops))
+    if tab == "pods":
+        return run.pods["worker"].nunique()
     return len(run.kernels) if tab == "kernels" else None
 
 

@@ -22,6 +22,18 @@ DERIVED = {
         Col("shared_bytes", "float64", "bytes", "Shared B", "Static and dynamic shared memory of one block, in bytes.", "number", 0),
         Col("ms_per_step", "float64", "ms", "ms / step", "Self time divided by the number of steps.", "number", 3),
         Col("cumulative_percent", "float64", "percent", "cum. %", "This row and all above it.", "percent", 1),
+        Col("worker_steps", "int64", "", "Steps", "Steps of the worker that the means are made of.", "number", 0),
+        Col("mean_step_ms", "float64", "ms", "Step ms", "Mean duration of a step on this worker.", "number", 2),
+        Col(
+            "over_median_percent",
+            "float64",
+            "percent",
+            "Over median %",
+            "How much longer a step takes than on the median worker, mean of the steps.",
+            "percent",
+            1,
+        ),
+        Col("times_slowest", "int64", "", "Slowest in", "Steps in which this worker was the slowest.", "number", 0),
         Col("block", "string", "", "Block", "Threads of one block: x × y × z.", "text", None),
         Col("grid", "string", "", "Grid", "Blocks of one launch: x × y × z.", "text", None),
     )
@@ -40,9 +52,14 @@ def table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> dict[str, Any]
     keys : sequence of str
         The columns to send. One that the frame lacks was not recorded: it is sent as missing in every row.
     """
-    heads = [_head(name, key) for key in keys]
-    data = {head["key"]: column(frame, head["key"], head["kind"]) for head in heads}
-    return {"columns": heads, "data": data, "rows": len(frame)}
+    made = heads(name, keys)
+    data = {head["key"]: column(frame, head["key"], head["kind"]) for head in made}
+    return {"columns": made, "data": data, "rows": len(frame)}
+
+
+def heads(name: str, keys: Sequence[str]) -> list[dict[str, Any]]:
+    """What the columns of a frame are called, and how they are shown."""
+    return [_head(name, key) for key in keys]
 
 
 def column(frame: pd.DataFrame, key: str, kind: str) -> Any:

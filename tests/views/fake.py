@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nbprof.analysis import pods
+
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 HOSTILE_ATTRIBUTE = "\" onmouseover='alert(2)' style=\"position:fixed"
 HOSTILE_STYLE = "--></style><svg/onload=alert(3)>&amp;<b>"
@@ -31,6 +33,8 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
     parts: dict[str, Any] = {
         "steps": frame,
         "steps_summary": _summary(frame),
+        "pods": _pods(frame),
+        "pods_summary": pods.summary(_pods(frame)),
         "overview": _overview(steps, device),
         "input_ops": _input_ops(),
         "input_categories": _input_categories(),
@@ -73,6 +77,11 @@ def _steps(count: int) -> pd.DataFrame:
     if count > 2:
         frame.loc[2, ["input_ms", "step_time_ms"]] += 1.25
     return frame
+
+
+def _pods(steps: pd.DataFrame) -> pd.DataFrame:
+    """The steps as those of one worker."""
+    return steps.assign(worker=steps["host"], bottleneck="input", group=steps["step"])
 
 
 def _summary(steps: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,433 @@
+/** Pods: the workers of a job beside each other, step by step. */
+
+import { canvas } from "../lib/canvas.js";
+import { textAt } from "../lib/codec.js";
+import { clear, h, handled, listen, marked } from "../lib/dom.js";
+import { num } from "../lib/format.js";
+import {
+  type CardContent,
+  categoryRows,
+  downloadButton,
+  emptyView,
+  heading,
+  hoverCard,
+  legend,
+  link,
+  segmented,
+} from "../lib/parts.js";
+import { CATEGORIES } from "../lib/payload.js";
+import { niceMax, ticks } from "../lib/scale.js";
+import { type ColumnSpec, table } from "../lib/table.js";
+import type { View, ViewContext } from "../lib/view.js";
+import { drawBars, drawStrip, field, ROW } from "./pods/draw.js";
+import { barsOf, columnsOf, inside, type Order, type PodBar, sentence, stepTable, widest } from "./pods/model.js";
+import { axisLimit } from "./stepstats.js";
+import { onTheme, themeReader } from "./trace/palette.js";
+
+const STRIP = 56;
+/** Most px of bars before they scroll, and least px of a step in the strip. */
+const TALLEST = 396;
+const PITCH = 2.5;
+
+export const render: View = (el, context) => {
+  const { pods } = context.payload;
+  if (pods.empty || !pods.step.length) {
+    const none = { title: "No workers to compare", text: "No step was recorded by several workers." };
+    el.append(h("section", emptyView(pods.empty ?? none)));
+    return;
+  }
+  const recorded = CATEGORIES.filter(({ key }) => pods.categories[key]?.some((value) => value > 0));
+  const n = pods.step.length;
+  const scope = `${num(pods.total)} workers, ${num(n)} ${n === 1 ? "step" : "steps"}`;
+  const strip = h("div.pod-strip");
+  const stage = h("div.pod-bars");
+  const list = h("section");
+  el.append(
+    h("section", heading("Workers", scope, legend(recorded)), h("p.pod-said", ...marked(pods.statement)), strip),
+    stage,
+    list,
+  );
+  const state = new Shown(context);
+  if (n > 1) spreadStrip(strip, context, state);
+  const bars = stepBars(stage, context, state);
+  workerTable(list, context, state, bars.mark);
+};
+
+/** The step on show; those who draw it are told when it changes. */
+class Shown {
+  at: number;
+  private readonly told: (() => void)[] = [];
+
+  constructor(context: ViewContext) {
+    const { pods } = context.payload;
+    const { store } = context;
+    this.at = Math.max(0, widest(pods, 0, pods.step.length, store.get("selection")), 0);
+    const follow = (): void => {
+      const selection = store.get("selection");
+      const next = inside(pods.step[this.at] as number, selection)
+        ? this.at
+        : widest(pods, 0, pods.step.length, selection);
+      this.set(next < 0 ? this.at : next, true);
+    };
+    store.subscribe("selection", follow, context.signal);
+  }
+
+  set(at: number, again = false): void {
+    if (at === this.at && !again) return;
+    this.at = at;
+    for (const fn of this.told) fn();
+  }
+
+  onChange(fn: () => void): void {
+    this.told.push(fn);
+  }
+}
+
+/** How far apart the workers are, step by step. */
+function spreadStrip(parent: HTMLElement, context: ViewContext, state: Shown): void {
+  const { pods } = context.payload;
+  const { store, signal } = context;
+  const max = niceMax(Math.max(...Array.from(pods.spread_percent, (value) => value || 0)));
+  const axis = h(
+    "div.ax",
+    { style: { height: `${STRIP}px` } },
+    ...[max, max / 2, 0].map((value, i) =>
+      h("span", { style: { top: `${(STRIP * i) / 2}px` } }, num(value, max < 2 ? 1 : 0)),
+    ),
+  );
+  const plot = h("div.plot");
+  const numbers = h("div.axp");
+  parent.append(
+    h(
+      "div.chart",
+      h("div.unit", "spread, % of the slowest; colour: where the slowest loses most"),
+      axis,
+      plot,
+      numbers,
+      h("div.axt", "step number"),
+    ),
+  );
+  const theme = themeReader(plot);
+  const card = hoverCard(plot, signal);
+  let hover = -1;
+  let columns = columnsOf(pods, 1);
+  const columnOf = (at: number): number => columns.findIndex((column) => at >= column.from && at < column.to);
+  const area = canvas(plot, {
+    signal,
+    height: STRIP,
+    label: `Spread between the workers by step, at most ${num(Math.max(...pods.spread_percent), 1)}%`,
+    draw(graphics, width, height) {
+      columns = columnsOf(pods, Math.floor(width / PITCH));
+      drawStrip(graphics, width, height, {
+        columns: columns.map(({ at }) => ({ at, faded: !inside(pods.step[at] as number, store.get("selection")) })),
+        spread: pods.spread_percent,
+        cause: pods.cause,
+        max,
+        current: columnOf(state.at),
+        hover,
+        theme: theme(),
+      });
+      const every = Math.max(1, Math.ceil(columns.length / Math.max(2, Math.floor(width / 64))));
+      clear(numbers);
+      for (let k = 0; k < columns.length; k += every) {
+        const style = { "--x": `${(((k + 0.5) / columns.length) * 100).toFixed(2)}%` };
+        numbers.append(h("span", { style }, String(pods.step[columns[k]?.from as number])));
+      }
+    },
+  });
+  const show = (k: number): void => {
+    const column = columns[k];
+    hover = column ? k : -1;
+    area.redraw();
+    if (!column) {
+      card.hide();
+      return;
+    }
+    const box = area.element.getBoundingClientRect();
+    const [left, width] = [box.left + (k / columns.length) * box.width, box.width / columns.length];
+    const { at } = column;
+    const rows: CardContent["rows"] = [
+      { label: `Slowest: ${pods.workers[pods.slowest[at] as number]}`, value: num(pods.slowest_ms[at], 2), note: "ms" },
+      { label: "Median", value: num(pods.median_ms[at], 2), note: "ms" },
+      { label: "Fastest", value: num(pods.fastest_ms[at], 2), note: "ms" },
+    ];
+    const cause = CATEGORIES[(pods.cause[at] ?? 0) - 1];
+    if (cause)
+      rows.push({
+        css: cause.css,
+        label: `${cause.label}, over the median`,
+        value: num(pods.cause_ms[at], 2),
+        note: "ms",
+      });
+    const many = column.to - column.from > 1 ? `, widest of ${column.to - column.from}` : "";
+    const total = `${num(pods.spread_percent[at], 1)}%`;
+    card.show(
+      { left, right: left + width, top: box.top, bottom: box.bottom },
+      { title: `Step ${pods.step[at]}${many}`, total, rows },
+    );
+  };
+  const at = (event: MouseEvent): number => {
+    const box = area.element.getBoundingClientRect();
+    return Math.floor(((event.clientX - box.left) / Math.max(1, box.width)) * columns.length);
+  };
+  listen(area.element, "pointermove", (event) => show(at(event)));
+  listen(area.element, "pointerleave", () => show(-1));
+  listen(area.element, "click", (event) => {
+    const column = columns[at(event)];
+    if (column) state.set(column.at);
+  });
+  state.onChange(area.redraw);
+  onTheme(plot, signal, area.redraw);
+}
+
+/** The workers of one step as stacked bars, with the slider that chooses it. */
+function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): { mark(worker: number): void } {
+  const { pods } = context.payload;
+  const { store, signal } = context;
+  const last = pods.step.length - 1;
+  let order: Order = "worker";
+  let bars: PodBar[] = [];
+  let hover = -1;
+  let marking = -1;
+  const max = niceMax(axisLimit(Array.from(pods.slowest_ms)));
+  const title = h("h3.wrap");
+  const slider = h("input", { type: "range", min: 0, max: last, value: state.at, "aria-label": "Step" });
+  const said = h("p.pod-said", { role: "status" });
+  const modes = segmented<Order>(
+    "Order",
+    [
+      { id: "worker", label: "By name" },
+      { id: "time", label: "Slowest first" },
+    ],
+    order,
+    (next) => {
+      order = next;
+      update();
+    },
+  );
+  const step = (by: number): void => state.set(Math.max(0, Math.min(last, state.at + by)));
+  const arrow = (text: string, label: string, by: number): HTMLElement =>
+    h("button.btn", { type: "button", "aria-label": label, on: { click: () => step(by) } }, text);
+  const scroller = h("div.pod-scroll", {
+    tabindex: "0",
+    role: "group",
+    "aria-label": "Workers of the step. Left and right change the step.",
+  });
+  const room = h("div");
+  const axis = h("div.axp.pod-axis");
+  scroller.append(room);
+  parent.append(
+    h(
+      "section",
+      title,
+      last > 0 &&
+        h("div.toolbar.pod-tools", arrow("◂", "Previous step", -1), slider, arrow("▸", "Next step", 1), modes),
+      said,
+      scroller,
+      axis,
+    ),
+  );
+  const theme = themeReader(scroller);
+  const card = hoverCard(scroller, signal);
+  const area = canvas(room, {
+    signal,
+    height: ROW,
+    label: "Step time of each worker, stacked by category",
+    draw(graphics, width, height) {
+      drawBars(graphics, width, height, {
+        bars,
+        names: pods.workers,
+        scroll: scroller.scrollTop,
+        max,
+        median: pods.median_ms[state.at] as number,
+        slowest: pods.slowest[state.at] as number,
+        hover,
+        marked: marking,
+        theme: theme(),
+      });
+      const { left, length } = field(width);
+      clear(axis);
+      for (const value of ticks(max, 5)) {
+        axis.append(
+          h("span", { style: { "--x": `${left + (length * value) / max}px` } }, value === 0 ? "0 ms" : String(value)),
+        );
+      }
+    },
+  });
+  area.element.classList.add("pod-canvas");
+
+  function show(i: number): void {
+    const bar = bars[i];
+    hover = bar ? i : -1;
+    area.redraw();
+    if (!bar) {
+      card.hide();
+      return;
+    }
+    const box = area.element.getBoundingClientRect();
+    const { left, length } = field(box.width);
+    const end = box.left + left + length * Math.min(1, bar.time_ms / max);
+    const top = box.top + i * ROW - scroller.scrollTop;
+    const rows = categoryRows(bar.parts_ms, bar.time_ms);
+    const median = pods.median_ms[state.at] as number;
+    const over = bar.time_ms - median;
+    rows.push({
+      label: over < 0 ? "Under the median" : "Over the median",
+      value: num(Math.abs(over), 2),
+      note: `${num((Math.abs(over) / median) * 100, 1)}%`,
+    });
+    card.show(
+      { left: box.left + left, right: end, top, bottom: top + ROW },
+      { title: pods.workers[bar.worker] ?? "", total: `${num(bar.time_ms, 2)} ms`, rows },
+    );
+  }
+
+  function update(): void {
+    const i = state.at;
+    bars = barsOf(pods, i, order);
+    slider.value = String(i);
+    slider.setAttribute("aria-valuetext", `step ${pods.step[i]}`);
+    const all = bars.length * ROW;
+    room.style.height = `${all}px`;
+    scroller.style.maxHeight = `${TALLEST}px`;
+    area.element.style.height = `${Math.min(TALLEST, all)}px`;
+    const count = pods.count[i] as number;
+    const part =
+      bars.length < count ? `${num(bars.length)} of ${num(count)} workers drawn: the slowest, and the fastest` : "";
+    const [start, length] = [pods.start_ms[i] as number, pods.slowest_ms[i] as number];
+    const number = pods.step[i] as number;
+    const chosen = store.get("selection");
+    const only = chosen?.first === number && chosen.last === number;
+    clear(title);
+    title.append(
+      ...heading(
+        `Step ${number}`,
+        [`${num(i + 1)} of ${num(last + 1)}`, `dashed: median ${num(pods.median_ms[i], 2)} ms`, part]
+          .filter(Boolean)
+          .join("; "),
+      ).childNodes,
+      h(
+        "span.pod-links",
+        link(only ? "all steps in every view" : "select in every view", () =>
+          store.set("selection", only ? null : { first: number, last: number }),
+        ),
+        Number.isFinite(start) &&
+          link("Show in trace →", () => context.go("trace", { range_ms: [start, start + length] })),
+      ),
+    );
+    clear(said);
+    said.append(...marked(sentence(pods, i)));
+    show(-1);
+    area.redraw();
+  }
+
+  listen(slider, "input", () => state.set(Number(slider.value)));
+  listen(scroller, "scroll", () => show(-1));
+  listen(area.element, "pointermove", (event) => {
+    const box = area.element.getBoundingClientRect();
+    const i = Math.floor((event.clientY - box.top + scroller.scrollTop) / ROW);
+    if (i !== hover) show(i);
+  });
+  listen(area.element, "pointerleave", () => show(-1));
+  listen(scroller, "keydown", (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1, Home: -last, End: last }[event.key];
+    if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
+    step(by);
+    handled(event);
+  });
+  state.onChange(update);
+  onTheme(scroller, signal, area.redraw);
+  update();
+  return {
+    mark(worker) {
+      marking = worker;
+      const i = bars.findIndex((bar) => bar.worker === worker);
+      if (i >= 0) scroller.scrollTop = Math.max(0, i * ROW - TALLEST / 2);
+      area.redraw();
+    },
+  };
+}
+
+/** All workers as numbers: the means of all steps, or one step. */
+function workerTable(el: HTMLElement, context: ViewContext, state: Shown, mark: (worker: number) => void): void {
+  const { pods } = context.payload;
+  let data = pods.table;
+  let whole = true;
+  const longest = (key: "mean_step_ms" | "times_slowest"): number =>
+    Math.max(1e-9, ...Array.from(pods.table.data[key] as Float64Array, (value) => value || 0)) * 1.06;
+  const neutral = { css: "other", width: 40 };
+  const columns: ColumnSpec[] = [
+    {
+      key: "worker",
+      grow: true,
+      width: 120,
+      cell: (row, cell) => {
+        const name = textAt(data.data["worker"], row);
+        cell.title = name;
+        cell.classList.add("tail");
+        cell.append(h("bdi", name));
+      },
+    },
+    { key: "worker_steps", dim: true, narrow: true },
+    { key: "mean_step_ms", bar: { ...neutral, max: longest("mean_step_ms") } },
+    { key: "step_time_ms", bar: { ...neutral, max: Math.max(1e-9, ...pods.slowest_ms) * 1.06 } },
+    { key: "over_median_percent" },
+    { key: "times_slowest", bar: { ...neutral, max: longest("times_slowest") } },
+    ...CATEGORIES.filter(({ key }) => pods.categories[key]).map(
+      ({ key }): ColumnSpec => ({ key: `${key}_ms`, narrow: true }),
+    ),
+    { key: "bottleneck" },
+  ];
+  const holder = h("div");
+  const scope = h("small");
+  const sorted = (): { key: string; descending: boolean } => ({
+    key: whole ? "mean_step_ms" : "step_time_ms",
+    descending: true,
+  });
+  const rows = table(holder, {
+    table: data,
+    columns,
+    label: "Workers",
+    sort: sorted(),
+    height: 320,
+    signal: context.signal,
+    onRow: (row) => mark(pods.workers.indexOf(textAt(data.data["worker"], row))),
+  });
+  const update = (): void => {
+    data = whole ? pods.table : stepTable(pods, state.at);
+    rows.setTable(data);
+    const left = whole && pods.warmup ? ", warm-up left out" : "";
+    scope.textContent = whole ? `means over the steps, ms${left}` : `step ${pods.step[state.at]}, ms`;
+  };
+  const mode = segmented(
+    "Table",
+    [
+      { id: "all", label: "All steps" },
+      { id: "one", label: "This step" },
+    ],
+    "all",
+    (id) => {
+      whole = id === "all";
+      update();
+      rows.setSort(sorted());
+    },
+  );
+  el.append(
+    h(
+      "h3.wrap",
+      "By worker",
+      scope,
+      h(
+        "span.pod-links",
+        mode,
+        downloadButton("nbprof-pods.csv", () => rows.csv()),
+      ),
+    ),
+    holder,
+  );
+  if (pods.left_out) el.append(h("p.more", pods.left_out));
+  state.onChange(() => {
+    if (!whole) update();
+  });
+  update();
+}

@@ -1,0 +1,161 @@
+"""The Pods view: four workers of which the last is late, then more workers and steps than a report can carry."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from bokeh.models import HoverTool
+
+from nbprof.analysis import pods as analysis
+from nbprof.errors import NbprofError
+from nbprof.report.static import static_html
+from nbprof.views import codec, figures, payload, pods
+from nbprof.views.categories import CATEGORIES
+from tests.views import fake
+
+INPUT = [category.key for category in CATEGORIES].index("input") + 1
+
+
+def frame(steps=6, workers=4, late=3):
+    """2 ms of compute and 1 ms of input a step; worker `late` waits 3 ms more from step 2 on. The first step takes 10 times as long."""
+    step, worker = np.repeat(np.arange(steps), workers), np.tile(np.arange(workers), steps)
+    compute = np.where(step == 0, 20.0, 2.0)
+    wait = np.where((step > 1) & (worker == late), 4.0, 1.0)
+    names = [f"host-{w}" for w in worker]
+    table = pd.DataFrame({"step": step + 100, "worker": names, "step_time_ms": compute + wait, "start_ms": step * 10.0 + worker})
+    for category in CATEGORIES:
+        table[category.column] = np.nan
+    table["device_compute_ms"], table["input_ms"], table["compile_ms"] = compute, wait, 0.0
+    return table.assign(bottleneck=analysis.bottleneck(table), name="train", host=names, group=step)
+
+
+def run(table):
+    steps = table[["host", "group", "step", "name", "start_ms", "step_time_ms", *(c.column for c in CATEGORIES)]]
+    kinds = {"warmup": table["step"] == 100, "counted": table["step"] != 100, "kind": "train"}
+    made = fake.run(pods=table, pods_summary=analysis.summary(table))
+    made.steps = steps.assign(**kinds)
+    return made
+
+
+def test_each_step_names_its_slowest_worker_and_what_holds_it_up():
+    part = pods.payload(run(frame()))
+    assert part["workers"] == ["host-0", "host-1", "host-2", "host-3"]
+    assert part["step"].tolist() == [100, 101, 102, 103, 104, 105]
+    assert part["slowest"].tolist()[2:] == [3, 3, 3, 3]
+    assert part["slowest_ms"].tolist() == [21, 3, 6, 6, 6, 6]
+    assert part["fastest_ms"].tolist() == [21, 3, 3, 3, 3, 3]
+    assert part["median_ms"].tolist() == [21, 3, 3, 3, 3, 3]
+    assert part["spread_percent"].tolist() == [0, 0, 50, 50, 50, 50]
+    assert part["cause"].tolist() == [0, 0, INPUT, INPUT, INPUT, INPUT]
+    assert part["cause_ms"].tolist()[2:] == [3, 3, 3, 3]
+    assert part["start_ms"].tolist()[2:] == [23, 33, 43, 53]
+    assert part["warmup"].tolist() == [1, 0, 0, 0, 0, 0]
+    assert "host-3** is the slowest in **4 of 6" in part["statement"]
+    assert "40.0%" in part["statement"]
+
+
+def test_bars_are_those_of_the_frame_by_step_and_worker():
+    table = frame()
+    part = pods.payload(run(table.sample(frac=1, random_state=3).sort_values("step", kind="stable")))
+    assert part["first"].tolist() == [0, 4, 8, 12, 16, 20, 24]
+    assert part["worker"].tolist() == [0, 1, 2, 3] * 6
+    assert part["time_ms"].tolist() == table["step_time_ms"].tolist()
+    assert part["categories"]["input"].tolist() == table["input_ms"].tolist()
+    assert "output" not in part["categories"], "never recorded"
+    assert [head["key"] for head in part["heads"]] == [
+        "worker",
+        "step_time_ms",
+        "device_compute_ms",
+        "input_ms",
+        "compile_ms",
+        "bottleneck",
+    ]
+
+
+def test_the_row_of_a_worker_leaves_warm_up_out():
+    table = pods.payload(run(frame()))["table"]
+    data = table["data"]
+    assert data["worker"]["values"][data["worker"]["codes"][0]] == "host-3"
+    assert data["worker_steps"].tolist() == [5, 5, 5, 5]
+    assert data["mean_step_ms"].tolist() == pytest.approx([5.4, 3, 3, 3])
+    assert data["over_median_percent"].tolist() == pytest.approx([80, 0, 0, 0])
+    assert data["input_ms"].tolist() == pytest.approx([3.4, 1, 1, 1])
+    assert data["times_slowest"].sum() == 5
+
+
+def test_workers_are_in_natural_order_and_one_that_is_missing_stays_missing():
+    table = frame(steps=2, workers=12)
+    part = pods.payload(run(table[~((table["worker"] == "host-10") & (table["step"] == 101))]))
+    assert part["workers"][2:4] == ["host-2", "host-3"]
+    assert part["workers"][-1] == "host-11"
+    assert part["count"].tolist() == [12, 11]
+    assert part["first"].tolist() == [0, 12, 23]
+    assert 10 not in part["worker"][12:].tolist()
+    assert np.isfinite(part["time_ms"]).all()
+
+
+def test_a_large_pod_keeps_the_slowest_and_the_fastest_of_each_step_and_says_so():
+    rng = np.random.default_rng(5)
+    table = frame(steps=1000, workers=256)
+    table["device_compute_ms"] = rng.random(len(table))
+    table["step_time_ms"] = table["device_compute_ms"] + table["input_ms"]
+    part = pods.payload(run(table))
+    bars = np.diff(part["first"].astype(int))
+    assert set(bars) == {pods.MOST_BARS // 1000}
+    for step in (0, 1, 777):
+        mine = part["time_ms"][part["first"][step] : part["first"][step + 1]]
+        all_of_it = np.sort(table.loc[table["step"] == 100 + step, "step_time_ms"])
+        assert np.sort(mine) == pytest.approx([all_of_it[0], *all_of_it[-(bars[step] - 1) :]])
+    assert "of each step the slowest workers and the fastest" in part["left_out"]
+    assert part["median_ms"][1] == pytest.approx(np.median(table.loc[table["step"] == 101, "step_time_ms"]))
+    assert part["table"]["rows"] == 256
+    assert len(codec.pack({"pods": part})) < 800_000
+
+
+def test_more_steps_than_fit_are_those_with_the_largest_spread(monkeypatch):
+    monkeypatch.setattr(pods, "MOST_STEPS", 3)
+    part = pods.payload(run(frame()))
+    assert part["step"].tolist() == [102, 103, 104]
+    assert "3 of 6 steps" in part["left_out"]
+
+
+def test_the_tab_is_there_with_several_workers_and_by_name():
+    one, many = payload.dashboard(fake.run()), payload.dashboard(run(frame()))
+    assert "pods" not in [tab["id"] for tab in one["meta"]["tabs"]]
+    assert one["pods"]["empty"]["title"] == "One worker in this run"
+    tab = next(tab for tab in many["meta"]["tabs"] if tab["id"] == "pods")
+    assert tab["count"] == 4
+    assert [tab["id"] for tab in payload.select(one, ["pods"])["meta"]["tabs"]] == ["pods"]
+    assert [tab["id"] for tab in payload.dashboard(fake.run(), ["pods"])["meta"]["tabs"]] == ["pods"]
+    assert payload.dashboard(fake.run(steps=0))["pods"]["empty"]["title"] == "No steps to compare"
+
+
+def test_workers_of_steps_nobody_shares_have_no_spread():
+    table = frame(steps=2, workers=2)
+    alone = table[(table["step"] - 100) == table["worker"].str[-1].astype(int)]
+    part = pods.payload(run(alone))
+    assert np.isnan(part["spread_percent"]).all()
+    assert "No step was recorded by more than one worker" in part["statement"]
+
+
+def test_the_static_report_lists_the_workers():
+    html = static_html(payload.dashboard(run(frame())))
+    assert "Workers" in html
+    assert "host-3" in html
+    assert "80.0%" in html
+    assert "Workers" not in static_html(payload.dashboard(fake.run()))
+
+
+def test_the_figure_stacks_the_workers_of_the_widest_step():
+    plot = figures.pods(run(frame()))
+    assert plot.title.text == "Step 102"
+    assert list(plot.y_range.factors) == ["host-3", "host-2", "host-1", "host-0"]
+    data = plot.renderers[0].data_source.data
+    assert sum(data[bar.name] for bar in plot.renderers) == pytest.approx(data["total"])
+    assert dict(plot.select_one(HoverTool).tooltips)["Input"] == "@input{0.00} ms"
+    assert figures.pods(run(frame()), 105).title.text == "Step 105"
+    with pytest.raises(NbprofError, match="no step 7"):
+        figures.pods(run(frame()), 7)
+    with pytest.raises(NbprofError, match="no steps"):
+        figures.pods(fake.run(steps=0))
