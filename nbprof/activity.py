@@ -20,11 +20,17 @@ from nbprof.trace import Events, Int32s, Int64s, Note
 HOST_COMPUTE, HOST_COMPILE, HOST_TO_HOST, HOST_TO_DEVICE, HOST_PREPARE = 10, 60, 70, 80, 90
 # The host stands still until the device has caught up: neither compute nor launching, so it must not be taken for either.
 HOST_WAIT_DEVICE = 75
+# Of programs that serve requests: no class of a training step's chart.
+HOST_PREPROCESS, HOST_POSTPROCESS, HOST_BATCH_FORMATION, HOST_RUNTIME = 20, 30, 40, 50
 DEVICE_COLLECTIVES, HOST_WAIT_INPUT, DEVICE_TO_DEVICE, DEVICE_TO_HOST = 100, 110, 120, 130
-DEVICE_COMPUTE_32, DEVICE_COMPUTE_16 = 140, 150
+DEVICE_COMPUTE_32, DEVICE_COMPUTE_16, DEVICE_WAIT_DEVICE, DEVICE_WAIT_HOST = 140, 150, 160, 170
 
 CATEGORY_OF_CLASS: dict[int, str] = {
     HOST_COMPUTE: "host_compute",
+    HOST_PREPROCESS: "other",
+    HOST_POSTPROCESS: "other",
+    HOST_BATCH_FORMATION: "other",
+    HOST_RUNTIME: "other",
     HOST_COMPILE: "compile",
     HOST_TO_HOST: "other",
     HOST_WAIT_DEVICE: "other",
@@ -36,6 +42,8 @@ CATEGORY_OF_CLASS: dict[int, str] = {
     DEVICE_TO_HOST: "output",
     DEVICE_COMPUTE_32: "device_compute",
     DEVICE_COMPUTE_16: "device_compute",
+    DEVICE_WAIT_DEVICE: "device_to_device",
+    DEVICE_WAIT_HOST: "input",
 }
 
 CATEGORIES: tuple[str, ...] = (
@@ -165,6 +173,7 @@ ALLOCATIONS = {
     "data_type": "i4",
     "shape": "i4",
 }
+FUNCTIONS = {"event": "i8", "host": "i4", "lane": "i4", "start": "i8", "end": "i8", "name": "i4", "mode": "i4", "tracings": "i8"}
 ITERATORS = {"event": "i8", "host": "i4", "lane": "i4", "iterator": "i8", "parent": "i8", "name": "i4", "start": "i8", "end": "i8"}
 DEVICES = [
     "host",
@@ -205,10 +214,12 @@ class Activity:
     ----------
     markers : host or device (`device` -1 on the host) step markers; `group` numbers the step of a host
     work : spans classified for the step breakdown
+    xprof_work : the same spans, classified by the rules of XProf 2.24
     host_ops, device_ops : runs of framework ops; `op` and `type` are codes into `ops` and `types`. On a device `own` is the run's time
         without the runs in it, `part` a row of `op_parts`, `tensor_core` says whether a kernel uses TensorCores (-1: it is no kernel)
     op_parts : what an op is made of on the device, a kernel or an op of a compiled program: the program's ident (0: none), its name
         and category there, the line of code, the FLOPs and bytes of all runs (NaN: not stated), and whether XProf counts it
+    program_notes : what the receipt says about compiled programs in which ops were looked up
     tagged_calls : events of the host that are no op but state the op that they served (calls of the allocator and of the driver)
     device_extents : first start and last end of each device
     kernels : executions of GPU kernels; `details` is a code into `launch_shapes`; `tensor_core` is 1, 0, or -1 where the name cannot tell
@@ -221,9 +232,12 @@ class Activity:
     allocations : allocator events; texts are codes into `texts`; what the allocator did not state is NA
     iterators : runs of tf.data iterators; `name` is a code into `ops`
     iterator_links : int64[k, 2], pairs of iterator calls: the one that took an element, and the one that made it on another thread
+    functions : calls of tf.functions; `name` and `mode` are codes into `texts`, `tracings` how often the function was traced by then
+    environment : what the file says of where and when the program ran: `versions`, `start_time`, `duration_s`
     group_names : by (host, group)
     cut : (host, group) of steps whose device work was not recorded to their end; they are shown, but not averaged
     memory_capacity : bytes that an allocator could have at most, by the memory's name, where the file states it
+    xprof : whether XProf can read the file
     missing : why a view is empty, by view
     notes : what the receipt says about how the events hang together
     traits : what the program was seen to use that advice is about: "DataParallel"
@@ -233,9 +247,11 @@ class Activity:
     devices: pd.DataFrame
     markers: pd.DataFrame
     work: pd.DataFrame
+    xprof_work: pd.DataFrame
     host_ops: pd.DataFrame
     device_ops: pd.DataFrame
     op_parts: pd.DataFrame
+    program_notes: list[Note]
     tagged_calls: pd.DataFrame
     device_extents: pd.DataFrame
     kernels: pd.DataFrame
@@ -248,6 +264,8 @@ class Activity:
     iterators: pd.DataFrame
     iterator_links: npt.NDArray[np.int64]
     iterator_params: dict[int, dict[str, object]]
+    functions: pd.DataFrame
+    environment: dict[str, object]
     group_names: dict[tuple[int, int], str]
     cut: set[tuple[int, int]]
     memory_capacity: dict[str, int]
@@ -262,6 +280,7 @@ class Activity:
     traits: set[str]
     framework: str
     has_device: bool
+    xprof: bool
     has_host_ops: bool
     name_category: npt.NDArray[np.uint8]
     """By name code of the trace: index into CATEGORIES + 1, 0 for none; the colour of a slice."""
@@ -308,9 +327,11 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "devices": lambda: pd.DataFrame(columns=DEVICES),
     "markers": _empty(MARKERS),
     "work": _empty(WORK),
+    "xprof_work": _empty(WORK),
     "host_ops": _empty(HOST_OPS),
     "device_ops": _empty(DEVICE_OPS),
     "op_parts": _empty(OP_PARTS),
+    "program_notes": list,
     "tagged_calls": _empty(HOST_OPS),
     "device_extents": _empty(EXTENTS),
     "kernels": _empty(KERNELS),
@@ -323,6 +344,8 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "iterators": _empty(ITERATORS),
     "iterator_links": lambda: np.zeros((0, 2), np.int64),
     "iterator_params": dict,
+    "functions": _empty(FUNCTIONS),
+    "environment": dict,
     "group_names": dict,
     "cut": set,
     "memory_capacity": dict,
@@ -337,6 +360,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "traits": set,
     "framework": str,
     "has_device": bool,
+    "xprof": bool,
     "has_host_ops": bool,
     "name_category": lambda: np.zeros(0, np.uint8),
 }

@@ -88,13 +88,43 @@ class Pods(Framed):
 
 
 class InputPipeline(Framed):
-    """Where the host spends its time on input."""
+    """Where the time for input goes: in the steps, and on the host.
+
+    TensorFlow Profiler's input pipeline analyzer, and its twin for PyTorch. `frame` has one row an input op of the host: iterators of
+    tf.data, stages of other pipelines that state `_ipl_stage_id` and `_ipl_stage_cat`, infeed enqueues and copies to the device; total and
+    self time as in `Profile.ops`. Percentages are of the self time of all input ops (0…100; XProf has 0…1), so that those of total time
+    add up to more than 100 where iterators lie in each other.
+
+    Unlike XProf: loops over a dataset inside a tf.function (`ReduceIterator::…`) are input ops, and what is enqueued scales the other
+    kinds only where an enqueue was recorded on the host (XProf scales by the copies of a step then too, which leaves 0 of all of them).
+    """
 
     @property
     def categories(self) -> pd.DataFrame:
-        """The five kinds of input work."""
+        """The five kinds of input work: self time of their ops as recorded, and what helps.
+
+        Enqueuing is infeed enqueues and copies to the device. A read is of a file (`…::TFRecord`, `TextLine`, `FixedLengthRecord`,
+        `SSTable`, `RecordIO`, `ArrayRecord`): in advance where its path holds a prefetch, interleave, parallel map, or memory reader or
+        writer, else on demand. All other iterators preprocess.
+        """
         categories: pd.DataFrame = self._profile.run.input_categories
         return categories.copy()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """How much of a step is input, of which kinds, and what to do next.
+
+        Of the steps that averages use: `input_percent` (sum of input by sum of step times), and over the steps `mean_percent` `sd_percent`
+        (n - 1; None of one step) `min_percent` `max_percent`; `bound` (host, both, device, unknown) and `level` (high from 20 %, moderate
+        from 5 %, potential where less is input but 3 % or more is in nothing recorded, no, unknown), the `statement` and the `next_step`.
+
+        Of the host: `enqueue_ratio` r (Σ durations of infeed enqueues by Σ times between their starts; else copies by step time), what it
+        came `enqueue_ratio_from`, and the `breakdown` (`category` `us` `us_per_step` `percent`): enqueuing E as recorded, and E (1 - r) / r
+        shared out among the other kinds by self time; the self times themselves where r is 0. `copy_percent` is enqueuing's part of that,
+        `copy_level` dominant from 90 %, significant from 10 %, else small. None for what was not recorded.
+        """
+        found = dict(self._profile.run.input_summary)
+        return {**found, "breakdown": found["breakdown"].copy()}
 
 
 class TfData(View):
@@ -239,25 +269,70 @@ class Kernels(Framed):
 
 
 class Memory(View):
-    """Memory by allocator."""
+    """Memory by allocator, as in the memory profile of the TensorFlow guide.
+
+    Sources: the events MemoryAllocation and MemoryDeallocation that the allocators of TensorFlow, JAX and XLA write, and `[memory]` of
+    PyTorch. Each states the allocator after it: stack (reserved) and heap bytes in use, bytes free, and fragmentation, which is the part
+    of the free bytes outside the largest free block. What an allocator does not state is NA, never 0; XProf shows 0 there. Where no bytes in
+    use are stated (PyTorch before 1.11) they are added up from the blocks, from the least start that never goes below 0.
+
+    - In use is stack and heap together. The peak is its maximum; of equal ones the last, as in XProf.
+    - A deallocation has the op, region, type and shape of the block at its address. A second allocation at a live address does not change
+      whose block it is.
+    - `step` of an event outside any step is the one after the last that its allocator saw, as in XProf.
+    - The lifetime peak is the largest that was stated or seen. XProf takes the last that was stated, in the order of the file, which can
+      be below the peak in the profile.
+    - Times count from the start of the profile; XProf's from the begin of the host's lines.
+    """
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row an allocator, largest peak first."""
+        """One row an allocator, largest peak first: counts, capacity (in use and free at the peak), lifetime peak, and the peak in parts."""
         summary: pd.DataFrame = self._profile.run.memory_summary
         return summary.copy()
 
     @property
     def timeline(self) -> pd.DataFrame:
-        """Allocations and deallocations in time order."""
+        """Allocations and deallocations in time order, each with the allocator's state after it."""
         timeline: pd.DataFrame = self._profile.run.memory_timeline
         return timeline.drop(columns=["order", "address", "lifetime_peak_bytes", "capacity_bytes"])
 
     @property
     def peak(self) -> pd.DataFrame:
-        """Allocations alive at the peak."""
+        """Blocks alive at the peak of each allocator, largest first; equal ones are one row with their number.
+
+        Blocks of the step of the peak are told one by one, as in the guide; the rest of the heap is one row,
+        `unused preallocated device memory` (what TensorFlow holds from earlier: weights, and what it set aside). The rows add up to the
+        bytes in use. PyTorch's blocks are followed from the begin of the recording; there the rest is `allocated before the recording`.
+        XProf deducts blocks whose deallocations state no size (TPU) although they were freed, and so loses that row there.
+        """
         peak: pd.DataFrame = self._profile.run.memory_peak
         return peak.copy()
+
+    def at(self, time_ms: float, memory_id: str | None = None) -> pd.DataFrame:
+        """Blocks alive at any moment, as `peak` has them for the peak.
+
+        Parameters
+        ----------
+        time_ms : float
+            After the start of the profile, as in `timeline`. Before an allocator's first event nothing is known of it: it has no rows.
+        memory_id : str, optional
+            Only this allocator; all when left out, in the order of their names.
+
+        Raises
+        ------
+        NbprofError
+            There is no such allocator, or `time_ms` is no number.
+        """
+        from nbprof.analysis import memory_alive
+
+        rows = self._profile.run.memory_timeline
+        if np.isnan(time_ms):
+            raise NbprofError("time_ms must be a number of milliseconds after the start of the profile")
+        known = sorted(set(rows["memory_id"]))
+        if memory_id is not None and memory_id not in known:
+            raise NbprofError(f"there is no memory {memory_id!r} in this run; it has {', '.join(known) or 'none'}")
+        return memory_alive.at(rows, time_ms, memory_id)
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh figure: stack, heap and free over time, fragmentation on the right axis."""

@@ -17,7 +17,7 @@ import pandas as pd
 
 from nbprof import cache
 from nbprof.activity import Activity
-from nbprof.analysis import advice, input_pipeline, kernels, memory, ops, overview, pods, steps, tf_data, torch_runtime
+from nbprof.analysis import advice, input_pipeline, kernels, memory, memory_alive, ops, overview, pods, steps, tf_data, torch_runtime
 from nbprof.formats.pieces import Piece, RunFiles
 from nbprof.trace import Note, Receipt, Trace
 
@@ -193,8 +193,10 @@ class Run:
         return self.activity.devices
 
     @_Kept
-    def _steps_and_share(self) -> tuple[pd.DataFrame, float | None, pd.DataFrame]:
-        out = steps.frame(self.activity), steps.share_of_16_bit(self.activity), steps.by_core(self.activity)
+    def _steps_and_share(self) -> tuple[pd.DataFrame, float | None, pd.DataFrame, float | None]:
+        frame = steps.frame(self.activity)
+        busy = overview.busy(self.activity, frame)
+        out = frame, steps.share_of_16_bit(self.activity), steps.by_core(self.activity), busy
         # Nothing else is made of the classified spans, and they are as many as the events.
         self.activity.forget("work")
         return out
@@ -247,6 +249,11 @@ class Run:
         return kernels.frame(self.activity)
 
     @_Kept
+    def xprof_kernels(self) -> pd.DataFrame:
+        """GPU kernels by the rules of XProf 2.24."""
+        return kernels.as_xprof(self.activity)
+
+    @_Kept
     def memory_timeline(self) -> pd.DataFrame:
         """Allocator events in time order."""
         out = memory.timeline(self.activity)
@@ -262,7 +269,7 @@ class Run:
     @_Kept
     def memory_peak(self) -> pd.DataFrame:
         """Allocations alive at the peak of each allocator."""
-        return memory.at_peak(self.memory_timeline, self.memory_summary)
+        return memory_alive.at_peak(self.memory_timeline, self.memory_summary)
 
     @_Kept
     def input_ops(self) -> pd.DataFrame:
@@ -273,6 +280,11 @@ class Run:
     def input_categories(self) -> pd.DataFrame:
         """The five kinds of input work."""
         return input_pipeline.categories(self.input_ops, self.activity.framework)
+
+    @_Kept
+    def input_summary(self) -> dict[str, Any]:
+        """How much of a step is input, of which kinds, and what to do next."""
+        return input_pipeline.summary(self.activity, self.steps, self.input_ops, self._host_ops[0])
 
     @_Kept
     def _tf_data(self) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -321,8 +333,19 @@ class Run:
 
     @_Kept
     def _overview(self) -> dict[str, Any]:
-        steps, half, _ = self._steps_and_share
-        return overview.overview(self.activity, steps, half, self.steps_summary, self.ops, self.memory_summary, self.receipt.dropped)
+        steps, half, _, busy = self._steps_and_share
+        return overview.overview(
+            self.activity,
+            steps,
+            half,
+            busy,
+            self.steps_summary,
+            self.ops,
+            self.kernels,
+            self.memory_summary,
+            self.receipt.dropped,
+            tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
+        )
 
     @_Cached
     def overview(self) -> dict[str, Any]:
@@ -330,6 +353,7 @@ class Run:
         out = dict(self._overview)
         if self.capture is not None and self.capture.framework:
             out["framework"] = self.capture.framework
+            out["environment"] = {**out["environment"], "framework": self.capture.framework}
         out["run_facts"] = self._facts(out)
         return out
 

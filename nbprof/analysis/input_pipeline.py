@@ -1,11 +1,16 @@
-"""Where the host spends its time on input: the host side of TensorFlow Profiler's input pipeline analyzer, and its twin for PyTorch."""
+"""Where the host spends its time on input: TensorFlow Profiler's input pipeline analyzer, and its twin for PyTorch."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from nbprof import nesting
 from nbprof.activity import Activity
+from nbprof.analysis import checks
+from nbprof.analysis.steps import counted
 
 _FILES = ("TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord")
 # The kind, in `Activity.calls`, of a call that copies to a device.
@@ -49,13 +54,28 @@ TORCH_CATEGORIES: dict[str, tuple[str, str]] = {
 }
 
 
+READING = ("preprocessing", "demanded_file_read", "advanced_file_read")
+"""The categories of work that makes data, rather than handing it to a device."""
+
+# What a stage of an input pipeline that is no tf.data says it does.
+_STAGES = {"enqueue": "enqueue", "preprocessing": "preprocessing", "unknown": "other"}
+_KINDS = frozenset({"Dataset", "read", *_STAGES})
+
+
 def category(op: str, kind: str) -> str:
-    """The input category of one host op; '' when it is no input op."""
+    """The input category of one host op; '' when it is no input op.
+
+    An op of tf.data is told by its type `Dataset` and a stage of another pipeline by what it states of itself. Reads are in advance where
+    the path of the op says so (prefetch, interleave, parallel map, memory reader or writer above it).
+    """
     if kind.startswith("InfeedEnqueue") or op.upper().startswith("MEMCPYHTOD"):
         return "enqueue"
-    if kind != "Dataset":
+    stage = kind.strip().lower()
+    if kind != "Dataset" and stage not in _KINDS:
         return ""
-    if op.rpartition("::")[2] in _FILES:
+    if stage in _STAGES:
+        return _STAGES[stage]
+    if stage == "read" or (op.rpartition("::")[2] in _FILES and "::" in op):
         return "advanced_file_read" if any(part in op for part in _AHEAD) else "demanded_file_read"
     return "preprocessing"
 
@@ -68,11 +88,15 @@ def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     """
     if activity.framework == "PyTorch":
         return _shares(_torch_ops(activity, rows))
+    rows = pd.concat([rows, _loops(activity)], ignore_index=True)
     grouped = rows.assign(total=rows["end"] - rows["start"]).groupby("op", sort=False)
-    out = grouped.agg(type=("type", "first"), occurrences=("total", "size"), total=("total", "sum"), own=("own", "sum")).reset_index()
+    out = grouped.agg(
+        type=("type", "first"), occurrences=("total", "size"), total=("total", "sum"), own=("own", "sum"), dataset=("dataset", "any")
+    ).reset_index()
     names, types = activity.ops.values, activity.types.values
     op = [str(names[c]) for c in out["op"]]
-    kind = [str(types[c]) for c in out["type"]]
+    # An op may be called as a kind of stage is; only a stage is one.
+    kind = ["" if k in _KINDS and not d else k for k, d in zip((str(types[c]) for c in out["type"]), out["dataset"], strict=True)]
     found = [category(o, k) for o, k in zip(op, kind, strict=True)]
     table = pd.DataFrame(
         {
@@ -84,6 +108,21 @@ def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
         }
     )
     return _shares(table[table["category"] != ""])
+
+
+def _loops(activity: Activity) -> pd.DataFrame:
+    """Iterators of loops over a dataset inside a function, which no table of ops has, with their self time among themselves."""
+    rows = activity.iterators
+    names = activity.ops.values
+    inside = {code for code in rows["name"].unique().tolist() if not str(names[code]).startswith("Iterator::")}
+    if not inside:
+        return pd.DataFrame({"op": [], "type": [], "start": [], "end": [], "own": [], "dataset": []}).astype(np.int64)
+    start, length = rows["start"].to_numpy(np.int64), (rows["end"] - rows["start"]).to_numpy(np.int64)
+    own = nesting.self_times(nesting.parents(rows["lane"].to_numpy(np.int32), start, length), length)
+    kind = activity.types.code("Dataset")
+    return rows.assign(op=rows["name"], type=kind, own=own, dataset=True).loc[
+        rows["name"].isin(inside), ["op", "type", "start", "end", "own", "dataset"]
+    ]
 
 
 def _torch_ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
@@ -142,3 +181,109 @@ def categories(table: pd.DataFrame, framework: str = "") -> pd.DataFrame:
         )
     out = pd.DataFrame(rows)
     return out.sort_values("time_ms", ascending=False, kind="stable", ignore_index=True)
+
+
+# Of the time of all input work the part that copies to the device.
+_DOMINANT, _SIGNIFICANT = 90.0, 10.0
+
+
+def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, rows: pd.DataFrame) -> dict[str, Any]:
+    """The mapping `p.input_pipeline.summary`: how much of a step is input, of which kinds, and what to do next.
+
+    Parameters
+    ----------
+    steps : DataFrame
+        `Run.steps`.
+    table : DataFrame
+        The input ops, from `ops`.
+    rows : DataFrame
+        The host ops with their self time.
+    """
+    used = counted(steps)
+    out: dict[str, Any] = {"steps": len(used), **_shares_of_steps(used)}
+    waits, other = (_ratio(used, f"{c}_ms") for c in ("input", "other"))
+    place, how = checks.input_class(waits, other)
+    out |= {"bound": place, "level": how, "statement": checks.input_statement(waits, other)}
+    time = {str(kind): float(us) for kind, us in (table.groupby("category")["self_ms"].sum() * 1000).items()}
+    ratio, source = _enqueue_ratio(activity, used, rows)
+    parts = scaled(time, ratio)
+    whole = sum(parts.values())
+    out["enqueue_ratio"], out["enqueue_ratio_from"] = ratio, source
+    count = len(steps)
+    out["breakdown"] = pd.DataFrame(
+        {
+            "category": list(parts),
+            "us": list(parts.values()),
+            "us_per_step": [value / count if count else np.nan for value in parts.values()],
+            "percent": [100 * value / whole if whole else np.nan for value in parts.values()],
+        }
+    )
+    share = 100 * parts["enqueue"] / whole if whole else None
+    out["copy_percent"] = share
+    out["copy_level"] = None if share is None else "dominant" if share >= _DOMINANT else "significant" if share >= _SIGNIFICANT else "small"
+    out["next_step"] = _next_step(place, len(table) > 0 and whole > parts["enqueue"], activity.framework)
+    return out
+
+
+def scaled(time: dict[str, float], ratio: float) -> dict[str, float]:
+    """The five kinds of input work in µs, from the self times of the input ops by kind.
+
+    The host works on input also while nobody waits for it. Where it enqueues to the device, the share `ratio` of that in the time between
+    two enqueues says how much of that time is input: what is not enqueuing is then shared out among the other kinds by their self times.
+    With a ratio of 0 (nothing was enqueued) the self times stand as they are. Source: TensorFlow Profiler's input pipeline analyzer.
+    """
+    enqueue = float(time.get("enqueue", 0.0))
+    own = {kind: float(time.get(kind, 0.0)) for kind in READING}
+    total = sum(own.values())
+    rest = enqueue * (1 - ratio) / ratio if ratio else total
+    out = {"enqueue": enqueue, **{kind: rest * value / total if total else 0.0 for kind, value in own.items()}}
+    # The last bits of a float are no input work.
+    left = rest - sum(out[kind] for kind in READING)
+    out["other"] = (left if left > 1e-9 * rest else 0.0) + (0.0 if ratio else float(time.get("other", 0.0)))
+    return out
+
+
+def _enqueue_ratio(activity: Activity, used: pd.DataFrame, rows: pd.DataFrame) -> tuple[float, str | None]:
+    """The share of enqueuing in the time from one enqueue to the next, at most 1, and what it was made from; 0 where nothing enqueues."""
+    names, types = activity.ops.values, activity.types.values
+    infeed = [code for code in rows["type"].unique().tolist() if str(types[code]).startswith("InfeedEnqueue")]
+    mine = rows[rows["type"].isin(infeed)].sort_values(["lane", "start"], kind="stable")
+    if len(mine):
+        same = mine["lane"].to_numpy()[1:] == mine["lane"].to_numpy()[:-1]
+        start, end = mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)
+        between = int((start[1:] - start[:-1])[same].sum())
+        if between:
+            return min(1.0, float((end - start)[:-1][same].sum()) / between), "enqueue starts"
+    copies = [code for code in rows["op"].unique().tolist() if str(names[code]).upper().startswith("MEMCPYHTOD")]
+    mean = _ratio(used, "host_to_device_ms")
+    if (len(mine) or copies) and mean:
+        return min(1.0, mean / 100), "copies of a step"
+    return 0.0, None
+
+
+def _ratio(used: pd.DataFrame, column: str) -> float | None:
+    """A column's sum in percent of all step time; None where it was not measured."""
+    if not len(used) or used[column].isna().all():
+        return None
+    return 100 * float(used[column].sum()) / float(used["step_time_ms"].sum())
+
+
+def _shares_of_steps(used: pd.DataFrame) -> dict[str, float | None]:
+    """Input in percent of step time: of all steps together, and over the steps."""
+    names = ("input_percent", "mean_percent", "sd_percent", "min_percent", "max_percent")
+    if not len(used):
+        return dict.fromkeys(names)
+    each = 100 * used["input_ms"].to_numpy(np.float64) / used["step_time_ms"].to_numpy(np.float64)
+    sd = float(each.std(ddof=1)) if len(each) > 1 else None
+    return dict(zip(names, (_ratio(used, "input_ms"), float(each.mean()), sd, float(each.min()), float(each.max())), strict=True))
+
+
+def _next_step(place: str, recorded: bool, framework: str) -> str:
+    if place == "unknown":
+        return "Mark the steps, so that input can be weighed against the rest: for batch in nbprof.steps(data)."
+    if place == "device":
+        return "The input keeps up. Look at the other parts of the step."
+    if recorded:
+        return "See below which input work takes the time, and what helps."
+    loader = {"PyTorch": "a torch.utils.data.DataLoader", "JAX": "grain, tf.data or a thread that loads ahead"}.get(framework, "tf.data")
+    return f"No input work was recorded. Data that comes through {loader} is read ahead, and shows here."

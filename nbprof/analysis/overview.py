@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import CATEGORIES, Activity
-from nbprof.analysis.steps import counted
+from nbprof.analysis import checks
+from nbprof.analysis.steps import counted, flatten
+from nbprof.trace import Int64s
 
 # Below this share of the step no class is called the bottleneck.
 SINGLE_BOTTLENECK_PERCENT = 35.0
@@ -54,34 +56,36 @@ def overview(
     activity: Activity,
     steps: pd.DataFrame,
     half: float | None,
+    busy: float | None,
     summary: pd.DataFrame,
     ops: pd.DataFrame,
+    kernels: pd.DataFrame,
     memory: pd.DataFrame,
     dropped: int,
+    *,
+    tf_data: bool,
 ) -> dict[str, Any]:
-    """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, and the facts of the run.
+    """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, the checks, and the facts of the run.
 
-    `half` is the percent of device compute in 16 bit.
+    `half` is the percent of device compute in 16 bit, `busy` comes from the function of that name, `tf_data` says whether tf.data worked.
 
     Percentages are 0…100; None where the profile does not hold them. `host_op_percent` and `device_op_percent` count runs of ops, as
     TensorFlow Profiler does; the eager shares are of op self time.
     """
     mean = summary.set_index("category")["mean_ms"]
     percent = summary.set_index("category")["percent"]
-    step = _known(mean["step_time"])
     out: dict[str, Any] = {
         **_verdict(activity, steps, mean, percent, dropped),
-        "step_time_ms": step,
+        "step_time_ms": _known(mean["step_time"]),
         "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]),
         "input_percent": _known(percent["input"]),
     }
-    busy = sum(_known(percent[c]) or 0.0 for c in ("device_compute", "device_to_device", "device_collectives"))
-    measured = activity.has_device and step is not None
-    out["device_busy_percent"] = busy if measured else None
-    out["device_idle_percent"] = max(0.0, 100.0 - busy) if measured else None
+    out["device_busy_percent"] = busy
+    out["device_idle_percent"] = None if busy is None else max(0.0, 100.0 - busy)
     out.update(_ops(ops, activity))
     out["compute_16bit_percent"] = half
     out["compute_32bit_percent"] = None if half is None else 100.0 - half
+    out["outside_compilation_percent"] = _outside(ops, activity)
     out["peak_memory_bytes"] = int(memory["peak_bytes"].max()) if len(memory) else None
     out["memory_capacity_bytes"] = (
         int(memory["capacity_bytes"].iloc[0]) if len(memory) and memory["capacity_bytes"].notna().iloc[0] else None
@@ -93,21 +97,110 @@ def overview(
     out["framework"] = activity.framework
     out["warmup_steps"] = int(steps["warmup"].astype(bool).sum()) if len(steps) else 0
     out["steps"] = len(steps)
-    where = "device" if (ops["where"] == "device").any() else "host"
-    top = ops[ops["where"] == where].head(10).reset_index(drop=True)
-    count = max(len(steps), 1)
-    out["top_ops_where"] = where
-    out["top_ops"] = pd.DataFrame(
+    out["environment"] = environment(activity)
+    shares = {str(key): _known(value) for key, value in percent.items()} if len(steps) else {}
+    functions = checks.functions(activity)
+    out["tf_functions"] = functions
+    out["checks"] = checks.checks(shares, out, functions, tf_data=tf_data, framework=activity.framework)
+    out["top_ops_where"] = "device" if (ops["where"] == "device").any() else "host"
+    out["top_ops"] = _top_ops(ops[ops["where"] == out["top_ops_where"]], kernels, max(len(steps), 1))
+    return out
+
+
+def _top_ops(ops: pd.DataFrame, kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
+    """The ten ops with the most self time; with FLOP rate and use of TensorCores where these are known."""
+    top = ops.head(10).reset_index(drop=True)
+    out = pd.DataFrame(
         {
             "rank": np.arange(1, len(top) + 1),
             "op": top["op"],
             "type": top["type"],
-            "ms_per_step": top["self_us"] / 1000 / count,
+            "ms_per_step": top["self_us"] / 1000 / steps,
             "percent": 100 * top["self_fraction"],
             "cumulative_percent": 100 * top["cumulative_fraction"],
         }
     )
+    if "flops_per_second" in top.columns and top["flops_per_second"].notna().any():
+        out["flops_per_second"] = top["flops_per_second"]
+    if len(kernels):
+        by_op = kernels[["op", "op_tensor_core_eligible", "uses_tensor_core"]].astype({"op": str}).groupby("op").max()
+        for column in by_op.columns if out["op"].isin(by_op.index).any() else ():
+            out[column] = pd.array(by_op[column].reindex(out["op"]).to_numpy(), dtype="boolean")
     return out
+
+
+def _outside(ops: pd.DataFrame, activity: Activity) -> float | None:
+    """Percent of op time on TPUs in which a compiled program waits for what runs outside of it; None without TPU ops."""
+    if not (activity.devices["kind"] == "TPU").any():
+        return None
+    mine = ops[ops["where"] == "device"]
+    whole = float(mine["self_us"].sum())
+    outside = mine["type"].astype(str).isin(("XlaSendToHost", "XlaRecvFromHost"))
+    return 100 * float(mine.loc[outside, "self_us"].sum()) / whole if whole else None
+
+
+def environment(activity: Activity) -> dict[str, Any]:
+    """The mapping `p.overview["environment"]`: on what the program ran, as far as the file says.
+
+    `hosts` (their names), `device_count`, `devices` (one entry a kind of device: `name` `kind` `count` `compute_capability` `memory_bytes`
+    `cores`), `framework`, `versions`, `start_time` (ISO, UTC), `duration_s`; None, or an empty mapping, for what the file does not say.
+    """
+    known = activity.environment
+    kinds: dict[tuple[object, ...], dict[str, Any]] = {}
+    columns = ["name", "kind", "compute_capability", "memory_bytes", "cores"]
+    for row in activity.devices[columns].to_dict("records"):
+        facts: dict[str, Any] = {str(key): None if pd.isna(value) else value for key, value in row.items()}
+        kinds.setdefault(tuple(facts.values()), {**facts, "count": 0})["count"] += 1
+    out = {
+        "hosts": list(activity.hosts),
+        "device_count": len(activity.devices),
+        "devices": list(kinds.values()),
+        "framework": activity.framework or None,
+        "versions": versions if isinstance(versions := known.get("versions"), dict) else {},
+        "start_time": known.get("start_time"),
+        "duration_s": known.get("duration_s"),
+    }
+    if "processes" in known:
+        out["processes"] = known["processes"]
+    return out
+
+
+def busy(activity: Activity, steps: pd.DataFrame) -> float | None:
+    """Percent of the time in counted steps in which a device ran something; None without a device or without steps.
+
+    A kernel, a copy or a fill on any stream counts, an instant once, whatever step launched it: so a device can be busy while the step
+    breakdown shows the host at work. Of several devices it is the mean of those that ran anything; one that never did is not in it.
+    """
+    used = counted(steps)
+    work = activity.work
+    on_device = work["device"].to_numpy() >= 0
+    if not activity.has_device or not len(used):
+        return None
+    if not on_device.any():
+        return 0.0
+    host, device, start, end = (work[name].to_numpy(np.int64)[on_device] for name in ("host", "device", "start", "end"))
+    shares = []
+    for at in np.unique(host).tolist():
+        mine = used[used["host"] == activity.hosts[at]]
+        begin = np.round(mine["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+        stop = begin + np.round(mine["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+        begin, stop, _ = flatten(begin, stop, np.ones(len(begin), np.int16))
+        whole = int((stop - begin).sum())
+        for number in np.unique(device[host == at]).tolist() if whole else ():
+            rows = (host == at) & (device == number)
+            low, high, _ = flatten(start[rows], end[rows], np.ones(int(rows.sum()), np.int16))
+            shares.append(100 * (_before(low, high, stop) - _before(low, high, begin)).sum() / whole)
+    return float(np.mean(shares)) if shares else None
+
+
+def _before(low: Int64s, high: Int64s, at: Int64s) -> Int64s:
+    """How much of some spans, in order and apart from each other, lies before each moment."""
+    if not len(low):
+        return np.zeros(len(at), np.int64)
+    done = np.append(0, np.cumsum(high - low))
+    nth = np.searchsorted(low, at, side="right")
+    last = np.maximum(nth - 1, 0)
+    return done[nth] - np.where(nth > 0, np.maximum(high[last] - at, 0), 0)
 
 
 def _known(value: float) -> float | None:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from nbprof import activity as act
 from nbprof.dialects import chrome_xla, kineto_memory, kineto_receipt, kineto_steps, torchnames
+from nbprof.dialects.environment import environment
 from nbprof.dialects.kineto_device import Work, devices
 from nbprof.dialects.kineto_hosts import Hosts
 from nbprof.dialects.kineto_lanes import ANNOTATION, CALL, COPY, FILL, KERNEL, MEMORY, OP, PYTHON, UNKNOWN, kinds, split
@@ -55,6 +56,7 @@ class _Torch:
         out.framework = "PyTorch"
         out.has_device = bool((self.trace.lanes.loc[self.trace.lanes["kind"] == "device", "events"] > 0).any())
         out.has_host_ops = bool((links.kind == OP).any())
+        out.later("environment", lambda: environment(self.trace))
         out.later("devices", lambda: devices(links, self.hosts.device_properties))
         out.later(("markers", "group_names", "cut"), lambda: kineto_steps.markers(self.steps))
         out.later("work", lambda: kineto_steps.work(links, self.steps, self.work.cls))

@@ -1,0 +1,219 @@
+"""The recommendations of TensorFlow Profiler's overview page as checks: which condition holds, by how much, in a sentence.
+
+Percentages of step time are sums over steps divided by the sum of step times. A level begins at its threshold: 5.0 % input is moderate,
+20.0 % is high. Conditions and thresholds are those of TensorFlow Profiler, of both the guide's time and XProf 2.24; the sentences are
+nbprof's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nbprof import nesting
+from nbprof.activity import Activity
+
+INPUT_MODERATE, INPUT_HIGH = 5.0, 20.0
+PART_MODERATE, PART_HIGH = 3.0, 15.0
+LITTLE_16_BIT = 10.0
+MUCH_EAGER = 10.0
+EXPENSIVE_FUNCTION = 20.0
+OUTSIDE_COMPILATION = 5.0
+COLUMNS = ["check", "percent", "level", "statement", "view"]
+
+NO_STEPS = "No step time was measured, so what limits the program is not known."
+
+
+class Check(NamedTuple):
+    """One row of `p.overview["checks"]`: `level` is high, moderate, no or unknown."""
+
+    check: str
+    percent: float
+    level: str
+    statement: str
+    view: str
+
+
+def level(percent: float | None, moderate: float, high: float = np.inf) -> str:
+    """`high`, `moderate` or `no`; `unknown` of what was not measured."""
+    if percent is None or np.isnan(percent):
+        return "unknown"
+    return "high" if percent >= high else "moderate" if percent >= moderate else "no"
+
+
+def input_class(input_percent: float | None, other_percent: float | None) -> tuple[str, str]:
+    """Where to look, and how strongly, from the shares of input and of unexplained time in the steps.
+
+    Returns
+    -------
+    place : str
+        `host` (at the input first), `both`, `device`, or `unknown` without steps: the classes of TensorFlow Profiler.
+    how : str
+        `high`, `moderate`, `potential` (little input was recorded, but time that nothing explains may be input), `no` or `unknown`.
+    """
+    if input_percent is None or np.isnan(input_percent):
+        return "unknown", "unknown"
+    found = level(input_percent, INPUT_MODERATE, INPUT_HIGH)
+    if found == "no" and other_percent is not None and other_percent >= PART_MODERATE:
+        return "both", "potential"
+    return {"high": "host", "moderate": "both", "no": "device"}[found], found
+
+
+def input_statement(input_percent: float | None, other_percent: float | None) -> str:
+    """The sentence on input, whose class is that of `input_class`."""
+    how = input_class(input_percent, other_percent)[1]
+    if how == "unknown":
+        return NO_STEPS
+    if how == "potential":
+        return (
+            f"Potentially input-bound: {other_percent:.1f}% of step time is in nothing that was recorded, which may be reading data, "
+            "Python, or both."
+        )
+    share = f"{input_percent:.1f}% of step time waits for input"
+    if how == "high":
+        return f"Highly input-bound: {share}. Reduce that first."
+    if how == "moderate":
+        return f"Moderately input-bound: {share}. Reduce that and the rest alike."
+    return f"Not input-bound: only {share}. Look at the rest of the step."
+
+
+def checks(
+    percent: Mapping[str, float | None],
+    facts: Mapping[str, float | None],
+    functions: pd.DataFrame,
+    *,
+    tf_data: bool,
+    framework: str = "",
+) -> pd.DataFrame:
+    """One row a check: the frame `p.overview["checks"]`.
+
+    Parameters
+    ----------
+    percent : mapping
+        Share of step time by category; None or NaN where it was not measured, for all without steps.
+    facts : mapping
+        `compute_16bit_percent`, `eager_host_percent`, `eager_device_percent`, `outside_compilation_percent` of the overview.
+    functions : DataFrame
+        From `functions`.
+    tf_data : bool
+        Whether tf.data did any work in the profile.
+    framework : str
+        PyTorch and JAX have words of their own.
+    """
+    torch = "torch" in framework.lower()
+    steps = percent.get("input") is not None and not np.isnan(percent["input"] or 0.0)
+    rows = [*_of_steps(percent, tf_data)] if steps else [Check(c, np.nan, "unknown", NO_STEPS, "overview") for c in _OF_STEPS]
+    half = facts.get("compute_16bit_percent")
+    found = "unknown" if half is None else "moderate" if half < LITTLE_16_BIT else "no"
+    text = {
+        "unknown": "No device compute was recorded.",
+        "moderate": f"Only {half or 0.0:.1f}% of device compute is 16 bit. Where accuracy permits, let more of it be.",
+        "no": f"{half or 0.0:.1f}% of device compute is 16 bit.",
+    }[found]
+    rows.append(Check("precision", np.nan if half is None else half, found, text, "kernels"))
+    for side in ("host", "device"):
+        rows.append(_eager(side, facts.get(f"eager_{side}_percent"), torch))
+    if not torch and framework != "JAX":
+        rows.append(_functions(functions))
+    outside = facts.get("outside_compilation_percent")
+    if outside is not None:
+        found = "moderate" if outside > OUTSIDE_COMPILATION else "no"
+        text = f"{outside:.1f}% of op time on the device is outside what XLA compiled{': avoid that' if found == 'moderate' else ''}."
+        rows.append(Check("outside_compilation", outside, found, text, "ops"))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+_OF_STEPS = ("input", "all_others_as_input", "output", "device_collectives", "kernel_launch", "all_others")
+
+
+def _of_steps(percent: Mapping[str, float | None], tf_data: bool) -> list[Check]:
+    share = {key: np.nan if value is None else float(value) for key, value in percent.items()}
+    waits, other = share["input"], share["other"]
+    how = input_class(waits, other)[1]
+    as_input = "moderate" if how == "potential" else "no"
+    rows = [
+        Check("input", waits, how if how != "potential" else "no", input_statement(waits, None if how == "potential" else other), "input"),
+        Check(
+            "all_others_as_input",
+            other,
+            as_input,
+            input_statement(waits, other) if as_input != "no" else "Time that nothing recorded explains need not be taken for input.",
+            "trace",
+        ),
+        _part("output", share["output"], INPUT_MODERATE, INPUT_HIGH, "copies results to the host"),
+        _part("device_collectives", share["device_collectives"], PART_MODERATE, PART_HIGH, "is communication between devices"),
+    ]
+    launch = _part("kernel_launch", share["kernel_launch"], PART_MODERATE, PART_HIGH, "prepares and launches kernels")
+    if tf_data and launch.level in ("high", "moderate"):
+        text = "Threads of tf.data may be in its way: try the environment variable TF_GPU_THREAD_MODE=gpu_private."
+        launch = launch._replace(statement=f"{launch.statement} {text}")
+    rows.append(launch)
+    others = _part("all_others", other, PART_MODERATE, PART_HIGH, "is in no recorded op, launch or copy: often Python")
+    if as_input != "no":
+        others = others._replace(level="no", statement="Counted as possible input above.")
+    rows.append(others)
+    return rows
+
+
+_SHOWN_IN = {"output": "trace", "device_collectives": "trace", "kernel_launch": "kernels", "all_others": "trace"}
+
+
+def _part(check: str, percent: float, moderate: float, high: float, what: str) -> Check:
+    found = level(percent, moderate, high)
+    text = "Not measured in this profile." if found == "unknown" else f"{percent:.1f}% of step time {what}."
+    return Check(check, percent, found, text, _SHOWN_IN[check])
+
+
+def _eager(side: str, percent: float | None, torch: bool) -> Check:
+    if percent is None:
+        return Check(f"eager_{side}", np.nan, "unknown", f"No ops were recorded on the {side}.", "ops")
+    found = "moderate" if percent > MUCH_EAGER else "no"
+    text = f"{percent:.1f}% of op time on the {side} ran eagerly, op by op."
+    if found == "moderate":
+        text += " torch.compile makes one program of many ops." if torch else " In a tf.function they are one graph."
+    return Check(f"eager_{side}", percent, found, text, "ops")
+
+
+def functions(activity: Activity) -> pd.DataFrame:
+    """One row a tf.function, the largest share of expensive calls first: `function calls tracings self_us expensive_percent`.
+
+    A call that traces the function, or runs it eagerly, is expensive. Self time of a call leaves out the calls of functions inside it.
+    """
+    rows = activity.functions
+    if not len(rows):
+        return pd.DataFrame({"function": [], "calls": [], "tracings": [], "self_us": [], "expensive_percent": []})
+    start, length = rows["start"].to_numpy(np.int64), (rows["end"] - rows["start"]).to_numpy(np.int64)
+    own = nesting.self_times(nesting.parents(rows["lane"].to_numpy(np.int32), start, length), length)
+    texts = activity.texts.values
+    modes = {code: str(texts[code]) for code in rows["mode"].unique().tolist()}
+    expensive = rows["mode"].map({code: text == "eager" or text.startswith("traced") for code, text in modes.items()}).to_numpy(np.bool_)
+    table = rows.assign(own=own, dear=np.where(expensive, own, 0)).groupby("name", sort=False)
+    out = table.agg(calls=("own", "size"), tracings=("tracings", "max"), own=("own", "sum"), dear=("dear", "sum")).reset_index()
+    whole = out["own"].to_numpy(np.float64)
+    share = np.divide(100 * out["dear"].to_numpy(np.float64), whole, out=np.zeros(len(out)), where=whole > 0)
+    frame = pd.DataFrame(
+        {
+            "function": [str(texts[c]) for c in out["name"]],
+            "calls": out["calls"].astype("i8"),
+            "tracings": out["tracings"].astype("i8"),
+            "self_us": whole / 1e6,
+            "expensive_percent": share,
+        }
+    )
+    return frame.sort_values(["expensive_percent", "function"], ascending=[False, True], kind="stable", ignore_index=True)
+
+
+def _functions(functions: pd.DataFrame) -> Check:
+    if not len(functions):
+        return Check("tf_function", np.nan, "unknown", "No call of a tf.function was recorded.", "trace")
+    worst = functions[functions["expensive_percent"] >= EXPENSIVE_FUNCTION]
+    top = float(functions["expensive_percent"].iloc[0])
+    if not len(worst):
+        return Check("tf_function", top, "no", f"Calls of tf.functions that trace or run eagerly are at most {top:.1f}% of one.", "trace")
+    named = ", ".join(f"{f} ({p:.1f}%)" for f, p in zip(worst["function"][:3], worst["expensive_percent"][:3], strict=True))
+    more = " and more" if len(worst) > 3 else ""
+    text = f"tf.functions that are traced again or run eagerly, with the part of their time: {named}{more}."
+    return Check("tf_function", top, "moderate", text, "trace")

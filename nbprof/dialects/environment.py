@@ -1,0 +1,69 @@
+"""On what a program ran, as far as the file says: versions, when the recording began and how long it took."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import numpy as np
+
+from nbprof.trace import Trace
+
+# Newest and oldest start that a clock can have meant, in ns: the year 2000 and 2100.
+_SANE_NS = (946_684_800 * 10**9, 4_102_444_800 * 10**9)
+_VERSION = re.compile(r"(.+)_version\Z")
+
+
+def environment(trace: Trace) -> dict[str, object]:
+    """What the file states of the run.
+
+    Returns
+    -------
+    dict
+        `versions` (by what they are of, as written), `start_time` (ISO, UTC; None where the file has no clock), `duration_s` (None without
+        events), `processes` (PyTorch: of how many the job has), and `rank` where it is one of several.
+    """
+    versions: dict[str, str] = {}
+    first, last = _span(trace)
+    for plane in trace.planes:
+        for key, value in plane.stats.items():
+            _version(versions, key, value)
+    stated = [plane.stats for plane in trace.planes if "profile_start_time" in plane.stats]
+    start_ns: object = min((int(str(s["profile_start_time"])) for s in stated), default=trace.epoch_ns)
+    duration = (last - first) / 1e12 if last > first else None
+    stops = [int(str(s["profile_stop_time"])) for s in stated if "profile_stop_time" in s]
+    if stops and isinstance(start_ns, int) and max(stops) > start_ns:
+        duration = (max(stops) - start_ns) / 1e9
+    out: dict[str, object] = {"versions": versions, "start_time": _when(start_ns), "duration_s": duration}
+    for key, value in trace.metadata.items():
+        _version(versions, key, value)
+    job = trace.metadata.get("distributedInfo")
+    if isinstance(job, dict) and isinstance(job.get("world_size"), int):
+        out["processes"] = job["world_size"]
+    return out
+
+
+def _version(versions: dict[str, str], key: str, value: object) -> None:
+    found = _VERSION.match(key)
+    if found and isinstance(value, (str, int, float)) and not isinstance(value, bool) and str(value):
+        versions.setdefault(found.group(1), _cuda(found.group(1), value))
+
+
+def _cuda(name: str, value: str | float) -> str:
+    """CUDA states 12040 for 12.4."""
+    if ("cuda" in name or name in ("runtime", "driver")) and isinstance(value, int) and value >= 1000:
+        return f"{value // 1000}.{value % 1000 // 10}"
+    return str(value)
+
+
+def _span(trace: Trace) -> tuple[int, int]:
+    events = trace.events
+    if not len(events):
+        return 0, 0
+    return int(events.start.min()), int(np.max(events.start + events.duration))
+
+
+def _when(nanoseconds: object) -> str | None:
+    if not isinstance(nanoseconds, int) or not _SANE_NS[0] <= nanoseconds < _SANE_NS[1]:
+        return None
+    return datetime.fromtimestamp(nanoseconds / 1e9, UTC).isoformat(timespec="seconds")
