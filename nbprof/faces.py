@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.analysis import ops
 from nbprof.errors import NbprofError
 from nbprof.trace import BYTES, DOUBLE, TEXT, UINT, Trace
 
@@ -201,12 +202,94 @@ class TfData(View):
 
 
 class Ops(Framed):
-    """Time by framework op."""
+    """Time by framework op, on the device and on the host: the TensorFlow stats of the TensorFlow guide.
+
+    `frame` has one row an op of each side, device first, most self time first (equal ones by name):
+
+    - `occurrences`: runs. On a device the runs of the op's most frequent kernel (or op of a compiled program), as an op launches several.
+    - `total_us`: duration of all runs. `self_us`: less that of the ops inside; on a thread found with a stack over begins and ends in time
+      order, on a GPU the same as the total. `avg_us`, `avg_self_us`: divided by `occurrences`.
+    - `self_fraction`: of all self time of its side; `cumulative_fraction`: with the rows above it.
+    - `eager`: whether any run was outside a function.
+    - Where it was recorded, `flops_per_second` and `bytes_per_second`: operations and bytes of all runs over `total_us`;
+      `operational_intensity`: the one over the other; `bound_by`: that of Compute and HBM which is nearer to the device's peak. TPUs record
+      it; on GPUs it takes an analysis of the compiled program, which nbprof does not make.
+    - `tensor_core_fraction`: of the time of the op's kernels, those whose names tell.
+
+    Which op a kernel belongs to: for XLA the framework's op that the compiler noted for the kernel's HLO op, which is looked up in the
+    compiled program in the file; else what the event states, else the op around the call that launched it. PyTorch: the innermost op
+    around the launch.
+
+    Sources: the TensorFlow guide, what TensorFlow 2.3/2.4 wrote beside real profiles, and XProf 2.24.2. Where XProf differs, which
+    `as_xprof()` shows: ops of a program that is not in the file are left out and counted as idle there, here they go by their HLO name;
+    allocator and driver events that state an op are ops of the host there, here they are not; files of TensorFlow 2.3/2.4 have no device
+    ops there; a side is cut at 500 rows there; an op that only begins a copy (`copy-start` of a TPU) has a bandwidth there, millions of
+    times what memory can do, here it has none.
+    """
 
     @property
     def with_idle(self) -> pd.DataFrame:
-        """The ops with the IDLE row of each side."""
+        """The ops with the IDLE row of each side, which shares count then.
+
+        Idle is, by host thread, the time from the begin of its first op to the end of its last less all self time; by device, from the
+        first event to the last less all ops. It is at least 0: ops that run at once on several streams of a device are each taken off.
+        (The TensorFlow of the guide had an overflow here where a GPU ran nothing; that is 0.) PyTorch: each instant counts once.
+        """
         return self._profile.run.ops_with_idle.copy()
+
+    def by_type(self) -> pd.DataFrame:
+        """Ops of a type added up, with how many there are: the table's By type. Idle is left out."""
+        return ops.by_type(self._profile.run.ops)
+
+    def by_scope(self, level: int | None = 1) -> pd.DataFrame:
+        """Ops of a name scope added up, with how many there are. Idle is left out.
+
+        The scope of `encoder/layer_0/MatMul` is `encoder/layer_0`, of a tf.data iterator `Iterator::Root::Map` it is `Iterator::Root`, of
+        an op without one ''.
+
+        Parameters
+        ----------
+        level : int, optional
+            How many components of the scope to tell apart; None for all, which is the table's By layer.
+
+        Raises
+        ------
+        NbprofError
+            `level` is less than 1.
+        """
+        if level is not None and level < 1:
+            raise NbprofError(f"level is {level}; it counts components of a scope, from 1")
+        return ops.by_scope(self._profile.run.ops, level)
+
+    def distribution(self, where: str, by: str = "type", idle: bool = False) -> pd.DataFrame:
+        """How the self time of a side is distributed, largest part first: `type` or `op`, `self_us` `self_fraction` `cumulative_fraction`.
+
+        Parameters
+        ----------
+        where : str
+            "device" or "host".
+        by : str
+            "type" or "op".
+        idle : bool
+            Whether idle is a part.
+
+        Raises
+        ------
+        NbprofError
+            No such side or no such grouping.
+        """
+        if where not in ("device", "host") or by not in ("type", "op"):
+            raise NbprofError(f"where is 'device' or 'host' and by is 'type' or 'op', not {where!r} and {by!r}")
+        run = self._profile.run
+        return ops.distribution(run.ops_with_idle if idle else run.ops, where, by)
+
+    def as_xprof(self, with_idle: bool = False) -> pd.DataFrame:
+        """The rows of XProf 2.24.2, exactly, for comparing: its table without idle, or with.
+
+        Columns are those of `frame`; what XProf does not know is 0, or "Unknown". A side has 500 rows at most, the idle one among them. The
+        rates of a GPU, which it computes from the compiled programs, are left out. Empty for files that XProf cannot read.
+        """
+        return self._profile.run.xprof_ops[int(with_idle)].copy()
 
     def figure(self, **options: Any) -> Model:
         """Bokeh pies: device and host, by op and by type."""
@@ -273,8 +356,8 @@ class Memory(View):
 
     Sources: the events MemoryAllocation and MemoryDeallocation that the allocators of TensorFlow, JAX and XLA write, and `[memory]` of
     PyTorch. Each states the allocator after it: stack (reserved) and heap bytes in use, bytes free, and fragmentation, which is the part
-    of the free bytes outside the largest free block. What an allocator does not state is NA, never 0; XProf shows 0 there. Where no bytes in
-    use are stated (PyTorch before 1.11) they are added up from the blocks, from the least start that never goes below 0.
+    of the free bytes outside the largest free block. What an allocator does not state is NA, never 0; XProf shows 0 there. Where no bytes
+    in use are stated (PyTorch before 1.11) they are added up from the blocks, from the least start that never goes below 0.
 
     - In use is stack and heap together. The peak is its maximum; of equal ones the last, as in XProf.
     - A deallocation has the op, region, type and shape of the block at its address. A second allocation at a live address does not change
@@ -287,7 +370,7 @@ class Memory(View):
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row an allocator, largest peak first: counts, capacity (in use and free at the peak), lifetime peak, and the peak in parts."""
+        """One row an allocator, largest peak first: counts, capacity (in use and free at the peak), lifetime peak, the peak in parts."""
         summary: pd.DataFrame = self._profile.run.memory_summary
         return summary.copy()
 

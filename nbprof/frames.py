@@ -70,10 +70,12 @@ _CATEGORIES = [
     _ms("compile_ms", "Compile", "XLA or JIT compilation."),
     _ms("other_ms", "Other", "The rest of the step: no recorded op, launch or copy."),
 ]
+_WHERE = _text("where", "Where", "Where the op ran: device or host.")
+_TYPE = _text("type", "Type", "Type of the op, as the framework names it.")
 _OPS = [
     _count("rank", "#", "Position by self time, device first."),
-    _text("where", "Where", "Where the op ran: device or host."),
-    _text("type", "Type", "Type of the op, as the framework names it."),
+    _WHERE,
+    _TYPE,
     _text("op", "Operation", "Full name of the op with its name scopes.", "code"),
     _count("occurrences", "Count", "Runs of the op."),
     _us("total_us", "Total µs", "Duration of all runs, ops inside included."),
@@ -100,10 +102,28 @@ _OPS = [
     ),
     Col("eager", "bool", "", "Eager", "Whether any run was eager, rather than in a graph or compiled.", "bool", None),
 ]
+_FOLDED = [
+    _count("ops", "Ops", "Ops of that kind."),
+    _count("occurrences", "Count", "Runs of the ops."),
+    _us("total_us", "Total µs", "Duration of all runs; ops of the kind inside one another count each."),
+    _us("self_us", "Self µs", "Duration of all runs without the ops inside."),
+    Col("self_fraction", "float64", "fraction", "Self %", "Self time as a part of all self time on its side.", "percent", 1),
+]
 _ACTIVITY = [
     _text("region_type", "Region", "What the block is for: output, temp, persist or dynamic."),
     _text("data_type", "Type", "Data type of the tensor."),
     _text("shape", "Shape", "Shape of the tensor."),
+]
+
+_LAUNCHED = [
+    _count("occurrences", "Count", "Launches."),
+    _us("total_us", "Total µs", "Duration of all launches."),
+    _us("avg_us", "Avg µs", "Total time divided by launches."),
+    _us("min_us", "Min", "Shortest launch."),
+    _us("max_us", "Max", "Longest launch."),
+    _percent("percent", "%", "Part of the time of all kernels."),
+    _percent("tensor_core_percent", "TC %", "Part of the time on TensorCores, of the kernels whose names tell."),
+    _percent("occupancy_percent", "Occup. %", "Mean occupancy, each launch weighted by its time."),
 ]
 
 SCHEMA: dict[str, list[Col]] = {
@@ -150,6 +170,7 @@ SCHEMA: dict[str, list[Col]] = {
             "bool",
             None,
         ),
+        _ms("host_to_device_ms", "Copied in", "The part of Input in which data was copied to the device."),
     ],
     "steps_summary": [
         _text("category", "Category", "Step-time category; step_time is the whole step."),
@@ -224,6 +245,12 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "ops": _OPS,
     "ops_with_idle": _OPS,
+    "ops_by_type": [_WHERE, _TYPE, *_FOLDED],
+    "ops_by_scope": [
+        _WHERE,
+        _text("scope", "Scope", "Name of the ops without the last component; empty for ops without a scope.", "code"),
+        *_FOLDED,
+    ],
     "top_ops": [
         _count("rank", "#", "Position by self time."),
         _text("op", "Operation", "Full name of the op with its name scopes.", "code"),
@@ -244,15 +271,26 @@ SCHEMA: dict[str, list[Col]] = {
         _count("dynamic_shared_bytes", "Dynamic shared B", "Dynamic shared memory of a block, in bytes."),
         _text("block", "Block", "Threads of a block: x,y,z."),
         _text("grid", "Grid", "Blocks of a launch: x,y,z."),
-        _percent("occupancy_percent", "Occup. %", "Occupancy as stated: theoretical (TensorFlow, JAX) or estimated (PyTorch)."),
+        _percent("occupancy_percent", "Occup. %", "Warps on a multiprocessor of those that fit: theoretical, or PyTorch's estimate."),
         Col("op_tensor_core_eligible", "bool", "", "TC elig.", "Whether the op could use TensorCores.", "bool", None),
-        Col("uses_tensor_core", "bool", "", "used", "Whether the kernel uses TensorCores, by its name.", "bool", None),
+        Col("uses_tensor_core", "bool", "", "used", "Whether the kernel uses TensorCores, by its name; open for Triton's.", "bool", None),
         _text("op", "Op", "Op that launched the kernel.", "code"),
         _count("occurrences", "Count", "Launches."),
         _us("total_us", "Total µs", "Duration of all launches."),
         _us("avg_us", "Avg µs", "Total time divided by launches, in whole nanoseconds."),
         _us("min_us", "Min", "Shortest launch."),
         _us("max_us", "Max", "Longest launch."),
+        _text("occupancy_source", "Occup. from", "Whether the occupancy was recorded, or computed from the launch shape and the device."),
+    ],
+    "kernels_by_name": [
+        _text("kernel", "Kernel", "Demangled name of the kernel.", "code"),
+        _count("ops", "Ops", "Ops that launched it."),
+        *_LAUNCHED,
+    ],
+    "kernels_by_op": [
+        _text("op", "Op", "Op that launched the kernels.", "code"),
+        _count("kernels", "Kernels", "Its kernels."),
+        *_LAUNCHED,
     ],
     "memory_summary": [
         _text("memory_id", "Memory", "Name of the allocator."),
@@ -345,6 +383,21 @@ SCHEMA: dict[str, list[Col]] = {
 }
 
 
+def _rate(name: str, unit: str, label: str, help: str) -> Col:
+    return Col(name, "float64", unit, label, help, "number", 1)
+
+
+_OPS_WHERE_KNOWN = [
+    _rate("flops_per_second", "flops_per_second", "FLOP/s", "Floating-point operations of all runs, divided by their total time."),
+    _rate("bytes_per_second", "bytes_per_second", "B/s", "Bytes that all runs read and wrote, divided by their total time."),
+    _rate("operational_intensity", "flops_per_byte", "FLOP/B", "Floating-point operations for each byte read or written."),
+    _text("bound_by", "Bound by", "What the op comes closest to the device's peak of: Compute or HBM (memory)."),
+    Col("tensor_core_fraction", "float64", "fraction", "TC %", "Part of the time of its kernels on TensorCores.", "percent", 1),
+]
+WHERE_KNOWN: dict[str, list[Col]] = {"ops": _OPS_WHERE_KNOWN, "ops_with_idle": _OPS_WHERE_KNOWN}
+"""Columns behind those of SCHEMA that a frame has where a row of it has a value."""
+
+
 def column(frame: str, name: str) -> Col:
     """The declaration of one column.
 
@@ -353,7 +406,7 @@ def column(frame: str, name: str) -> Col:
     KeyError
         No such frame or column; names those that exist.
     """
-    for col in SCHEMA[frame]:
+    for col in (*SCHEMA[frame], *WHERE_KNOWN.get(frame, ())):
         if col.name == name:
             return col
     raise KeyError(f"frame {frame!r} has no column {name!r}; it has {', '.join(c.name for c in SCHEMA[frame])}")

@@ -51,7 +51,8 @@ def unused_tensor_cores(facts: Facts) -> tuple[float, pd.Series] | None:
     whole = float(kernels["total_us"].sum()) if len(kernels) else 0.0
     if not whole:
         return None
-    eligible, used = kernels["op_tensor_core_eligible"].astype(bool), kernels["uses_tensor_core"].astype(bool)
+    # Where the name does not tell whether a kernel uses them, nothing is missed for certain.
+    eligible, used = kernels["op_tensor_core_eligible"].astype(bool), kernels["uses_tensor_core"].fillna(True).astype(bool)
     unused = kernels[eligible & ~used]
     share = 100 * float(unused["total_us"].sum()) / whole
     return (share, unused.iloc[0]) if share >= 10.0 else None

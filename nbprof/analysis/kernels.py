@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import Activity
+from nbprof.analysis import occupancy
+
+Floats = npt.NDArray[np.float64]
 
 COLUMNS = [
     "rank",
@@ -24,17 +30,49 @@ COLUMNS = [
     "avg_us",
     "min_us",
     "max_us",
+    "occupancy_source",
 ]
+XPROF_ROWS = 1000
+"""XProf shows the rows with the most time only."""
+
+_GROUPED = ["occurrences", "total_us", "avg_us", "min_us", "max_us", "percent", "tensor_core_percent", "occupancy_percent"]
 
 
 def frame(activity: Activity) -> pd.DataFrame:
     """One row a kernel x op x launch shape, total time descending: the columns of `p.kernels.frame`.
 
-    Occupancy is that of the first launch of the row; it is no part of the key.
+    Occupancy is that of the first launch of the row; it is no part of the key. Where no launch of a row states one, it is computed.
     """
-    kernels = activity.kernels
-    if not len(kernels):
+    out = _grouped(activity.kernels, activity.launch_shapes, activity)
+    if not len(out):
         return pd.DataFrame(columns=COLUMNS)
+    stated = out["occupancy_percent"].to_numpy(np.float64)
+    computed = _computed_occupancy(out, activity)
+    out["occupancy_percent"] = np.where(np.isnan(stated), computed, stated)
+    source = np.full(len(out), "recorded", object)
+    source[np.isnan(stated)] = "computed"
+    source[np.isnan(stated) & np.isnan(computed)] = None
+    out["occupancy_source"] = source
+    uses = out["uses_tensor_core"].to_numpy()
+    # A bool as long as every name tells; a column of three values only where one does not.
+    out["uses_tensor_core"] = uses == 1 if (uses >= 0).all() else pd.Series(uses == 1, dtype="boolean").mask(uses < 0)
+    return out[COLUMNS]
+
+
+def as_xprof(activity: Activity) -> pd.DataFrame:
+    """The rows of XProf 2.24's kernel stats, in its order: `p.kernels.as_xprof()`. Empty for a file that XProf cannot read."""
+    out = _grouped(activity.xprof_kernels, activity.xprof_launch_shapes, activity)
+    columns = COLUMNS[:-1]
+    if not len(out):
+        return pd.DataFrame(columns=columns)
+    out["uses_tensor_core"] = out["uses_tensor_core"].to_numpy() == 1
+    return out.head(XPROF_ROWS)[columns]
+
+
+def _grouped(kernels: pd.DataFrame, launch_shapes: list[dict[str, object]], activity: Activity) -> pd.DataFrame:
+    """Launches grouped by all that tells them apart, sorted as TensorFlow Profiler does: by total time, then by the key itself."""
+    if not len(kernels):
+        return pd.DataFrame()
     keys = ["kernel", "op", "details", "eligible", "tensor_core"]
     whole_ns = kernels.assign(duration=kernels["duration"] // 1000)
     out = (
@@ -45,10 +83,12 @@ def frame(activity: Activity) -> pd.DataFrame:
             min=("duration", "min"),
             max=("duration", "max"),
             occupancy=("occupancy", "first"),
+            host=("host", "first"),
+            device=("device", "first"),
         )
         .reset_index()
     )
-    launches = [activity.launch_shapes[i] for i in out["details"].tolist()]
+    launches = [launch_shapes[i] for i in out["details"].tolist()]
     table = pd.DataFrame(
         {
             "rank": 0,
@@ -65,12 +105,116 @@ def frame(activity: Activity) -> pd.DataFrame:
             "avg_us": (out["total"] // out["occurrences"]) / 1000,
             "min_us": out["min"] / 1000,
             "max_us": out["max"] / 1000,
+            "host": out["host"],
+            "device": out["device"],
         }
     )
-    by = ["total_us", "kernel", "grid", "block", "registers", "op"]
-    table = table.sort_values(by, ascending=[False, True, True, True, True, True], kind="stable", ignore_index=True)
+    order = _order(table, out["total"].to_numpy(np.int64))
+    table = table.iloc[order].reset_index(drop=True)
     table["rank"] = np.arange(1, len(table) + 1)
-    return table[COLUMNS]
+    return table
+
+
+def _order(table: pd.DataFrame, total: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    keys = [table["op"], table["op_tensor_core_eligible"], table["uses_tensor_core"]]
+    keys += [table[c].fillna(-1) for c in ("dynamic_shared_bytes", "static_shared_bytes", "registers")]
+    by: list[Any] = [key.to_numpy() for key in keys]
+    for name in ("block", "grid"):
+        by += list(_sides(table[name]).T[::-1])
+    by += [table["kernel"].to_numpy(), -total]
+    # The texts as codes in their order: lexsort takes numbers.
+    ranked = [np.unique(key.astype(str), return_inverse=True)[1] if key.dtype == object else key for key in by]
+    return np.lexsort(ranked)
+
+
+def _sides(shapes: pd.Series) -> Floats:
+    """float64[n, 3]: x, y, z of texts like "128,1,1"; NaN where that is not what they say."""
+    code, seen = pd.factorize(shapes)
+    sides = np.full((len(seen), 3), np.nan)
+    for i, text in enumerate(seen.tolist()):
+        parts = text.split(",")
+        if len(parts) == 3 and all(p.strip().isdecimal() for p in parts):
+            sides[i] = [float(p) for p in parts]
+    out: Floats = sides[code]
+    return out
+
+
+def _computed_occupancy(table: pd.DataFrame, activity: Activity) -> Floats:
+    """Occupancy in percent of the rows' launch shapes on their devices; NaN where the device or a part of the shape is not known."""
+    devices = activity.devices
+    nvidia = {
+        (activity.hosts.index(h), int(d)): (c, float(n) if n is not None and not pd.isna(n) else np.nan)
+        for h, d, k, name, c, n in zip(
+            *(devices[c] for c in ("host", "device", "kind", "name", "compute_capability", "cores")), strict=True
+        )
+        # AMD numbers its architectures alike: 9.0 is a Hopper here, and a gfx90a there.
+        if k == "GPU" and isinstance(c, str) and "AMD" not in str(name) and h in activity.hosts
+    }
+    which = [nvidia.get(at, (None, np.nan)) for at in zip(table["host"].tolist(), table["device"].tolist(), strict=True)]
+    capability = [c for c, _ in which]
+    cores = np.array([n for _, n in which], np.float64)
+    threads, blocks = (np.prod(_sides(table[c]), axis=1) for c in ("block", "grid"))
+    registers, static, dynamic = (
+        table[c].to_numpy(np.float64, na_value=np.nan) for c in ("registers", "static_shared_bytes", "dynamic_shared_bytes")
+    )
+    shared = static + np.where(np.isnan(dynamic), 0, dynamic)
+    if activity.framework == "PyTorch":
+        # What the file itself estimates for other launches counts the grid.
+        return occupancy.achieved_percent(capability, threads, registers, shared, blocks, cores)
+    return occupancy.theoretical_percent(capability, threads, registers, shared)
+
+
+def by_name(kernels: pd.DataFrame) -> pd.DataFrame:
+    """One row a kernel, total time descending: `p.kernels.by_name()`."""
+    return _summed(kernels, "kernel", "op", "ops")
+
+
+def by_op(kernels: pd.DataFrame) -> pd.DataFrame:
+    """One row an op, total time descending: `p.kernels.by_op()`. Kernels without an op are one row, of the empty name."""
+    return _summed(kernels, "op", "kernel", "kernels")
+
+
+def _summed(kernels: pd.DataFrame, key: str, other: str, counted: str) -> pd.DataFrame:
+    columns = [key, counted, *_GROUPED]
+    if not len(kernels):
+        return pd.DataFrame(columns=columns)
+    time = kernels["total_us"].to_numpy(np.float64)
+    uses = kernels["uses_tensor_core"].to_numpy(np.float64, na_value=np.nan)
+    occupied = kernels["occupancy_percent"].to_numpy(np.float64, na_value=np.nan)
+    parts = kernels.assign(
+        known=np.where(np.isnan(uses), 0, time),
+        used=np.where(uses == 1, time, 0),
+        occupied=np.where(np.isnan(occupied), 0, time),
+        weighted=np.where(np.isnan(occupied), 0, occupied * time),
+    )
+    out = (
+        parts.groupby(key, sort=True)
+        .agg(
+            others=(other, "nunique"),
+            occurrences=("occurrences", "sum"),
+            total_us=("total_us", "sum"),
+            min_us=("min_us", "min"),
+            max_us=("max_us", "max"),
+            **{k: (k, "sum") for k in ("known", "used", "occupied", "weighted")},
+        )
+        .reset_index()
+        .rename(columns={"others": counted})
+    )
+    out["avg_us"] = out["total_us"] / out["occurrences"]
+    out["percent"] = 100 * out["total_us"] / time.sum()
+    # Of the time of kernels whose name tells; none does where all were compiled by Triton.
+    out["tensor_core_percent"] = 100 * out["used"] / out["known"].where(out["known"] > 0)
+    out["occupancy_percent"] = out["weighted"] / out["occupied"].where(out["occupied"] > 0)
+    return out.sort_values("total_us", ascending=False, kind="stable", ignore_index=True)[columns]
+
+
+def mean_occupancy(kernels: pd.DataFrame) -> float | None:
+    """Mean occupancy in percent, each row weighted by its time; None where no row has one."""
+    if not len(kernels):
+        return None
+    value = kernels["occupancy_percent"].to_numpy(np.float64, na_value=np.nan)
+    time = np.where(np.isnan(value), 0, kernels["total_us"].to_numpy(np.float64))
+    return float((np.nan_to_num(value) * time).sum() / time.sum()) if time.sum() > 0 else None
 
 
 def _whole(values: list[object]) -> pd.Series:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof.dialects import torchnames
+from nbprof.dialects import tensorcores, torchnames
 from nbprof.dialects.kineto_lanes import KERNEL
 from nbprof.dialects.kineto_links import Links
 from nbprof.trace import Int64s
@@ -106,13 +106,13 @@ class Work:
         host = links.host[rows]
         pairs, code = distinct(self.name[at], links.work_name[at], self.input_type[at], host.astype(np.int64))
         kernel, op = np.zeros(len(pairs), np.int32), np.zeros(len(pairs), np.int32)
-        uses, whole = np.zeros(len(pairs), np.bool_), np.zeros(len(pairs), np.bool_)
+        uses, whole = np.zeros(len(pairs), np.int8), np.zeros(len(pairs), np.bool_)
         for i, row in enumerate(pairs.tolist()):
             name = str(trace.names[self.name[at[row]]])
             kernel[i] = out.kernel_names.code(name)
             label = links.work_name[at[row]]
             op[i] = out.ops.code(str(trace.names[label]) if label >= 0 else "")
-            uses[i] = torchnames.uses_tensor_core(name, self.amd[int(host[row])])
+            uses[i] = tensorcores.uses_tensor_core(name, self.amd[int(host[row])])
             types = self.input_type[at[row]]
             whole[i] = types >= 0 and torchnames.whole_numbers(trace.strings[types])
         frame = pd.DataFrame(
@@ -124,7 +124,7 @@ class Work:
                 "kernel": kernel[code],
                 "op": op[code],
                 "details": details.astype(np.int32),
-                "eligible": (eligible_op[at] & ~whole[code]) | uses[code],
+                "eligible": (eligible_op[at] & ~whole[code]) | (uses[code] == tensorcores.YES),
                 "tensor_core": uses[code],
                 "occupancy": _occupancy(self.links, rows),
             }
@@ -177,6 +177,10 @@ class Work:
                 "op": op[code],
                 "type": kind[code],
                 "eager": eager,
+                "own": events.duration[self.rows],
+                # Kernels, copies and fills of an op are counted together: an op is one part.
+                "part": op[code],
+                "tensor_core": np.full(len(self.rows), -1, np.int8),
             }
         )
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.dialects.allocators import added_up, or_na
 from nbprof.dialects.kineto_device import distinct
 from nbprof.dialects.kineto_lanes import MEMORY
 from nbprof.dialects.kineto_links import Links
@@ -40,13 +41,11 @@ def allocations(links: Links, steps: Steps, out: act.Activity) -> pd.DataFrame:
     for one in pd.unique(code).tolist():
         op_names[one] = out.ops.code(str(trace.names[one]) if one >= 0 else "")
     nothing = out.texts.code("")
-    unknown = pd.array([pd.NA] * len(rows), dtype="Int64")
-    heap = _counted(memory, size, total)
-    free = pd.array(reserved - total, dtype="Int64")
-    free[(reserved <= 0) | (total < 0)] = pd.NA
-    known = pd.array(address, dtype="Int64")
+    unknown = or_na(np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_))
+    heap = added_up(memory, size, total)
+    free = or_na(reserved - total, (reserved <= 0) | (total < 0) | (reserved < total))
     # torch_npu and others write an address that is no number, or beyond int64; equal addresses still mean the same block.
-    known[address == -1] = pd.NA
+    known = or_na(address, address == -1)
     return pd.DataFrame(
         {
             "event": rows,
@@ -103,24 +102,6 @@ def _memory(links: Links, kind: Int64s, ordinal: Int64s, host: np.ndarray, out: 
         text = family if family == "CPU" else f"{family} {max(int(ordinal[row]), 0)}"
         codes[i] = out.texts.code(_label(text, hosts[int(host[row])], len(hosts) > 1))
     return codes[which]
-
-
-def _counted(memory: np.ndarray, size: Int64s, total: Int64s) -> Int64s:
-    """Bytes in use: the total that each event states; else by adding up from the last one that does, or back from the first.
-
-    Where no event of a memory states one, from the least start that never goes below zero.
-    """
-    heap = total.copy()
-    for one in np.unique(memory[total < 0]).tolist():
-        at = np.flatnonzero(memory == one)
-        running = np.cumsum(size[at])
-        stated = np.flatnonzero(total[at] >= 0)
-        if len(stated):
-            near = stated[np.maximum(np.searchsorted(stated, np.arange(len(at)), side="right") - 1, 0)]
-            heap[at] = np.maximum(total[at[near]] + running - running[near], 0)
-        else:
-            heap[at] = running - min(int(running.min()), 0)
-    return heap
 
 
 def _group(steps: Steps, host: np.ndarray, time: Int64s) -> Int64s:

@@ -178,23 +178,6 @@ def kernel_precision(kernel: str) -> int:
     return 32 if _NAME_32.search(kernel) else 0
 
 
-# Sources: the tile names of cuBLAS, cuDNN, CUTLASS and FlashAttention; up to Ampere they hold the shape of the mma instruction, from
-# Hopper on the architecture and the instruction's family.
-_TENSOR_CORE = re.compile(
-    r"h884|s884|h1688|s1688|c1688|hmma|i8816|16816|i16832|16832|dgrad_1x1_stride_2x2|first_layer_wgrad_kernel|conv1x1|conv2d_c1_k1|"
-    r"direct_group|xmma_(?:warp_specialized_)?(?:implicit_gemm|gemm|sparse_gemm|sparse_conv)|"
-    r"nvjet_|sm(?:80|86|89|90|100|103|120)a?_(?:\w*_)?(?:xmma|gemm|tensorop|mma)|tensorop|TensorOp|wgmma|utcmma|tcgen05|cutlass3x|"
-    r"flash_fwd|flash_bwd|fmha|FlashAttn|cudnn_generated_fort_native_sdpa|gemm_(?:bf16|fp8|f16)|deep_gemm|_mma(?:_|\b)|mma_sync"
-)
-_AMD_MATRIX_CORE = re.compile(r"mfma|wmma|_xdl|xdlops|gtcx|miopenSp3AsmConvRage|Custom_Cijk_|_MI\d+x\d+x\d+")
-
-
-@lru_cache(maxsize=65536)
-def uses_tensor_core(kernel: str, amd: bool = False) -> bool:
-    """Whether a kernel runs on TensorCores (AMD: matrix cores), by its name. Triton's own kernels never say, and count as no."""
-    return bool((_AMD_MATRIX_CORE if amd else _TENSOR_CORE).search(kernel))
-
-
 _ELIGIBLE = frozenset(
     f"aten::{name}"
     for name in """
@@ -210,13 +193,25 @@ _ELIGIBLE = frozenset(
     _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention
     _scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward
     _flash_attention_forward _flash_attention_backward _efficient_attention_forward _efficient_attention_backward
+    _scaled_dot_product_attention_math _scaled_dot_product_fused_attention_overrideable _cudnn_attention_forward
+    _cudnn_attention_backward _native_multi_head_attention _int_mm _weight_int4pack_mm _weight_int8pack_mm _scaled_mm_v2
+    _scaled_grouped_mm_v2 _cslt_sparse_mm _sparse_semi_structured_linear _sparse_semi_structured_mm _sparse_semi_structured_addmm
+    miopen_rnn miopen_rnn_backward miopen_convolution_relu miopen_convolution_add_relu _conv_depthwise2d conv_depthwise3d
     """.split()  # noqa: SIM905 - a list of words reads better without a hundred quotes
 )
 
 
+# Ops of libraries beside PyTorch that are known to be products or attention.
+_ELIGIBLE_ELSEWHERE = re.compile(
+    r"(?:flash_attn(?:_\d)?|xformers\w*|vllm|sglang|sgl_kernel|_C|_vllm_fa\w*_C|fbgemm|transformer_engine\w*|aiter|torchao|bitsandbytes)::"
+    r"\w*(?:flash_attn|attention|varlen_fwd|scaled_mm|gemm|matmul|f8f8bf16|fp8_mm|moe_wna16|fmha|mha_)"
+)
+
+
+@lru_cache(maxsize=65536)
 def tensor_core_eligible(op: str) -> bool:
-    """Whether an op does matrix products or convolutions, so that TensorCores could run it."""
-    return op in _ELIGIBLE
+    """Whether an op does matrix products, convolutions or attention, so that TensorCores could run it."""
+    return op in _ELIGIBLE or bool(_ELIGIBLE_ELSEWHERE.match(op))
 
 
 _COMPILED = re.compile(r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction|triton_|Call CompiledFxGraph|inductor::")

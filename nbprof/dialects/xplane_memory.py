@@ -8,8 +8,11 @@ import pandas as pd
 
 from nbprof import activity as act
 from nbprof.dialects import opnames
+from nbprof.dialects.allocators import Column, added_up, or_na
 from nbprof.dialects.placed import Placed
-from nbprof.trace import TEXT, Trace
+from nbprof.trace import TEXT, Int32s, Int64s, Trace
+
+_ABSENT = np.iinfo(np.int64).min
 
 # TensorFlow's DataType enumeration (types.proto).
 DATA_TYPES = (
@@ -49,7 +52,10 @@ def has_allocations(placed: Placed) -> bool:
 
 
 def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
-    """Allocator events in time order."""
+    """Allocator events in time order.
+
+    What an event does not state is NA; bytes in use are then added up from the blocks where they can be.
+    """
     trace, host = placed.trace, placed.host
     events = trace.events
     name = trace.names
@@ -61,21 +67,31 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     several = len(trace.hosts) > 1
 
-    def numbers(key: str, missing: int = 0) -> npt.NDArray[np.int64]:
-        return trace.arg(key, missing)[rows]
+    def stated(key: str) -> Int64s:
+        return trace.arg(key, _ABSENT)[rows]
 
-    def coded(key: str, missing: str = "") -> npt.NDArray[np.int32]:
+    def numbers(key: str) -> Column:
+        values = stated(key)
+        return or_na(values, values == _ABSENT)
+
+    def amounts(key: str) -> Column:
+        # No allocator has less than nothing; one without a limit may write what it takes its free bytes for.
+        values = stated(key)
+        return or_na(values, values < 0)
+
+    def coded(key: str) -> npt.NDArray[np.int32]:
         column = trace.args.get(key)
         if column is None:
-            return np.full(len(rows), out.texts.code(missing), np.int32)
+            return np.full(len(rows), out.texts.code(""), np.int32)
         back, values = pd.factorize(column.dense(len(events), text=True)[rows])
-        return np.array([out.texts.code(trace.strings[v] if v >= 0 else missing) for v in values.tolist()], np.int32)[back]
+        return np.array([out.texts.code(trace.strings[v] if v >= 0 else "") for v in values.tolist()], np.int32)[back]
 
+    allocation = is_alloc[events.name[rows]]
     memory = _memory_ids(trace, rows, several, host, out)
     back, values = pd.factorize(trace.text_arg("tf_op")[rows])
     op = np.array([out.ops.code(_op_name(t)) for t in trace.texts(values)], np.int32)[back]
-    type_back, type_values = pd.factorize(numbers("data_type"))
-    types = [out.texts.code(DATA_TYPES[v] if 0 <= v < len(DATA_TYPES) else f"type {v}") for v in type_values.tolist()]
+    type_back, type_values = pd.factorize(stated("data_type"))
+    types = [out.texts.code(_data_type(v)) for v in type_values.tolist()]
     fragmentation = np.full(len(events), np.nan)
     column = trace.args.get("fragmentation")
     if column is not None:
@@ -86,15 +102,15 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
             "host": host[rows],
             "memory": memory,
             "time": events.start[rows],
-            "allocation": is_alloc[events.name[rows]],
-            "requested": numbers("requested_bytes"),
-            "allocated": numbers("allocation_bytes"),
+            "allocation": allocation,
+            "requested": amounts("requested_bytes"),
+            "allocated": amounts("allocation_bytes"),
             "address": numbers("addr"),
-            "stack": numbers("bytes_reserved"),
-            "heap": numbers("bytes_allocated"),
-            "free": numbers("bytes_available"),
+            "stack": amounts("bytes_reserved"),
+            "heap": _in_use(memory, allocation, stated("bytes_allocated"), stated("allocation_bytes")),
+            "free": amounts("bytes_available"),
             "fragmentation": fragmentation[rows],
-            "lifetime_peak": numbers("peak_bytes_in_use"),
+            "lifetime_peak": amounts("peak_bytes_in_use"),
             "group": placed.groups.group[rows].astype(np.int64),
             "op": op,
             "region": coded("region_type"),
@@ -102,6 +118,24 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
             "shape": coded("shape"),
         }
     )
+
+
+def _in_use(memory: Int32s, allocation: npt.NDArray[np.bool_], heap: Int64s, size: Int64s) -> Column:
+    """Heap bytes after each event: as stated, else added up where every event of the allocator states its size."""
+    if (heap >= 0).all():
+        return heap
+    heap = np.maximum(heap, -1)
+    unsized = np.isin(memory, np.unique(memory[size < 0]))
+    counted = heap.copy()
+    at = np.flatnonzero(~unsized)
+    counted[at] = added_up(memory[at], np.where(allocation[at], size[at], -size[at]), heap[at])
+    return or_na(counted, counted < 0)
+
+
+def _data_type(number: int) -> str:
+    if number == _ABSENT:
+        return ""
+    return DATA_TYPES[number] if 0 <= number < len(DATA_TYPES) else f"type {number}"
 
 
 def _op_name(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.analysis.kernels import mean_occupancy
 from nbprof.views import wording
 from nbprof.views.overview import bar, figure, has_device, unknown
 from nbprof.views.tables import floats, table
@@ -32,13 +33,16 @@ def payload(run: Run) -> dict[str, Any]:
 
 
 def figures(run: Run) -> list[dict[str, Any]]:
-    """The five key figures of the kernels."""
+    """The key figures of the kernels; the mean occupancy is left out where no row has one."""
     kernels, steps = run.kernels, len(run.steps)
     time, count, mean = (floats(kernels[key]) for key in ("total_us", "occurrences", "avg_us"))
     total, launches = float(time.sum()), int(count.sum())
     used, eligible = _flags(kernels, "uses_tensor_core"), _flags(kernels, "op_tensor_core_eligible")
     in_use = _part(time, used)
-    unused = None if used is None or eligible is None else _part(time, eligible & ~used)
+    # A kernel of which it is not known is in neither part.
+    known = kernels["uses_tensor_core"].notna().to_numpy() if used is not None else None
+    unused = None if used is None or eligible is None else _part(time, eligible & ~used & known)
+    occupied = mean_occupancy(kernels) if "occupancy_percent" in kernels.columns else None
     return [
         figure("Kernel time", total / 1000, "ms", 2, f"{wording.number(total / 1000 / steps, 2)} ms a step" if steps else "no steps"),
         figure("Kernels", len(kernels), "", 0, _launches(launches, steps)),
@@ -48,7 +52,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
             in_use,
             "%",
             1,
-            "of kernel time" if in_use is not None else "not recorded",
+            _open_part(time, known) if in_use is not None else "not recorded",
             **bar(("device_compute", in_use)),
         ),
         figure(
@@ -59,7 +63,24 @@ def figures(run: Run) -> list[dict[str, Any]]:
             "of kernel time" if unused is not None else "not recorded",
             **bar(("device_compute", unused)),
         ),
+        *([figure("Mean occupancy", occupied, "%", 1, _occupancy_note(kernels))] if occupied is not None else []),
     ]
+
+
+def _open_part(time: np.ndarray[Any, Any], known: np.ndarray[Any, np.dtype[np.bool_]] | None) -> str:
+    """What the share is of, with what the names leave open."""
+    unknown_part = _part(time, ~known) if known is not None else None
+    return "of kernel time" if not unknown_part else f"of kernel time; {wording.percent(unknown_part)} not known by name"
+
+
+def _occupancy_note(kernels: pd.DataFrame) -> str:
+    """How the mean was made, and how much of it was computed rather than recorded."""
+    source = kernels["occupancy_source"] if "occupancy_source" in kernels.columns else pd.Series(index=kernels.index, dtype=object)
+    time = floats(kernels["total_us"])
+    computed = _part(time, (source == "computed").to_numpy(np.bool_))
+    if not computed:
+        return "weighted by time"
+    return "weighted by time; computed" if computed > 99.95 else f"weighted by time; {wording.percent(computed)} of it computed"
 
 
 def _launches(launches: int, steps: int) -> str:

@@ -53,34 +53,6 @@ def test_kinds_of_runtime_calls(name, kind):
 
 
 @pytest.mark.parametrize(
-    ("name", "uses"),
-    [
-        ("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", True),
-        ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn", True),
-        ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize64x64x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas", True),
-        ("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNN", True),
-        ("void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_64x2_nn_align8>(...)", True),
-        ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64>>(Flash_fwd_params)", True),
-        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3", True),
-        ("sm100_gemm_tcgen05_bf16", True),
-        ("deep_gemm::fp8_gemm_kernel", True),
-        ("ampere_sgemm_128x64_tn", False),
-        ("volta_scudnn_128x128_relu_interior_nn_v1", False),
-        ("void at::native::vectorized_elementwise_kernel<4>", False),
-        ("triton_poi_fused_add_0", False),
-        ("Cijk_Ailk_Bljk_MI16x16x16x1_SN", False),
-    ],
-)
-def test_tensor_cores(name, uses):
-    assert torchnames.uses_tensor_core(name) is uses
-
-
-def test_matrix_cores():
-    assert torchnames.uses_tensor_core("Cijk_Ailk_Bljk_MI16x16x16x1_SN", True)
-    assert not torchnames.uses_tensor_core("volta_fp16_s884gemm", True)
-
-
-@pytest.mark.parametrize(
     ("name", "bits"),
     [
         ("indexSelectLargeIndex<c10::BFloat16, long>", 16),

@@ -1,0 +1,123 @@
+"""Theoretical occupancy of NVIDIA kernels: how full a multiprocessor can be with one kernel's blocks, out of what a block takes.
+
+Sources: the tables of technical specifications by compute capability in the CUDA C++ programming guide, and the rules of allocation in the
+CUDA occupancy calculator (registers by warp in units of 256, warps over four partitions, shared memory in units, one KiB of it kept by
+the system for each block from compute capability 8.0 on).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+WARP = 32
+_REGISTERS = 65536
+_REGISTER_UNIT = 256
+_PARTITIONS = 4
+_KIB = 1024
+
+
+class Limits(NamedTuple):
+    """What one multiprocessor has: warps, blocks, bytes of shared memory, and how that is given out."""
+
+    warps: int
+    blocks: int
+    shared_bytes: int
+    shared_unit: int
+    reserved_bytes: int = 0
+
+
+LIMITS: dict[tuple[int, int], Limits] = {
+    (5, 0): Limits(64, 32, 64 * _KIB, 256),
+    (5, 2): Limits(64, 32, 96 * _KIB, 256),
+    (5, 3): Limits(64, 32, 64 * _KIB, 256),
+    (6, 0): Limits(64, 32, 64 * _KIB, 256),
+    (6, 1): Limits(64, 32, 96 * _KIB, 256),
+    (6, 2): Limits(64, 32, 64 * _KIB, 256),
+    (7, 0): Limits(64, 32, 96 * _KIB, 256),
+    (7, 2): Limits(64, 32, 96 * _KIB, 256),
+    (7, 5): Limits(32, 16, 64 * _KIB, 256),
+    (8, 0): Limits(64, 32, 164 * _KIB, 128, _KIB),
+    (8, 6): Limits(48, 16, 100 * _KIB, 128, _KIB),
+    (8, 7): Limits(48, 16, 164 * _KIB, 128, _KIB),
+    (8, 9): Limits(48, 24, 100 * _KIB, 128, _KIB),
+    (9, 0): Limits(64, 32, 228 * _KIB, 128, _KIB),
+    (10, 0): Limits(64, 32, 228 * _KIB, 128, _KIB),
+    (10, 3): Limits(64, 32, 228 * _KIB, 128, _KIB),
+    (12, 0): Limits(48, 24, 100 * _KIB, 128, _KIB),
+    (12, 1): Limits(48, 24, 100 * _KIB, 128, _KIB),
+}
+"""By compute capability; one that is not here has no occupancy, rather than that of its neighbour."""
+
+
+def limits(capability: object) -> Limits | None:
+    """The limits of a compute capability given as "8.6"; None where it is not known."""
+    major, _, minor = str(capability).partition(".")
+    return LIMITS.get((int(major), int(minor))) if major.isdecimal() and minor.isdecimal() else None
+
+
+def theoretical_percent(capability: Sequence[object], threads: Floats, registers: Floats, shared_bytes: Floats) -> Floats:
+    """Occupancy in percent of each launch shape: warps of the blocks that fit on a multiprocessor, of the warps that it can hold.
+
+    Parameters
+    ----------
+    capability : sequence of str, n
+        Compute capability of the device, as "8.6".
+    threads, registers, shared_bytes : float64[n]
+        Threads of a block, registers of a thread, bytes of shared memory of a block (static and dynamic); NaN where not known.
+
+    Returns
+    -------
+    float64[n]
+        NaN where an input is not known, or the block does not fit.
+    """
+    return np.where(fits := warps(capability, threads, registers, shared_bytes), 100 * fits, np.nan) / _most(capability)
+
+
+def achieved_percent(
+    capability: Sequence[object], threads: Floats, registers: Floats, shared_bytes: Floats, blocks: Floats, cores: Floats
+) -> Floats:
+    """The theoretical occupancy, or less where the grid has too few blocks to fill the device: what PyTorch estimates as achieved.
+
+    Parameters
+    ----------
+    capability, threads, registers, shared_bytes
+        As in `theoretical_percent`.
+    blocks, cores : float64[n]
+        Blocks of the grid, multiprocessors of the device.
+    """
+    most = warps(capability, threads, registers, shared_bytes)
+    given = np.ceil(threads / WARP) * blocks / cores
+    return np.where(most > 0, 100 * np.minimum(most, given), np.nan) / _most(capability)
+
+
+def _most(capability: Sequence[object]) -> Floats:
+    known = [limits(c) for c in capability]
+    return np.array([np.nan if k is None else k.warps for k in known], np.float64)
+
+
+def warps(capability: Sequence[object], threads: Floats, registers: Floats, shared_bytes: Floats) -> Floats:
+    """Warps that a multiprocessor holds at a time of each launch shape; 0 where a block does not fit, NaN where an input is not known."""
+    known = [limits(c) for c in capability]
+
+    def column(index: int) -> Floats:
+        return np.array([np.nan if k is None else k[index] for k in known], np.float64)
+
+    most_warps, most_blocks, shared, unit, reserved = (column(i) for i in range(5))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_block = np.ceil(threads / WARP)
+        a_warp = np.ceil(registers * WARP / _REGISTER_UNIT) * _REGISTER_UNIT
+        by_registers = np.floor(np.floor(_REGISTERS / _PARTITIONS / a_warp) * _PARTITIONS / of_block)
+        # A block has no more registers than a multiprocessor, however they lie in the partitions.
+        by_registers = np.where(a_warp * of_block > _REGISTERS, 0, by_registers)
+        taken = np.ceil((shared_bytes + reserved) / unit) * unit
+        by_shared = np.where(taken > 0, np.floor(shared / taken), np.inf)
+        by_shared = np.where(np.isnan(taken), np.nan, by_shared)
+        blocks = np.minimum.reduce([most_blocks, np.floor(most_warps / of_block), by_registers, by_shared])
+    out: Floats = np.where(threads > 0, blocks * of_block, np.nan)
+    return out

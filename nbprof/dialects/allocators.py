@@ -1,0 +1,45 @@
+"""What allocator events are made to say by every producer: bytes in use where they state none, and absence where nothing is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.trace import Int32s, Int64s
+
+Column = Int64s | pd.arrays.IntegerArray
+"""A column of whole numbers: plain where every row has one, which is the rule and half the size, else with NA."""
+
+
+def or_na(values: Int64s, absent: npt.NDArray[np.bool_]) -> Column:
+    """Values with NA where `absent` says so; a plain array where it never does."""
+    return pd.arrays.IntegerArray(np.where(absent, 0, values), absent) if absent.any() else values
+
+
+def added_up(memory: Int32s, size: Int64s, total: Int64s) -> Int64s:
+    """Bytes in use after each event, never below 0.
+
+    The total that an event states; else by adding up from the last one that does, or back from the first. Where no event of a memory
+    states one, from the least start that never goes below zero, since what is freed was there.
+
+    Parameters
+    ----------
+    memory : int32[n]
+        Which memory, by event in time order.
+    size : int64[n]
+        Bytes handed out; negative where they are taken back.
+    total : int64[n]
+        What each event states as in use; -1 where it states nothing.
+    """
+    heap = total.copy()
+    for one in np.unique(memory[total < 0]).tolist():
+        at = np.flatnonzero(memory == one)
+        running = np.cumsum(size[at])
+        stated = np.flatnonzero(total[at] >= 0)
+        if len(stated):
+            near = stated[np.maximum(np.searchsorted(stated, np.arange(len(at)), side="right") - 1, 0)]
+            heap[at] = np.maximum(total[at[near]] + running - running[near], 0)
+        else:
+            heap[at] = running - min(int(running.min()), 0)
+    return heap

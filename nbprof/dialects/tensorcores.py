@@ -1,0 +1,154 @@
+"""Which kernels run on TensorCores (AMD: matrix cores) by their names, and which ops could, by theirs.
+
+Sources: the kernel names of cuBLAS, cuDNN, CUTLASS, FlashAttention, Tensile and Composable Kernel as profiles show them. Up to Ampere they
+hold the shape of the matrix instruction, from Hopper on the architecture and the instruction's family. The rule of XProf 2.24 was found on
+its own answers to real profiles and to made-up names.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+YES, NO, UNKNOWN = 1, 0, -1
+
+# Plain arithmetic in spite of what else the name says: "xmma" and "cutlass3x" also name kernels of the ordinary (SIMT) units, and the
+# helpers of an attention only add up, clear or convert.
+_NVIDIA_NO = re.compile(
+    r"_?simt_|MmaSimt|OpClassSimt|ffma|_f32f32_f32f32_f32|(?<!tensorop_)(?:^|[^a-z0-9])[sdcz]gemm(?![a-z0-9])|scudnn|gemv|splitK?[rR]educe|"
+    r"flash_bwd_(?:dot_do_o|convert|clear)|flash_fwd_splitkv_combine|FlashAttn\w*(?:Preprocess|Postprocess|Combine)|"
+    r"FlashAttention\w*(?:Preprocess|Postprocess|Combine)|marlin_repack|"
+    # CUTLASS's attention for inputs or devices without a matrix instruction.
+    r"fmha_cutlass[FB]_\w*_sm50|fmha_cutlass[FB]_f32_\w*_sm7\d|"
+    # What torch.compile generates for elementwise work and reductions.
+    r"^triton_(?:poi|red|per|for|unk|split_scan)_|^triton_softmax"
+)
+_NVIDIA_YES = re.compile(
+    # Volta to Ampere: the shape of the instruction, as m8n8k4 is 884.
+    r"[hsdic](?:884|1688|8816|16816|16832|161616|16864)|tf32gemm|16816|hmma|imma_|m(?:8|16)n8k\d|m16nXk|tensor\d+x\d+x\d+|"
+    r"dgrad_1x1_stride_2x2|first_layer_wgrad_kernel|conv1x1|conv2d_c1_k1|direct_group|"
+    # cuBLAS and cuDNN from Ampere on; what is left of xmma without ffma.
+    r"xmma_|nvjet_|cudnn_generated_fort_native_(?:sdpa|matmul|conv)|"
+    # CUTLASS 2 and 3, CuTe.
+    r"tensorop|[Tt]ensorOp|wgmma|[Gg]mma(?:WarpSpecialized|_)|GMMA|UMMA|Umma|utcmma|tcgen05|SM(?:90|100|103|120)_[\w]*\d+x\d+x\d+|SM100_MMA|"
+    # Attention and other known families.
+    r"flash_(?:fwd|bwd)|FlashAttn(?:Fwd|Bwd)|FlashAttention(?:Forward|Backward)Sm|fmha|deep_gemm|[Mm]arlin(?:_24)?<|"
+    r"sm(?:90|100|103|120)a?_(?:fp8|bf16|f16)\w*gemm|gemm_(?:bf16|fp8|f16)_|mma_sync"
+)
+# Triton's kernels bear the name of their Python function: matrix products as such are told, the unit that runs them is not (fp32 without
+# TF32 runs on the ordinary ones).
+_COMPILED_PRODUCT = re.compile(r"[A-Za-z_]\w*(?:\.kd)?\Z")
+_PRODUCT = re.compile(r"^triton_(?:tem|mm|bmm)_|gemm|matmul|attn|attention|(?:^|_)(?:moe|flash|bmm|mm)_|_fwd_kernel|_bwd_kernel|flex_")
+
+_AMD_YES = re.compile(
+    # `gemm_fusion` is XLA's Triton; the matrix cores of AMD take every type that it makes products of.
+    r"mfma|wmma|_xdl|xdlops|gtcx|gemm_fusion|miopenSp3AsmConvRage|Custom_Cijk_|_MI\d+x\d+x\d+|ck_tile::\w*(?:Gemm|Fmha)|[Ff]mha_?(?:[Ff]wd|[Bb]wd)"
+)
+_AMD_NO = re.compile(r"fmha_bwd_(?:dot_do_o|convert)|FmhaBwd(?:OGradDotO|ConvertQGrad)|FmhaFwdSplitKVCombine|fmha_fwd_splitkv_combine")
+
+
+@lru_cache(maxsize=65536)
+def uses_tensor_core(kernel: str, amd: bool = False) -> int:
+    """Whether a kernel runs on TensorCores by its name: YES, NO, or UNKNOWN for a matrix product that Triton compiled.
+
+    Parameters
+    ----------
+    kernel : str
+        Demangled name.
+    amd : bool
+        Whether the device is AMD's.
+    """
+    if amd:
+        no, yes = _AMD_NO, _AMD_YES
+    else:
+        no, yes = _NVIDIA_NO, _NVIDIA_YES
+    if no.search(kernel):
+        return NO
+    if yes.search(kernel):
+        return YES
+    if kernel.startswith("Cijk_") or _NVIDIA_NO.search(kernel):
+        return NO
+    return UNKNOWN if _COMPILED_PRODUCT.match(kernel) and _PRODUCT.search(kernel) else NO
+
+
+_XPROF_NVIDIA = (
+    "16816",
+    "c1688",
+    "conv1x1",
+    "conv2d_c1_k1",
+    "dgrad_1x1_stride_2x2",
+    "direct_group",
+    "first_layer_wgrad_kernel",
+    "h1688",
+    "h884",
+    "hmma",
+    "i16832",
+    "i8816",
+    "s884",
+    "s1688",
+    "xmma_gemm",
+    "xmma_implicit_gemm",
+    "xmma_sparse_conv",
+    "xmma_sparse_gemm",
+    "xmma_warp_specialized_implicit_gemm",
+)
+_XPROF_AMD = ("mfma", "wmma", "_xdl", "gtcx", "gemm_fusion", "miopenSp3AsmConvRage", "Custom_Cijk_")
+_AMD_TILE = re.compile(r"_MI\d+x\d+x\d+")
+
+
+def uses_tensor_core_in_xprof(kernel: str, vendor: str) -> bool:
+    """What XProf 2.24.2 says of a kernel's name: by lists that end with Ampere, and never where the file states no vendor."""
+    if vendor == "AMD":
+        return any(part in kernel for part in _XPROF_AMD) or bool(_AMD_TILE.search(kernel))
+    return vendor == "Nvidia" and any(part in kernel for part in _XPROF_NVIDIA)
+
+
+_ELIGIBLE_END = (
+    "Conv2D",
+    "Conv2DBackpropFilter",
+    "Conv2DBackpropInput",
+    "Conv3D",
+    "DepthwiseConv2dNative",
+    "DepthwiseConv2dNativeBackpropFilter",
+    "DepthwiseConv2dNativeBackpropInput",
+    "/MatMul",
+    "FusedMatMul",
+    "/CudnnRNN",
+    "XlaDot",
+    "XlaDotV2",
+)
+_ELIGIBLE_PART = (
+    "BatchMatMul",
+    "CudnnRNNV",
+    "CudnnRNNForward",
+    "CudnnRNNBackprop",
+    "dot_general",
+    "conv_general_dilated",
+)
+_ELIGIBLE_TYPE = re.compile(
+    r"_?(?:Fused)?(?:Conv[23]D(?:Backprop(?:Filter|Input)(?:V2)?)?|(?:Sparse)?(?:Batch)?MatMul(?:V[23])?|MatMulGrad)\Z|"
+    r"DepthwiseConv2dNative(?:Backprop(?:Filter|Input))?\Z|_Fused(?:Conv2D|Conv3D|MatMul|DepthwiseConv2dNative)\Z|"
+    r"XlaDot(?:V2)?\Z|XlaConv(?:V2)?\Z|Xla(?:Einsum)\Z|Einsum\Z|CudnnRNN(?:V[23])?(?:Backprop(?:V[23])?)?\Z|"
+    r"dot_general|conv_general_dilated|ragged_dot|scaled_matmul|dot_product_attention"
+)
+
+
+@lru_cache(maxsize=65536)
+def op_is_eligible(name: str, kind: str = "") -> bool:
+    """Whether an op of TensorFlow or JAX does what TensorCores are for, by its name, or by its type.
+
+    The type tells more than XProf's rule, which knows names alone: a convolution that was fused bears the name of what it was fused with,
+    as `conv2d/Relu` of type `_FusedConv2D`.
+    """
+    return op_is_eligible_in_xprof(name) or bool(_ELIGIBLE_TYPE.match(kind)) or name in ("MatMul", "CudnnRNN")
+
+
+def op_is_eligible_in_xprof(name: str) -> bool:
+    """What XProf 2.24.2 says of an op's name."""
+    return name.endswith(_ELIGIBLE_END) or any(part in name for part in _ELIGIBLE_PART)
+
+
+def einsum_of_two(equation: str) -> bool:
+    """Whether an einsum's `equation` has two inputs, which makes it a matrix product."""
+    left, arrow, _ = equation.partition("->")
+    return bool(arrow) and equation.count("->") == 1 and left.count(",") == 1
