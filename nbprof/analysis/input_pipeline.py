@@ -220,9 +220,14 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, rows: 
     )
     share = 100 * parts["enqueue"] / whole if whole else None
     out["copy_percent"] = share
-    out["copy_level"] = None if share is None else "dominant" if share >= _DOMINANT else "significant" if share >= _SIGNIFICANT else "small"
+    out["copy_level"] = None if share is None else copy_level(share)
     out["next_step"] = _next_step(place, len(table) > 0 and whole > parts["enqueue"], activity.framework)
     return out
+
+
+def copy_level(percent: float) -> str:
+    """How large the part of input work is that hands data to the device: dominant, significant or small."""
+    return "dominant" if percent >= _DOMINANT else "significant" if percent >= _SIGNIFICANT else "small"
 
 
 def scaled(time: dict[str, float], ratio: float) -> dict[str, float]:

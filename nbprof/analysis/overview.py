@@ -169,15 +169,14 @@ def busy(activity: Activity, steps: pd.DataFrame) -> float | None:
     """Percent of the time in counted steps in which a device ran something; None without a device or without steps.
 
     A kernel, a copy or a fill on any stream counts, an instant once, whatever step launched it: so a device can be busy while the step
-    breakdown shows the host at work. Of several devices it is the mean of those that ran anything; one that never did is not in it.
+    breakdown shows the host at work. Of several devices it is the mean of those that ran anything in these steps.
     """
     used = counted(steps)
     work = activity.work
     on_device = work["device"].to_numpy() >= 0
-    if not activity.has_device or not len(used):
+    # A device that nothing was recorded on may have run nothing, or may not have been traced.
+    if not on_device.any() or not len(used):
         return None
-    if not on_device.any():
-        return 0.0
     host, device, start, end = (work[name].to_numpy(np.int64)[on_device] for name in ("host", "device", "start", "end"))
     shares = []
     for at in np.unique(host).tolist():
@@ -190,7 +189,8 @@ def busy(activity: Activity, steps: pd.DataFrame) -> float | None:
             rows = (host == at) & (device == number)
             low, high, _ = flatten(start[rows], end[rows], np.ones(int(rows.sum()), np.int16))
             shares.append(100 * (_before(low, high, stop) - _before(low, high, begin)).sum() / whole)
-    return float(np.mean(shares)) if shares else None
+    ran = [share for share in shares if share > 0]
+    return float(np.mean(ran)) if ran else 0.0 if shares else None
 
 
 def _before(low: Int64s, high: Int64s, at: Int64s) -> Int64s:

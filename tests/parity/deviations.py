@@ -5,9 +5,158 @@ Parity tests compare all columns but these. The docs show this table, so a reaso
 
 from __future__ import annotations
 
-from tests.parity.peer import Deviation
+from tests.parity.peer import GUIDE, XPROF, Deviation
 
-DEVIATIONS: list[Deviation] = []
+_RTX = ("tf-gpu/rtx5000-cnn-batch8", "tf-gpu/rtx5000-cnn-batch64", "tf-gpu/rtx5000-cnn-batch512")
+_OLD_GPU = (*_RTX, "tf-gpu/t4-one-step", "tf-gpu/v100x8-collectives")
+
+KERNELS = [
+    Deviation(
+        "kernel_stats",
+        "op",
+        XPROF,
+        (*_OLD_GPU, "jax/mi300-jax08_attention"),
+        "XProf finds no op where a file of TensorFlow 2.3/2.4 states it in `level 0`; and where a compiled program names no op for an HLO "
+        "instruction it shows nothing, and nbprof the instruction's own name.",
+        "parity/test_kernels.py::test_the_frame_is_the_guides_as_far_as_it_could_read",
+    ),
+    Deviation(
+        "kernel_stats",
+        "op_tensor_core_eligible",
+        XPROF,
+        (*_OLD_GPU, "jax/mi300-jax08_attention"),
+        "Without an op XProf takes no kernel for eligible. With one it goes by the end of the name alone: `dense/MatMul_1`, or "
+        "`conv2d/Relu` of type `_FusedConv2D`, are a product and a convolution that it misses.",
+        "parity/test_kernels.py::test_eligible_ops_that_have_another_name",
+    ),
+    Deviation(
+        "kernel_stats",
+        "uses_tensor_core",
+        XPROF,
+        _OLD_GPU,
+        "XProf applies its list of names only where the file states the vendor, which those of TensorFlow 2.3/2.4 do not.",
+        "parity/test_kernels.py::test_turing_kernels_of_the_884_shape_use_tensor_cores",
+    ),
+    Deviation(
+        "kernel_stats",
+        "static_shared_bytes",
+        XPROF,
+        (*_OLD_GPU, "jax/mi300-jax08_attention", "jax/mi300-jax_conv_minimal_08"),
+        "XProf does not read `shm` (TensorFlow 2.3/2.4) and `group_mem` (AMD), and shows 0.",
+        "parity/test_kernels.py::test_shared_memory_of_old_and_amd_files_is_read",
+    ),
+    Deviation(
+        "kernel_stats",
+        "occupancy_percent",
+        XPROF,
+        _OLD_GPU,
+        "Where none was recorded XProf shows 0; nbprof computes it from the launch shape and the device, and says so.",
+        "analysis/test_occupancy.py::test_old_files_show_an_occupancy_and_amd_none",
+    ),
+    Deviation(
+        "kernel_stats",
+        "op_tensor_core_eligible",
+        GUIDE,
+        (*_RTX, "tf-gpu/t4-one-step"),
+        "TensorFlow 2.3/2.4 went by the end of an op's name: it missed `dense/MatMul_1`, and convolutions fused into `conv2d/Relu`.",
+        "parity/test_kernels.py::test_eligible_ops_that_have_another_name",
+    ),
+    Deviation(
+        "kernel_stats",
+        "uses_tensor_core",
+        GUIDE,
+        _RTX[1:],
+        "TensorFlow 2.3 did not know Turing's kernels of the shape 8x8x4 (`turing_…s884gemm…`).",
+        "parity/test_kernels.py::test_turing_kernels_of_the_884_shape_use_tensor_cores",
+    ),
+    Deviation(
+        "kernel_stats",
+        "op",
+        GUIDE,
+        (_RTX[0], "tf-gpu/t4-one-step"),
+        "An op whose name has a `-` (layout transposes) was no op name for TensorFlow 2.3/2.4, which showed it with its type behind.",
+        "parity/test_kernels.py::test_the_frame_is_the_guides_as_far_as_it_could_read",
+    ),
+    Deviation(
+        "kernel_stats",
+        "block, grid, registers",
+        GUIDE,
+        (*_RTX, "tf-gpu/t4-one-step"),
+        "TensorFlow 2.3/2.4 could not read the launch shapes that it had written itself, and shows 1,1,1 and 0.",
+        "parity/test_kernels.py::test_as_xprof_has_its_rows_in_its_order",
+    ),
+]
+
+INPUT: list[Deviation] = [
+    Deviation(
+        "input_pipeline_analyzer",
+        "input_percent",
+        GUIDE,
+        (*_RTX, "tf-gpu/t4-one-step"),
+        "TensorFlow 2.3/2.4 did not know its own `MemcpyH2D`, and took copies to the device for compute. They are input.",
+        "parity/test_input_pipeline.py::test_our_share_of_input_is_the_guides_and_the_copies_to_the_device",
+    ),
+    Deviation(
+        "input_pipeline_analyzer",
+        "input_percent",
+        GUIDE,
+        ("tf-cpu/prefetch-example", "tf-cpu/prefetch-128-empty-gpu-plane"),
+        "Where a device was traced but ran nothing, the tool has no steps. The host has marked them, so nbprof shows them.",
+        "parity/test_input_pipeline.py::test_steps_of_the_host_count_where_the_device_ran_nothing",
+    ),
+    Deviation(
+        "input_pipeline_analyzer",
+        "level",
+        XPROF,
+        ("tf-gpu/rtx5000-cnn-batch64", "tf-gpu/rtx5000-cnn-batch512", "tf-gpu/v100x8-collectives"),
+        "XProf leaves the host out of the steps of a GPU, so no step waits for input, and all of the wait is in 'All others'.",
+        "parity/test_input_pipeline.py::test_the_host_waits_for_input_in_steps_of_a_gpu",
+    ),
+    Deviation(
+        "input_pipeline_analyzer",
+        "level",
+        XPROF,
+        ("tf-cpu/prefetch-example", "tf-cpu/prefetch-128-empty-gpu-plane"),
+        "Where a device was traced but ran nothing, XProf has no steps. The host has marked them, so nbprof shows them.",
+        "parity/test_input_pipeline.py::test_steps_of_the_host_count_where_the_device_ran_nothing",
+    ),
+    Deviation(
+        "input_pipeline_analyzer",
+        "breakdown",
+        XPROF,
+        (),
+        "XProf scales input work by the copies of a step also where the host enqueued nothing, which leaves 0 of all of it. "
+        "nbprof then shows the times as recorded.",
+        "parity/test_input_pipeline.py::test_copies_on_the_device_alone_scale_nothing",
+    ),
+    Deviation(
+        "input_pipeline_analyzer",
+        "op",
+        XPROF,
+        (),
+        "A loop over a dataset inside a tf.function (`ReduceIterator::…`) is no input op for XProf. It reads data like any other.",
+        "parity/test_input_pipeline.py::test_loops_over_a_dataset_inside_a_function_are_input",
+    ),
+    Deviation(
+        "tf_data_bottleneck_analysis",
+        "self_ms",
+        XPROF,
+        (),
+        "TensorFlow Profiler takes the overlap with each input off an iterator's time, which goes below zero where inputs run at once. "
+        "nbprof takes off the time in which any of them ran. (XProf no longer offers the tool.)",
+        "parity/test_tf_data.py::test_time_in_which_several_inputs_ran_is_taken_off_once",
+    ),
+    Deviation(
+        "tf_data_bottleneck_analysis",
+        "pipeline",
+        XPROF,
+        (),
+        "A loop over a dataset inside a tf.function is a pipeline too; TensorFlow Profiler reads only iterators that Python drives.",
+        "parity/test_tf_data.py::test_a_loop_over_a_dataset_inside_a_function_is_read",
+    ),
+]
+
+DEVIATIONS: list[Deviation] = [*INPUT, *KERNELS]
 
 
 def known(tool: str, column: str, peer: str, profile: str) -> Deviation | None:
