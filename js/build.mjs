@@ -3,11 +3,12 @@
 //   node js/build.mjs --lab    lib/lab/index.js, which jupyter-builder makes the lab extension from
 //   node js/build.mjs --page   build/dev.js, for js/tests/dev.html
 //   node js/build.mjs --watch  the first one, again at each change
-import { readdir, readFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import esbuild from "esbuild";
+import { minify } from "terser";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const lab = process.argv.includes("--lab");
@@ -62,9 +63,18 @@ if (watch) {
   const context = await esbuild.context({ ...options, ...target });
   await context.watch();
 } else {
-  await esbuild.build({ ...options, ...target });
-  if (!lab && !page) {
-    const code = await readFile(target.outfile);
+  const bundle = !lab && !page;
+  const built = await esbuild.build({ ...options, ...target, write: !bundle });
+  if (bundle) {
+    const [{ text }] = built.outputFiles;
+    // What esbuild leaves: single uses, repeated conditions, functions called once.
+    const code = Buffer.from(
+      dev
+        ? text
+        : (await minify(text, { module: true, ecma: 2020, compress: { passes: 3, unsafe_arrows: true } })).code,
+    );
+    await mkdir(dirname(target.outfile), { recursive: true });
+    await writeFile(target.outfile, code);
     console.log(`${(code.length / 1000).toFixed(1)} kB, ${(gzipSync(code).length / 1000).toFixed(1)} kB gzipped`);
   }
 }

@@ -2,18 +2,19 @@
 
 import { numberAt, textAt } from "../lib/codec.js";
 import { nameNode } from "../lib/columns.js";
-import { toCsv } from "../lib/csv.js";
-import { clear, h } from "../lib/dom.js";
+import { h } from "../lib/dom.js";
 import { count, kernelName, MISSING, ms, num } from "../lib/format.js";
-import { donut, downloadButton, emptyView, field, figures, heading, link, picker, segmented } from "../lib/parts.js";
+import { donut, emptyView, figures, heading, link, picker } from "../lib/parts.js";
 import type { Figure, Table } from "../lib/payload.js";
-import { filterRows, matcher } from "../lib/rows.js";
-import { type ColumnSpec, type TableHandle, table } from "../lib/table.js";
+import { filterRows } from "../lib/rows.js";
+import type { ColumnSpec } from "../lib/table.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
-import { type Folded, foldTable, groupsOnly, isMember, nameCell, realColumn } from "./fold.js";
-import { type By, type Cores, coresMatch, groups, topKernels } from "./kernels/rows.js";
+import { isMember, nameCell } from "./fold.js";
+import { filterField, foldingTable } from "./folding.js";
+import { type By, type Cores, coresMatch, groups, hasOccupancy, occupancyNote, topKernels } from "./kernels/rows.js";
 
 const UNUSED = "Eligible, not used";
+const LABEL = { kernel: "Kernel", op: "Op" } as const;
 
 export const render: View = (el, context, hint) => {
   const { kernels } = context.payload;
@@ -73,114 +74,62 @@ interface KernelsTable {
 
 function kernelsTable(context: ViewContext): KernelsTable {
   const { table: full } = context.payload.kernels;
-  const open = new Set<string>();
-  let by: By = "row";
   let cores: Cores = "any";
   const tests: Record<"kernel" | "op", ((text: string) => boolean) | null> = { kernel: null, op: null };
-  let folded: Folded | null = null;
-  let handle: TableHandle | null = null;
-  const holder = h("div");
   const rowsText = h("span");
   const everyRow = Uint32Array.from({ length: full.rows }, (_, i) => i);
+  const occupancy = occupancyNote(full, /torch/i.test(context.payload.meta.framework));
 
-  const occupancy = hasOccupancy(full)
-    ? ` Occupancy is ${/torch/i.test(context.payload.meta.framework) ? "estimated from the launch" : "theoretical, from registers and block size"}.`
-    : " Occupancy was not recorded.";
-
-  const selected = (): Uint32Array => {
-    let rows: Uint32Array = everyRow.filter((row) => coresMatch(full, row, cores));
-    for (const key of ["kernel", "op"] as const) {
-      const test = tests[key];
-      if (test) rows = filterRows(full, rows, [key], test);
-    }
-    return rows;
-  };
-
-  function build(): void {
-    clear(holder);
-    const common = {
-      label: "GPU kernels",
-      sort: { key: "total_us", descending: true },
-      minWidth: 900,
-      none: "No kernel matches.",
-      signal: context.signal,
-    };
-    if (by === "row") {
-      folded = null;
-      handle = table(holder, {
-        ...common,
-        table: full,
-        columns: columns(full, () => full),
-        onRow: (row) => context.go("trace", { search: textAt(full.data.kernel, row) }),
-      });
-    } else {
-      const key = by;
-      folded = foldTable(full, groups(full, selected(), key), open);
-      const now = (): Folded => folded as Folded;
-      const name = (spec: ColumnSpec): ColumnSpec => ({
+  const list = foldingTable<By>({
+    signal: context.signal,
+    label: "GPU kernels",
+    none: "No kernel matches.",
+    file: "nbprof-kernels.csv",
+    sort: { key: "total_us", descending: true },
+    minWidth: 900,
+    css: "kt",
+    ways: [
+      { id: "row", label: "Kernels" },
+      { id: "kernel", label: "By name" },
+      { id: "op", label: "By op" },
+    ],
+    table: () => full,
+    rows: () => {
+      let rows: Uint32Array = everyRow.filter((row) => coresMatch(full, row, cores));
+      for (const key of ["kernel", "op"] as const) {
+        const test = tests[key];
+        if (test) rows = filterRows(full, rows, [key], test);
+      }
+      return rows;
+    },
+    groups: (rows, by) => groups(full, rows, by as "kernel" | "op"),
+    columns: (data) => columns(full, data),
+    folded: (spec, by, now, open) => {
+      const other = by === "op" ? "kernel" : "op";
+      if (spec.key === "op") return { ...opColumn(() => now().real, other), label: LABEL[other] };
+      if (spec.key !== "kernel") return undefined;
+      return {
         ...spec,
-        key,
-        label: key === "op" ? "Op" : "Kernel",
-        cell: (row, cell) => {
-          const member = isMember(now(), row);
-          // Under its group a member is told apart by the other name.
-          const text = textAt(now().real.data[member ? (key === "op" ? "kernel" : "op") : key], row);
-          nameCell(now(), open, row, cell, text);
-        },
-      });
-      const swapped = (spec: ColumnSpec): ColumnSpec =>
-        spec.key === "kernel"
-          ? name(spec)
-          : spec.key === "op"
-            ? { ...opColumn(() => now().real, key === "op" ? "kernel" : "op"), label: key === "op" ? "Kernel" : "Op" }
-            : spec.key === "rank"
-              ? groupsOnly(realColumn(spec, full.columns, now), now)
-              : realColumn(spec, full.columns, now);
-      handle = table(holder, {
-        ...common,
-        table: folded.table,
-        columns: columns(full, () => now().real).map(swapped),
-        onRow: follow,
-        rowClass: (row) => (folded && isMember(folded, row) ? "member" : ""),
-      });
-    }
-    holder.querySelector("table")?.classList.add("kt");
-    refresh();
-  }
-
-  function follow(row: number): void {
-    const group = folded?.group[row];
-    const source = folded?.source[row] ?? -1;
-    if (!group) return;
-    if (source >= 0 || group.rows.length === 1) {
-      context.go("trace", { search: textAt(full.data.kernel, source >= 0 ? source : (group.rows[0] as number)) });
-      return;
-    }
-    if (!open.delete(group.key)) open.add(group.key);
-    refresh();
-  }
-
-  function refresh(): void {
-    const rows = selected();
-    if (by === "row") handle?.setRows(rows);
-    else {
-      folded = foldTable(full, groups(full, rows, by), open);
-      handle?.setTable(folded.table);
-    }
-    const part = rows.length < full.rows ? ` of ${count(full.rows)}` : "";
-    const into = folded ? ` in ${count(folded.groups.length)} ${by === "op" ? "ops" : "names"}` : "";
-    rowsText.textContent = `${count(rows.length)}${part} rows${into}, one for each kernel, op and launch shape.${occupancy}`;
-  }
+        key: by,
+        label: LABEL[by as "kernel" | "op"],
+        // Under its group a member is told apart by the other name.
+        cell: (row, cell) =>
+          nameCell(now(), open, row, cell, textAt(now().real.data[isMember(now(), row) ? other : by], row)),
+      };
+    },
+    ofGroups: ["rank"],
+    onRow: (row) => context.go("trace", { search: textAt(full.data.kernel, row) }),
+    onChange: (rows, found, by) => {
+      const part = rows < full.rows ? ` of ${count(full.rows)}` : "";
+      const into = found === null ? "" : ` in ${count(found)} ${by === "op" ? "ops" : "names"}`;
+      rowsText.textContent = `${count(rows)}${part} rows${into}, one for each kernel, op and launch shape.${occupancy}`;
+    },
+  });
 
   const filter = (key: "kernel" | "op") =>
-    field(`Filter by ${key} name`, (text) => {
-      try {
-        tests[key] = matcher(text);
-      } catch (error) {
-        return error instanceof Error ? error.message : String(error);
-      }
-      refresh();
-      return null;
+    filterField(`Filter by ${key} name`, (test) => {
+      tests[key] = test;
+      list.refresh();
     });
   const [byKernel, byOp] = [filter("kernel"), filter("op")];
   const pick = picker<Cores>(
@@ -193,45 +142,22 @@ function kernelsTable(context: ViewContext): KernelsTable {
     "any",
     (id) => {
       cores = id;
-      refresh();
+      list.refresh();
     },
   );
-  const modes = segmented<By>(
-    "Rows",
-    [
-      { id: "row", label: "Kernels" },
-      { id: "kernel", label: "By name" },
-      { id: "op", label: "By op" },
-    ],
-    by,
-    (id) => {
-      by = id;
-      open.clear();
-      build();
-    },
-  );
-  const csv = (): string => (folded ? toCsv(folded.real, handle?.visibleRows() ?? []) : (handle?.csv() ?? ""));
-  build();
   return {
     element: h(
       "section",
-      h(
-        "div.toolbar",
-        byKernel.element,
-        byOp.element,
-        pick,
-        modes,
-        h("span.end", downloadButton("nbprof-kernels.csv", csv)),
-      ),
-      holder,
+      h("div.toolbar", byKernel.element, byOp.element, pick, list.modes, h("span.end", list.download)),
+      list.holder,
       h("p.more", rowsText),
     ),
     showUnused() {
       cores = "unused";
       const select = pick.querySelector("select");
       if (select) select.value = "unused";
-      refresh();
-      holder.querySelector<HTMLElement>(".tw")?.focus();
+      list.refresh();
+      list.holder.querySelector<HTMLElement>(".tw")?.focus();
     },
     hint(hint) {
       const text = hint.filter ?? hint.search;
@@ -245,7 +171,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
 function opColumn(data: () => Table, key: "op" | "kernel"): ColumnSpec {
   return {
     key,
-    label: key === "op" ? "Op" : "Kernel",
+    label: LABEL[key],
     width: 150,
     cell: (row, cell) => {
       const full = textAt(data().data[key], row);
@@ -257,17 +183,17 @@ function opColumn(data: () => Table, key: "op" | "kernel"): ColumnSpec {
   };
 }
 
-/** A column of nothing but "–" takes the room of the names; the line below the table says that it is missing. */
-function hasOccupancy({ data, rows }: Table): boolean {
-  for (let row = 0; row < rows; row++) if (!Number.isNaN(numberAt(data.occupancy_percent, row))) return true;
-  return false;
-}
-
 function columns(full: Table, data: () => Table): ColumnSpec[] {
   let max = 0;
   for (let row = 0; row < full.rows; row++) max = Math.max(max, numberAt(full.data.total_us, row) || 0);
   const flag = (key: string, row: number): number => numberAt(data().data[key], row);
   const [eligible, used] = ["op_tensor_core_eligible", "uses_tensor_core"];
+  // In words on the number; faint where nbprof computed it.
+  const occupied = (row: number, cell: HTMLTableCellElement): void => {
+    const computed = textAt(data().data.occupancy_source, row) === "computed";
+    cell.append(h(computed ? "span.dim" : "span", num(numberAt(data().data.occupancy_percent, row), 1)));
+    cell.title = textAt(data().data.occupancy_source, row);
+  };
   const yes = (cell: HTMLTableCellElement, value: number): void =>
     cell.append(value === 1 ? "✓" : h("span.dim", MISSING));
   return [
@@ -288,7 +214,8 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
         else yes(cell, flag(used, row));
       },
     },
-    ...(hasOccupancy(full) ? [{ key: "occupancy_percent", label: "Occup. %" }] : []),
+    // A column of nothing but "–" takes the room of the names; the line below the table says that it is missing.
+    ...(hasOccupancy(full) ? [{ key: "occupancy_percent", label: "Occup. %", cell: occupied }] : []),
     { key: "registers", label: "Regs" },
     {
       key: "shared_bytes",

@@ -1,20 +1,28 @@
 /** Ops: which operations took the time, on the device and on the host. */
 
 import { textAt } from "../lib/codec.js";
-import { toCsv } from "../lib/csv.js";
 import { clear, h } from "../lib/dom.js";
 import { count, MISSING, ms } from "../lib/format.js";
-import { donut, downloadButton, emptyView, field, heading, picker, segmented, swatch, toggle } from "../lib/parts.js";
+import { donut, emptyView, heading, picker, swatch, toggle } from "../lib/parts.js";
 import type { Payload, Table } from "../lib/payload.js";
-import { filterRows, matcher } from "../lib/rows.js";
-import { type ColumnSpec, type TableHandle, table } from "../lib/table.js";
+import { filterRows } from "../lib/rows.js";
+import type { ColumnSpec } from "../lib/table.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
-import { type Folded, foldTable, groupsOnly, isMember, nameCell, realColumn } from "./fold.js";
+import { nameCell } from "./fold.js";
+import { filterField, foldingTable } from "./folding.js";
 import { fillName } from "./names.js";
 import { type By, bases, bySelf, donutParts, groups, types, type Where, withPercents } from "./ops/rows.js";
 
 const SIDES: readonly Where[] = ["device", "host"];
 const TITLE = { device: "Device", host: "Host" } as const;
+/** Columns that are there where the profile knows them. */
+const RATES = [
+  "tensor_core_percent",
+  "gflops_per_second",
+  "gbytes_per_second",
+  "operational_intensity",
+  "bound_by",
+] as const;
 const BY = { op: "ops", type: "types", layer: "layers" } as const;
 
 export const render: View = (el, context, hint) => {
@@ -70,113 +78,61 @@ interface OpsTable {
 
 function opsTable(context: ViewContext): OpsTable {
   const { ops } = context.payload;
-  const open = new Set<string>();
   let full = withPercents(ops.table, bases(ops.totals, false));
   const order = bySelf(full);
-  let by: By = "op";
   let where: Where | "any" = "any";
   let type = "";
   let match: ((text: string) => boolean) | null = null;
-  let folded: Folded | null = null;
-  let handle: TableHandle | null = null;
-
-  const holder = h("div");
   const total = h("span.dim");
   const rowsText = h("span");
   const sides = SIDES.filter((name) => ops.totals[`${name}_us`] > 0);
   const selfText = sides.map((name) => `on ${name} ${ms(ops.totals[`${name}_us`] / 1000, 1)}`).join(", ");
 
-  const selected = (): Uint32Array => {
-    let rows: Uint32Array = order.filter(
-      (row) =>
-        (where === "any" || textAt(full.data.where, row) === where) && (!type || textAt(full.data.type, row) === type),
-    );
-    if (match) rows = filterRows(full, rows, ["op", "type"], match);
-    return rows;
-  };
-
-  /** A new table: its columns depend on whether rows are folded. */
-  function build(): void {
-    clear(holder);
-    const common = {
-      label: `Self time by ${by}`,
-      sort: { key: "self_us", descending: true },
-      none: "No op matches.",
-      signal: context.signal,
-    };
-    if (by === "op") {
-      folded = null;
-      handle = table(holder, {
-        ...common,
-        table: full,
-        columns: columns(() => full),
-        onRow: (row) => context.go("trace", { search: textAt(full.data.op, row) }),
-      });
-    } else {
-      folded = foldTable(full, groups(full, selected(), by), open);
-      const now = (): Folded => folded as Folded;
-      const name: ColumnSpec = {
+  const list = foldingTable<By>({
+    signal: context.signal,
+    label: "Ops",
+    none: "No op matches.",
+    file: "nbprof-ops.csv",
+    sort: { key: "self_us", descending: true },
+    ways: [
+      { id: "op", label: "Ops" },
+      { id: "type", label: "By type" },
+      { id: "layer", label: "By layer" },
+    ],
+    table: () => full,
+    rows: () => {
+      const rows = order.filter(
+        (row) =>
+          (where === "any" || textAt(full.data.where, row) === where) &&
+          (!type || textAt(full.data.type, row) === type),
+      );
+      return match ? filterRows(full, rows, ["op", "type"], match) : rows;
+    },
+    groups: (rows, by) => groups(full, rows, by),
+    columns: (data) => columns(full, data),
+    folded: (spec, by, now, open) => {
+      if (spec.key === "type" && by === "type") return null;
+      if (spec.key !== "op") return undefined;
+      return {
         key: "op",
         label: by === "type" ? "Type" : "Layer",
         grow: true,
         cell: (row, cell) => nameCell(now(), open, row, cell, textAt(now().real.data.op, row)),
       };
-      const specs = columns(() => now().real).filter((spec) => by !== "type" || spec.key !== "type");
-      handle = table(holder, {
-        ...common,
-        table: folded.table,
-        columns: specs.map((spec) => {
-          if (spec.key === "op") return name;
-          const column = realColumn(spec, full.columns, now);
-          return spec.key === "rank" || spec.key === "cumulative_percent" ? groupsOnly(column, now) : column;
-        }),
-        onRow: follow,
-        rowClass: (row) => (folded && isMember(folded, row) ? "member" : ""),
-      });
-    }
-    refresh();
-  }
-
-  function follow(row: number): void {
-    if (!folded) return;
-    const group = folded.group[row];
-    const source = folded.source[row] as number;
-    if (!group) return;
-    if (source >= 0 || group.rows.length === 1) {
-      context.go("trace", { search: textAt(full.data.op, source >= 0 ? source : (group.rows[0] as number)) });
-      return;
-    }
-    if (!open.delete(group.key)) open.add(group.key);
-    refresh();
-  }
-
-  function refresh(): void {
-    const rows = selected();
-    let shown = rows.length;
-    if (by === "op") handle?.setRows(rows);
-    else {
-      const list = groups(full, rows, by);
-      shown = list.length;
-      folded = foldTable(full, list, open);
-      handle?.setTable(folded.table);
-    }
-    total.textContent = `${count(shown)} ${shown === 1 ? BY[by].slice(0, -1) : BY[by]}`;
-    const part = rows.length < full.rows ? ` of ${count(full.rows)}` : "";
-    rowsText.textContent =
-      by === "op"
-        ? `${count(rows.length)}${part} ops. Click a row for its calls in the trace.`
-        : `${count(rows.length)}${part} ops in ${count(shown)} ${BY[by]}. Click a row to open it.`;
-  }
-
-  const csv = (): string => (folded ? toCsv(folded.real, handle?.visibleRows() ?? []) : (handle?.csv() ?? ""));
-  const filter = field("Filter operations", (text) => {
-    try {
-      match = matcher(text);
-    } catch (error) {
-      return error instanceof Error ? error.message : String(error);
-    }
-    refresh();
-    return null;
+    },
+    ofGroups: ["rank", "cumulative_percent"],
+    onRow: (row) => context.go("trace", { search: textAt(full.data.op, row) }),
+    onChange: (rows, found, by) => {
+      const shown = found ?? rows;
+      total.textContent = `${count(shown)} ${shown === 1 ? BY[by].slice(0, -1) : BY[by]}`;
+      const part = rows < full.rows ? ` of ${count(full.rows)}` : "";
+      const into = found === null ? "" : ` in ${count(found)} ${BY[by]}`;
+      rowsText.textContent = `${count(rows)}${part} ops${into}. Click a row ${into ? "to open it" : "for its calls in the trace"}.`;
+    },
+  });
+  const filter = filterField("Filter operations", (test) => {
+    match = test;
+    list.refresh();
   });
   const any = { id: "any", label: "Any" } as const;
   const toolbar = h(
@@ -185,7 +141,7 @@ function opsTable(context: ViewContext): OpsTable {
     sides.length > 1 &&
       picker("Where", [any, { id: "device", label: "Device" }, { id: "host", label: "Host" }], "any", (id) => {
         where = id as Where | "any";
-        refresh();
+        list.refresh();
       }),
     picker(
       "Type",
@@ -193,31 +149,17 @@ function opsTable(context: ViewContext): OpsTable {
       "",
       (id) => {
         type = id;
-        refresh();
+        list.refresh();
       },
     ),
-    segmented(
-      "Rows",
-      [
-        { id: "op", label: "Ops" },
-        { id: "type", label: "By type" },
-        { id: "layer", label: "By layer" },
-      ],
-      by,
-      (id: By) => {
-        by = id;
-        build();
-      },
-    ),
-    h("span.end", total, downloadButton("nbprof-ops.csv", csv)),
+    list.modes,
+    h("span.end", total, list.download),
   );
-  build();
   return {
-    element: h("section", toolbar, holder, h("p.more", rowsText, h("span", selfText && `Self time ${selfText}`))),
+    element: h("section", toolbar, list.holder, h("p.more", rowsText, h("span", selfText && `Self time ${selfText}`))),
     setIdle(on) {
       full = withPercents(ops.table, bases(ops.totals, on));
-      if (by === "op") handle?.setTable(full);
-      refresh();
+      list.renew();
     },
     hint: (hint) => {
       const text = hint.filter ?? hint.search;
@@ -227,7 +169,7 @@ function opsTable(context: ViewContext): OpsTable {
   };
 }
 
-function columns(data: () => Table): ColumnSpec[] {
+function columns(full: Table, data: () => Table): ColumnSpec[] {
   const css = (row: number): string => (textAt(data().data.where, row) === "device" ? "device" : "host");
   return [
     { key: "rank", label: "#", dim: true },
@@ -263,5 +205,6 @@ function columns(data: () => Table): ColumnSpec[] {
     { key: "avg_self_us", label: "Avg self", narrow: true },
     { key: "self_percent", bar: { css, width: 72 } },
     { key: "cumulative_percent", dim: true, narrow: true },
+    ...RATES.filter((key) => full.data[key] !== undefined).map((key): ColumnSpec => ({ key, narrow: true })),
   ];
 }

@@ -16,6 +16,30 @@ export function coresMatch(table: Table, row: number, cores: Cores): boolean {
   return numberAt(table.data.op_tensor_core_eligible, row) === 1 && used === 0;
 }
 
+/** Whether any row has an occupancy. */
+export function hasOccupancy({ data, rows }: Table): boolean {
+  for (let row = 0; row < rows; row++) if (!Number.isNaN(numberAt(data.occupancy_percent, row))) return true;
+  return false;
+}
+
+/** Where the occupancies of a table come from, in a sentence with a space before it. */
+export function occupancyNote(table: Table, torch: boolean): string {
+  if (!hasOccupancy(table)) return " Occupancy was not recorded.";
+  let computed = 0;
+  let all = 0;
+  for (let row = 0; row < table.rows; row++) {
+    if (Number.isNaN(numberAt(table.data.occupancy_percent, row))) continue;
+    all++;
+    if (textAt(table.data.occupancy_source, row) === "computed") computed++;
+  }
+  const recorded = torch
+    ? "as PyTorch estimated it from the launch"
+    : "as recorded: theoretical, from registers and block size";
+  const made = "computed from the launch shape and the limits of the device";
+  if (!computed) return ` Occupancy is ${recorded}.`;
+  return computed === all ? ` Occupancy is ${made}.` : ` Occupancy is ${recorded}, or, set faint, ${made}.`;
+}
+
 /** The `n` kernels with most time, by name, and the others; `total_us` is all the time there is. */
 export function topKernels(table: Table, total_us: number, n = 10): DonutPart[] {
   const sums = new Map<string, number>();
@@ -64,6 +88,7 @@ export function groups(table: Table, rows: ArrayLike<number>, by: "kernel" | "op
         op_tensor_core_eligible: common(data.op_tensor_core_eligible, members, false),
         uses_tensor_core: common(data.uses_tensor_core, members, false),
         occupancy_percent: common(data.occupancy_percent, members, false),
+        occupancy_source: common(data.occupancy_source, members, true),
         registers: common(data.registers, members, false),
         shared_bytes: common(data.shared_bytes, members, false),
         block: common(data.block, members, true),

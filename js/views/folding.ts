@@ -1,0 +1,140 @@
+/** A table whose rows can be seen one by one or folded into groups that open: ops by type, kernels by name. */
+
+import { toCsv } from "../lib/csv.js";
+import { clear, h } from "../lib/dom.js";
+import { downloadButton, type Field, field, segmented } from "../lib/parts.js";
+import type { Table } from "../lib/payload.js";
+import { matcher, type Sort } from "../lib/rows.js";
+import { type ColumnSpec, type TableHandle, table } from "../lib/table.js";
+import { type Folded, foldTable, type Group, groupsOnly, isMember, realColumn } from "./fold.js";
+
+export interface Folding<B extends string> {
+  signal: AbortSignal;
+  label: string;
+  none: string;
+  file: string;
+  sort: Sort;
+  minWidth?: number;
+  /** CSS class of the table. */
+  css?: string;
+  /** How rows may be folded; the first is not at all. */
+  ways: readonly { id: B; label: string }[];
+  table(): Table;
+  /** Rows that pass the filters. */
+  rows(): Uint32Array;
+  groups(rows: Uint32Array, by: B): Group[];
+  /** `data` is what is shown: the table, or the folded one. */
+  columns(data: () => Table): ColumnSpec[];
+  /** The columns that a folded table has in another form: null to leave one out, nothing for those that stay. */
+  folded(spec: ColumnSpec, by: B, now: () => Folded, open: ReadonlySet<string>): ColumnSpec | null | undefined;
+  /** Columns that a member of a group leaves empty. */
+  ofGroups: readonly string[];
+  /** A row of the table was chosen. */
+  onRow(row: number): void;
+  /** Rows changed; `groups` is null where they are not folded. */
+  onChange(rows: number, groups: number | null, by: B): void;
+}
+
+export interface FoldingTable {
+  holder: HTMLElement;
+  modes: HTMLElement;
+  download: HTMLElement;
+  /** Filters, groups and draws again. */
+  refresh(): void;
+  /** The table itself changed. */
+  renew(): void;
+}
+
+export function foldingTable<B extends string>(options: Folding<B>): FoldingTable {
+  const open = new Set<string>();
+  const plain = (options.ways[0] as { id: B }).id;
+  const holder = h("div");
+  let by = plain;
+  let folded: Folded | null = null;
+  let handle: TableHandle | null = null;
+  const now = (): Folded => folded as Folded;
+
+  const column = (spec: ColumnSpec): ColumnSpec[] => {
+    const other = options.folded(spec, by, now, open);
+    if (other !== undefined) return other ? [other] : [];
+    const real = realColumn(spec, options.table().columns, now);
+    return [options.ofGroups.includes(spec.key) ? groupsOnly(real, now) : real];
+  };
+
+  /** A new table: its columns depend on whether rows are folded. */
+  function build(): void {
+    clear(holder);
+    const { label, sort, minWidth, none, signal } = options;
+    const common = { label, sort, minWidth, none, signal };
+    if (by === plain) {
+      folded = null;
+      handle = table(holder, {
+        ...common,
+        table: options.table(),
+        columns: options.columns(options.table),
+        onRow: options.onRow,
+      });
+    } else {
+      folded = foldTable(options.table(), options.groups(options.rows(), by), open);
+      handle = table(holder, {
+        ...common,
+        table: folded.table,
+        columns: options.columns(() => now().real).flatMap(column),
+        onRow: follow,
+        rowClass: (row) => (isMember(now(), row) ? "member" : ""),
+      });
+    }
+    if (options.css) holder.querySelector("table")?.classList.add(options.css);
+    refresh();
+  }
+
+  function follow(row: number): void {
+    const group = now().group[row];
+    const source = now().source[row] as number;
+    if (!group) return;
+    if (source >= 0 || group.rows.length === 1) options.onRow(source >= 0 ? source : (group.rows[0] as number));
+    else {
+      if (!open.delete(group.key)) open.add(group.key);
+      refresh();
+    }
+  }
+
+  function refresh(): void {
+    const rows = options.rows();
+    if (folded) {
+      folded = foldTable(options.table(), options.groups(rows, by), open);
+      handle?.setTable(folded.table);
+    } else handle?.setRows(rows);
+    options.onChange(rows.length, folded ? folded.groups.length : null, by);
+  }
+
+  const modes = segmented("Rows", options.ways, by, (id) => {
+    by = id;
+    open.clear();
+    build();
+  });
+  const csv = (): string => (folded ? toCsv(folded.real, handle?.visibleRows() ?? []) : (handle?.csv() ?? ""));
+  build();
+  return {
+    holder,
+    modes,
+    download: downloadButton(options.file, csv),
+    refresh,
+    renew() {
+      if (!folded) handle?.setTable(options.table());
+      refresh();
+    },
+  };
+}
+
+/** A filter field that gives the test its text stands for (null: all pass), or says what is wrong with it. */
+export function filterField(placeholder: string, onTest: (test: ((text: string) => boolean) | null) => void): Field {
+  return field(placeholder, (text) => {
+    try {
+      onTest(matcher(text));
+      return null;
+    } catch (error) {
+      return error instanceof Error ? error.message : String(error);
+    }
+  });
+}
