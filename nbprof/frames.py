@@ -406,7 +406,7 @@ def column(frame: str, name: str) -> Col:
     KeyError
         No such frame or column; names those that exist.
     """
-    for col in (*SCHEMA[frame], *WHERE_KNOWN.get(frame, ())):
+    for col in [*SCHEMA[frame], *WHERE_KNOWN.get(frame, [])]:
         if col.name == name:
             return col
     raise KeyError(f"frame {frame!r} has no column {name!r}; it has {', '.join(c.name for c in SCHEMA[frame])}")

@@ -17,7 +17,22 @@ import pandas as pd
 
 from nbprof import cache
 from nbprof.activity import Activity
-from nbprof.analysis import advice, input_pipeline, kernels, memory, memory_alive, ops, overview, pods, steps, tf_data, torch_runtime
+from nbprof.analysis import (
+    advice,
+    input_pipeline,
+    kernels,
+    memory,
+    memory_alive,
+    ops,
+    overview,
+    pods,
+    steps,
+    tf_data,
+    torch_runtime,
+    xprof_ops,
+    xprof_steps,
+)
+from nbprof.errors import NbprofError
 from nbprof.formats.pieces import Piece, RunFiles
 from nbprof.trace import Note, Receipt, Trace
 
@@ -179,12 +194,8 @@ class Run:
             receipt.info(text)
         if self._trace.modules:
             count = len(self._trace.modules)
-            what = (
-                "1 compiled XLA program is in the profile; it is"
-                if count == 1
-                else f"{count} compiled XLA programs are in the profile; they are"
-            )
-            receipt.info(f"{what} kept undecoded.")
+            what = "1 compiled XLA program is" if count == 1 else f"{count:,} compiled XLA programs are"
+            receipt.info(f"{what} in the profile; the framework's names of the ops that ran on a GPU come from there.")
         return receipt
 
     @_Kept
@@ -210,6 +221,15 @@ class Run:
     def steps_summary(self) -> pd.DataFrame:
         """Mean, sd and range of each category."""
         return steps.summary(self.steps)
+
+    @_Kept
+    def xprof_steps(self) -> pd.DataFrame:
+        """Steps by the rules of XProf 2.24."""
+        if not self.activity.xprof:
+            raise NbprofError("XProf reads no PyTorch profiles, so there is no table of its to give; p.steps.frame has the steps.")
+        out = xprof_steps.frame(self.activity)
+        self.activity.forget("xprof_work")
+        return out
 
     @_Kept
     def _pods(self) -> tuple[pd.DataFrame, list[Note]]:
@@ -242,6 +262,11 @@ class Run:
     def ops_with_idle(self) -> pd.DataFrame:
         """Time by op, with the idle row of each side."""
         return self._ops_pair[1]
+
+    @_Kept
+    def xprof_ops(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Time by op by the rules of XProf 2.24, without and with idle rows."""
+        return xprof_ops.frames(self.activity)
 
     @_Kept
     def kernels(self) -> pd.DataFrame:
@@ -365,7 +390,7 @@ class Run:
 
     @_Kept
     def _notes(self) -> list[Note]:
-        notes = list(self.activity.notes)
+        notes = [*self.activity.notes, *self.activity.program_notes]
         total = len(self.activity.host_ops)
         if tangled := total - len(self._host_ops[0]):
             text = f"{tangled:,} of {total:,} host ops overlap another op of their thread partly, or end with it: they are in no op's time."
@@ -381,7 +406,10 @@ class Run:
     @_Kept
     def missing(self) -> dict[str, str]:
         """Why a view is empty, by view."""
-        return self.activity.missing
+        missing = dict(self.activity.missing)
+        if not len(self.steps):
+            missing.setdefault("steps", "Step markers are in this profile, but no step that was recorded whole, so step time is unknown.")
+        return missing
 
     def _facts(self, overview: dict[str, Any]) -> list[tuple[str, str]]:
         device = overview["device_kind"]

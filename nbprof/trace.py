@@ -145,11 +145,12 @@ class Flows:
 
 @dataclass
 class Module:
-    """One compiled program (an HLO proto) as the file has it, not decoded."""
+    """One compiled program (an HLO proto) as the file has it, not decoded; `host` is an index into `Trace.hosts`."""
 
     name: str
     ident: int
     data: bytes
+    host: int = 0
 
 
 COUNTER_COLUMNS = {"lane": "i4", "series": "object", "time": "i8", "value": "f8"}

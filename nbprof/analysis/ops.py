@@ -1,11 +1,15 @@
 """Time by framework op, on the device and on the host: the TensorFlow stats of TensorFlow Profiler.
 
 Self time on a host thread is what is left of an op when the ops inside it are taken away; on a device each kernel counts for the op that
-launched it. Idle is the part of the recorded time in which no op ran, per thread and per device. (As in TensorFlow Profiler, ops that run
-at once on several streams of a device are each taken off it, so idle can come out too small there; of PyTorch each instant counts once.)
+launched it, and an op of a TPU without those inside it. Idle is the part of the recorded time in which no op ran, per thread and device.
+(As in TensorFlow Profiler, ops that run at once on several streams of a device are each taken off it, so idle can come out too small
+there; of PyTorch each instant counts once.)
 """
 
 from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -29,17 +33,29 @@ COLUMNS = [
     "cumulative_fraction",
     "eager",
 ]
+RATES = ["flops_per_second", "bytes_per_second", "operational_intensity", "bound_by", "tensor_core_fraction"]
+"""Columns that a frame has where a row of it does."""
+COMPUTE, MEMORY = "Compute", "HBM"
+# An op that only begins a transfer, or finds it done, took no time over its bytes. Memory on the chip is up to 15 times as fast as the
+# device's main memory, so what is far above that is no rate.
+_IMPOSSIBLE = 100
 
 
-def host_self_times(activity: Activity) -> tuple[pd.DataFrame, int]:
+def host_self_times(activity: Activity, ops: pd.DataFrame | None = None) -> tuple[pd.DataFrame, int]:
     """Host ops that nest properly, with their self time in ps, and the idle time of all threads in ps.
 
     Begins and ends of a thread are walked in time order with a stack. An op that is still on the stack when an op around it ends
     (partly overlapping events, or two that end at one instant) is left out, as in TensorFlow Profiler. Ops on threads where nothing of
     that kind happens are done all at once; only the stretches in which it does are walked. PyTorch's ops are scopes of one thread, so they
     do nest: they all count, also those that end with the op around them.
+
+    Parameters
+    ----------
+    activity : Activity
+    ops : DataFrame, optional
+        Columns of `activity.HOST_OPS`; those of the activity when left out.
     """
-    ops = activity.host_ops
+    ops = activity.host_ops if ops is None else ops
     if not len(ops):
         return ops.assign(own=np.zeros(0, np.int64)), 0
     lane = ops["lane"].to_numpy()
@@ -114,21 +130,36 @@ def _walk(start: Int64s, end: Int64s) -> tuple[npt.NDArray[np.bool_], Int64s]:
     return kept, own
 
 
+@dataclass
+class Side:
+    """The ops of a side (device or host), most self time first, and its idle time in ps (None: that side was not recorded)."""
+
+    where: str
+    ops: pd.DataFrame
+    idle: int | None
+
+
 def frames(activity: Activity, host_rows: pd.DataFrame, host_idle: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The ops without idle rows, and with them: `p.ops.frame` and `p.ops.with_idle`.
 
     `host_rows` and `host_idle` (ps) are what `host_self_times` gives.
     """
-    device, device_idle = _device(activity)
-    host = _group(activity, host_rows, host_rows["own"].to_numpy(np.int64))
-    sides = [
-        ("device", device, device_idle if activity.has_device else None),
-        ("host", host, host_idle if activity.has_host_ops else None),
+    found = sides(activity, activity.device_ops, host_rows, host_idle)
+    return table(found, with_idle=False), table(found, with_idle=True)
+
+
+def sides(activity: Activity, device_rows: pd.DataFrame, host_rows: pd.DataFrame, host_idle: int, *, any_rate: bool = False) -> list[Side]:
+    """Runs of ops grouped by op, device first; rates of bytes that cannot be only with `any_rate`."""
+    on_device = activity.has_device or bool(len(activity.device_extents))
+    device = _on_device(activity, device_rows, any_rate)
+    host = _grouped(activity, host_rows, host_rows["own"].to_numpy(np.int64))
+    return [
+        Side("device", device, _device_idle(activity, device_rows) if on_device else None),
+        Side("host", host, host_idle if activity.has_host_ops else None),
     ]
-    return _table(sides, with_idle=False), _table(sides, with_idle=True)
 
 
-def _group(activity: Activity, rows: pd.DataFrame, self_time: Int64s) -> pd.DataFrame:
+def _grouped(activity: Activity, rows: pd.DataFrame, self_time: Int64s) -> pd.DataFrame:
     """Runs by op: how many, their time and their self time, in ps."""
     code = rows["op"].to_numpy(np.int64)
     count = np.bincount(code)
@@ -138,13 +169,11 @@ def _group(activity: Activity, rows: pd.DataFrame, self_time: Int64s) -> pd.Data
     np.add.at(total, code, rows["end"].to_numpy(np.int64) - rows["start"].to_numpy(np.int64))
     np.add.at(own, code, self_time)
     eager[code[rows["eager"].to_numpy(np.bool_)]] = True
-    kind = np.zeros(len(count), np.int64)
-    # The last assignment wins, so that this is the type of the first run.
-    kind[code[::-1]] = rows["type"].to_numpy(np.int64)[::-1]
     out = pd.DataFrame(
         {
+            "code": used,
             "op": activity.ops.values[used] if len(used) else np.zeros(0, object),
-            "type": activity.types.values[kind[used]] if len(used) else np.zeros(0, object),
+            "type": _types(activity, code, rows["type"].to_numpy(np.int64), len(count))[used],
             "occurrences": count[used],
             "total": total[used],
             "own": own[used],
@@ -154,17 +183,78 @@ def _group(activity: Activity, rows: pd.DataFrame, self_time: Int64s) -> pd.Data
     return out.sort_values(["own", "op"], ascending=[False, True], kind="stable", ignore_index=True)
 
 
-def _device(activity: Activity) -> tuple[pd.DataFrame, int]:
-    """Device ops by name, and the time in which the devices ran none of them, in ps."""
-    rows = activity.device_ops
-    duration = rows["end"].to_numpy(np.int64) - rows["start"].to_numpy(np.int64)
+def _types(activity: Activity, op: Int64s, kind: Int64s, count: int) -> npt.NDArray[np.object_]:
+    """By op code: the type of its first run that has one."""
+    names = activity.types.values
+    first = np.full(count, -1, np.int64)
+    named = np.array([bool(n) for n in names], np.bool_)
+    rows = np.flatnonzero(named[kind])[::-1] if len(kind) else np.zeros(0, np.int64)
+    # The last assignment wins.
+    first[op[rows]] = kind[rows]
+    return np.array([names[k] if k >= 0 else "" for k in first.tolist()], object)
+
+
+def _on_device(activity: Activity, rows: pd.DataFrame, any_rate: bool) -> pd.DataFrame:
+    """Device ops by name, with what they computed and moved."""
+    out = _grouped(activity, rows, rows["own"].to_numpy(np.int64))
+    if not len(out):
+        return out
+    part, op = rows["part"].to_numpy(np.int64), rows["op"].to_numpy(np.int64)
+    size = int(op.max()) + 1
+    runs = np.bincount(part)
+    op_of_part = np.full(len(runs), -1, np.int64)
+    op_of_part[part] = op
+    used = np.flatnonzero(op_of_part >= 0)
+    most = np.zeros(size, np.int64)
+    np.maximum.at(most, op_of_part[used], runs[used])
+    out["occurrences"] = most[out["code"]]
+    parts = activity.op_parts
+    for column in ("flops", "bytes"):
+        sums = np.full(size, np.nan)
+        if len(parts):
+            sums = np.zeros(size)
+            # One part that states nothing leaves the op's rate unknown.
+            np.add.at(sums, op_of_part[used], parts[column].to_numpy(np.float64)[used])
+        out[column] = sums[out["code"]]
+    tells = rows["tensor_core"].to_numpy(np.int8)
+    time = rows["end"].to_numpy(np.int64) - rows["start"].to_numpy(np.int64)
+    of_kernels = np.bincount(op, np.where(tells >= 0, time, 0), size)[out["code"]]
+    on_tensor_cores = np.bincount(op, np.where(tells == 1, time, 0), size)[out["code"]]
+    out["tensor_core_fraction"] = np.divide(on_tensor_cores, of_kernels, out=np.full(len(out), np.nan), where=of_kernels > 0)
+    return _rates(out, *_peaks(activity), any_rate)
+
+
+def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, any_rate: bool) -> pd.DataFrame:
+    seconds = ops["total"].where(ops["total"] > 0) / 1e12
+    ops["flops_per_second"] = ops["flops"] / seconds
+    rate = ops["bytes"] / seconds
+    ops["bytes_per_second"] = rate if any_rate else rate.mask(rate > _IMPOSSIBLE * peak_bytes)
+    ops["operational_intensity"] = ops["flops"] / ops["bytes"].where(ops["bytes"] > 0)
+    computing, moving = ops["flops_per_second"] / peak_flops, ops["bytes_per_second"] / peak_bytes
+    known = computing.notna() & moving.notna() & ((computing > 0) | (moving > 0))
+    ops["bound_by"] = np.where(known, np.where(moving > computing, MEMORY, COMPUTE), "")
+    return ops
+
+
+def _peaks(activity: Activity) -> tuple[float, float]:
+    """FLOPs and bytes a second that a device can reach; NaN where that is not known or differs between the devices."""
+    out = []
+    for column in ("peak_flops_per_second", "memory_bytes_per_second"):
+        values = pd.to_numeric(activity.devices[column], errors="coerce").dropna().unique()
+        out.append(float(values[0]) if len(values) == 1 else float("nan"))
+    return out[0], out[1]
+
+
+def _device_idle(activity: Activity, rows: pd.DataFrame) -> int:
+    """The time in which the devices ran no op, in ps."""
+    own = rows["own"].to_numpy(np.int64)
     idle = 0
     where = rows["host"].to_numpy(), rows["device"].to_numpy()
     for host, device, start, end in activity.device_extents[["host", "device", "start", "end"]].to_numpy(np.int64).tolist():
         mine = (where[0] == host) & (where[1] == device)
-        used = _covered(rows[mine]) if activity.framework == "PyTorch" else int(duration[mine].sum())
+        used = _covered(rows[mine]) if activity.framework == "PyTorch" else int(own[mine].sum())
         idle += max(used, end - start) - used
-    return _group(activity, rows, duration), idle
+    return idle
 
 
 def _covered(rows: pd.DataFrame) -> int:
@@ -178,36 +268,84 @@ def _covered(rows: pd.DataFrame) -> int:
     return int(np.maximum(end - np.maximum(start, before), 0).sum())
 
 
-def _table(sides: list[tuple[str, pd.DataFrame, int | None]], *, with_idle: bool) -> pd.DataFrame:
-    parts: list[pd.DataFrame] = []
-    for where, ops, idle in sides:
-        part = ops
-        if with_idle and idle is not None:
-            row = pd.DataFrame({"op": ["IDLE"], "type": ["IDLE"], "occurrences": [0], "total": [idle], "own": [idle], "eager": [False]})
-            part = pd.concat([ops, row], ignore_index=True) if len(ops) else row
-            part = part.sort_values(["own", "op"], ascending=[False, True], kind="stable", ignore_index=True)
-        total = float(part["own"].sum())
-        share = part["own"] / total if total else part["own"] * 0.0
-        occurrences = part["occurrences"].replace(0, np.nan)
-        parts.append(
-            pd.DataFrame(
-                {
-                    "rank": 0,
-                    "where": where,
-                    "type": part["type"],
-                    "op": part["op"],
-                    "occurrences": part["occurrences"].astype("i8"),
-                    "total_us": part["total"] / 1e6,
-                    "avg_us": part["total"] / occurrences / 1e6,
-                    "self_us": part["own"] / 1e6,
-                    "avg_self_us": part["own"] / occurrences / 1e6,
-                    "self_fraction": share,
-                    "cumulative_fraction": share.cumsum(),
-                    "eager": part["eager"].astype(bool),
-                }
-            )
-        )
-    filled = [p for p in parts if len(p)]
-    out = pd.concat(filled, ignore_index=True) if filled else pd.DataFrame(columns=COLUMNS)
+def table(sides: list[Side], *, with_idle: bool, most: int = sys.maxsize) -> pd.DataFrame:
+    """The public frame of some sides; at most `most` rows of each, which are counted before idle is left out."""
+    parts = [part for side in sides if len(part := _rows(side, with_idle, most))]
+    out = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
     out["rank"] = np.arange(1, len(out) + 1)
-    return out[COLUMNS]
+    rates = [c for c in RATES if c in out and (out[c].fillna("") != "" if c == "bound_by" else out[c].notna()).any()]
+    if "bound_by" in rates:
+        out["bound_by"] = out["bound_by"].fillna("")
+    return out[COLUMNS + rates]
+
+
+def _rows(side: Side, with_idle: bool, most: int) -> pd.DataFrame:
+    ops = side.ops
+    if side.idle is not None:
+        row = pd.DataFrame(
+            {"op": ["IDLE"], "type": ["IDLE"], "occurrences": [0], "total": [side.idle], "own": [side.idle], "eager": [False]}
+        )
+        ops = pd.concat([ops, row], ignore_index=True) if len(ops) else row
+        ops = ops.sort_values(["own", "op"], ascending=[False, True], kind="stable", ignore_index=True)
+    if not with_idle:
+        is_idle = (ops["occurrences"] == 0).to_numpy(np.bool_)
+        whole = float(ops["own"].to_numpy(np.int64)[~is_idle].sum())
+        ops = ops.head(most)[~is_idle[:most]]
+    else:
+        whole = float(ops["own"].sum())
+        ops = ops.head(most)
+    share = ops["own"] / whole if whole else ops["own"] * 0.0
+    occurrences = ops["occurrences"].replace(0, np.nan)
+    return pd.DataFrame(
+        {
+            "rank": 0,
+            "where": side.where,
+            "type": ops["type"],
+            "op": ops["op"],
+            "occurrences": ops["occurrences"].astype("i8"),
+            "total_us": ops["total"] / 1e6,
+            "avg_us": ops["total"] / occurrences / 1e6,
+            "self_us": ops["own"] / 1e6,
+            "avg_self_us": ops["own"] / occurrences / 1e6,
+            "self_fraction": share,
+            "cumulative_fraction": share.cumsum(),
+            "eager": ops["eager"].astype(bool),
+            **{column: ops[column] for column in RATES if column in ops},
+        }
+    )
+
+
+def by_type(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of an ops frame added up by type: `p.ops.by_type()`."""
+    return _folded(frame, "type", frame["type"])
+
+
+def by_scope(frame: pd.DataFrame, level: int | None) -> pd.DataFrame:
+    """The rows of an ops frame added up by name scope: `p.ops.by_scope()`."""
+    return _folded(frame, "scope", pd.Series([scope(op, level) for op in frame["op"]], frame.index, object))
+
+
+def scope(op: str, level: int | None = None) -> str:
+    """The name scope of an op: its name without the last component, of that the first `level` components.
+
+    Components are parted by "/", those of names without one (tf.data iterators, PyTorch's ops) by "::".
+    """
+    for mark in ("/", "::"):
+        if (cut := op.rfind(mark)) > 0:
+            return mark.join(op[:cut].split(mark)[:level])
+    return ""
+
+
+def _folded(frame: pd.DataFrame, name: str, key: pd.Series) -> pd.DataFrame:
+    columns = {"ops": ("op", "size"), **{c: (c, "sum") for c in ("occurrences", "total_us", "self_us", "self_fraction")}}
+    out = frame.assign(**{name: key}).groupby(["where", name], sort=False).agg(**columns).reset_index()
+    # Device first, as in the frame; of equal times in the order of the names.
+    return out.sort_values(["where", "self_us", name], ascending=[True, False, True], kind="stable", ignore_index=True)
+
+
+def distribution(frame: pd.DataFrame, where: str, by: str) -> pd.DataFrame:
+    """How the self time of a side is distributed: `p.ops.distribution()`."""
+    mine = frame[frame["where"] == where]
+    out = mine.groupby(by, sort=False)[["self_us", "self_fraction"]].sum().reset_index()
+    out = out.sort_values(["self_us", by], ascending=[False, True], kind="stable", ignore_index=True)
+    return out.assign(cumulative_fraction=out["self_fraction"].cumsum())

@@ -60,7 +60,7 @@ class Kept:
                 "epoch_ns": trace.epoch_ns,
                 "events": len(self._events),
                 "args": list(self._args),
-                "modules": [[m.name, m.ident] for m in trace.modules],
+                "modules": [[m.name, m.ident, m.host] for m in trace.modules],
             },
         )
         yield "trace.lanes", self._lanes
@@ -124,7 +124,7 @@ class StoredTrace(Trace):
         self.receipt = Receipt(receipt.events, notes, {_with(reason, labels): count for reason, count in receipt.skipped.items()})
         self.events = _StoredEvents(facts["events"], self._lock, load, source)
         self.args = _StoredArgs(facts["args"], self._lock, load, source)
-        self.modules = [_StoredModule(i, name, ident, load, source) for i, (name, ident) in enumerate(facts["modules"])]
+        self.modules = [_StoredModule(i, name, ident, host, load, source) for i, (name, ident, host) in enumerate(facts["modules"])]
 
     def __getattr__(self, name: str) -> Any:
         # Only reached while the attribute has no value yet.
@@ -198,9 +198,10 @@ class _StoredArgs(Mapping[str, ArgColumn]):
 
 
 class _StoredModule(Module):
-    def __init__(self, number: int, name: str, ident: int, load: Load, source: Callable[[], Trace]) -> None:
+    def __init__(self, number: int, name: str, ident: int, host: int, load: Load, source: Callable[[], Trace]) -> None:
         self.name = name
         self.ident = ident
+        self.host = host
         self._number = number
         self._load = load
         self._source = source

@@ -176,7 +176,7 @@ class _Builder:
         for at, known in names.facts.items():
             for key, value in known:
                 if key == "Hlo Proto" and isinstance(value, bytes):
-                    self.modules.append(Module(names.names[at], int(names.keys[at]), value))
+                    self.modules.append(Module(names.names[at], int(names.keys[at]), value, len(self.hosts) - 1))
                 else:
                     self.name_args.setdefault(key, {})[first + at] = value
         self._state("event_metadata", {first + at: data for at, data in names.metadata.items()})

@@ -5,7 +5,7 @@ Parity tests compare all columns but these. The docs show this table, so a reaso
 
 from __future__ import annotations
 
-from tests.parity.peer import GUIDE, XPROF, Deviation
+from tests.parity.peer import GUIDE, NAMES, XPROF, Deviation
 
 _RTX = ("tf-gpu/rtx5000-cnn-batch8", "tf-gpu/rtx5000-cnn-batch64", "tf-gpu/rtx5000-cnn-batch512")
 _OLD_GPU = (*_RTX, "tf-gpu/t4-one-step", "tf-gpu/v100x8-collectives")
@@ -156,7 +156,182 @@ INPUT: list[Deviation] = [
     ),
 ]
 
-DEVIATIONS: list[Deviation] = [*INPUT, *KERNELS]
+_JAX_GPU = ("jax/gtx1080ti-reactant", "jax/mi300-jax08_attention", "jax/mi300-jax_conv_minimal_08")
+_TPU = "jax/tpu-v6e-inference"
+_NO_COST = (
+    "XProf analyses the compiled program for the operations and bytes of each op of a GPU. nbprof does not, and shows what was recorded: on "
+    "GPUs nothing, so that the column is absent."
+)
+_RUSHED = (
+    "On a TPU an op that only begins a copy, or finds it done, has in XProf its bytes over its few nanoseconds, a million times what memory "
+    "can do; nbprof gives it no rate."
+)
+
+OPS = [
+    Deviation(
+        "framework_op_stats",
+        "device rows",
+        XPROF,
+        _OLD_GPU,
+        "XProf finds no op where a file of TensorFlow 2.3/2.4 states it in `level 0`, and shows the device as idle. TensorFlow's own tables of "
+        "that time have the ops, and nbprof equals them.",
+        "parity/test_ops.py::test_the_frame_is_the_guides",
+    ),
+    Deviation(
+        "framework_op_stats",
+        "host rows",
+        XPROF,
+        (*_OLD_GPU, *_JAX_GPU, _TPU),
+        "XProf counts events that only state which op they served as runs of it on the host: the allocator's, of 0 µs each, and on AMD the "
+        "driver's calls, all as `XlaModule`. TensorFlow 2.3/2.4 did not, nor does nbprof; they are in `p.memory` and in the trace. XProf also "
+        "cuts each side at 500 rows.",
+        "parity/test_ops.py::test_calls_that_name_an_op_are_no_ops",
+    ),
+    *(
+        Deviation(
+            "framework_op_stats", column, XPROF, _JAX_GPU, _NO_COST, "parity/test_ops.py::test_rates_that_were_not_recorded_are_absent"
+        )
+        for column in ("flops_per_second", "bytes_per_second", "operational_intensity", "bound_by")
+    ),
+    *(
+        Deviation(
+            "framework_op_stats",
+            column,
+            XPROF,
+            (_TPU,),
+            _RUSHED,
+            "parity/test_ops.py::test_a_tpus_rates_are_xprofs_where_the_bytes_were_moved",
+        )
+        for column in ("bytes_per_second", "bound_by")
+    ),
+    Deviation("overview_page", "flopRate", XPROF, _JAX_GPU, _NO_COST, "parity/test_ops.py::test_rates_that_were_not_recorded_are_absent"),
+    Deviation(
+        "tensorflow_stats",
+        "op",
+        GUIDE,
+        ("tf-gpu/rtx5000-cnn-batch8", "tf-gpu/t4-one-step"),
+        "An op whose name has a `-` (layout transposes) was no op name for TensorFlow 2.3/2.4, which showed it with its type behind.",
+        "dialects/test_opnames.py::test_op_names",
+    ),
+    Deviation(
+        "tensorflow_stats",
+        "idle",
+        GUIDE,
+        ("tf-cpu/prefetch-example", "tf-cpu/prefetch-128-empty-gpu-plane"),
+        "A GPU on which nothing ran was idle for 292 years in TensorFlow 2.4: an overflow. It is idle for 0 µs, as nothing was recorded on it.",
+        "parity/test_ops.py::test_the_frame_is_the_guides",
+    ),
+]
+
+_AMD = ("jax/mi300-jax08_attention", "jax/mi300-jax_conv_minimal_08")
+
+MEMORY = [
+    Deviation(
+        "memory_profile",
+        "lifetime_peak_bytes",
+        XPROF,
+        ("tf-gpu/v100x8-collectives", "jax/tpu-v6e-inference"),
+        "XProf takes the last value that the file has, which can be below a peak seen in the profile itself; nbprof takes the largest.",
+        "parity/test_memory.py::test_the_lifetime_peak_is_no_lower_than_a_peak_that_was_seen",
+    ),
+    Deviation(
+        "memory_profile",
+        "time_ms",
+        XPROF,
+        _AMD,
+        "XProf counts the time of an event from the begin of its thread's line. Where lines begin at different moments it has the events of "
+        "several threads in a wrong order; nbprof counts from the start of the profile.",
+        "parity/test_memory.py::test_times_count_from_the_start_of_the_profile",
+    ),
+    Deviation(
+        "memory_profile",
+        "allocated_bytes",
+        XPROF,
+        ("jax/tpu-v6e-inference",),
+        "Deallocations of a TPU state no size, which XProf shows as 0; nbprof gives them that of the block that they free.",
+        "parity/test_memory.py::test_a_deallocation_without_a_size_has_that_of_its_block",
+    ),
+    *(
+        Deviation(
+            "memory_profile",
+            "unused preallocated device memory",
+            peer,
+            ("tf-gpu/rtx5000-cnn-batch64", "tf-gpu/t4-one-step", "jax/mi300-jax08_attention"),
+            "Where a block of the step is freed by an event of another step, or out of order, and its address used again, the peers deduct it twice, so that "
+            "the table of the peak has less than what is in use (gpu_host_bfc). In nbprof the rows add up.",
+            "parity/test_memory.py::test_blocks_alive_at_the_peak",
+        )
+        for peer in (XPROF, GUIDE)
+    ),
+    *(
+        Deviation(
+            "memory_profile",
+            "peak",
+            peer,
+            ("tf-gpu/rtx5000-cnn-batch8", "tf-gpu/rtx5000-cnn-batch512"),
+            "Of several equal peaks the peers show the time of one and look for the blocks of the step of another, so that all memory is one "
+            "row, unused. nbprof shows the blocks at the time that it states.",
+            "parity/test_memory.py::test_any_moment_adds_up_as_the_peak_does",
+        )
+        for peer in (XPROF, GUIDE)
+    ),
+]
+
+OVERVIEW: list[Deviation] = [
+    Deviation(
+        "overview_page",
+        "host_op_percent",
+        XPROF,
+        _OLD_GPU,
+        "XProf finds no op of a kernel in files of TensorFlow 2.3/2.4, so that all ops seem to run on the host.",
+        "parity/test_overview.py::test_op_shares_are_the_guides",
+    ),
+    Deviation(
+        "overview_page",
+        "host_op_percent",
+        XPROF,
+        tuple(name for name in NAMES if name.startswith("jax/")),
+        "XProf counts calls of the allocator and the driver, which only state an op, and each op of the host as runs of ops.",
+        "parity/test_overview.py::test_op_shares_are_xprofs_by_its_rules",
+    ),
+    *[
+        Deviation(
+            "overview_page",
+            "compute_16bit_percent",
+            peer,
+            _RTX[1:],
+            "The tools take copies of TensorFlow 2.3/2.4 (`MemcpyH2D` …) for compute in 32 bit. They are copies.",
+            "parity/test_overview.py::test_copies_are_no_compute_of_any_width",
+        )
+        for peer in (XPROF, GUIDE)
+    ],
+    Deviation(
+        "overview_page",
+        "checks: all_others",
+        GUIDE,
+        (_RTX[2],),
+        "With copies to the device counted as input, 6.6 % of a step is input, so that time in nothing recorded is a finding of its own.",
+        "parity/test_input_pipeline.py::test_our_share_of_input_is_the_guides_and_the_copies_to_the_device",
+    ),
+    Deviation(
+        "overview_page",
+        "device_type",
+        XPROF,
+        (*_OLD_GPU, "tf-cpu/prefetch-example", "tf-cpu/prefetch-128-empty-gpu-plane"),
+        "Files of TensorFlow 2.3/2.4 name no vendor, and XProf says `GPU`. Their compute capability is NVIDIA's.",
+        "parity/test_overview.py::test_the_environment_is_xprofs",
+    ),
+    Deviation(
+        "overview_page",
+        "diagnostics",
+        XPROF,
+        ("tf-cpu/prefetch-example", "tf-cpu/prefetch-128-empty-gpu-plane"),
+        "Where a device was traced but ran nothing, XProf has no steps. The host has marked them, so nbprof shows them.",
+        "parity/test_input_pipeline.py::test_steps_of_the_host_count_where_the_device_ran_nothing",
+    ),
+]
+
+DEVIATIONS: list[Deviation] = [*OVERVIEW, *INPUT, *KERNELS, *MEMORY, *OPS]
 
 
 def known(tool: str, column: str, peer: str, profile: str) -> Deviation | None:

@@ -1,0 +1,54 @@
+"""What a device can do at most: operations a second, by its architecture.
+
+Sources: NVIDIA's architecture white papers and the throughput table of the CUDA programming guide; AMD's CDNA white papers. As in XProf one
+number is given for all precisions: the largest of fp32 and fp16 on the ordinary units and of TF32 and fp16 on TensorCores (matrix cores),
+without sparsity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_NVIDIA: dict[tuple[int, int], int] = {
+    (2, 0): 64,
+    (3, 0): 384,
+    (5, 0): 256,
+    (6, 0): 256,
+    (6, 1): 256,
+    (7, 0): 1024,
+    (7, 5): 1024,
+    (8, 0): 2048,
+    (8, 6): 1024,
+    (8, 9): 1024,
+    (9, 0): 4096,
+    (10, 0): 8192,
+}
+"""Operations of one multiprocessor in one clock, by compute capability."""
+_AMD: dict[tuple[int, int], int] = {(9, 0): 1024, (9, 4): 2048, (9, 5): 4096}
+"""Operations of one compute unit in one clock, by the first two numbers of the architecture: gfx90x, gfx94x, gfx95x."""
+
+
+def peak_flops_per_second(stats: Mapping[str, object]) -> float | None:
+    """The peak of a device by the facts of its plane; None where they do not tell it.
+
+    A GPU's is units x clock x operations per clock, for a compute capability that is not in the table by the one below it; a TPU states
+    its own.
+    """
+    stated = stats.get("peak_teraflops_per_second")
+    if isinstance(stated, (int, float)):
+        return float(stated) * 1e12 or None
+    major, minor, units, clock = (stats.get(key) for key in ("compute_cap_major", "compute_cap_minor", "core_count", "clock_rate"))
+    if not (isinstance(major, int) and isinstance(minor, int) and isinstance(units, int) and isinstance(clock, int)):
+        return None
+    table = _AMD if stats.get("device_vendor") == "AMD" else _NVIDIA
+    below = [known for known in table if known <= (major, minor)]
+    return units * clock * 1e3 * table[max(below)] if below and units > 0 and clock > 0 else None
+
+
+def peak_bytes_per_second(stats: Mapping[str, object]) -> float | None:
+    """How fast the device's main memory is at most; None where its plane does not state it."""
+    gigabytes = stats.get("peak_hbm_bw_gigabytes_per_second")
+    if isinstance(gigabytes, (int, float)):
+        return float(gigabytes) * 1e9 or None
+    stated = stats.get("memory_bandwidth")
+    return float(stated) or None if isinstance(stated, (int, float)) else None

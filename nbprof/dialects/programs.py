@@ -1,0 +1,68 @@
+"""The compiled programs of a profile by their ident, each read when an op of it is first asked for."""
+
+from __future__ import annotations
+
+from nbprof.errors import ReadError
+from nbprof.formats.hlo import Instruction, Program
+from nbprof.trace import Note, Trace
+
+_MOST_NOTES = 3
+
+
+class Programs:
+    """Looks ops up in the compiled programs of a trace.
+
+    A program is known by its host and its ident, a 64-bit number that some recorders write signed and others unsigned.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._modules = {(m.host, _signed(m.ident)): m for m in trace.modules}
+        self._read: dict[tuple[int, int], Program | None] = {}
+        self._damaged: dict[str, str] = {}
+        self._absent: set[tuple[int, int]] = set()
+
+    def program(self, host: int, ident: int) -> Program | None:
+        """A program; None where the file does not have it, or has it damaged."""
+        key = (host, _signed(ident))
+        module = self._modules.get(key)
+        if module is None:
+            self._absent.add(key)
+            return None
+        if key not in self._read:
+            try:
+                self._read[key] = Program(module.data)
+            except ReadError as error:
+                self._damage(module.name, error)
+                self._read[key] = None
+        return self._read[key]
+
+    def find(self, host: int, ident: int, op: str) -> Instruction | None:
+        """An op of a program; None where either is not known."""
+        program = self.program(host, ident)
+        if program is None:
+            return None
+        try:
+            return program.find(op)
+        except ReadError as error:
+            self._damage(program.name, error)
+            return None
+
+    def notes(self) -> list[Note]:
+        """What the receipt says about programs that were asked for and could not be read."""
+        found = []
+        for name, reason in list(self._damaged.items())[:_MOST_NOTES]:
+            found.append(Note("warning", f"The compiled program {name} is damaged ({reason}): its ops go by their names in it."))
+        if (more := len(self._damaged) - _MOST_NOTES) > 0:
+            found.append(Note("warning", f"{more:,} more compiled programs are damaged."))
+        if self._absent:
+            count = len(self._absent)
+            what = "1 compiled program that ran is" if count == 1 else f"{count:,} compiled programs that ran are"
+            found.append(Note("info", f"{what} not in the file: the ops go by their HLO names, not by the framework's."))
+        return found
+
+    def _damage(self, name: str, error: ReadError) -> None:
+        self._damaged.setdefault(name or "without a name", str(error).rstrip("."))
+
+
+def _signed(ident: int) -> int:
+    return (ident & 0xFFFFFFFFFFFFFFFF) - (1 << 64) if ident & (1 << 63) else ident & 0xFFFFFFFFFFFFFFFF

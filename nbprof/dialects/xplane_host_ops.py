@@ -1,0 +1,85 @@
+"""Runs of framework ops on the host threads of an XSpace file.
+
+An event is an op whose name is that of one (`scope/name:Type`, `Iterator::…`). Events that are called otherwise, but state in `tf_op`
+which op they served, are no ops: the allocator's, and the driver's calls on AMD. XProf counts them too, most of them as ops of 0 µs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof import activity as act
+from nbprof.dialects import opnames
+from nbprof.dialects.grouping import inherit
+from nbprof.dialects.placed import Placed
+from nbprof.trace import Int32s, Int64s, distinct
+
+
+def host_ops(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """The table `host_ops`, but for the stages of input pipelines, whose events state that they are one."""
+    trace = placed.trace
+    events = trace.events
+    used = np.zeros(len(trace.names), np.bool_)
+    used[events.name[placed.on_host]] = True
+    op_of, type_of = (np.full(len(trace.names), -1, np.int32) for _ in range(2))
+    dataset_name = np.zeros(len(trace.names), np.bool_)
+    for at in np.flatnonzero(used).tolist():
+        parsed = opnames.parse(trace.names[at])
+        if parsed.category:
+            op_of[at] = out.ops.code(parsed.name)
+            type_of[at] = out.types.code(parsed.type)
+            dataset_name[at] = parsed.category == "dataset"
+    rows = np.flatnonzero((op_of >= 0)[events.name] & placed.on_host)
+    name = events.name[rows]
+    dataset = dataset_name[name]
+    return _table(placed, rows, op_of[name], type_of[name], dataset, _eager(placed)[rows] & ~dataset)
+
+
+def tagged_calls(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """The table `tagged_calls`."""
+    trace = placed.trace
+    text = trace.text_arg("tf_op")
+    rows = np.flatnonzero((text >= 0) & placed.on_host)
+    used, code = distinct(text[rows], len(trace.strings))
+    parsed = [opnames.parse(trace.strings[c]) for c in used.tolist()]
+    op = np.array([out.ops.code(p.name) for p in parsed], np.int32)
+    kind = np.array([out.types.code(p.type) for p in parsed], np.int32)
+    stated = np.array([bool(trace.strings[c]) for c in used.tolist()], np.bool_)[code]
+    rows, code = rows[stated], code[stated]
+    no = np.zeros(len(rows), np.bool_)
+    return _table(placed, rows, op[code], kind[code], no, no)
+
+
+def _table(
+    placed: Placed, rows: Int64s, op: Int32s, kind: Int32s, dataset: npt.NDArray[np.bool_], eager: npt.NDArray[np.bool_]
+) -> pd.DataFrame:
+    events = placed.trace.events
+    return pd.DataFrame(
+        {
+            "event": rows,
+            "host": placed.host[rows],
+            "lane": events.lane[rows],
+            "start": events.start[rows],
+            "end": events.start[rows] + events.duration[rows],
+            "op": op,
+            "type": kind,
+            "dataset": dataset,
+            "eager": eager,
+        },
+        copy=False,
+    )
+
+
+def _eager(placed: Placed) -> npt.NDArray[np.bool_]:
+    """Ops run eagerly: stated by `is_eager`, else those whose nearest EagerKernelExecute runs no function."""
+    trace = placed.trace
+    if "is_eager" in trace.args:
+        return trace.arg("is_eager", 0) > 0
+    events = trace.events
+    execute = np.asarray(trace.names == "EagerKernelExecute", np.bool_)
+    if not execute.any():
+        return np.zeros(len(events), np.bool_)
+    own = np.where(execute[events.name], trace.arg("is_func", 0), -1)
+    return np.asarray(inherit(events.parent, events.depth, own.astype(np.int64)) == 0, np.bool_)

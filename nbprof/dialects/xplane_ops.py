@@ -1,0 +1,213 @@
+"""Runs of framework ops on the GPUs of an XSpace file: each kernel counts for the op that launched it.
+
+Which op that is: for a kernel of a compiled XLA program the one that the compiler noted for its HLO op (`hlo_op`, looked up in the
+program); else the `tf_op` that the event states (`level 0` in files of TensorFlow 2.3/2.4); else the op on the host around the call that
+launched it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof import activity as act
+from nbprof.dialects import opnames, tensorcores
+from nbprof.dialects.opnames import OpName
+from nbprof.dialects.placed import Placed
+from nbprof.dialects.programs import Programs
+from nbprof.formats.hlo import Instruction
+from nbprof.trace import Int64s, distinct
+
+
+@dataclass(frozen=True)
+class HloOp:
+    """An op of a compiled program that ran: the program's ident, the op's name there, and what the program says of it (None: unknown)."""
+
+    program: int
+    name: str
+    instruction: Instruction | None
+
+    @property
+    def text(self) -> str:
+        """The framework's op as `scope/name:Type`, else the name in the program."""
+        return (self.instruction and self.instruction.framework_op) or self.name
+
+    @property
+    def op(self) -> OpName:
+        """The framework's op taken apart."""
+        stated = self.instruction.framework_op if self.instruction else ""
+        return opnames.parse(stated) if stated else OpName("", self.name, "")
+
+
+class OpTexts:
+    """The op of each event of a GPU.
+
+    Attributes
+    ----------
+    codes : int64[events]
+        -1 where no op is known. Up to the number of strings a code is one of those; up to the number of names more, a name of an event;
+        then an HLO op.
+    """
+
+    def __init__(self, placed: Placed, out: act.Activity, programs: Programs) -> None:
+        trace = placed.trace
+        self._trace = trace
+        self._first_hlo = len(trace.strings) + len(trace.names)
+        self._hlo: list[HloOp] = []
+        self.codes = np.full(len(trace.events), -1, np.int64)
+        for key in ("tf_op", "level 0"):
+            if key in trace.args:
+                stated = _not_empty(placed, key)
+                self.codes = np.where(self.codes < 0, stated, self.codes)
+        if "hlo_op" in trace.args:
+            self._look_up(placed, programs)
+        bare = placed.on_gpu & (self.codes < 0) & (trace.text_arg("kernel_details") >= 0)
+        if bare.any():
+            launches = out.launches
+            known = launches[(launches["target"] >= 0) & (launches["op"] >= 0)]
+            target = known["target"].to_numpy(np.int64)
+            fits = bare[target]
+            self.codes[target[fits]] = len(trace.strings) + trace.events.name[known["op"].to_numpy(np.int64)[fits]]
+
+    def _look_up(self, placed: Placed, programs: Programs) -> None:
+        """Events of compiled programs: their `tf_op`, if any, only says that it is some XLA module."""
+        trace = self._trace
+        stated = _not_empty(placed, "hlo_op")
+        rows = np.flatnonzero((stated >= 0) & placed.on_gpu)
+        if not len(rows):
+            return
+        used, name = distinct(stated[rows], len(trace.strings))
+        idents, ident = np.unique(trace.arg("program_id", 0)[rows], return_inverse=True)
+        hosts = len(trace.hosts)
+        code, seen = pd.factorize((name * len(idents) + ident.reshape(-1)) * hosts + placed.host[rows])
+        numbers: dict[tuple[int, str, str], int] = {}
+        number = np.empty(len(seen), np.int64)
+        for i, key in enumerate(seen.tolist()):
+            rest, host = divmod(key, hosts)
+            at, which = divmod(rest, len(idents))
+            program = int(idents[which])
+            # `outer::inner` where a kernel belongs to a nested computation.
+            hlo = trace.strings[int(used[at])].rpartition("::")[2]
+            op = HloOp(program, hlo, programs.find(host, program, hlo))
+            number[i] = numbers.setdefault((program, hlo, op.text), len(numbers))
+            if number[i] == len(self._hlo):
+                self._hlo.append(op)
+        self.codes[rows] = self._first_hlo + number[code]
+
+    def hlo(self, code: int) -> HloOp | None:
+        """The HLO op of a code; None where the event is of no compiled program."""
+        return self._hlo[code - self._first_hlo] if code >= self._first_hlo else None
+
+    def text(self, code: int) -> str:
+        """The text of a code."""
+        if code >= self._first_hlo:
+            return self._hlo[code - self._first_hlo].text
+        count = len(self._trace.strings)
+        return self._trace.strings[code] if code < count else str(self._trace.names[code - count])
+
+    def op(self, code: int) -> OpName:
+        """The op of a code."""
+        return self._hlo[code - self._first_hlo].op if code >= self._first_hlo else opnames.parse(self.text(code))
+
+
+def _not_empty(placed: Placed, key: str) -> Int64s:
+    """The string codes of an arg, int64[events]; -1 also where the text is empty."""
+    trace = placed.trace
+    codes = trace.text_arg(key)
+    used, back = distinct(codes, len(trace.strings))
+    empty = np.array([c >= 0 and not trace.strings[c] for c in used.tolist()], np.bool_)
+    if empty.any():
+        codes[empty[back]] = -1
+    return codes
+
+
+def device_ops(placed: Placed, out: act.Activity, programs: Programs) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tables `device_ops` and `op_parts` of GPUs.
+
+    An op is made of parts: the kernels that it launched, by name, or the HLO ops that it was compiled to. How often the op ran is how
+    often its most frequent part did.
+    """
+    trace = placed.trace
+    events = trace.events
+    ops = OpTexts(placed, out, programs)
+    rows = np.flatnonzero((ops.codes >= 0) & placed.on_gpu)
+    if not len(rows):
+        return act.table(act.DEVICE_OPS), act.table(act.OP_PARTS)
+    codes = ops.codes[rows]
+    known = np.unique(codes)
+    of_hlo = np.array([ops.hlo(c) is not None for c in known.tolist()], np.bool_)[np.searchsorted(known, codes)]
+    width = len(trace.names) + 1
+    part, seen = pd.factorize(codes * width + np.where(of_hlo, 0, events.name[rows] + 1))
+    first = np.zeros(len(seen), np.int64)
+    first[part[::-1]] = rows[::-1]
+    # What XProf counts: kernels that state their op as it does today, and those whose program is in the file.
+    stated = trace.text_arg("tf_op")[first]
+    in_module = trace.text_arg("hlo_module")[first] >= 0
+    op, kind = np.zeros(len(seen), np.int32), np.zeros(len(seen), np.int32)
+    facts: list[tuple[int, str, str, str, bool]] = []
+    for i, key in enumerate(seen.tolist()):
+        code, name = divmod(key, width)
+        parsed, hlo = ops.op(code), ops.hlo(code)
+        op[i] = out.ops.code(parsed.name)
+        kind[i] = out.types.code(parsed.type or "Unknown")
+        if hlo is None:
+            facts.append((0, str(trace.names[name - 1]), parsed.type, "", bool(stated[i] == code)))
+        else:
+            facts.append((hlo.program, hlo.name, *_said(hlo.instruction), bool(in_module[i] and hlo.instruction)))
+    duration = events.duration[rows]
+    table = pd.DataFrame(
+        {
+            "event": rows,
+            "host": placed.host[rows],
+            "device": placed.device[rows],
+            "start": events.start[rows],
+            "end": events.start[rows] + duration,
+            "op": op[part],
+            "type": kind[part],
+            "eager": trace.arg("is_eager", 0)[rows] > 0,
+            "own": duration,
+            "part": part.astype(np.int32),
+            "tensor_core": _tensor_cores(placed, rows),
+        }
+    )
+    parts = pd.DataFrame(facts, columns=["program", "name", "category", "source", "xprof"])
+    for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
+        parts[column] = _sums(placed, stat, rows, part, len(seen))
+    return table, parts[list(act.OP_PARTS)]
+
+
+def _said(instruction: Instruction | None) -> tuple[str, str]:
+    """Category and line of code of an HLO op."""
+    if instruction is None:
+        return "", ""
+    source = f"{instruction.source_file}:{instruction.source_line}" if instruction.source_file else ""
+    return instruction.category, source
+
+
+def _sums(placed: Placed, stat: str, rows: Int64s, part: Int64s, count: int) -> npt.NDArray[np.float64]:
+    """The sum of a number that events state, by part; NaN where one of its runs does not state it."""
+    column = placed.trace.args.get(stat)
+    if column is None:
+        return np.full(count, np.nan)
+    values = np.full(len(placed.trace.events), np.nan)
+    values[column.event] = column.floats()
+    return np.asarray(np.bincount(part, values[rows], count), np.float64)
+
+
+def _tensor_cores(placed: Placed, rows: Int64s) -> npt.NDArray[np.int8]:
+    """Whether each event is a kernel that uses TensorCores: 1 yes, 0 no, -1 where its name does not tell or it is no kernel."""
+    trace = placed.trace
+    out = np.full(len(rows), -1, np.int8)
+    kernels = np.flatnonzero(trace.text_arg("kernel_details")[rows] >= 0)
+    planes = max(len(trace.planes), 1)
+    plane_of = trace.lanes["plane"].to_numpy(np.int64)[trace.events.lane[rows[kernels]]]
+    code, seen = pd.factorize(trace.events.name[rows[kernels]].astype(np.int64) * planes + plane_of)
+    uses = np.zeros(len(seen), np.int8)
+    for i, key in enumerate(seen.tolist()):
+        name, plane = divmod(key, planes)
+        uses[i] = tensorcores.uses_tensor_core(str(trace.names[name]), trace.planes[plane].stats.get("device_vendor") == "AMD")
+    out[kernels] = uses[code]
+    return out

@@ -1,0 +1,142 @@
+"""Runs of ops on the TPUs of an XSpace file: the `XLA Ops` line of each core.
+
+What an op is stands once with its name: the framework's op (`tf_op`), its category, FLOPs and bytes of one run. Ops of control flow lie
+around those that they run.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof import activity as act
+from nbprof import nesting
+from nbprof.dialects import opnames
+from nbprof.dialects.opnames import OpName
+from nbprof.dialects.placed import Placed
+from nbprof.trace import Int64s, Trace
+
+OPS_LINE = "XLA Ops"
+_STEPS_LINE = "Steps"
+_CORE = re.compile(r"/device:TPU:\d+\Z")
+_EXPRESSION = re.compile(r"%?([\w.\-]+) = ")
+
+
+def core_planes(trace: Trace) -> list[int]:
+    """The planes of TPU TensorCores."""
+    return [number for number, plane in enumerate(trace.planes) if _CORE.match(plane.name)]
+
+
+def _rows(trace: Trace, *lines: str) -> Int64s:
+    """The events of some lines of TPU cores."""
+    lanes = trace.lanes
+    chosen = lanes["plane"].isin(core_planes(trace)) & lanes["line"].astype(str).isin(lines)
+    return np.flatnonzero(chosen.to_numpy(np.bool_)[trace.events.lane])
+
+
+def _spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s]:
+    """Start and duration of events, ps: as the device measured them where it says so, else as they are on the host's clock."""
+    offset, lasted = trace.arg("device_offset_ps")[rows], trace.arg("device_duration_ps")[rows]
+    measured = (offset >= 0) & (lasted >= 0)
+    return np.where(measured, offset, trace.events.start[rows]), np.where(measured, lasted, trace.events.duration[rows])
+
+
+def extents(placed: Placed) -> pd.DataFrame:
+    """First start and last end of the steps and ops of each core."""
+    trace = placed.trace
+    rows = _rows(trace, OPS_LINE, _STEPS_LINE)
+    start, duration = _spans(trace, rows)
+    spans = pd.DataFrame({"host": placed.host[rows], "device": placed.device[rows], "start": start, "end": start + duration})
+    return spans.groupby(["host", "device"], as_index=False).agg({"start": "min", "end": "max"}).astype(act.EXTENTS)
+
+
+def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tables `device_ops` and `op_parts` of TPUs; a part is an op of a compiled program."""
+    trace = placed.trace
+    events = trace.events
+    rows = _rows(trace, OPS_LINE)
+    if not len(rows):
+        return act.table(act.DEVICE_OPS), act.table(act.OP_PARTS)
+    start, duration = _spans(trace, rows)
+    lane = events.lane[rows]
+    order = np.lexsort((-duration, start, lane))
+    rows, start, duration, lane = rows[order], start[order], duration[order], lane[order]
+    own = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
+    name, seen = pd.factorize(events.name[rows].astype(np.int64))
+    parts: dict[tuple[object, ...], int] = {}
+    facts: list[tuple[int, str, str, str, bool]] = []
+    part, op, kind = (np.zeros(len(seen), np.int32) for _ in range(3))
+    for i, code in enumerate(seen.tolist()):
+        program, symbol = _number(trace, "program_id", code), _number(trace, "symbol_id", code)
+        hlo = _hlo_name(trace, code)
+        parsed = _framework_op(trace, code) or OpName("", hlo, "")
+        op[i] = out.ops.code(parsed.name)
+        kind[i] = out.types.code(parsed.type or "Unknown")
+        # The same program has other name codes on each core.
+        part[i] = parts.setdefault((program, hlo if symbol is None else symbol, parsed.name), len(parts))
+        if part[i] == len(facts):
+            ident = -1 if program is None else program
+            facts.append((ident, hlo, str(_fact(trace, "hlo_category", code) or ""), str(_fact(trace, "source", code) or ""), True))
+    table = pd.DataFrame(
+        {
+            "event": rows,
+            "host": placed.host[rows],
+            "device": placed.device[rows],
+            "start": start,
+            "end": start + duration,
+            "op": op[name],
+            "type": kind[name],
+            "eager": np.zeros(len(rows), np.bool_),
+            "own": own,
+            "part": part[name],
+            "tensor_core": np.full(len(rows), -1, np.int8),
+        }
+    )
+    made = pd.DataFrame(facts, columns=["program", "name", "category", "source", "xprof"])
+    made["program"] = [_signed(p) for p in made["program"].tolist()]
+    for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
+        made[column] = np.bincount(part[name], _stated(trace, stat, rows, name, seen), len(made))
+    return table, made[list(act.OP_PARTS)]
+
+
+def _stated(trace: Trace, stat: str, rows: Int64s, name: Int64s, seen: Int64s) -> npt.NDArray[np.float64]:
+    """A number of each run: what the event states itself, as custom calls do, else what stands with its name; NaN for neither."""
+    known = trace.name_args.get(stat, {})
+    each = [known.get(code) for code in seen.tolist()]
+    values = np.array([float(v) if isinstance(v, (int, float)) else np.nan for v in each])[name]
+    column = trace.args.get(stat)
+    if column is not None:
+        own = np.full(len(trace.events), np.nan)
+        own[column.event] = column.floats()
+        values = np.where(np.isnan(own[rows]), values, own[rows])
+    return np.asarray(values, np.float64)
+
+
+def _fact(trace: Trace, key: str, code: int) -> object:
+    return trace.name_args.get(key, {}).get(code)
+
+
+def _number(trace: Trace, key: str, code: int) -> int | None:
+    value = _fact(trace, key, code)
+    return value if isinstance(value, int) else None
+
+
+def _signed(ident: int) -> int:
+    return ident - (1 << 64) if ident >= 1 << 63 else ident
+
+
+def _framework_op(trace: Trace, code: int) -> OpName | None:
+    text = _fact(trace, "tf_op", code)
+    return opnames.parse(text) if isinstance(text, str) and text else None
+
+
+def _hlo_name(trace: Trace, code: int) -> str:
+    """The op's name in its program: the short name of the event, else the left side of its expression."""
+    full, short = str(trace.names[code]), str(trace.display[code])
+    if short and short != full:
+        return short
+    found = _EXPRESSION.match(full)
+    return found.group(1) if found else full
