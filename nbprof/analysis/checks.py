@@ -109,7 +109,7 @@ def checks(
     half = facts.get("compute_16bit_percent")
     found = "unknown" if half is None else "moderate" if half < LITTLE_16_BIT else "no"
     text = {
-        "unknown": "No device compute was recorded.",
+        "unknown": "Not measured: the width of compute is that of kernels in steps.",
         "moderate": f"Only {half or 0.0:.1f}% of device compute is 16 bit. Where accuracy permits, let more of it be.",
         "no": f"{half or 0.0:.1f}% of device compute is 16 bit.",
     }[found]

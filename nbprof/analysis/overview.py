@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -142,14 +143,16 @@ def _outside(ops: pd.DataFrame, activity: Activity) -> float | None:
 def environment(activity: Activity) -> dict[str, Any]:
     """The mapping `p.overview["environment"]`: on what the program ran, as far as the file says.
 
-    `hosts` (their names), `device_count`, `devices` (one entry a kind of device: `name` `kind` `count` `compute_capability` `memory_bytes`
-    `cores`), `framework`, `versions`, `start_time` (ISO, UTC), `duration_s`; None, or an empty mapping, for what the file does not say.
+    `hosts` (their names), `device_count`, `devices` (one entry a kind of device: `name` `kind` `count` `compute_capability`
+    `memory_bytes` `cores` `architecture`), `framework`, `versions`, `start_time` (ISO, UTC), `duration_s`; None, or an empty mapping, for
+    what the file does not say.
     """
     known = activity.environment
     kinds: dict[tuple[object, ...], dict[str, Any]] = {}
     columns = ["name", "kind", "compute_capability", "memory_bytes", "cores"]
     for row in activity.devices[columns].to_dict("records"):
         facts: dict[str, Any] = {str(key): None if pd.isna(value) else value for key, value in row.items()}
+        facts["architecture"] = _architecture(str(facts["name"]), str(facts["kind"]), facts["compute_capability"])
         kinds.setdefault(tuple(facts.values()), {**facts, "count": 0})["count"] += 1
     out = {
         "hosts": list(activity.hosts),
@@ -163,6 +166,19 @@ def environment(activity: Activity) -> dict[str, Any]:
     if "processes" in known:
         out["processes"] = known["processes"]
     return out
+
+
+_ARCHITECTURES = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 8: "Ampere", 9: "Hopper", 10: "Blackwell", 12: "Blackwell"}
+
+
+def _architecture(name: str, kind: str, capability: Any) -> str | None:
+    """The architecture of a GPU of NVIDIA by its compute capability; None of other devices."""
+    if kind != "GPU" or not isinstance(capability, str) or re.search("AMD|Radeon|Instinct", name):
+        return None
+    major, _, minor = capability.partition(".")
+    if capability in ("7.5", "8.9"):
+        return "Turing" if major == "7" else "Ada Lovelace"
+    return "Volta" if major == "7" and minor else _ARCHITECTURES.get(int(major)) if major.isdigit() else None
 
 
 def busy(activity: Activity, steps: pd.DataFrame) -> float | None:
