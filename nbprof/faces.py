@@ -71,7 +71,7 @@ class Steps(Framed):
         kernel launch, copies to the device (input as well), compilation, the rest of the host's work. What nothing covers is `other_ms`, so
         that the categories add up to the step time exactly. What was not recorded is NA, never 0.
 
-        **Other than XProf 2.24** (`as_xprof()` gives its table): there host work is no part of the steps of a profile with a device, so that
+        **Other than XProf 2.24** (`as_xprof()` gives its table): there host work is no part of the steps of a profile with a device, so
         kernel launch, host compute and waiting for input are 0 and all of it is called other; here it is, as in the guide. Copies under
         their names of TensorFlow 2.3/2.4 (`MemcpyH2D`) are copies here, compute there; bfloat16 is 16 bit, RCCL is a collective. Steps
         have the names of their markers (`train 500`), there those of their groups. No step is dropped for being the first or the last: a
@@ -96,12 +96,8 @@ class Steps(Framed):
 
         One row a step of each host, by group: `host`, `step` (the group), `name`, `start_ms`, `step_time_ms` and the categories, as in
         `frame`. Of a profile with a device only the device's work counts, and a step is called by its group; a step needs compute; of more
-        than five steps the first and the last are dropped, but not on TPUs. Categories that were not recorded are 0, as there.
-
-        Raises
-        ------
-        NbprofError
-            The profile is none that XProf reads (PyTorch).
+        than five steps the first and the last are dropped, but not on TPUs. Categories that were not recorded are 0, as there. Empty for
+        files that XProf cannot read.
         """
         steps: pd.DataFrame = self._profile.run.xprof_steps
         return steps.copy()
@@ -134,9 +130,9 @@ class Pods(Framed):
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row a step: how many workers, the slowest of them, and the spread: (slowest - fastest) / slowest in percent, NA for one worker.
+        """One row a step: how many workers, the slowest of them, and the spread.
 
-        XProf shows no such table.
+        The spread is (slowest - fastest) / slowest in percent, and NA of one worker. XProf shows no such table.
         """
         summary: pd.DataFrame = self._profile.run.pods_summary
         return summary.copy()
@@ -441,12 +437,13 @@ class Memory(View):
         Blocks of the step of the peak are told one by one, as in the guide; the rest of the heap is one row,
         `unused preallocated device memory` (what TensorFlow holds from earlier: weights, and what it set aside). The rows add up to the
         bytes in use. PyTorch's blocks are followed from the begin of the recording; there the rest is `allocated before the recording`.
-        XProf deducts blocks whose deallocations state no size (TPU) although they were freed, and so loses that row there.
+        A block that an event of another step freed is not alive; XProf looks at the step's own events, so that its rows can add up to less.
+        Of equal peaks XProf shows the time of one and the blocks of another's step; here both are of one moment.
         """
         peak: pd.DataFrame = self._profile.run.memory_peak
         return peak.copy()
 
-    def at(self, time_ms: float, memory_id: str | None = None) -> pd.DataFrame:
+    def at(self, time_ms: float, memory_id: str | None = None, *, whole: bool = False) -> pd.DataFrame:
         """Blocks alive at any moment, as `peak` has them for the peak.
 
         Parameters
@@ -455,6 +452,8 @@ class Memory(View):
             After the start of the profile, as in `timeline`. Before an allocator's first event nothing is known of it: it has no rows.
         memory_id : str, optional
             Only this allocator; all when left out, in the order of their names.
+        whole : bool
+            Blocks of earlier steps one by one as well, as far as the recording goes back; the guide has them in the row of unused memory.
 
         Raises
         ------
@@ -469,7 +468,7 @@ class Memory(View):
         known = sorted(set(rows["memory_id"]))
         if memory_id is not None and memory_id not in known:
             raise NbprofError(f"there is no memory {memory_id!r} in this run; it has {', '.join(known) or 'none'}")
-        return memory_alive.at(rows, time_ms, memory_id)
+        return memory_alive.at(rows, time_ms, memory_id, whole=whole)
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh figure: stack, heap and free over time, fragmentation on the right axis."""

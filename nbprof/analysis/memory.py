@@ -166,7 +166,8 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
             out.append({**counts, "lifetime_peak_bytes": lifetime})
             continue
         equal = np.flatnonzero(used == used.max())
-        # Of equal peaks the last in the order of the file counts for the figures, the last in time for the step.
+        # Of equal peaks the last in the order of the file counts, for the step as well: XProf's step is that of the last in time, so
+        # that its table of the peak can have no block of the moment that its figures are of.
         peak = group.iloc[equal[int(np.argmax(group["order"].to_numpy()[equal]))]]
         stack, heap, free = (_whole(peak[c]) for c in ("stack_bytes", "heap_bytes", "free_bytes"))
         # What PyTorch calls free is a reserve; it can take more from the device.
@@ -183,7 +184,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
                 "peak_heap_bytes": heap,
                 "peak_free_bytes": free,
                 "peak_fragmentation": float(peak["fragmentation"]),
-                "peak_step": int(group["step"].iloc[equal[-1]]),
+                "peak_step": int(peak["step"]),
             }
         )
     frame = pd.DataFrame(out, columns=SUMMARY)

@@ -21,35 +21,38 @@ _ALIKE = ["allocated_bytes", "requested_bytes", "op", "region_type", "data_type"
 def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
     """Blocks alive at the peak of each allocator, largest first: the columns of `p.memory.peak`.
 
-    Of the step of the peak the allocations are known one by one; what was in use before it is one row,
-    `unused preallocated device memory`, so that the rows add up to the bytes in use. PyTorch's allocators are followed from the begin
-    of the recording; there the one row is `allocated before the recording`.
+    Of the step of the peak the blocks are known one by one; what was in use before it is one row, `unused preallocated device memory`, so
+    that the rows add up to the bytes in use. PyTorch's allocators are followed from the begin of the recording; there the one row is
+    `allocated before the recording`. A block is freed by any later deallocation at its address; XProf looks at those of the step alone.
     """
     parts = []
     for total in totals[totals["peak_bytes"].notna()].to_dict("records"):
         group = of(rows, total["memory_id"])
-        until = group["time_ms"].to_numpy() <= total["peak_time_ms"]
-        last = int(np.flatnonzero(until)[-1])
-        step: int | None = int(total["peak_step"])
-        if from_the_begin(group):
-            # Of events at the time of the peak, those behind it in the file came after it.
-            peak = np.flatnonzero(until & (group["in_use_bytes"].to_numpy(np.float64, na_value=-1) == total["peak_bytes"]))
-            last, step = int(peak[-1]), None
-        parts.append(_alive(group, last, step, total["peak_heap_bytes"], total["peak_stack_bytes"]))
+        used = group["in_use_bytes"].to_numpy(np.float64, na_value=-1)
+        equal = np.flatnonzero((group["time_ms"].to_numpy() == total["peak_time_ms"]) & (used == total["peak_bytes"]))
+        last = int(equal[np.argmax(group["order"].to_numpy()[equal])])
+        parts.append(_at(group, last))
     return _joined(parts)
 
 
-def at(rows: pd.DataFrame, time_ms: float, memory_id: str | None = None) -> pd.DataFrame:
-    """The same at any moment: after the last event at or before it, of one allocator or of all in the order of their names."""
+def at(rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, whole: bool = False) -> pd.DataFrame:
+    """The same at any moment: after the last event at or before it, of one allocator or of all in the order of their names.
+
+    With `whole` blocks are followed from the begin of the recording, as PyTorch's always are.
+    """
     parts = []
     for ident in sorted(set(rows["memory_id"])) if memory_id is None else [memory_id]:
         group = of(rows, ident)
         last = int(np.searchsorted(group["time_ms"].to_numpy(), time_ms, side="right")) - 1
         if last >= 0:
-            now = group.iloc[last]
-            step = None if from_the_begin(group) else int(now["step"])
-            parts.append(_alive(group, last, step, now["heap_bytes"], now["stack_bytes"]))
+            parts.append(_at(group, last, whole))
     return _joined(parts)
+
+
+def _at(group: pd.DataFrame, last: int, whole: bool = False) -> pd.DataFrame:
+    event = group.iloc[last]
+    step = None if whole or from_the_begin(group) else int(event["step"])
+    return _alive(group, last, step, event["heap_bytes"], event["stack_bytes"])
 
 
 def of(rows: pd.DataFrame, memory_id: object) -> pd.DataFrame:
@@ -90,15 +93,15 @@ def _alive(group: pd.DataFrame, last: int, step: int | None, heap: Any, stack: A
         Bytes in use after the event.
     """
     now = group.iloc[: last + 1]
-    if step is not None:
-        now = now[now["step"].to_numpy() == step]
     rest = UNUSED if step is not None else EARLIER
     live = now.iloc[:0]
     if now["address"].isna().any():
         # Which block a deallocation frees is not known, so neither is which ones are alive.
         rest = UNTOLD
-    elif len(now):
+    else:
         live = now.iloc[last_at_address(now["address"].to_numpy(np.int64), (now["event"] == "allocation").to_numpy(np.bool_))]
+        if step is not None:
+            live = live[live["step"].to_numpy() == step]
     table = live[_ALIKE]
     extra: list[list[Any]] = []
     unmapped = 0 if pd.isna(heap) else int(heap) - int(table["allocated_bytes"].sum())

@@ -57,7 +57,7 @@ def _one(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
     use = floats(full["in_use_bytes"]) if len(full) else np.zeros(0)
     kept = full.iloc[sample(use)]
     peak = wording.real(row["peak_bytes"]) or 0.0
-    step = _peak_step(full, use)
+    step = _peak_step(full, use, row)
     return {
         "memory_id": str(row["memory_id"]),
         "figures": _figures(row, full, step),
@@ -135,12 +135,13 @@ def _bytes(label: str, value: Any, note: str) -> dict[str, Any]:
     return figure(label, scaled, unit, digits, note)
 
 
-def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64]) -> int | None:
-    """The step of the last row that reaches the peak."""
+def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64], row: dict[Any, Any]) -> int | None:
+    """The step of the row that the summary has as the peak; of equal ones the last."""
     if not len(use) or np.isnan(use).all() or "step" not in full.columns:
         return None
-    last = np.flatnonzero(use == np.nanmax(use))[-1]
-    step = wording.real(full["step"].iloc[last])
+    equal = np.flatnonzero(use == np.nanmax(use))
+    shown = equal[full["time_ms"].to_numpy()[equal] == row.get("peak_time_ms")]
+    step = wording.real(full["step"].iloc[shown[-1] if len(shown) else equal[-1]])
     return None if step is None or step < 0 else int(step)
 
 

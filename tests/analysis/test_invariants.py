@@ -150,23 +150,7 @@ def memory_holds(p: Profile) -> None:
         held = alive[alive["memory_id"] == one["memory_id"]]
         assert (held["allocated_bytes"] > 0).all()
         total = int((held["allocated_bytes"] * held["occurrences"]).sum())
-        hidden = again(p.run.memory_timeline, one) if pd.notna(one["peak_stack_bytes"]) else 0
-        assert total + hidden == one["peak_bytes"], "what was alive at the peak is what was in use"
-
-
-def again(rows: pd.DataFrame, one: dict) -> int:
-    """Bytes of blocks whose address was handed out again, within the step of the peak, without a deallocation in that step.
-
-    As in TensorFlow Profiler the table at the peak knows the events of the peak's step alone, so these blocks are in no row.
-    """
-    mine = rows[(rows["memory_id"] == one["memory_id"]) & (rows["step"] == one["peak_step"]) & (rows["time_ms"] <= one["peak_time_ms"])]
-    alive, out = {}, 0
-    for address, event, size in zip(mine["address"], mine["event"], mine["allocated_bytes"].abs(), strict=True):
-        before = alive.pop(address, 0)
-        if event == "allocation":
-            out += int(before)
-            alive[address] = size
-    return out
+        assert total == one["peak_bytes"], "what was alive at the peak is what was in use"
 
 
 def overview_holds(p: Profile) -> None:
