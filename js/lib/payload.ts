@@ -119,10 +119,18 @@ export interface Overview {
   advice: Advice[];
   /** Why there is no advice, when there is none. */
   no_advice: string;
-  /** rank, op, ms_per_step, percent, cumulative_percent */
+  /** rank, op, ms_per_step, percent, cumulative_percent; where known gflops_per_second */
   top_ops: Table;
   top_ops_where: "device" | "host";
   run: [label: string, value: string][];
+  /** Everything that was looked at, found or not. */
+  checks: {
+    label: string;
+    percent: number | null;
+    level: "high" | "moderate" | "no" | "unknown";
+    statement: string;
+    view: TabId;
+  }[];
 }
 
 export interface Steps {
@@ -159,6 +167,13 @@ export interface TfDataNode {
   bottleneck: boolean;
 }
 
+/** One call of a pipeline's root: its iterators with the times of this call alone. */
+export interface TfDataCall {
+  start_ms: number;
+  duration_us: number;
+  nodes: TfDataNode[];
+}
+
 export interface Pipeline {
   name: string;
   host: string;
@@ -169,7 +184,12 @@ export interface Pipeline {
   max_us: number;
   /** Marked sentence: what limits this pipeline and what helps. */
   advice: Marked;
+  /** Code for the advice, as lines of a diff. */
+  fix: Advice["fix"];
+  /** The times of all calls together. */
   nodes: TfDataNode[];
+  /** The slowest calls one by one, the longest first. */
+  slowest: TfDataCall[];
 }
 
 export interface Input {
@@ -177,7 +197,19 @@ export interface Input {
   /** Self time of all input ops. */
   total_ms: number;
   per_step_ms: number | null;
-  categories: { key: string; label: string; time_ms: number; percent: number; advice: string }[];
+  /** Self time as recorded; `per_step_ms` and `percent` are scaled where part of the step is enqueuing. */
+  categories: {
+    key: string;
+    label: string;
+    time_ms: number;
+    percent: number;
+    advice: string;
+    per_step_ms: number | null;
+  }[];
+  /** How much of the steps is input, and what to do next. */
+  statement: string;
+  next_step: string;
+  share: Figure[];
   pipelines: Pipeline[];
   /** op, category, occurrences, total_ms, total_percent, self_ms, self_percent, us_per_call; self time descending. */
   ops: Table;
@@ -189,7 +221,8 @@ export interface Input {
 
 export interface Ops {
   empty: Empty | null;
-  /** rank, where ("device"|"host"), type, op, occurrences, total_us, avg_us, self_us, avg_self_us, eager; IDLE rows excluded. */
+  /** rank, where ("device"|"host"), type, op, occurrences, total_us, avg_us, self_us, avg_self_us, eager; IDLE rows excluded;
+   *  where known tensor_core_percent, gflops_per_second, gbytes_per_second, operational_intensity, bound_by */
   table: Table;
   /** Self time of each side without idle, and its idle time; NaN where the side was not recorded. */
   totals: { device_us: number; host_us: number; device_idle_us: number; host_idle_us: number };

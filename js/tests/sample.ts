@@ -297,6 +297,10 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
         },
       ),
       top_ops_where: "device",
+      checks: [
+        { label: "Waiting for input", percent: 61, level: "high", statement: "Highly input-bound.", view: "input" },
+        { label: "16-bit compute", percent: null, level: "unknown", statement: HOSTILE, view: "kernels" },
+      ],
       run: [
         ["Device", "Tesla T4 (sm_75), 14.56 GiB, 40 SMs"],
         ["Profile", `.nbprof/run-7/${HOSTILE}`],
@@ -316,6 +320,9 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       empty: null,
       total_ms: 82.1,
       per_step_ms: empty ? null : 3.91,
+      statement: "Highly input-bound: 61.0% of step time waits for input.",
+      next_step: HOSTILE,
+      share: [],
       categories: [
         {
           key: "preprocessing",
@@ -323,9 +330,17 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           time_ms: 74.5,
           percent: 90.7,
           advice: "1 thread: use num_parallel_calls",
+          per_step_ms: 3.55,
         },
-        { key: "read", label: "Reading files on demand", time_ms: 7.7, percent: 9.3, advice: "read ahead: prefetch" },
-        { key: "enqueue", label: "Enqueuing data", time_ms: 0, percent: 0, advice: "" },
+        {
+          key: "read",
+          label: "Reading files on demand",
+          time_ms: 7.7,
+          percent: 9.3,
+          advice: "read ahead: prefetch",
+          per_step_ms: 0.37,
+        },
+        { key: "enqueue", label: "Enqueuing data", time_ms: 0, percent: 0, advice: "", per_step_ms: null },
       ],
       pipelines: [
         {
@@ -337,7 +352,9 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           min_us: 3470,
           max_us: 5000,
           advice: "**Map** limits this pipeline.",
+          fix: [],
           nodes: NODES,
+          slowest: [{ start_ms: 3, duration_us: 5000, nodes: NODES }],
         },
         {
           name: HOSTILE,
@@ -348,7 +365,9 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           min_us: 2,
           max_us: 5,
           advice: "",
+          fix: [],
           nodes: NODES.slice(0, 2),
+          slowest: [],
         },
       ],
       ops: INPUT_OPS,

@@ -3,7 +3,18 @@
 import { numberAt, textAt } from "../lib/codec.js";
 import { clear, h, listen, marked } from "../lib/dom.js";
 import { num } from "../lib/format.js";
-import { downloadButton, emptyView, field, heading, legend, link, picker, segmented } from "../lib/parts.js";
+import {
+  codeBox,
+  downloadButton,
+  emptyView,
+  field,
+  figures,
+  heading,
+  legend,
+  link,
+  picker,
+  segmented,
+} from "../lib/parts.js";
 import { CATEGORIES, type Input, type Table } from "../lib/payload.js";
 import { table } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
@@ -68,23 +79,41 @@ function deviceSide(el: HTMLElement, context: ViewContext): void {
   stepChart(left, context, { waiting: steps.categories.input !== undefined });
 }
 
+/** How much of the steps is input, and what to do next. */
+function said(el: HTMLElement, input: Input): void {
+  if (!input.statement) return;
+  el.append(
+    h(
+      "section",
+      h("p", h("b", input.statement), " ", h("span.dim", input.next_step)),
+      input.share.length > 0 && figures(input.share),
+    ),
+  );
+}
+
 function hostSide(input: Input, context: ViewContext): HTMLElement {
   const n = new Set(context.payload.steps.step).size;
   const within = n > 0 ? ` in ${num(n)} ${n === 1 ? "step" : "steps"}` : "";
   const each = input.per_step_ms === null ? "" : `, ${num(input.per_step_ms, 2)} ms a step`;
   const scope = `${num(input.total_ms, 1)} ms spent on input${within}${each}`;
+  const scaled = input.categories.some((category) => category.per_step_ms !== null);
   const rows = input.categories.map((category) =>
     h(
       "tr",
       { class: category.time_ms === 0 ? "zero" : undefined },
       h("td", category.label),
-      ...cells("n", num(category.time_ms, 1), barCell("input", category.percent, 120)),
+      ...cells("n", num(category.time_ms, 1)),
+      ...(scaled ? cells("n hide-s", num(category.per_step_ms, 2)) : []),
+      ...cells("n", barCell("input", category.percent, 120)),
       h("td.dim.hide-n.helps", ...(category.advice ? marked(category.advice) : ["–"])),
     ),
   );
   const heads = [
     { label: "Kind of work" },
-    { label: "ms", class: "n" },
+    { label: "ms", class: "n", title: "Self time of its ops as recorded" },
+    ...(scaled
+      ? [{ label: "ms / step", class: "n hide-s", title: "Time of a step, scaled where part of it is enqueuing" }]
+      : []),
     { label: "% of input time", class: "n on" },
     { label: "What helps", class: "hide-n" },
   ];
@@ -96,29 +125,65 @@ function graph(el: HTMLElement, context: ViewContext): void {
   if (pipelines.length === 0) return;
   const section = h("section");
   el.append(section);
+  const hosts = [...new Set(pipelines.map((item) => item.host))];
   let at = 0;
+  let call = -1;
   let drawing = new AbortController();
+  const choose = (pipeline: number, of: number): void => {
+    at = pipeline;
+    call = of;
+    draw();
+  };
   const draw = (): void => {
     const pipeline = pipelines[at];
     if (!pipeline) return;
     drawing.abort();
     drawing = new AbortController();
     clear(section);
-    const critical = pipeline.nodes.reduce((sum, node) => sum + (node.critical ? node.self_ms : 0), 0);
-    const choices = pipelines.map((item, i) => ({ id: String(i), label: item.name }));
-    const choose = (id: string): void => {
-      at = Number(id);
-      draw();
-    };
-    const pick = pipelines.length > 1 && picker("Pipeline", choices, String(at), choose);
-    const scope = `data flows left to right; thick line = critical path, ${num(critical, 1)} ms; bar = share of self time`;
-    section.append(heading("tf.data pipeline", scope, pick));
-    drawGraph(section, pipeline, section.clientWidth, drawing.signal);
+    const one = pipeline.slowest[call];
+    const nodes = one?.nodes ?? pipeline.nodes;
+    const critical = nodes.reduce((sum, node) => sum + (node.critical ? node.self_ms : 0), 0);
+    const mine = pipelines.flatMap((item, i) =>
+      item.host === pipeline.host ? [{ id: String(i), label: item.name }] : [],
+    );
+    const calls = pipeline.slowest.map((item, i) => ({
+      id: String(i),
+      label: `${i ? `no. ${i + 1} slowest` : "slowest"}, ${num(item.duration_us, 1)} µs`,
+    }));
+    const scope = `thick line = critical path, ${num(critical, one ? 3 : 1)} ms; bar = share of self time`;
+    section.append(
+      heading("tf.data pipeline", scope),
+      h(
+        "div.toolbar",
+        hosts.length > 1 &&
+          picker(
+            "Host",
+            hosts.map((id) => ({ id, label: id })),
+            pipeline.host,
+            (id) =>
+              choose(
+                pipelines.findIndex((item) => item.host === id),
+                -1,
+              ),
+          ),
+        mine.length > 1 && picker("Pipeline", mine, String(at), (id) => choose(Number(id), -1)),
+        calls.length > 0 &&
+          picker("Call", [{ id: "-1", label: "all together" }, ...calls], String(call), (id) => choose(at, Number(id))),
+        one &&
+          link("Show in trace →", () =>
+            context.go("trace", { range_ms: [one.start_ms, one.start_ms + one.duration_us / 1000] }),
+          ),
+      ),
+    );
+    drawGraph(section, { ...pipeline, nodes }, section.clientWidth, drawing.signal);
     const slow = pipeline.slow_calls > 0 ? `, ${num(pipeline.slow_calls)} of them slow` : "";
     const numbers =
       `${num(pipeline.calls)} calls${slow}; a call takes ${num(pipeline.mean_us, 1)} µs on average, ` +
       `${num(pipeline.min_us, 1)}–${num(pipeline.max_us, 1)} µs.`;
-    section.append(h("p.more", h("span", ...marked(pipeline.advice), pipeline.advice ? " " : "", numbers)));
+    section.append(
+      h("p.more", h("span", ...marked(pipeline.advice), pipeline.advice ? " " : "", numbers)),
+      pipeline.fix.length ? codeBox(pipeline.fix) : "",
+    );
   };
   draw();
   context.onResize(draw);
@@ -219,6 +284,7 @@ function inputOps(el: HTMLElement, context: ViewContext): void {
 
 export const render: View = (el, context) => {
   const { input } = context.payload;
+  said(el, input);
   deviceSide(el, context);
   if (input.empty) {
     el.append(h("section", heading("Host side"), emptyView(input.empty)));

@@ -2,7 +2,7 @@
 
 import { numberAt, textAt } from "../lib/codec.js";
 import { clear, h, marked } from "../lib/dom.js";
-import { num } from "../lib/format.js";
+import { num, percent } from "../lib/format.js";
 import { categoryClass, codeBox, emptyView, figures, heading, link } from "../lib/parts.js";
 import type { Advice, Figure, Overview, Steps } from "../lib/payload.js";
 import { nameNode } from "../lib/table.js";
@@ -12,6 +12,7 @@ import { stepChart } from "./stepchart.js";
 import { breakdown, leftOutNote, rangeText, selectedRows } from "./stepstats.js";
 
 const LEVELS = { high: 3, medium: 2, low: 1, none: 0 } as const;
+const LEVEL = { high: "High", moderate: "Some", no: "No", unknown: "–" } as const;
 const SEVERITIES = { high: ["high", "High"], medium: ["med", "Medium"], low: ["low", "Low"] } as const;
 
 function verdict(overview: Overview, bar: HTMLElement): HTMLElement {
@@ -74,16 +75,50 @@ function nextSteps(overview: Overview, context: ViewContext): HTMLElement {
     "section",
     heading("Next steps", some ? "largest expected gain first; gains do not add up" : ""),
     some ? h("ul.recs", ...overview.advice.map((advice) => card(advice, context))) : h("p.dim", overview.no_advice),
+    checked(overview, context),
+  );
+}
+
+/** Every check, found or not, folded: the advice above is what came of them. */
+function checked(overview: Overview, context: ViewContext): HTMLElement | null {
+  const { checks } = overview;
+  if (!checks.length) return null;
+  const known = checks.filter((check) => check.level !== "unknown").length;
+  const found = checks.filter((check) => check.level === "high" || check.level === "moderate").length;
+  const rows = checks.map((check) =>
+    h(
+      "tr",
+      { class: check.level === "unknown" ? "zero" : undefined },
+      h("td", h("span", { class: check.level === "high" ? "sev high" : "sev low" }, LEVEL[check.level])),
+      h("td", check.label),
+      ...cells("n", percent(check.percent)),
+      h(
+        "td.dim.helps",
+        check.statement,
+        " ",
+        check.level !== "unknown" && check.view !== "overview" && link("Show →", () => context.go(check.view)),
+      ),
+    ),
+  );
+  const heads = [{ label: "" }, { label: "Check" }, { label: "%", class: "n" }, { label: "What follows" }];
+  return h(
+    "details.checks",
+    h(
+      "summary",
+      `What was checked: ${num(known)} of ${num(checks.length)} checks could be made, ${num(found)} found something`,
+    ),
+    plainTable(heads, rows),
   );
 }
 
 function topOps(overview: Overview, context: ViewContext): HTMLElement {
   const { data, rows: n } = overview.top_ops;
   const where = overview.top_ops_where;
+  const rate = data["gflops_per_second"];
   const percents = Array.from({ length: n }, (_, i) => numberAt(data["percent"], i));
   // The bars share one scale that leaves the longest some air, so that they compare.
   const scale = Math.max(...percents, 0) / 0.8 || 1;
-  const rows = percents.map((percent, i) => {
+  const rows = percents.map((part, i) => {
     const name = textAt(data["op"], i);
     return h(
       "tr",
@@ -93,7 +128,8 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
         { title: name },
         h("a.plain", { href: "#", on: { click: (event: Event) => open(event, name) } }, nameNode(name)),
       ),
-      ...cells("n", num(numberAt(data["ms_per_step"], i), 3), barCell(where, percent, 56, (percent / scale) * 100)),
+      ...cells("n", num(numberAt(data["ms_per_step"], i), 3), barCell(where, part, 56, (part / scale) * 100)),
+      rate && h("td.n.hide-n", num(numberAt(rate, i), 1)),
       h("td.n.dim.hide-n", num(numberAt(data["cumulative_percent"], i), 1)),
     );
   });
@@ -111,6 +147,7 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
       title: "Self time",
     },
     { label: `% of ${where}`, class: "n on" },
+    ...(rate ? [{ label: "GFLOP/s", class: "n hide-n" }] : []),
     { label: "cum. %", class: "n hide-n" },
   ];
   return h(

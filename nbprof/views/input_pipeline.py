@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.views import wording
-from nbprof.views.overview import by_torch, unknown
+from nbprof.views.overview import bar, by_torch, figure, fix_lines, unknown
 from nbprof.views.tables import floats, table
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("op", "category", "occurrences", "total_ms", "total_percent", "self_ms", "self_percent", "us_per_call")
 MOST_NODES = 400
+MOST_PIPELINES = 64
+MOST_CALLS = 5
 
 
 def payload(run: Run) -> dict[str, Any]:
@@ -27,7 +29,8 @@ def payload(run: Run) -> dict[str, Any]:
         "empty": _empty(run) if ops.empty and run.tf_data_pipelines.empty else None,
         "total_ms": total,
         "per_step_ms": total / steps if steps and len(ops) else None,
-        "categories": [_category(row) for row in run.input_categories.to_dict("records")],
+        "categories": _categories(run),
+        **_said(run),
         "pipelines": pipelines(run),
         "ops": table(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), "input_ops", _COLUMNS),
         "bottleneck": _bottleneck(run),
@@ -53,6 +56,47 @@ def _empty(run: Run) -> dict[str, Any]:
             "code": "ds = tf.data.Dataset.from_tensor_slices((x, y)).batch(64).prefetch(tf.data.AUTOTUNE)\nmodel.fit(ds)",
         }
     return {"title": "No input ops in this run", "text": "The profile has no events of a data loader or an input pipeline."}
+
+
+def _said(run: Run) -> dict[str, Any]:
+    """How much of the steps is input: the sentence, what to do next, and the figures that prove it."""
+    known = run.input_summary
+    share = [_share(known)] if known.get("input_percent") is not None else []
+    if (ratio := wording.real(known.get("enqueue_ratio"))) and known.get("enqueue_ratio_from"):
+        note = f"from {known['enqueue_ratio_from']}; the other kinds are scaled to the rest"
+        share.append(figure("Enqueuing", 100 * ratio, "%", 1, note))
+    if (copied := wording.real(known.get("copy_percent"))) is not None:
+        share.append(figure("Copies to the device", copied, "%", 1, f"of input time: {known.get('copy_level')}"))
+    return {"statement": str(known.get("statement") or ""), "next_step": str(known.get("next_step") or ""), "share": share}
+
+
+def _share(known: dict[str, Any]) -> dict[str, Any]:
+    mean, spread = wording.real(known.get("mean_percent")), wording.real(known.get("sd_percent"))
+    low, high = wording.real(known.get("min_percent")), wording.real(known.get("max_percent"))
+    # Of one step there is neither a spread nor a range.
+    more = {} if spread is None else {"spread": f"± {wording.number(spread, 1)}"}
+    note = "of one step" if spread is None else f"range {wording.number(low, 1)}–{wording.number(high, 1)}, mean of the steps"
+    return figure("Input share of a step", mean, "%", 1, note, **bar(("input", mean)), **more)
+
+
+def _categories(run: Run) -> list[dict[str, Any]]:
+    """The kinds of work: self time as recorded, and what a step takes of each, scaled where the host is enqueuing."""
+    found = run.input_summary.get("breakdown")
+    rows = found.set_index("category").to_dict("index") if isinstance(found, pd.DataFrame) and len(found) else {}
+    out = []
+    for row in run.input_categories.to_dict("records"):
+        scaled = rows.get(row["category"], {})
+        per_step = wording.real(scaled.get("us_per_step"))
+        part = wording.real(scaled.get("percent"))
+        own = _category(row)
+        out.append(
+            {
+                **own,
+                "per_step_ms": None if per_step is None else per_step / 1000,
+                "percent": own["percent"] if part is None else part,
+            }
+        )
+    return out
 
 
 def _category(row: dict[Any, Any]) -> dict[str, Any]:
@@ -111,14 +155,13 @@ def _most(ops: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def pipelines(run: Run) -> list[dict[str, Any]]:
     """The tf.data pipelines in the order of the frame, each with its nodes."""
-    return [_pipeline(row, run.tf_data_nodes) for row in run.tf_data_pipelines.to_dict("records")]
+    rows = run.tf_data_pipelines.head(MOST_PIPELINES).to_dict("records")
+    return [_pipeline(row, run.tf_data_nodes, run.tf_data_slowest, run.tf_data_calls) for row in rows]
 
 
-def _pipeline(row: dict[Any, Any], nodes: pd.DataFrame) -> dict[str, Any]:
+def _pipeline(row: dict[Any, Any], nodes: pd.DataFrame, slowest: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
     advice = row.get("advice")
-    mine = nodes[nodes["pipeline"] == row["pipeline"]] if len(nodes) else nodes
-    if len(mine) and "host" in mine.columns and "host" in row:
-        mine = mine[mine["host"] == row["host"]]
+    mine, parts, listed = (_of(frame, row) for frame in (nodes, slowest, calls))
     return {
         "name": str(row["pipeline"]),
         "host": str(row.get("host", "")),
@@ -128,8 +171,32 @@ def _pipeline(row: dict[Any, Any], nodes: pd.DataFrame) -> dict[str, Any]:
         "min_us": wording.real(row["min_us"]),
         "max_us": wording.real(row["max_us"]),
         "advice": advice if isinstance(advice, str) else "",
+        "fix": fix_lines(row.get("fix")),
         "nodes": [_node(node) for node in mine.head(MOST_NODES).to_dict("records")],
+        "slowest": _slowest(parts, listed),
     }
+
+
+def _slowest(nodes: pd.DataFrame, calls: pd.DataFrame) -> list[dict[str, Any]]:
+    """The slowest calls of a pipeline, each with the times of its iterators in it alone."""
+    out = []
+    for row in calls[calls["rank"] < MOST_CALLS].to_dict("records") if len(calls) else ():
+        mine = nodes[nodes["rank"] == row["rank"]].head(MOST_NODES).to_dict("records")
+        times = {"start_ms": wording.real(row["start_ms"]), "duration_us": wording.real(row["duration_us"])}
+        if mine:
+            out.append({**times, "nodes": [_node(node) for node in mine]})
+    return out
+
+
+def _of(frame: pd.DataFrame, row: dict[Any, Any]) -> pd.DataFrame:
+    """The rows of one pipeline of one host."""
+    if not len(frame):
+        return frame
+    mine = frame["pipeline"] == row["pipeline"]
+    if "host" in frame.columns and "host" in row:
+        mine &= frame["host"] == row["host"]
+    found: pd.DataFrame = frame[mine]
+    return found
 
 
 def _node(row: dict[Any, Any]) -> dict[str, Any]:

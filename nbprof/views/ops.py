@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from nbprof.run import Run
 
 COLUMNS = ("rank", "where", "type", "op", "occurrences", "total_us", "avg_us", "self_us", "avg_self_us", "eager")
+RATES = ("tensor_core_percent", "gflops_per_second", "gbytes_per_second", "operational_intensity", "bound_by")
+"""Columns that are there only where an op has a value."""
 MOST_ROWS = 3000
 
 
@@ -22,9 +24,28 @@ def payload(run: Run) -> dict[str, Any]:
     ops = without_idle(run.ops)
     return {
         "empty": _empty(run) if ops.empty else None,
-        "table": table(_largest(ops), "ops", COLUMNS),
+        "table": _table(_largest(ops)),
         "totals": totals(run),
     }
+
+
+def _table(ops: pd.DataFrame) -> dict[str, Any]:
+    """The rows with their rates as they are read: in 10⁹ a second, and percent."""
+    shown = ops.copy()
+    for key, source, scale in (
+        ("gflops_per_second", "flops_per_second", 1e-9),
+        ("gbytes_per_second", "bytes_per_second", 1e-9),
+        ("tensor_core_percent", "tensor_core_fraction", 100.0),
+    ):
+        if source in ops.columns:
+            shown[key] = floats(ops[source]) * scale
+    known = [key for key in RATES if key in shown.columns and _told(shown[key])]
+    return table(shown, "ops", (*COLUMNS, *known))
+
+
+def _told(values: pd.Series[Any]) -> bool:
+    """Whether any row has a value."""
+    return bool(((values.notna()) & (values.astype(object) != "")).any())
 
 
 def without_idle(ops: pd.DataFrame) -> pd.DataFrame:

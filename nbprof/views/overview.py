@@ -8,7 +8,7 @@ import pandas as pd
 
 from nbprof.views import wording
 from nbprof.views.categories import BY_KEY
-from nbprof.views.tables import table
+from nbprof.views.tables import floats, table
 
 if TYPE_CHECKING:
     from nbprof.run import Run
@@ -38,8 +38,67 @@ def payload(run: Run) -> dict[str, Any]:
         "no_advice": "" if advice else _no_advice(run),
         "top_ops": _top_ops(run),
         "top_ops_where": "host" if facts.get("top_ops_where") == "host" else "device",
-        "run": [[str(label), str(value)] for label, value in facts.get("run_facts") or []],
+        "run": _facts(facts),
+        "checks": _checks(facts.get("checks")),
     }
+
+
+_CHECKS = {
+    "input": "Waiting for input",
+    "all_others_as_input": "Unexplained time as input",
+    "output": "Copies to the host",
+    "device_collectives": "Communication",
+    "kernel_launch": "Kernel launch",
+    "all_others": "Unexplained time",
+    "precision": "16-bit compute",
+    "eager_host": "Eager on the host",
+    "eager_device": "Eager on the device",
+    "outside_compilation": "Outside of XLA",
+    "tf_function": "Traced tf.functions",
+}
+"""Names of the checks on screen; one that is not here is shown by its key."""
+
+
+def _checks(checks: Any) -> list[dict[str, Any]]:
+    """What was looked at: every check with its percentage and what follows from it."""
+    if not isinstance(checks, pd.DataFrame):
+        return []
+    return [
+        {
+            "label": _CHECKS.get(str(row["check"]), str(row["check"]).replace("_", " ").capitalize()),
+            "percent": wording.real(row["percent"]),
+            "level": str(row["level"]),
+            "statement": str(row["statement"]),
+            "view": str(row["view"]),
+        }
+        for row in checks.to_dict("records")
+    ]
+
+
+def _facts(facts: dict[str, Any]) -> list[list[str]]:
+    """What the run ran on: as the run states it, with what the recording itself knows of devices, versions and time."""
+    known = facts.get("environment") or {}
+    stated = {str(label): str(value) for label, value in facts.get("run_facts") or []}
+    if devices := [_device(group) for group in known.get("devices") or []]:
+        stated["Device"] = "; ".join(devices)
+    if "Recorded" in stated and known.get("start_time"):
+        stated["Recorded"] = str(known["start_time"])[:19].replace("T", " ") + " UTC"
+    if known.get("versions"):
+        stated["Versions"] = ", ".join(f"{name} {version}" for name, version in known["versions"].items())
+    return [[label, wording.one_line(value)] for label, value in stated.items()]
+
+
+def _device(group: dict[str, Any]) -> str:
+    """`4 × Tesla T4 (sm_75), 40 cores, 14.56 GiB` of what is known of a kind of device."""
+    count, capability, cores = group.get("count") or 1, group.get("compute_capability"), wording.real(group.get("cores"))
+    name = str(group.get("name") or group.get("kind") or "device")
+    short = f"sm_{str(capability).replace('.', '')}" if capability else ""
+    parts = [f"{name} ({short})" if short and short not in name else name]
+    if cores:
+        parts.append(wording.plural(int(cores), "multiprocessor") if capability else wording.plural(int(cores), "core"))
+    if memory := wording.real(group.get("memory_bytes")):
+        parts.append(wording.size(memory))
+    return (f"{count} × " if count > 1 else "") + ", ".join(parts)
 
 
 def figures(run: Run) -> list[dict[str, Any]]:
@@ -190,7 +249,11 @@ def _top_ops(run: Run) -> dict[str, Any]:
     frame = run.overview.get("top_ops")
     if not isinstance(frame, pd.DataFrame):
         frame = pd.DataFrame()
-    made = table(frame.head(10), "top_ops", ("rank", "op", "ms_per_step", "percent", "cumulative_percent"))
+    keys = ["rank", "op", "ms_per_step", "percent", "cumulative_percent"]
+    if "flops_per_second" in frame.columns and frame["flops_per_second"].notna().any():
+        frame = frame.assign(gflops_per_second=floats(frame["flops_per_second"]) / 1e9)
+        keys.append("gflops_per_second")
+    made = table(frame.head(10), "top_ops", keys)
     if run.steps.empty:
         for head in made["columns"]:
             if head["key"] == "ms_per_step":

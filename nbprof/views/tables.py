@@ -34,6 +34,20 @@ DERIVED = {
             1,
         ),
         Col("times_slowest", "int64", "", "Slowest in", "Steps in which this worker was the slowest.", "number", 0),
+        Col(
+            "gflops_per_second",
+            "float64",
+            "",
+            "GFLOP/s",
+            "Floating-point operations a second, in 10⁹, over the total time of the op.",
+            "number",
+            1,
+        ),
+        Col(
+            "gbytes_per_second", "float64", "", "GB/s", "Bytes read and written a second, in 10⁹, over the total time.", "number", 1
+        ),
+        Col("tensor_core_percent", "float64", "percent", "TC %", "Part of the time of its kernels on TensorCores.", "percent", 1),
+        Col("per_step_ms", "float64", "ms", "ms / step", "Time a step.", "number", 2),
         Col("block", "string", "", "Block", "Threads of one block: x × y × z.", "text", None),
         Col("grid", "string", "", "Grid", "Blocks of one launch: x × y × z.", "text", None),
     )
@@ -77,7 +91,8 @@ def floats(values: pd.Series[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def _head(name: str, key: str) -> dict[str, Any]:
-    col = DERIVED[key] if key in DERIVED else frames.column(name, key)
+    known = {col.name: col for col in getattr(frames, "WHERE_KNOWN", {}).get(name, ())}
+    col = DERIVED.get(key) or known.get(key) or frames.column(name, key)
     head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": col.help}
     if col.digits is not None:
         head["digits"] = col.digits

@@ -40,6 +40,9 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "input_categories": _input_categories(),
         "tf_data_pipelines": _pipelines(),
         "tf_data_nodes": _nodes(),
+        "tf_data_slowest": _nodes().assign(rank=0, self_ms=[0.25, 0.25, 4.8]),
+        "tf_data_calls": pd.DataFrame({"host": "worker-0", "pipeline": "Host:0", "rank": [0], "start_ms": [3.5], "duration_us": [5300.0]}),
+        "input_summary": _input_summary(steps),
         "ops": _ops(device),
         "kernels": _kernels() if device else _kernels().head(0),
         "memory_summary": _memory_summary(),
@@ -133,6 +136,12 @@ def _overview(steps: int, device: bool) -> dict[str, Any]:
         "top_ops": top,
         "top_ops_where": "device" if device else "host",
         "framework": "TensorFlow 2.21",
+        "checks": _checks(),
+        "environment": {
+            "devices": [{"name": "Tesla T4", "kind": "GPU", "compute_capability": "7.5", "memory_bytes": 2**34, "cores": 40, "count": 2}],
+            "versions": {"CUDA": "12.4"},
+            "start_time": "2026-11-21T14:02:31+00:00",
+        },
         "run_facts": [("Device", "Tesla T4"), ("Host", f"1 host {HOSTILE}"), ("Warnings", "none")],
     }
 
@@ -149,6 +158,36 @@ def _input_categories() -> pd.DataFrame:
     advice = ("raise num_parallel_calls", "read ahead with prefetch", "", "", "")
     frame = pd.DataFrame({"category": keys, "label": [key.replace("_", " ") for key in keys], "time_ms": times, "advice": advice})
     return frame.assign(percent=100 * frame["time_ms"] / 52)
+
+
+def _input_summary(steps: int) -> dict[str, Any]:
+    if not steps:
+        return {"statement": "No step time was measured.", "next_step": "Mark the steps.", "breakdown": pd.DataFrame()}
+    keys = ("enqueue", "preprocessing", "demanded_file_read", "advanced_file_read", "other")
+    breakdown = pd.DataFrame({"category": keys, "us_per_step": [0.0, 4000.0, 2500.0, 0.0, 0.0], "percent": [0.0, 61.5, 38.5, 0.0, 0.0]})
+    return {
+        "input_percent": 50.9,
+        "mean_percent": 50.4,
+        "sd_percent": 2.5 if steps > 1 else None,
+        "min_percent": 50.0,
+        "max_percent": 56.8,
+        "statement": "Highly input-bound: 50.9% of step time waits for input. Reduce that first.",
+        "next_step": f"See below {HOSTILE}",
+        "enqueue_ratio": 0.0,
+        "enqueue_ratio_from": None,
+        "breakdown": breakdown,
+        "copy_percent": None,
+        "copy_level": None,
+    }
+
+
+def _checks() -> pd.DataFrame:
+    rows = [
+        ("input", 50.9, "high", "Highly input-bound.", "input"),
+        ("precision", np.nan, "unknown", f"No device compute {HOSTILE}", "kernels"),
+        ("a_new_one", 0.0, "no", "Nothing.", "trace"),
+    ]
+    return pd.DataFrame(rows, columns=["check", "percent", "level", "statement", "view"])
 
 
 def _pipelines() -> pd.DataFrame:

@@ -68,6 +68,7 @@ def test_every_part_has_the_shape_of_the_twin(run, views):
     ):
         check(whole[key], name)
     check(whole["memory"], "Memory")
+    check(whole["pods"], "Pods")
     check(whole["trace"], "Trace")
     for figure in whole["overview"]["figures"] + whole["kernels"]["figures"]:
         check(figure, "Figure")
@@ -75,6 +76,8 @@ def test_every_part_has_the_shape_of_the_twin(run, views):
         check(item, "Advice")
     for pipeline in whole["input"]["pipelines"]:
         check(pipeline, "Pipeline")
+        for call in pipeline["slowest"]:
+            check(call, "TfDataCall")
         for node in pipeline["nodes"]:
             check(node, "TfDataNode")
     for one in whole["memory"]["ids"]:
