@@ -465,7 +465,7 @@ class Memory(View):
         rows = self._profile.run.memory_timeline
         if np.isnan(time_ms):
             raise NbprofError("time_ms must be a number of milliseconds after the start of the profile")
-        known = sorted(set(rows["memory_id"]))
+        known = sorted(rows["memory_id"].unique())
         if memory_id is not None and memory_id not in known:
             raise NbprofError(f"there is no memory {memory_id!r} in this run; it has {', '.join(known) or 'none'}")
         return memory_alive.at(rows, time_ms, memory_id, whole=whole)

@@ -13,7 +13,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import CATEGORIES, CATEGORY_OF_CLASS, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32, HOST_COMPUTE, Activity
+from nbprof.activity import (
+    CATEGORIES,
+    CATEGORY_OF_CLASS,
+    DEVICE_COMPUTE_16,
+    DEVICE_COMPUTE_32,
+    HOST_COMPILE,
+    HOST_COMPUTE,
+    HOST_TO_DEVICE,
+    Activity,
+)
 from nbprof.trace import Int64s
 
 Classes = npt.NDArray[np.int16]
@@ -61,25 +70,23 @@ def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, C
     return edges[:-1][on], edges[1:][on], best[on]
 
 
-def frame(activity: Activity) -> pd.DataFrame:
-    """One row a step of each host, in time order, in ms; the columns of `p.steps.frame`."""
+_OF_DEVICE = ("device_compute_ms", "device_to_device_ms", "device_collectives_ms", "kernel_launch_ms", "output_ms", "host_to_device_ms")
+_OF_HOST = ("host_compute_ms", "kernel_launch_ms")
+
+
+def frame(activity: Activity, work: pd.DataFrame | None = None) -> pd.DataFrame:
+    """One row a step of each host, in time order, in ms; the columns of `p.steps.frame`.
+
+    `work` is classified in another way than `activity.work`, when given.
+    """
     times = ["start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
-    columns = ["host", "step", "name", *times, "kind", "warmup", "cut", "counted", "group"]
-    parts = [part for host in range(len(activity.hosts)) if len(part := _host_steps(activity, host))]
+    columns = ["host", "step", "name", *times, "kind", "warmup", "cut", "counted", "host_to_device_ms", "group"]
+    work = activity.work if work is None else work
+    parts = [part for host in range(len(activity.hosts)) if len(part := _host_steps(activity, work, host))]
     if not parts:
         return pd.DataFrame(columns=columns)
     out = pd.concat(parts, ignore_index=True)
-    if not activity.has_device:
-        # Without a device these were not measured, which is not the same as 0.
-        for column in (
-            "device_compute_ms",
-            "device_to_device_ms",
-            "device_collectives_ms",
-            "kernel_launch_ms",
-            "output_ms",
-        ):
-            out[column] = np.nan
-    if not (activity.work["cls"] == 60).any():
+    if not (work["cls"] == HOST_COMPILE).any():
         out["compile_ms"] = np.nan
     out = out.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
     out["step"] = out.groupby("host", sort=False)["step"].transform(_number_between)
@@ -98,16 +105,14 @@ def frame(activity: Activity) -> pd.DataFrame:
 
 def by_core(activity: Activity) -> pd.DataFrame:
     """The steps of each TPU core of hosts that have several: as `frame`, with `device`; only steps that all cores of a host have."""
-    parts = [part for host in range(len(activity.hosts)) if len(part := _core_steps(activity, host)) and part["device"].nunique() > 1]
+    hosts = range(len(activity.hosts))
+    parts = [part for host in hosts if len(part := _core_steps(activity, activity.work, host)) and part["device"].nunique() > 1]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["host", "device", "group"])
 
 
 def edges(activity: Activity, steps: pd.DataFrame) -> int:
     """How many marked steps at the begin or the end of a recording were left out of the frame, because it cut their compute off."""
-    marked = 0
-    for host in range(len(activity.hosts)):
-        markers = activity.markers[activity.markers["host"] == host]
-        marked += len(_step_times(markers, bool((markers["device"] >= 0).any())))
+    marked = sum(len(_step_times(activity, host)) for host in range(len(activity.hosts)))
     return marked - len(steps)
 
 
@@ -141,62 +146,52 @@ def _warmup(series: pd.Series) -> npt.NDArray[np.bool_]:
     return out
 
 
-def _host_steps(activity: Activity, host: int) -> pd.DataFrame:
-    cores = _core_steps(activity, host)
+def _host_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFrame:
+    cores = _core_steps(activity, work, host)
     if len(cores):
         # The step of a host lasts as long as that of its slowest core, and goes where that one's goes.
         return cores.loc[cores.groupby("group")["step_time_ms"].idxmax()].drop(columns="device").reset_index(drop=True)
-    return _steps_of(activity, host, None)
+    return _steps_of(activity, work, host)
 
 
-def _core_steps(activity: Activity, host: int) -> pd.DataFrame:
+def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFrame:
     """The steps of the TPU cores of a host, by core; of each those groups that all cores have. Empty for a host without TPU."""
     devices = activity.devices
-    mine = devices[(devices["host"] == activity.hosts[host]) & (devices["kind"] == "TPU")]["device"].tolist()
-    marked = set(activity.markers.loc[activity.markers["host"] == host, "device"].tolist())
-    parts = [_steps_of(activity, host, device).assign(device=device) for device in mine if device in marked]
+    cores = devices[(devices["host"] == activity.hosts[host]) & (devices["kind"] == "TPU")]["device"].tolist()
+    markers = activity.markers
+    marked = set(markers.loc[markers["host"] == host, "device"].tolist())
+    parts = [_steps_of(activity, work, host, core).assign(device=core) for core in cores if core in marked]
     if not parts:
         return pd.DataFrame()
     out = pd.concat(parts, ignore_index=True)
     return out[out.groupby("group")["group"].transform("count") == len(parts)].reset_index(drop=True)
 
 
-def _steps_of(activity: Activity, host: int, core: int | None) -> pd.DataFrame:
+def _steps_of(activity: Activity, work: pd.DataFrame, host: int, core: int | None = None) -> pd.DataFrame:
     """The steps of a host, or of one core and the host."""
-    markers = activity.markers[activity.markers["host"] == host]
-    work = {name: activity.work[name].to_numpy() for name in ("host", "group", "device", "start", "end", "cls")}
-    used = (work["host"] == host) & (work["group"] >= 0)
-    if core is not None:
-        markers = markers[(markers["device"] == core) | (markers["device"] < 0)]
-        used &= (work["device"] == core) | (work["device"] < 0)
-    has_device = bool((markers["device"] >= 0).any())
-    times = _step_times(markers, has_device)
+    times = _step_times(activity, host, core)
     group, begin, stop = (times[c].to_numpy(np.int64) for c in ("group", "start", "end"))
-    # All steps are swept at once: each span is clipped to its step, and the steps are laid end to end.
-    step = np.searchsorted(group, work["group"]).astype(np.int32)
-    known = np.flatnonzero(used & (np.append(group, -1)[step] == work["group"]))
-    step, cls = step[known], work["cls"][known]
-    place = np.cumsum(stop - begin) - (stop - begin)
-    low = np.maximum(work["start"][known], begin[step])
-    high = np.maximum(np.minimum(work["end"][known], stop[step]), low)
-    shift = (place - begin)[step]
-    low += shift
-    high += shift
-    a, b, c = flatten(low, high, cls)
-    total = np.zeros((len(group), len(CATEGORIES)), np.int64)
-    column = _COLUMN_OF_CLASS[c]
-    np.add.at(total, (np.searchsorted(place, a, side="right") - 1, column), b - a)
-    total[:, CATEGORIES.index("other")] += stop - begin - total.sum(axis=1)
+    device = work["device"].to_numpy()
+    used = (work["host"].to_numpy() == host) & ((device < 0) | (core is None) | (device == core))
+    step, known = step_of_spans(group, work["group"].to_numpy(), used)
+    cls, device = work["cls"].to_numpy()[known], device[known]
+    at, length, c = segments(begin, stop, step, work["start"].to_numpy()[known], work["end"].to_numpy()[known], cls)
+    total = by_category(len(group), stop - begin, at, length, c)
+    copied = np.zeros(len(group), np.int64)
+    inward = c == HOST_TO_DEVICE
+    np.add.at(copied, at[inward], length[inward])
+    markers = activity.markers
+    on_device = bool(((markers["host"] == host) & (markers["device"] >= 0)).any())
     # A first or last step without any compute is only the edge of one: it was cut by the begin or the end of the capture.
     # Where hosts mark the steps of devices (PyTorch) and run ahead of them, a step may have nothing but device work.
-    compute = (cls >= DEVICE_COMPUTE_32) if has_device else (cls == HOST_COMPUTE) | (work["device"][known] >= 0)
+    compute = (cls == DEVICE_COMPUTE_32) | (cls == DEVICE_COMPUTE_16) if on_device else (cls == HOST_COMPUTE) | (device >= 0)
     whole = np.zeros(len(group), np.bool_)
     whole[step[compute]] = True
     if whole.any():
         in_time = np.argsort(begin, kind="stable")
         inside = np.flatnonzero(whole[in_time])
         whole[in_time[inside[0] : inside[-1] + 1]] = True
-    elif not has_device:
+    else:
         whole[:] = True
     names = [activity.group_names.get((host, g), str(g)) for g in group.tolist()]
     numbers = [found.group(2) if (found := re.match(NUMBERED, n)) else "" for n in names]
@@ -208,27 +203,84 @@ def _steps_of(activity: Activity, host: int, core: int | None) -> pd.DataFrame:
             "start_ms": begin / 1e9,
             "step_time_ms": (stop - begin) / 1e9,
             **{f"{c}_ms": total[:, i] / 1e9 for i, c in enumerate(CATEGORIES)},
+            "host_to_device_ms": copied / 1e9,
             "group": group,
         }
     )
+    # What was not recorded was not measured, which is not the same as 0.
+    recorded = on_device or bool((activity.device_extents["host"] == host).any())
+    silent: tuple[str, ...] = () if recorded else _OF_DEVICE
+    marked = ((markers["host"] == host) & (markers["device"] < 0)).any()
+    silent += () if marked or (device < 0).any() else _OF_HOST
+    for column in silent:
+        if not out[column].any():
+            out[column] = np.nan
     return out[whole]
 
 
-def _step_times(markers: pd.DataFrame, has_device: bool) -> pd.DataFrame:
-    """Group, start and end of each step: the longest device marker, or the host marker that includes it; by group."""
+def step_of_spans(group: Int64s, of_span: npt.NDArray[np.integer], used: npt.NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
+    """Which spans belong to a step: the index of the step (groups ascend), and of the span."""
+    step = np.searchsorted(group, of_span)
+    known = np.flatnonzero(used & (of_span >= 0) & (np.append(group, -1)[step] == of_span))
+    return step[known], known
+
+
+def segments(begin: Int64s, stop: Int64s, step: Int64s, start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, Classes]:
+    """What each instant of the steps counts for: pieces as (index of the step, length, class). An instant without work is in none.
+
+    Parameters
+    ----------
+    begin, stop : int64[steps]
+        The steps, ps; they may overlap.
+    step, start, end, cls : [spans]
+        Index of the step, begin, end and class of each piece of work; what lies outside its step does not count.
+    """
+    # All steps are swept at once: each span is clipped to its step, and the steps are laid end to end.
+    place = np.cumsum(stop - begin) - (stop - begin)
+    low = np.maximum(start, begin[step])
+    high = np.maximum(np.minimum(end, stop[step]), low)
+    shift = (place - begin)[step]
+    a, b, c = flatten(low + shift, high + shift, cls)
+    return np.searchsorted(place, a, side="right") - 1, b - a, c
+
+
+def by_category(steps: int, whole: Int64s, step: Int64s, length: Int64s, cls: Classes) -> Int64s:
+    """int64[steps, categories]: the time of each category, ps; the rest of the step (`whole` is its time) is other."""
+    total = np.zeros((steps, len(CATEGORIES)), np.int64)
+    np.add.at(total, (step, _COLUMN_OF_CLASS[cls]), length)
+    total[:, CATEGORIES.index("other")] += whole - total.sum(axis=1)
+    return total
+
+
+def _step_times(activity: Activity, host: int, core: int | None = None) -> pd.DataFrame:
+    """Group, start and end of each step of a host, by group: the longest device marker, or the host marker that includes it."""
+    markers = activity.markers
+    markers = markers[(markers["host"] == host) & ((markers["device"] < 0) | (core is None) | (markers["device"] == core))]
+    on_host, on_device = longest(markers[markers["device"] < 0]), longest(markers[markers["device"] >= 0])
+    out = on_host
+    if len(on_device):
+        around = on_host.reindex(on_device.index)
+        wider = (around["start"] <= on_device["start"]) & (around["end"] >= on_device["end"])
+        out = on_device.where(~wider, around).astype(np.int64)
+        # A step that the host marks among those of the device, and that put nothing on it, is a step all the same.
+        kinds = {_kind(activity, host, group) for group in out.index} - {""}
+        idle = on_host.loc[on_host.index.difference(out.index)]
+        idle = idle[(idle["start"] > out["start"].min()) & (idle["start"] < out["start"].max())]
+        out = pd.concat([out, idle[[_kind(activity, host, group) in kinds for group in idle.index]]])
+    return out[out["end"] > out["start"]].rename_axis("group").sort_index().reset_index()
+
+
+def _kind(activity: Activity, host: int, group: int) -> str:
+    found = re.match(NUMBERED, activity.group_names.get((host, group), ""))
+    return found.group(1) if found else ""
+
+
+def longest(markers: pd.DataFrame) -> pd.DataFrame:
+    """Start and end of the longest marker of each group, by group; of equal ones the first."""
     timed = markers.assign(length=markers["end"] - markers["start"]).sort_values(
         ["group", "length"], ascending=[True, False], kind="stable"
     )
-    host = timed[timed["device"] < 0].drop_duplicates("group").set_index("group")[["start", "end"]]
-    if not has_device:
-        out = host
-    else:
-        out = timed[timed["device"] >= 0].drop_duplicates("group").set_index("group")[["start", "end"]]
-        around = host.reindex(out.index)
-        wider = (around["start"] <= out["start"]) & (around["end"] >= out["end"])
-        out = out.where(~wider, around).astype(np.int64)
-    out = out[out["end"] > out["start"]]
-    return out.sort_index().reset_index()
+    return timed.drop_duplicates("group").set_index("group")[["start", "end"]].astype(np.int64)
 
 
 def counted(steps: pd.DataFrame) -> pd.DataFrame:
@@ -237,21 +289,25 @@ def counted(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(steps: pd.DataFrame) -> pd.DataFrame:
-    """Mean, sample sd (n - 1), range and share of each category, over the steps that are counted."""
+    """Mean, sample sd (n - 1), range and share of each category, over the steps that are counted.
+
+    A category that some hosts did not record is averaged over the steps of the others; one step has no sd.
+    """
     used = counted(steps)
     rows = []
-    total = float(used["step_time_ms"].sum()) if len(used) else 0.0
+    whole = used["step_time_ms"].to_numpy(np.float64)
     for category in ("step_time", *CATEGORIES):
-        values = used[f"{category}_ms"].to_numpy(np.float64) if len(used) else np.zeros(0)
-        known = len(values) > 0 and not np.isnan(values).all()
+        values = used[f"{category}_ms"].to_numpy(np.float64)
+        known = ~np.isnan(values)
+        values, total = values[known], float(whole[known].sum())
         rows.append(
             {
                 "category": category,
-                "mean_ms": values.mean() if known else np.nan,
-                "sd_ms": (values.std(ddof=1) if len(values) > 1 else 0.0) if known else np.nan,
-                "min_ms": values.min() if known else np.nan,
-                "max_ms": values.max() if known else np.nan,
-                "percent": 100 * values.sum() / total if known and total else np.nan,
+                "mean_ms": values.mean() if len(values) else np.nan,
+                "sd_ms": values.std(ddof=1) if len(values) > 1 else np.nan,
+                "min_ms": values.min() if len(values) else np.nan,
+                "max_ms": values.max() if len(values) else np.nan,
+                "percent": 100 * values.sum() / total if len(values) and total else np.nan,
             }
         )
     return pd.DataFrame(rows)

@@ -1,35 +1,55 @@
 """Which events belong to which step: the groups that TensorFlow Profiler calls `group_id`.
 
-A file that already carries `group_id` is taken as it is. Otherwise events are linked by nesting on their thread, by
-producer and consumer ids, by launch correlation and by tf.data element ids, and every root event (a step marker, a function run)
-gives its group to all that hangs below it.
+A host whose file already carries `group_id` is taken as it is. On the others events are linked by nesting on their thread, by producer and
+consumer ids, by the ids of requests and programs, by launch correlation and by tf.data element ids, and every root event (a step marker, a
+function run, an iteration of a loop) gives its group to all that hangs below it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.dialects import xplane_tpu
+from nbprof.dialects.event_links import NONE, Links, above, below_an_equal
+from nbprof.dialects.event_links import match as match
 from nbprof.trace import Int32s, Int64s, Trace
 
 THREADPOOL_CONTEXT = 15
 IMPLICIT_ROOTS = frozenset({"FunctionRun", "SessionRun", "RunGraph", "ExecutorState::Process"})
+# Roots by name, where the event does not say that it is one.
+_LEVELS = {"TraceContext": 1, "BatchingSessionRun": 1, "ProcessBatch": 2, "OrbaxServing::ProcessBatch": 2}
+# A program that loops on its own is not to be cut into steps by what it runs inside.
+_LOOP_OPS = frozenset({"WhileOp-EvalCond", "WhileOp-StartBody", "ForOp", "ParallelForOp", "ForeverOp"})
+_OF_EXECUTOR = frozenset({"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute", "TpuExecuteOp"})
+_REQUESTS = frozenset(
+    {
+        "RunProgramRequest",
+        "HostCallbackRequest",
+        "TransferH2DRequest",
+        "TransferPreprocessedH2DRequest",
+        "TransferD2HRequest",
+        "OnDeviceSendRequest",
+        "OnDeviceRecvRequest",
+    }
+)
+_RUN_ID_BITS = (1 << 27) - 1
 _BUSY_KEY = 64
-_NONE = np.iinfo(np.int64).max
 
 
 @dataclass
 class Groups:
-    """The group of every event (-1: none), the name of each group and the event that is its root."""
+    """The group of every event (-1: none); by (host, group) the name of each group and the event that is its root."""
 
     group: Int32s
-    names: dict[int, str]
-    roots: dict[int, int]
     links: Int64s
     """int64[links, 2]: parent and child, of tf.data iterators on different threads."""
+    names: dict[tuple[int, int], str] = field(default_factory=dict)
+    roots: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
 def inherit(parent: Int32s, depth: npt.NDArray[np.uint16], own: Int64s, missing: int = -1) -> Int64s:
@@ -44,60 +64,162 @@ def inherit(parent: Int32s, depth: npt.NDArray[np.uint16], own: Int64s, missing:
 def group(trace: Trace, names: npt.NDArray[np.object_]) -> Groups:
     """Groups of a trace; `names` is the event name by name code."""
     links = _iterator_links(trace, names)
+    of_host = trace.lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}).to_numpy(np.int64)
+    host: Int64s = np.asarray(of_host[trace.events.lane], np.int64)
+    out = Groups(np.full(len(trace.events), -1, np.int32), links)
+    open_hosts = np.ones(len(trace.hosts), np.bool_)
     if "group_id" in trace.args:
-        stored = trace.arg("group_id").astype(np.int32)
-        return Groups(stored, {}, {}, links)
-    return _Grouping(trace, names, links).run()
+        out.group = trace.arg("group_id").astype(np.int32)
+        open_hosts[np.unique(host[trace.args["group_id"].event])] = False
+    looping = _coded(names, _LOOP_OPS.__contains__)
+    if looping.any():
+        open_hosts[np.unique(host[looping[trace.events.name]])] = False
+    if open_hosts.any():
+        _Grouping(trace, names, links, host).run(open_hosts[host], out)
+    _on_cores(trace, host, out)
+    _fill(trace, out.group)
+    return out
+
+
+def _on_cores(trace: Trace, host: Int64s, out: Groups) -> None:
+    """Steps of TPU cores that no host's group reached, and the events of a core that belong to its steps, in place."""
+    of_lane = xplane_tpu.grouping_lanes(trace)
+    if not (of_lane >= 0).any():
+        return
+    for key, event in xplane_tpu.lock_step(trace, of_lane, host, out.group).items():
+        stated = str(trace.names[trace.events.name[event]])
+        out.names[key] = stated if stated.isdigit() else str(key[1])
+    rows, carrier = xplane_tpu.carriers(trace, of_lane)
+    open_ = (out.group[rows] < 0) & (carrier >= 0)
+    out.group[rows[open_]] = out.group[carrier[open_]]
+
+
+def _fill(trace: Trace, group: Int32s) -> None:
+    """Events of a GPU that are in no group take that of the last event before them on their plane that is in one, in place.
+
+    Planes on which the recorder derived lines were filled by it.
+    """
+    lanes, events = trace.lanes, trace.events
+    kind = lanes["kind"].to_numpy()
+    if not (kind == "device").any():
+        return
+    derived = set(lanes["plane"][np.isin(kind, ["steps", "derived"])].tolist())
+    gpu = np.array([p.name.startswith("/device:GPU:") and n not in derived for n, p in enumerate(trace.planes)], np.bool_)
+    plane = lanes["plane"].to_numpy(np.int64)
+    rows = np.flatnonzero(((kind == "device") & gpu[plane])[events.lane])
+    if not (group[rows] < 0).any() or not (group[rows] >= 0).any():
+        return
+    of_row = plane[events.lane[rows]]
+    order = np.lexsort((-events.duration[rows], events.start[rows], of_row))
+    rows, of_row = rows[order], of_row[order]
+    last = np.maximum.accumulate(np.where(group[rows] >= 0, np.arange(len(rows)), -1))
+    known = (last >= 0) & (of_row[last] == of_row)
+    group[rows[known]] = group[rows[last[known]]]
 
 
 class _Grouping:
-    def __init__(self, trace: Trace, names: npt.NDArray[np.object_], links: Int64s) -> None:
+    def __init__(self, trace: Trace, names: npt.NDArray[np.object_], links: Int64s, host: Int64s) -> None:
         self.trace = trace
         self.names = names
         self.links = links
+        self.host = host
         events = trace.events
         self.count = len(events)
         self.parent = events.parent.copy()
         asynchronous = trace.arg("_a") > 0
         if asynchronous.any():
             self.parent[asynchronous] = -1
-        self.pool = _coded(names, lambda n: n.startswith("ThreadpoolListener::"))[events.name]
+        self.pool = self._called(lambda n: n.startswith("ThreadpoolListener::"))
         self.parent[self.pool] = -1
-        codes = trace.lanes["host"].astype("category").cat.codes.to_numpy(np.int64)
-        self.host: Int64s = np.asarray(codes[events.lane], np.int64)
+        # On a TPU core the event of the grouping line stands for all that happens in it.
+        self.stands_for: tuple[Int64s, Int64s] | None = None
+        of_lane = xplane_tpu.grouping_lanes(trace)
+        if (of_lane >= 0).any():
+            self.stands_for = xplane_tpu.carriers(trace, of_lane)
+            self.parent[self.stands_for[0]] = -1
 
-    def run(self) -> Groups:
+    def run(self, open_: npt.NDArray[np.bool_], out: Groups) -> None:
+        """Groups the events of the hosts that have none (`open_`, by event); the ids of each host count from 0."""
         trace = self.trace
-        roots = self._roots()
+        loops, again = self._loops()
+        level = np.maximum(trace.arg("_r", 0), 0)
+        for name, value in _LEVELS.items():
+            level[self._called(name.__eq__)] = value
+        in_dataset = self._runs_of_datasets()
+        level[in_dataset] = 0
+        if len(loops):
+            # Where a program loops in its graph, the iterations are the steps, and nothing else is.
+            looping = np.zeros(len(trace.hosts), np.bool_)
+            looping[self.host[loops]] = True
+            level[looping[self.host]] = 0
+            level[loops] = 1
+        level[~open_] = 0
+        roots = np.flatnonzero(level)
         if not len(roots):
-            return Groups(np.full(self.count, -1, np.int32), {}, {}, self.links)
-        level = trace.arg("_r", 0)
-        level[_coded(self.names, lambda n: n == "TraceContext")[trace.events.name]] = 1
+            return
         # Roots in the order in which they take what hangs below them: the highest level first, then the earliest.
         order = roots[np.lexsort((trace.events.start[roots], -level[roots]))]
-        links = _Links(*self._edges(), self.count)
-        order = order[~_below_an_equal(links, order, level[order])]
-        label = np.full(self.count, _NONE, np.int64)
+        up, down = self._edges()
+        if len(again):
+            up, down = np.concatenate([up, again[:, 0]]), np.concatenate([down, again[:, 1]])
+        links = Links(up, down, self.count)
+        order = order[~below_an_equal(links, order, level[order])]
+        label = np.full(self.count, NONE, np.int64)
         label[order] = np.arange(len(order))
         links.spread(label, order)
         # A root that an earlier one reached opens no group.
         opened = order[label[order] == np.arange(len(order))]
+        ident = np.zeros(len(opened), np.int32)
+        for one in np.unique(self.host[opened]).tolist():
+            mine = self.host[opened] == one
+            ident[mine] = np.arange(mine.sum())
         group_of_rank = np.full(len(order) + 1, -1, np.int32)
-        group_of_rank[label[opened]] = np.arange(len(opened))
-        group = group_of_rank[np.minimum(label, len(order))]
-        names = {ident: self._name(root, ident) for ident, root in enumerate(opened.tolist())}
-        return Groups(group, names, dict(enumerate(opened.tolist())), self.links)
+        group_of_rank[label[opened]] = ident
+        found = group_of_rank[np.minimum(label, len(order))]
+        out.group[open_] = found[open_]
+        texts = self._names(opened, ident, up, down)
+        for root, one, text in zip(opened.tolist(), ident.tolist(), texts, strict=True):
+            key = (int(self.host[root]), one)
+            out.names[key], out.roots[key] = text, root
 
-    def _roots(self) -> Int64s:
-        """Events that open a group: `_r`, or a TraceContext; function runs of tf.data are none."""
-        trace = self.trace
-        is_root = trace.arg("_r", 0) > 0
-        is_root |= _coded(self.names, lambda n: n == "TraceContext")[trace.events.name]
-        data_run = _coded(self.names, lambda n: n.startswith("InstantiatedCapturedFunction::"))[trace.events.name]
-        step = trace.arg("id")
-        inside = np.unique(step[data_run & (step != -1)])
-        is_root &= ~(np.isin(step, inside) & (step != -1))
-        return np.flatnonzero(is_root)
+    def _called(self, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+        return np.asarray(_coded(self.names, test)[self.trace.events.name], np.bool_)
+
+    def _runs_of_datasets(self) -> npt.NDArray[np.bool_]:
+        """Events with the step id of a function that tf.data ran: they are no steps."""
+        step = self.trace.arg("id")
+        data_run = self._called(lambda n: n.startswith("InstantiatedCapturedFunction::")) & (step != -1)
+        if not data_run.any():
+            return np.zeros(self.count, np.bool_)
+        key, seen = pd.factorize(self.host << 40 ^ step)
+        inside = np.zeros(len(seen), np.bool_)
+        inside[key[data_run]] = True
+        return np.asarray(inside[key] & (step != -1), np.bool_)
+
+    def _loops(self) -> tuple[Int64s, Int64s]:
+        """Loops that run inside a graph: the first event of each iteration, and pairs of it and the others of the iteration."""
+        nothing = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
+        if "iter_num" not in self.trace.args:
+            return nothing
+        step, turn = self.trace.arg("id"), self.trace.arg("iter_num")
+        rows = np.flatnonzero(self._called("ExecutorState::Process".__eq__) & (step != -1) & (turn >= 0))
+        rows = rows[~self._runs_of_datasets()[rows]] if len(rows) else rows
+        if not len(rows):
+            return nothing
+        run = pd.MultiIndex.from_arrays([self.host[rows], step[rows]])
+        of_run, _ = pd.factorize(run)
+        last = np.zeros(int(of_run.max()) + 1, np.int64)
+        np.maximum.at(last, of_run, turn[rows])
+        # A function that has the iteration 0 alone does not loop.
+        keep = last[of_run] > 0
+        rows, of_run = rows[keep], of_run[keep]
+        if not len(rows):
+            return nothing
+        order = np.lexsort((self.trace.events.start[rows], turn[rows], of_run))
+        rows, of_run = rows[order], of_run[order]
+        begins = np.append(True, (np.diff(of_run) != 0) | (np.diff(turn[rows]) != 0))
+        first = rows[np.flatnonzero(begins)[np.cumsum(begins) - 1]]
+        return rows[begins], np.column_stack([first, rows])[~begins]
 
     def _edges(self) -> tuple[Int64s, Int64s]:
         """Parent and child of every link."""
@@ -105,23 +227,40 @@ class _Grouping:
         pairs: list[tuple[Int64s, Int64s]] = [(self.parent[nested].astype(np.int64), nested)]
         pairs.append(self._producers())
         pairs.append(self._launches())
-        pairs.append(self._executor())
+        pairs.append(self._equal("ExecutorState::Process", _OF_EXECUTOR, ("id", "iter_num")))
+        pairs.append(self._equal("EnqueueRequestLocked", _REQUESTS, ("request_id", "queue_addr")))
+        pairs.append(self._programs())
         pairs.append((self.links[:, 0], self.links[:, 1]))
-        return np.concatenate([p for p, _ in pairs]), np.concatenate([c for _, c in pairs])
+        up, down = np.concatenate([p for p, _ in pairs]), np.concatenate([c for _, c in pairs])
+        if self.stands_for is None:
+            return up, down
+        node = np.arange(self.count)
+        node[self.stands_for[0]] = self.stands_for[1]
+        up, down = node[up], node[down]
+        keep = (up >= 0) & (down >= 0) & (up != down)
+        return up[keep], down[keep]
+
+    def _process(self) -> Int64s | None:
+        """int64[events]: the process that ids of producers and consumers hold in, 0 where none is stated; None where it is one for all."""
+        trace = self.trace
+        of_plane = np.array([_number(p.stats.get("process_id")) for p in trace.planes], np.int64)
+        if "_pid" not in trace.args and len(np.unique(of_plane)) < 2:
+            return None
+        stated = of_plane[trace.lanes["plane"].to_numpy(np.int64)][trace.events.lane]
+        own = trace.arg("_pid")
+        return np.asarray(np.where(own != -1, own, stated), np.int64)
 
     def _producers(self) -> tuple[Int64s, Int64s]:
         trace = self.trace
         makes, takes = trace.arg("_pt"), trace.arg("_ct")
         up = np.flatnonzero((makes >= 0) & (makes != THREADPOOL_CONTEXT) & ~self.pool)
         down = np.flatnonzero((takes >= 0) & (takes != THREADPOOL_CONTEXT) & ~self.pool)
-        host = self.host
-        made, taken = trace.arg("_p"), trace.arg("_c")
+        if not len(up) or not len(down):
+            return _no_links()
+        made, taken, process = trace.arg("_p"), trace.arg("_c"), self._process()
+        both = [self.host] if process is None else [self.host, process]
         return match(
-            up,
-            [makes[up], made[up], host[up]],
-            down,
-            [takes[down], taken[down], host[down]],
-            limit=_BUSY_KEY,
+            up, [makes[up], made[up], *(k[up] for k in both)], down, [takes[down], taken[down], *(k[down] for k in both)], limit=_BUSY_KEY
         )
 
     def _launches(self) -> tuple[Int64s, Int64s]:
@@ -136,113 +275,63 @@ class _Grouping:
         up = up[~np.append(again, False)] if len(up) else up
         return match(up, [correlation[up], host[up]], down, [correlation[down], host[down]])
 
-    def _executor(self) -> tuple[Int64s, Int64s]:
-        trace, host = self.trace, self.host
-        name = trace.events.name
-        step, turn = trace.arg("id"), trace.arg("iter_num")
-        gets = {"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute"}
-        known = step != -1
-        up = np.flatnonzero(_coded(self.names, lambda n: n == "ExecutorState::Process")[name] & known)
-        down = np.flatnonzero(_coded(self.names, lambda n: n in gets)[name] & known)
-        return match(up, [step[up], turn[up], host[up]], down, [step[down], turn[down], host[down]])
+    def _equal(self, parent: str, children: frozenset[str], keys: tuple[str, ...]) -> tuple[Int64s, Int64s]:
+        """Links between events of given names of a host whose args are equal; the first arg must be there."""
+        above, below = self._called(parent.__eq__), self._called(children.__contains__)
+        if not above.any() or not below.any():
+            return _no_links()
+        values = [self.trace.arg(key) for key in keys]
+        up, down = (np.flatnonzero(rows & (values[0] != -1)) for rows in (above, below))
+        return match(up, [*(v[up] for v in values), self.host[up]], down, [*(v[down] for v in values), self.host[down]])
 
-    def _name(self, root: int, ident: int) -> str:
+    def _programs(self) -> tuple[Int64s, Int64s]:
+        """From the call that enqueues a program to its run on a TPU core, and to what the host does when it has ended."""
+        above = self._called("DoEnqueueProgram".__eq__)
+        if not above.any():
+            return _no_links()
+        trace, lanes = self.trace, self.trace.lanes
+        on_core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)[lanes["plane"].to_numpy(np.int64)]
+        modules = (on_core & (lanes["line"].to_numpy() == xplane_tpu.MODULES))[trace.events.lane]
+        run = trace.arg("run_id")
+        device = np.where(modules, lanes["device"].to_numpy(np.int64)[trace.events.lane], trace.arg("device_ordinal"))
+        keys = [device, trace.arg("queue_id"), run & _RUN_ID_BITS, trace.arg("core_type", 0), self.host]
+        below = modules | self._called("CompleteCallbacks".__eq__)
+        up, down = (np.flatnonzero(rows & (run != -1)) for rows in (above, below))
+        return match(up, [k[up] for k in keys], down, [k[down] for k in keys], limit=_BUSY_KEY)
+
+    def _names(self, opened: Int64s, ident: Int32s, up: Int64s, down: Int64s) -> list[str]:
+        """The name of each group: kind of its root and number, as the root or what it hangs below states them."""
         trace = self.trace
-        name = str(self.names[trace.events.name[root]])
-        number = -1
-        for key in ("iter_num", "step_num"):
-            column = trace.args.get(key)
-            if column is None:
-                continue
-            at = np.searchsorted(column.event, root)
-            if at < len(column.event) and column.event[at] == root:
-                number = int(column.value[at])
-                break
-        suffix = str(number if number >= 0 else ident)
-        return suffix if name in IMPLICIT_ROOTS else f"{name} {suffix}"
+        kinds = trace.text_arg("graph_type")
+        graph = np.full(len(opened), -1, np.int64)
+        if "graph_type" in trace.args:
+            at = above(opened, kinds >= 0, up, down)
+            graph = np.where(at >= 0, kinds[at], -1)
+        number = np.full(len(opened), -1, np.int64)
+        for key in ("step_num", "iter_num"):
+            if key in trace.args:
+                values = trace.arg(key)
+                at = above(opened, values >= 0, up, down)
+                number = np.where(at >= 0, values[at], number)
+        out = []
+        for root, one, stated, text in zip(opened.tolist(), ident.tolist(), number.tolist(), graph.tolist(), strict=True):
+            name = str(self.names[trace.events.name[root]])
+            prefix = trace.strings[text] if text >= 0 else "" if name in IMPLICIT_ROOTS else name
+            out.append(f"{prefix} {stated if stated >= 0 else one}".strip())
+        return out
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and abs(value) < 1 << 62 else 0
+
+
+def _no_links() -> tuple[Int64s, Int64s]:
+    return np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 def _coded(names: npt.NDArray[np.object_], test: object) -> npt.NDArray[np.bool_]:
     assert callable(test)
     return np.array([bool(test(n)) for n in names], np.bool_)
-
-
-def match(up: Int64s, up_keys: list[Int64s], down: Int64s, down_keys: list[Int64s], limit: int = 0) -> tuple[Int64s, Int64s]:
-    """All pairs of rows whose keys are equal; a key that is busy on both sides is left out."""
-    if not len(up) or not len(down):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    code = np.zeros(len(up) + len(down), np.int64)
-    for one, other in zip(up_keys, down_keys, strict=True):
-        # Codes stay below the number of rows, so that the product of two fits.
-        part, seen = pd.factorize(np.concatenate([one, other]))
-        code = pd.factorize(code * len(seen) + part)[0]
-    a, b = code[: len(up)], code[len(up) :]
-    kinds = int(code.max()) + 1
-    in_a, in_b = np.bincount(a, minlength=kinds), np.bincount(b, minlength=kinds)
-    if limit:
-        busy = (in_a >= limit) & (in_b >= limit)
-        up, a = up[~busy[a]], a[~busy[a]]
-        down, b = down[~busy[b]], b[~busy[b]]
-        in_a = np.bincount(a, minlength=kinds)
-    order = np.argsort(a, kind="stable")
-    first = np.cumsum(in_a) - in_a
-    rows, at = _spread_out(first[b], in_a[b])
-    return up[order][at], down[rows]
-
-
-def _spread_out(first: Int64s, many: Int64s) -> tuple[Int64s, Int64s]:
-    """For runs of consecutive numbers (the first, and how many): the run that each number is of, and the numbers."""
-    run = np.repeat(np.arange(len(first)), many)
-    return run, np.arange(len(run)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)
-
-
-def _once(values: Int64s) -> Int64s:
-    """Each value once, ascending; sorting is faster here than the hashing of np.unique."""
-    ordered = np.sort(values)
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
-
-
-class _Links:
-    """Links from parent to child, gone along from many events at once."""
-
-    def __init__(self, up: Int64s, down: Int64s, count: int) -> None:
-        order = np.argsort(up, kind="stable")
-        self.child = down[order]
-        self.many = np.bincount(up, minlength=count)
-        self.first = np.cumsum(self.many) - self.many
-
-    def below(self, events: Int64s) -> tuple[Int64s, Int64s]:
-        """Pairs (index into `events`, child)."""
-        run, at = _spread_out(self.first[events], self.many[events])
-        return run, self.child[at]
-
-    def spread(self, label: Int64s, start: Int64s) -> None:
-        """Gives each event the smallest label of what it hangs below, in place."""
-        front = start
-        while len(front):
-            run, child = self.below(front)
-            given = label[front][run]
-            better = given < label[child]
-            child = child[better]
-            np.minimum.at(label, child, given[better])
-            front = _once(child)
-
-
-def _below_an_equal(links: _Links, roots: Int64s, level: Int64s) -> npt.NDArray[np.bool_]:
-    """Which roots hang below another root of their level."""
-    out = np.zeros(len(roots), np.bool_)
-    for value in np.unique(level).tolist():
-        at = np.flatnonzero(level == value)
-        mine = roots[at]
-        run, child = links.below(mine)
-        # The first and the last root above each event: one that has none but itself (links may run in a circle) is free.
-        for sign in (1, -1):
-            label = np.full(len(links.many), _NONE, np.int64)
-            np.minimum.at(label, child, sign * run)
-            links.spread(label, _once(child))
-            above = label[mine]
-            out[at] |= (above != _NONE) & (above != sign * np.arange(len(mine)))
-    return out
 
 
 def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> Int64s:

@@ -5,7 +5,6 @@ import numpy as np
 from nbprof.dialects.grouping import group, inherit
 from nbprof.formats import xspace
 from nbprof.formats.pieces import LocalFile
-from tests.support.profiles import real
 from tests.support.xspace import PlaneWriter, training_run
 from tests.support.xspace import xspace as write
 
@@ -21,7 +20,7 @@ def grouped(tmp_path, data):
 
 def test_a_step_marker_gathers_its_thread_and_what_it_started_elsewhere(tmp_path):
     _, groups, events = grouped(tmp_path, training_run(3))
-    assert groups.names == {0: "train 0", 1: "train 1", 2: "train 2"}
+    assert groups.names == {(0, 0): "train 0", (0, 1): "train 1", (0, 2): "train 2"}
     assert [g for n, g in events if n == "dense/MatMul:MatMul"] == [0, 1, 2], "linked by producer and consumer"
     assert [g for n, g in events if n == "FunctionRun"] == [0, 1, 2], "a function run inside a step opens none of its own"
 
@@ -32,7 +31,7 @@ def test_function_runs_of_tf_data_open_no_group(tmp_path):
     host.line("u", [host.event("InstantiatedCapturedFunction::Run", 0, 5, id=9)], line_id=2)
     _, groups, events = grouped(tmp_path, write(host))
     assert events == [("FunctionRun", -1), ("FunctionRun", 0), ("InstantiatedCapturedFunction::Run", -1)]
-    assert groups.names == {0: "0"}
+    assert groups.names == {(0, 0): "0"}
 
 
 def test_threadpool_regions_join_no_group(tmp_path):
@@ -42,7 +41,7 @@ def test_threadpool_regions_join_no_group(tmp_path):
     )
     _, groups, events = grouped(tmp_path, write(host))
     assert dict(events) == {"train": 0, "ThreadpoolListener::StartRegion": -1}
-    assert groups.names == {0: "train 4"}
+    assert groups.names == {(0, 0): "train 4"}
 
 
 def test_a_key_that_is_busy_on_both_sides_links_nothing(tmp_path):
@@ -57,16 +56,3 @@ def test_inherit_takes_the_nearest_ancestor():
     parent = np.array([-1, 0, 1, 0], np.int32)
     depth = np.array([0, 1, 2, 1], np.uint16)
     assert inherit(parent, depth, np.array([5, -1, -1, 8])).tolist() == [5, 5, 5, 8]
-
-
-def test_stored_groups_of_real_files_come_back_when_they_are_recomputed():
-    trace = xspace.read([LocalFile(next(real("tf-gpu/rtx5000-cnn-batch8").glob("*.xplane.pb")))])
-    from nbprof.dialects.xplane import _name_lanes
-
-    _name_lanes(trace)
-    stored = trace.arg("group_id")
-    trace.args = {name: column for name, column in trace.args.items() if name != "group_id"}
-    again = group(trace, trace.names).group
-    raw = np.isin(trace.lanes["kind"].to_numpy(), ["host", "device"])[trace.events.lane]
-    known = raw & (stored >= 0)
-    assert (again[known] == stored[known]).mean() > 0.99

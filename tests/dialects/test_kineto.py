@@ -14,7 +14,8 @@ def device_ops(p):
 
 def parts(p, row=0):
     frame = p.steps.frame.iloc[row]
-    return {c.removesuffix("_ms"): round(1000 * frame[c]) for c in frame.index if c.endswith("_ms") and c != "start_ms" and frame[c] > 0}
+    times = [c for c in frame.index if c.endswith("_ms") and c not in ("start_ms", "host_to_device_ms") and frame[c] > 0]
+    return {c.removesuffix("_ms"): round(1000 * frame[c]) for c in times}
 
 
 def receipt(p):

@@ -331,7 +331,36 @@ OVERVIEW: list[Deviation] = [
     ),
 ]
 
-DEVIATIONS: list[Deviation] = [*OVERVIEW, *INPUT, *KERNELS, *MEMORY, *OPS]
+STEPS = [
+    Deviation(
+        "input_pipeline",
+        "device_compute_ms, host_to_device_ms, output_ms, device_to_device_ms",
+        GUIDE,
+        (*_RTX, "tf-gpu/t4-one-step"),
+        "TensorFlow 2.3/2.4 called its copies `MemcpyH2D`, its tools looked for `MemcpyHToD`: they counted the copies as compute. nbprof "
+        "knows both names, so that copying is input, output or device to device.",
+        "parity/test_steps.py::test_copies_of_old_files_are_copies",
+    ),
+    Deviation(
+        "input_pipeline_analyzer",
+        "every category, name, and the first and last step",
+        XPROF,
+        _OLD_GPU,
+        "XProf leaves the host's work out of the steps of a profile with a GPU and calls the time other; it names steps by their group and "
+        "drops the first and the last of more than five. nbprof follows the guide; `p.steps.as_xprof()` is XProf's table.",
+        "parity/test_steps.py::test_host_work_is_part_of_the_steps_of_a_gpu",
+    ),
+    Deviation(
+        "input_pipeline_analyzer",
+        "rows",
+        XPROF,
+        ("tf-cpu/prefetch-example", "tf-cpu/prefetch-128-empty-gpu-plane"),
+        "These ran on the CPU, and the file names a GPU that recorded nothing. XProf (and TensorFlow's own tools) look for steps on the GPU "
+        "alone and find none; nbprof shows those of the host.",
+        "parity/test_steps.py::test_steps_of_the_host_where_a_gpu_recorded_nothing",
+    ),
+]
+DEVIATIONS: list[Deviation] = [*STEPS, *OVERVIEW, *INPUT, *KERNELS, *MEMORY, *OPS]
 
 
 def known(tool: str, column: str, peer: str, profile: str) -> Deviation | None:

@@ -1,0 +1,111 @@
+"""Links between events, as arrays of pairs: found by equal keys, and gone along from many events at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.trace import Int64s
+
+NONE = np.iinfo(np.int64).max
+
+
+def match(up: Int64s, up_keys: list[Int64s], down: Int64s, down_keys: list[Int64s], limit: int = 0) -> tuple[Int64s, Int64s]:
+    """All pairs of rows whose keys are equal; a key that is busy on both sides is left out."""
+    if not len(up) or not len(down):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    code = np.zeros(len(up) + len(down), np.int64)
+    for one, other in zip(up_keys, down_keys, strict=True):
+        # Codes stay below the number of rows, so that the product of two fits.
+        part, seen = pd.factorize(np.concatenate([one, other]))
+        code = pd.factorize(code * len(seen) + part)[0]
+    a, b = code[: len(up)], code[len(up) :]
+    kinds = int(code.max()) + 1
+    in_a, in_b = np.bincount(a, minlength=kinds), np.bincount(b, minlength=kinds)
+    if limit:
+        busy = (in_a >= limit) & (in_b >= limit)
+        up, a = up[~busy[a]], a[~busy[a]]
+        down, b = down[~busy[b]], b[~busy[b]]
+        in_a = np.bincount(a, minlength=kinds)
+    order = np.argsort(a, kind="stable")
+    first = np.cumsum(in_a) - in_a
+    rows, at = _spread_out(first[b], in_a[b])
+    return up[order][at], down[rows]
+
+
+def _spread_out(first: Int64s, many: Int64s) -> tuple[Int64s, Int64s]:
+    """For runs of consecutive numbers (the first, and how many): the run that each number is of, and the numbers."""
+    run = np.repeat(np.arange(len(first)), many)
+    return run, np.arange(len(run)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)
+
+
+def _once(values: Int64s) -> Int64s:
+    """Each value once, ascending; sorting is faster here than the hashing of np.unique."""
+    ordered = np.sort(values)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
+
+
+class Links:
+    """Links from parent to child, gone along from many events at once."""
+
+    def __init__(self, up: Int64s, down: Int64s, count: int) -> None:
+        order = np.argsort(up, kind="stable")
+        self.child = down[order]
+        self.many = np.bincount(up, minlength=count)
+        self.first = np.cumsum(self.many) - self.many
+
+    def below(self, events: Int64s) -> tuple[Int64s, Int64s]:
+        """Pairs (index into `events`, child)."""
+        run, at = _spread_out(self.first[events], self.many[events])
+        return run, self.child[at]
+
+    def spread(self, label: Int64s, start: Int64s) -> None:
+        """Gives each event the smallest label of what it hangs below, in place."""
+        front = start
+        while len(front):
+            run, child = self.below(front)
+            given = label[front][run]
+            better = given < label[child]
+            child = child[better]
+            np.minimum.at(label, child, given[better])
+            front = _once(child)
+
+
+def below_an_equal(links: Links, roots: Int64s, level: Int64s) -> npt.NDArray[np.bool_]:
+    """Which roots hang below another root of their level."""
+    out = np.zeros(len(roots), np.bool_)
+    for value in np.unique(level).tolist():
+        at = np.flatnonzero(level == value)
+        mine = roots[at]
+        run, child = links.below(mine)
+        # The first and the last root above each event: one that has none but itself (links may run in a circle) is free.
+        for sign in (1, -1):
+            label = np.full(len(links.many), NONE, np.int64)
+            np.minimum.at(label, child, sign * run)
+            links.spread(label, _once(child))
+            above = label[mine]
+            out[at] |= (above != NONE) & (above != sign * np.arange(len(mine)))
+    return out
+
+
+def above(events: Int64s, has: npt.NDArray[np.bool_], up: Int64s, down: Int64s) -> Int64s:
+    """For each event itself or the nearest event above it that has something; -1 where none has."""
+    out = np.where(has[events], events, -1)
+    if not has.any() or (out >= 0).all():
+        return out
+    links = Links(down, up, len(has))
+    run = np.flatnonzero(out < 0)
+    at = events[run]
+    seen = np.zeros(0, np.int64)
+    while len(run):
+        turn, parent = links.below(at)
+        pair = _once((run[turn] << 32) | parent)
+        pair = pair[~np.isin(pair, seen)]
+        seen = np.concatenate([seen, pair])
+        run, at = pair >> 32, pair & 0xFFFFFFFF
+        found = has[at]
+        out[run[found][::-1]] = at[found][::-1]
+        open_ = out[run] < 0
+        run, at = run[open_], at[open_]
+    return out

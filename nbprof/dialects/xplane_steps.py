@@ -1,0 +1,210 @@
+"""The step markers of an XSpace file, and what each event counts for in the step breakdown.
+
+Rules and priorities are TensorFlow Profiler's; where it has become blind to something that the events say (copies by their older names,
+bfloat16, collectives that are not NCCL's), this module is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof import activity as act
+from nbprof.dialects import xplane_tpu
+from nbprof.dialects.grouping import inherit, match
+from nbprof.dialects.placed import Flags, Placed
+from nbprof.dialects.xplane_tpu_work import core_work
+from nbprof.trace import Int64s
+
+_MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
+# They lie around the work of a step, or are instants of the thread pool.
+_ENCLOSING = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "ThreadpoolListener::")
+_STAGE = "_ipl_stage_name"
+
+
+def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple[int, int], str]]:
+    """Step markers of devices and of hosts, and the names of the steps by (host, group)."""
+    trace, groups, host = placed.trace, placed.groups, placed.host
+    events = trace.events
+    names: dict[tuple[int, int], str] = {}
+    parts = [_device_markers(placed, names)] if out.has_device else []
+    grouped = placed.on_host & (groups.group >= 0)
+    marks = np.fromiter((bool(_MARKER.match(n)) for n in trace.names), np.bool_, len(trace.names))
+    marker = (marks[events.name] | _stated(placed, "step_name")) & grouped
+    for key, root in groups.roots.items():
+        # A root without a name of its own is no marker that a program set.
+        if not groups.names[key].isdigit():
+            marker[root] = True
+    rows = np.flatnonzero(marker)
+    parts.append(act.spans(events, rows, host, groups.group))
+    texts = trace.texts(trace.text_arg("step_name")[rows]) if "step_name" in trace.args else [""] * len(rows)
+    for at, ident, text in zip(host[rows].tolist(), groups.group[rows].tolist(), texts, strict=True):
+        name = groups.names.get((at, ident)) or text
+        if name:
+            names[at, ident] = name
+    return pd.concat(parts, ignore_index=True), names
+
+
+def _stated(placed: Placed, key: str) -> Flags:
+    """bool[events]: whether a text arg is there and not empty."""
+    trace = placed.trace
+    out = np.zeros(len(trace.events), np.bool_)
+    if key in trace.args:
+        codes = trace.text_arg(key)
+        empty = [code for code, text in enumerate(trace.strings) if not text]
+        out = (codes >= 0) & ~np.isin(codes, empty)
+    return out
+
+
+def _device_markers(placed: Placed, names: dict[tuple[int, int], str]) -> pd.DataFrame:
+    """Steps of GPUs and of TPU cores; the names that they state go into `names`, by (host, group)."""
+    trace, groups, host = placed.trace, placed.groups, placed.host
+    events, group = trace.events, groups.group
+    rows = np.flatnonzero((placed.lane_kind == "steps")[events.lane] & (group >= 0))
+    for row, text in zip(rows.tolist(), trace.texts(trace.text_arg("step_name")[rows]), strict=True):
+        name = text or groups.names.get((int(host[row]), int(group[row])), "")
+        if name:
+            names[int(host[row]), int(group[row])] = name
+    # Events of a lane are in time order. What a TPU core did for one step is one step.
+    core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
+    of_lane = core[trace.lanes["plane"].to_numpy(np.int64)] if len(core) else np.zeros(len(trace.lanes), np.bool_)
+    is_core = of_lane[events.lane[rows]]
+    spans = act.spans(events, rows, host, group, placed.device)
+    parts = [spans[~is_core], _runs(spans[is_core], events.lane[rows[is_core]])]
+    # Planes of GPUs without a Steps line: it is made as the recorder would have.
+    plane = trace.lanes["plane"].to_numpy(np.int64)[events.lane]
+    marked = np.zeros(len(trace.planes), np.bool_)
+    marked[trace.lanes["plane"].to_numpy(np.int64)[placed.lane_kind == "steps"]] = True
+    raw = np.flatnonzero(placed.on_gpu & (group >= 0) & ~marked[plane])
+    raw = raw[np.lexsort((-events.duration[raw], events.start[raw], plane[raw]))]
+    parts.append(_runs(act.spans(events, raw, host, group, placed.device), plane[raw]))
+    return pd.concat(parts, ignore_index=True).astype(act.MARKERS)
+
+
+def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
+    """Neighbours on a line that have the same group as one span; `spans` are in order of the lines and of time."""
+    if not len(spans):
+        return spans
+    group = spans["group"].to_numpy()
+    begins = np.flatnonzero(np.append(True, (np.diff(group) != 0) | (np.diff(line) != 0)))
+    out = spans.iloc[begins].copy()
+    out["start"] = np.minimum.reduceat(spans["start"].to_numpy(), begins)
+    out["end"] = np.maximum.reduceat(spans["end"].to_numpy(), begins)
+    return out
+
+
+def classify(name: str, shape: str) -> int:
+    """The step class of one event of a GPU.
+
+    Copies are recognised by both generations of names. (TensorFlow Profiler of the 2.3/2.4 era counted its own `MemcpyH2D` as compute.)
+    """
+    upper = name[:16].upper()
+    if upper.startswith(("MEMCPYHTOD", "MEMCPYH2D")):
+        return act.HOST_TO_DEVICE
+    if upper.startswith(("MEMCPYDTOH", "MEMCPYD2H")):
+        return act.DEVICE_TO_HOST
+    if upper.startswith(("MEMCPYDTOD", "MEMCPYD2D", "MEMCPYPTOP", "MEMCPYP2P")):
+        return act.DEVICE_TO_DEVICE
+    if upper.startswith(("NCCL", "RCCL")):
+        return act.DEVICE_COLLECTIVES
+    if shape:
+        return act.DEVICE_COMPUTE_16 if "half" in shape or "bf16" in shape or "bfloat16" in shape else act.DEVICE_COMPUTE_32
+    half = "half" in name or "fp16" in name or "bf16" in name or "bfloat16" in name
+    return act.DEVICE_COMPUTE_16 if half else act.DEVICE_COMPUTE_32
+
+
+def classify_as_xprof(name: str, shape: str) -> int:
+    """The step class of one event of a GPU in XProf 2.24: copies by today's names alone, NCCL alone, no bfloat16."""
+    upper = name[:10].upper()
+    for prefix, cls in (("MEMCPYHTOD", act.HOST_TO_DEVICE), ("MEMCPYDTOH", act.DEVICE_TO_HOST), ("MEMCPYDTOD", act.DEVICE_TO_DEVICE)):
+        if upper.startswith(prefix):
+            return cls
+    if upper.startswith("NCCL"):
+        return act.DEVICE_COLLECTIVES
+    half = "half" in shape if shape else "half" in name or "fp16" in name
+    return act.DEVICE_COMPUTE_16 if half else act.DEVICE_COMPUTE_32
+
+
+def work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int] = classify) -> pd.DataFrame:
+    """Spans by step class, of devices and of host threads.
+
+    Parameters
+    ----------
+    of_gpu_event : callable
+        The class of an event of a GPU, by its name and the shapes that it states.
+    """
+    parts = [_gpu_work(placed, of_gpu_event), core_work(placed)] if out.has_device else []
+    return pd.concat([*parts, _host_work(placed, out)], ignore_index=True).astype(act.WORK)
+
+
+def _gpu_work(placed: Placed, of_event: Callable[[str, str], int]) -> pd.DataFrame:
+    trace, groups = placed.trace, placed.groups
+    events = trace.events
+    rows = np.flatnonzero(placed.on_gpu & (groups.group >= 0) & (trace.arg("correlation_id") >= 0))
+    if not len(rows):
+        return act.table(act.WORK)
+    shape = trace.text_arg("shape")[rows]
+    pair = events.name[rows].astype(np.int64) * (len(trace.strings) + 1) + shape + 1
+    code, seen = pd.factorize(pair)
+    table = np.empty(len(seen), np.int16)
+    for i, key in enumerate(seen.tolist()):
+        name, text = divmod(key, len(trace.strings) + 1)
+        table[i] = of_event(trace.names[name], trace.strings[text - 1] if text else "")
+    return act.spans(events, rows, placed.host, groups.group, placed.device).assign(cls=table[code])
+
+
+def _host_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """What host threads did in steps; the first rule that fits an event wins."""
+    trace, groups, host = placed.trace, placed.groups, placed.host
+    events, code = trace.events, trace.events.name
+    marker = np.zeros(len(events), np.bool_)
+    marker[out.markers.loc[out.markers["device"] < 0, "event"].to_numpy(np.int64)] = True
+    rows = np.flatnonzero(placed.on_host & (groups.group >= 0) & ~placed.named(*_ENCLOSING)[code] & ~marker)
+    upper = [n[:24].upper() for n in trace.names]
+
+    def starts(*texts: str) -> npt.NDArray[np.bool_]:
+        return np.fromiter((u.startswith(texts) for u in upper), np.bool_, len(upper))
+
+    # From the last rule to the first.
+    by_name = np.full(len(trace.names), act.HOST_COMPUTE, np.int16)
+    by_name[starts("ITERATORGETNEXT")] = act.HOST_WAIT_INPUT
+    cls = by_name[code[rows]]
+    if _STAGE in trace.args:
+        cls[_root_stages(placed)[rows]] = act.HOST_WAIT_INPUT
+    busy = (trace.lanes["device"].to_numpy() >= 0) & (trace.lanes["events"].to_numpy() > 0)
+    if busy.any():
+        # On a host whose devices recorded nothing, nothing was launched.
+        on_device_host = np.isin(np.array(trace.hosts, object), trace.lanes["host"].to_numpy(object)[busy])[host[rows]]
+        launches = placed.named("ExecutorState::Process")[code[rows]] | (trace.arg("correlation_id")[rows] >= 0)
+        cls[launches & on_device_host] = act.HOST_PREPARE
+    copies = np.zeros(len(trace.names), np.int16)
+    copies[starts("MEMCPYHTOH")] = act.HOST_TO_HOST
+    copies[starts("INFEEDENQUEUE", "MEMCPYHTOD")] = act.HOST_TO_DEVICE
+    copied = copies[code[rows]]
+    cls = np.where(copied > 0, copied, cls)
+    return act.spans(events, rows, host, groups.group).assign(cls=cls)
+
+
+def _root_stages(placed: Placed) -> Flags:
+    """bool[events]: stages of an input pipeline that no other stage runs, on their thread or from another one."""
+    trace = placed.trace
+    events = trace.events
+    stage = _stated(placed, _STAGE)
+    # 1 for an event that is a stage or lies in one.
+    within = inherit(events.parent, events.depth, np.where(stage, 1, -1).astype(np.int64))
+    parent = events.parent
+    inner = stage & (parent >= 0) & (within[parent] == 1)
+    up, down = _stage_links(placed, np.flatnonzero(within == 1), np.flatnonzero(stage))
+    inner[down[up != down]] = True
+    return np.asarray(stage & ~inner, np.bool_)
+
+
+def _stage_links(placed: Placed, makers: Int64s, takers: Int64s) -> tuple[Int64s, Int64s]:
+    trace, host = placed.trace, placed.host.astype(np.int64)
+    makers, takers = makers[trace.arg("_p")[makers] != -1], takers[trace.arg("_c")[takers] != -1]
+    keys = [[trace.arg(kind), trace.arg(ident), host] for kind, ident in (("_pt", "_p"), ("_ct", "_c"))]
+    return match(makers, [k[makers] for k in keys[0]], takers, [k[takers] for k in keys[1]])

@@ -1,0 +1,72 @@
+"""The lines of TPU cores that steps are told by, and how events of a core come to the group of their step.
+
+A core has a line of its own for steps, programs and ops. What joins the host's groups is its grouping line: `Steps`, or `XLA Modules` where
+no steps were recorded. The other lines follow it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.trace import Int32s, Int64s, Trace
+
+CORE = re.compile(r"/device:TPU:\d+\Z")
+STEPS, MODULES = "Steps", "XLA Modules"
+
+
+def grouping_lanes(trace: Trace) -> Int64s:
+    """int64[lanes]: the grouping line of the core that a lane belongs to; -1 for lanes of anything but TPU cores."""
+    lanes = trace.lanes
+    out = np.full(len(lanes), -1, np.int64)
+    cores = [number for number, plane in enumerate(trace.planes) if CORE.match(plane.name)]
+    if not cores:
+        return out
+    plane, line, events = (lanes[c].to_numpy() for c in ("plane", "line", "events"))
+    for core in cores:
+        mine = plane == core
+        for name in (STEPS, MODULES):
+            found = np.flatnonzero(mine & (line == name) & (events > 0))
+            if len(found):
+                out[mine] = found[0]
+                break
+    return out
+
+
+def carriers(trace: Trace, of_lane: Int64s) -> tuple[Int64s, Int64s]:
+    """Events on TPU cores, and for each the event of the core's grouping line in which it begins (-1 for none)."""
+    events = trace.events
+    on_core = np.flatnonzero((of_lane >= 0)[events.lane])
+    out = np.full(len(on_core), -1, np.int64)
+    target = of_lane[events.lane[on_core]]
+    for lane in np.unique(target).tolist():
+        # Events are sorted by lane and start.
+        first, stop = np.searchsorted(events.lane, [lane, lane + 1])
+        at = np.flatnonzero(target == lane)
+        found = np.searchsorted(events.start[first:stop], events.start[on_core[at]], side="right") - 1 + first
+        inside = (found >= first) & (events.start[on_core[at]] <= events.start[found] + events.duration[found])
+        out[at[inside]] = found[inside]
+    return on_core, out
+
+
+def lock_step(trace: Trace, of_lane: Int64s, host: npt.NDArray[np.integer], group: Int32s) -> dict[tuple[int, int], int]:
+    """Groups the steps of cores that the host's groups did not reach, in place: the n-th step of each core of a host is one group.
+
+    Returns the first such event of each new group, by (host, group).
+    """
+    events, line = trace.events, trace.lanes["line"].to_numpy() if "line" in trace.lanes else np.zeros(0, object)
+    lanes = [lane for lane in np.unique(of_lane[of_lane >= 0]).tolist() if line[lane] == STEPS]
+    rows = {lane: np.arange(*np.searchsorted(events.lane, [lane, lane + 1])) for lane in lanes}
+    opened: dict[tuple[int, int], int] = {}
+    for one in {int(host[r[0]]) for r in rows.values()}:
+        mine = [r for r in rows.values() if host[r[0]] == one]
+        if any((group[r] >= 0).any() for r in mine):
+            continue
+        base = int(group[host == one].max()) + 1
+        for r in mine:
+            group[r] = base + np.arange(len(r), dtype=np.int32)
+        longest = max(mine, key=len)
+        opened.update({(one, base + n): int(event) for n, event in enumerate(longest.tolist())})
+    return opened

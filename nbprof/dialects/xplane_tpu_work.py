@@ -1,0 +1,92 @@
+"""What the ops of TPU cores count for in the step breakdown: the `XLA Ops` line, by self time."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from nbprof import activity as act
+from nbprof.dialects import xplane_tpu
+from nbprof.dialects.placed import Placed
+from nbprof.trace import Int64s, Trace
+
+OPS = "XLA Ops"
+_NUMBER = re.compile(r"(\.\d+)+\Z")
+_COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective", "ragged-all-to-all", "megascale")
+_HALF = re.compile(r"\b(bf16|f16)\[|half|bfloat16|float16")
+
+
+def core_work(placed: Placed) -> pd.DataFrame:
+    """Spans of the ops of TPU cores by step class; an op counts where no op within it runs."""
+    trace, group = placed.trace, placed.groups.group
+    events, lanes = trace.events, trace.lanes
+    core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
+    if not core.any():
+        return act.table(act.WORK)
+    of_lane = core[lanes["plane"].to_numpy(np.int64)] & (lanes["line"].to_numpy() == OPS)
+    rows = np.flatnonzero(of_lane[events.lane] & (group >= 0))
+    at, start, end = self_spans(trace, rows)
+    code, seen = pd.factorize(events.name[at])
+    table = np.array([classify(trace, int(name)) for name in seen.tolist()], np.int16)
+    out = act.spans(events, at, placed.host, group, placed.device).assign(cls=table[code] if len(seen) else np.zeros(0, np.int16))
+    return out.assign(start=start, end=end)
+
+
+def self_spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Where events run without those directly in them: (event, start, end), several pieces for an event with others in it.
+
+    Parameters
+    ----------
+    trace : Trace
+    rows : int64[n]
+        Events, ascending; all that lie in one of them are among them.
+    """
+    events = trace.events
+    start, end = events.start[rows], events.end[rows]
+    parent = events.parent[rows].astype(np.int64)
+    child = np.flatnonzero(parent >= 0)
+    # In order of the parent and of time: a gap before each child, and one behind the last.
+    child = child[np.lexsort((start[child], parent[child]))]
+    above = parent[child]
+    first = np.append(True, np.diff(above) != 0)[: len(child)]
+    last = np.append(np.diff(above) != 0, True)[: len(child)]
+    reached = np.where(first, events.start[above], np.append(0, end[child[:-1]])[: len(child)])
+    has_child = np.zeros(len(events), np.bool_)
+    has_child[above] = True
+    whole = ~has_child[rows]
+    event = np.concatenate([rows[whole], above, above[last]])
+    low = np.concatenate([start[whole], reached, end[child[last]]])
+    high = np.concatenate([end[whole], start[child], events.end[above[last]]])
+    keep = high > low
+    return event[keep], low[keep], high[keep]
+
+
+def classify(trace: Trace, code: int) -> int:
+    """The step class of an op by its name in the program, its category and its expression."""
+    full, short = str(trace.names[code]), str(trace.display[code])
+    name = (short if short and short != full else full.partition(" = ")[0]).lstrip("%").lower()
+    base = _NUMBER.sub("", name)
+    facts = [trace.name_args.get(key, {}).get(code) for key in ("hlo_category", "shape_with_layout")]
+    category = str(facts[0] or "").lower()
+    shape = str(facts[1] or "") or full
+    kinds = (base, category)
+
+    def is_a(*starts: str) -> bool:
+        return any(kind.startswith(starts) for kind in kinds)
+
+    if is_a("infeed"):
+        return act.DEVICE_WAIT_HOST
+    if is_a("outfeed"):
+        return act.DEVICE_TO_HOST
+    if is_a(*_COLLECTIVES):
+        return act.DEVICE_COLLECTIVES
+    host_transfer = "is_host_transfer=true" in full or "host" in category
+    if is_a("send"):
+        return act.DEVICE_TO_HOST if host_transfer else act.DEVICE_TO_DEVICE
+    if is_a("recv"):
+        return act.DEVICE_WAIT_HOST if host_transfer else act.DEVICE_WAIT_DEVICE
+    if base in ("copy", "copy-start", "copy-done") or category in ("copy", "copy-start", "copy-done"):
+        return act.DEVICE_TO_DEVICE
+    return act.DEVICE_COMPUTE_16 if _HALF.search(shape) else act.DEVICE_COMPUTE_32
