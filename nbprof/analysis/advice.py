@@ -1,7 +1,7 @@
 """What to change, with the evidence and the code: at most five findings, largest gain first.
 
 No evidence number, no advice. A gain is an upper bound in ms a step: what the step would save if the cost went away entirely.
-Thresholds follow the recommendations of TensorFlow Profiler's overview page.
+Conditions are those of `nbprof.analysis.checks`: the recommendations of TensorFlow Profiler's overview page.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis import advice_torch
+from nbprof.analysis import advice_torch, tf_data_advice
 from nbprof.analysis.advice_facts import (
     INPUT_HIGH,
     INPUT_MODERATE,
@@ -24,6 +24,7 @@ from nbprof.analysis.advice_facts import (
     severity,
     unused_tensor_cores,
 )
+from nbprof.analysis.checks import EXPENSIVE_FUNCTION, LITTLE_16_BIT, MUCH_EAGER, OUTSIDE_COMPILATION
 from nbprof.analysis.torch_runtime import Runtime
 
 MOST = 5
@@ -64,8 +65,12 @@ def _input(facts: Facts) -> list[Finding]:
     level = severity(share, INPUT_MODERATE, INPUT_HIGH)
     waits = f"The step waits **{wait:.2f} ms** of **{facts.mean['step_time']:.2f} ms** for input (**{share:.0f}%**)"
     if not len(facts.nodes):
-        fix = "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n model.fit(ds)"
         text = f"{waits}, and no tf.data pipeline was recorded."
+        if facts.jax:
+            return [
+                Finding("input_ahead", level, "Put the next batch on the device ahead of time", text, wait, _AHEAD_JAX, "trace", "Trace")
+            ]
+        fix = _FIT if facts.keras else _LOOP
         return [Finding("input_outside_tf_data", level, "Feed the model through tf.data", text, wait, fix, "input", "Steps & input")]
     first, mine = _main_pipeline(facts)
     work = float(mine["self_ms"].sum())
@@ -73,8 +78,24 @@ def _input(facts: Facts) -> list[Finding]:
         if not facts.overview["devices"]:
             return []
         text = f"{waits}, but the tf.data pipeline works only **{work:,.1f} ms** in all: the rest is copies to the device."
-        return [Finding("input_copies", level, "Copy less to the device", text, wait, "", "trace", "Trace: copies to the device")]
+        link = "Trace: copies to the device"
+        return [Finding("input_copies", level, "Copy less to the device, and ahead of time", text, wait, _COPY_AHEAD, "trace", link)]
     return [*_bottleneck(first, mine, work, wait, level), *_prefetch(facts, mine, wait, level)]
+
+
+_FIT = "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n-model.fit(x, y)\n+model.fit(ds)"
+_LOOP = (
+    "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n"
+    "-for i in range(0, len(x), n):\n-    train_step(x[i : i + n], y[i : i + n])\n+for batch in ds:\n+    train_step(*batch)"
+)
+_AHEAD_JAX = (
+    " batches = iter(loader)\n+ahead = jax.device_put(next(batches))\n-for batch in batches:\n-    state = step(state, batch)\n"
+    "+for batch in batches:\n+    now, ahead = ahead, jax.device_put(batch)  # copied while the step runs\n+    state = step(state, now)"
+)
+_COPY_AHEAD = (
+    "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n+ds = ds.batch(n)  # as uint8: a quarter of the bytes; cast in the model\n"
+    "+ds = ds.apply(tf.data.experimental.prefetch_to_device('/gpu:0'))"
+)
 
 
 def _main_pipeline(facts: Facts) -> tuple[pd.Series, pd.DataFrame]:
@@ -110,8 +131,9 @@ def _bottleneck(pipeline: pd.Series, nodes: pd.DataFrame, work: float, wait: flo
         fix = "-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)"
         text = f"{evidence}, on **1 thread**. The step waits **{wait:.2f} ms** for it."
         return [Finding("map_serial", level, "Run Dataset.map in parallel", text, wait, fix, "input", link)]
-    text = f"{evidence}. {pipeline['advice']}"
-    return [Finding("input_bottleneck", level, f"Make {kind} faster", text, wait, "", "input", link)]
+    told = str(slow["iterator"]) == str(pipeline["bottleneck"])
+    text, fix = (pipeline["advice"], pipeline["fix"]) if told else tf_data_advice.advice(str(slow["long_name"]), float(pipeline["max_us"]))
+    return [Finding("input_bottleneck", level, f"Make {kind} faster", f"{evidence}. {text}", wait, fix, "input", link)]
 
 
 def _prefetch(facts: Facts, nodes: pd.DataFrame, wait: float, level: str) -> list[Finding]:
@@ -136,17 +158,23 @@ def _launch(facts: Facts) -> list[Finding]:
     if share < PART_MODERATE:
         return []
     text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) prepares and launches kernels."
-    fix = " model.compile(optimizer, loss,\n+              jit_compile=True, steps_per_execution=10)"
+    level = severity(share, PART_MODERATE, PART_HIGH)
+    if facts.jax:
+        fix = "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):"
+        return [Finding("kernel_launch", level, "Compile the whole step as one program", text, time, fix, "kernels", "GPU kernels")]
+    if facts.keras:
+        fix = " model.compile(optimizer, loss,\n+              jit_compile=True, steps_per_execution=10)"
+    else:
+        fix = "-@tf.function\n+@tf.function(jit_compile=True)\n def train_step(batch):"
     if len(facts.pipelines):
         text += " tf.data threads may compete with the launching thread: give it its own."
         fix = f"+import os\n+os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'  # before TensorFlow starts\n{fix}"
-    level = severity(share, PART_MODERATE, PART_HIGH)
     return [Finding("kernel_launch", level, "Launch fewer, larger kernels", text, time, fix, "kernels", "GPU kernels")]
 
 
 def _precision(facts: Facts) -> list[Finding]:
     half, compute = facts.overview["compute_16bit_percent"], facts.mean["device_compute"]
-    if half is None or half >= 10.0 or not compute:
+    if half is None or half >= LITTLE_16_BIT or not compute:
         return []
     gain = compute / 2
     text = (
@@ -154,6 +182,10 @@ def _precision(facts: Facts) -> list[Finding]:
         "and can use TensorCores."
     )
     fix = "+tf.keras.mixed_precision.set_global_policy('mixed_float16')"
+    if facts.jax:
+        fix = "+x, params = jax.tree.map(lambda a: a.astype(jnp.bfloat16), (x, params))\n loss = loss_fn(params, x, y)"
+    elif not facts.keras:
+        fix = "-logits = model(x)\n+logits = tf.cast(model(tf.cast(x, tf.bfloat16)), tf.float32)  # weights in bfloat16 too"
     level = severity(100 * gain / facts.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)
     return [Finding("mixed_precision", level, "Use mixed precision", text, gain, fix, "kernels", "GPU kernels")]
 
@@ -170,16 +202,53 @@ def _tensor_cores(facts: Facts) -> list[Finding]:
     )
     gain = facts.mean["device_compute"] * share / 100
     link = "GPU kernels: eligible, not used"
-    return [Finding("tensor_cores", severity(share, 10, 30), "Let eligible ops use TensorCores", text, gain, "", "kernels", link)]
+    fix = "-x = layers.Dense(100)(x)\n+x = layers.Dense(104)(x)  # a multiple of 8"
+    if facts.jax:
+        fix = "+jax.config.update('jax_default_matmul_precision', 'tensorfloat32')"
+    return [Finding("tensor_cores", severity(share, 10, 30), "Let eligible ops use TensorCores", text, gain, fix, "kernels", link)]
 
 
 def _eager(facts: Facts) -> list[Finding]:
     share = max(facts.overview["eager_host_percent"] or 0.0, facts.overview["eager_device_percent"] or 0.0)
-    if share <= 10.0:
+    if share <= MUCH_EAGER:
         return []
+    if facts.jax:
+        text = f"**{share:.0f}%** of op time ran op by op. jax.jit makes one program of them."
+        return [
+            Finding("eager", "medium", "Put the step into jax.jit", text, float("nan"), "+@jax.jit\n def train_step(batch):", "ops", "Ops")
+        ]
     text = f"**{share:.0f}%** of op time ran eagerly, op by op. A tf.function runs them as one graph."
     fix = "+@tf.function\n def train_step(batch):"
+    if facts.keras and len(facts.overview["tf_functions"]):
+        fix = "-model.compile(optimizer, loss, run_eagerly=True)\n+model.compile(optimizer, loss)"
     return [Finding("eager", "medium", "Put eager code into a tf.function", text, float("nan"), fix, "ops", "Ops")]
+
+
+def _functions(facts: Facts) -> list[Finding]:
+    """Functions that are traced again and again."""
+    functions = facts.overview["tf_functions"]
+    worst = functions[functions["expensive_percent"] >= EXPENSIVE_FUNCTION]
+    if not len(worst):
+        return []
+    name, share, traced = worst[["function", "expensive_percent", "tracings"]].iloc[0].tolist()
+    time = float((worst["self_us"] * worst["expensive_percent"]).sum()) / 100_000 / max(int(facts.overview["steps"]), 1)
+    more = f" So are **{len(worst) - 1}** more." if len(worst) > 1 else ""
+    text = f"**{name}** is traced or run eagerly for **{share:.0f}%** of its time (traced **{traced}** times so far).{more}"
+    fix = "-@tf.function\n+@tf.function(reduce_retracing=True)\n def train_step(batch):  # pass tensors, not Python numbers"
+    level = severity(100 * time / facts.mean["step_time"], PART_MODERATE, PART_HIGH)
+    return [Finding("tf_function", level, "Trace functions once", text, time, fix, "trace", "Trace")]
+
+
+def _outside(facts: Facts) -> list[Finding]:
+    share = facts.overview["outside_compilation_percent"]
+    if share is None or share <= OUTSIDE_COMPILATION:
+        return []
+    text = f"**{share:.0f}%** of op time on the TPU waits for ops that run on the host, outside of the compiled program."
+    fix = "-tf.print(loss)\n-tf.summary.image('batch', x)\n+if step % 100 == 0:\n+    log(loss)  # from outside of the step's function"
+    if facts.jax:
+        fix = "-jax.debug.print('{}', loss)\n+if step % 100 == 0:\n+    print(loss)  # from outside of the jitted step"
+    gain = facts.mean["device_compute"] * share / 100
+    return [Finding("outside_compilation", "medium", "Keep the step inside one program", text, gain, fix, "ops", "Ops")]
 
 
 def _other(facts: Facts) -> list[Finding]:
@@ -187,8 +256,32 @@ def _other(facts: Facts) -> list[Finding]:
     if share < PART_HIGH:
         return []
     text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) is in no recorded op: Python between ops, callbacks, logging or I/O."
-    fix = " model.compile(optimizer, loss,\n+              steps_per_execution=10)"
+    if facts.maybe_input:
+        text += " It may also be input that was not recorded, such as NumPy arrays made in the loop."
+    if facts.jax:
+        fix = "-for batch in batches:\n-    state = step(state, batch)\n+state, losses = jax.lax.scan(step, state, batches)"
+    elif facts.keras:
+        fix = " model.compile(optimizer, loss,\n+              steps_per_execution=10)"
+    else:
+        fix = (
+            "+@tf.function\n+def epoch(ds):\n+    for batch in ds:\n+        train_step(batch)\n"
+            "-for batch in ds:\n-    train_step(batch)\n+epoch(ds)"
+        )
     return [Finding("other", "medium", "Run several steps in one call", text, time, fix, "trace", "Trace")]
+
+
+_OVERLAP = (
+    "-strategy = tf.distribute.MirroredStrategy()\n+strategy = tf.distribute.MirroredStrategy(\n"
+    "+    cross_device_ops=tf.distribute.NcclAllReduce(num_packs=2))"
+)
+_OVERLAP_JAX = "+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_latency_hiding_scheduler=true'  # before JAX starts"
+_FETCH = "-print(float(loss))\n+losses.append(loss)  # and look at them every 100 steps"
+
+
+def _collectives(facts: Facts) -> list[Finding]:
+    fix = _OVERLAP_JAX if facts.jax else _OVERLAP
+    title = "Overlap communication with compute"
+    return part("collectives", "device_collectives", title, "communication between devices", fix)(facts)
 
 
 RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
@@ -197,7 +290,9 @@ RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
     _precision,
     _tensor_cores,
     _eager,
-    part("collectives", "device_collectives", "Overlap communication with compute", "communication between devices"),
-    part("output", "output", "Fetch results less often", "copies from the device to the host"),
+    _functions,
+    _outside,
+    _collectives,
+    part("output", "output", "Fetch results less often", "copies from the device to the host", _FETCH),
     _other,
 )

@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from nbprof.analysis.checks import INPUT_HIGH, INPUT_MODERATE, PART_HIGH, PART_MODERATE, input_class
 from nbprof.analysis.torch_runtime import Runtime
 
-INPUT_MODERATE, INPUT_HIGH = 5.0, 20.0
-PART_MODERATE, PART_HIGH = 3.0, 15.0
+__all__ = ["INPUT_HIGH", "INPUT_MODERATE", "PART_HIGH", "PART_MODERATE", "Facts", "Finding", "part", "severity", "unused_tensor_cores"]
+
+# What Keras calls the functions of its fit, evaluate and predict.
+_OF_KERAS = ("train_function", "test_function", "predict_function", "one_step_on_", "multi_step_on_")
 
 
 class Finding(NamedTuple):
@@ -39,6 +42,22 @@ class Facts:
     kernels: pd.DataFrame
     runtime: Runtime | None = None
 
+    @property
+    def jax(self) -> bool:
+        """Whether JAX wrote the profile."""
+        return "JAX" in str(self.overview["framework"])
+
+    @property
+    def keras(self) -> bool:
+        """Whether the steps are those of Keras: one of its functions ran. Without any function the loop is taken for Keras's too."""
+        functions = self.overview["tf_functions"]["function"].astype(str)
+        return not self.jax and (not len(functions) or bool(functions.str.startswith(_OF_KERAS).any()))
+
+    @property
+    def maybe_input(self) -> bool:
+        """Whether little input was recorded, but time that nothing explains may be input."""
+        return input_class(self.percent["input"], self.percent["other"])[1] == "potential"
+
 
 def severity(value: float, moderate: float, high: float) -> str:
     """`high`, `medium` or `low`."""
@@ -58,14 +77,16 @@ def unused_tensor_cores(facts: Facts) -> tuple[float, pd.Series] | None:
     return (share, unused.iloc[0]) if share >= 10.0 else None
 
 
-def part(rule: str, category: str, title: str, what: str, fix: str = "") -> Callable[[Facts], list[Finding]]:
+def part(
+    rule: str, category: str, title: str, what: str, fix: str = "", bounds: tuple[float, float] = (PART_MODERATE, PART_HIGH)
+) -> Callable[[Facts], list[Finding]]:
     """A rule that fires where one category of the step is large."""
 
     def check(facts: Facts) -> list[Finding]:
         share, time = facts.percent[category], facts.mean[category]
-        if share < PART_MODERATE:
+        if share < bounds[0]:
             return []
         text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) is {what}."
-        return [Finding(rule, severity(share, PART_MODERATE, PART_HIGH), title, text, time, fix, "trace", "Trace")]
+        return [Finding(rule, severity(share, *bounds), title, text, time, fix, "trace", "Trace")]
 
     return check

@@ -87,7 +87,7 @@ def overview(
     out["compute_16bit_percent"] = half
     out["compute_32bit_percent"] = None if half is None else 100.0 - half
     out["outside_compilation_percent"] = _outside(ops, activity)
-    out["peak_memory_bytes"] = int(memory["peak_bytes"].max()) if len(memory) else None
+    out["peak_memory_bytes"] = int(memory["peak_bytes"].max()) if memory["peak_bytes"].notna().any() else None
     out["memory_capacity_bytes"] = (
         int(memory["capacity_bytes"].iloc[0]) if len(memory) and memory["capacity_bytes"].notna().iloc[0] else None
     )
@@ -243,9 +243,7 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
             "bound": None,
             "verdict": "Unknown",
             "verdict_text": "no steps were found, so step time is not known",
-            "verdict_detail": activity.missing.get(
-                "steps", "Steps are marked by Keras fit, by nbprof.step(), and by the frameworks' own step markers."
-            ),
+            "verdict_detail": activity.missing.get("steps", "Steps are marked by nbprof.steps(), and by the frameworks' own step markers."),
             "confidence": "none",
             "confidence_evidence": [],
         }

@@ -1,0 +1,269 @@
+"""Advice for TensorFlow and JAX: which rule speaks when, and code that is code."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nbprof.activity import CATEGORIES
+from nbprof.analysis import tf_data_advice
+from nbprof.analysis.advice import advice
+from nbprof.analysis.tf_data import NODES, PIPELINES
+from tests.support.build import profile
+from tests.support.xspace import MS, PlaneWriter, xspace
+
+FUNCTIONS = pd.DataFrame({"function": ["train_function"], "calls": [9], "tracings": [1], "self_us": [900.0], "expensive_percent": [0.0]})
+KERNELS = pd.DataFrame(
+    {"kernel": ["k"], "op": ["dense/MatMul"], "total_us": [900.0], "op_tensor_core_eligible": [True], "uses_tensor_core": [False]}
+)
+OWN_LOOP = FUNCTIONS.assign(function=["my_step"])
+
+
+def found(parts=None, functions=FUNCTIONS, kernels=None, pipelines=None, nodes=None, **facts):
+    """The advice on steps of 100 ms with some parts in ms, by rule."""
+    shares = dict.fromkeys(CATEGORIES, 0.0) | (parts or {})
+    shares["host_compute"] += 100.0 - sum(shares.values())
+    rows = [{"category": c, "mean_ms": v, "percent": v} for c, v in ({"step_time": 100.0} | shares).items()]
+    overview = {
+        "step_time_ms": 100.0,
+        "framework": "TensorFlow",
+        "devices": 1,
+        "steps": 10,
+        "tf_functions": functions,
+        "compute_16bit_percent": None,
+        "eager_host_percent": None,
+        "eager_device_percent": None,
+        "outside_compilation_percent": None,
+        "peak_memory_bytes": None,
+        "memory_capacity_bytes": None,
+        "device_idle_percent": 50.0,
+        **facts,
+    }
+    kernels = KERNELS.head(0) if kernels is None else kernels
+    pipelines = pd.DataFrame(columns=PIPELINES) if pipelines is None else pipelines
+    nodes = pd.DataFrame(columns=NODES) if nodes is None else nodes
+    return advice(overview, pd.DataFrame(rows), pipelines, nodes, kernels).set_index("rule")
+
+
+def code(fix):
+    """What is left of a diff when it is applied, as Python that can be parsed."""
+    kept = textwrap.dedent("\n".join(line[1:] for line in fix.splitlines() if not line.startswith("-")))
+    for tail in ("", "\n    pass"):
+        try:
+            return ast.parse(kept + tail)
+        except SyntaxError as error:
+            last = error
+    raise AssertionError(f"{last}: {kept}")
+
+
+EVERYTHING = {
+    "input_outside_tf_data": {"parts": {"input": 50.0}},
+    "kernel_launch": {"parts": {"kernel_launch": 50.0}},
+    "mixed_precision": {"parts": {"device_compute": 50.0}, "compute_16bit_percent": 9.9},
+    "tensor_cores": {"parts": {"device_compute": 50.0}, "kernels": KERNELS},
+    "eager": {"eager_host_percent": 10.1},
+    "tf_function": {"functions": FUNCTIONS.assign(expensive_percent=20.0)},
+    "outside_compilation": {"outside_compilation_percent": 5.1, "parts": {"device_compute": 50.0}},
+    "collectives": {"parts": {"device_collectives": 50.0}},
+    "output": {"parts": {"output": 50.0}},
+    "other": {"parts": {"other": 50.0}},
+}
+
+
+@pytest.mark.parametrize("rule", EVERYTHING)
+@pytest.mark.parametrize("framework", ["TensorFlow", "JAX"])
+@pytest.mark.parametrize("functions", [FUNCTIONS, OWN_LOOP])
+def test_each_rule_has_evidence_a_view_and_code(rule, framework, functions):
+    asked = {"functions": functions, **EVERYTHING[rule], "framework": framework}
+    name = "input_ahead" if (rule, framework) == ("input_outside_tf_data", "JAX") else rule
+    row = found(**asked).loc[name]
+    assert "**" in row["evidence"]
+    assert row["view"] in ("overview", "input", "ops", "kernels", "memory", "trace")
+    assert row["link"]
+    assert code(row["fix"]).body
+    if framework == "JAX" and rule != "tf_function":
+        text = " ".join(row[["title", "evidence", "fix"]])
+        for word in ("tf.", "Keras", "keras", "TensorFlow", "model.fit", "model.compile"):
+            assert word not in text, word
+    elif functions is OWN_LOOP and rule not in ("mixed_precision", "tensor_cores"):
+        for word in ("model.fit", "model.compile", "Keras"):
+            assert word not in row["fix"], "the loop is the user's own"
+
+
+@pytest.mark.parametrize(
+    ("asked", "rule"),
+    [
+        ({"parts": {"input": 4.99}}, "input_outside_tf_data"),
+        ({"parts": {"kernel_launch": 2.99}}, "kernel_launch"),
+        ({"parts": {"device_compute": 50.0}, "compute_16bit_percent": 10.0}, "mixed_precision"),
+        ({"eager_host_percent": 10.0}, "eager"),
+        ({"functions": FUNCTIONS.assign(expensive_percent=19.9)}, "tf_function"),
+        ({"outside_compilation_percent": 5.0}, "outside_compilation"),
+        ({"parts": {"device_collectives": 2.99}}, "collectives"),
+        ({"parts": {"other": 14.99}}, "other"),
+    ],
+)
+def test_below_its_bound_a_rule_is_silent(asked, rule):
+    assert rule not in found(**asked).index
+
+
+@pytest.mark.parametrize(("share", "severity"), [(5.0, "medium"), (19.99, "medium"), (20.0, "high")])
+def test_severity_of_input_follows_the_checks(share, severity):
+    assert found({"input": share}).loc["input_outside_tf_data", "severity"] == severity
+
+
+def test_unexplained_time_may_be_input_that_was_not_recorded():
+    assert "NumPy" in found({"other": 40.0}).loc["other", "evidence"]
+    assert "NumPy" not in found({"other": 40.0, "input": 6.0}).loc["other", "evidence"]
+
+
+def test_at_most_five_findings_the_largest_gain_first():
+    parts = {"input": 20.0, "kernel_launch": 19.0, "device_collectives": 18.0, "output": 17.0, "other": 16.0}
+    all_of_it = found(parts, eager_host_percent=90.0)
+    assert all_of_it.index.tolist() == ["input_outside_tf_data", "kernel_launch", "collectives", "output", "other"]
+    assert all_of_it["gain_ms_per_step"].is_monotonic_decreasing
+
+
+def test_the_bottleneck_of_a_pipeline_comes_with_its_code(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    main, pool = [], []
+    for i in range(8):
+        at = i * 10 * MS
+        main.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
+        main.append(host.event("IteratorGetNext", at, 8 * MS))
+        main.append(host.event("dense/MatMul:MatMul", at + 8 * MS, 2 * MS))
+        pool.append(host.event("Iterator::Root", at, 8 * MS, id=1))
+        pool.append(host.event("Iterator::Root::TFRecord", at, 7 * MS, id=2, parent_id=1))
+    host.line("python", main, line_id=1)
+    host.line("pool", pool, line_id=2)
+    row = profile(tmp_path, xspace(host)).advice.set_index("rule").loc["input_bottleneck"]
+    assert "interleave" in row["fix"]
+    assert code(row["fix"])
+    assert "**TFRecord** takes **56.0 ms** of the **64.0 ms**" in row["evidence"]
+
+
+KINDS = [
+    *(
+        [
+            "TFRecordDataset",
+            "TFRecord",
+            "SSTable",
+            "RecordIO",
+            "Spanner",
+            "TFColumn",
+            "SleepwalkRemoteDataset",
+            "TextLine",
+            "StitchedTimelineDataset",
+        ]
+    ),
+    *(
+        [
+            "DateKeyDataset",
+            "CapacitorProto",
+            "LMDB",
+            "ExternalDataset",
+            "PearModel",
+            "FixedLengthRecordV2",
+            "FromTensor",
+            "TensorSlice",
+            "Generator",
+        ]
+    ),
+    *(["SyntheticDatasetOp", "DataServiceV2", "GuzzlerDataGuzzlerRemoteDataset", "ReverbDataset", "DatasetSampleGame", "Courier"]),
+    *(
+        [
+            "ReverbEpisodeDataset",
+            "Map",
+            "Interleave",
+            "Filter",
+            "BatchV2",
+            "Unbatch",
+            "ParallelMapV2",
+            "ParallelInterleaveV4",
+            "MapAndBatch",
+            "Prefetch",
+        ]
+    ),
+    *(
+        [
+            "ParseExampleV2",
+            "LegacyParallelInterleaveV2",
+            "ParallelBatch",
+            "PaddedBatchV2",
+            "FlatMap[3]",
+            "ShuffleV3",
+            "Cache",
+            "Scan",
+            "Zip[0]",
+            "Root",
+            "Never",
+        ]
+    ),
+]
+UNKNOWN = "nothing special"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "params", [{}, {"parallelism": 4, "deterministic": "true", "buffer_size": 2, "cycle_length": 8}, {"parallelism": 4, "autotune": "true"}]
+)
+def test_every_kind_of_iterator_has_advice(kind, params):
+    text, fix = tf_data_advice.advice(f"Iterator::Root::{kind}", 60.0, params)
+    assert f"**{kind.partition('[')[0]}**" in text
+    assert "**60.0 µs**" in text
+    assert (UNKNOWN in text) is (kind in ("Never", "TFRecordDataset"))
+    assert not fix or code(fix)
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "says"),
+    [
+        ("Map", {}, "ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)"),
+        ("Interleave", {}, "files.interleave(read, num_parallel_calls=tf.data.AUTOTUNE)"),
+        ("MapAndBatch", {"parallelism": 1}, "num_parallel_calls=tf.data.AUTOTUNE"),
+        ("ParallelMapV2", {"parallelism": 4}, "-ds = ds.map(fn, num_parallel_calls=4)"),
+        ("ParallelMapV2", {"parallelism": 4, "autotune": "true", "deterministic": "true"}, "deterministic=False"),
+        ("ParallelBatch", {"parallelism": 2}, "-ds = ds.batch(n, num_parallel_calls=2)"),
+        ("Prefetch", {"buffer_size": 1}, "-ds = ds.prefetch(1)"),
+        ("TextLine", {}, "tf.data.TextLineDataset, num_parallel_calls"),
+        ("DataService", {}, "WorkerServer"),
+        ("Courier", {}, "prefetch"),
+    ],
+)
+def test_the_code_fits_the_iterator_and_what_it_states(kind, params, says):
+    assert says in tf_data_advice.advice(f"Iterator::Root::{kind}", 60.0, params)[1]
+
+
+def test_autotuned_and_free_of_order_there_is_nothing_to_set():
+    text, fix = tf_data_advice.advice(
+        "Iterator::Root::ParallelMapV2", 60.0, {"parallelism": 4, "autotune": "true", "deterministic": "false"}
+    )
+    assert fix == ""
+    assert "4 threads already" in text
+
+
+def test_notes_say_what_an_iterator_states():
+    assert tf_data_advice.note({"parallelism": 4, "batch_size": 64}, "Iterator::Root::MapAndBatch") == "4 threads, batch 64"
+    assert tf_data_advice.note({}, "Iterator::Root::Map") == "1 thread"
+    assert tf_data_advice.note({"buffer_size": -1}, "Iterator::Root::Prefetch") == ""
+    assert tf_data_advice.note({"cycle_length": "8"}, "Iterator::Root::ParallelInterleaveV4") == "cycle 8"
+
+
+def test_without_steps_there_is_no_advice(tmp_path):
+    gpu, host = PlaneWriter("/device:GPU:0"), PlaneWriter("/host:CPU")
+    gpu.line("Stream #1(Compute)", [gpu.event("k", 0, MS, correlation_id=1, kernel_details="regs:1 grid:1,1,1 block:1,1,1")], line_id=1)
+    host.line("main", [host.event("PjitFunction(f)", 0, MS), host.event("jit_f", 0, MS)], line_id=2)
+    p = profile(tmp_path, xspace(gpu, host))
+    assert p.overview["framework"] == "JAX"
+    assert p.advice.empty
+    told = " ".join(
+        [str(p.receipt), p.overview["verdict_detail"], *p.overview["checks"]["statement"], p.input_pipeline.summary["next_step"]]
+    )
+    for word in ("Keras", "model.fit", "tf.function"):
+        assert word not in told
+    assert "nbprof.steps" in told
+    assert np.isnan(p.overview["checks"].set_index("check").loc["input", "percent"])
