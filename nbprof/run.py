@@ -389,10 +389,13 @@ class Run:
     def _notes(self) -> list[Note]:
         notes = [*self.activity.notes, *self.activity.program_notes]
         total = len(self.activity.host_ops)
-        if tangled := total - len(self._host_ops[0]):
+        # Of PyTorch what is left out is the same call once more.
+        tangled = 0 if self.activity.framework == "PyTorch" else total - len(self._host_ops[0])
+        if tangled:
             text = f"{tangled:,} of {total:,} host ops overlap another op of their thread partly, or end with it: they are in no op's time."
             notes.append(Note("warning" if tangled > total // 100 else "info", text))
         notes += self._pods[1]
+        notes += memory.notes(self.memory_timeline)
         if cut := steps.edges(self.activity, self.steps):
             what = "marked step has" if cut == 1 else "marked steps have"
             notes.append(

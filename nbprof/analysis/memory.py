@@ -51,13 +51,14 @@ def timeline(activity: Activity) -> pd.DataFrame:
     for column in (op, region, kind, shape):
         column[freed] = column[source[freed]]
     requested, allocated = (_sized(a[c], freed, source) for c in ("requested", "allocated"))
+    capacity = np.array([activity.memory_capacity.get(t, -1) for t in texts], np.int64)[memory]
     return pd.DataFrame(
         {
             "memory_id": texts[memory],
             "time_ms": a["time"] / 1e9,
             "event": np.where(is_alloc, "allocation", "deallocation"),
             "requested_bytes": requested,
-            "allocated_bytes": allocated.where(is_alloc, -allocated),
+            "allocated_bytes": allocated * np.where(is_alloc, 1, -1),
             "op": ops[op],
             "step": _step(memory, a["group"].to_numpy()),
             "region_type": texts[region],
@@ -71,7 +72,7 @@ def timeline(activity: Activity) -> pd.DataFrame:
             "order": a["event"],
             "address": a["address"],
             "lifetime_peak_bytes": a["lifetime_peak"],
-            "capacity_bytes": pd.array(np.array([activity.memory_capacity.get(t) for t in texts], object)[memory], "Int64"),
+            "capacity_bytes": pd.arrays.IntegerArray(capacity, capacity < 0),
         }
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ def at(rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, whol
     With `whole` blocks are followed from the begin of the recording, as PyTorch's always are.
     """
     parts = []
-    for ident in sorted(set(rows["memory_id"])) if memory_id is None else [memory_id]:
+    for ident in sorted(rows["memory_id"].unique()) if memory_id is None else [memory_id]:
         group = of(rows, ident)
         last = int(np.searchsorted(group["time_ms"].to_numpy(), time_ms, side="right")) - 1
         if last >= 0:
@@ -120,4 +120,86 @@ def _alive(group: pd.DataFrame, last: int, step: int | None, heap: Any, stack: A
     merged = table.groupby(_ALIKE, sort=False, dropna=False).size().rename("occurrences").reset_index()
     merged = merged.sort_values(_ALIKE, ascending=[False, False, True, True, True, True], kind="stable", ignore_index=True)
     out: pd.DataFrame = merged.assign(memory_id=group["memory_id"].iloc[0])
+    return out
+
+
+class Moments(NamedTuple):
+    """Blocks alive at several moments of one allocator, as what changes from one to the next.
+
+    Attributes
+    ----------
+    at : int64[m]
+        Position of each moment's event in the timeline. Moments are in the order of their steps, then in time.
+    blocks : DataFrame
+        Every kind of block that is alive at any of them: equal ones are one row.
+    moment, block, change : int32[k]
+        At which moment (index into `at`) how many more or fewer of which kind (row of `blocks`) are alive than at the one before; before
+        the first there are none. In the order of the moments.
+    smaller_bytes, smaller_count : float64[m]
+        Of the blocks that were too many to be told, which are the smallest: bytes and number alive at each moment.
+    """
+
+    at: Int64s
+    blocks: pd.DataFrame
+    moment: npt.NDArray[np.int32]
+    block: npt.NDArray[np.int32]
+    change: npt.NDArray[np.int32]
+    smaller_bytes: npt.NDArray[np.float64]
+    smaller_count: npt.NDArray[np.float64]
+
+
+def moments(group: pd.DataFrame, positions: Int64s, most: int = 10_000) -> Moments | None:
+    """What `at` finds at several moments of one allocator, small enough to be sent; None where blocks cannot be told apart.
+
+    Parameters
+    ----------
+    group : DataFrame
+        The timeline of one allocator.
+    positions : int64[m]
+        Events whose moments to tell.
+    most : int
+        The largest blocks that are told one by one.
+    """
+    if not len(group) or not len(positions) or group["address"].isna().any():
+        return None
+    step = np.zeros(len(group), np.int64) if from_the_begin(group) else group["step"].to_numpy(np.int64)
+    known, rank = np.unique(step[positions], return_inverse=True)
+    sort = np.lexsort((positions, rank.reshape(-1)))
+    at = positions[sort]
+    # Moments and blocks on one axis: their step, then their position.
+    width = len(group) + 1
+    axis = rank.reshape(-1)[sort] * width + at
+    begun = np.flatnonzero((group["event"] == "allocation").to_numpy(np.bool_))
+    row = np.minimum(np.searchsorted(known, step[begun]), len(known) - 1)
+    first = np.searchsorted(axis, row * width + begun)
+    stop = np.searchsorted(axis, row * width + _until(group["address"].to_numpy(np.int64))[begun])
+    seen = np.flatnonzero((known[row] == step[begun]) & (stop > first))
+    sizes = group["allocated_bytes"].iloc[begun[seen]].to_numpy(np.float64, na_value=0)
+    large = np.argsort(-sizes, kind="stable")
+    told, small = np.sort(large[:most]), large[most:]
+    alive = group.iloc[begun[seen[told]]][_ALIKE].reset_index(drop=True)
+    kind = alive.groupby(_ALIKE, sort=False, dropna=False).ngroup().to_numpy(np.int64) if len(alive) else np.zeros(0, np.int64)
+    blocks = alive.iloc[np.unique(kind, return_index=True)[1]].reset_index(drop=True)
+    when = np.concatenate([first[seen[told]], stop[seen[told]]])
+    keys, back = np.unique(when * max(len(blocks), 1) + np.tile(kind, 2), return_inverse=True)
+    change = np.bincount(back.reshape(-1), weights=np.repeat([1, -1], len(kind)), minlength=len(keys)).astype(np.int32)
+    moment, block = np.divmod(keys, max(len(blocks), 1))
+    # Blocks that are alive at the last moment end behind it.
+    told_ = (change != 0) & (moment < len(at))
+
+    def running(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        ends = [np.bincount(w[seen[small]], weights=weights, minlength=len(at) + 1) for w in (first, stop)]
+        return np.asarray(np.cumsum(ends[0] - ends[1])[: len(at)])
+
+    of_small = running(sizes[small]), running(np.ones(len(small)))
+    return Moments(at, blocks, moment[told_].astype(np.int32), block[told_].astype(np.int32), change[told_], *of_small)
+
+
+def _until(address: Int64s) -> Int64s:
+    """The position of the next event at the address of each event; the number of events where there is none."""
+    order = np.argsort(address, kind="stable")
+    following = np.append(order[1:], len(order))
+    following[np.append(address[order][1:] != address[order][:-1], True)] = len(order)
+    out = np.empty(len(order), np.int64)
+    out[order] = following
     return out

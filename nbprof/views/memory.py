@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.analysis import memory_alive
 from nbprof.views import wording
-from nbprof.views.codec import coded, short
+from nbprof.views.codec import Delta, coded, short
 from nbprof.views.overview import by_torch, figure, unknown
 from nbprof.views.tables import floats, table
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 1000
 MOST_ALIVE = 1000
+MOST_BLOCKS = 8000
+"""Blocks told for the tables of all moments, of all allocators together; they add up to a fifth to the tab."""
+_BLOCK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes")
 _PEAK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes", "percent", "occurrences")
 
 
@@ -27,7 +31,7 @@ def payload(run: Run) -> dict[str, Any]:
     if summary.empty:
         return {"empty": _empty(run), "ids": []}
     ordered = summary.sort_values("peak_bytes", ascending=False, kind="stable")
-    return {"empty": None, "ids": [_one(run, row) for row in ordered.to_dict("records")]}
+    return {"empty": None, "ids": [_one(run, row, MOST_BLOCKS // len(ordered)) for row in ordered.to_dict("records")]}
 
 
 def sample(in_use: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.int64]:
@@ -51,11 +55,12 @@ def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
     return frame[frame["memory_id"] == memory_id] if len(frame) else frame
 
 
-def _one(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
+def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
     full = _numbered(of_id(run.memory_timeline, row["memory_id"]), run.steps)
     alive = of_id(run.memory_peak, row["memory_id"])
     use = floats(full["in_use_bytes"]) if len(full) else np.zeros(0)
-    kept = full.iloc[sample(use)]
+    drawn = sample(use)
+    kept = full.iloc[drawn]
     peak = wording.real(row["peak_bytes"]) or 0.0
     step = _peak_step(full, use, row)
     return {
@@ -77,6 +82,31 @@ def _one(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
         "shape": _texts(kept, "shape"),
         **{key: _column(kept, key) for key in ("stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes")},
         "peak": table(_shares(alive.head(MOST_ALIVE), peak), "memory_peak", _PEAK),
+        "moments": _moments(full, drawn, most),
+    }
+
+
+def _moments(full: pd.DataFrame, kept: npt.NDArray[np.int64], most: int) -> dict[str, Any] | None:
+    """What was alive at each drawn point, so that its table can be shown where a person clicks; None where blocks cannot be told apart.
+
+    `point` is by moment the index of its point in the arrays of the timeline. The blocks alive at a moment are the sums of `change` up to
+    and with that moment, by `block`, which is a row of `blocks`: count 2 of a row is two such blocks. What the point has in use in its
+    heap beyond these and `smaller_bytes` (blocks too small to be told, `smaller_count` of them) is one row more, called `rest`; its
+    stack, where it has one, another.
+    """
+    found = memory_alive.moments(full, kept, most)
+    if found is None:
+        return None
+    whole = memory_alive.from_the_begin(full)
+    return {
+        "point": Delta(np.searchsorted(kept, found.at).astype(np.int32)),
+        "blocks": table(found.blocks, "memory_peak", _BLOCK),
+        "moment": Delta(found.moment),
+        "block": found.block,
+        "change": found.change,
+        "smaller_bytes": short(found.smaller_bytes),
+        "smaller_count": short(found.smaller_count),
+        "rest": memory_alive.EARLIER if whole else memory_alive.UNUSED,
     }
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbprof.dialects.opnames import parse, tensor_core_eligible, uses_tensor_core
+from nbprof.dialects.opnames import parse
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,3 @@ from nbprof.dialects.opnames import parse, tensor_core_eligible, uses_tensor_cor
 )
 def test_op_names(full, expected):
     assert tuple(parse(full)) == expected
-
-
-def test_tensor_cores_by_vendor():
-    assert uses_tensor_core("volta_fp16_s884gemm", "")
-    assert uses_tensor_core("volta_fp16_s884gemm", "Nvidia")
-    assert not uses_tensor_core("volta_fp16_s884gemm", "AMD")
-    assert uses_tensor_core("Cijk_Ailk_MI16x16x16x1_SN", "AMD")
-    assert tensor_core_eligible("model/dense/MatMul")
-    assert not tensor_core_eligible("MatMulish")
