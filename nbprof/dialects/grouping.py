@@ -88,7 +88,7 @@ def _on_cores(trace: Trace, host: Int64s, out: Groups) -> None:
         return
     for key, event in xplane_tpu.lock_step(trace, of_lane, host, out.group).items():
         stated = str(trace.names[trace.events.name[event]])
-        out.names[key] = stated if stated.isdigit() else str(key[1])
+        out.names[key] = f"step {stated if stated.isdigit() else key[1]}"
     rows, carrier = xplane_tpu.carriers(trace, of_lane)
     open_ = (out.group[rows] < 0) & (carrier >= 0)
     out.group[rows[open_]] = out.group[carrier[open_]]

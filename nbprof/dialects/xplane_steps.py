@@ -18,7 +18,7 @@ from nbprof.dialects import xplane_tpu
 from nbprof.dialects.grouping import inherit, match
 from nbprof.dialects.placed import Flags, Placed
 from nbprof.dialects.xplane_tpu_work import core_work
-from nbprof.trace import Int64s
+from nbprof.trace import Int64s, Note
 
 _MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
 # They lie around the work of a step, or are instants of the thread pool.
@@ -95,6 +95,15 @@ def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
     out["start"] = np.minimum.reduceat(spans["start"].to_numpy(), begins)
     out["end"] = np.maximum.reduceat(spans["end"].to_numpy(), begins)
     return out
+
+
+def notes(out: act.Activity) -> list[Note]:
+    """What the receipt says of step markers."""
+    markers = out.markers
+    longest = (markers["end"] - markers["start"]).groupby([markers["host"], markers["group"]]).max()
+    empty = int((longest <= 0).sum())
+    what = "1 marked step has" if empty == 1 else f"{empty:,} marked steps have"
+    return [Note("warning", f"{what} no time: not shown.")] if empty else []
 
 
 def classify(name: str, shape: str) -> int:

@@ -56,3 +56,95 @@ def test_inherit_takes_the_nearest_ancestor():
     parent = np.array([-1, 0, 1, 0], np.int32)
     depth = np.array([0, 1, 2, 1], np.uint16)
     assert inherit(parent, depth, np.array([5, -1, -1, 8])).tolist() == [5, 5, 5, 8]
+
+
+def test_iterations_of_a_loop_in_a_graph_are_the_steps(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    main = [host.event("FunctionRun", 0, 100, _r=1, id=5)]
+    pool = []
+    for turn in (1, 0, 2):
+        at = 10 + 30 * turn
+        pool.append(host.event("ExecutorState::Process", at, 5, id=5, iter_num=turn))
+        pool.append(host.event("ExecutorState::Process", at + 10, 5, id=5, iter_num=turn))
+        pool.append(host.event("a:A", at + 11, 2))
+    pool.append(host.event("ExecutorState::Process", 3, 2, id=8, iter_num=0))
+    host.line("python", main, line_id=1)
+    host.line("pool", pool, line_id=2)
+    _, groups, events = grouped(tmp_path, write(host))
+    assert groups.names == {(0, 0): "0", (0, 1): "1", (0, 2): "2"}
+    assert [g for n, g in events if n == "a:A"] == [0, 1, 2], "the others of an iteration hang below its first"
+    assert [g for n, g in events if n == "FunctionRun"] == [-1], "only iterations are steps then"
+    assert [g for n, g in events if n == "ExecutorState::Process"] == [-1, 0, 0, 1, 1, 2, 2], "one that never loops is none"
+
+
+def test_a_function_with_one_iteration_is_no_loop(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    host.line("python", [host.event("train", 0, 100, _r=1, step_num=3), host.event("ExecutorState::Process", 1, 5, id=5, iter_num=0)])
+    _, groups, events = grouped(tmp_path, write(host))
+    assert groups.names == {(0, 0): "train 3"}
+    assert dict(events) == {"train": 0, "ExecutorState::Process": 0}
+
+
+def test_files_with_loop_ops_are_not_grouped(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    host.line("python", [host.event("train", 0, 100, _r=1, step_num=3), host.event("WhileOp-StartBody", 1, 5)])
+    _, groups, events = grouped(tmp_path, write(host))
+    assert groups.names == {}
+    assert {g for _, g in events} == {-1}
+
+
+def test_names_come_from_what_the_root_hangs_below(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    main = [host.event("outer", 0, 50, graph_type="pjit", step_num=12), host.event("FunctionRun", 1, 5, _r=1)]
+    main.append(host.event("FunctionRun", 60, 5, _r=1))
+    host.line("python", main)
+    _, groups, _ = grouped(tmp_path, write(host))
+    assert groups.names == {(0, 0): "pjit 12", (0, 1): "1"}, "an implicit root lends its name to no step"
+
+
+def test_ids_of_producers_hold_within_their_process(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    for line, process in ((1, 10), (2, 20)):
+        main = [host.event(f"train{line}", 0, 9, _r=1, step_num=line), host.event("p", 1, 1, _pt=1, _p=7, _pid=process)]
+        host.line(f"main {line}", main, line_id=line)
+        host.line(f"pool {line}", [host.event(f"c{line}", 3, 1, _ct=1, _c=7, _pid=process)], line_id=line + 10)
+    _, groups, events = grouped(tmp_path, write(host))
+    found = dict(events)
+    assert found["c1"] == found["train1"] != found["train2"] == found["c2"]
+    assert set(groups.names.values()) == {"train1 1", "train2 2"}
+
+
+def test_requests_follow_what_enqueued_them(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    main = [host.event("train", 0, 90, _r=1, step_num=0), host.event("EnqueueRequestLocked", 1, 1, request_id=4, queue_addr=99)]
+    main.append(host.event("ExecutorState::Process", 3, 2, id=6, iter_num=0))
+    pool = [
+        host.event("RunProgramRequest", 5, 1, request_id=4, queue_addr=99),
+        host.event("TransferD2HRequest", 7, 1, request_id=4, queue_addr=98),
+    ]
+    pool.append(host.event("TpuExecuteOp", 9, 1, id=6, iter_num=0))
+    host.line("python", main, line_id=1)
+    host.line("pool", pool, line_id=2)
+    _, _, events = grouped(tmp_path, write(host))
+    found = dict(events)
+    assert (found["RunProgramRequest"], found["TpuExecuteOp"], found["TransferD2HRequest"]) == (0, 0, -1)
+
+
+def test_batches_of_a_server_gather_more_than_its_sessions(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    host.line("t", [host.event("ProcessBatch", 0, 9), host.event("BatchingSessionRun", 1, 5), host.event("a:A", 2, 1)], line_id=1)
+    host.line("u", [host.event("BatchingSessionRun", 20, 5)], line_id=2)
+    _, groups, events = grouped(tmp_path, write(host))
+    assert groups.names == {(0, 0): "ProcessBatch 0", (0, 1): "BatchingSessionRun 1"}
+    assert [g for _, g in events] == [0, 0, 0, 1]
+
+
+def test_each_host_counts_its_groups_from_0(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.xplane.pb").write_bytes(training_run(2).replace(b"host-a", b"host-" + name.encode()))
+    trace = xspace.read([LocalFile(tmp_path / f"{name}.xplane.pb") for name in ("a", "b")])
+    trace.lanes["kind"] = "host"
+    groups = group(trace, trace.names)
+    assert groups.names == {(h, g): f"train {g}" for h in (0, 1) for g in (0, 1)}
+    of_host = trace.lanes["host"].to_numpy()[trace.events.lane]
+    assert [set(groups.group[of_host == h].tolist()) - {-1} for h in trace.hosts] == [{0, 1}, {0, 1}]
