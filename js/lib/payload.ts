@@ -263,6 +263,25 @@ export interface MemoryId {
   in_use_bytes: Float64Array;
   /** Allocations alive at the peak: op, region_type, data_type, shape, requested_bytes, allocated_bytes, percent, occurrences. */
   peak: Table;
+  /** What is alive at every drawn event; null where blocks cannot be told apart. */
+  moments: Moments | null;
+}
+
+/** Blocks alive at the drawn events, as what changes from one moment to the next. */
+export interface Moments {
+  /** By moment: index of its event. Moments are in the order of their steps, then in time. */
+  point: NumberArray;
+  /** Kinds of blocks: op, region_type, data_type, shape, requested_bytes, allocated_bytes. */
+  blocks: Table;
+  /** At which moment (ascending) how many more or fewer of which row of `blocks` are alive than at the one before. */
+  moment: NumberArray;
+  block: NumberArray;
+  change: NumberArray;
+  /** By moment, of the blocks too small to be told one by one: their bytes and how many they are. */
+  smaller_bytes: NumberArray;
+  smaller_count: NumberArray;
+  /** What the bytes of the heap beyond all these are called. */
+  rest: string;
 }
 
 export interface Memory {

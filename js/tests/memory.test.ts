@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { MemoryId, Table } from "../lib/payload.js";
 import { cardRows, momentText, ticksText } from "../views/memory/moment.js";
-import { bySize, split, total } from "../views/memory/peak.js";
+import { aliveAt, bySize, split, total } from "../views/memory/peak.js";
 import {
   axis,
   byteAxis,
@@ -41,6 +41,7 @@ function memory(times: number[], use: number[], more: Partial<MemoryId> = {}): M
     fragmentation: new Float64Array(n),
     in_use_bytes: Float64Array.from(use),
     peak: { columns: [], data: {}, rows: 0 },
+    moments: null,
     ...more,
   };
 }
@@ -185,5 +186,63 @@ describe("alive at the peak", () => {
     expect([...split(order, 18).smaller]).toEqual([18, 19]);
     expect(split(order, 19).smaller).toHaveLength(0);
     expect(split(order, 19).shown).toHaveLength(20);
+  });
+});
+
+describe("what is alive at a moment", () => {
+  const kinds: Table = {
+    columns: [],
+    rows: 2,
+    data: {
+      op: ["conv", "relu"],
+      region_type: ["output", "temp"],
+      data_type: ["half", "half"],
+      shape: ["[2]", "[3]"],
+      requested_bytes: Float64Array.of(100, 30),
+      allocated_bytes: Float64Array.of(128, 32),
+    },
+  };
+  const id = memory([0, 1, 2, 3], [160, 288, 160, 500]);
+  id.stack_bytes = Float64Array.of(0, 0, 0, 40);
+  id.heap_bytes = Float64Array.of(160, 288, 160, 460);
+  // The blocks of step 0 are known at three moments; the event of step 1 comes first in the file's order of steps.
+  id.moments = {
+    point: Int32Array.of(3, 0, 1, 2),
+    blocks: kinds,
+    moment: Int32Array.of(1, 1, 2, 3, 3),
+    block: Int32Array.of(0, 1, 0, 0, 1),
+    change: Int32Array.of(1, 1, 1, -1, -1),
+    smaller_bytes: new Float64Array(4),
+    smaller_count: new Float64Array(4),
+    rest: "unused",
+  };
+  const column = (k: number, key: string): unknown[] => Array.from(aliveAt(id, k).data[key] as string[]);
+
+  it("is the blocks between their allocation and deallocation, equal ones together", () => {
+    expect(column(1, "op")).toEqual(["conv", "relu"]);
+    expect(column(1, "occurrences")).toEqual([2, 1]);
+    expect(column(1, "requested_bytes")).toEqual([100, 30]);
+    expect(column(1, "percent")[0]).toBeCloseTo((100 * 256) / 288, 9);
+    expect(column(2, "op")).toEqual(["conv", "unused"]);
+    expect(column(2, "allocated_bytes")).toEqual([128, 32]);
+  });
+
+  it("does not reach into another step, and knows the stack", () => {
+    expect(column(3, "op")).toEqual(["unused", "stack"]);
+    expect(column(3, "allocated_bytes")).toEqual([460, 40]);
+    expect(column(3, "requested_bytes")).toEqual([Number.NaN, Number.NaN]);
+  });
+
+  it("is one row where blocks are not told apart, and counts those too small to be told", () => {
+    expect(aliveAt({ ...id, moments: null }, 1)).toMatchObject({ rows: 1, data: { occurrences: Float64Array.of(1) } });
+    const moments = id.moments as NonNullable<typeof id.moments>;
+    const smaller = {
+      ...moments,
+      smaller_bytes: Float64Array.of(0, 0, 0, 8),
+      smaller_count: Float64Array.of(0, 0, 0, 2),
+    };
+    const table = aliveAt({ ...id, moments: smaller }, 2);
+    expect(Array.from(table.data["allocated_bytes"] as Float64Array)).toEqual([128, 24, 4]);
+    expect(Array.from(table.data["occurrences"] as Float64Array)).toEqual([1, 1, 2]);
   });
 });

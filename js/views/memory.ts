@@ -1,6 +1,6 @@
 /** Memory: how much was in use, when it was most, and what was alive then. */
 
-import { textAt } from "../lib/codec.js";
+import { numberAt, textAt } from "../lib/codec.js";
 import { toCsv } from "../lib/csv.js";
 import { clear, h, listen } from "../lib/dom.js";
 import { bytesText, count, known, ms, percent } from "../lib/format.js";
@@ -8,7 +8,7 @@ import { downloadButton, emptyView, figures, heading, link, picker, segmented } 
 import type { MemoryId } from "../lib/payload.js";
 import { type ColumnSpec, table } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
-import { bySize, split, total } from "./memory/peak.js";
+import { aliveAt, bySize, split, total } from "./memory/peak.js";
 import { plot } from "./memory/plot.js";
 import { peakIndex } from "./memory/series.js";
 import { fillName } from "./names.js";
@@ -31,7 +31,14 @@ export const render: View = (el, context) => {
     const rest = ids.filter((each) => each !== id).map((each) => `${each.memory_id} (${bytesText(each.peak_bytes)})`);
     also.textContent = rest.length ? `also: ${rest.join(", ")}` : "";
     clear(body);
-    body.append(figures(id.figures), timeline(id, context, end.signal), alive(id, end.signal));
+    const table = h("section");
+    const inside = end.signal;
+    body.append(
+      figures(id.figures),
+      timeline(id, context, inside, (at) => alive(table, id, at, inside)),
+      table,
+    );
+    if (!id.time_ms.length) alive(table, id, -1, inside);
   };
   listen(context.signal, "abort", () => end?.abort());
   const choose = picker(
@@ -44,7 +51,7 @@ export const render: View = (el, context) => {
   show(0);
 };
 
-function timeline(id: MemoryId, context: ViewContext, signal: AbortSignal): HTMLElement {
+function timeline(id: MemoryId, context: ViewContext, signal: AbortSignal, onPin: (at: number) => void): HTMLElement {
   const n = id.time_ms.length;
   const steps = context.payload.steps.step.length;
   const scope = [n ? ms((id.time_ms[n - 1] as number) - Math.min(0, id.time_ms[0] as number), 1) : ""];
@@ -53,7 +60,7 @@ function timeline(id: MemoryId, context: ViewContext, signal: AbortSignal): HTML
   if (!n) {
     return h("section", heading("Timeline"), h("p.dim", "No event of this allocator was recorded."));
   }
-  const area = plot(id, context.width, signal);
+  const area = plot(id, context.width, signal, onPin);
   const capacity = known(id.capacity_bytes) && id.capacity_bytes > 0;
   const modes = segmented(
     "Axis",
@@ -70,6 +77,7 @@ function timeline(id: MemoryId, context: ViewContext, signal: AbortSignal): HTML
   const stacked = known(stack);
   const fragmented = id.fragmentation.some((value) => known(value));
   const held = id.free_bytes.some((value) => known(value));
+  const absent = [!stacked && "a stack", !held && "free memory", !fragmented && "fragmentation"].filter(Boolean);
   const key = (css: string, text: string): HTMLElement => h("span", h("i", { class: `sw ${css}` }), text);
   return h(
     "section",
@@ -82,42 +90,51 @@ function timeline(id: MemoryId, context: ViewContext, signal: AbortSignal): HTML
       held && key("m-free", stacked ? "Free" : "Reserved, not allocated"),
       fragmented && key("m-frag", "Fragmentation (right axis)"),
     ),
+    absent.length > 0 &&
+      h("p.more", `This allocator does not state ${absent.join(", ").replace(/, ([^,]*)$/, " or $1")}.`),
   );
 }
 
-/** What was alive at the peak. */
-function alive(id: MemoryId, signal: AbortSignal): HTMLElement {
-  const { peak } = id;
-  const order = bySize(peak);
-  const all = total(peak, order);
+/** What was alive at the peak (`at` -1), or after a drawn event. */
+function alive(el: HTMLElement, id: MemoryId, at: number, signal: AbortSignal): void {
+  const live = at < 0 ? id.peak : aliveAt(id, at);
+  const order = bySize(live);
+  const all = total(live, order);
   const { shown, smaller } = split(order);
-  if (!peak.rows) {
-    return h("section", heading("Live at the peak"), h("p.dim", "No allocation was alive, or none was recorded."));
+  const name = at < 0 ? "the peak" : `${ms(id.time_ms[at], 3)}`;
+  clear(el);
+  if (!live.rows) {
+    el.append(heading(`Live at ${name}`), h("p.dim", "No allocation was alive, or none was recorded."));
+    return;
   }
   const holder = h("div");
   let most = 0;
-  for (const row of order) most = Math.max(most, percentOf(id, row));
+  for (const row of order) most = Math.max(most, numberAt(live.data.percent, row) || 0);
   const columns: ColumnSpec[] = [
     {
       key: "op",
       label: "Op",
       kind: "code",
       grow: true,
-      cell: (row, cell) => fillName(cell, textAt(peak.data.op, row)),
+      cell: (row, cell) => fillName(cell, textAt(live.data.op, row)),
     },
-    { key: "region_type", label: "Region", narrow: true },
-    { key: "data_type", label: "Type", narrow: true },
-    { key: "shape", label: "Shape", align: "right", narrow: true },
-    { key: "requested_bytes", label: "Requested", narrow: true },
-    { key: "allocated_bytes", label: "Allocated" },
-    { key: "percent", label: "% of peak", bar: { css: "mem", max: most * 1.2 || 100, width: 88 } },
-    { key: "occurrences", label: "Count" },
+    { key: "region_type", narrow: true },
+    { key: "data_type", narrow: true },
+    { key: "shape", align: "right", narrow: true },
+    { key: "requested_bytes", narrow: true },
+    { key: "allocated_bytes" },
+    {
+      key: "percent",
+      label: at < 0 ? "% of peak" : "% in use",
+      bar: { css: "mem", max: most * 1.2 || 100, width: 88 },
+    },
+    { key: "occurrences" },
   ];
   const handle = table(holder, {
-    table: peak,
+    table: live,
     columns,
     sort: { key: "allocated_bytes", descending: true },
-    label: "Allocations alive at the peak",
+    label: `Allocations alive at ${name}`,
     signal,
   });
   const line = h("p.more.smaller");
@@ -125,10 +142,10 @@ function alive(id: MemoryId, signal: AbortSignal): HTMLElement {
     handle.setRows(folded ? shown : null);
     clear(line);
     if (!smaller.length) return;
-    const rest = total(peak, smaller);
+    const rest = total(live, smaller);
     const text = folded
-      ? `${count(rest.count)} smaller: ${bytesText(rest.allocated_bytes)}, ${percent(rest.percent)} of the peak`
-      : `All ${count(peak.rows)} rows`;
+      ? `${count(rest.count)} smaller: ${bytesText(rest.allocated_bytes)}, ${percent(rest.percent)} of ${at < 0 ? "the peak" : "what is in use"}`
+      : `All ${count(live.rows)} rows`;
     line.append(
       h(
         "span",
@@ -138,20 +155,13 @@ function alive(id: MemoryId, signal: AbortSignal): HTMLElement {
     );
   };
   fold(true);
-  return h(
-    "section",
+  el.append(
     heading(
-      "Live at the peak",
+      `Live at ${name}`,
       `${count(all.count)} ${all.count === 1 ? "allocation" : "allocations"}, ${bytesText(all.allocated_bytes)}`,
-      downloadButton("nbprof-memory-peak.csv", () => toCsv(peak, order)),
+      downloadButton(`nbprof-memory-${at < 0 ? "peak" : "moment"}.csv`, () => toCsv(live, order)),
     ),
     holder,
     line,
   );
-}
-
-function percentOf(id: MemoryId, row: number): number {
-  const column = id.peak.data.percent;
-  const value = column && !Array.isArray(column) && !("codes" in column) ? (column[row] as number) : Number.NaN;
-  return Number.isNaN(value) ? 0 : value;
 }

@@ -43,9 +43,7 @@ DERIVED = {
             "number",
             1,
         ),
-        Col(
-            "gbytes_per_second", "float64", "", "GB/s", "Bytes read and written a second, in 10⁹, over the total time.", "number", 1
-        ),
+        Col("gbytes_per_second", "float64", "", "GB/s", "Bytes read and written a second, in 10⁹, over the total time.", "number", 1),
         Col("tensor_core_percent", "float64", "percent", "TC %", "Part of the time of its kernels on TensorCores.", "percent", 1),
         Col("per_step_ms", "float64", "ms", "ms / step", "Time a step.", "number", 2),
         Col("block", "string", "", "Block", "Threads of one block: x × y × z.", "text", None),

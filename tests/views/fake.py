@@ -261,6 +261,8 @@ def _timeline() -> pd.DataFrame:
     frame["region_type"], frame["data_type"], frame["shape"] = "output", "half", "[64,30,30,32]"
     frame["stack_bytes"], frame["heap_bytes"], frame["free_bytes"] = 0.0, heap, 2.0**34 - heap
     frame["fragmentation"], frame["in_use_bytes"] = 0.0003, heap
+    # Each block is freed by the event behind its allocation.
+    frame["address"] = 1024 * (np.arange(count) // 2)
     return frame
 
 

@@ -82,6 +82,8 @@ def test_every_part_has_the_shape_of_the_twin(run, views):
             check(node, "TfDataNode")
     for one in whole["memory"]["ids"]:
         check(one, "MemoryId")
+        if one["moments"]:
+            check(one["moments"], "Moments")
     for lane in whole["trace"]["lanes"]:
         check(lane, "Lane")
     for part in ("steps", "input", "ops", "kernels", "memory", "trace"):

@@ -1,7 +1,7 @@
 /** The allocations alive at the peak: the large ones, and how much the rest is. */
 
-import { numberAt } from "../../lib/codec.js";
-import type { Table } from "../../lib/payload.js";
+import { numberAt, textAt } from "../../lib/codec.js";
+import type { MemoryId, Table } from "../../lib/payload.js";
 
 /** Rows by allocated bytes, most first. */
 export function bySize(peak: Table): Uint32Array {
@@ -40,3 +40,53 @@ export function split(order: Uint32Array, first = 12): { shown: Uint32Array; sma
   const at = order.length <= first + 1 ? order.length : first;
   return { shown: order.slice(0, at), smaller: order.slice(at) };
 }
+
+/** The blocks alive after drawn event `k`: the columns of the table at the peak. What is in use beyond them is one row. */
+export function aliveAt(id: MemoryId, k: number): Table {
+  const { moments } = id;
+  type Row = { texts: string[]; requested: number; allocated: number; count: number };
+  const rows: Row[] = [];
+  const add = (text: string, bytes: number, count = 1): void => {
+    if (bytes > 0 && count > 0) {
+      rows.push({ texts: [text, "", "", ""], requested: Number.NaN, allocated: bytes / count, count });
+    }
+  };
+  const at = moments ? moments.point.indexOf(k) : -1;
+  let beyond = id.heap_bytes[k] as number;
+  if (moments && at >= 0) {
+    const { data } = moments.blocks;
+    const counts = new Map<number, number>();
+    for (let i = 0; i < moments.moment.length && (moments.moment[i] as number) <= at; i++) {
+      const block = moments.block[i] as number;
+      counts.set(block, (counts.get(block) ?? 0) + (moments.change[i] as number));
+    }
+    for (const [block, count] of counts) {
+      if (!(count > 0)) continue;
+      const allocated = numberAt(data["allocated_bytes"], block);
+      beyond -= count * allocated;
+      const texts = TEXTS.map((key) => textAt(data[key], block));
+      rows.push({ texts, requested: numberAt(data["requested_bytes"], block), allocated, count });
+    }
+    const small = moments.smaller_bytes[at] as number;
+    add("blocks too small for this report, mean", small, moments.smaller_count[at]);
+    beyond -= small;
+  }
+  add(moments?.rest ?? "in use; the file states no addresses to tell blocks apart", beyond);
+  add("stack", id.stack_bytes[k] as number);
+  rows.sort((a, b) => b.allocated - a.allocated);
+  const use = id.in_use_bytes[k] as number;
+  const numbers = (read: (row: Row) => number): Float64Array => Float64Array.from(rows, read);
+  return {
+    columns: id.peak.columns,
+    rows: rows.length,
+    data: {
+      ...Object.fromEntries(TEXTS.map((key, i) => [key, rows.map((row) => row.texts[i] ?? "")])),
+      requested_bytes: numbers((row) => row.requested),
+      allocated_bytes: numbers((row) => row.allocated),
+      percent: numbers((row) => (use > 0 ? (100 * row.count * row.allocated) / use : Number.NaN)),
+      occurrences: numbers((row) => row.count),
+    },
+  };
+}
+
+const TEXTS = ["op", "region_type", "data_type", "shape"] as const;

@@ -3,7 +3,7 @@
 import { canvas } from "../../lib/canvas.js";
 import { clear, h, handled, listen } from "../../lib/dom.js";
 import { bytesText, num } from "../../lib/format.js";
-import { hoverCard } from "../../lib/parts.js";
+import { hoverCard, link } from "../../lib/parts.js";
 import type { MemoryId } from "../../lib/payload.js";
 import { cssColor } from "../../lib/theme.js";
 import { onTheme } from "../trace/palette.js";
@@ -19,7 +19,8 @@ export interface Plot {
   setScope(scope: Scope): void;
 }
 
-export function plot(id: MemoryId, width: () => number, signal: AbortSignal): Plot {
+/** `onPin` is called with each event that is kept, and with -1 when it is let go. */
+export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onPin: (index: number) => void): Plot {
   const n = id.time_ms.length;
   const [from, to] = n ? [Math.min(0, id.time_ms[0] as number), id.time_ms[n - 1] as number] : [0, 1];
   const end = to > from ? to : from + 1;
@@ -121,25 +122,16 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal): Pl
 
   function pin(index: number): void {
     pinned = index;
+    onPin(index);
     area.redraw();
     clear(moment);
-    if (index < 0) moment.append("Click a point, or press Enter on it, to keep it.");
+    if (index < 0) moment.append("Click a point, or press Enter on it: the table shows that moment.");
     else {
-      const clearButton = h(
-        "a",
-        {
-          href: "#",
-          role: "button",
-          on: {
-            click: (event: Event) => {
-              event.preventDefault();
-              pin(-1);
-            },
-          },
-        },
-        "clear",
+      moment.append(
+        momentText(id, index),
+        " ",
+        link("clear", () => pin(-1)),
       );
-      moment.append(momentText(id, index), " ", clearButton);
     }
   }
 
