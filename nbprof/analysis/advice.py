@@ -67,6 +67,7 @@ def _input(facts: Facts) -> list[Finding]:
     if not len(facts.nodes):
         text = f"{waits}, and no tf.data pipeline was recorded."
         if facts.jax:
+            text = f"{waits}, which no recorded pipeline made ahead."
             return [
                 Finding("input_ahead", level, "Put the next batch on the device ahead of time", text, wait, _AHEAD_JAX, "trace", "Trace")
             ]
