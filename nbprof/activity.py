@@ -213,6 +213,7 @@ class Activity:
     Attributes
     ----------
     markers : host or device (`device` -1 on the host) step markers; `group` numbers the step of a host
+    rebuilt : int64, events of those device markers that were made of grouped events, which XProf does not do
     work : spans classified for the step breakdown
     xprof_work : the same spans, classified by the rules of XProf 2.24
     host_ops, device_ops : runs of framework ops; `op` and `type` are codes into `ops` and `types`. On a device `own` is the run's time
@@ -246,6 +247,7 @@ class Activity:
     hosts: list[str]
     devices: pd.DataFrame
     markers: pd.DataFrame
+    rebuilt: Int64s
     work: pd.DataFrame
     xprof_work: pd.DataFrame
     host_ops: pd.DataFrame
@@ -326,6 +328,7 @@ def _empty(columns: dict[str, str]) -> Callable[[], pd.DataFrame]:
 _EMPTY: dict[str, Callable[[], Any]] = {
     "devices": lambda: pd.DataFrame(columns=DEVICES),
     "markers": _empty(MARKERS),
+    "rebuilt": lambda: np.zeros(0, np.int64),
     "work": _empty(WORK),
     "xprof_work": _empty(WORK),
     "host_ops": _empty(HOST_OPS),

@@ -41,7 +41,7 @@ def _of_host(activity: Activity, host: int, drop_incomplete: bool) -> pd.DataFra
 def _table(activity: Activity, host: int, device: int | None, *, on_device: bool = True) -> pd.DataFrame:
     markers, work = activity.markers, activity.xprof_work
     mine = (markers["device"] == device) if device is not None else (markers["device"] >= 0) == on_device
-    times = steps.longest(markers[(markers["host"] == host) & mine])
+    times = steps.longest(markers[(markers["host"] == host) & mine & ~markers["event"].isin(activity.rebuilt)])
     times = times[times["end"] > times["start"]]
     group, begin, stop = times.index.to_numpy(np.int64), times["start"].to_numpy(np.int64), times["end"].to_numpy(np.int64)
     where = work["device"].to_numpy()

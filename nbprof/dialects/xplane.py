@@ -72,7 +72,7 @@ def interpret(trace: Trace) -> act.Activity:
     elif xplane_tpu_ops.core_planes(trace):
         out.later(("device_ops", "op_parts"), lambda: xplane_tpu_ops.device_ops(placed, out))
         out.later("device_extents", lambda: xplane_tpu_ops.extents(placed))
-    out.later(("markers", "group_names"), lambda: xplane_steps.markers(placed, out))
+    out.later(("markers", "group_names", "rebuilt"), lambda: xplane_steps.markers(placed, out))
     out.later("work", lambda: xplane_steps.work(placed, out))
     out.later("xprof_work", lambda: xplane_steps.work(placed, out, xplane_steps.classify_as_xprof))
     out.later("host_ops", lambda: with_stages(placed, out, host_ops(placed, out)))

@@ -26,8 +26,8 @@ _ENCLOSING = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "Functi
 _STAGE = "_ipl_stage_name"
 
 
-def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple[int, int], str]]:
-    """Step markers of devices and of hosts, and the names of the steps by (host, group)."""
+def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple[int, int], str], Int64s]:
+    """Step markers of devices and of hosts, the names of the steps by (host, group), and which markers XProf does not make."""
     trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
     names: dict[tuple[int, int], str] = {}
@@ -46,7 +46,12 @@ def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple
         name = groups.names.get((at, ident)) or text
         if name:
             names[at, ident] = name
-    return pd.concat(parts, ignore_index=True), names
+    table = pd.concat(parts, ignore_index=True)
+    # XProf makes markers for the files alone that it groups itself.
+    made = table["event"].to_numpy(np.int64)[table["device"].to_numpy() >= 0]
+    made = made[(placed.lane_kind != "steps")[events.lane[made]]]
+    by_us = {at for at, _ in groups.roots}
+    return table, names, made[~np.isin(host[made], list(by_us))]
 
 
 def _stated(placed: Placed, key: str) -> Flags:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import subprocess
+import sys
+
 import pytest
 
 from nbprof.activity import CATEGORIES
 from nbprof.analysis import xprof_steps
 from nbprof.analysis.pods import bottleneck
+from nbprof.profiles import load
+from tests.analysis.test_bad_steps import host_steps, spans
 from tests.parity.peer import NAMES, XPROF, profile, same
-from tests.support.profiles import expected
+from tests.support.profiles import expected, needed
 
 LABELS = dict(
     zip(
@@ -50,3 +57,42 @@ def test_the_pods_of_one_host_are_its_steps(name):
     assert summary["step"].is_unique
     assert summary["slowest_ms"].tolist() == steps["step_time_ms"].tolist()
     assert summary["spread_percent"].isna().all(), "one worker has no spread"
+
+
+LIVE = """
+import sys
+from xprof.convert import raw_to_tool_data
+sys.stdout.buffer.write(raw_to_tool_data.xspace_to_tool_data(sys.argv[2:], sys.argv[1], {})[0])
+"""
+
+
+def answer(tool, *files):
+    """What XProf, run now, says of files."""
+    if importlib.util.find_spec("xprof") is None:
+        needed("xprof is not installed")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", LIVE, tool, *map(str, files)], capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "recordings",
+    [
+        {"a": spans(5, 0), "b": [(s + 1, 12) for s, _ in spans(4, 10)]},
+        {"a": spans(3, 20), "b": [(s - 1, 9) for s, _ in spans(7, 0)], "c": spans(5, 10)},
+        {"a": [(0, 20), (30, 20), (60, 20)], "b": [(14, 20), (44, 20), (74, 20)]},
+        {"a": [(0, 20), (30, 20), (60, 20)], "b": [(18, 20), (48, 20), (78, 20)]},
+        {"a": [(10, 5), (20, 5), (30, 5), (40, 5)], "b": [(2, 5), (12, 5), (22, 5), (32, 5)], "c": [(29, 9), (39, 9)]},
+    ],
+)
+def test_hosts_are_laid_on_one_another_as_by_xprof(tmp_path, recordings):
+    files = []
+    for name, steps in recordings.items():
+        files.append(tmp_path / f"{name}.xplane.pb")
+        files[-1].write_bytes(host_steps(*steps, hostname=name))
+    theirs = [s["podStatsPerCore"].values() for s in answer("pod_viewer", *files)["podStatsSequence"]["podStatsMap"]]
+    ours = load(tmp_path).pods.frame
+    assert len(theirs) == ours["step"].nunique() > 0
+    for cores, (_, workers) in zip(theirs, ours.groupby("step", sort=True), strict=True):
+        found = {c["hostName"]: (c["totalDurationUs"], c["bottleneck"]) for c in cores}
+        assert found == {w.worker: (pytest.approx(1000 * w.step_time_ms), LABELS[w.bottleneck]) for w in workers.itertuples()}

@@ -11,10 +11,14 @@ from nbprof.dialects.grouping import group
 from nbprof.dialects.xplane import _name_lanes
 from nbprof.formats import xspace
 from nbprof.formats.pieces import LocalFile
-from tests.parity.peer import GUIDE_NAMES, NAMES, guide, profile, same, xprof
+from tests.analysis.test_bad_steps import gpu_plane, host_steps, marked_host
+from tests.analysis.test_honest import gpu_without_steps_line
+from tests.parity.peer import GUIDE_NAMES, NAMES, guide, profile, same, tables, xprof
+from tests.parity.test_pods import answer
 from tests.support.build import profile as made
 from tests.support.profiles import real
 from tests.support.xspace import gpu_run
+from tests.support.xspace import xspace as write
 
 COLUMNS = {
     "deviceComputeTimeMs": "device_compute_ms",
@@ -178,3 +182,32 @@ def test_stored_groups_come_back_when_they_are_recomputed(name):
     assert len(lost) == 13
     told = {int(stored[e]): trace.strings[step_name[e]] for e in np.flatnonzero((step_name >= 0) & (stored >= 0)).tolist()}
     assert told == {ident: text for (_, ident), text in again.names.items()}
+
+
+IDLE_STEP = [(g, 10 * g + 2, 10 * g + 6) for g in (0, 1, 3)]
+FIRST, SECOND = [(0, 0, 10), (1, 10, 20)], [(0, 0, 6), (1, 10, 24), (2, 24, 30)]
+ODD = {
+    "two GPUs with unequal steps": lambda: write(gpu_plane(0, FIRST, FIRST), gpu_plane(1, SECOND, SECOND)),
+    "a step without device work": lambda: write(
+        gpu_plane(0, IDLE_STEP, IDLE_STEP), marked_host([(g, 10 * g, 10 * g + 10) for g in range(4)])
+    ),
+    "stored groups without a Steps line": lambda: write(gpu_plane(0, [(0, 0, 4), (1, 5, 6), (0, 7, 9)])),
+    "no stored groups and no Steps line": gpu_without_steps_line,
+    "an empty GPU": lambda: write(gpu_plane(0, []), marked_host([(0, 0, 10)])),
+    "steps on the host with gaps": lambda: host_steps((0, 10), (10, 10), (25, 10)),
+    "one step": lambda: host_steps((0, 10)),
+    "five steps": lambda: host_steps(*[(10 * i, 10) for i in range(5)]),
+    "six steps": lambda: host_steps(*[(10 * i, 10) for i in range(6)]),
+    "a step without time": lambda: host_steps((0, 10), (12, 0), (14, 10)),
+    "steps without work": lambda: host_steps((0, 10), (10, 10), work=False),
+    "host and GPU": gpu_run,
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_files_as_xprof_reads_them_now(tmp_path, name):
+    ours = made(tmp_path, ODD[name]()).steps.as_xprof()
+    theirs = tables(answer("input_pipeline_analyzer", *tmp_path.glob("*.xplane.pb")))[1]
+    assert len(ours) == len(theirs)
+    for column, mine in {"stepnum": "name", **COLUMNS}.items() if len(theirs) else ():
+        same(ours[mine], theirs[column], mine)
