@@ -47,7 +47,7 @@ def host_self_times(activity: Activity, ops: pd.DataFrame | None = None) -> tupl
     Begins and ends of a thread are walked in time order with a stack. An op that is still on the stack when an op around it ends
     (partly overlapping events, or two that end at one instant) is left out, as in TensorFlow Profiler. Ops on threads where nothing of
     that kind happens are done all at once; only the stretches in which it does are walked. PyTorch's ops are scopes of one thread, so they
-    do nest: they all count, also those that end with the op around them.
+    do nest: they count also where they end with the op around them, but for calls that an op hands on to itself.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def host_self_times(activity: Activity, ops: pd.DataFrame | None = None) -> tupl
     own = nesting.self_times(parent, duration)
     kept = np.ones(len(lane), np.bool_)
     if activity.framework == "PyTorch":
-        own = np.maximum(own, 0)
+        own, kept = _without_repeats(ops["op"].to_numpy(np.int64), parent, np.maximum(own, 0))
     else:
         for rows in _tangles(lane, start, end, parent):
             kept[rows], own[rows] = _walk(start[rows], end[rows])
@@ -77,6 +77,26 @@ def host_self_times(activity: Activity, ops: pd.DataFrame | None = None) -> tupl
     busy = np.add.reduceat(np.where(kept, own, 0), first)
     out = ops.assign(own=own)
     return (out if kept.all() else out[kept]), int((np.maximum(busy, extent) - busy).sum())
+
+
+def _without_repeats(op: Int64s, parent: Int32s, own: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+    """Calls of PyTorch's ops without those that are the same call once more, whose self time goes to the call around them.
+
+    The dispatcher may hand an op on to itself (`aten::div` of a number): a call with the name of the call around it, and nothing beside
+    it there. `key_averages()` of torch.profiler counts the two as one.
+    """
+    inside = np.flatnonzero(parent >= 0)
+    children = np.bincount(parent[inside], minlength=len(parent))
+    again = np.zeros(len(parent), np.bool_)
+    again[inside] = (op[inside] == op[parent[inside]]) & (children[parent[inside]] == 1)
+    head = np.arange(len(parent))
+    moving = np.flatnonzero(again)
+    while len(moving):
+        head[moving] = parent[head[moving]]
+        moving = moving[again[head[moving]]]
+    out = np.zeros(len(own), np.int64)
+    np.add.at(out, head, own)
+    return out, ~again
 
 
 def _tangles(lane: Int32s, start: Int64s, end: Int64s, parent: Int32s) -> list[slice]:
