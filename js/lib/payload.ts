@@ -231,7 +231,7 @@ export interface Ops {
 export interface Kernels {
   empty: Empty | null;
   /** rank, kernel, total_us, occurrences, avg_us, min_us, max_us, op_tensor_core_eligible, uses_tensor_core, occupancy_percent,
-   *  registers, shared_bytes, block, grid, op */
+   *  occupancy_source, registers, shared_bytes, block, grid, op */
   table: Table;
   figures: Figure[];
 }

@@ -230,7 +230,9 @@ describe("what is alive at a moment", () => {
   it("does not reach into another step, and knows the stack", () => {
     expect(column(3, "op")).toEqual(["unused", "stack"]);
     expect(column(3, "allocated_bytes")).toEqual([460, 40]);
-    expect(column(3, "requested_bytes")).toEqual([Number.NaN, Number.NaN]);
+    expect(column(3, "requested_bytes")).toEqual([460, 40]);
+    const torch = { ...id, stack_bytes: new Float64Array(4).fill(Number.NaN) };
+    expect((aliveAt(torch, 3).data["requested_bytes"] as Float64Array)[0]).toBeNaN();
   });
 
   it("is one row where blocks are not told apart, and counts those too small to be told", () => {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     *("rank", "kernel", "total_us", "occurrences", "avg_us", "min_us", "max_us", "op_tensor_core_eligible", "uses_tensor_core"),
-    *("occupancy_percent", "registers", "shared_bytes", "block", "grid", "op"),
+    *("occupancy_percent", "occupancy_source", "registers", "shared_bytes", "block", "grid", "op"),
 )
 MOST_ROWS = 3000
 

@@ -49,7 +49,7 @@ export function momentText(id: MemoryId, i: number): string {
     known(id.free_bytes[i]) &&
       `${bytesText(id.free_bytes[i])} ${known(id.stack_bytes[i]) ? "free" : "reserved beyond that"}`,
     known(id.fragmentation[i]) && `fragmentation ${num(100 * (id.fragmentation[i] as number), 2)}%`,
-    `after the ${event(id, i)} of ${bytesText(id.allocated_bytes[i])}${op ? ` by ${op}` : ""}`,
+    `after the ${event(id, i)} of ${bytesText(Math.abs(id.allocated_bytes[i] as number))}${op ? ` by ${op}` : ""}`,
   ];
   return `${when}: ${parts.filter(Boolean).join("; ")}.`;
 }

@@ -46,11 +46,13 @@ export function aliveAt(id: MemoryId, k: number): Table {
   const { moments } = id;
   type Row = { texts: string[]; requested: number; allocated: number; count: number };
   const rows: Row[] = [];
-  const add = (text: string, bytes: number, count = 1): void => {
-    if (bytes > 0 && count > 0) {
-      rows.push({ texts: [text, "", "", ""], requested: Number.NaN, allocated: bytes / count, count });
-    }
+  const add = (bytes: number, texts: string[], count = 1): void => {
+    // Where the region is not told, neither is what was asked for.
+    const requested = texts[1] ? bytes : Number.NaN;
+    if (bytes > 0 && count > 0) rows.push({ texts, requested, allocated: bytes / count, count });
   };
+  const stack = id.stack_bytes[k] as number;
+  const rest = ["INVALID", "unknown"];
   const at = moments ? moments.point.indexOf(k) : -1;
   let beyond = id.heap_bytes[k] as number;
   if (moments && at >= 0) {
@@ -68,11 +70,13 @@ export function aliveAt(id: MemoryId, k: number): Table {
       rows.push({ texts, requested: numberAt(data["requested_bytes"], block), allocated, count });
     }
     const small = moments.smaller_bytes[at] as number;
-    add("blocks too small for this report, mean", small, moments.smaller_count[at]);
+    add(small, ["blocks too small for this report, mean"], moments.smaller_count[at]);
     beyond -= small;
   }
-  add(moments?.rest ?? "in use; the file states no addresses to tell blocks apart", beyond);
-  add("stack", id.stack_bytes[k] as number);
+  if (!moments) add(beyond, ["in use; the file states no addresses to tell blocks apart"]);
+  // As p.memory.at has it: allocators that state their stack are followed from the begin of a step.
+  else add(beyond, Number.isNaN(stack) ? [moments.rest] : [moments.rest, "persist/dynamic", ...rest]);
+  add(stack, ["stack", "stack", ...rest]);
   rows.sort((a, b) => b.allocated - a.allocated);
   const use = id.in_use_bytes[k] as number;
   const numbers = (read: (row: Row) => number): Float64Array => Float64Array.from(rows, read);
