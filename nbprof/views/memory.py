@@ -94,7 +94,7 @@ def _moments(full: pd.DataFrame, kept: npt.NDArray[np.int64], most: int) -> dict
     heap beyond these and `smaller_bytes` (blocks too small to be told, `smaller_count` of them) is one row more, called `rest`; its
     stack, where it has one, another.
     """
-    found = memory_alive.moments(full, kept, most)
+    found = memory_alive.moments(full, kept, most) if "address" in full.columns else None
     if found is None:
         return None
     whole = memory_alive.from_the_begin(full)
