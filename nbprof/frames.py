@@ -54,6 +54,10 @@ def _percent(name: str, label: str, help: str) -> Col:
     return Col(name, "float64", "percent", label, help, "percent", 1)
 
 
+def _rate(name: str, unit: str, label: str, help: str) -> Col:
+    return Col(name, "float64", unit, label, help, "number", 1)
+
+
 def _text(name: str, label: str, help: str, kind: str = "text") -> Col:
     return Col(name, "object", "", label, help, kind, None)
 
@@ -221,8 +225,21 @@ SCHEMA: dict[str, list[Col]] = {
         _us("mean_us", "Mean µs", "Mean duration of a call."),
         _us("min_us", "Min µs", "Shortest call."),
         _us("max_us", "Max µs", "Longest call."),
-        _text("bottleneck", "Bottleneck", "Blocking iterator with the largest self time."),
+        _text("bottleneck", "Bottleneck", "Blocking iterator with the largest self time in the longest call."),
         _text("advice", "Advice", "What limits the pipeline and what helps."),
+        _text("bottleneck_path", "Path", "Name of the bottleneck from the root down.", "code"),
+        _us("bottleneck_us", "Bottleneck µs", "Self time of the bottleneck in the longest call."),
+        _text("fix", "Fix", "Diff lines: - removed, + added.", "code"),
+    ],
+    "tf_data_calls": [
+        _HOST,
+        _text("pipeline", "Pipeline", "Host or device pipeline with its number."),
+        _count("rank", "Rank", "Position among the calls of the pipeline: 0 is the longest."),
+        _ms("start_ms", "Start ms", "Begin of the call after the start of the profile."),
+        _us("duration_us", "Duration µs", "Duration of the call."),
+        _text("bottleneck", "Bottleneck", "Blocking iterator with the largest self time in the call."),
+        _text("bottleneck_path", "Path", "Name of the bottleneck from the root down.", "code"),
+        _us("bottleneck_us", "Bottleneck µs", "Its self time in the call."),
     ],
     "tf_data_nodes": [
         _text("iterator", "Iterator", "Kind of iterator."),
@@ -242,6 +259,31 @@ SCHEMA: dict[str, list[Col]] = {
             None,
         ),
         Col("bottleneck", "bool", "", "Bottleneck", "Blocking iterator with the largest self time.", "bool", None),
+        _text("pipeline", "Pipeline", "Host or device pipeline with its number."),
+        _HOST,
+        _text("note", "Note", "What the iterator states about itself: threads, batch, buffer, cycle."),
+        _text("id", "Id", "Number of the iterator."),
+        Col("blocking", "bool", "", "Blocking", "Whether any call of it kept a call of the root waiting.", "bool", None),
+    ],
+    "checks": [
+        _text("check", "Check", "What was looked at."),
+        _percent("percent", "%", "Its measure: of step time, compute or op time."),
+        _text("level", "Level", "high, moderate, no or unknown."),
+        _text("statement", "Finding", "What follows, with the number."),
+        _text("view", "View", "Tab that shows it."),
+    ],
+    "input_breakdown": [
+        _text("category", "Category", "Key of the kind of input work."),
+        _us("us", "µs", "Time of the kind, scaled by how much enqueuing fills the time between enqueues."),
+        _us("us_per_step", "µs / step", "The same divided by the number of steps."),
+        _percent("percent", "%", "Part of the time of all kinds."),
+    ],
+    "tf_functions": [
+        _text("function", "Function", "Name of the tf.function.", "code"),
+        _count("calls", "Calls", "Calls of it."),
+        _count("tracings", "Tracings", "How often it had been traced by its last call."),
+        _us("self_us", "Self µs", "Duration of all calls without those of functions inside."),
+        _percent("expensive_percent", "Expensive %", "Part of that in calls that traced it or ran it eagerly."),
     ],
     "ops": _OPS,
     "ops_with_idle": _OPS,
@@ -360,6 +402,10 @@ SCHEMA: dict[str, list[Col]] = {
         _text("name", "Name", "Model or architecture."),
         _text("compute_capability", "Compute capability", "NVIDIA compute capability."),
         _bytes("memory_bytes", "Memory", "Memory of the device."),
+        _rate("memory_bytes_per_second", "bytes_per_second", "Memory B/s", "What its main memory can move at most."),
+        _rate(
+            "peak_flops_per_second", "flops_per_second", "Peak FLOP/s", "What it can compute at most, in fp32 or fp16, without sparsity."
+        ),
     ],
     "events": [
         _HOST,
@@ -381,10 +427,6 @@ SCHEMA: dict[str, list[Col]] = {
         _count("events", "Events", "Events on the lane."),
     ],
 }
-
-
-def _rate(name: str, unit: str, label: str, help: str) -> Col:
-    return Col(name, "float64", unit, label, help, "number", 1)
 
 
 _OPS_WHERE_KNOWN = [
