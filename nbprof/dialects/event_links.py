@@ -89,12 +89,9 @@ def below_an_equal(links: Links, roots: Int64s, level: Int64s) -> npt.NDArray[np
     return out
 
 
-def above(events: Int64s, has: npt.NDArray[np.bool_], up: Int64s, down: Int64s) -> Int64s:
-    """For each event itself or the nearest event above it that has something; -1 where none has."""
+def above(links: Links, events: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:
+    """For each event itself or the nearest event above it that has something; -1 where none has. `links` go from child to parent."""
     out = np.where(has[events], events, -1)
-    if not has.any() or (out >= 0).all():
-        return out
-    links = Links(down, up, len(has))
     run = np.flatnonzero(out < 0)
     at = events[run]
     seen = np.zeros(0, np.int64)
@@ -105,6 +102,7 @@ def above(events: Int64s, has: npt.NDArray[np.bool_], up: Int64s, down: Int64s) 
         seen = np.concatenate([seen, pair])
         run, at = pair >> 32, pair & 0xFFFFFFFF
         found = has[at]
+        # Of several at one distance the first.
         out[run[found][::-1]] = at[found][::-1]
         open_ = out[run] < 0
         run, at = run[open_], at[open_]

@@ -143,10 +143,10 @@ class _Grouping:
         trace = self.trace
         loops, again = self._loops()
         level = np.maximum(trace.arg("_r", 0), 0)
-        for name, value in _LEVELS.items():
-            level[self._called(name.__eq__)] = value
-        in_dataset = self._runs_of_datasets()
-        level[in_dataset] = 0
+        named = np.array([_LEVELS.get(str(n), 0) for n in self.names], np.int64)
+        if named.any():
+            of_event = named[trace.events.name]
+            level = np.where(of_event > 0, of_event, level)
         if len(loops):
             # Where a program loops in its graph, the iterations are the steps, and nothing else is.
             looping = np.zeros(len(trace.hosts), np.bool_)
@@ -155,6 +155,8 @@ class _Grouping:
             level[loops] = 1
         level[~open_] = 0
         roots = np.flatnonzero(level)
+        if not len(loops):
+            roots = roots[~self._of_datasets(roots)]
         if not len(roots):
             return
         # Roots in the order in which they take what hangs below them: the highest level first, then the earliest.
@@ -185,16 +187,16 @@ class _Grouping:
     def _called(self, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
         return np.asarray(_coded(self.names, test)[self.trace.events.name], np.bool_)
 
-    def _runs_of_datasets(self) -> npt.NDArray[np.bool_]:
-        """Events with the step id of a function that tf.data ran: they are no steps."""
+    def _of_datasets(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Which of some events have the step id of a function that tf.data ran: they are no steps."""
+        table = _coded(self.names, lambda n: n.startswith("InstantiatedCapturedFunction::"))
+        if not table.any() or not len(rows):
+            return np.zeros(len(rows), np.bool_)
         step = self.trace.arg("id")
-        data_run = self._called(lambda n: n.startswith("InstantiatedCapturedFunction::")) & (step != -1)
-        if not data_run.any():
-            return np.zeros(self.count, np.bool_)
-        key, seen = pd.factorize(self.host << 40 ^ step)
-        inside = np.zeros(len(seen), np.bool_)
-        inside[key[data_run]] = True
-        return np.asarray(inside[key] & (step != -1), np.bool_)
+        runs = np.flatnonzero(table[self.trace.events.name] & (step != -1))
+        both = np.concatenate([rows, runs])
+        key = pd.factorize(step[both])[0] * len(self.trace.hosts) + self.host[both]
+        return np.asarray(np.isin(key[: len(rows)], key[len(rows) :]) & (step[rows] != -1), np.bool_)
 
     def _loops(self) -> tuple[Int64s, Int64s]:
         """Loops that run inside a graph: the first event of each iteration, and pairs of it and the others of the iteration."""
@@ -203,11 +205,10 @@ class _Grouping:
             return nothing
         step, turn = self.trace.arg("id"), self.trace.arg("iter_num")
         rows = np.flatnonzero(self._called("ExecutorState::Process".__eq__) & (step != -1) & (turn >= 0))
-        rows = rows[~self._runs_of_datasets()[rows]] if len(rows) else rows
+        rows = rows[~self._of_datasets(rows)]
         if not len(rows):
             return nothing
-        run = pd.MultiIndex.from_arrays([self.host[rows], step[rows]])
-        of_run, _ = pd.factorize(run)
+        of_run = pd.factorize(pd.factorize(step[rows])[0] * len(self.trace.hosts) + self.host[rows])[0]
         last = np.zeros(int(of_run.max()) + 1, np.int64)
         np.maximum.at(last, of_run, turn[rows])
         # A function that has the iteration 0 alone does not loop.
@@ -277,9 +278,9 @@ class _Grouping:
 
     def _equal(self, parent: str, children: frozenset[str], keys: tuple[str, ...]) -> tuple[Int64s, Int64s]:
         """Links between events of given names of a host whose args are equal; the first arg must be there."""
-        above, below = self._called(parent.__eq__), self._called(children.__contains__)
-        if not above.any() or not below.any():
+        if not _coded(self.names, parent.__eq__).any() or not _coded(self.names, children.__contains__).any():
             return _no_links()
+        above, below = self._called(parent.__eq__), self._called(children.__contains__)
         values = [self.trace.arg(key) for key in keys]
         up, down = (np.flatnonzero(rows & (values[0] != -1)) for rows in (above, below))
         return match(up, [*(v[up] for v in values), self.host[up]], down, [*(v[down] for v in values), self.host[down]])
@@ -302,16 +303,20 @@ class _Grouping:
     def _names(self, opened: Int64s, ident: Int32s, up: Int64s, down: Int64s) -> list[str]:
         """The name of each group: kind of its root and number, as the root or what it hangs below states them."""
         trace = self.trace
-        kinds = trace.text_arg("graph_type")
-        graph = np.full(len(opened), -1, np.int64)
-        if "graph_type" in trace.args:
-            at = above(opened, kinds >= 0, up, down)
-            graph = np.where(at >= 0, kinds[at], -1)
-        number = np.full(len(opened), -1, np.int64)
-        for key in ("step_num", "iter_num"):
-            if key in trace.args:
-                values = trace.arg(key)
-                at = above(opened, values >= 0, up, down)
+        number, graph = np.full(len(opened), -1, np.int64), np.full(len(opened), -1, np.int64)
+        # Upwards, made when a root does not state it itself.
+        links: list[Links] = []
+        for key in ("step_num", "iter_num", "graph_type"):
+            if key not in trace.args:
+                continue
+            values = trace.text_arg(key) if key == "graph_type" else trace.arg(key)
+            at = np.where(values[opened] >= 0, opened, -1)
+            if (at < 0).any():
+                links = links or [Links(down, up, self.count)]
+                at = above(links[0], opened, values >= 0)
+            if key == "graph_type":
+                graph = np.where(at >= 0, values[at], -1)
+            else:
                 number = np.where(at >= 0, values[at], number)
         out = []
         for root, one, stated, text in zip(opened.tolist(), ident.tolist(), number.tolist(), graph.tolist(), strict=True):
