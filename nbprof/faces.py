@@ -151,6 +151,15 @@ class InputPipeline(Framed):
     """
 
     @property
+    def frame(self) -> pd.DataFrame:
+        """One row an input op of the host, self time descending, then by name.
+
+        `total_ms` sums the durations of its runs, `self_ms` leaves out the ops inside them on the thread; `total_percent` and
+        `self_percent` are parts of the self time of all rows.
+        """
+        return super().frame
+
+    @property
     def categories(self) -> pd.DataFrame:
         """The five kinds of input work: self time of their ops as recorded, and what helps.
 

@@ -55,7 +55,31 @@ class Profile:
 
     @property
     def overview(self) -> dict[str, Any]:
-        """What bounds the step, and the figures that prove it."""
+        """What bounds the step, and the figures that prove it. Percentages are 0…100; None is what was not recorded.
+
+        `bound` `verdict` `verdict_text` `verdict_detail` `confidence` `confidence_evidence`: the part of the step that limits it, where
+        one takes 35 % or more of it, and how sure that is: high where it is the largest part of 90 % of steps, there are 10 or more, their
+        sd is at most 25 % of the mean and nothing was dropped; one failure is medium, more are low.
+
+        `step_time_ms` `step_time_sd_ms` (n - 1; None of one step) and `input_percent` (sum of input by sum of step times) are of the steps
+        that averages use: no warm-up, not cut, of the kind with the most time.
+
+        `device_busy_percent` `device_idle_percent`: of the time in these steps, that in which a device ran a kernel, copy or fill on any
+        stream, an instant once, as a mean of the devices that ran anything. XProf has no such figure; a share of the step breakdown would
+        leave out copies while the host launches.
+
+        `host_op_percent` `device_op_percent` share out runs of ops, `eager_host_percent` `eager_device_percent` are of op self time on a
+        side. `compute_16bit_percent` `compute_32bit_percent` are of device compute in all steps, bfloat16 as 16 bit, and without copies
+        (XProf 2.24: bfloat16 as 32 bit; copies of TensorFlow 2.3/2.4 as compute). `outside_compilation_percent` is of op time on TPUs.
+
+        `checks`: a frame of the recommendations of TensorFlow Profiler's overview page, with their conditions: input is high from 20 %,
+        moderate from 5 %; below that, 3 % or more in nothing recorded may be input; launches, collectives and what is in nothing recorded
+        are high from 15 %, moderate from 3 %; 16-bit compute below 10 %, eager op time over 10 %, a tf.function with 20 % or more of its
+        time in calls that trace it (`tf_functions`), time outside of compiled programs over 5 %.
+
+        `environment`: `hosts` `device_count` `devices` `framework` `versions` `start_time` `duration_s`, as far as the file says.
+        `top_ops`: the ten ops with the most self time on the device, or on the host where none ran on a device (`top_ops_where`).
+        """
         # Nothing that is changed in it may get into the profile, or into the cache.
         return deepcopy(self.run.overview)
 
@@ -91,7 +115,12 @@ class Profile:
 
     @property
     def advice(self) -> pd.DataFrame:
-        """Findings with evidence and fix, largest gain first."""
+        """What to change: at most five findings, the largest gain first; empty without steps.
+
+        Each has its evidence in numbers, the code that changes it, and the view that shows it. They follow from the conditions of
+        `overview["checks"]`, the tf.data analysis and the kernels; PyTorch's from its DataLoader, runtime calls and allocator. A gain is
+        an upper bound: what a step would save if the cost went away entirely.
+        """
         advice: pd.DataFrame = self.run.advice
         return advice.copy()
 

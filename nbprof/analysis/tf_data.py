@@ -219,7 +219,7 @@ def calls(activity: Activity) -> Calls:
     call, row = _reached(up, down, at, len(event))
     overlap = high > low
     blocking_call, blocking_row = _reached(up[overlap], down[overlap], at, len(event))
-    blocks = np.isin(call * len(event) + row, blocking_call * len(event) + blocking_row)
+    blocks = _among(call * len(event) + row, blocking_call * len(event) + blocking_row)
     parts = _parts(call, node[row], end[row] - start[row], own[row], start[row], blocks, len(nodes))
     bottleneck, latency = _bottlenecks(parts, nodes, len(at))
     table = pd.DataFrame(
@@ -279,9 +279,21 @@ def _pairs(rows: pd.DataFrame, event: Int64s, start: Int64s, end: Int64s, links:
         at[at == len(event)] = 0
         at = at[(event[at] == links).all(axis=1) & (links[:, 0] != links[:, 1])]
         up, down = np.concatenate([up, at[:, 0]]), np.concatenate([down, at[:, 1]])
-        key = np.unique(up * len(event) + down)
+        # Sorting is faster here than the hashing of np.unique.
+        key = np.sort(up * len(event) + down)
+        key = key[np.append(True, key[1:] != key[:-1])]
         up, down = key // len(event), key % len(event)
     return up, down
+
+
+def _among(values: Int64s, known: Int64s) -> Flags:
+    """Which values are among the known ones."""
+    if not len(known):
+        return np.zeros(len(values), np.bool_)
+    known = np.sort(known)
+    at = np.searchsorted(known, values)
+    at[at == len(known)] = 0
+    return np.asarray(known[at] == values, np.bool_)
 
 
 def _covered(owner: Int64s, low: Int64s, high: Int64s, count: int) -> Int64s:

@@ -50,7 +50,9 @@ def _version(versions: dict[str, str], key: str, value: object) -> None:
 
 
 def _cuda(name: str, value: str | float) -> str:
-    """CUDA states 12040 for 12.4."""
+    """CUDA states 12040 for 12.4, HIP 70253211 for 7.2.53211."""
+    if "hip" in name and isinstance(value, int) and value >= 10**7:
+        return f"{value // 10**7}.{value // 10**5 % 100}.{value % 10**5}"
     if ("cuda" in name or name in ("runtime", "driver")) and isinstance(value, int) and value >= 1000:
         return f"{value // 1000}.{value % 1000 // 10}"
     return str(value)

@@ -143,7 +143,7 @@ INPUT: list[Deviation] = [
         XPROF,
         (),
         "TensorFlow Profiler takes the overlap with each input off an iterator's time, which goes below zero where inputs run at once. "
-        "nbprof takes off the time in which any of them ran. (XProf no longer offers the tool.)",
+        "nbprof takes off the time in which any of them ran. XProf 2.24 no longer offers the tool.",
         "parity/test_tf_data.py::test_time_in_which_several_inputs_ran_is_taken_off_once",
     ),
     Deviation(

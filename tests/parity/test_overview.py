@@ -365,11 +365,12 @@ def test_when_and_how_long_a_run_was_recorded(tmp_path):
     host = PlaneWriter("/host:CPU")
     host.line("t", [host.event("a:A", 0, MS)])
     begin = 1_755_000_000 * 10**9
-    task = PlaneWriter("Task Environment", {"profile_start_time": begin, "profile_stop_time": begin + 1_500_000_000, "cuda_version": 12040})
+    task = PlaneWriter("Task Environment", {"profile_start_time": begin, "profile_stop_time": begin + 1_500_000_000})
+    task.stats |= {"cuda_version": 12040, "hip_runtime_version": 70253211, "libtpu_version": "0.0.9"}
     env = made(tmp_path, xspace(host, task)).overview["environment"]
     assert env["start_time"] == "2025-08-12T12:00:00+00:00"
     assert env["duration_s"] == 1.5
-    assert env["versions"] == {"cuda": "12.4"}
+    assert env["versions"] == {"cuda": "12.4", "hip_runtime": "7.2.53211", "libtpu": "0.0.9"}
 
 
 def test_what_the_file_does_not_say_is_absent(tmp_path):
