@@ -123,7 +123,7 @@ def _order(table: pd.DataFrame, total: npt.NDArray[np.int64]) -> npt.NDArray[np.
         by += list(_sides(table[name]).T[::-1])
     by += [table["kernel"].to_numpy(), -total]
     # The texts as codes in their order: lexsort takes numbers.
-    ranked = [np.unique(key.astype(str), return_inverse=True)[1] if key.dtype == object else key for key in by]
+    ranked = [pd.factorize(key, sort=True)[0] if key.dtype == object else key for key in by]
     return np.lexsort(ranked)
 
 
