@@ -3,6 +3,7 @@
     python tests/data/record.py jax     # needs jax
     python tests/data/record.py tf      # needs tensorflow
     python tests/data/record.py torch   # needs torch
+    python tests/data/record.py key_averages   # needs torch; a run with what `key_averages()` says of it
 
 Each run is code given with `-c`, so that no path of the machine gets in; the machine's name is replaced by `host-a`.
 """
@@ -90,6 +91,40 @@ with profile(
         prof.step()
 """
 
+KEY_AVERAGES = """
+import json, sys
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Conv1d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 14, 4))
+optimizer = torch.optim.Adam(model.parameters())
+with profile(activities=[ProfilerActivity.CPU], record_shapes=True, profile_memory=True) as prof:
+    for _ in range(3):
+        x, y = torch.randn(8, 4, 16), torch.randint(0, 4, (8,))
+        with record_function("forward"):
+            loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        prof.step()
+prof.export_chrome_trace(sys.argv[1] + ".pt.trace.json")
+rows = [
+    {
+        "key": row.key,
+        "annotation": row.is_user_annotation,
+        "count": row.count,
+        "self_us": row.self_cpu_time_total,
+        "total_us": row.cpu_time_total,
+        "self_bytes": row.self_cpu_memory_usage,
+    }
+    for row in prof.key_averages()
+]
+with open(sys.argv[1] + ".key_averages.json", "w") as file:
+    file.write("[\\n" + ",\\n".join(json.dumps(row) for row in rows) + "\\n]\\n")
+"""
+
 
 def hostname(name: str) -> bytes:
     """Field 4 of an XSpace, the last one in a file."""
@@ -112,19 +147,27 @@ def check(data: bytes, label: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("framework", choices=["jax", "tf", "torch"])
+    parser.add_argument("framework", choices=["jax", "tf", "torch", "key_averages"])
     parser.add_argument("--python", default=sys.executable, help="interpreter that has the framework")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
         # The log directory is a stat of the profile.
-        code = {"jax": JAX, "tf": TF, "torch": TORCH}[given.framework]
+        code = {"jax": JAX, "tf": TF, "torch": TORCH, "key_averages": KEY_AVERAGES}[given.framework]
         subprocess.run([given.python, "-c", code, "logs"], check=True, cwd=folder)
-        if given.framework == "torch":
+        if given.framework in ("torch", "key_averages"):
             text = (folder / "logs.pt.trace.json").read_bytes()
             text = text.replace(f'"host_name": "{socket.gethostname()}"'.encode(), f'"host_name": "{HOST}"'.encode())
             check(text, "the JSON")
-            (HERE / "kineto" / "cpu_train.pt.trace.json.gz").write_bytes(gzip.compress(text, mtime=0))
+            target = (
+                HERE / "kineto" / "cpu_train.pt.trace.json.gz"
+                if given.framework == "torch"
+                else HERE / "torch" / "cpu_ops.pt.trace.json.gz"
+            )
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(gzip.compress(text, mtime=0))
+            for said in folder.glob("*.key_averages.json"):
+                shutil.copy(said, target.with_name("cpu_ops.key_averages.json"))
             return
         space = renamed(next(folder.rglob("*.xplane.pb")).read_bytes())
         check(space, "the XSpace")
