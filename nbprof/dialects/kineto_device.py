@@ -12,22 +12,12 @@ import pandas as pd
 
 from nbprof import activity as act
 from nbprof.dialects import tensorcores, torchnames
+from nbprof.dialects.codes import distinct
 from nbprof.dialects.kineto_lanes import KERNEL
 from nbprof.dialects.kineto_links import Links
 from nbprof.trace import Int64s
 
 Flags = npt.NDArray[np.bool_]
-
-
-def distinct(*columns: Int64s) -> tuple[Int64s, Int64s]:
-    """First row of each different combination of codes, and the combination of each row as its number; codes are >= -1."""
-    code = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        small, seen = pd.factorize(column)
-        code, _ = pd.factorize(code * max(len(seen), 1) + small)
-    first = np.full(int(code.max(initial=-1)) + 1, -1, np.int64)
-    first[code[::-1]] = np.arange(len(code))[::-1]
-    return first, code
 
 
 class Work:

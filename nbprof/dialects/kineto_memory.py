@@ -7,7 +7,7 @@ import pandas as pd
 
 from nbprof import activity as act
 from nbprof.dialects.allocators import added_up, or_na
-from nbprof.dialects.kineto_device import distinct
+from nbprof.dialects.codes import distinct
 from nbprof.dialects.kineto_lanes import MEMORY
 from nbprof.dialects.kineto_links import Links
 from nbprof.dialects.kineto_steps import Steps

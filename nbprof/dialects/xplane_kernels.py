@@ -13,6 +13,7 @@ import pandas as pd
 
 from nbprof import activity as act
 from nbprof.dialects import opnames, tensorcores
+from nbprof.dialects.codes import distinct as combinations
 from nbprof.dialects.opnames import OpName
 from nbprof.dialects.placed import Placed
 from nbprof.dialects.xplane_ops import OpTexts
@@ -120,10 +121,10 @@ def _table(
     shape_of = [shapes.setdefault(tuple(d[k] for k in LAUNCH_SHAPE), len(shapes)) for d in parsed]
     plane = trace.lanes["plane"].to_numpy()[events.lane[rows]]
     # What is said of a kernel depends on its name, its op, the vendor of its plane and its equation alone.
-    key = pd.MultiIndex.from_arrays([events.name[rows], ops.codes[rows], plane, trace.text_arg("equation")[rows]])
-    back, seen = pd.factorize(key)
+    columns = (events.name[rows].astype(np.int64), ops.codes[rows], plane.astype(np.int64), trace.text_arg("equation")[rows])
+    first, back = combinations(*columns)
     kernel_code, op_code, tensor, eligible = [], [], [], []
-    for name, op, where, formula in seen.tolist():
+    for name, op, where, formula in zip(*(column[first].tolist() for column in columns), strict=True):
         kernel = str(trace.names[name])
         vendor = str(trace.planes[where].stats.get("device_vendor", ""))
         equation = trace.strings[formula] if formula >= 0 else ""
