@@ -375,7 +375,10 @@ class Run:
         out = dict(self._overview)
         if self.capture is not None and self.capture.framework:
             out["framework"] = self.capture.framework
-            out["environment"] = {**out["environment"], "framework": self.capture.framework}
+            # "TensorFlow 2.21.0, Keras 3.15.1"
+            stated = {name: version for name, _, version in (part.rpartition(" ") for part in self.capture.framework.split(", ")) if name}
+            known = out["environment"]
+            out["environment"] = {**known, "framework": self.capture.framework, "versions": {**stated, **known["versions"]}}
         out["run_facts"] = self._facts(out)
         return out
 

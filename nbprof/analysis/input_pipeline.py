@@ -276,7 +276,7 @@ def _ratio(used: pd.DataFrame, column: str) -> float | None:
 def _shares_of_steps(used: pd.DataFrame) -> dict[str, float | None]:
     """Input in percent of step time: of all steps together, and over the steps."""
     names = ("input_percent", "mean_percent", "sd_percent", "min_percent", "max_percent")
-    if not len(used):
+    if not len(used) or used["input_ms"].isna().any():
         return dict.fromkeys(names)
     each = 100 * used["input_ms"].to_numpy(np.float64) / used["step_time_ms"].to_numpy(np.float64)
     sd = float(each.std(ddof=1)) if len(each) > 1 else None

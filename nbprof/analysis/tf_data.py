@@ -384,6 +384,8 @@ def summary(activity: Activity, pipelines: pd.DataFrame) -> dict[str, Any]:
     out: dict[str, Any] = {"input_bound": None, "host": None, "pipeline": None, "max_us": None, "bottleneck": None, "bottleneck_us": None}
     if not len(on_host):
         text = activity.missing.get("input") or "No calls of tf.data iterators are in this profile."
+        if len(pipelines):
+            text = "Only device pipelines were recorded. They hand on what a host pipeline makes, and that one is not in this profile."
         return {**out, "statement": text, "next_step": ""}
     slowest = on_host.iloc[0]
     bound = float(slowest["max_us"]) > SLOW_CALL_US

@@ -27,5 +27,6 @@ def test_the_label_and_framework_come_back(tmp_path):
     assert again.run.capture is not None
     assert "run 7" in again.text()
     assert again.overview["framework"] == "TensorFlow 9, Keras 9"
+    assert again.overview["environment"]["versions"] == {"TensorFlow": "9", "Keras": "9"}
     (folder / "nbprof.json").write_text("{ not json")
     assert load(tmp_path).run.capture is None

@@ -293,6 +293,18 @@ def test_device_pipelines_are_named_and_do_not_bind(tmp_path):
     assert p.tf_data.summary["pipeline"] == "Host:0"
 
 
+def test_a_device_pipeline_alone_tells_nothing_of_the_host(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    events = [
+        host.event("Iterator::Prefetch", 0, 9 * MS, id=4),
+        host.event("Iterator::Prefetch::Generator", 0, 8 * MS, id=5, parent_id=4),
+    ]
+    host.line("main", events)
+    p = made(tmp_path, xspace(host))
+    assert p.tf_data.summary["input_bound"] is None
+    assert "Only device pipelines" in p.tf_data.summary["statement"]
+
+
 def test_hosts_are_combined_the_slowest_first(tmp_path):
     from nbprof import load
 
