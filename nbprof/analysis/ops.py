@@ -300,20 +300,19 @@ def table(sides: list[Side], *, with_idle: bool, most: int = sys.maxsize) -> pd.
 
 
 def _rows(side: Side, with_idle: bool, most: int) -> pd.DataFrame:
-    ops = side.ops
+    ops, whole = side.ops, int(side.ops["own"].sum())
     if side.idle is not None:
-        row = pd.DataFrame(
-            {"op": ["IDLE"], "type": ["IDLE"], "occurrences": [0], "total": [side.idle], "own": [side.idle], "eager": [False]}
-        )
-        ops = pd.concat([ops, row], ignore_index=True) if len(ops) else row
-        ops = ops.sort_values(["own", "op"], ascending=[False, True], kind="stable", ignore_index=True)
-    if not with_idle:
-        is_idle = (ops["occurrences"] == 0).to_numpy(np.bool_)
-        whole = float(ops["own"].to_numpy(np.int64)[~is_idle].sum())
-        ops = ops.head(most)[~is_idle[:most]]
-    else:
-        whole = float(ops["own"].sum())
-        ops = ops.head(most)
+        # Where the idle row has its place: ops are sorted by self time, equal ones by name.
+        own = ops["own"].to_numpy(np.int64)
+        above = int((own > side.idle).sum()) + int((ops["op"][own == side.idle] < "IDLE").sum())
+        if with_idle:
+            whole += side.idle
+            row = {"op": "IDLE", "type": "IDLE", "occurrences": 0, "total": side.idle, "own": side.idle, "eager": False}
+            row_table = pd.DataFrame([row])
+            ops = pd.concat([ops[:above], row_table, ops[above:]], ignore_index=True) if len(ops) else row_table
+        elif above < most:
+            most -= 1
+    ops = ops.head(most)
     share = ops["own"] / whole if whole else ops["own"] * 0.0
     occurrences = ops["occurrences"].replace(0, np.nan)
     return pd.DataFrame(
