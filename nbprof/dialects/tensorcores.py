@@ -143,6 +143,14 @@ def op_is_eligible(name: str, kind: str = "") -> bool:
     return op_is_eligible_in_xprof(name) or bool(_ELIGIBLE_TYPE.match(kind)) or name in ("MatMul", "CudnnRNN")
 
 
+_ELIGIBLE_CALL = re.compile(r"__(?:cublas|hipblas|cudnn\$(?:conv|fmha)|onednn\$(?:matmul|conv))|__triton_gemm|.*fmha")
+
+
+def hlo_is_eligible(opcode: str, target: str) -> bool:
+    """Whether an HLO op is a matrix product, convolution or attention: by its opcode, or by what a custom call calls."""
+    return opcode in ("dot", "convolution", "ragged-dot", "scaled-dot") or (opcode == "custom-call" and bool(_ELIGIBLE_CALL.match(target)))
+
+
 def op_is_eligible_in_xprof(name: str) -> bool:
     """What XProf 2.24.2 says of an op's name."""
     return name.endswith(_ELIGIBLE_END) or any(part in name for part in _ELIGIBLE_PART)

@@ -203,7 +203,8 @@ _ELIGIBLE = frozenset(
 
 # Ops of libraries beside PyTorch that are known to be products or attention.
 _ELIGIBLE_ELSEWHERE = re.compile(
-    r"(?:flash_attn(?:_\d)?|xformers\w*|vllm|sglang|sgl_kernel|_C|_vllm_fa\w*_C|fbgemm|transformer_engine\w*|aiter|torchao|bitsandbytes)::"
+    r"triton_(?:tem|mm|bmm)_|(?:flash_attn(?:_\d)?|xformers\w*|vllm|sglang|sgl_kernel|_C|_vllm_fa\w*_C|fbgemm|transformer_engine\w*|"
+    r"aiter|torchao|bitsandbytes)::"
     r"\w*(?:flash_attn|attention|varlen_fwd|scaled_mm|gemm|matmul|f8f8bf16|fp8_mm|moe_wna16|fmha|mha_)"
 )
 

@@ -72,13 +72,16 @@ def _dimensions(text: str) -> str:
     return text if _DIMENSIONS.match(text) else ""
 
 
-def kernels(placed: Placed, ops: Ops, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
+def kernels(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
     """Executions of kernels, and their launch shapes."""
 
-    def judged(kernel: str, op: OpName | None, vendor: str, equation: str) -> tuple[str, int, bool]:
-        name, kind = (op.name, op.type) if op is not None else ("", "")
+    def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, bool]:
+        name, kind = (ops.op(op).name, ops.op(op).type) if op >= 0 else ("", "")
         uses = tensorcores.uses_tensor_core(kernel, vendor == "AMD")
         product = tensorcores.op_is_eligible(name, kind) or tensorcores.einsum_of_two(equation)
+        hlo = ops.hlo(op) if op >= 0 else None
+        if hlo is not None and hlo.instruction is not None:
+            product |= tensorcores.hlo_is_eligible(hlo.instruction.opcode, hlo.instruction.target)
         return name, uses, uses == tensorcores.YES or product
 
     return _table(placed, ops, out, launch_details, judged, True)
@@ -86,14 +89,15 @@ def kernels(placed: Placed, ops: Ops, out: act.Activity) -> tuple[pd.DataFrame, 
 
 def kernels_in_xprof(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
     """The same by the rules of XProf 2.24.2."""
+    found = XprofOps(placed.trace, ops)
 
-    def judged(kernel: str, op: OpName | None, vendor: str, equation: str) -> tuple[str, int, bool]:
-        name = op.name if op is not None else ""
+    def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, bool]:
+        name = found.op(op).name if op >= 0 else ""
         uses = tensorcores.uses_tensor_core_in_xprof(kernel, vendor)
         product = tensorcores.op_is_eligible_in_xprof(name) or tensorcores.einsum_of_two(equation)
-        return name, int(uses), op is not None and (uses or product)
+        return name, int(uses), op >= 0 and (uses or product)
 
-    return _table(placed, XprofOps(placed.trace, ops), out, launch_details_in_xprof, judged, False)
+    return _table(placed, found, out, launch_details_in_xprof, judged, False)
 
 
 def _table(
@@ -101,7 +105,7 @@ def _table(
     ops: Ops,
     out: act.Activity,
     details_of: Callable[[str], dict[str, object]],
-    judged: Callable[[str, OpName | None, str, str], tuple[str, int, bool]],
+    judged: Callable[[str, int, str, str], tuple[str, int, bool]],
     theoretical: bool,
 ) -> tuple[pd.DataFrame, list[dict[str, object]]]:
     trace = placed.trace
@@ -128,7 +132,7 @@ def _table(
         kernel = str(trace.names[name])
         vendor = str(trace.planes[where].stats.get("device_vendor", ""))
         equation = trace.strings[formula] if formula >= 0 else ""
-        op_name, uses, could = judged(kernel, ops.op(op) if op >= 0 else None, vendor, equation)
+        op_name, uses, could = judged(kernel, op, vendor, equation)
         kernel_code.append(out.kernel_names.code(kernel))
         op_code.append(out.ops.code(op_name))
         tensor.append(uses)

@@ -7,11 +7,13 @@ from nbprof.dialects.tensorcores import (
     UNKNOWN,
     YES,
     einsum_of_two,
+    hlo_is_eligible,
     op_is_eligible,
     op_is_eligible_in_xprof,
     uses_tensor_core,
     uses_tensor_core_in_xprof,
 )
+from nbprof.dialects.torchnames import tensor_core_eligible
 
 # Volta to Blackwell: cuBLAS, cuDNN, CUTLASS, FlashAttention, DeepGEMM, Marlin.
 TENSOR = """
@@ -171,3 +173,34 @@ def test_an_einsum_of_two_is_a_product():
     assert not einsum_of_two("ab->ba")
     assert not einsum_of_two("ab,bc,cd->ad")
     assert not einsum_of_two("ab,bc")
+
+
+@pytest.mark.parametrize(
+    ("opcode", "target", "eligible"),
+    [
+        ("dot", "", True),
+        ("convolution", "", True),
+        ("fusion", "", False),
+        ("custom-call", "__cublas$lt$matmul", True),
+        ("custom-call", "__cudnn$convForward", True),
+        ("custom-call", "__cudnn$fmhaSoftmax", True),
+        ("custom-call", "__cudnn$norm", False),
+        ("custom-call", "__cub$DeviceRadixSort", False),
+        ("add", "__cublas$gemm", False),
+    ],
+)
+def test_ops_of_compiled_programs(opcode, target, eligible):
+    assert hlo_is_eligible(opcode, target) is eligible
+
+
+def test_ops_of_pytorch_beside_its_own():
+    for op in (
+        "aten::_scaled_mm",
+        "triton_tem_fused_mm_0",
+        "flash_attn::_flash_attn_forward",
+        "vllm::unified_attention",
+        "fbgemm::f8f8bf16_rowwise",
+    ):
+        assert tensor_core_eligible(op), op
+    for op in ("aten::add", "triton_poi_fused_mm_0", "vllm::rms_norm", "my::gemm_like", "fbgemm::permute_2D_sparse_data"):
+        assert not tensor_core_eligible(op), op
