@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nbprof.activity import CATEGORIES, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32
-from nbprof.analysis import checks
+from nbprof.analysis import checks, overview
 from nbprof.analysis.steps import flatten
 from tests.parity.deviations import known
-from tests.parity.peer import GUIDE, GUIDE_NAMES, NAMES, XPROF, guide, profile, xprof
+from tests.parity.peer import GUIDE, GUIDE_NAMES, NAMES, XPROF, guide, profile, same, xprof
 from tests.parity.test_input_pipeline import level_of
 from tests.support.build import profile as made
 from tests.support.xspace import MS, PlaneWriter, training_run, xspace
@@ -192,6 +196,19 @@ def test_copies_are_no_compute_of_any_width():
     assert p.overview["compute_16bit_percent"] + p.overview["compute_32bit_percent"] == pytest.approx(100)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("jax/")])
+def test_use_of_tensor_cores_and_rates_of_the_top_ops_are_xprofs(name):
+    theirs, ours = xprof(name, TOOL)[0], profile(name).overview["top_ops"]
+    assert len(theirs)
+    same(ours["op"], theirs["operation"], "op")
+    for mine, other in (("op_tensor_core_eligible", "tcEligibility"), ("uses_tensor_core", "tcUtilization")):
+        assert (mine in ours) is (other in theirs), "TPUs have none"
+        if other in theirs:
+            same(ours[mine].astype(bool), theirs[other].astype(bool), mine)
+    if "flops_per_second" in ours:
+        same(ours["flops_per_second"] / 1e9, theirs["flopRate"].astype(float), "rate", absolute=1e-9)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_environment_is_xprofs(name):
     theirs, o = xprof(name, TOOL)[2].attrs, profile(name).overview
@@ -351,6 +368,32 @@ def test_a_device_is_busy_while_any_stream_runs(tmp_path):
     o = made(tmp_path, xspace(gpu, idle, host)).overview
     assert o["device_busy_percent"] == pytest.approx(60.0), "and a device that ran nothing is not in the mean"
     assert o["device_idle_percent"] == pytest.approx(40.0)
+
+
+SPAN = st.tuples(st.integers(0, 60), st.integers(0, 25), st.integers(0, 1))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(SPAN, max_size=12), st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), min_size=1, max_size=4))
+def test_busy_time_counts_each_instant_of_the_steps_once(spans, steps):
+    """Against a count of whole picoseconds, one by one."""
+    work = pd.DataFrame(
+        [{"host": 0, "device": d, "group": 0, "start": s, "end": s + n, "cls": DEVICE_COMPUTE_32} for s, n, d in spans],
+        columns=["host", "device", "group", "start", "end", "cls"],
+    ).astype(np.int64)
+    frame = pd.DataFrame(
+        {"host": "h", "start_ms": [s / 1e9 for s, _ in steps], "step_time_ms": [n / 1e9 for _, n in steps], "counted": True}
+    )
+    inside = {at for s, n in steps for at in range(s, s + n)}
+    shares = []
+    for device in (0, 1):
+        ran = {at for s, n, d in spans if d == device for at in range(s, s + n)}
+        shares.append(100 * len(ran & inside) / len(inside))
+    busy = overview.busy(SimpleNamespace(hosts=["h"], work=work), frame)
+    if not spans:
+        assert busy is None
+    else:
+        assert busy == pytest.approx(np.mean([s for s in shares if s > 0]) if any(shares) else 0.0)
 
 
 def test_one_step_has_no_deviation(tmp_path):
