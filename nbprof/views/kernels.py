@@ -74,13 +74,14 @@ def _open_part(time: np.ndarray[Any, Any], known: np.ndarray[Any, np.dtype[np.bo
 
 
 def _occupancy_note(kernels: pd.DataFrame) -> str:
-    """How the mean was made, and how much of it was computed rather than recorded."""
+    """How the mean was made: how much time has no occupancy, and how much of the rest one that was computed rather than recorded."""
     source = kernels["occupancy_source"] if "occupancy_source" in kernels.columns else pd.Series(index=kernels.index, dtype=object)
     time = floats(kernels["total_us"])
-    computed = _part(time, (source == "computed").to_numpy(np.bool_))
-    if not computed:
-        return "weighted by time"
-    return "weighted by time; computed" if computed > 99.95 else f"weighted by time; {wording.percent(computed)} of it computed"
+    absent = kernels["occupancy_percent"].isna().to_numpy(np.bool_)
+    computed = _part(time[~absent], (source == "computed").to_numpy(np.bool_)[~absent]) or 0.0
+    part = "computed" if computed > 99.95 else f"{wording.percent(computed)} of it computed" if computed else ""
+    unknown_part = f"not known of {wording.percent(_part(time, absent))} of the time" if absent.any() else ""
+    return "; ".join(text for text in ("weighted by time", part, unknown_part) if text)
 
 
 def _launches(launches: int, steps: int) -> str:
