@@ -28,6 +28,7 @@ from nbprof.analysis import (
     pods,
     steps,
     tf_data,
+    tf_data_advice,
     torch_runtime,
     xprof_ops,
     xprof_steps,
@@ -351,7 +352,7 @@ class Run:
     @_Kept
     def tf_data_summary(self) -> dict[str, Any]:
         """Whether the slowest host pipeline limits the program."""
-        return tf_data.summary(self.activity, self.tf_data_pipelines)
+        return tf_data_advice.summary(self.tf_data_pipelines, self.activity.missing.get("input", ""))
 
     @_Kept
     def _overview(self) -> dict[str, Any]:

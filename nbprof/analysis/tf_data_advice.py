@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
 
 SLOW_CALL_US = 50.0
 """A call that takes longer is slow: the threshold of TensorFlow Profiler."""
@@ -227,3 +230,35 @@ def _asynchronous(kind: str, params: Mapping[str, object], count: int | None) ->
     if "Interleave" in kind and isinstance(params.get("cycle_length"), int):
         text += f" It reads {params['cycle_length']} files at a time (cycle_length)."
     return text, fix
+
+
+def summary(pipelines: pd.DataFrame, missing: str = "") -> dict[str, Any]:
+    """The mapping `p.tf_data.summary`: whether the slowest host pipeline limits the program, and what to do next.
+
+    `missing` says why no pipeline was recorded.
+    """
+    on_host = pipelines[pipelines["pipeline"].astype(str).str.startswith("Host")]
+    out: dict[str, Any] = {"input_bound": None, "host": None, "pipeline": None, "max_us": None, "bottleneck": None, "bottleneck_us": None}
+    if not len(on_host):
+        text = missing or "No calls of tf.data iterators are in this profile."
+        if len(pipelines):
+            text = "Only device pipelines were recorded. They hand on what a host pipeline makes, and that one is not in this profile."
+        return {**out, "statement": text, "next_step": ""}
+    slowest = on_host.iloc[0]
+    bound = float(slowest["max_us"]) > SLOW_CALL_US
+    where = f"{slowest['pipeline']} of {slowest['host']}"
+    out |= {key: slowest[key] for key in ("host", "pipeline", "max_us", "bottleneck", "bottleneck_us")}
+    out["input_bound"] = bound
+    if bound:
+        out["statement"] = (
+            f"The program waits for its input: the slowest call of pipeline {where} took {slowest['max_us']:,.1f} µs, "
+            f"and a call that is no bottleneck takes at most {SLOW_CALL_US:.0f} µs."
+        )
+        out["next_step"] = f"Begin with {slowest['bottleneck']}: {slowest['advice'].replace('**', '')}"
+    else:
+        out["statement"] = (
+            f"The input keeps up: no call of a host pipeline took more than {SLOW_CALL_US:.0f} µs, "
+            f"the slowest, of {where}, {slowest['max_us']:,.1f} µs."
+        )
+        out["next_step"] = "Look for the time elsewhere: in the step breakdown."
+    return out
