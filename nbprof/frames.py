@@ -436,7 +436,12 @@ _OPS_WHERE_KNOWN = [
     _text("bound_by", "Bound by", "What the op comes closest to the device's peak of: Compute or HBM (memory)."),
     Col("tensor_core_fraction", "float64", "fraction", "TC %", "Part of the time of its kernels on TensorCores.", "percent", 1),
 ]
-WHERE_KNOWN: dict[str, list[Col]] = {"ops": _OPS_WHERE_KNOWN, "ops_with_idle": _OPS_WHERE_KNOWN}
+_STEPS_WHERE_KNOWN = [
+    _bytes("host_to_device_bytes", "Copied in", "Bytes copied to devices for the step."),
+    _bytes("device_to_host_bytes", "Copied out", "Bytes copied to the host for the step."),
+    _bytes("device_to_device_bytes", "Copied across", "Bytes copied between devices or within one for the step."),
+]
+WHERE_KNOWN: dict[str, list[Col]] = {"steps": _STEPS_WHERE_KNOWN, "ops": _OPS_WHERE_KNOWN, "ops_with_idle": _OPS_WHERE_KNOWN}
 """Columns behind those of SCHEMA that a frame has where a row of it has a value."""
 
 

@@ -100,7 +100,30 @@ def frame(activity: Activity, work: pd.DataFrame | None = None) -> pd.DataFrame:
     used = ~out["warmup"] & (out["kind"] == main)
     # A profile of nothing but cut steps still has an average.
     out["counted"] = used & ~out["cut"] if (used & ~out["cut"]).any() else used
-    return out[columns]
+    copied = _copied(activity, work, host, out["group"])
+    return pd.concat([out[columns[:-1]], copied, out["group"]], axis=1)
+
+
+# By kind of transfer; the columns are there where the sizes of copies are known.
+COPIED = {"H2D": "host_to_device_bytes", "D2H": "device_to_host_bytes", "D2D": "device_to_device_bytes"}
+
+
+def _copied(activity: Activity, work: pd.DataFrame, host: pd.Series, group: pd.Series) -> pd.DataFrame:
+    """Bytes copied for each step, by direction; the steps are given by host and group. No columns where no size is known."""
+    moved = activity.transfers
+    moved = moved[moved["bytes"] >= 0]
+    if not len(moved):
+        return pd.DataFrame(index=host.index)
+    # What runs over the end of a step has a piece in each; it counts for the first.
+    spans = work[["event", "group"]][work["event"].isin(moved["event"])].drop_duplicates("event")
+    found = moved.merge(spans, on="event")
+    kinds = activity.texts.values[found["kind"].to_numpy()]
+    out = pd.DataFrame(index=host.index)
+    steps = pd.MultiIndex.from_arrays([host, group])
+    for kind, column in COPIED.items():
+        total = found[kinds == kind].groupby(["host", "group"])["bytes"].sum()
+        out[column] = total.reindex(steps, fill_value=0).to_numpy(np.int64)
+    return out
 
 
 def by_core(activity: Activity) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nbprof.activity import CATEGORIES
 from nbprof.analysis.steps import flatten, summary
 from tests.support.build import profile
-from tests.support.xspace import gpu_run, training_run
+from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
 
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30), st.sampled_from([10, 90, 110, 140])), max_size=25)
 
@@ -73,3 +73,25 @@ def test_a_long_first_step_is_kept_but_not_averaged():
     assert _warmup(pd.Series([900.0, 10, 11, 9, 10, 10])).tolist() == [True, False, False, False, False, False]
     assert not _warmup(pd.Series([10.0, 900, 11, 9, 10, 10])).any()
     assert not _warmup(pd.Series([30.0, 10, 11, 9, 10, 10])).any()
+
+
+@pytest.mark.parametrize("size", ["size", "num_bytes"])
+def test_bytes_of_copies_count_for_their_step(tmp_path, size):
+    gpu = PlaneWriter("/device:GPU:0")
+    copies = [("MemcpyHToD", 0, 100), ("MemcpyH2D", 0, 28), ("MemcpyDToH", 0, 7), ("MemcpyDToD", 1, 5), ("MemcpyHToD", 1, 64)]
+    events = [
+        gpu.event(
+            name, (10 * g + i) * MS, MS, group_id=g, correlation_id=i + 1, memcpy_details=f"kind_src:a kind_dst:b {size}:{n} dest:0 async:1"
+        )
+        for i, (name, g, n) in enumerate(copies)
+    ]
+    kernels = [gpu.event("sgemm", (10 * g + 6) * MS, MS, group_id=g, correlation_id=90 + g) for g in (0, 1)]
+    gpu.line("Stream #1(Compute)", [*events, *kernels], line_id=1)
+    steps = profile(tmp_path, xspace(gpu)).steps.frame
+    assert steps["host_to_device_bytes"].tolist() == [128, 64]
+    assert steps["device_to_host_bytes"].tolist() == [7, 0]
+    assert steps["device_to_device_bytes"].tolist() == [0, 5]
+
+
+def test_without_known_sizes_there_are_no_columns_of_bytes(tmp_path):
+    assert not [c for c in profile(tmp_path, gpu_run()).steps.frame.columns if c.endswith("_bytes")]
