@@ -71,7 +71,13 @@ if (watch) {
     const code = Buffer.from(
       dev
         ? text
-        : (await minify(text, { module: true, ecma: 2020, compress: { passes: 3, unsafe_arrows: true } })).code,
+        : (
+            await minify(text, {
+              module: true,
+              ecma: 2020,
+              compress: { passes: 3, unsafe_arrows: true, pure_getters: true },
+            })
+          ).code,
     );
     await mkdir(dirname(target.outfile), { recursive: true });
     await writeFile(target.outfile, code);

@@ -1,5 +1,6 @@
 /** The dashboard as a live widget: traits `packed`, `selected`, `views`, `height`. */
 
+import { reason } from "../lib/dom.js";
 import type { TabId } from "../lib/payload.js";
 import type { Selection } from "../lib/store.js";
 import { type Dashboard, mount } from "./page.js";
@@ -48,7 +49,7 @@ export function render({ model, el, signal }: { model: Model; el: HTMLElement; s
       if (mine === version) board = next;
       else next.destroy();
     } catch (error) {
-      if (mine === version) el.textContent = error instanceof Error ? error.message : String(error);
+      if (mine === version) el.textContent = reason(error);
     }
   };
   const select = (): void => board?.setSelection(toSelection(model.get("selected")));

@@ -1,6 +1,6 @@
 /** Hover cards. */
 
-import { clear, h } from "./dom.js";
+import { boxOf, clear, h } from "./dom.js";
 import { num } from "./format.js";
 import { CATEGORIES } from "./payload.js";
 import { swatch } from "./swatch.js";
@@ -61,7 +61,7 @@ export function hoverCard(near: HTMLElement, signal?: AbortSignal): HoverCard {
         ]),
       ),
     );
-    const box = frame.getBoundingClientRect();
+    const box = boxOf(frame);
     Object.assign(card.style, { display: "", left: "0", top: "0", maxWidth: `${Math.max(120, box.width - 16)}px` });
     const { offsetWidth: width, offsetHeight: height } = card;
     const [roomLeft, roomRight] = [mark.left - box.left - GAP, box.right - mark.right - GAP];

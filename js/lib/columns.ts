@@ -92,3 +92,9 @@ export function digitWidth(element: HTMLElement): number {
   context.font = `${fontSize} ${fontFamily}`;
   return context.measureText("0000000000").width / 10;
 }
+
+/** A number behind its bar, of `share` (0…100) of the full length. */
+export function barOf(css: string, text: string, share: number, width: number): HTMLElement {
+  const style = { "--v": `${Math.max(0, Math.min(100, share)) || 0}%`, "--bw": `${width}px` };
+  return h("span", { class: `ib ${css}`, style }, h("b", text));
+}

@@ -54,6 +54,8 @@ type Tag<K extends string> = K | `${K}.${string}`;
 function fill(make: (tag: string) => Element, name: string, rest: Rest): Element {
   const [tag, ...classes] = name.split(".");
   const element = make(tag as string);
+  // Else it would send a form that the page may have around the output.
+  if (tag === "button") element.setAttribute("type", "button");
   if (classes.length) element.setAttribute("class", classes.join(" "));
   const [first, ...others] = rest;
   const plain = typeof first === "object" && !(first instanceof Node);
@@ -91,6 +93,18 @@ export function handled(event: Event): void {
   event.stopPropagation();
 }
 
+/** Where an element stands, in client coordinates. */
+export const boxOf = (element: Element): DOMRect => element.getBoundingClientRect();
+
+/** How far from the left edge of an element the pointer is, as a part of its width. */
+export function shareAt(event: MouseEvent, element: Element): number {
+  const { left, width } = boxOf(element);
+  return (event.clientX - left) / Math.max(1, width);
+}
+
+/** Whether a key was pressed with Ctrl, ⌘ or Alt: such keys belong to the notebook. */
+export const modified = (event: KeyboardEvent): boolean => event.ctrlKey || event.metaKey || event.altKey;
+
 /** Removes every child. */
 export function clear(element: Node): void {
   while (element.lastChild) element.removeChild(element.lastChild);
@@ -103,3 +117,6 @@ export function marked(text: string): Node[] {
     return [index % 2 ? h("b", part) : document.createTextNode(part)];
   });
 }
+
+/** What an error says. */
+export const reason = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -86,7 +86,7 @@ export function link(text: string, onClick: () => void): HTMLAnchorElement {
 }
 
 export function button(text: string, onClick: () => void, props: Record<string, string> = {}): HTMLButtonElement {
-  return h("button", { type: "button", class: "btn", ...props, on: { click: onClick } }, text);
+  return h("button", { class: "btn", ...props, on: { click: onClick } }, text);
 }
 
 /** A button that puts `text()` on the clipboard and says so. */
@@ -162,7 +162,7 @@ export function segmented<T extends string>(
   onChange: (id: T) => void,
 ): HTMLElement & { set(id: T): void } {
   const buttons = choices.map((choice) =>
-    h("button", { type: "button", role: "radio", on: { click: () => choose(choice.id) } }, choice.label),
+    h("button", { role: "radio", on: { click: () => choose(choice.id) } }, choice.label),
   );
   const show = (id: T): void => {
     choices.forEach((choice, i) => {
@@ -194,7 +194,7 @@ export function segmented<T extends string>(
 
 /** An on/off switch. */
 export function toggle(label: string, on: boolean, onChange: (on: boolean) => void): HTMLButtonElement {
-  const element = h("button", { type: "button", role: "switch", class: "switch" }, label);
+  const element = h("button", { role: "switch", class: "switch" }, label);
   const show = (): void => {
     element.classList.toggle("on", on);
     element.setAttribute("aria-checked", String(on));

@@ -5,9 +5,9 @@
  */
 
 import { numberAt, textAt } from "./codec.js";
-import { type ColumnSpec, digitWidth, type Full, fullColumns, isNumber, nameNode, shown } from "./columns.js";
+import { barOf, type ColumnSpec, digitWidth, type Full, fullColumns, isNumber, nameNode, shown } from "./columns.js";
 import { toCsv } from "./csv.js";
-import { clear, h, handled, listen } from "./dom.js";
+import { clear, h, handled, listen, modified, reason } from "./dom.js";
 import { byteUnit, MISSING } from "./format.js";
 import { copyText } from "./parts.js";
 import type { Table } from "./payload.js";
@@ -17,6 +17,8 @@ export { type ColumnSpec, nameNode } from "./columns.js";
 
 export interface TableOptions {
   table: Table;
+  /** What the rows say, where that is not what they sort by: members of a group sort with it. */
+  shown?: () => Table;
   /** Columns on screen, in order; by default all. The CSV always has all. */
   columns?: (string | ColumnSpec)[];
   /** null: the order of the payload. */
@@ -132,7 +134,7 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
           sortable
             ? h(
                 "button",
-                { type: "button", class: "sort", on: { click: () => clickHead(column.key) } },
+                { class: "sort", on: { click: () => clickHead(column.key) } },
                 headLabel(column),
                 on && h("span.arrow-s", { "aria-hidden": "true" }, sort?.descending ? " ↓" : " ↑"),
               )
@@ -157,20 +159,14 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
       column.cell(row, cell);
       return;
     }
-    const text = shown(column, data, row, units.get(column.key) ?? "B");
+    const from = options.shown?.() ?? data;
+    const text = shown(column, from, row, units.get(column.key) ?? "B");
     if (column.bar) {
-      const value = numberAt(data.data[column.key], row);
-      const share = Math.max(0, Math.min(100, (value / (column.bar.max || 100)) * 100)) || 0;
+      const value = numberAt(from.data[column.key], row);
       const css = typeof column.bar.css === "function" ? column.bar.css(row) : column.bar.css;
-      cell.append(
-        h(
-          "span",
-          { class: `ib ${css}`, style: { "--v": `${share.toFixed(1)}%`, "--bw": `${column.bar.width ?? 64}px` } },
-          h("b", text),
-        ),
-      );
+      cell.append(barOf(css, text, (value / (column.bar.max || 100)) * 100, column.bar.width ?? 64));
     } else if (column.kind === "code" || column.grow) {
-      const full = textAt(data.data[column.key], row);
+      const full = textAt(from.data[column.key], row);
       cell.title = full;
       cell.append(column.kind === "code" ? nameNode(full || MISSING) : full || MISSING);
     } else {
@@ -314,7 +310,7 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
       Home: 0,
       End: rows.length - 1,
     };
-    const target = event.ctrlKey || event.metaKey || event.altKey ? undefined : moves[event.key];
+    const target = modified(event) ? undefined : moves[event.key];
     if (target !== undefined && rows.length > 0) {
       select(rows[Math.max(0, Math.min(rows.length - 1, target))] as number);
     } else if (event.key === "Enter" && at >= 0) options.onRow?.(current);
@@ -350,7 +346,7 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
       try {
         match = matcher(text);
       } catch (error) {
-        return error instanceof Error ? error.message : String(error);
+        return reason(error);
       }
       wrap.scrollTop = 0;
       refresh();

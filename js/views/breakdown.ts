@@ -1,18 +1,15 @@
 /** Where a step goes: the one-row bar and the tables of categories, for the selected steps. */
 
+import { barOf } from "../lib/columns.js";
 import { type Child, h } from "../lib/dom.js";
 import { num } from "../lib/format.js";
 import { categoryLabel, swatch } from "../lib/parts.js";
 import type { CategoryKey } from "../lib/payload.js";
 import type { Part, Statistics } from "./stepstats.js";
 
-/** A fraction of the axis, for a bar inside a cell. */
-const share = (percent: number): string => `${Math.max(0, Math.min(100, percent)) || 0}%`;
-
 /** A percentage with its bar. */
-export function barCell(css: string, percent: number, width: number, of = percent): HTMLElement {
-  return h("span", { class: `ib ${css}`, style: { "--v": share(of), "--bw": `${width}px` } }, h("b", num(percent, 1)));
-}
+export const barCell = (css: string, percent: number, width: number, of = percent): HTMLElement =>
+  barOf(css, num(percent, 1), of, width);
 
 export function categoryCell(part: Part): HTMLTableCellElement {
   return h("td", swatch(part.css, part.stats.mean === 0), "\u2002", part.label);

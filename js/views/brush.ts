@@ -5,7 +5,7 @@
  * (arrows move, Shift+arrows, Home and End extend the selection, Esc clears it).
  */
 
-import { clear, h, listen, s } from "../lib/dom.js";
+import { boxOf, clear, h, listen, s, shareAt } from "../lib/dom.js";
 import type { Store } from "../lib/store.js";
 import type { Bar } from "./stepstats.js";
 
@@ -65,13 +65,12 @@ export function brush(store: Store): Brush {
 
   let drag: { mode: "first" | "last" | "body" | "new"; anchor: number; from: [number, number] } | null = null;
   const barAt = (event: PointerEvent): number => {
-    const box = svg.getBoundingClientRect();
-    const at = Math.floor(((event.clientX - box.left) / Math.max(1, box.width)) * bars.length);
+    const at = Math.floor(shareAt(event, svg) * bars.length);
     return Math.max(0, Math.min(bars.length - 1, at));
   };
   listen(svg, "pointerdown", (event) => {
     if (event.button !== 0 || bars.length === 0) return;
-    const box = svg.getBoundingClientRect();
+    const box = boxOf(svg);
     const x = event.clientX - box.left;
     const [first, last] = range();
     const edges = [(first / bars.length) * box.width, ((last + 1) / bars.length) * box.width] as const;

@@ -1,6 +1,6 @@
 /** The shell: header bar, notice, tabs, panes drawn when first opened, footer. */
 
-import { clear, h, handled, listen } from "../lib/dom.js";
+import { clear, h, handled, listen, modified, reason } from "../lib/dom.js";
 import { bytesText, num } from "../lib/format.js";
 import { button, categoryClass, emptyView } from "../lib/parts.js";
 import type { Payload, TabId } from "../lib/payload.js";
@@ -85,7 +85,6 @@ export function dashboard(
     h(
       "button",
       {
-        type: "button",
         role: "tab",
         id: `${uid}-tab-${tab.id}`,
         "aria-controls": `${uid}-pane-${tab.id}`,
@@ -154,7 +153,7 @@ export function dashboard(
       };
       pane.handle = VIEWS[id](pane.element, context, hint) ?? undefined;
     } catch (error) {
-      const text = error instanceof Error ? error.message : String(error);
+      const text = reason(error);
       clear(pane.element);
       pane.element.append(
         emptyView({ title: "This view could not be drawn", text: `The other views still work. ${text}` }),
@@ -219,7 +218,7 @@ export function dashboard(
   }
 
   function onKey(event: KeyboardEvent): void {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.defaultPrevented || modified(event)) return;
     const typing = event.target instanceof HTMLElement && event.target.matches("input,select,textarea");
     const onTab = buttons.indexOf(event.target as HTMLButtonElement);
     const digit = Number(event.key);

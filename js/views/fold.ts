@@ -6,10 +6,9 @@
  */
 
 import { numberAt, textAt } from "../lib/codec.js";
-import { nameNode } from "../lib/columns.js";
 import { h } from "../lib/dom.js";
-import { MISSING, num } from "../lib/format.js";
-import type { Column, ColumnData, Table } from "../lib/payload.js";
+import { num } from "../lib/format.js";
+import type { ColumnData, Table } from "../lib/payload.js";
 import type { ColumnSpec } from "../lib/table.js";
 import { fillName } from "./names.js";
 
@@ -112,45 +111,15 @@ export function common(data: ColumnData | undefined, rows: readonly number[], te
   return rows.every((row) => Object.is(read(row), first)) ? first : text ? "" : Number.NaN;
 }
 
-/** A column that shows the real value of a row, with the looks the table would give it. */
-export function realColumn(spec: ColumnSpec, columns: readonly Column[], folded: () => Folded): ColumnSpec {
-  if (spec.cell) return spec;
-  const column = { ...columns.find((each) => each.key === spec.key), ...spec };
-  const text = column.kind === "text" || column.kind === "code";
-  return {
-    ...spec,
-    cell: (row, cell) => {
-      const data = folded().real.data[spec.key];
-      if (text) {
-        const full = textAt(data, row);
-        cell.title = full;
-        cell.append(column.kind === "code" && full ? nameNode(full) : full || MISSING);
-        return;
-      }
-      const value = numberAt(data, row);
-      const shown = num(value, column.digits ?? (column.kind === "percent" ? 1 : 0));
-      if (!column.bar) {
-        cell.append(shown);
-        return;
-      }
-      const share = Math.max(0, Math.min(100, (value / (column.bar.max || 100)) * 100)) || 0;
-      const css = typeof column.bar.css === "function" ? column.bar.css(row) : column.bar.css;
-      const style = { "--v": `${share.toFixed(1)}%`, "--bw": `${column.bar.width ?? 64}px` };
-      cell.append(h("span", { class: `ib ${css}`, style }, h("b", shown)));
-    },
-  };
-}
-
 /** Whether a row is a member of an open group. */
 export const isMember = (folded: Folded, row: number): boolean => (folded.source[row] as number) >= 0;
 
-/** A column that a member leaves empty: ranks and running sums are those of the groups. */
-export function groupsOnly(spec: ColumnSpec, folded: () => Folded): ColumnSpec {
-  const { cell } = spec;
+/** A number that a member leaves empty: ranks and running sums are those of the groups. */
+export function groupsOnly(spec: ColumnSpec, folded: () => Folded, digits: number): ColumnSpec {
   return {
     ...spec,
-    cell: (row, element) => {
-      if (!isMember(folded(), row)) cell?.(row, element);
+    cell: (row, cell) => {
+      if (!isMember(folded(), row)) cell.append(num(numberAt(folded().real.data[spec.key], row), digits));
     },
   };
 }

@@ -1,12 +1,12 @@
 /** A table whose rows can be seen one by one or folded into groups that open: ops by type, kernels by name. */
 
 import { toCsv } from "../lib/csv.js";
-import { clear, h } from "../lib/dom.js";
+import { clear, h, reason } from "../lib/dom.js";
 import { downloadButton, type Field, field, segmented } from "../lib/parts.js";
 import type { Table } from "../lib/payload.js";
 import { matcher, type Sort } from "../lib/rows.js";
 import { type ColumnSpec, type TableHandle, table } from "../lib/table.js";
-import { type Folded, foldTable, type Group, groupsOnly, isMember, realColumn } from "./fold.js";
+import { type Folded, foldTable, type Group, groupsOnly, isMember } from "./fold.js";
 
 export interface Folding<B extends string> {
   signal: AbortSignal;
@@ -57,8 +57,8 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
   const column = (spec: ColumnSpec): ColumnSpec[] => {
     const other = options.folded(spec, by, now, open);
     if (other !== undefined) return other ? [other] : [];
-    const real = realColumn(spec, options.table().columns, now);
-    return [options.ofGroups.includes(spec.key) ? groupsOnly(real, now) : real];
+    const digits = options.table().columns.find((each) => each.key === spec.key)?.digits ?? 0;
+    return [options.ofGroups.includes(spec.key) ? groupsOnly(spec, now, digits) : spec];
   };
 
   /** A new table: its columns depend on whether rows are folded. */
@@ -79,6 +79,7 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
       handle = table(holder, {
         ...common,
         table: folded.table,
+        shown: () => now().real,
         columns: options.columns(() => now().real).flatMap(column),
         onRow: follow,
         rowClass: (row) => (isMember(now(), row) ? "member" : ""),
@@ -134,7 +135,7 @@ export function filterField(placeholder: string, onTest: (test: ((text: string) 
       onTest(matcher(text));
       return null;
     } catch (error) {
-      return error instanceof Error ? error.message : String(error);
+      return reason(error);
     }
   });
 }

@@ -54,11 +54,7 @@ const KEYS: [keys: string[], does: string][] = [
   [["←", "→"], "in a step chart or among workers: move from step to step; Home, End; Shift selects"],
   [["↑", "↓"], "in a table: move; Enter shows the row in the trace, Ctrl+C copies it"],
   [["/"], "filter or search in this view"],
-  [["W", "S"], "trace: zoom"],
-  [["A", "D"], "trace: pan"],
-  [["←", "→", "↑", "↓"], "trace: previous and next slice, parent and child"],
-  [["F", "0"], "trace: fit the selection, fit all"],
-  [["M"], "trace: mark the selected slice as range"],
+  [["W", "A", "S", "D"], "trace: zoom and pan; its own ? lists the rest"],
   [["Esc"], "clear the selection, then leave the dashboard"],
   [["?"], "this list"],
 ];
@@ -89,12 +85,12 @@ export function footer({ meta }: Payload, tabs: number): Footer {
   const warnings = meta.receipt.filter((line) => line.level === "warning").length;
   const opener = h(
     "button",
-    { type: "button", class: "more-b", "aria-expanded": "false", on: { click: () => flip(receipt, opener) } },
+    { class: "more-b", "aria-expanded": "false", on: { click: () => flip(receipt, opener) } },
     warnings ? `receipt, ${num(warnings)} ${warnings === 1 ? "warning" : "warnings"}` : "receipt",
   );
   const help = h(
     "button",
-    { type: "button", class: "more-b", "aria-expanded": "false", on: { click: () => flip(keys, help) } },
+    { class: "more-b", "aria-expanded": "false", on: { click: () => flip(keys, help) } },
     ...(tabs > 1 ? [h("kbd", "1"), "–", h("kbd", String(tabs)), " tabs "] : []),
     h("kbd", "?"),
     " keys",

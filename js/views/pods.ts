@@ -2,7 +2,7 @@
 
 import { canvas } from "../lib/canvas.js";
 import { textAt } from "../lib/codec.js";
-import { clear, h, handled, listen, marked } from "../lib/dom.js";
+import { boxOf, clear, h, handled, listen, marked, modified, shareAt } from "../lib/dom.js";
 import { num } from "../lib/format.js";
 import {
   type CardContent,
@@ -143,7 +143,7 @@ function spreadStrip(parent: HTMLElement, context: ViewContext, state: Shown): v
       card.hide();
       return;
     }
-    const box = area.element.getBoundingClientRect();
+    const box = boxOf(area.element);
     const [left, width] = [box.left + (k / columns.length) * box.width, box.width / columns.length];
     const { at } = column;
     const rows: CardContent["rows"] = [
@@ -167,8 +167,7 @@ function spreadStrip(parent: HTMLElement, context: ViewContext, state: Shown): v
     );
   };
   const at = (event: MouseEvent): number => {
-    const box = area.element.getBoundingClientRect();
-    return Math.floor(((event.clientX - box.left) / Math.max(1, box.width)) * columns.length);
+    return Math.floor(shareAt(event, area.element) * columns.length);
   };
   listen(area.element, "pointermove", (event) => show(at(event)));
   listen(area.element, "pointerleave", () => show(-1));
@@ -206,8 +205,6 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): { ma
     },
   );
   const step = (by: number): void => state.set(Math.max(0, Math.min(last, state.at + by)));
-  const arrow = (text: string, label: string, by: number): HTMLElement =>
-    h("button.btn", { type: "button", "aria-label": label, on: { click: () => step(by) } }, text);
   const scroller = h("div.pod-scroll", {
     tabindex: "0",
     role: "group",
@@ -216,17 +213,7 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): { ma
   const room = h("div");
   const axis = h("div.axp.pod-axis");
   scroller.append(room);
-  parent.append(
-    h(
-      "section",
-      title,
-      last > 0 &&
-        h("div.toolbar.pod-tools", arrow("◂", "Previous step", -1), slider, arrow("▸", "Next step", 1), modes),
-      said,
-      scroller,
-      axis,
-    ),
-  );
+  parent.append(h("section", title, last > 0 && h("div.toolbar.pod-tools", slider, modes), said, scroller, axis));
   const theme = themeReader(scroller);
   const card = hoverCard(scroller, signal);
   const area = canvas(room, {
@@ -264,7 +251,7 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): { ma
       card.hide();
       return;
     }
-    const box = area.element.getBoundingClientRect();
+    const box = boxOf(area.element);
     const { left, length } = field(box.width);
     const end = box.left + left + length * Math.min(1, bar.time_ms / max);
     const top = box.top + i * ROW - scroller.scrollTop;
@@ -324,14 +311,14 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): { ma
   listen(slider, "input", () => state.set(Number(slider.value)));
   listen(scroller, "scroll", () => show(-1));
   listen(area.element, "pointermove", (event) => {
-    const box = area.element.getBoundingClientRect();
+    const box = boxOf(area.element);
     const i = Math.floor((event.clientY - box.top + scroller.scrollTop) / ROW);
     if (i !== hover) show(i);
   });
   listen(area.element, "pointerleave", () => show(-1));
   listen(scroller, "keydown", (event) => {
     const by = { ArrowLeft: -1, ArrowRight: 1, Home: -last, End: last }[event.key];
-    if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!by || modified(event)) return;
     step(by);
     handled(event);
   });

@@ -1,6 +1,6 @@
 /** Step time by step, stacked by category, with the brush strip under it: one chart for Overview and Steps & input. */
 
-import { clear, h, handled, listen, s } from "../lib/dom.js";
+import { boxOf, clear, h, handled, listen, modified, s, shareAt } from "../lib/dom.js";
 import { num } from "../lib/format.js";
 import { categoryRows, hoverCard, link } from "../lib/parts.js";
 import { CATEGORIES } from "../lib/payload.js";
@@ -226,7 +226,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     const n = frame.bars.length;
     bands.setAttribute("x", `${(i / n) * 100}%`);
     bands.setAttribute("width", `${100 / n}%`);
-    const box = svg.getBoundingClientRect();
+    const box = boxOf(svg);
     const mark = {
       left: box.left + (i / n) * box.width,
       right: box.left + ((i + 1) / n) * box.width,
@@ -249,8 +249,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
   }
 
   const barAt = (event: MouseEvent): number => {
-    const box = svg.getBoundingClientRect();
-    return Math.floor(((event.clientX - box.left) / Math.max(1, box.width)) * frame.bars.length);
+    return Math.floor(shareAt(event, svg) * frame.bars.length);
   };
   listen(plot, "pointermove", (event) => {
     const at = barAt(event);
@@ -274,7 +273,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     const n = frame.bars.length;
     const before = hovered;
     const to = { ArrowLeft: before < 0 ? n - 1 : before - 1, ArrowRight: before + 1, Home: 0, End: n - 1 }[event.key];
-    if (to !== undefined && n > 0 && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    if (to !== undefined && n > 0 && !modified(event)) {
       const next = Math.max(0, Math.min(n - 1, to));
       hover(next);
       if (event.shiftKey) {

@@ -1,6 +1,6 @@
 /** The tf.data graph: its layout (pure) and its drawing. Data flows left to right, one column per depth. */
 
-import { h, listen, s } from "../lib/dom.js";
+import { boxOf, h, listen, s } from "../lib/dom.js";
 import { num } from "../lib/format.js";
 import { hoverCard } from "../lib/parts.js";
 import type { Pipeline, TfDataNode } from "../lib/payload.js";
@@ -155,7 +155,7 @@ export function drawGraph(parent: HTMLElement, pipeline: Pipeline, room: number,
       h("span.v", h("span", `self ${num(node.self_ms, 2)} ms`), h("span", `${num(percent, 1)}%`)),
     );
     listen(box, "pointerenter", () =>
-      card.show(box.getBoundingClientRect(), {
+      card.show(boxOf(box), {
         title: node.long_name || node.name,
         two: true,
         rows: [

@@ -1,7 +1,7 @@
 /** The trace: every track of the run on one time axis. */
 
 import { canvas } from "../lib/canvas.js";
-import { clear, h, handled, listen } from "../lib/dom.js";
+import { clear, h, handled, listen, modified } from "../lib/dom.js";
 import { count, kernelName, ms, num } from "../lib/format.js";
 import { emptyView, field, hoverCard, legend, link } from "../lib/parts.js";
 import { CATEGORIES, type Steps, type Trace } from "../lib/payload.js";
@@ -91,20 +91,14 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     },
   );
   const step = (by: 1 | -1, text: string, label: string): HTMLButtonElement =>
-    h("button", { type: "button", class: "btn quiet", "aria-label": label, on: { click: () => model.step(by) } }, text);
+    h("button", { class: "btn quiet", "aria-label": label, on: { click: () => model.step(by) } }, text);
   const previous = step(-1, "‹", "Previous hit");
   const next = step(1, "›", "Next hit");
   const zoomLink = h("span.zoomto");
   const help = h("div.keys", { hidden: true, id: "nbp-trace-keys" }, ...helpRows());
   const helpButton = h(
     "button",
-    {
-      type: "button",
-      class: "btn quiet",
-      "aria-expanded": "false",
-      "aria-label": "List of keys",
-      on: { click: () => toggleHelp() },
-    },
+    { class: "btn quiet", "aria-expanded": "false", "aria-label": "List of keys", on: { click: () => toggleHelp() } },
     h("kbd", "?"),
   );
   const toggleHelp = (): void => {
@@ -168,7 +162,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     describe: (slice) => describe(trace, steps, slice, stepLabel(slice.lane, slice.index)),
   });
   listen(lanes.element, "keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (modified(event)) return;
     const focusSearch = (): void => search.input.focus();
     if (!press(event.key, event.shiftKey, { model, share: mouse.share, focusSearch, toggleHelp })) return;
     card.hide();

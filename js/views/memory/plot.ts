@@ -1,12 +1,12 @@
 /** The timeline of memory: what it shows, and how pointer and keys move on it. */
 
 import { canvas } from "../../lib/canvas.js";
-import { clear, h, handled, listen } from "../../lib/dom.js";
+import { boxOf, clear, h, handled, listen, modified } from "../../lib/dom.js";
 import { bytesText, num } from "../../lib/format.js";
 import { hoverCard, link } from "../../lib/parts.js";
 import type { MemoryId } from "../../lib/payload.js";
 import { cssColor } from "../../lib/theme.js";
-import { onTheme } from "../trace/palette.js";
+import { onTheme, themeReader } from "../trace/palette.js";
 import { draw } from "./draw.js";
 import { cardRows, momentText, ticksText } from "./moment.js";
 import { axis, firstScope, fragmentationAxis, largest, peakIndex, type Scope, sampleAt, timeTicks } from "./series.js";
@@ -51,6 +51,8 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
   const right_axis = fragmentationAxis(id);
   let left_axis = axis(id, scope, id.free_bytes[peak] ?? Number.NaN);
 
+  const theme = themeReader(stage);
+  const colour = (name: string): string => cssColor(stage, name);
   const area = canvas(stage, {
     signal,
     height: HEIGHT,
@@ -58,7 +60,7 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
       peak < 0 ? "" : ` at ${num(id.time_ms[peak], 1)} ms`
     }. Arrow keys step through ${num(n)} events.`,
     draw: (context, width, height) => {
-      const colour = (name: string): string => cssColor(stage, name);
+      const { bg, fg2, ink, accent, font } = theme();
       draw(context, width, height, {
         id,
         from,
@@ -73,11 +75,11 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
           heap: colour("--m-heap"),
           free: colour("--m-free"),
           line: colour("--m-frag"),
-          bg: colour("--bg"),
-          fg2: colour("--fg2"),
-          ink: colour("--ink"),
-          accent: colour("--accent"),
-          font: getComputedStyle(stage).fontFamily,
+          bg,
+          fg2,
+          ink,
+          accent,
+          font,
         },
       });
     },
@@ -115,7 +117,7 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
       card.hide();
       return;
     }
-    const box = area.element.getBoundingClientRect();
+    const box = boxOf(area.element);
     const x = box.left + (((id.time_ms[index] as number) - from) / (end - from)) * box.width;
     card.show({ left: x - 4, right: x + 4, top: box.top, bottom: box.bottom }, cardRows(id, index));
   }
@@ -136,7 +138,7 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
   }
 
   const at = (event: PointerEvent): number => {
-    const box = area.element.getBoundingClientRect();
+    const box = boxOf(area.element);
     const pixel = (end - from) / Math.max(1, box.width);
     return sampleAt(id, from + (event.clientX - box.left) * pixel, 1.5 * pixel);
   };
@@ -145,7 +147,7 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
   listen(area.element, "blur", () => show(-1));
   listen(area.element, "click", (event) => pin(at(event as PointerEvent)));
   listen(area.element, "keydown", (event) => {
-    if (!n || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!n || modified(event)) return;
     const present = hover >= 0 ? hover : pinned >= 0 ? pinned : peak;
     const far = event.shiftKey ? 10 : 1;
     const started = hover >= 0 || pinned >= 0;

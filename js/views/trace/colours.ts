@@ -25,7 +25,7 @@ export function tintOf(name: string): number {
 export interface Palette {
   /** By index into CATEGORIES. */
   categories: string[];
-  tints: string[];
+  tints: readonly string[];
   /** Text on a category's colour. */
   onCategory: string;
   onTint: string;

@@ -1,5 +1,6 @@
 /** Search by name, the neighbours of a slice, and its numbers. */
 
+import { reason } from "../../lib/dom.js";
 import type { Lane, Trace } from "../../lib/payload.js";
 import { matcher } from "../../lib/rows.js";
 import type { Row } from "./rows.js";
@@ -31,7 +32,7 @@ export function search(trace: Trace, query: string): Hits {
   try {
     matches = matcher(query);
   } catch (error) {
-    return { slices: [], names, error: error instanceof Error ? error.message : String(error) };
+    return { slices: [], names, error: reason(error) };
   }
   if (!matches) return { slices: [], names, error: "" };
   for (let code = 0; code < names.length; code++) if (matches(trace.names[code] as string)) names[code] = 1;

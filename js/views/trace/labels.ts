@@ -57,7 +57,6 @@ function label(band: Band, model: Model, notes: Map<string, string>): HTMLElemen
   return h(
     "button",
     {
-      type: "button",
       class: `tlab ${band.kind === "process" ? "p" : "sub"}`,
       style,
       title,

@@ -1,6 +1,6 @@
 /** The colours of the theme, resolved for a canvas and kept until the theme changes. */
 
-import { h, listen } from "../../lib/dom.js";
+import { listen } from "../../lib/dom.js";
 import { CATEGORIES } from "../../lib/payload.js";
 import { cssColor } from "../../lib/theme.js";
 import type { Palette } from "./colours.js";
@@ -16,6 +16,12 @@ export interface Theme extends Palette {
   grid: string;
   font: string;
 }
+
+/** Eight muted tints for names, light and dark. */
+const TINTS = [
+  ["#A9C9BE", "#C3D59F", "#B5C3E0", "#E1C79C", "#CDBBDD", "#9FC7D6", "#DDB7B5", "#C9C7B2"],
+  ["#6FA08F", "#8CA562", "#7B90BE", "#B49560", "#9A83B1", "#639BB0", "#B07F7D", "#8F8D73"],
+] as const;
 
 /** The element that carries the theme. */
 export const frameOf = (el: Element): HTMLElement | null => el.closest<HTMLElement>("[data-theme]");
@@ -53,20 +59,10 @@ export function themeReader(el: Element): () => Theme {
       grid: colour("--grid"),
       font: style.fontFamily,
       categories: CATEGORIES.map((category) => colour(`--c-${category.css}`)),
-      tints: tints(el),
+      tints: TINTS[dark ? 1 : 0],
       onCategory: dark ? "#0d1114" : "#fff",
       onTint: "#15191e",
     };
     return theme;
   };
-}
-
-function tints(el: Element): string[] {
-  return [0, 1, 2, 3, 4, 5, 6, 7].map((i) => {
-    const probe = h("i", { class: `k${i}`, style: { display: "none" } });
-    el.append(probe);
-    const colour = cssColor(probe, "--c");
-    probe.remove();
-    return colour;
-  });
 }

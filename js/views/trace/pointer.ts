@@ -1,7 +1,7 @@
 /** Mouse, pen and finger on the lanes: click selects, drag pans, Shift+drag marks, Ctrl+wheel zooms. */
 
 import type { Canvas } from "../../lib/canvas.js";
-import { listen } from "../../lib/dom.js";
+import { boxOf, listen } from "../../lib/dom.js";
 import type { HoverCard } from "../../lib/parts.js";
 import { RULER } from "./draw.js";
 import type { Slice } from "./find.js";
@@ -52,7 +52,7 @@ export function pointer(options: PointerOptions): Pointer {
   let dragged: Span | null = null;
 
   const place = (event: MouseEvent): { x: number; y: number } => {
-    const box = element.getBoundingClientRect();
+    const box = boxOf(element);
     return { x: event.clientX - box.left, y: event.clientY - box.top };
   };
   const timeAt = (x: number): number =>
@@ -67,7 +67,7 @@ export function pointer(options: PointerOptions): Pointer {
       card.hide();
       return;
     }
-    const box = element.getBoundingClientRect();
+    const box = boxOf(element);
     const top = box.top + RULER - options.scroll();
     const { from, to } = model.spanOf(slice);
     const scale = canvas.width() / (model.span.to - model.span.from);

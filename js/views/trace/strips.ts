@@ -1,7 +1,7 @@
 /** The overview strip: the whole profile, with a window that can be dragged. */
 
 import { type Canvas, canvas } from "../../lib/canvas.js";
-import { listen } from "../../lib/dom.js";
+import { boxOf, listen } from "../../lib/dom.js";
 import { CATEGORIES } from "../../lib/payload.js";
 import { hitStrip } from "./find.js";
 import type { Model } from "./model.js";
@@ -79,7 +79,7 @@ export function overviewStrip(parent: HTMLElement, model: Model, theme: () => Th
 function drag(strip: Canvas, model: Model): void {
   const { element } = strip;
   const timeAt = (event: MouseEvent): number =>
-    ((event.clientX - element.getBoundingClientRect().left) / Math.max(1, strip.width())) * model.trace.end;
+    ((event.clientX - boxOf(element).left) / Math.max(1, strip.width())) * model.trace.end;
   const part = (event: MouseEvent): "from" | "to" | "body" | "new" => {
     const grip = (GRIP / Math.max(1, strip.width())) * model.trace.end;
     const time = timeAt(event);
