@@ -75,7 +75,7 @@ if (watch) {
             await minify(text, {
               module: true,
               ecma: 2020,
-              compress: { passes: 3, unsafe_arrows: true, pure_getters: true },
+              compress: { passes: 3, unsafe: true, unsafe_arrows: true, pure_getters: true },
             })
           ).code,
     );

@@ -91,3 +91,10 @@ export function sortRows(table: Table, rows: Uint32Array, sort: Sort): Uint32Arr
 export function firstDirection(table: Table, key: string): boolean {
   return !isText(table.data[key]);
 }
+
+/** Every row, in the order of the payload. */
+export const allRows = (table: Table): Uint32Array => new Uint32Array(table.rows).map((_, i) => i);
+
+/** The largest number of a column; 0 where there is none above. */
+export const mostOf = (table: Table, key: string): number =>
+  allRows(table).reduce((most, row) => Math.max(most, numberAt(table.data[key], row) || 0), 0);

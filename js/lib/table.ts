@@ -11,7 +11,7 @@ import { clear, h, handled, listen, modified, reason } from "./dom.js";
 import { byteUnit, MISSING } from "./format.js";
 import { copyText } from "./parts.js";
 import type { Table } from "./payload.js";
-import { filterRows, firstDirection, matcher, type Sort, sortRows, textKeys } from "./rows.js";
+import { allRows, filterRows, firstDirection, matcher, mostOf, type Sort, sortRows, textKeys } from "./rows.js";
 
 export { type ColumnSpec, nameNode } from "./columns.js";
 
@@ -260,12 +260,9 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
     units = new Map();
     for (const column of columns) {
       if (column.kind !== "bytes") continue;
-      const values = data.data[column.key];
-      let max = 0;
-      for (let i = 0; i < data.rows; i++) max = Math.max(max, numberAt(values, i) || 0);
-      units.set(column.key, byteUnit(max));
+      units.set(column.key, byteUnit(mostOf(data, column.key)));
     }
-    let next = base ?? Uint32Array.from({ length: data.rows }, (_, i) => i);
+    let next = base ?? allRows(data);
     if (where) next = next.filter(where);
     if (match) next = filterRows(data, next, options.filterKeys ?? textKeys(data), match);
     rows = sort ? sortRows(data, next, sort) : next.slice();

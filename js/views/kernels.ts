@@ -6,7 +6,7 @@ import { h } from "../lib/dom.js";
 import { count, kernelName, MISSING, ms, num } from "../lib/format.js";
 import { donut, emptyView, figures, heading, link, picker } from "../lib/parts.js";
 import type { Figure, Table } from "../lib/payload.js";
-import { filterRows } from "../lib/rows.js";
+import { allRows, filterRows, mostOf } from "../lib/rows.js";
 import type { ColumnSpec } from "../lib/table.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
 import { isMember, nameCell } from "./fold.js";
@@ -77,7 +77,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
   let cores: Cores = "any";
   const tests: Record<"kernel" | "op", ((text: string) => boolean) | null> = { kernel: null, op: null };
   const rowsText = h("span");
-  const everyRow = Uint32Array.from({ length: full.rows }, (_, i) => i);
+  const everyRow = allRows(full);
   const occupancy = occupancyNote(full, /torch/i.test(context.payload.meta.framework));
 
   const list = foldingTable<By>({
@@ -184,8 +184,7 @@ function opColumn(data: () => Table, key: "op" | "kernel"): ColumnSpec {
 }
 
 function columns(full: Table, data: () => Table): ColumnSpec[] {
-  let max = 0;
-  for (let row = 0; row < full.rows; row++) max = Math.max(max, numberAt(full.data.total_us, row) || 0);
+  const max = mostOf(full, "total_us");
   const flag = (key: string, row: number): number => numberAt(data().data[key], row);
   const [eligible, used] = ["op_tensor_core_eligible", "uses_tensor_core"];
   // In words on the number; faint where nbprof computed it.

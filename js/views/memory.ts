@@ -1,11 +1,12 @@
 /** Memory: how much was in use, when it was most, and what was alive then. */
 
-import { numberAt, textAt } from "../lib/codec.js";
+import { textAt } from "../lib/codec.js";
 import { toCsv } from "../lib/csv.js";
 import { clear, h, listen } from "../lib/dom.js";
 import { bytesText, count, known, ms, percent } from "../lib/format.js";
 import { downloadButton, emptyView, figures, heading, link, picker, segmented } from "../lib/parts.js";
 import type { MemoryId } from "../lib/payload.js";
+import { mostOf } from "../lib/rows.js";
 import { type ColumnSpec, table } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
 import { aliveAt, bySize, split, total } from "./memory/peak.js";
@@ -108,8 +109,7 @@ function alive(el: HTMLElement, id: MemoryId, at: number, signal: AbortSignal): 
     return;
   }
   const holder = h("div");
-  let most = 0;
-  for (const row of order) most = Math.max(most, numberAt(live.data.percent, row) || 0);
+  const most = mostOf(live, "percent");
   const columns: ColumnSpec[] = [
     {
       key: "op",

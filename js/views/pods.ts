@@ -16,6 +16,7 @@ import {
   segmented,
 } from "../lib/parts.js";
 import { CATEGORIES } from "../lib/payload.js";
+import { mostOf } from "../lib/rows.js";
 import { niceMax, ticks } from "../lib/scale.js";
 import { type ColumnSpec, table } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
@@ -340,8 +341,7 @@ function workerTable(el: HTMLElement, context: ViewContext, state: Shown, mark: 
   const { pods } = context.payload;
   let data = pods.table;
   let whole = true;
-  const longest = (key: "mean_step_ms" | "times_slowest"): number =>
-    Math.max(1e-9, ...Array.from(pods.table.data[key] as Float64Array, (value) => value || 0)) * 1.06;
+  const longest = (key: string): number => (mostOf(pods.table, key) || 1) * 1.06;
   const neutral = { css: "other", width: 40 };
   const columns: ColumnSpec[] = [
     {

@@ -2,11 +2,12 @@
 
 import { numberAt, textAt } from "../../lib/codec.js";
 import type { MemoryId, Table } from "../../lib/payload.js";
+import { allRows } from "../../lib/rows.js";
 
 /** Rows by allocated bytes, most first. */
 export function bySize(peak: Table): Uint32Array {
   const size = (row: number): number => numberAt(peak.data.allocated_bytes, row) || 0;
-  return Uint32Array.from({ length: peak.rows }, (_, i) => i).sort((a, b) => size(b) - size(a) || a - b);
+  return allRows(peak).sort((a, b) => size(b) - size(a) || a - b);
 }
 
 const occurrences = (peak: Table, row: number): number => {

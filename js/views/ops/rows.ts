@@ -3,6 +3,7 @@
 import { numberAt, textAt } from "../../lib/codec.js";
 import type { DonutPart } from "../../lib/parts.js";
 import type { Ops, Table } from "../../lib/payload.js";
+import { allRows } from "../../lib/rows.js";
 import { extreme, type Group, groupRows, sum } from "../fold.js";
 
 export type Where = "device" | "host";
@@ -22,7 +23,7 @@ const whereOf = (table: Table, row: number): Where => (textAt(table.data.where, 
 /** Rows by self time, most first; ties in the order of the payload. */
 export function bySelf(table: Table): Uint32Array {
   const self = (row: number): number => numberAt(table.data.self_us, row) || 0;
-  return Uint32Array.from({ length: table.rows }, (_, i) => i).sort((a, b) => self(b) - self(a) || a - b);
+  return allRows(table).sort((a, b) => self(b) - self(a) || a - b);
 }
 
 /**
