@@ -12,6 +12,8 @@ import pandas as pd
 
 from nbprof.activity import CATEGORIES, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32, HOST_COMPUTE, Activity
 from nbprof.analysis import steps
+from nbprof.analysis.steps import Classes
+from nbprof.trace import Int64s
 
 COLUMNS = ["host", "step", "name", "start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
 # With more steps than this the first and the last may be incomplete.
@@ -49,6 +51,7 @@ def _table(activity: Activity, host: int, device: int | None, *, on_device: bool
     step, known = steps.step_of_spans(group, work["group"].to_numpy(), used)
     cls = work["cls"].to_numpy()[known]
     start, end = (work[c].to_numpy()[known] for c in ("start", "end"))
+    end = _prolonged(step, start, end, cls)
     total = steps.by_category(len(group), stop - begin, *steps.segments(begin, stop, step, start, end, cls))
     # A step is whole with any compute that nothing of a larger class hides, also outside of its time.
     first, last = np.full(len(group), np.iinfo(np.int64).max), begin.copy()
@@ -70,3 +73,34 @@ def _table(activity: Activity, host: int, device: int | None, *, on_device: bool
         }
     )
     return out[formed].reset_index(drop=True)
+
+
+def _prolonged(step: Int64s, start: Int64s, end: Int64s, cls: Classes) -> Int64s:
+    """The end of each span as XProf's sweep has it.
+
+    Of boundaries at one instant it takes ends before begins. So it ends a span of no length before it begins it, and takes its class to go
+    on, unless a span of that class or a larger one is open, until the next of these begins; the last one in a step to the end of all.
+    """
+    empty = np.flatnonzero(end == start)
+    if not len(empty):
+        return end
+    count = int(step.max()) + 1
+    first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(first, step, start)
+    np.maximum.at(last, step, end)
+    extent = np.maximum(last - np.minimum(first, last), 0) + 1
+    # Steps are laid end to end, so that one order serves all of them.
+    shift = np.cumsum(extent) - extent - np.minimum(first, last)
+    out = end.copy()
+    for value in np.unique(cls[empty]).tolist():
+        mine = empty[cls[empty] == value]
+        over = np.flatnonzero((cls >= value) & (end > start))
+        over = over[np.argsort(start[over] + shift[step[over]], kind="stable")]
+        begins = np.append(start[over] + shift[step[over]], np.iinfo(np.int64).max)
+        reach = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end[over] + shift[step[over]]))
+        at = start[mine] + shift[step[mine]]
+        after = np.searchsorted(begins[:-1], at, side="right")
+        goes_on = np.minimum(begins[after], last[step[mine]] + shift[step[mine]])
+        free = reach[after] <= at
+        out[mine[free]] = (goes_on - shift[step[mine]])[free]
+    return out

@@ -61,9 +61,9 @@ def inherit(parent: Int32s, depth: npt.NDArray[np.uint16], own: Int64s, missing:
     return out
 
 
-def group(trace: Trace, names: npt.NDArray[np.object_]) -> Groups:
-    """Groups of a trace; `names` is the event name by name code."""
-    links = _iterator_links(trace, names)
+def group(trace: Trace, names: npt.NDArray[np.object_], *, elements: bool = True) -> Groups:
+    """Groups of a trace; `names` is the event name by name code. Without `elements`, those of tf.data are not followed to their makers."""
+    links = _iterator_links(trace, names) if elements else np.zeros((0, 2), np.int64)
     of_host = trace.lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}).to_numpy(np.int64)
     host: Int64s = np.asarray(of_host[trace.events.lane], np.int64)
     out = Groups(np.full(len(trace.events), -1, np.int32), links)

@@ -74,7 +74,7 @@ def interpret(trace: Trace) -> act.Activity:
         out.later("device_extents", lambda: xplane_tpu_ops.extents(placed))
     out.later(("markers", "group_names", "rebuilt"), lambda: xplane_steps.markers(placed, out))
     out.later("work", lambda: xplane_steps.work(placed, out))
-    out.later("xprof_work", lambda: xplane_steps.work(placed, out, xplane_steps.classify_as_xprof))
+    out.later("xprof_work", lambda: xplane_steps.work_as_xprof(placed, out))
     out.later("host_ops", lambda: with_stages(placed, out, host_ops(placed, out)))
     out.later("tagged_calls", lambda: tagged_calls(placed, out))
     out.later("iterators", lambda: xplane_iterators.iterators(placed, out))
