@@ -49,7 +49,7 @@ FRAMES = (
     "memory.timeline",
     "memory.summary",
     "memory.peak",
-    *(["pods.frame"] if hasattr(__import__("nbprof.profiles", fromlist=["x"]).Profile, "pods") else []),
+    "pods.frame",
     "advice",
 )
 TOOLS = ("overview_page", "input_pipeline_analyzer", "framework_op_stats", "kernel_stats", "memory_profile", "pod_viewer")
