@@ -37,17 +37,12 @@ export const render: View = (el, context) => {
     el.append(h("section", emptyView(pods.empty ?? none)));
     return;
   }
-  const recorded = CATEGORIES.filter(({ key }) => pods.categories[key]?.some((value) => value > 0));
   const n = pods.step.length;
   const scope = `${num(pods.total)} workers, ${num(n)} ${n === 1 ? "step" : "steps"}`;
   const strip = h("div.pod-strip");
   const stage = h("div.pod-bars");
   const list = h("section");
-  el.append(
-    h("section", heading("Workers", scope, legend(recorded)), h("p.pod-said", ...marked(pods.statement)), strip),
-    stage,
-    list,
-  );
+  el.append(h("section", heading("Workers", scope), h("p.pod-said", ...marked(pods.statement)), strip), stage, list);
   const state = new Shown(context);
   if (n > 1) spreadStrip(strip, context, state);
   const bars = stepBars(stage, context, state);
@@ -206,6 +201,7 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): { ma
     },
   );
   const step = (by: number): void => state.set(Math.max(0, Math.min(last, state.at + by)));
+  const recorded = CATEGORIES.filter(({ key }) => pods.categories[key]?.some((value) => value > 0));
   const scroller = h("div.pod-scroll", {
     tabindex: "0",
     role: "group",
@@ -214,7 +210,9 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): { ma
   const room = h("div");
   const axis = h("div.axp.pod-axis");
   scroller.append(room);
-  parent.append(h("section", title, last > 0 && h("div.toolbar.pod-tools", slider, modes), said, scroller, axis));
+  parent.append(
+    h("section", title, last > 0 && h("div.toolbar.pod-tools", slider, modes), said, scroller, axis, legend(recorded)),
+  );
   const theme = themeReader(scroller);
   const card = hoverCard(scroller, signal);
   const area = canvas(room, {
