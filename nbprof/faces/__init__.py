@@ -1,0 +1,10 @@
+"""The views of a Profile as a person meets them: `p.steps`, `p.ops`, `p.memory` … with frame, figure and widget."""
+
+from nbprof.faces.events import TraceView
+from nbprof.faces.input import InputPipeline, TfData
+from nbprof.faces.memory import Memory
+from nbprof.faces.ops import Kernels, Ops
+from nbprof.faces.steps import Pods, Steps
+from nbprof.faces.view import Framed, View
+
+__all__ = ["Framed", "InputPipeline", "Kernels", "Memory", "Ops", "Pods", "Steps", "TfData", "TraceView", "View"]

@@ -1,0 +1,106 @@
+"""The page docs/numbers.md: every public frame with its formulas, its columns, and where a peer's figures differ.
+
+It is made of the docstrings, the schema and the table of deviations, so that it says what the code does. To write it anew:
+`python -m tests.support.numbers_page`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from nbprof import faces
+from nbprof.frames import SCHEMA, Col
+from tests.parity.deviations import DEVIATIONS
+from tests.parity.peer import GUIDE, XPROF
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "numbers.md"
+VIEWS = {
+    "steps": faces.Steps,
+    "pods": faces.Pods,
+    "input_pipeline": faces.InputPipeline,
+    "tf_data": faces.TfData,
+    "ops": faces.Ops,
+    "kernels": faces.Kernels,
+    "memory": faces.Memory,
+}
+COLUMNS = {
+    "steps.frame": "steps",
+    "steps.summary": "steps_summary",
+    "pods.frame": "pods",
+    "pods.summary": "pods_summary",
+    "input_pipeline.frame": "input_ops",
+    "input_pipeline.categories": "input_categories",
+    "tf_data.pipelines": "tf_data_pipelines",
+    "tf_data.nodes": "tf_data_nodes",
+    "ops.frame": "ops",
+    "kernels.frame": "kernels",
+    "memory.summary": "memory_summary",
+    "memory.timeline": "memory_timeline",
+    "memory.peak": "memory_peak",
+}
+PEERS = {XPROF: "XProf 2.24", GUIDE: "TensorFlow 2.3/2.4"}
+HEAD = """# How each number is made
+
+Every figure on screen comes from one of these frames. This page is written from the code's own docstrings and schema; `tests/parity` holds the
+frames against what XProf 2.24 and TensorFlow 2.3/2.4 say of real profiles, row by row and column by column. What differs on purpose stands in
+the table at the end, each with the test that holds our value.
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    parts = [HEAD]
+    for name, face in VIEWS.items():
+        parts.append(f"## `p.{name}`\n\n{inspect.getdoc(face)}\n")
+        for member in _members(face):
+            # What a frame holds that every view has is told above, in the docstring of its view.
+            doc = inspect.getdoc(getattr(face, member)) if member in vars(face) else ""
+            call = "" if isinstance(inspect.getattr_static(face, member), property) else "(…)"
+            parts.append(f"### `p.{name}.{member}{call}`\n\n{_prose(doc or '')}\n")
+            if columns := COLUMNS.get(f"{name}.{member}"):
+                parts.append(_columns(SCHEMA[columns]))
+    parts.append(_deviations())
+    return "\n".join(parts)
+
+
+def _members(face: type) -> list[str]:
+    """Public frames and tables of a view in the order in which they are written; what every view has is left out."""
+    own = [n for n in vars(face) if not n.startswith("_") and n not in ("figure", "widget")]
+    return (["frame"] if hasattr(face, "frame") and "frame" not in own else []) + own
+
+
+def _prose(doc: str) -> str:
+    """A numpydoc docstring as Markdown: heads of sections become bold, parameters a list."""
+    lines, out = doc.splitlines(), []
+    for at, line in enumerate(lines):
+        if set(line.strip()) == {"-"}:
+            continue
+        head = at + 1 < len(lines) and lines[at + 1].strip() and set(lines[at + 1].strip()) == {"-"}
+        out.append(f"**{line.strip()}**\n" if head else line)
+    return "\n".join(out).strip()
+
+
+def _columns(columns: list[Col]) -> str:
+    rows = [f"| `{c.name}` | {c.unit or '–'} | {_cell(c.help)} |" for c in columns]
+    return "\n".join(["| column | unit | |", "|---|---|---|", *rows, ""])
+
+
+def _deviations() -> str:
+    """The table of deviations; columns that differ for one reason share a row."""
+    columns: dict[tuple[str, str, str], list[str]] = {}
+    for d in DEVIATIONS:
+        found = columns.setdefault((d.tool, d.reason, d.test), [])
+        found += [c for c in (f"{d.column} ({PEERS[d.peer]})",) if c not in found]
+    rows = [f"| {tool} | {_cell(', '.join(what))} | {_cell(why)} | `{test}` |" for (tool, why, test), what in sorted(columns.items())]
+    return "\n".join(
+        ["## Where nbprof differs on purpose", "", "| tool | what (from whom) | why | held by |", "|---|---|---|---|", *rows, ""]
+    )
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
