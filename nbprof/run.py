@@ -5,12 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from functools import partial
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pandas as pd
@@ -33,7 +28,8 @@ from nbprof.analysis import (
     xprof_ops,
     xprof_steps,
 )
-from nbprof.formats.pieces import Piece, RunFiles
+from nbprof.formats.pieces import RunFiles
+from nbprof.source import Dialect, RunSource, dialect, facts, reader
 from nbprof.trace import Note, Receipt, Trace
 
 if TYPE_CHECKING:
@@ -41,18 +37,6 @@ if TYPE_CHECKING:
     from nbprof.capture.session import CaptureInfo
 
 T = TypeVar("T")
-
-
-@dataclass
-class RunSource:
-    """Where a profile came from: path of the run, its name, its file or files, their size, when it was made, and how long reading took."""
-
-    path: str
-    name: str
-    file: str
-    bytes: int | None
-    created: str
-    analysed_s: float | None = field(default=None)
 
 
 class _Cached(Generic[T]):
@@ -128,23 +112,13 @@ class Run:
         """
         began = time.perf_counter()
         shelf = cache.open_shelf(files, keep=keep)
-        trace = shelf.trace(lambda: _reader(files)(shelf.pieces, progress))
+        trace = shelf.trace(lambda: reader(files)(shelf.pieces, progress))
         for note in files.notes:
             trace.receipt.info(note)
         for warning in files.warnings:
             trace.receipt.warn(warning)
-        first = files.files[0].name
-        more = f" and {len(files.files) - 1} more" if len(files.files) > 1 else ""
-        sizes = [f.size for f in files.files]
-        source = RunSource(
-            path=str(files.folder),
-            name=files.name,
-            file=f"{first}{more}",
-            bytes=None if None in sizes else sum(s for s in sizes if s is not None),
-            created=_when(files.modified),
-            analysed_s=time.perf_counter() - began,
-        )
-        return cls(trace, _dialect(files.format), source, capture, shelf)
+        source = RunSource.of(files, analysed_s=time.perf_counter() - began)
+        return cls(trace, dialect(files.format), source, capture, shelf)
 
     def kept(self, name: str, compute: Callable[[], T]) -> T:
         """A value that follows from the files alone, out of the cache where that has it; `compute` makes it otherwise."""
@@ -380,7 +354,8 @@ class Run:
             stated = {name: version for name, _, version in (part.rpartition(" ") for part in self.capture.framework.split(", ")) if name}
             known = out["environment"]
             out["environment"] = {**known, "framework": self.capture.framework, "versions": {**stated, **known["versions"]}}
-        out["run_facts"] = self._facts(out)
+        warnings = sum(n.level == "warning" for n in self.receipt.lines)
+        out["run_facts"] = facts(self.source, self.capture, out, self.devices, self.hosts, warnings)
         return out
 
     @_Kept
@@ -414,54 +389,3 @@ class Run:
         if not len(self.steps):
             missing.setdefault("steps", "Step markers are in this profile, but no step that was recorded whole, so step time is unknown.")
         return missing
-
-    def _facts(self, overview: dict[str, Any]) -> list[tuple[str, str]]:
-        device = overview["device_kind"]
-        if len(self.devices):
-            memory_bytes = self.devices["memory_bytes"].iloc[0]
-            if pd.notna(memory_bytes) and memory_bytes:
-                device += f", {float(memory_bytes) / 2**30:.2f} GiB"
-            if len(self.devices) > 1:
-                device += f", {len(self.devices)} devices"
-        facts = [
-            ("Device", device),
-            ("Host", ", ".join(self.hosts) or "–"),
-            ("Framework", overview["framework"] or "–"),
-        ]
-        if self.capture is not None:
-            facts.append(("Captured", f"{self.capture.started[:19].replace('T', ' ')}, {self.capture.elapsed_s:.1f} s"))
-        else:
-            facts.append(("Recorded", self.source.created.replace("T", " ") or "–"))
-        size = ""
-        if self.source.bytes:
-            small = self.source.bytes < 2**20
-            size = f", {self.source.bytes / 2**10:.1f} KiB" if small else f", {self.source.bytes / 2**20:.1f} MiB"
-        facts.append(("Profile", f"{Path(self.source.path).name}/{self.source.file}{size}"))
-        warnings = sum(n.level == "warning" for n in self.receipt.lines)
-        facts.append(("Warnings", f"{warnings}, see the receipt below" if warnings else "none"))
-        return facts
-
-
-Reader = Callable[[Sequence[Piece], Callable[[str], None] | None], Trace]
-Dialect = Callable[[Trace], Activity]
-_ROOMS = {"xspace": ("nbprof.formats.xspace", "nbprof.dialects.xplane"), "chrome": ("nbprof.formats.chrome", "nbprof.dialects.kineto")}
-"""By format: the modules with its reader and its dialect; each is imported when a profile needs it, which one that was kept may not."""
-
-
-def _when(seconds: float) -> str:
-    """Local time in ISO form; the empty text where it is not known or no time that a file can have."""
-    try:
-        return datetime.fromtimestamp(seconds).isoformat(timespec="seconds") if seconds > 0 else ""
-    except (OverflowError, ValueError, OSError):
-        return ""
-
-
-def _reader(files: RunFiles) -> Reader:
-    read: Any = import_module(_ROOMS[files.format][0]).read
-    # What is packed as a whole was bounded where it was unpacked; JSON is unpacked as it is read.
-    reader: Reader = partial(read, limit_bytes=files.limit_bytes) if files.format == "chrome" else read
-    return reader
-
-
-def _dialect(form: str) -> Dialect:
-    return lambda trace: import_module(_ROOMS[form][1]).interpret(trace)

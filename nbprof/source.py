@@ -1,0 +1,102 @@
+"""Where does a profile come from? Its files, the reader and the dialect of their format, and what is told of them on screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nbprof.formats.pieces import Piece, RunFiles
+from nbprof.trace import Trace
+
+if TYPE_CHECKING:
+    from nbprof.activity import Activity
+    from nbprof.capture.session import CaptureInfo
+
+Reader = Callable[[Sequence[Piece], Callable[[str], None] | None], Trace]
+Dialect = Callable[[Trace], "Activity"]
+_ROOMS = {"xspace": ("nbprof.formats.xspace", "nbprof.dialects.xplane"), "chrome": ("nbprof.formats.chrome", "nbprof.dialects.kineto")}
+"""By format: the modules with its reader and its dialect; each is imported when a profile needs it, which one that was kept may not."""
+
+
+@dataclass
+class RunSource:
+    """Where a profile came from: path of the run, its name, its file or files, their size, when it was made, and how long reading took."""
+
+    path: str
+    name: str
+    file: str
+    bytes: int | None
+    created: str
+    analysed_s: float | None = None
+
+    @classmethod
+    def of(cls, files: RunFiles, analysed_s: float) -> RunSource:
+        """The source that the files of one run are."""
+        first = files.files[0].name
+        more = f" and {len(files.files) - 1} more" if len(files.files) > 1 else ""
+        sizes = [f.size for f in files.files]
+        return cls(
+            path=str(files.folder),
+            name=files.name,
+            file=f"{first}{more}",
+            bytes=None if None in sizes else sum(s for s in sizes if s is not None),
+            created=_when(files.modified),
+            analysed_s=analysed_s,
+        )
+
+
+def _when(seconds: float) -> str:
+    """Local time in ISO form; the empty text where it is not known or no time that a file can have."""
+    try:
+        return datetime.fromtimestamp(seconds).isoformat(timespec="seconds") if seconds > 0 else ""
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def reader(files: RunFiles) -> Reader:
+    """What reads the files of a run into a Trace."""
+    read: Any = import_module(_ROOMS[files.format][0]).read
+    # What is packed as a whole was bounded where it was unpacked; JSON is unpacked as it is read.
+    bounded: Reader = partial(read, limit_bytes=files.limit_bytes) if files.format == "chrome" else read
+    return bounded
+
+
+def dialect(form: str) -> Dialect:
+    """What makes an Activity of a Trace that came in this format."""
+    return lambda trace: import_module(_ROOMS[form][1]).interpret(trace)
+
+
+def facts(
+    source: RunSource, capture: CaptureInfo | None, overview: dict[str, Any], devices: pd.DataFrame, hosts: list[str], warnings: int
+) -> list[tuple[str, str]]:
+    """What the overview tells of a run beside its figures, as (name, text); `warnings` is their number in the receipt."""
+    device = overview["device_kind"]
+    if len(devices):
+        memory_bytes = devices["memory_bytes"].iloc[0]
+        if pd.notna(memory_bytes) and memory_bytes:
+            device += f", {float(memory_bytes) / 2**30:.2f} GiB"
+        if len(devices) > 1:
+            device += f", {len(devices)} devices"
+    out = [
+        ("Device", device),
+        ("Host", ", ".join(hosts) or "–"),
+        ("Framework", overview["framework"] or "–"),
+    ]
+    if capture is not None:
+        out.append(("Captured", f"{capture.started[:19].replace('T', ' ')}, {capture.elapsed_s:.1f} s"))
+    else:
+        out.append(("Recorded", source.created.replace("T", " ") or "–"))
+    size = ""
+    if source.bytes:
+        small = source.bytes < 2**20
+        size = f", {source.bytes / 2**10:.1f} KiB" if small else f", {source.bytes / 2**20:.1f} MiB"
+    out.append(("Profile", f"{Path(source.path).name}/{source.file}{size}"))
+    out.append(("Warnings", f"{warnings}, see the receipt below" if warnings else "none"))
+    return out
