@@ -85,7 +85,7 @@ function said(el: HTMLElement, input: Input): void {
   el.append(
     h(
       "section",
-      h("p", h("b", input.statement), " ", h("span.dim", input.next_step)),
+      h("p.said", h("b", input.statement), " ", h("span.dim", input.next_step)),
       input.share.length > 0 && figures(input.share),
     ),
   );
@@ -150,7 +150,7 @@ function graph(el: HTMLElement, context: ViewContext): void {
       id: String(i),
       label: `${i ? `no. ${i + 1} slowest` : "slowest"}, ${num(item.duration_us, 1)} µs`,
     }));
-    const scope = `thick line = critical path, ${num(critical, one ? 3 : 1)} ms; bar = share of self time`;
+    const scope = `data flows left to right; thick line = critical path, ${num(critical, one ? 3 : 1)} ms; bar = share of self time`;
     section.append(
       heading("tf.data pipeline", scope),
       h(
@@ -178,7 +178,7 @@ function graph(el: HTMLElement, context: ViewContext): void {
     drawGraph(section, { ...pipeline, nodes }, section.clientWidth, drawing.signal);
     const slow = pipeline.slow_calls > 0 ? `, ${num(pipeline.slow_calls)} of them slow` : "";
     const numbers =
-      `${num(pipeline.calls)} calls${slow}; a call takes ${num(pipeline.mean_us, 1)} µs on average, ` +
+      `${num(pipeline.calls)} ${pipeline.calls === 1 ? "call" : "calls"}${slow}; a call takes ${num(pipeline.mean_us, 1)} µs on average, ` +
       `${num(pipeline.min_us, 1)}–${num(pipeline.max_us, 1)} µs.`;
     section.append(
       h("p.more", h("span", ...marked(pipeline.advice), pipeline.advice ? " " : "", numbers)),

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.views import wording
-from nbprof.views.overview import bar, by_torch, figure, fix_lines, unknown
+from nbprof.views.overview import bar, by_torch, figure, fix_lines, has_device, unknown
 from nbprof.views.tables import floats, table
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _said(run: Run) -> dict[str, Any]:
     if (ratio := wording.real(known.get("enqueue_ratio"))) and known.get("enqueue_ratio_from"):
         note = f"from {known['enqueue_ratio_from']}; the other kinds are scaled to the rest"
         share.append(figure("Enqueuing", 100 * ratio, "%", 1, note))
-    if (copied := wording.real(known.get("copy_percent"))) is not None:
+    if has_device(run) and (copied := wording.real(known.get("copy_percent"))) is not None:
         share.append(figure("Copies to the device", copied, "%", 1, f"of input time: {known.get('copy_level')}"))
     return {"statement": str(known.get("statement") or ""), "next_step": str(known.get("next_step") or ""), "share": share}
 

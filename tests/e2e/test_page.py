@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nbprof.profiles import load
 from tests.support.build import profile
 from tests.support.profiles import real
 from tests.support.xspace import gpu_run, training_run
@@ -76,6 +77,31 @@ def test_gpu_views_show_kernels_and_memory(page, tmp_path):
     assert page.problems == []
 
 
+def test_several_hosts_are_compared_step_by_step(page, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for host in ("host-a", "host-b"):
+        (folder / f"{host}.xplane.pb").write_bytes(training_run(6).replace(b"host-a", host.encode()))
+    p = load(folder)
+    assert set(p.pods.frame["worker"]) == {"host-a", "host-b"}
+    asked = open_page(page, p.save(tmp_path / "report.html"))
+    pane = visit(page, "Pods")
+    assert "All 2 workers take the same time" in pane.inner_text()
+    first = pane.get_by_role("heading", name=" of 6").inner_text()
+    slider = pane.get_by_role("slider", name="Step")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    second = pane.get_by_role("heading", name=" of 6").inner_text()
+    assert first != second
+    assert "Pods" in page.locator("[role=tab][aria-selected=true]").inner_text(), "the arrow belongs to the slider"
+    pane.locator(".pod-canvas").hover()
+    assert "Input" in page.locator(".card").first.inner_text()
+    pane.get_by_role("radio", name="This step").click()
+    assert "host-b" in pane.get_by_role("grid", name="Workers").inner_text()
+    assert page.problems == []
+    assert asked == []
+
+
 def test_without_scripts_the_static_part_reads_well(browser, report):
     _, path = report
     context = browser.new_context(java_script_enabled=False)
@@ -141,8 +167,6 @@ def test_a_table_sorts_filters_and_downloads_what_it_shows(page, report):
     "name", ["tf-gpu/rtx5000-cnn-batch64", "tf-gpu/v100x8-collectives", "jax/tpu-v6e-inference", "tf-cpu/prefetch-example"]
 )
 def test_real_profiles_draw_in_every_tab(page, tmp_path, name):
-    from nbprof.profiles import load
-
     asked = open_page(page, load(real(name)).save(tmp_path / "r.html"))
     for tab in TABS:
         assert len(visit(page, tab).inner_text()) > 20, tab
