@@ -7,7 +7,7 @@ import { categoryClass, codeBox, emptyView, figures, heading, link } from "../li
 import type { Advice, Figure, Overview, Steps } from "../lib/payload.js";
 import { nameNode } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
-import { averageBar, barCell, breakdownTable, cells, missingNote, plainTable } from "./breakdown.js";
+import { averageBar, barCell, breakdownTable, cells, type Head, missingNote, plainTable } from "./breakdown.js";
 import { stepChart } from "./stepchart.js";
 import { breakdown, leftOutNote, rangeText, selectedRows } from "./stepstats.js";
 
@@ -138,17 +138,17 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
     context.go("trace", { search: name });
   };
   const all = context.payload.ops.table.rows;
+  // What the payload says of its columns, but for their labels here.
+  const head = (key: string, label: string, css = "n"): Head => {
+    return { label, class: css, title: overview.top_ops.columns.find((column) => column.key === key)?.help };
+  };
   const heads = [
-    { label: "#", class: "n" },
-    { label: "Operation" },
-    {
-      label: context.payload.steps.step.length ? "ms / step" : "ms",
-      class: "n",
-      title: "Self time",
-    },
-    { label: `% of ${where}`, class: "n on" },
-    ...(rate ? [{ label: "GFLOP/s", class: "n hide-n" }] : []),
-    { label: "cum. %", class: "n hide-n" },
+    head("rank", "#"),
+    head("op", "Operation", ""),
+    head("ms_per_step", context.payload.steps.step.length ? "ms / step" : "ms"),
+    head("percent", `% of ${where}`, "n on"),
+    ...(rate ? [head("gflops_per_second", "GFLOP/s", "n hide-n")] : []),
+    head("cumulative_percent", "cum. %", "n hide-n"),
   ];
   return h(
     "div",

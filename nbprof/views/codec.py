@@ -112,16 +112,14 @@ def short(values: Iterable[float] | Array) -> npt.NDArray[np.float64]:
 
 
 def numbers(values: Iterable[Any] | Array) -> Array:
-    """A number column in the smallest type that holds it: integers exactly, others as `short`, missing as NaN."""
+    """A number column in the smallest type that holds it exactly, missing as NaN: a table's CSV has the numbers of its frame."""
     exact = np.array(values, np.float64)
     if len(exact) and np.isfinite(exact).all() and (exact >= 0).all() and (exact == np.trunc(exact)).all() and exact.max() < 2**32:
         return smallest(exact)
     exact[~np.isfinite(exact)] = np.nan
     with np.errstate(over="ignore"):
         narrow = exact.astype(np.float32)
-    if np.array_equal(narrow.astype(np.float64), exact, equal_nan=True):
-        return narrow
-    return short(exact)
+    return narrow if np.array_equal(narrow.astype(np.float64), exact, equal_nan=True) else exact
 
 
 class _Writer:

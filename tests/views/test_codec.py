@@ -125,9 +125,8 @@ def test_numbers_take_the_narrowest_type_that_is_exact():
     assert numbers([70_000]).dtype == np.uint32
     assert numbers([0.5, np.nan]).dtype == np.float32
     assert numbers([2**40]).tolist() == [2**40]
-    exact = numbers([0.1, 1e9 + 0.125])
-    assert exact.dtype == np.float64
-    assert exact == pytest.approx([0.1, 1e9 + 0.125], rel=3e-10)
+    # A CSV made of them has the numbers of the frame.
+    assert numbers([0.1, 1e9 + 0.125, 306.612345678901]).tolist() == [0.1, 1e9 + 0.125, 306.612345678901]
     assert np.isnan(numbers([np.inf, 0.1])[0])
     with pytest.raises(ValueError, match="negative"):
         smallest(np.array([-1]))
