@@ -244,18 +244,28 @@ def memory(
     if frame["stack_bytes"].isna().all():
         # PyTorch's allocators have no stack, and call what they hold beyond the allocated reserved.
         parts = [("Allocated", "base", "used", HEAP), ("Reserved", "used", "top", FREE)]
+    if frame["free_bytes"].isna().all():
+        parts = parts[:-1]
     for label, low, high, colour in parts:
         plot.varea("time", low, high, color=colour, source=stepped, legend_label=label, level="underlay")
     peak = float(np.nanmax(data["used"])) if len(frame) else 0.0
     plot.y_range = models.Range1d(0, float(np.nanmax(data["top"])) if whole_device else max(peak * 1.25, 1e-3))
-    highest = float(np.nanmax(data["fragmentation"])) if len(frame) and not np.isnan(data["fragmentation"]).all() else 0.0
-    plot.extra_y_ranges = {"fragmentation": models.Range1d(0, max(highest * 1.25, 0.01))}
-    plot.line(
-        "time", "fragmentation", color=FRAGMENTATION, alpha=0.6, source=stepped, y_range_name="fragmentation", legend_label="Fragmentation"
-    )
-    plot.add_layout(models.LinearAxis(y_range_name="fragmentation", axis_label="fragmentation, %"), "right")
+    if not np.isnan(data["fragmentation"]).all():
+        highest = float(np.nanmax(data["fragmentation"]))
+        plot.extra_y_ranges = {"fragmentation": models.Range1d(0, max(highest * 1.25, 0.01))}
+        plot.line(
+            *("time", "fragmentation"),
+            color=FRAGMENTATION,
+            alpha=0.6,
+            source=stepped,
+            y_range_name="fragmentation",
+            legend_label="Fragmentation",
+        )
+        plot.add_layout(models.LinearAxis(y_range_name="fragmentation", axis_label="fragmentation, %"), "right")
     _style(plot, "ms", None)
-    plot.left[0].axis_label, plot.right[0].axis_label = "MiB", "fragmentation, %"
+    plot.left[0].axis_label = "MiB"
+    for axis in plot.right:
+        axis.axis_label = "fragmentation, %"
     marks = plot.scatter("time", "used", size=6, alpha=0, hover_alpha=1, color=STACK, source=models.ColumnDataSource(data))
     plot.add_tools(models.HoverTool(renderers=[marks], mode="vline", tooltips=_MEMORY_TIPS))
     plot.legend.orientation, plot.legend.border_line_color = "horizontal", None

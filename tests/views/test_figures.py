@@ -80,6 +80,15 @@ def test_memory_has_a_second_axis_and_a_card_of_ten_fields():
     assert figures.memory(fake.run(), whole_device=True).y_range.end == pytest.approx(2**14)
 
 
+def test_memory_of_an_allocator_that_states_less_draws_what_there_is():
+    rows = fake.run().memory_timeline
+    plot = figures.memory(fake.run(memory_timeline=rows.assign(stack_bytes=np.nan, free_bytes=np.nan, fragmentation=np.nan)))
+    assert not [axis for axis in plot.right if isinstance(axis, LinearAxis)]
+    assert [item.label.value for item in plot.below[-1].items] == ["Allocated"]
+    whole = figures.memory(fake.run())
+    assert [item.label.value for item in whole.below[-1].items] == ["Stack", "Heap", "Free", "Fragmentation"]
+
+
 def test_foreign_names_stay_text_in_a_page():
     page = file_html(figures.kernels(fake.run()), INLINE)
     assert fake.HOSTILE not in page
