@@ -367,11 +367,9 @@ class Run:
     @_Kept
     def _notes(self) -> list[Note]:
         notes = [*self.activity.notes, *self.activity.program_notes]
-        total = len(self.activity.host_ops)
-        # Of PyTorch what is left out is the same call once more.
-        tangled = 0 if self.activity.framework == "PyTorch" else total - len(self._host_ops[0])
+        total, tangled = len(self._host_ops[0]), int(self._host_ops[0]["overlaps"].sum())
         if tangled:
-            text = f"{tangled:,} of {total:,} host ops overlap another op of their thread partly, or end with it: they are in no op's time."
+            text = f"{tangled:,} of {total:,} host ops overlap another op of their thread partly: that time is the later one's."
             notes.append(Note("warning" if tangled > total // 100 else "info", text))
         notes += self._pods[1]
         notes += memory.notes(self.memory_timeline)

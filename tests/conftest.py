@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import os
 
+from hypothesis import settings
+
+# A test that is slow on a busy machine is no failure.
+settings.register_profile("nbprof", deadline=None)
+settings.load_profile("nbprof")
+
 
 def pytest_configure():
     # In the environment, so that it holds in every process that a test starts.

@@ -17,6 +17,7 @@ import pandas as pd
 
 from nbprof import nesting
 from nbprof.activity import Activity
+from nbprof.analysis import self_time
 from nbprof.trace import Int32s, Int64s
 
 COLUMNS = [
@@ -41,23 +42,25 @@ COMPUTE, MEMORY = "Compute", "HBM"
 _IMPOSSIBLE = 100
 
 
-def host_self_times(activity: Activity, ops: pd.DataFrame | None = None) -> tuple[pd.DataFrame, int]:
-    """Host ops that nest properly, with their self time in ps, and the idle time of all threads in ps.
+def host_self_times(activity: Activity, ops: pd.DataFrame | None = None, as_xprof: bool = False) -> tuple[pd.DataFrame, int]:
+    """Host ops with their self time in ps (`own`), and the idle time of all threads in ps.
 
-    Begins and ends of a thread are walked in time order with a stack. An op that is still on the stack when an op around it ends
-    (partly overlapping events, or two that end at one instant) is left out, as in TensorFlow Profiler. Ops on threads where nothing of
-    that kind happens are done all at once; only the stretches in which it does are walked. PyTorch's ops are scopes of one thread, so they
-    do nest: they count also where they end with the op around them, but for calls that an op hands on to itself.
+    At each instant the op that began last of those that are open is at work, of several that began at once the shortest. So self times add
+    up to the time in which any op of a thread was open, also where ops overlap partly, are equal, or end together; where they nest it is
+    an op's duration less that of the ops directly in it. `overlaps` marks ops that began within another one and outlast it. Calls of
+    PyTorch's ops that an op hands on to itself are left out; see `_without_repeats`.
 
     Parameters
     ----------
     activity : Activity
     ops : DataFrame, optional
         Columns of `activity.HOST_OPS`; those of the activity when left out.
+    as_xprof : bool
+        TensorFlow Profiler's rule: an op that is still on the stack when an op around it ends is left out.
     """
     ops = activity.host_ops if ops is None else ops
     if not len(ops):
-        return ops.assign(own=np.zeros(0, np.int64)), 0
+        return ops.assign(own=np.zeros(0, np.int64), overlaps=np.zeros(0, np.bool_)), 0
     lane = ops["lane"].to_numpy()
     start, end = ops["start"].to_numpy(), ops["end"].to_numpy()
     order = np.lexsort((start - end, start, lane))
@@ -67,15 +70,18 @@ def host_self_times(activity: Activity, ops: pd.DataFrame | None = None) -> tupl
     parent = nesting.parents(lane, start, duration)
     own = nesting.self_times(parent, duration)
     kept = np.ones(len(lane), np.bool_)
-    if activity.framework == "PyTorch":
-        own, kept = _without_repeats(ops["op"].to_numpy(np.int64), parent, np.maximum(own, 0))
+    overlaps = self_time.overlapping(lane, start, end, parent)
+    if as_xprof:
+        for rows in self_time.stretches(lane, start, end, overlaps | self_time.ends_with_its_parent(end, parent)):
+            kept[rows], own[rows] = self_time.stacked(start[rows], end[rows])
     else:
-        for rows in _tangles(lane, start, end, parent):
-            kept[rows], own[rows] = _walk(start[rows], end[rows])
+        self_time.share_out(own, lane, start, end, overlaps)
+        if activity.framework == "PyTorch":
+            own, kept = _without_repeats(ops["op"].to_numpy(np.int64), parent, own)
     first = np.flatnonzero(np.diff(lane, prepend=lane[0] - 1))
     extent = np.maximum.reduceat(end, first) - start[first]
     busy = np.add.reduceat(np.where(kept, own, 0), first)
-    out = ops.assign(own=own)
+    out = ops.assign(own=own, overlaps=overlaps)
     return (out if kept.all() else out[kept]), int((np.maximum(busy, extent) - busy).sum())
 
 
@@ -97,57 +103,6 @@ def _without_repeats(op: Int64s, parent: Int32s, own: Int64s) -> tuple[Int64s, n
     out = np.zeros(len(own), np.int64)
     np.add.at(out, head, own)
     return out, ~again
-
-
-def _tangles(lane: Int32s, start: Int64s, end: Int64s, parent: Int32s) -> list[slice]:
-    """Stretches of a thread, each with all ops that touch one another, in which ops overlap partly or end at one instant."""
-    inside = np.flatnonzero(parent >= 0)
-    odd = np.zeros(len(lane), np.bool_)
-    odd[inside] = end[inside] == end[parent[inside]]
-    # Siblings in their order: one that starts before the one before it has ended overlaps it.
-    siblings = np.lexsort((np.arange(len(lane)), parent, lane))
-    same = (parent[siblings][1:] == parent[siblings][:-1]) & (lane[siblings][1:] == lane[siblings][:-1])
-    overlap = same & (start[siblings][1:] < end[siblings][:-1])
-    odd[siblings[1:][overlap]] = True
-    if not odd.any():
-        return []
-    # A stretch begins where everything before it on the thread has ended.
-    begins = np.ones(len(lane), np.bool_)
-    bounds = np.append(np.flatnonzero(np.diff(lane, prepend=lane[0] - 1)), len(lane))
-    for at, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        begins[at + 1 : stop] = start[at + 1 : stop] >= np.maximum.accumulate(end[at:stop])[:-1]
-    heads = np.flatnonzero(begins)
-    tangled = np.unique(np.searchsorted(heads, np.flatnonzero(odd), side="right") - 1)
-    stops = np.append(heads[1:], len(lane))
-    return [slice(a, b) for a, b in zip(heads[tangled].tolist(), stops[tangled].tolist(), strict=True)]
-
-
-def _walk(start: Int64s, end: Int64s) -> tuple[npt.NDArray[np.bool_], Int64s]:
-    """One stretch of a thread, event by event: which ops nest properly, and their self times."""
-    kept = np.zeros(len(start), np.bool_)
-    own = np.zeros(len(start), np.int64)
-    times = np.empty(2 * len(start), np.int64)
-    times[0::2], times[1::2] = start, end
-    stack: list[list[int]] = []
-    open_: set[int] = set()
-    for at in np.argsort(times, kind="stable").tolist():
-        which = at >> 1
-        if not at & 1:
-            stack.append([which, 0])
-            open_.add(which)
-            continue
-        if which not in open_:
-            continue
-        while stack:
-            top, inner = stack.pop()
-            open_.discard(top)
-            if top == which:
-                length = int(times[at] - times[at - 1])
-                if stack:
-                    stack[-1][1] += length
-                kept[which], own[which] = True, length - inner
-                break
-    return kept, own
 
 
 @dataclass

@@ -7,6 +7,7 @@ What differs from `analysis.ops`:
   is left, files of TensorFlow 2.3/2.4 as a whole, is idle.
 - An op that only begins a transfer, or finds it done, has a bandwidth: its bytes over its few nanoseconds.
 - A side has 500 rows at most, the idle row among them.
+- An op that is still open when an op around it ends (the two overlap partly, or end together) is left out.
 - What is not known is 0.
 """
 
@@ -32,7 +33,7 @@ def frames(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
     host = pd.concat([activity.host_ops.assign(tagged=False), activity.tagged_calls.assign(tagged=True)], ignore_index=True)
     # An event that is an op and names another one includes that one.
     host = host.iloc[np.lexsort((host["tagged"], host["event"]))].reset_index(drop=True)
-    found = ops.sides(activity, device, *ops.host_self_times(activity, host), any_rate=True)
+    found = ops.sides(activity, device, *ops.host_self_times(activity, host, as_xprof=True), any_rate=True)
     found[0].ops = _with_tensor_cores(activity, found[0].ops)
     return _filled(ops.table(found, with_idle=False, most=MOST_ROWS)), _filled(ops.table(found, with_idle=True, most=MOST_ROWS))
 

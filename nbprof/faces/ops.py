@@ -20,8 +20,9 @@ class Ops(Framed):
     `frame` has one row an op of each side, device first, most self time first (equal ones by name):
 
     - `occurrences`: runs. On a device the runs of the op's most frequent kernel (or op of a compiled program), as an op launches several.
-    - `total_us`: duration of all runs. `self_us`: less that of the ops inside; on a thread found with a stack over begins and ends in time
-      order, on a GPU the same as the total. `avg_us`, `avg_self_us`: divided by `occurrences`.
+    - `total_us`: duration of all runs. `self_us`: less that of the ops inside. On a thread each instant is that of the op that began last
+      of those that are open, so that self times add up to the time in which any ran, also where ops overlap partly or end together; on a
+      GPU it is the same as the total. `avg_us`, `avg_self_us`: divided by `occurrences`.
     - `self_fraction`: of all self time of its side; `cumulative_fraction`: with the rows above it.
     - `eager`: whether any run was outside a function.
     - Where it was recorded, `flops_per_second` and `bytes_per_second`: operations and bytes of all runs over `total_us`;
@@ -37,7 +38,8 @@ class Ops(Framed):
     `as_xprof()` shows: ops of a program that is not in the file are left out and counted as idle there, here they go by their HLO name;
     allocator and driver events that state an op are ops of the host there, here they are not; files of TensorFlow 2.3/2.4 have no device
     ops there; a side is cut at 500 rows there; an op that only begins a copy (`copy-start` of a TPU) has a bandwidth there, millions of
-    times what memory can do, here it has none.
+    times what memory can do, here it has none; an op still open when one around it ends (they overlap partly, or end together) is left
+    out there, and what lies in it can count twice.
     """
 
     @property

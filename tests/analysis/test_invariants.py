@@ -235,9 +235,6 @@ def test_self_times_are_the_time_in_which_the_thread_is_busy(spans):
 
 @given(nested(), st.integers(1, 3))
 def test_ops_of_a_thread_and_its_idle_time_make_up_its_extent(spans, copies):
-    # Of ops that end at one instant only the outermost counts, as in TensorFlow Profiler, and what lies in the others counts twice.
-    ends: set[int] = set()
-    spans = [(s, d) for s, d in spans if s + d not in ends and not ends.add(s + d)]
     threads = [[("b/Add:Add", begin, long) for begin, long in spans]] * copies
     table = Made([], threads).profile().ops.with_idle.set_index("op")["self_us"]
     busy = length([(s, s + d) for s, d in spans]) * UNIT * copies

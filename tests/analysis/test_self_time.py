@@ -1,4 +1,4 @@
-"""Self times of host ops, done at once, are those of the walk with a stack, event by event."""
+"""Self times of host ops, done at once: by the definition, instant by instant, and XProf's by a walk with a stack, event by event."""
 
 import numpy as np
 import pandas as pd
@@ -42,13 +42,36 @@ def plain(spans):
 
 
 @given(SPANS)
-def test_self_times_are_those_of_a_walk_with_a_stack(spans):
+def test_self_times_of_xprof_are_those_of_a_walk_with_a_stack(spans):
+    spans.sort(key=lambda s: (s[0], s[1], -s[2]))
+    activity = Activity(["h"])
+    lane, start, length = (np.array([s[k] for s in spans], np.int64) for k in range(3))
+    activity.host_ops = pd.DataFrame({"lane": lane, "start": start, "end": start + length})
+    rows, idle = ops.host_self_times(activity, as_xprof=True)
+    found = sorted(
+        zip(rows["lane"].tolist(), rows["start"].tolist(), (rows["end"] - rows["start"]).tolist(), rows["own"].tolist(), strict=True)
+    )
+    assert (found, idle) == plain(spans)
+
+
+@given(SPANS)
+def test_each_instant_is_that_of_the_op_that_began_last(spans):
     spans.sort(key=lambda s: (s[0], s[1], -s[2]))
     activity = Activity(["h"])
     lane, start, length = (np.array([s[k] for s in spans], np.int64) for k in range(3))
     activity.host_ops = pd.DataFrame({"lane": lane, "start": start, "end": start + length})
     rows, idle = ops.host_self_times(activity)
-    found = sorted(
-        zip(rows["lane"].tolist(), rows["start"].tolist(), (rows["end"] - rows["start"]).tolist(), rows["own"].tolist(), strict=True)
-    )
-    assert (found, idle) == plain(spans)
+    own, silent, overlaps = [0] * len(spans), 0, []
+    for at in range(40):
+        for thread in range(3):
+            open_ = [i for i, (on, begin, long) in enumerate(spans) if on == thread and begin <= at < begin + long]
+            if open_:
+                own[open_[-1]] += 1
+            mine = [(begin, begin + long) for on, begin, long in spans if on == thread]
+            silent += bool(mine and not open_ and min(b for b, _ in mine) <= at < max(e for _, e in mine))
+    for i, (on, begin, long) in enumerate(spans):
+        around = max((k for k in range(i) if spans[k][0] == on and sum(spans[k][1:]) >= begin + long), default=-1)
+        overlaps.append(any(t == on and b + d > begin for t, b, d in spans[around + 1 : i]))
+    assert rows["own"].tolist() == own
+    assert rows["overlaps"].tolist() == overlaps
+    assert idle == silent
