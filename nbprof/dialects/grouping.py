@@ -50,6 +50,8 @@ class Groups:
     """int64[links, 2]: parent and child, of tf.data iterators on different threads."""
     names: dict[tuple[int, int], str] = field(default_factory=dict)
     roots: dict[tuple[int, int], int] = field(default_factory=dict)
+    over_loops: frozenset[int] = frozenset()
+    """Hosts that loop inside a graph, and whose steps are those that the program marked; XProf leaves the marks out."""
 
 
 def inherit(parent: Int32s, depth: npt.NDArray[np.uint16], own: Int64s, missing: int = -1) -> Int64s:
@@ -73,12 +75,22 @@ def group(trace: Trace, names: npt.NDArray[np.object_], *, elements: bool = True
         open_hosts[np.unique(host[trace.args["group_id"].event])] = False
     looping = _coded(names, _LOOP_OPS.__contains__)
     if looping.any():
-        open_hosts[np.unique(host[looping[trace.events.name]])] = False
+        loops = np.unique(host[looping[trace.events.name]])
+        marked = np.isin(loops, _marked(trace, host))
+        open_hosts[loops[~marked]] = False
+        out.over_loops = frozenset(loops[marked].tolist())
     if open_hosts.any():
         _Grouping(trace, names, links, host).run(open_hosts[host], out)
     _on_cores(trace, host, out)
     _fill(trace, out.group)
     return out
+
+
+def _marked(trace: Trace, host: Int64s) -> Int64s:
+    """Hosts on which a program marked steps with their numbers."""
+    if "_r" not in trace.args or "step_num" not in trace.args:
+        return np.zeros(0, np.int64)
+    return np.unique(host[(trace.arg("_r") > 0) & (trace.arg("step_num") >= 0)])
 
 
 def _on_cores(trace: Trace, host: Int64s, out: Groups) -> None:
@@ -142,21 +154,25 @@ class _Grouping:
         """Groups the events of the hosts that have none (`open_`, by event); the ids of each host count from 0."""
         trace = self.trace
         loops, again = self._loops()
+        if len(loops):
+            # What the program marked is a step whatever loops inside: several batches in one call, or the time steps of an RNN.
+            own = np.intersect1d(_marked(trace, self.host), self.host[loops])
+            loops, again = loops[~np.isin(self.host[loops], own)], again[~np.isin(self.host[again[:, 0]], own)]
+            out.over_loops |= frozenset(own.tolist())
         level = np.maximum(trace.arg("_r", 0), 0)
         named = np.array([_LEVELS.get(str(n), 0) for n in self.names], np.int64)
         if named.any():
             of_event = named[trace.events.name]
             level = np.where(of_event > 0, of_event, level)
         if len(loops):
-            # Where a program loops in its graph, the iterations are the steps, and nothing else is.
+            # Where a program that marks nothing loops in its graph, the iterations are the steps, and nothing else is.
             looping = np.zeros(len(trace.hosts), np.bool_)
             looping[self.host[loops]] = True
             level[looping[self.host]] = 0
             level[loops] = 1
         level[~open_] = 0
         roots = np.flatnonzero(level)
-        if not len(loops):
-            roots = roots[~self._of_datasets(roots)]
+        roots = roots[~self._of_datasets(roots)]
         if not len(roots):
             return
         # Roots in the order in which they take what hangs below them: the highest level first, then the earliest.

@@ -51,7 +51,9 @@ def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple
     made = table["event"].to_numpy(np.int64)[table["device"].to_numpy() >= 0]
     made = made[(placed.lane_kind != "steps")[events.lane[made]]]
     by_us = {at for at, _ in groups.roots}
-    return table, names, made[~np.isin(host[made], list(by_us))]
+    made = made[~np.isin(host[made], list(by_us))]
+    over = table["event"].to_numpy(np.int64)[np.isin(table["host"].to_numpy(np.int64), list(groups.over_loops))]
+    return table, names, np.concatenate([made, over])
 
 
 def _stated(placed: Placed, key: str) -> Flags:

@@ -85,9 +85,38 @@ def test_a_function_with_one_iteration_is_no_loop(tmp_path):
     assert dict(events) == {"train": 0, "ExecutorState::Process": 0}
 
 
-def test_files_with_loop_ops_are_not_grouped(tmp_path):
+def test_marked_steps_are_the_steps_whatever_loops_inside(tmp_path):
+    """steps_per_execution, or an RNN: XProf takes iterations of the loop for steps then, and shows none on the CPU."""
+    host = PlaneWriter("/host:CPU")
+    main, pool = [], []
+    for step in range(2):
+        at = 1000 * step
+        main += [
+            host.event("train", at, 900, _r=1, step_num=7 + step),
+            host.event("FunctionRun", at + 1, 800, _r=1, id=step, _pt=2, _p=step),
+        ]
+        for turn in range(3):
+            pool.append(host.event("ExecutorState::Process", at + 10 + 30 * turn, 20, id=step, iter_num=turn, _ct=2, _c=step))
+            pool.append(host.event("a:A", at + 11 + 30 * turn, 2))
+    host.line("python", main, line_id=1)
+    host.line("pool", pool, line_id=2)
+    _, groups, events = grouped(tmp_path, write(host))
+    assert groups.names == {(0, 0): "train 7", (0, 1): "train 8"}
+    assert [g for n, g in events if n == "a:A"] == [0, 0, 0, 1, 1, 1]
+    assert groups.over_loops == {0}
+
+
+def test_marked_steps_are_there_beside_loop_ops(tmp_path):
     host = PlaneWriter("/host:CPU")
     host.line("python", [host.event("train", 0, 100, _r=1, step_num=3), host.event("WhileOp-StartBody", 1, 5)])
+    _, groups, events = grouped(tmp_path, write(host))
+    assert groups.names == {(0, 0): "train 3"}
+    assert dict(events) == {"train": 0, "WhileOp-StartBody": 0}
+
+
+def test_files_with_loop_ops_are_not_grouped(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    host.line("python", [host.event("FunctionRun", 0, 100, _r=1), host.event("WhileOp-StartBody", 1, 5)])
     _, groups, events = grouped(tmp_path, write(host))
     assert groups.names == {}
     assert {g for _, g in events} == {-1}
