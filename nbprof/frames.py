@@ -284,6 +284,7 @@ SCHEMA: dict[str, list[Col]] = {
         _count("tracings", "Tracings", "How often it had been traced by its last call."),
         _us("self_us", "Self µs", "Duration of all calls without those of functions inside."),
         _percent("expensive_percent", "Expensive %", "Part of that in calls that traced it or ran it eagerly."),
+        _ms("expensive_ms_per_step", "Expensive / step", "Such calls in the steps that averages use, a step."),
     ],
     "ops": _OPS,
     "ops_with_idle": _OPS,

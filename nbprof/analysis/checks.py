@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof import nesting
@@ -177,21 +178,29 @@ def _eager(side: str, percent: float | None, torch: bool) -> Check:
     return Check(f"eager_{side}", percent, found, text, "ops")
 
 
-def functions(activity: Activity) -> pd.DataFrame:
-    """One row a tf.function, the largest share of expensive calls first: `function calls tracings self_us expensive_percent`.
+_FUNCTIONS = ("function", "calls", "tracings", "self_us", "expensive_percent", "expensive_ms_per_step")
+
+
+def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
+    """One row a tf.function, the largest share of expensive calls first, as `_FUNCTIONS`.
 
     A call that traces the function, or runs it eagerly, is expensive. Self time of a call leaves out the calls of functions inside it.
+    `expensive_ms_per_step` is what such calls take of the steps that averages use: a function that is traced once, before or in a step that
+    warms up, costs them nothing. None where no step was measured.
     """
     rows = activity.functions
     if not len(rows):
-        return pd.DataFrame({"function": [], "calls": [], "tracings": [], "self_us": [], "expensive_percent": []})
+        return pd.DataFrame({column: [] for column in _FUNCTIONS})
     start, length = rows["start"].to_numpy(np.int64), (rows["end"] - rows["start"]).to_numpy(np.int64)
     own = nesting.self_times(nesting.parents(rows["lane"].to_numpy(np.int32), start, length), length)
     texts = activity.texts.values
     modes = {code: str(texts[code]) for code in rows["mode"].unique().tolist()}
     expensive = rows["mode"].map({code: text == "eager" or text.startswith("traced") for code, text in modes.items()}).to_numpy(np.bool_)
-    table = rows.assign(own=own, dear=np.where(expensive, own, 0)).groupby("name", sort=False)
-    out = table.agg(calls=("own", "size"), tracings=("tracings", "max"), own=("own", "sum"), dear=("dear", "sum")).reset_index()
+    used = steps[steps["counted"].astype(bool)] if len(steps) else steps
+    inside = _in_steps(rows, used, activity.hosts)
+    table = rows.assign(own=own, dear=np.where(expensive, own, 0), slows=np.where(expensive & inside, own, 0)).groupby("name", sort=False)
+    sums = {"own": ("own", "sum"), "dear": ("dear", "sum"), "slows": ("slows", "sum")}
+    out = table.agg(calls=("own", "size"), tracings=("tracings", "max"), **sums).reset_index()
     whole = out["own"].to_numpy(np.float64)
     share = np.divide(100 * out["dear"].to_numpy(np.float64), whole, out=np.zeros(len(out)), where=whole > 0)
     frame = pd.DataFrame(
@@ -201,9 +210,24 @@ def functions(activity: Activity) -> pd.DataFrame:
             "tracings": out["tracings"].astype("i8"),
             "self_us": whole / 1e6,
             "expensive_percent": share,
+            "expensive_ms_per_step": out["slows"].to_numpy(np.float64) / 1e9 / len(used) if len(used) else np.nan,
         }
     )
     return frame.sort_values(["expensive_percent", "function"], ascending=[False, True], kind="stable", ignore_index=True)
+
+
+def _in_steps(calls: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> npt.NDArray[np.bool_]:
+    """Which calls begin in one of the steps of their host."""
+    out = np.zeros(len(calls), np.bool_)
+    at, host = calls["start"].to_numpy(np.int64) / 1e9, calls["host"].to_numpy(np.int64)
+    for number, name in enumerate(hosts):
+        mine = steps[steps["host"] == name]
+        begin = np.sort(mine["start_ms"].to_numpy(np.float64))
+        stop = np.sort(mine["start_ms"].to_numpy(np.float64) + mine["step_time_ms"].to_numpy(np.float64))
+        rows = np.flatnonzero(host == number)
+        # More steps have begun than ended: also where steps overlap.
+        out[rows] = np.searchsorted(begin, at[rows], side="right") > np.searchsorted(stop, at[rows], side="right")
+    return out
 
 
 def _functions(functions: pd.DataFrame) -> Check:
@@ -215,5 +239,7 @@ def _functions(functions: pd.DataFrame) -> Check:
         return Check("tf_function", top, "no", f"Calls of tf.functions that trace or run eagerly are at most {top:.1f}% of one.", "trace")
     named = ", ".join(f"{f} ({p:.1f}%)" for f, p in zip(worst["function"][:3], worst["expensive_percent"][:3], strict=True))
     more = " and more" if len(worst) > 3 else ""
-    text = f"tf.functions that are traced again or run eagerly, with the part of their time: {named}{more}."
+    text = f"tf.functions that are traced or run eagerly, with the part of their time: {named}{more}."
+    if not (worst["expensive_ms_per_step"] > 0).any():
+        text += " None of it is in the steps that averages use."
     return Check("tf_function", top, "moderate", text, "trace")

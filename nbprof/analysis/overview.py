@@ -100,7 +100,7 @@ def overview(
     out["steps"] = len(steps)
     out["environment"] = environment(activity)
     shares = {str(key): _known(value) for key, value in percent.items()} if len(steps) else {}
-    functions = checks.functions(activity)
+    functions = checks.functions(activity, steps)
     out["tf_functions"] = functions
     out["checks"] = checks.checks(shares, out, functions, tf_data=tf_data, framework=activity.framework)
     out["top_ops_where"] = "device" if (ops["where"] == "device").any() else "host"

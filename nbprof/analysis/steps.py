@@ -29,6 +29,8 @@ Classes = npt.NDArray[np.int16]
 
 # A leading step that takes this many times the median of the others compiles or warms up.
 WARMUP_FACTOR = 4.0
+# Where other steps take no more than this many times the time of training, training is what averages are of.
+TRAINING, TRAINING_FACTOR = "train", 4.0
 # The kind and the number of a step: "train 500", "ProfilerStep#6".
 NUMBERED = r"(.*)[ #](\d+)\Z"
 
@@ -91,10 +93,10 @@ def frame(activity: Activity, work: pd.DataFrame | None = None) -> pd.DataFrame:
     out = out.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
     out["step"] = out.groupby("host", sort=False)["step"].transform(_number_between)
     kind = out["name"].str.extract(NUMBERED)[0].fillna("")
-    # Training, validation and prediction are populations of their own: the one with the most time is averaged.
+    # Training, validation and prediction are populations of their own: one of them is averaged.
     out["kind"] = kind.where(kind != "", np.nan).ffill().bfill().fillna("")
     out["warmup"] = out.groupby(["host", "kind"], sort=False)["step_time_ms"].transform(_warmup).astype(bool)
-    main = out[~out["warmup"]].groupby("kind")["step_time_ms"].sum().idxmax()
+    main = _averaged(out[~out["warmup"]].groupby("kind")["step_time_ms"].sum())
     host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
     out["cut"] = [pair in activity.cut for pair in zip(host, out["group"], strict=True)]
     used = ~out["warmup"] & (out["kind"] == main)
@@ -155,6 +157,15 @@ def _number_between(numbers: pd.Series) -> pd.Series:
         if np.isnan(out[i]):
             out[i] = out[i - 1] + 1
     return pd.Series(out.astype(np.int64), numbers.index)
+
+
+def _averaged(time: pd.Series) -> str:
+    """The kind of step that averages are of, from the time by kind: the one with the most, but training where validation takes little more.
+
+    Else the figures of a training run would be those of its validation when that happens to take longer.
+    """
+    most = str(time.idxmax())
+    return TRAINING if TRAINING_FACTOR * time.get(TRAINING, 0.0) >= time[most] else most
 
 
 def _warmup(series: pd.Series) -> npt.NDArray[np.bool_]:
@@ -307,7 +318,7 @@ def longest(markers: pd.DataFrame) -> pd.DataFrame:
 
 
 def counted(steps: pd.DataFrame) -> pd.DataFrame:
-    """The steps that averages are made of: no warm-up, and of the kind (train, test, predict) with the most time."""
+    """The steps that averages are made of: no warm-up, not cut, and of one kind (train, test, predict)."""
     return steps[steps["counted"].astype(bool)] if len(steps) else steps
 
 

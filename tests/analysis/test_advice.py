@@ -16,7 +16,16 @@ from nbprof.analysis.tf_data import NODES, PIPELINES
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, xspace
 
-FUNCTIONS = pd.DataFrame({"function": ["train_function"], "calls": [9], "tracings": [1], "self_us": [900.0], "expensive_percent": [0.0]})
+FUNCTIONS = pd.DataFrame(
+    {
+        "function": ["train_function"],
+        "calls": [9],
+        "tracings": [1],
+        "self_us": [900.0],
+        "expensive_percent": [0.0],
+        "expensive_ms_per_step": [5.0],
+    }
+)
 KERNELS = pd.DataFrame(
     {"kernel": ["k"], "op": ["dense/MatMul"], "total_us": [900.0], "op_tensor_core_eligible": [True], "uses_tensor_core": [False]}
 )
@@ -102,6 +111,7 @@ def test_each_rule_has_evidence_a_view_and_code(rule, framework, functions):
         ({"parts": {"device_compute": 50.0}, "compute_16bit_percent": 10.0}, "mixed_precision"),
         ({"eager_host_percent": 10.0}, "eager"),
         ({"functions": FUNCTIONS.assign(expensive_percent=19.9)}, "tf_function"),
+        ({"functions": FUNCTIONS.assign(expensive_percent=99.0, expensive_ms_per_step=0.0)}, "tf_function"),
         ({"outside_compilation_percent": 5.0}, "outside_compilation"),
         ({"parts": {"device_collectives": 2.99}}, "collectives"),
         ({"parts": {"other": 14.99}}, "other"),

@@ -161,6 +161,47 @@ def test_a_gpu_run_still_reads_the_steps_line_where_there_is_one(tmp_path):
     assert profile(tmp_path, gpu_run()).steps.frame["name"].tolist() == ["train 5"]
 
 
+@pytest.mark.parametrize(("test_ms", "averaged"), [(11, "train"), (41, "test")])
+def test_the_averages_of_a_training_run_are_those_of_training(tmp_path, test_ms, averaged):
+    """Validation may take somewhat longer; where next to nothing is training, the rest is what the run is about."""
+    host = PlaneWriter("/host:CPU")
+    events, at = [], 0
+    for i in range(12):
+        kind, length = ("test", test_ms) if i % 2 else ("train", 10)
+        events.append(host.event(kind, at * MS, length * MS, step_num=i, _r=1))
+        events.append(host.event("dense/MatMul:MatMul", at * MS, length * MS // 2))
+        at += length
+    host.line("t", events)
+    p = profile(tmp_path, xspace(host))
+    assert p.steps.frame.groupby("kind")["counted"].all().to_dict() == {"train": averaged == "train", "test": averaged == "test"}
+
+
+def test_a_function_that_is_traced_in_warm_up_costs_the_other_steps_nothing(tmp_path):
+    """Every first call traces: that is no reason for advice. A call that traces in the middle of training is, by its part of an average step."""
+    for again in (False, True):
+        host = PlaneWriter("/host:CPU")
+        events, at = [], 0
+        for i in range(11):
+            length = 500 if i == 0 else 10
+            traces = i == 0 or (again and i == 5)
+            events.append(host.event("train", at * MS, length * MS, step_num=i, _r=1))
+            mode = "traced-nonXla" if traces else "notTraced-nonXla"
+            events.append(host.event("f", at * MS, (length - 4) * MS, tf_function_call=mode, tracing_count=1))
+            events.append(host.event("dense/MatMul:MatMul", at * MS, MS))
+            at += length
+        host.line("t", events)
+        (tmp_path / str(again)).mkdir()
+        p = profile(tmp_path / str(again), xspace(host))
+        row = p.overview["tf_functions"].iloc[0]
+        assert row["expensive_percent"] > 80, "as XProf has it"
+        assert row["expensive_ms_per_step"] == pytest.approx(0.6 if again else 0.0)
+        rules = p.advice.set_index("rule")
+        assert ("tf_function" in rules.index) == again
+        assert ("None of it is in the steps" in p.overview["checks"].set_index("check").loc["tf_function", "statement"]) == (not again)
+        if again:
+            assert rules.loc["tf_function", "gain_ms_per_step"] == pytest.approx(0.6), "never more than a step takes"
+
+
 def test_training_and_validation_steps_are_not_averaged_together(tmp_path):
     host = PlaneWriter("/host:CPU")
     events = []

@@ -42,7 +42,9 @@ GUIDE_COLUMN = {
     "compile": ("host_compile_ms",),
     "other": ("unknown_time_ms",),
 }
-NO_FUNCTIONS = pd.DataFrame({"function": [], "calls": [], "tracings": [], "self_us": [], "expensive_percent": []})
+NO_FUNCTIONS = pd.DataFrame(
+    {"function": [], "calls": [], "tracings": [], "self_us": [], "expensive_percent": [], "expensive_ms_per_step": []}
+)
 
 
 def of(percent, half=None, tf_data=True):
