@@ -40,7 +40,6 @@ const options = {
   target: "es2022",
   charset: "utf8",
   legalComments: "none",
-  inject: [join(here, "builtins.mjs")],
   logLevel: "info",
   plugins: [styles],
 };
@@ -75,7 +74,7 @@ if (watch) {
             await minify(text, {
               module: true,
               ecma: 2020,
-              compress: { passes: 3, unsafe: true, unsafe_arrows: true, pure_getters: true },
+              compress: { passes: 3 },
             })
           ).code,
     );
