@@ -326,7 +326,8 @@ class Run:
     @_Kept
     def tf_data_summary(self) -> dict[str, Any]:
         """Whether the slowest host pipeline limits the program."""
-        return tf_data_advice.summary(self.tf_data_pipelines, self.activity.missing.get("input", ""))
+        missing = self.activity.missing.get("input", "")
+        return tf_data_advice.summary(self.tf_data_pipelines, missing, self._overview["input_percent"])
 
     @_Kept
     def _overview(self) -> dict[str, Any]:

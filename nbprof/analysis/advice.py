@@ -18,6 +18,7 @@ from nbprof.analysis.advice_facts import (
     INPUT_MODERATE,
     PART_HIGH,
     PART_MODERATE,
+    TENSOR_CORES,
     Facts,
     Finding,
     part,
@@ -29,6 +30,10 @@ from nbprof.analysis.torch_runtime import Runtime
 
 MOST = 5
 _AHEAD = ("Prefetch", "MapAndBatch", "ParallelMap", "ParallelBatch", "ParallelInterleave", "DataService")
+# Iterators that only hand on what the one below them made.
+_HANDS_ON = (
+    r"(Root|Model|MaxIntraOpParallelism|PrivateThreadPool|Options|AssertCardinality|(Finite)?(Take|Skip|Repeat)|ForeverRepeat)(V\d+)?\Z"
+)
 # The pipeline is to blame for the wait when its own work is at least this part of it; else the wait is copies to the device.
 PIPELINE_PART_OF_WAIT = 0.2
 
@@ -73,6 +78,9 @@ def _input(facts: Facts) -> list[Finding]:
             ]
         fix = _FIT if facts.keras else _LOOP
         return [Finding("input_outside_tf_data", level, "Feed the model through tf.data", text, wait, fix, "input", "Steps & input")]
+    if facts.nodes["pipeline"].astype(str).str.startswith("Device").all():
+        # They only hand on what a pipeline makes that was not recorded: of that nothing is known.
+        return []
     first, mine = _main_pipeline(facts)
     work = float(mine["self_ms"].sum())
     if work / max(int(facts.overview["steps"]), 1) < PIPELINE_PART_OF_WAIT * wait:
@@ -103,8 +111,7 @@ def _main_pipeline(facts: Facts) -> tuple[pd.Series, pd.DataFrame]:
     """The pipeline with the most work and its iterators, summed over its instances: every epoch makes the pipeline anew."""
     nodes = facts.nodes
     # A device pipeline only hands on what the host pipeline made.
-    on_host = ~nodes["pipeline"].astype(str).str.startswith("Device")
-    nodes = nodes[on_host] if on_host.any() else nodes
+    nodes = nodes[~nodes["pipeline"].astype(str).str.startswith("Device")]
     shape = nodes.groupby(["host", "pipeline"], sort=False)["long_name"].agg(tuple)
     work = nodes.groupby(["host", "pipeline"], sort=False)["self_ms"].sum()
     most = work.groupby(shape).sum().idxmax()
@@ -138,10 +145,12 @@ def _bottleneck(pipeline: pd.Series, nodes: pd.DataFrame, work: float, wait: flo
 
 
 def _prefetch(facts: Facts, nodes: pd.DataFrame, wait: float, level: str) -> list[Finding]:
-    root = nodes.loc[nodes["long_name"].str.count("::") == 1, "id"]
-    below = nodes.loc[nodes["parent"].isin(root), "iterator"].astype(str)
-    # These run ahead of the step by themselves; a Prefetch behind them would hide next to nothing.
-    if below.str.startswith(_AHEAD).any():
+    # What runs ahead of the step by itself at the end of the pipeline; a Prefetch behind it would hide next to nothing.
+    last = nodes[nodes["long_name"].str.count("::") == 1]
+    while len(last) and not last["iterator"].astype(str).str.startswith(_AHEAD).any():
+        handing_on = last.loc[last["iterator"].astype(str).str.match(_HANDS_ON), "id"]
+        last = nodes[nodes["parent"].isin(handing_on)]
+    if len(last):
         return []
     rest = max(facts.mean["step_time"] - wait, 0.0)
     gain = min(wait, rest)
@@ -174,39 +183,42 @@ def _launch(facts: Facts) -> list[Finding]:
 
 
 def _precision(facts: Facts) -> list[Finding]:
-    half, compute = facts.overview["compute_16bit_percent"], facts.mean["device_compute"]
-    if half is None or half >= LITTLE_16_BIT or not compute:
+    half, compute, cores = facts.overview["compute_16bit_percent"], facts.mean["device_compute"], facts.matrix_units
+    if half is None or half >= LITTLE_16_BIT or not compute or not cores:
         return []
     gain = compute / 2
     text = (
-        f"Only **{half:.0f}%** of device compute is 16 bit. Where accuracy permits, 16-bit ops run up to twice as fast "
-        "and can use TensorCores."
+        f"Only **{half:.0f}%** of device compute is 16 bit. Where accuracy permits, 16-bit ops run up to twice as fast and can use {cores}."
     )
-    fix = "+tf.keras.mixed_precision.set_global_policy('mixed_float16')"
+    # Volta and Turing compute no bfloat16.
+    dtype = "float16" if facts.before_ampere else "bfloat16"
+    fix = f"+tf.keras.mixed_precision.set_global_policy('mixed_{'bfloat16' if facts.tpu else 'float16'}')"
     if facts.jax:
-        fix = "+x, params = jax.tree.map(lambda a: a.astype(jnp.bfloat16), (x, params))\n loss = loss_fn(params, x, y)"
+        fix = f"+x, params = jax.tree.map(lambda a: a.astype(jnp.{dtype}), (x, params))\n loss = loss_fn(params, x, y)"
     elif not facts.keras:
-        fix = "-logits = model(x)\n+logits = tf.cast(model(tf.cast(x, tf.bfloat16)), tf.float32)  # weights in bfloat16 too"
+        fix = f"-logits = model(x)\n+logits = tf.cast(model(tf.cast(x, tf.{dtype})), tf.float32)  # weights in {dtype} too"
     level = severity(100 * gain / facts.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)
     return [Finding("mixed_precision", level, "Use mixed precision", text, gain, fix, "kernels", "GPU kernels")]
 
 
 def _tensor_cores(facts: Facts) -> list[Finding]:
-    found = unused_tensor_cores(facts)
-    if found is None:
+    found, cores = unused_tensor_cores(facts), facts.matrix_units
+    if found is None or not cores:
         return []
     share, worst = found
     op = "/".join(str(worst["op"]).split("/")[-3:]).replace("*", "")
     text = (
-        f"**{share:.0f}%** of kernel time is in kernels whose op could run on TensorCores but does not; the largest is "
+        f"**{share:.0f}%** of kernel time is in kernels whose op could run on {cores} but does not; the largest is "
         f"{op} with **{worst['total_us'] / 1000:.2f} ms**. Channels and batch as multiples of 8, and 16-bit inputs, allow it."
     )
     gain = facts.mean["device_compute"] * share / 100
     link = "GPU kernels: eligible, not used"
     fix = "-x = layers.Dense(100)(x)\n+x = layers.Dense(104)(x)  # a multiple of 8"
-    if facts.jax:
+    if facts.jax and (facts.before_ampere or cores != TENSOR_CORES):
+        fix = "+x, params = jax.tree.map(lambda a: a.astype(jnp.float16), (x, params))\n loss = loss_fn(params, x, y)"
+    elif facts.jax:
         fix = "+jax.config.update('jax_default_matmul_precision', 'tensorfloat32')"
-    return [Finding("tensor_cores", severity(share, 10, 30), "Let eligible ops use TensorCores", text, gain, fix, "kernels", link)]
+    return [Finding("tensor_cores", severity(share, 10, 30), f"Let eligible ops use {cores}", text, gain, fix, "kernels", link)]
 
 
 def _eager(facts: Facts) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,10 +12,25 @@ import pandas as pd
 from nbprof.analysis.checks import INPUT_HIGH, INPUT_MODERATE, PART_HIGH, PART_MODERATE, input_class
 from nbprof.analysis.torch_runtime import Runtime
 
-__all__ = ["INPUT_HIGH", "INPUT_MODERATE", "PART_HIGH", "PART_MODERATE", "Facts", "Finding", "part", "severity", "unused_tensor_cores"]
+__all__ = [
+    "INPUT_HIGH",
+    "INPUT_MODERATE",
+    "PART_HIGH",
+    "PART_MODERATE",
+    "TENSOR_CORES",
+    "Facts",
+    "Finding",
+    "part",
+    "severity",
+    "unused_tensor_cores",
+]
 
 # What Keras calls the functions of its fit, evaluate and predict.
 _OF_KERAS = ("train_function", "test_function", "predict_function", "one_step_on_", "multi_step_on_")
+
+
+TENSOR_CORES = "TensorCores"
+_AMD = re.compile("AMD|Radeon|Instinct")
 
 
 class Finding(NamedTuple):
@@ -52,6 +68,35 @@ class Facts:
         """Whether the steps are those of Keras: one of its functions ran. Without any function the loop is taken for Keras's too."""
         functions = self.overview["tf_functions"]["function"].astype(str)
         return not self.jax and (not len(functions) or bool(functions.str.startswith(_OF_KERAS).any()))
+
+    @property
+    def _gpus(self) -> list[dict[str, Any]]:
+        return [d for d in (self.overview.get("environment") or {}).get("devices", []) if d["kind"] == "GPU"]
+
+    @property
+    def _capability(self) -> tuple[int, int] | None:
+        """The least compute capability of the GPUs of NVIDIA; None where it is not known."""
+        stated = [str(d["compute_capability"]) for d in self._gpus if d["architecture"] and d["compute_capability"]]
+        known = [(int(major), int(minor)) for major, _, minor in (s.partition(".") for s in stated) if major.isdigit() and minor.isdigit()]
+        return min(known, default=None)
+
+    @property
+    def tpu(self) -> bool:
+        """Whether the devices are TPUs."""
+        return any(d["kind"] == "TPU" for d in (self.overview.get("environment") or {}).get("devices", []))
+
+    @property
+    def before_ampere(self) -> bool:
+        """Whether a GPU of NVIDIA knows neither bfloat16 nor TF32."""
+        return self._capability is not None and self._capability < (8, 0)
+
+    @property
+    def matrix_units(self) -> str:
+        """What the devices call their units for products of matrices; '' where they have none (GPUs of NVIDIA before Volta)."""
+        if self._capability is not None and self._capability < (7, 0):
+            return ""
+        amd = any(_AMD.search(str(d["name"])) for d in self._gpus)
+        return "matrix cores" if amd else "its matrix units" if self.tpu else TENSOR_CORES
 
     @property
     def maybe_input(self) -> bool:

@@ -11,8 +11,14 @@ from typing import Any
 
 import pandas as pd
 
+from nbprof.analysis.checks import INPUT_MODERATE
+
 SLOW_CALL_US = 50.0
 """A call that takes longer is slow: the threshold of TensorFlow Profiler."""
+
+OF_DEVICE = "Iterator::Prefetch::Generator"
+"""What a device pipeline is made of: TensorFlow's own generator, which fetches what the host pipeline makes."""
+ON_DEVICE = "It fetches and copies what the host pipeline makes: look at that one, and at the copies to the device."
 
 AUTOTUNE = -1
 ASYNC = (
@@ -137,7 +143,7 @@ def advice(long_name: str, max_us: float, params: Mapping[str, object] | None = 
         return f"{head}; calls up to {SLOW_CALL_US:.0f} µs are no bottleneck.", ""
     params = params or {}
     kind = long_name.rpartition("::")[2].partition("[")[0]
-    text, fix = _by_kind(base(long_name), params)
+    text, fix = (ON_DEVICE, "") if long_name.startswith(OF_DEVICE) else _by_kind(base(long_name), params)
     return f"{head}, most of it in **{kind}**. {text}", fix
 
 
@@ -232,10 +238,11 @@ def _asynchronous(kind: str, params: Mapping[str, object], count: int | None) ->
     return text, fix
 
 
-def summary(pipelines: pd.DataFrame, missing: str = "") -> dict[str, Any]:
+def summary(pipelines: pd.DataFrame, missing: str = "", input_percent: float | None = None) -> dict[str, Any]:
     """The mapping `p.tf_data.summary`: whether the slowest host pipeline limits the program, and what to do next.
 
-    `missing` says why no pipeline was recorded.
+    `missing` says why no pipeline was recorded, `input_percent` how much of the steps waits for input: one call that takes long does not
+    make a program wait.
     """
     on_host = pipelines[pipelines["pipeline"].astype(str).str.startswith("Host")]
     out: dict[str, Any] = {"input_bound": None, "host": None, "pipeline": None, "max_us": None, "bottleneck": None, "bottleneck_us": None}
@@ -250,11 +257,17 @@ def summary(pipelines: pd.DataFrame, missing: str = "") -> dict[str, Any]:
     out |= {key: slowest[key] for key in ("host", "pipeline", "max_us", "bottleneck", "bottleneck_us")}
     out["input_bound"] = bound
     if bound:
-        out["statement"] = (
-            f"The program waits for its input: the slowest call of pipeline {where} took {slowest['max_us']:,.1f} µs, "
-            f"and a call that is no bottleneck takes at most {SLOW_CALL_US:.0f} µs."
-        )
+        took = f"the slowest call of pipeline {where} took {slowest['max_us']:,.1f} µs"
+        usual = f"a call that is no bottleneck takes at most {SLOW_CALL_US:.0f} µs"
+        out["statement"] = f"The program waits for its input: {took}, and {usual}."
         out["next_step"] = f"Begin with {slowest['bottleneck']}: {slowest['advice'].replace('**', '')}"
+        if input_percent is not None and input_percent < INPUT_MODERATE:
+            slow, calls = int(slowest["slow_calls"]), int(slowest["calls"])
+            out["statement"] = (
+                f"Single calls are slow, the steps hardly wait: {took}, {slow:,} of its {calls:,} calls over {SLOW_CALL_US:.0f} µs, "
+                f"but only {input_percent:.1f}% of step time waits for input."
+            )
+            out["next_step"] = "Look for the time elsewhere: in the step breakdown."
     else:
         out["statement"] = (
             f"The input keeps up: no call of a host pipeline took more than {SLOW_CALL_US:.0f} µs, "

@@ -104,6 +104,83 @@ def test_each_rule_has_evidence_a_view_and_code(rule, framework, functions):
 
 
 @pytest.mark.parametrize(
+    ("name", "capability", "architecture", "says"),
+    [
+        ("Pascal GPU (sm_61)", "6.1", "Pascal", None),
+        ("Tesla T4", "7.5", "Turing", "float16"),
+        ("A100", "8.0", "Ampere", "bfloat16"),
+        ("AMD GPU (gfx94x)", "9.4", None, "bfloat16"),
+    ],
+)
+@pytest.mark.parametrize("framework", ["TensorFlow", "JAX"])
+def test_precision_is_what_the_device_can_do(name, capability, architecture, says, framework):
+    """Nothing has TensorCores before Volta, bfloat16 and TF32 before Ampere, or TensorCores at all at AMD."""
+    device = {"name": name, "kind": "GPU", "compute_capability": capability, "architecture": architecture, "count": 1}
+    told = found(
+        {"device_compute": 50.0}, OWN_LOOP, KERNELS, compute_16bit_percent=0.0, environment={"devices": [device]}, framework=framework
+    )
+    if says is None:
+        assert told.empty
+        return
+    assert f".{says}" in told.loc["mixed_precision", "fix"]
+    words = " ".join(told[["title", "evidence"]].to_numpy().ravel())
+    assert ("TensorCores" in words, "matrix cores" in words) == (architecture is not None, architecture is None)
+    assert ("tensorfloat32" in told.loc["tensor_cores", "fix"]) == (framework == "JAX" and name == "A100")
+
+
+def test_a_pipeline_of_a_device_says_nothing_of_the_one_that_feeds_it():
+    """`Iterator::Prefetch::Generator` is TensorFlow's own, no Python generator of the user's."""
+    nodes = pd.DataFrame(
+        {
+            "host": "h", "pipeline": "Device:0", "iterator": ["Prefetch", "Generator"], "self_ms": [1.0, 90.0], "total_ms": [91.0, 90.0],
+            "long_name": ["Iterator::Prefetch", "Iterator::Prefetch::Generator"], "id": ["1", "2"], "parent": [None, "1"], "calls": 9,
+        }
+    )  # fmt: skip
+    assert found({"input": 50.0}, nodes=nodes).empty
+    text, fix = tf_data_advice.advice("Iterator::Prefetch::Generator", 7000.0)
+    assert "host pipeline" in text
+    assert fix == ""
+
+
+@pytest.mark.parametrize(
+    ("chain", "missing"),
+    [
+        (["Root", "Prefetch", "Map"], False),
+        (["Prefetch", "Map"], False),
+        (["Model", "MaxIntraOpParallelism", "Prefetch", "Map"], False),
+        (["Root", "FiniteTake", "ParallelMapV2", "Batch"], False),
+        (["Root", "Map", "Prefetch"], True),
+        (["Model", "MaxIntraOpParallelism", "Map"], True),
+    ],
+)
+def test_a_prefetch_is_missing_where_none_ends_the_pipeline(chain, missing):
+    names = ["::".join(["Iterator", *chain[: i + 1]]) for i in range(len(chain))]
+    ids = [str(i) for i in range(len(chain))]
+    nodes = pd.DataFrame({"host": "h", "pipeline": "Host:0", "iterator": chain, "long_name": names, "id": ids, "parent": [None, *ids[:-1]]})
+    nodes = nodes.assign(self_ms=50.0, total_ms=50.0, calls=10, bottleneck=[True] + [False] * (len(chain) - 1), note="")
+    pipelines = pd.DataFrame(
+        {"host": ["h"], "pipeline": ["Host:0"], "bottleneck": [chain[0]], "advice": ["x"], "fix": [""], "max_us": [9e3]}
+    )
+    assert ("prefetch_missing" in found({"input": 50.0}, nodes=nodes, pipelines=pipelines).index) == missing
+
+
+def test_one_slow_call_is_no_program_that_waits():
+    pipelines = pd.DataFrame(
+        {
+            "host": ["h"], "pipeline": ["Host:0"], "max_us": [837.8], "bottleneck": ["Prefetch"], "bottleneck_us": [780.0],
+            "advice": ["**Faster**."], "calls": [21], "slow_calls": [15],
+        }
+    )  # fmt: skip
+    waits = tf_data_advice.summary(pipelines, input_percent=20.0)
+    assert waits["statement"].startswith("The program waits for its input")
+    assert tf_data_advice.summary(pipelines)["statement"] == waits["statement"], "without steps the calls are all that is known"
+    told = tf_data_advice.summary(pipelines, input_percent=0.4)
+    assert told["input_bound"], "by TensorFlow Profiler's rule"
+    assert "15 of its 21 calls over 50 µs, but only 0.4% of step time waits for input" in told["statement"]
+    assert "step breakdown" in told["next_step"]
+
+
+@pytest.mark.parametrize(
     ("asked", "rule"),
     [
         ({"parts": {"input": 4.99}}, "input_outside_tf_data"),
