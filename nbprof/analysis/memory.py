@@ -195,6 +195,20 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     return frame.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
 
 
+def leading(summary: pd.DataFrame, hosts: list[str], on_device: bool) -> pd.DataFrame:
+    """The row of the allocator whose peak stands for the run, the largest; of a run on devices only theirs: none, or one.
+
+    What an allocator of the host holds says nothing of the memory of a GPU.
+    """
+    known = summary[summary["peak_bytes"].notna()]
+    if on_device:
+        label = known["memory_id"].astype(str)
+        for host in hosts:
+            label = label.str.replace(host, "", regex=False)
+        known = known[~label.str.contains("cpu|host", case=False)]
+    return known.sort_values("peak_bytes", ascending=False, kind="stable").head(1)
+
+
 _STATED = {
     "stack_bytes": "stack",
     "heap_bytes": "bytes in use",

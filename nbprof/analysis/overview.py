@@ -10,6 +10,7 @@ import pandas as pd
 
 from nbprof.activity import CATEGORIES, Activity
 from nbprof.analysis import checks
+from nbprof.analysis.memory import leading
 from nbprof.analysis.steps import counted, flatten
 from nbprof.trace import Int64s
 
@@ -87,10 +88,9 @@ def overview(
     out["compute_16bit_percent"] = half
     out["compute_32bit_percent"] = None if half is None else 100.0 - half
     out["outside_compilation_percent"] = _outside(ops, activity)
-    out["peak_memory_bytes"] = int(memory["peak_bytes"].max()) if memory["peak_bytes"].notna().any() else None
-    out["memory_capacity_bytes"] = (
-        int(memory["capacity_bytes"].iloc[0]) if len(memory) and memory["capacity_bytes"].notna().iloc[0] else None
-    )
+    largest = leading(memory, activity.hosts, on_device=len(activity.device_extents) > 0)
+    for key, column in (("peak_memory_bytes", "peak_bytes"), ("memory_capacity_bytes", "capacity_bytes")):
+        out[key] = int(largest[column].iloc[0]) if largest[column].notna().any() else None
     out["hosts"] = len(activity.hosts)
     out["devices"] = len(activity.devices)
     kinds = list(dict.fromkeys(map(str, activity.devices["name"])))

@@ -207,7 +207,8 @@ def _memory(run: Run) -> dict[str, Any]:
     note = ""
     summary = run.memory_summary
     if len(summary) and "capacity_bytes" in summary.columns:
-        largest = summary.sort_values("peak_bytes", ascending=False, kind="stable").iloc[0]
+        shown = summary[summary["peak_bytes"] == peak]
+        largest = (shown if len(shown) else summary.sort_values("peak_bytes", ascending=False, kind="stable")).iloc[0]
         note = str(largest["memory_id"])
         capacity = wording.real(largest["capacity_bytes"])
         # Host allocators state no limit, or one so large that a part of it says nothing.

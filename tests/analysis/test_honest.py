@@ -283,3 +283,29 @@ def test_steps_that_the_recording_cut_off_are_told(tmp_path):
     p = profile(tmp_path, xspace(host))
     assert p.steps.frame["step"].tolist() == [1, 2, 3]
     assert "- 2 marked steps have no compute, at the begin or the end of the recording: cut off by it, and not shown." in str(p.receipt)
+
+
+@pytest.mark.parametrize(("allocators", "peak"), [(["CPU", "GPU_0_bfc"], 10), (["gpu_host_bfc"], None)])
+def test_peak_memory_of_a_run_on_a_gpu_is_that_of_the_gpu(tmp_path, allocators, peak):
+    """A tensor of the host may be larger, or the only one that was recorded: it says nothing of the device."""
+    gpu, host = PlaneWriter("/device:GPU:0"), PlaneWriter("/host:CPU")
+    gpu.line("Stream #1(Compute)", [gpu.event("k", 0, MS, correlation_id=1)], line_id=1)
+    events = []
+    for i, name in enumerate(allocators):
+        size = 10 if name == "GPU_0_bfc" else 999
+        stats = {
+            "allocator_name": name,
+            "bytes_allocated": size,
+            "allocation_bytes": size,
+            "requested_bytes": size,
+            "bytes_available": 90,
+            "peak_bytes_in_use": size,
+        }
+        events.append(host.event("MemoryAllocation", i * MS, 0, **stats))
+    host.line("python", events, line_id=2)
+    p = profile(tmp_path, xspace(gpu, host, hostname="cpu-host-1"))
+    assert len(p.memory.summary) == len(allocators)
+    assert p.overview["peak_memory_bytes"] == peak
+    assert p.overview["memory_capacity_bytes"] == (None if peak is None else 100)
+    figure = {f["label"]: f for f in p.payload()["overview"]["figures"]}["Peak memory"]
+    assert figure["value"] == peak
