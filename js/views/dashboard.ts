@@ -2,6 +2,7 @@
 
 import { clear, h, handled, listen, modified, reason } from "../lib/dom.js";
 import { bytesText, num } from "../lib/format.js";
+import { complete } from "../lib/older.js";
 import { button, categoryClass, emptyView } from "../lib/parts.js";
 import type { Payload, TabId } from "../lib/payload.js";
 import { createStore, type Selection } from "../lib/store.js";
@@ -60,6 +61,7 @@ export function dashboard(
 ): Dashboard {
   const ending = new AbortController();
   const { signal } = ending;
+  complete(payload);
   const known = payload.meta.tabs.filter((tab) => tab.id in VIEWS);
   const wanted = options.views?.length ? options.views : known.map((tab) => tab.id);
   const tabs = wanted.flatMap((id) => known.filter((tab) => tab.id === id));

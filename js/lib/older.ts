@@ -1,0 +1,52 @@
+/** Reports that an earlier nbprof saved: what they don't hold yet is nothing, rather than an error. */
+
+import type { Payload, Pods } from "./payload.js";
+
+/** Objects whose fields may be absent. */
+type Sparse<T> = { [K in keyof T]?: T[K] };
+
+const NO_PODS: Pods = {
+  empty: {
+    title: "Not in this report",
+    text: "It was saved by a version of nbprof that did not compare workers; open the profile again.",
+  },
+  statement: "",
+  left_out: "",
+  total: 0,
+  workers: [],
+  step: new Int32Array(),
+  count: new Uint32Array(),
+  slowest: new Uint32Array(),
+  slowest_ms: new Float64Array(),
+  fastest_ms: new Float64Array(),
+  median_ms: new Float64Array(),
+  spread_percent: new Float64Array(),
+  start_ms: new Float64Array(),
+  cause: new Uint8Array(),
+  cause_ms: new Float64Array(),
+  first: new Uint32Array(1),
+  worker: new Uint32Array(),
+  time_ms: new Float64Array(),
+  categories: {},
+  heads: [],
+  table: { columns: [], data: {}, rows: 0 },
+};
+
+/** Gives `into` what it lacks of `defaults`. */
+function fill<T extends object>(into: Sparse<T>, defaults: Sparse<T>): void {
+  for (const [key, value] of Object.entries(defaults)) {
+    const name = key as keyof T;
+    if (into[name] === undefined) into[name] = value as T[keyof T];
+  }
+}
+
+/** Fills, in place, what was added to the payload since version 0.1: the views draw what is there. */
+export function complete(payload: Payload): Payload {
+  fill(payload, { pods: NO_PODS });
+  fill(payload.overview, { checks: [] });
+  fill(payload.input, { statement: "", next_step: "", share: [] });
+  for (const category of payload.input.categories) fill(category, { per_step_ms: null });
+  for (const pipeline of payload.input.pipelines) fill(pipeline, { fix: [], slowest: [] });
+  for (const id of payload.memory.ids) fill(id, { moments: null });
+  return payload;
+}

@@ -1,0 +1,35 @@
+import { describe, expect, it } from "vitest";
+import { complete } from "../lib/older.js";
+import type { Payload } from "../lib/payload.js";
+import { sample } from "./sample.js";
+
+/** A payload as version 0.1.0 saved it. */
+function saved(): Payload {
+  const old = structuredClone(sample());
+  const drop = (from: object, ...keys: string[]): void => {
+    for (const key of keys) delete (from as Record<string, unknown>)[key];
+  };
+  drop(old, "pods");
+  drop(old.overview, "checks");
+  drop(old.input, "statement", "next_step", "share");
+  for (const category of old.input.categories) drop(category, "per_step_ms");
+  for (const pipeline of old.input.pipelines) drop(pipeline, "fix", "slowest");
+  for (const id of old.memory.ids) drop(id, "moments");
+  return old;
+}
+
+describe("a report of an earlier version", () => {
+  it("has nothing where it holds nothing", () => {
+    const payload = complete(saved());
+    expect(payload.overview.checks).toEqual([]);
+    expect(payload.pods.empty?.title).toBe("Not in this report");
+    expect(payload.input.pipelines.every((pipeline) => pipeline.slowest.length === 0)).toBe(true);
+    expect(payload.input.categories.every((category) => category.per_step_ms === null)).toBe(true);
+    expect(payload.memory.ids.every((id) => id.moments === null)).toBe(true);
+  });
+
+  it("keeps what it holds", () => {
+    const now = sample();
+    expect(complete(structuredClone(now))).toEqual(now);
+  });
+});
