@@ -234,6 +234,7 @@ class Activity:
     iterators : runs of tf.data iterators; `name` is a code into `ops`
     iterator_links : int64[k, 2], pairs of iterator calls: the one that took an element, and the one that made it on another thread
     functions : calls of tf.functions; `name` and `mode` are codes into `texts`, `tracings` how often the function was traced by then
+    eager_calls : calls of single ops that left no op, and their time in ps
     environment : what the file says of where and when the program ran: `versions`, `start_time`, `duration_s`
     group_names : by (host, group)
     cut : (host, group) of steps whose device work was not recorded to their end; they are shown, but not averaged
@@ -267,6 +268,7 @@ class Activity:
     iterator_links: npt.NDArray[np.int64]
     iterator_params: dict[int, dict[str, object]]
     functions: pd.DataFrame
+    eager_calls: tuple[int, int]
     environment: dict[str, object]
     group_names: dict[tuple[int, int], str]
     cut: set[tuple[int, int]]
@@ -348,6 +350,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "iterator_links": lambda: np.zeros((0, 2), np.int64),
     "iterator_params": dict,
     "functions": _empty(FUNCTIONS),
+    "eager_calls": lambda: (0, 0),
     "environment": dict,
     "group_names": dict,
     "cut": set,

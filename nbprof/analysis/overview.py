@@ -232,6 +232,10 @@ def _ops(ops: pd.DataFrame, activity: Activity) -> dict[str, float | None]:
         self_time = float(side["self_us"].sum())
         out[f"{where}_op_percent"] = 100 * float(count.get(where, 0)) / total if total and recorded else None
         eager = float(side.loc[side["eager"].astype(bool), "self_us"].sum())
+        calls, time = activity.eager_calls
+        if where == "host" and calls > count.get(where, 0):
+            # Most of the program is eager ops of which only the calls were recorded.
+            eager, self_time = eager + time / 1e6, self_time + time / 1e6
         out[f"eager_{where}_percent"] = 100 * eager / self_time if self_time else None
     return out
 
@@ -280,7 +284,7 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
     time = float(mean[bound])
     left = step - time
     why = _DETAILS[bound]
-    if bound == "host_compute" and activity.has_device:
+    if bound == "host_compute" and len(activity.device_extents):
         why = "the host works on ops while the device idles"
     detail = f"Of {step:.2f} ms a step, {time:.2f} ms go there: {why}."
     if bound not in ("device_compute", "host_compute") and left > 0:

@@ -19,7 +19,7 @@ from nbprof.dialects.environment import environment
 from nbprof.dialects.placed import Placed
 from nbprof.dialects.xplane_device import device_activity, devices
 from nbprof.dialects.xplane_functions import functions, with_stages
-from nbprof.dialects.xplane_host_ops import host_ops, tagged_calls
+from nbprof.dialects.xplane_host_ops import eager_calls, eager_notes, host_ops, tagged_calls
 from nbprof.dialects.xplane_launches import launches, notes
 from nbprof.dialects.xplane_memory import allocations, has_allocations
 from nbprof.trace import Int64s, Trace
@@ -76,6 +76,7 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("work", lambda: xplane_steps.work(placed, out))
     out.later("xprof_work", lambda: xplane_steps.work_as_xprof(placed, out))
     out.later("host_ops", lambda: with_stages(placed, out, host_ops(placed, out)))
+    out.later("eager_calls", lambda: eager_calls(placed, out))
     out.later("tagged_calls", lambda: tagged_calls(placed, out))
     out.later("iterators", lambda: xplane_iterators.iterators(placed, out))
     out.later("iterator_links", lambda: xplane_iterators.links(placed))
@@ -87,7 +88,7 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("name_category", lambda: _name_categories(trace))
     out.later("missing", lambda: _missing(placed, out))
     out.later("launches", lambda: launches(placed, out))
-    out.later("notes", lambda: [*notes(placed, out), *xplane_steps.notes(out)])
+    out.later("notes", lambda: [*notes(placed, out), *xplane_steps.notes(out), *eager_notes(out)])
     return activity
 
 

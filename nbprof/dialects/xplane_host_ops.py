@@ -6,6 +6,8 @@ which op they served, are no ops: the allocator's, and the driver's calls on AMD
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -14,7 +16,7 @@ from nbprof import activity as act
 from nbprof.dialects import opnames
 from nbprof.dialects.grouping import inherit
 from nbprof.dialects.placed import Placed
-from nbprof.trace import Int32s, Int64s, distinct
+from nbprof.trace import Int32s, Int64s, Note, distinct
 
 
 def host_ops(placed: Placed, out: act.Activity) -> pd.DataFrame:
@@ -70,6 +72,40 @@ def _table(
         },
         copy=False,
     )
+
+
+_EAGER_CALL = "EagerLocalExecute: "
+# Functions, and what builds a pipeline or hands on its elements.
+_NO_OP = re.compile(r"__|MakeIterator|Iterator|\w*Dataset(V\d+)?\Z")
+
+
+def eager_calls(placed: Placed, out: act.Activity) -> tuple[int, int]:
+    """Calls of single ops of eager code that left no op: how many, and their time in ps.
+
+    TensorFlow today records the call alone (`EagerLocalExecute: MatMul`), and the op of those in functions. Where most of a program is
+    eager, the table of ops holds next to nothing of it.
+    """
+    events, names = placed.trace.events, placed.trace.names
+    single = [n.startswith(_EAGER_CALL) and not _NO_OP.match(n[len(_EAGER_CALL) :]) for n in names]
+    rows = np.flatnonzero(np.array(single, np.bool_)[events.name] & placed.on_host)
+    if not len(rows):
+        return 0, 0
+    around = np.zeros(len(events), np.bool_)
+    above = events.parent[out.host_ops["event"].to_numpy(np.int64)]
+    while len(above := np.unique(above[above >= 0])):
+        around[above] = True
+        above = events.parent[above]
+    bare = rows[~around[rows]]
+    return len(bare), int(events.duration[bare].sum())
+
+
+def eager_notes(out: act.Activity) -> list[Note]:
+    """What the receipt says of them, where they are more than the ops."""
+    count, _ = out.eager_calls
+    if count <= len(out.host_ops):
+        return []
+    text = f"{count:,} ops ran eagerly, and only their calls were recorded: they are in the steps and in the trace, but not among the ops."
+    return [Note("info", text)]
 
 
 def _eager(placed: Placed) -> npt.NDArray[np.bool_]:

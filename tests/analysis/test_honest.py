@@ -88,6 +88,39 @@ def test_iterators_below_an_eager_op_are_not_eager_code(tmp_path):
     assert not ops.loc["Iterator::Root", "eager"]
 
 
+@pytest.mark.parametrize(("eager", "percent"), [(2, 100 * 1 / 5), (6, 100 * 13 / 17)])
+def test_eager_code_of_which_only_the_calls_were_recorded_is_eager(tmp_path, eager, percent):
+    """As TensorFlow 2.21 records it. XProf says 0 % of a model that runs eagerly from end to end; few such calls change nothing, as there."""
+    host = PlaneWriter("/host:CPU")
+    events = [host.event(f"f/{i}:MatMul", i * MS, MS) for i in range(3)]
+    events += [host.event("EagerLocalExecute: Relu", 10 * MS, 2 * MS), host.event("EagerKernelExecute", 10 * MS, 2 * MS, is_func=0)]
+    events += [host.event("h:Relu", 11 * MS, MS)]
+    for i in range(eager):
+        at = (20 + 2 * i) * MS
+        events.append(host.event("EagerLocalExecute: MatMul", at, 2 * MS))
+    events += [host.event("EagerLocalExecute: __inference_step_5", 50 * MS, 9 * MS), host.event("f/9:MatMul", 51 * MS, MS)]
+    events += [host.event("EagerLocalExecute: MakeIterator", 60 * MS, 9 * MS), host.event("EagerLocalExecute: MapDataset", 70 * MS, 9 * MS)]
+    host.line("python", events)
+    p = profile(tmp_path, xspace(host))
+    assert len(p.ops.frame) == 5
+    assert p.overview["eager_host_percent"] == pytest.approx(percent)
+    assert (p.overview["checks"].set_index("check").loc["eager_host", "level"]) == "moderate"
+    assert (f"- {eager} ops ran eagerly, and only their calls were recorded" in str(p.receipt)) == (eager > 5)
+
+
+def test_a_device_that_recorded_nothing_does_not_idle(tmp_path):
+    """A GPU that is there but was not used is no part of the story of a step."""
+    host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0")
+    events = []
+    for i in range(4):
+        events.append(host.event("train", i * 10 * MS, 10 * MS, step_num=i, _r=1))
+        events.append(host.event("dense/MatMul:MatMul", i * 10 * MS, 9 * MS))
+    host.line("python", events)
+    detail = profile(tmp_path, xspace(host, gpu)).overview["verdict_detail"]
+    assert "ops run on the CPU" in detail
+    assert "device" not in detail
+
+
 def test_a_step_without_ops_between_others_is_still_a_step(tmp_path):
     host = PlaneWriter("/host:CPU")
     events = []
