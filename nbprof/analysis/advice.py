@@ -30,6 +30,8 @@ from nbprof.analysis.torch_runtime import Runtime
 
 MOST = 5
 _AHEAD = ("Prefetch", "MapAndBatch", "ParallelMap", "ParallelBatch", "ParallelInterleave", "DataService")
+# What Keras makes of arrays (`fit(x, y)`).
+_OF_ARRAYS = r"::ParallelMapV2::Zip\[0\]::FlatMap"
 # Iterators that only hand on what the one below them made.
 _HANDS_ON = (
     r"(Root|Model|MaxIntraOpParallelism|PrivateThreadPool|Options|AssertCardinality|(Finite)?(Take|Skip|Repeat)|ForeverRepeat)(V\d+)?\Z"
@@ -82,11 +84,16 @@ def _input(facts: Facts) -> list[Finding]:
         # They only hand on what a pipeline makes that was not recorded: of that nothing is known.
         return []
     first, mine = _main_pipeline(facts)
+    if mine["long_name"].str.contains(_OF_ARRAYS).any():
+        # The pipeline is Keras's own: there is no map in the program that could run in parallel.
+        text = f"{waits}: model.fit puts each batch together from the arrays that it was given."
+        return [Finding("input_outside_tf_data", level, "Feed the model through tf.data", text, wait, _FIT, "input", "Steps & input")]
     work = float(mine["self_ms"].sum())
-    if work / max(int(facts.overview["steps"]), 1) < PIPELINE_PART_OF_WAIT * wait:
+    each = work / max(int(facts.overview["steps"]), 1)
+    if each < PIPELINE_PART_OF_WAIT * wait:
         if not facts.overview["devices"]:
             return []
-        text = f"{waits}, but the tf.data pipeline works only **{work:,.1f} ms** in all: the rest is copies to the device."
+        text = f"{waits}, but the tf.data pipeline works only **{each:.2f} ms** a step: the rest hands batches to the device."
         link = "Trace: copies to the device"
         return [Finding("input_copies", level, "Copy less to the device, and ahead of time", text, wait, _COPY_AHEAD, "trace", link)]
     return [*_bottleneck(first, mine, work, wait, level), *_prefetch(facts, mine, wait, level)]

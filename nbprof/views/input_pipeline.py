@@ -65,7 +65,8 @@ def _said(run: Run) -> dict[str, Any]:
     if (ratio := wording.real(known.get("enqueue_ratio"))) and known.get("enqueue_ratio_from"):
         note = f"from {known['enqueue_ratio_from']}; the other kinds are scaled to the rest"
         share.append(figure("Enqueuing", 100 * ratio, "%", 1, note))
-    if has_device(run) and (copied := wording.real(known.get("copy_percent"))) is not None:
+    # What copying a batch costs the host is recorded only where it enqueues; 0 of it says nothing.
+    if has_device(run) and (copied := wording.real(known.get("copy_percent"))):
         share.append(figure("Copies to the device", copied, "%", 1, f"of input time: {known.get('copy_level')}"))
     return {"statement": str(known.get("statement") or ""), "next_step": str(known.get("next_step") or ""), "share": share}
 
