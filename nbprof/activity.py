@@ -81,6 +81,14 @@ def table(columns: dict[str, str]) -> pd.DataFrame:
     return pd.DataFrame({name: np.zeros(0, dtype) for name, dtype in columns.items()})
 
 
+def joined(parts: list[pd.DataFrame], columns: dict[str, str]) -> pd.DataFrame:
+    """Tables one behind the other, each column copied once, to its type."""
+    return pd.DataFrame(
+        {name: np.concatenate([part[name].to_numpy() for part in parts], dtype=kind, casting="unsafe") for name, kind in columns.items()},
+        copy=False,
+    )
+
+
 def spans(events: Events, rows: Int64s, host: Int32s, group: Int32s, device: Int32s | None = None) -> pd.DataFrame:
     """Events as the first columns of `MARKERS` and `WORK`; `device` -1 (the host) when left out.
 

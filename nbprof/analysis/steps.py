@@ -27,6 +27,7 @@ from nbprof.trace import Int64s
 
 Classes = npt.NDArray[np.int16]
 
+_MOST_GROUPS = 1 << 22
 # A leading step that takes this many times the median of the others compiles or warms up.
 WARMUP_FACTOR = 4.0
 # Where other steps take no more than this many times the time of training, training is what averages are of.
@@ -47,29 +48,48 @@ def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, C
     start, end : int64[n]
         Spans, in any order.
     cls : int16[n]
-        Their class, a number above 0.
+        Their class, a number above 0; at most 52 different ones.
 
     Returns
     -------
     start, end, cls : int64[m]
-        In time order; a stretch without any span is no segment.
+        In time order; a stretch without any span is no segment. Spans that only touch are parted where they do.
     """
     keep = end > start
-    start, end, cls = start[keep], end[keep], cls[keep]
+    if not keep.all():
+        start, end, cls = start[keep], end[keep], cls[keep]
     if not len(start):
         return start, end, cls
-    edges = np.sort(np.concatenate([start, end]))
-    edges = edges[np.append(True, edges[1:] != edges[:-1])]
-    best = np.zeros(len(edges) - 1, cls.dtype)
-    # Per class, the stretches that at least one span covers; a larger class overwrites a smaller one.
-    for value in np.flatnonzero(np.bincount(cls)).tolist():
-        rows = cls == value
-        change = np.zeros(len(edges), np.int32)
-        np.add.at(change, np.searchsorted(edges, start[rows]), 1)
-        np.add.at(change, np.searchsorted(edges, end[rows]), -1)
-        best[np.cumsum(change, dtype=np.int32)[:-1] > 0] = value
+    values = np.flatnonzero(np.bincount(cls))
+    if len(values) == 1:
+        low, high = _union(start, end)
+        return low, high, np.full(len(low), values[0], cls.dtype)
+    # Spans of one class made disjoint are few, and each switches its class on and off again: as one bit a class all are swept at once.
+    times, switches = [], []
+    for bit, value in enumerate(values.tolist()):
+        rows = np.flatnonzero(cls == value)
+        low, high = _union(start[rows], end[rows])
+        times += [low, high]
+        switches += [np.full(len(low), 1 << bit), np.full(len(low), -1 << bit)]
+    edges = np.concatenate(times)
+    order = np.argsort(edges, kind="stable")
+    edges = edges[order]
+    active = np.cumsum(np.concatenate(switches)[order])
+    # All switches of one moment count before what follows it begins.
+    last = np.flatnonzero(edges[1:] != edges[:-1])
+    edges, active = np.append(edges[last], edges[-1]), active[last]
+    # The exponent of a number tells its highest bit, and with it the largest class.
+    best = np.append(0, values)[np.frexp(active)[1]].astype(cls.dtype)
     on = best > 0
     return edges[:-1][on], edges[1:][on], best[on]
+
+
+def _union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+    """The stretches that spans cover, in time order; those that only touch stay apart."""
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    first = np.flatnonzero(np.append(True, start[1:] >= reach[:-1]))
+    return start[first], reach[np.append(first[1:], len(start)) - 1]
 
 
 _OF_DEVICE = ("device_compute_ms", "device_to_device_ms", "device_collectives_ms", "kernel_launch_ms", "output_ms", "host_to_device_ms")
@@ -206,7 +226,9 @@ def _steps_of(activity: Activity, work: pd.DataFrame, host: int, core: int | Non
     times = _step_times(activity, host, core)
     group, begin, stop = (times[c].to_numpy(np.int64) for c in ("group", "start", "end"))
     device = work["device"].to_numpy()
-    used = (work["host"].to_numpy() == host) & ((device < 0) | (core is None) | (device == core))
+    used = work["host"].to_numpy() == host
+    if core is not None:
+        used &= (device < 0) | (device == core)
     step, known = step_of_spans(group, work["group"].to_numpy(), used)
     cls, device = work["cls"].to_numpy()[known], device[known]
     at, length, c = segments(begin, stop, step, work["start"].to_numpy()[known], work["end"].to_numpy()[known], cls)
@@ -254,8 +276,17 @@ def _steps_of(activity: Activity, work: pd.DataFrame, host: int, core: int | Non
 
 def step_of_spans(group: Int64s, of_span: npt.NDArray[np.integer], used: npt.NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
     """Which spans belong to a step: the index of the step (groups ascend), and of the span."""
-    step = np.searchsorted(group, of_span)
-    known = np.flatnonzero(used & (of_span >= 0) & (np.append(group, -1)[step] == of_span))
+    most = int(group[-1]) if len(group) else -1
+    if most >= _MOST_GROUPS:
+        step = np.searchsorted(group, of_span)
+        known = np.flatnonzero(used & (of_span >= 0) & (np.append(group, -1)[step] == of_span))
+        return step[known], known
+    # Groups count from 0 nearly always: a table over them finds the step without a search a span. The last place is for no step.
+    table = np.full(most + 2, -1, np.int64)
+    table[group[group >= 0]] = np.flatnonzero(group >= 0)
+    of_span = np.where((of_span < 0) | (of_span > most), most + 1, of_span)
+    step = table[of_span]
+    known = np.flatnonzero(used & (step >= 0))
     return step[known], known
 
 
@@ -275,13 +306,14 @@ def segments(begin: Int64s, stop: Int64s, step: Int64s, start: Int64s, end: Int6
     high = np.maximum(np.minimum(end, stop[step]), low)
     shift = (place - begin)[step]
     a, b, c = flatten(low + shift, high + shift, cls)
-    return np.searchsorted(place, a, side="right") - 1, b - a, c
+    of_step = np.diff(np.append(np.searchsorted(a, place), len(a)))
+    return np.repeat(np.arange(len(place)), of_step), b - a, c
 
 
 def by_category(steps: int, whole: Int64s, step: Int64s, length: Int64s, cls: Classes) -> Int64s:
     """int64[steps, categories]: the time of each category, ps; the rest of the step (`whole` is its time) is other."""
     total = np.zeros((steps, len(CATEGORIES)), np.int64)
-    np.add.at(total, (step, _COLUMN_OF_CLASS[cls]), length)
+    np.add.at(total.reshape(-1), step * len(CATEGORIES) + _COLUMN_OF_CLASS[cls], length)
     total[:, CATEGORIES.index("other")] += whole - total.sum(axis=1)
     return total
 

@@ -72,7 +72,7 @@ def group(trace: Trace, names: npt.NDArray[np.object_], *, elements: bool = True
     open_hosts = np.ones(len(trace.hosts), np.bool_)
     if "group_id" in trace.args:
         out.group = trace.arg("group_id").astype(np.int32)
-        open_hosts[np.unique(host[trace.args["group_id"].event])] = False
+        open_hosts[host[trace.args["group_id"].event]] = False
     looping = _coded(names, _LOOP_OPS.__contains__)
     if looping.any():
         loops = np.unique(host[looping[trace.events.name]])

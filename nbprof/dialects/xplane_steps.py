@@ -154,7 +154,7 @@ def work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], i
         The class of an event of a GPU, by its name and the shapes that it states.
     """
     parts = [_gpu_work(placed, of_gpu_event), core_work(placed)] if out.has_device else []
-    return pd.concat([*parts, _host_work(placed, out)], ignore_index=True).astype(act.WORK)
+    return act.joined([*parts, _host_work(placed, out)], act.WORK)
 
 
 def work_as_xprof(placed: Placed, out: act.Activity) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import stat
@@ -17,6 +18,7 @@ from nbprof.errors import ReadError
 # Zero bytes behind the data, so that a varint or a word may be read at its very end.
 PADDING = 16
 BLOCK = 1 << 24
+_HUGE = 1 << 22
 LIMIT_BYTES = 1 << 34
 """How much a packed file may unpack to, where nothing else is asked for: 16 GiB. A file of some MB can claim any size."""
 
@@ -36,6 +38,10 @@ class Buffer:
     def __init__(self, size: int) -> None:
         self.size = size
         self._map = mmap.mmap(-1, size + PADDING, **_ANONYMOUS)
+        if hasattr(mmap, "MADV_HUGEPAGE") and size >= _HUGE:
+            # Every page is written once: that there are 500 times fewer of them saves half the time of reading. A kernel may not know it.
+            with contextlib.suppress(OSError):
+                self._map.madvise(mmap.MADV_HUGEPAGE)
         self.array: npt.NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
         """uint8[size + PADDING]"""
 
@@ -54,12 +60,19 @@ class Buffer:
     def fill(self, file: BinaryIO) -> int:
         """Reads a file into the buffer; returns how many bytes came."""
         view, at = memoryview(self._map), 0
+        # Straight to its place, where the file can: every byte is moved once less.
+        readinto = getattr(file, "readinto", None)
         while at < self.size:
-            block = file.read(min(BLOCK, self.size - at))
-            if not block:
+            part = view[at : min(at + BLOCK, self.size)]
+            if readinto is not None:
+                came = readinto(part)
+            else:
+                block = file.read(len(part))
+                came = len(block)
+                part[:came] = block
+            if not came:
                 break
-            view[at : at + len(block)] = block
-            at += len(block)
+            at += came
         return at
 
     def release(self, start: int, stop: int) -> None:
