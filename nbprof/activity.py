@@ -76,6 +76,12 @@ class Names:
         return np.array(list(self.codes), object)
 
 
+def text_column(values: npt.NDArray[np.object_], codes: npt.NDArray[np.integer[Any]]) -> pd.api.extensions.ExtensionArray:
+    """Texts by code as the column of a frame; pandas looks at each different text once, not at the text of each row."""
+    out: pd.api.extensions.ExtensionArray = pd.Series(values).array.take(codes)
+    return out
+
+
 def table(columns: dict[str, str]) -> pd.DataFrame:
     """An empty frame of the given column types."""
     return pd.DataFrame({name: np.zeros(0, dtype) for name, dtype in columns.items()})

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity import Activity, text_column
+from nbprof.analysis.memory_alive import allocating
 from nbprof.trace import Int32s, Int64s, Note
 
 COLUMNS = [
@@ -54,16 +55,16 @@ def timeline(activity: Activity) -> pd.DataFrame:
     capacity = np.array([activity.memory_capacity.get(t, -1) for t in texts], np.int64)[memory]
     return pd.DataFrame(
         {
-            "memory_id": texts[memory],
+            "memory_id": text_column(texts, memory),
             "time_ms": a["time"] / 1e9,
-            "event": np.where(is_alloc, "allocation", "deallocation"),
+            "event": text_column(np.array(["deallocation", "allocation"], object), is_alloc.astype(np.int8)),
             "requested_bytes": requested,
             "allocated_bytes": allocated * np.where(is_alloc, 1, -1),
-            "op": ops[op],
+            "op": text_column(ops, op),
             "step": _step(memory, a["group"].to_numpy()),
-            "region_type": texts[region],
-            "data_type": texts[kind],
-            "shape": texts[shape],
+            "region_type": text_column(texts, region),
+            "data_type": text_column(texts, kind),
+            "shape": text_column(texts, shape),
             "stack_bytes": a["stack"],
             "heap_bytes": a["heap"],
             "free_bytes": a["free"],
@@ -73,7 +74,8 @@ def timeline(activity: Activity) -> pd.DataFrame:
             "address": a["address"],
             "lifetime_peak_bytes": a["lifetime_peak"],
             "capacity_bytes": pd.arrays.IntegerArray(capacity, capacity < 0),
-        }
+        },
+        copy=False,
     )
 
 
@@ -158,18 +160,22 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     that of their device.
     """
     out = []
-    for ident, group in rows.groupby("memory_id", sort=True):
-        used = group["in_use_bytes"].to_numpy(np.float64, na_value=-1)
-        allocs = int((group["event"] == "allocation").sum())
-        counts = {"memory_id": ident, "allocations": allocs, "deallocations": len(group) - allocs}
-        lifetime = _whole(group["lifetime_peak_bytes"].max())
+    code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
+    in_use_of, is_alloc = rows["in_use_bytes"].to_numpy(np.float64, na_value=-1), allocating(rows)
+    order = rows["order"].to_numpy()
+    for number, ident in enumerate(idents.tolist()):
+        at = np.flatnonzero(code == number)
+        used = in_use_of[at]
+        allocs = int(is_alloc[at].sum())
+        counts = {"memory_id": ident, "allocations": allocs, "deallocations": len(at) - allocs}
+        lifetime = _whole(rows["lifetime_peak_bytes"].iloc[at].max())
         if used.max() < 0:
             out.append({**counts, "lifetime_peak_bytes": lifetime})
             continue
-        equal = np.flatnonzero(used == used.max())
+        equal = at[used == used.max()]
         # Of equal peaks the last in the order of the file counts, for the step as well: XProf's step is that of the last in time, so
         # that its table of the peak can have no block of the moment that its figures are of.
-        peak = group.iloc[equal[int(np.argmax(group["order"].to_numpy()[equal]))]]
+        peak = rows.iloc[equal[int(np.argmax(order[equal]))]]
         stack, heap, free = (_whole(peak[c]) for c in ("stack_bytes", "heap_bytes", "free_bytes"))
         # What PyTorch calls free is a reserve; it can take more from the device.
         whole = stack is not None or lifetime is not None
@@ -224,7 +230,9 @@ def notes(rows: pd.DataFrame) -> list[Note]:
     """What the allocators left out, in a sentence for each kind of them."""
     if not len(rows):
         return []
-    absent = pd.DataFrame({c: rows[c].isna() for c in _STATED}).groupby(rows["memory_id"].to_numpy(), sort=True).all()
+    code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
+    stated = {c: np.bincount(code[rows[c].notna().to_numpy()], minlength=len(idents)) > 0 for c in _STATED}
+    absent = ~pd.DataFrame(stated, index=idents)
     out = []
     for which, group in absent.groupby(list(_STATED), sort=False):
         lacking = [text for text, lacks in zip(_STATED.values(), tuple(which), strict=True) if bool(lacks)]

@@ -27,11 +27,11 @@ def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
     """
     parts = []
     for total in totals[totals["peak_bytes"].notna()].to_dict("records"):
-        group = of(rows, total["memory_id"])
-        used = group["in_use_bytes"].to_numpy(np.float64, na_value=-1)
-        equal = np.flatnonzero((group["time_ms"].to_numpy() == total["peak_time_ms"]) & (used == total["peak_bytes"]))
-        last = int(equal[np.argmax(group["order"].to_numpy()[equal])])
-        parts.append(_at(group, last))
+        mine = _of(rows, total["memory_id"])
+        used = rows["in_use_bytes"].to_numpy(np.float64, na_value=-1)[mine]
+        equal = np.flatnonzero((rows["time_ms"].to_numpy()[mine] == total["peak_time_ms"]) & (used == total["peak_bytes"]))
+        last = int(equal[np.argmax(rows["order"].to_numpy()[mine[equal]])])
+        parts.append(_at(rows, mine, last))
     return _joined(parts)
 
 
@@ -42,22 +42,32 @@ def at(rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, whol
     """
     parts = []
     for ident in sorted(rows["memory_id"].unique()) if memory_id is None else [memory_id]:
-        group = of(rows, ident)
-        last = int(np.searchsorted(group["time_ms"].to_numpy(), time_ms, side="right")) - 1
+        mine = _of(rows, ident)
+        last = int(np.searchsorted(rows["time_ms"].to_numpy()[mine], time_ms, side="right")) - 1
         if last >= 0:
-            parts.append(_at(group, last, whole))
+            parts.append(_at(rows, mine, last, whole))
     return _joined(parts)
 
 
-def _at(group: pd.DataFrame, last: int, whole: bool = False) -> pd.DataFrame:
-    event = group.iloc[last]
-    step = None if whole or from_the_begin(group) else int(event["step"])
-    return _alive(group, last, step, event["heap_bytes"], event["stack_bytes"])
+def _at(rows: pd.DataFrame, mine: Int64s, last: int, whole: bool = False) -> pd.DataFrame:
+    event = rows.iloc[mine[last]]
+    step = None if whole or from_the_begin(rows[["stack_bytes", "requested_bytes"]].iloc[mine]) else int(event["step"])
+    return _alive(rows, mine[: last + 1], step, event["heap_bytes"], event["stack_bytes"])
 
 
 def of(rows: pd.DataFrame, memory_id: object) -> pd.DataFrame:
     """The events of one allocator."""
-    return rows[(rows["memory_id"] == memory_id).to_numpy(np.bool_)]
+    return rows.iloc[_of(rows, memory_id)]
+
+
+def _of(rows: pd.DataFrame, memory_id: object) -> Int64s:
+    # As plain objects: pandas would look for what is missing first.
+    return np.flatnonzero(rows["memory_id"].to_numpy(object) == memory_id)
+
+
+def allocating(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which events hand memory out."""
+    return np.asarray(rows["event"].to_numpy(object) == "allocation", np.bool_)
 
 
 def from_the_begin(group: pd.DataFrame) -> bool:
@@ -78,28 +88,28 @@ def last_at_address(address: Int64s, allocation: npt.NDArray[np.bool_]) -> Int64
     return np.sort(last[allocation[last]])
 
 
-def _alive(group: pd.DataFrame, last: int, step: int | None, heap: Any, stack: Any) -> pd.DataFrame:
+def _alive(rows: pd.DataFrame, until: Int64s, step: int | None, heap: Any, stack: Any) -> pd.DataFrame:
     """Blocks alive after an event of an allocator, and rows for what else is in use then.
 
     Parameters
     ----------
-    group : DataFrame
-        The timeline of one allocator.
-    last : int
-        Position of the event.
+    rows : DataFrame
+        The timeline.
+    until : int64[n]
+        Positions of the events of the allocator up to that event.
     step : int or None
         Only blocks of this step; None: of the whole recording.
     heap, stack : int or NA
         Bytes in use after the event.
     """
-    now = group.iloc[: last + 1]
     rest = UNUSED if step is not None else EARLIER
-    live = now.iloc[:0]
-    if now["address"].isna().any():
+    live = rows.iloc[:0]
+    address = rows["address"].iloc[until]
+    if address.isna().any():
         # Which block a deallocation frees is not known, so neither is which ones are alive.
         rest = UNTOLD
     else:
-        live = now.iloc[last_at_address(now["address"].to_numpy(np.int64), (now["event"] == "allocation").to_numpy(np.bool_))]
+        live = rows.iloc[until[last_at_address(address.to_numpy(np.int64), allocating(rows)[until])]]
         if step is not None:
             live = live[live["step"].to_numpy() == step]
     table = live[_ALIKE]
@@ -119,7 +129,7 @@ def _alive(group: pd.DataFrame, last: int, step: int | None, heap: Any, stack: A
         table = pd.concat([table.astype(kinds), special], ignore_index=True) if len(table) else special
     merged = table.groupby(_ALIKE, sort=False, dropna=False).size().rename("occurrences").reset_index()
     merged = merged.sort_values(_ALIKE, ascending=[False, False, True, True, True, True], kind="stable", ignore_index=True)
-    out: pd.DataFrame = merged.assign(memory_id=group["memory_id"].iloc[0])
+    out: pd.DataFrame = merged.assign(memory_id=rows["memory_id"].iloc[until[0]])
     return out
 
 
@@ -169,7 +179,7 @@ def moments(group: pd.DataFrame, positions: Int64s, most: int = 10_000) -> Momen
     # Moments and blocks on one axis: their step, then their position.
     width = len(group) + 1
     axis = rank.reshape(-1)[sort] * width + at
-    begun = np.flatnonzero((group["event"] == "allocation").to_numpy(np.bool_))
+    begun = np.flatnonzero(allocating(group))
     row = np.minimum(np.searchsorted(known, step[begun]), len(known) - 1)
     first = np.searchsorted(axis, row * width + begun)
     stop = np.searchsorted(axis, row * width + _until(group["address"].to_numpy(np.int64))[begun])

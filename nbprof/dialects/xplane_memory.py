@@ -116,7 +116,8 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
             "region": coded("region_type"),
             "data_type": np.array(types, np.int32)[type_back],
             "shape": coded("shape"),
-        }
+        },
+        copy=False,
     )
 
 
