@@ -260,7 +260,7 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
     level = "high" if failed == 0 else "medium" if failed == 1 else "low"
     covered = _covered(steps)
     if covered is not None and covered < COVERED:
-        between = f"{100 * (1 - covered):.0f}% of the time between the first and the last step is in no step"
+        between = f"{100 * (1 - covered):.0f}% of the time from the first to the last {used['kind'].iloc[0]} step is in no step"
         evidence.append((False, f"{between}: mark the whole loop with nbprof.steps(dataset), so that input counts"))
         level = "low"
     warmup = steps[steps["warmup"].astype(bool) & (steps["kind"] == used["kind"].iloc[0])]
@@ -300,13 +300,19 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
 
 
 def _covered(steps: pd.DataFrame) -> float | None:
-    """The part of the time from the first to the last step that lies in steps; None for fewer than two, or several hosts."""
+    """The part of the time of the averaged loop that lies in steps; None for fewer than two, or several hosts.
+
+    Gaps to steps of another kind are no part of a loop: there one ends and the next is made.
+    """
     if len(steps) < 2 or steps["host"].nunique() > 1:
         return None
+    kind = counted(steps)["kind"].iloc[0]
     start = steps["start_ms"].to_numpy(np.float64)
     time = steps["step_time_ms"].to_numpy(np.float64)
-    whole = float((start + time).max() - start.min())
-    return float(time.sum()) / whole if whole > 0 else None
+    mine = (steps["kind"] == kind).to_numpy()
+    gaps = np.maximum(start[1:] - np.maximum.accumulate(start + time)[:-1], 0.0)[mine[1:] & mine[:-1]]
+    whole = float(time[mine].sum() + gaps.sum())
+    return float(time[mine].sum()) / whole if whole > 0 else None
 
 
 def _label(category: str) -> str:

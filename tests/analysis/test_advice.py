@@ -164,6 +164,20 @@ def test_a_prefetch_is_missing_where_none_ends_the_pipeline(chain, missing):
     assert ("prefetch_missing" in found({"input": 50.0}, nodes=nodes, pipelines=pipelines).index) == missing
 
 
+def test_arrays_given_to_fit_have_no_map_to_run_in_parallel():
+    """The pipeline is Keras's own, and its Map no map of the user's."""
+    chain = ["Root", "Prefetch", "ParallelMapV2", "Zip[0]", "FlatMap", "Prefetch", "Map"]
+    names = ["::".join(["Iterator", *chain[: i + 1]]) for i in range(len(chain))]
+    nodes = pd.DataFrame(
+        {"host": "h", "pipeline": "Host:0", "iterator": chain, "long_name": names, "id": names, "parent": [None, *names[:-1]]}
+    )
+    nodes = nodes.assign(self_ms=50.0, total_ms=50.0, calls=10, bottleneck=[False] * 6 + [True], note="1 thread")
+    pipelines = pd.DataFrame({"host": ["h"], "pipeline": ["Host:0"], "bottleneck": ["Map"], "advice": ["x"], "fix": [""], "max_us": [9e3]})
+    told = found({"input": 50.0}, nodes=nodes, pipelines=pipelines)
+    assert told.index.tolist() == ["input_outside_tf_data"]
+    assert "model.fit(ds)" in told["fix"].iloc[0]
+
+
 def test_one_slow_call_is_no_program_that_waits():
     pipelines = pd.DataFrame(
         {

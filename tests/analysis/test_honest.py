@@ -108,6 +108,26 @@ def test_eager_code_of_which_only_the_calls_were_recorded_is_eager(tmp_path, eag
     assert (f"- {eager} ops ran eagerly, and only their calls were recorded" in str(p.receipt)) == (eager > 5)
 
 
+@pytest.mark.parametrize("gap", [0, 5])
+def test_time_between_two_loops_is_in_no_loop(tmp_path, gap):
+    """evaluate, then predict: what lies between them is no reason to mark a loop better; gaps in the loop are."""
+    host = PlaneWriter("/host:CPU")
+    events, at = [], 0
+    for kind in ("test", "predict"):
+        for _ in range(6):
+            length = 10 if kind == "test" else 2
+            events.append(host.event(kind, at * MS, length * MS, step_num=at, _r=1))
+            events.append(host.event("dense/MatMul:MatMul", at * MS, length * MS))
+            at += length + gap
+        at += 500
+    host.line("python", events)
+    told = [text for _, text in profile(tmp_path, xspace(host)).overview["confidence_evidence"]]
+    found = [text for text in told if "is in no step" in text]
+    assert [text.partition(":")[0] for text in found] == (
+        ["29% of the time from the first to the last test step is in no step"] if gap else []
+    )
+
+
 def test_a_device_that_recorded_nothing_does_not_idle(tmp_path):
     """A GPU that is there but was not used is no part of the story of a step."""
     host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0")
