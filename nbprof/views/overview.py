@@ -114,6 +114,11 @@ def by_torch(run: Run) -> bool:
     return "torch" in str(run.overview.get("framework") or "").lower()
 
 
+def by_jax(run: Run) -> bool:
+    """Whether JAX wrote the profile."""
+    return "jax" in str(run.overview.get("framework") or "").lower()
+
+
 def unknown(run: Run, view: str, title: str) -> dict[str, str] | None:
     """Why a view of a trace is empty that no known framework wrote; None where one did."""
     text = getattr(run, "missing", {}).get(view, "")

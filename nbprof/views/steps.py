@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof.views.categories import CATEGORIES
 from nbprof.views.codec import coded, short
-from nbprof.views.overview import by_torch, unknown
+from nbprof.views.overview import by_jax, by_torch, unknown
 from nbprof.views.tables import floats
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NO_STEPS = {
     "title": "No steps found, so step time is unknown.",
-    "text": "nbprof saw no step markers. model.fit marks steps by itself; a custom loop needs one line:",
+    "text": "nbprof saw no step markers. %%nbprof marks those of model.fit by itself; a loop of your own needs one line:",
     "code": "for batch in ds:\n    with nbprof.step():\n        train_step(batch)",
 }
 
@@ -29,11 +29,20 @@ NO_TORCH_STEPS = {
     "        train_step(batch)\n        prof.step()",
 }
 
+NO_JAX_STEPS = {
+    "title": "No steps found, so step time is unknown.",
+    "text": "JAX marks no steps by itself. A loop needs one line:",
+    "code": "for i, batch in enumerate(batches):\n    with jax.profiler.StepTraceAnnotation('train', step_num=i):\n"
+    "        train_step(batch)",
+}
+
 
 def no_steps(run: Run) -> dict[str, str]:
     """Why there are no steps, and what marks them."""
     if run.capture is None and (plain := unknown(run, "steps", NO_STEPS["title"])):
         return plain
+    if by_jax(run):
+        return dict(NO_JAX_STEPS)
     # A cell recorded by nbprof itself has no `prof`.
     return dict(NO_TORCH_STEPS if by_torch(run) and run.capture is None else NO_STEPS)
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from nbprof.errors import NbprofError
+from nbprof.profiles import load
 from nbprof.views import codec, kernels, memory, ops, overview, payload, steps, text, trace
 from nbprof.views.categories import CATEGORIES
 from tests.views import fake
@@ -370,3 +371,9 @@ def test_header_facts():
     several = pd.concat([fake.run().devices] * 8)
     assert payload.facts(fake.run(devices=several))[2] == "8 × Tesla T4"
     assert payload.facts(fake.run(steps=1, device=False))[::2] == ["1 step", "CPU"]
+
+
+def test_a_profile_of_jax_is_told_of_jaxs_own_markers():
+    told = steps.no_steps(load(Path(__file__).parents[1] / "data" / "xspace" / "jax_cpu.xplane.pb").run)
+    assert "StepTraceAnnotation" in told["code"]
+    assert "model.fit" not in told["text"]
