@@ -35,6 +35,8 @@ TRAINING, TRAINING_FACTOR = "train", 4.0
 # The kind and the number of a step: "train 500", "ProfilerStep#6".
 NUMBERED = r"(.*)[ #](\d+)\Z"
 
+_EAGER_OP = "EagerKernelExecute"
+
 _COLUMN_OF_CLASS = np.zeros(max(CATEGORY_OF_CLASS) + 1, np.int64)
 for _cls, _category in CATEGORY_OF_CLASS.items():
     _COLUMN_OF_CLASS[_cls] = CATEGORIES.index(_category)
@@ -333,6 +335,9 @@ def _step_times(activity: Activity, host: int, core: int | None = None) -> pd.Da
         idle = on_host.loc[on_host.index.difference(out.index)]
         idle = idle[(idle["start"] > out["start"].min()) & (idle["start"] < out["start"].max())]
         out = pd.concat([out, idle[[_kind(activity, host, group) in kinds for group in idle.index]]])
+    else:
+        # A group that nothing but an eager op began: none that the program marked, and no step of anything.
+        out = out[np.array([_kind(activity, host, group) != _EAGER_OP for group in out.index], np.bool_)]
     return out[out["end"] > out["start"]].rename_axis("group").sort_index().reset_index()
 
 

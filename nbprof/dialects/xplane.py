@@ -205,7 +205,9 @@ def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
         )
     elif not len(out.kernels):
         missing["kernels"] = "A device is named in this profile, but no kernel with launch details was recorded on it."
-    if not len(out.markers):
+    # A run of an eager op is no step that a program marked.
+    eager = not (out.markers["device"] >= 0).any() and all(name.startswith("EagerKernelExecute ") for name in out.group_names.values())
+    if not len(out.markers) or eager:
         missing["steps"] = _NO_STEPS.get("TPU" if (out.devices["kind"] == "TPU").any() else out.framework, _NO_STEPS[""])
     # Asked of the events, so that the table need not be made for it.
     if not has_allocations(placed):

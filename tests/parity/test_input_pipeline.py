@@ -167,7 +167,7 @@ def test_the_host_waits_for_input_in_steps_of_a_gpu():
 
 def test_steps_of_the_host_count_where_the_device_ran_nothing():
     p = profile("tf-cpu/prefetch-128-empty-gpu-plane")
-    assert p.steps.frame["name"].tolist()[1:-1] == [f"train {n}" for n in range(109, 128)]
+    assert p.steps.frame["name"].tolist() == [f"train {n}" for n in range(109, 128)]
     s = p.input_pipeline.summary
     used = p.steps.frame[p.steps.frame["counted"]]
     assert s["steps"] == len(used) > 10
