@@ -1,11 +1,14 @@
-"""Rows that are alike in several columns of codes, without a Python object a row."""
+"""Rows that are alike in several columns of codes, and names that are alike, without a Python object a row or a name."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.trace import Int64s
+
+_HEAD = 32
 
 
 def distinct(*columns: Int64s) -> tuple[Int64s, Int64s]:
@@ -17,3 +20,25 @@ def distinct(*columns: Int64s) -> tuple[Int64s, Int64s]:
     first = np.full(int(code.max(initial=-1)) + 1, -1, np.int64)
     first[code[::-1]] = np.arange(len(code))[::-1]
     return first, code
+
+
+def heads(names: npt.NDArray[np.object_]) -> npt.NDArray[np.str_]:
+    """The begin of each name, as an array that numpy can look through without Python."""
+    return names.astype(f"U{_HEAD}")
+
+
+def starting(heads: npt.NDArray[np.str_], *starts: str) -> npt.NDArray[np.bool_]:
+    """bool[names]: which names start with one of the texts, of at most 32 characters."""
+    assert all(len(text) <= _HEAD for text in starts)
+    out = np.zeros(len(heads), np.bool_)
+    for text in starts:
+        out |= np.char.startswith(heads, text)
+    return out
+
+
+def ending(names: npt.NDArray[np.object_], used: npt.NDArray[np.integer], text: str) -> npt.NDArray[np.bool_]:
+    """bool[names]: which of the used names (codes, in any number) end with a text."""
+    out = np.zeros(len(names), np.bool_)
+    known = np.flatnonzero(np.bincount(used))
+    out[known] = [name.endswith(text) for name in names[known].tolist()]
+    return out

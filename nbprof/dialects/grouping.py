@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.dialects import xplane_tpu
+from nbprof.dialects.codes import ending, heads, starting
 from nbprof.dialects.event_links import NONE, Links, above, below_an_equal
 from nbprof.dialects.event_links import match as match
 from nbprof.trace import Int32s, Int64s, Trace
@@ -141,7 +142,8 @@ class _Grouping:
         asynchronous = trace.arg("_a") > 0
         if asynchronous.any():
             self.parent[asynchronous] = -1
-        self.pool = self._called(lambda n: n.startswith("ThreadpoolListener::"))
+        self.heads = heads(names)
+        self.pool = starting(self.heads, "ThreadpoolListener::")[events.name]
         self.parent[self.pool] = -1
         # On a TPU core the event of the grouping line stands for all that happens in it.
         self.stands_for: tuple[Int64s, Int64s] | None = None
@@ -205,7 +207,7 @@ class _Grouping:
 
     def _of_datasets(self, rows: Int64s) -> npt.NDArray[np.bool_]:
         """Which of some events have the step id of a function that tf.data ran: they are no steps."""
-        table = _coded(self.names, lambda n: n.startswith("InstantiatedCapturedFunction::"))
+        table = starting(self.heads, "InstantiatedCapturedFunction::")
         if not table.any() or not len(rows):
             return np.zeros(len(rows), np.bool_)
         step = self.trace.arg("id")
@@ -350,9 +352,8 @@ def _no_links() -> tuple[Int64s, Int64s]:
     return np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
-def _coded(names: npt.NDArray[np.object_], test: object) -> npt.NDArray[np.bool_]:
-    assert callable(test)
-    return np.array([bool(test(n)) for n in names], np.bool_)
+def _coded(names: npt.NDArray[np.object_], test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+    return np.fromiter(map(test, names.tolist()), np.bool_, len(names))
 
 
 def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> Int64s:
@@ -361,9 +362,9 @@ def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> Int64s:
     if element is None:
         return np.zeros((0, 2), np.int64)
     events = trace.events
-    iterator = _coded(names, lambda n: n.startswith("Iterator::"))
-    produces = _coded(names, lambda n: n.endswith("Produce"))
-    consumes = _coded(names, lambda n: n.endswith("Consume"))
+    iterator = starting(heads(names), "Iterator::")
+    produces = ending(names, events.name[element.event], "Produce")
+    consumes = ending(names, events.name[element.event], "Consume")
     ident, parent_id = trace.arg("id"), trace.arg("parent_id")
     made = element.dense(len(events))
     rows = element.event

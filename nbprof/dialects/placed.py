@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.dialects.codes import heads, starting
 from nbprof.dialects.grouping import Groups, group
 from nbprof.trace import Int32s, Trace
 
@@ -58,4 +59,8 @@ class Placed:
 
     def named(self, *starts: str) -> Flags:
         """bool[names]: whether a name starts with one of the texts."""
-        return np.fromiter((n.startswith(starts) for n in self.trace.names), np.bool_, len(self.trace.names))
+        return starting(self._heads, *starts)
+
+    @cached_property
+    def _heads(self) -> npt.NDArray[np.str_]:
+        return heads(self.trace.names)

@@ -84,7 +84,7 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("functions", lambda: functions(placed, out))
     out.later("environment", lambda: environment(trace))
     out.later("allocations", lambda: allocations(placed, out))
-    out.later("framework", lambda: _framework(trace))
+    out.later("framework", lambda: _framework(placed))
     out.later("name_category", lambda: _name_categories(trace))
     out.later("missing", lambda: _missing(placed, out))
     out.later("launches", lambda: launches(placed, out))
@@ -163,9 +163,9 @@ def _stream_note(kinds: str) -> str:
     return ", ".join(plain.get(k, k) for k in kinds.split(","))
 
 
-def _framework(trace: Trace) -> str:
-    names = set(map(str, trace.names))
-    if any(n.startswith(("jit_", "PjitFunction", "TfrtCpuExecutable", "PjRt")) for n in names) and "FunctionRun" not in names:
+def _framework(placed: Placed) -> str:
+    names = set(map(str, placed.trace.names))
+    if placed.named("jit_", "PjitFunction", "TfrtCpuExecutable", "PjRt").any() and "FunctionRun" not in names:
         return "JAX"
     if names & {"ExecutorState::Process", "FunctionRun", "EagerKernelExecute", "SessionRun", "EagerExecute"}:
         return "TensorFlow"

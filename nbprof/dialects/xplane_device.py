@@ -121,12 +121,12 @@ def _transfers(placed: Placed, out: act.Activity) -> pd.DataFrame:
     trace = placed.trace
     events = trace.events
     kind = np.full(len(trace.names), -1, np.int32)
-    for at, name in enumerate(trace.names):
-        upper = name[:10].upper()
+    for at in np.flatnonzero(placed.named("M", "m")).tolist():
+        upper = trace.names[at][:10].upper()
         if upper.startswith(("MEMCPYPTOP", "MEMCPYP2P")):
             kind[at] = out.texts.code("P2P")
         elif upper.startswith("MEMCPY"):
-            copied = _COPY_KIND.get(classify(name, ""))
+            copied = _COPY_KIND.get(classify(trace.names[at], ""))
             kind[at] = out.texts.code(copied) if copied else -1
         elif upper.startswith("MEMSET"):
             kind[at] = out.texts.code("memset")

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.dialects.codes import ending
 from nbprof.dialects.grouping import match
 from nbprof.dialects.placed import Placed
-from nbprof.trace import DOUBLE, TEXT, Int64s, Trace
+from nbprof.trace import DOUBLE, TEXT, Int64s
 
 # A dataset that Python iterates over, and one that a graph runs by itself: ds.reduce, or a loop over a dataset inside a tf.function, which
 # is compiled to one. TensorFlow Profiler reads only the first.
-_ITERATOR = re.compile(r"(Reduce)?Iterator::")
+_ITERATORS = ("Iterator::", "ReduceIterator::")
 # How an iterator was made, and what it has at hand. Other args say where an event belongs.
 _PARAMS = (
     *("parallelism", "num_parallel_calls", "autotune", "deterministic", "batch_size", "drop_remainder", "buffer_size", "buffer_limit"),
@@ -26,19 +25,19 @@ _PARAMS = (
 
 def is_iterator(name: str) -> bool:
     """Whether an event is the call of a tf.data iterator, by its name."""
-    return bool(_ITERATOR.match(name))
+    return name.startswith(_ITERATORS)
 
 
-def _called(trace: Trace) -> npt.NDArray[np.bool_]:
+def _called(placed: Placed) -> npt.NDArray[np.bool_]:
     """bool[names]"""
-    return np.fromiter((is_iterator(n) for n in trace.names), np.bool_, len(trace.names))
+    return placed.named(*_ITERATORS)
 
 
 def iterators(placed: Placed, out: act.Activity) -> pd.DataFrame:
     """The calls of iterators on hosts: the table `iterators` of the activity."""
     trace = placed.trace
     events = trace.events
-    called = _called(trace)
+    called = _called(placed)
     rows = np.flatnonzero(called[events.name] & placed.on_host)
     codes = np.full(len(trace.names), -1, np.int32)
     for at in np.flatnonzero(called).tolist():
@@ -69,10 +68,9 @@ def links(placed: Placed) -> npt.NDArray[np.int64]:
         return np.zeros((0, 2), np.int64)
     events, names = trace.events, trace.names
     made = element.dense(len(events))
-    called = _called(trace)[events.name]
-    produces = np.fromiter((n.endswith("Produce") for n in names), np.bool_, len(names))
-    consumes = np.fromiter((n.endswith("Consume") for n in names), np.bool_, len(names))
+    called = _called(placed)[events.name]
     rows = element.event.astype(np.int64)
+    produces, consumes = (ending(names, events.name[rows], text) for text in ("Produce", "Consume"))
     maker = np.zeros(len(events) + 1, np.bool_)
     maker[rows[produces[events.name[rows]]]] = True
     # Events of a lane are sorted by start, so that the first below a producer is the first in the table. (Parent -1 is no producer.)
@@ -97,7 +95,7 @@ def links(placed: Placed) -> npt.NDArray[np.int64]:
 def params(placed: Placed) -> dict[int, dict[str, object]]:
     """What the iterators state about themselves, by iterator id: the last word on each key."""
     trace = placed.trace
-    called = _called(trace)[trace.events.name]
+    called = _called(placed)[trace.events.name]
     ident = trace.arg("id")
     found: dict[int, dict[str, object]] = {}
     for key in _PARAMS:

@@ -48,7 +48,9 @@ def notes(placed: Placed, out: act.Activity) -> list[Note]:
     trace = placed.trace
     found = doubts.hosts(trace)
     if out.has_device:
-        starts = np.fromiter((bool(_STARTS_WORK.match(n)) for n in trace.names), np.bool_, len(trace.names))
+        starts = placed.named(*"CcHhMm")
+        for code in np.flatnonzero(starts).tolist():
+            starts[code] = bool(_STARTS_WORK.match(trace.names[code]))
         calls = out.launches
         found += doubts.lost_launches(calls, starts[trace.events.name[calls["event"].to_numpy(np.int64)]])
         work = np.flatnonzero((trace.arg("correlation_id", 0) > 0) & placed.on_gpu)

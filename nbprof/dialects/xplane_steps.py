@@ -33,7 +33,9 @@ def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple
     names: dict[tuple[int, int], str] = {}
     parts = [_device_markers(placed, names)] if out.has_device else []
     grouped = placed.on_host & (groups.group >= 0)
-    marks = np.fromiter((bool(_MARKER.match(n)) for n in trace.names), np.bool_, len(trace.names))
+    marks = placed.named("train", "test", "TraceContext")
+    for code in np.flatnonzero(marks).tolist():
+        marks[code] = bool(_MARKER.match(trace.names[code]))
     marker = (marks[events.name] | _stated(placed, "step_name")) & grouped
     for key, root in groups.roots.items():
         # A root without a name of its own is no marker that a program set.
@@ -210,10 +212,11 @@ def _host_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
     marker = np.zeros(len(events), np.bool_)
     marker[out.markers.loc[out.markers["device"] < 0, "event"].to_numpy(np.int64)] = True
     rows = np.flatnonzero(placed.on_host & (groups.group >= 0) & ~placed.named(*_ENCLOSING)[code] & ~marker)
-    upper = [n[:24].upper() for n in trace.names]
+    # Few names begin like one that is asked for, in whatever case.
+    upper = {at: trace.names[at][:24].upper() for at in np.flatnonzero(placed.named("I", "i", "M", "m")).tolist()}
 
-    def starts(*texts: str) -> npt.NDArray[np.bool_]:
-        return np.fromiter((u.startswith(texts) for u in upper), np.bool_, len(upper))
+    def starts(*texts: str) -> list[int]:
+        return [at for at, name in upper.items() if name.startswith(texts)]
 
     # From the last rule to the first.
     by_name = np.full(len(trace.names), act.HOST_COMPUTE, np.int16)

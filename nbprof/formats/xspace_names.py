@@ -124,7 +124,8 @@ def event_names(buf: wire.Bytes, spans: Spans, stats: list[StatNames], strings: 
     entries = _entries(buf, spans)
     names, displays = entries.texts(buf, 2, strings), entries.texts(buf, 4, strings)
     out: list[EventNames] = []
-    place: list[tuple[EventNames, int] | None] = [None] * len(names)
+    # By entry its place in the lists of its plane, -1 where a later one replaces it: plain numbers, nothing for the garbage collector.
+    place = [-1] * len(names)
     first = 0
     for each in spans:
         keys = entries.key[first : first + len(each)].tolist()
@@ -132,30 +133,31 @@ def event_names(buf: wire.Bytes, spans: Spans, stats: list[StatNames], strings: 
         mine = list(last.values())
         out.append(EventNames(np.array(list(last), np.int64), [names[i] for i in mine], [displays[i] or names[i] for i in mine]))
         for i, entry in enumerate(mine):
-            place[entry] = (out[-1], i)
+            place[entry] = i
         first += len(each)
-    _extras(buf, entries, place, stats, strings)
+    _extras(buf, entries, (out, place), stats, strings)
     return out
 
 
-def _extras(buf: wire.Bytes, entries: _Map, place: list[tuple[EventNames, int] | None], stats: list[StatNames], strings: Strings) -> None:
+def _extras(buf: wire.Bytes, entries: _Map, known: tuple[list[EventNames], list[int]], stats: list[StatNames], strings: Strings) -> None:
     """What few names have: opaque metadata, children, constants."""
     data = buf.data
+    planes, place = known
     for column in entries.fields:
         if column.number == 3 and column.kind == LENGTH:
             starts, ends = xspace_general.last_of(column, len(place))
             for entry in np.unique(column.message).tolist():
-                if (at := place[entry]) is not None:
-                    at[0].metadata[at[1]] = bytes(data[starts[entry] : ends[entry]])
+                if (at := place[entry]) >= 0:
+                    planes[entries.plane[entry]].metadata[at] = bytes(data[starts[entry] : ends[entry]])
         elif column.number == 5 and column.kind == LENGTH:
             rows = xspace_general.stat_rows(buf, column, _FACT_DEPTH)
             owners = rows.owner.tolist()
             for owner, fact in zip(owners, facts(buf, rows, [stats[entries.plane[i]] for i in owners], strings), strict=True):
-                if (at := place[owner]) is not None:
-                    at[0].facts.setdefault(at[1], []).append(fact)
+                if (at := place[owner]) >= 0:
+                    planes[entries.plane[owner]].facts.setdefault(at, []).append(fact)
     for entry, _, idents in sorted(_children(data, entries.fields)):
-        if (at := place[entry]) is not None:
-            at[0].children.setdefault(at[1], []).extend(idents)
+        if (at := place[entry]) >= 0:
+            planes[entries.plane[entry]].children.setdefault(at, []).extend(idents)
 
 
 def _children(data: memoryview, fields: list[Field]) -> list[tuple[int, int, list[int]]]:

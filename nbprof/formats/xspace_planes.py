@@ -123,11 +123,15 @@ def _walk(data: memoryview, pos: int, end: int, depth: int, out: Fields) -> Fiel
     while pos < end:
         tag = data[pos]
         after = pos + 2 + data[pos + 1]
-        # Nearly every field is an entry of less than 128 bytes: one byte of tag, one of length.
-        if tag & 0x87 == LENGTH and tag > 7 and data[pos + 1] < 0x80 and after <= end:
-            contents.setdefault(tag >> 3, []).append((pos + 2, after))
-            pos = after
-            continue
+        # Nearly every field is an entry: one byte of tag, one of length, or two where it has 128 bytes and more.
+        if tag & 0x87 == LENGTH and tag > 7:
+            begin = pos + 2
+            if data[pos + 1] >= 0x80:
+                begin, after = pos + 3, after - 0x7F + (data[begin] << 7)
+            if (begin == pos + 2 or data[pos + 2] < 0x80) and after <= end:
+                contents.setdefault(tag >> 3, []).append((begin, after))
+                pos = after
+                continue
         out.stopped = pos
         number, kind, value, pos = wire.read_field(data, pos, end, depth)
         if kind == LENGTH:
