@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -9,14 +11,22 @@ import pandas as pd
 from nbprof.trace import Int64s
 
 _HEAD = 32
+_MOST = 1 << 62
 
 
 def distinct(*columns: Int64s) -> tuple[Int64s, Int64s]:
     """First row of each different combination of codes, and the combination of each row as its number; codes are >= -1."""
     code = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        small, seen = pd.factorize(column)
-        code, _ = pd.factorize(code * max(len(seen), 1) + small)
+    sizes = [int(column.max(initial=-1)) + 2 for column in columns]
+    if math.prod(sizes) < _MOST:
+        # All columns fit into one number.
+        for column, size in zip(columns, sizes, strict=True):
+            code = code * size + column + 1
+        code, _ = pd.factorize(code)
+    else:
+        for column in columns:
+            small, seen = pd.factorize(column)
+            code, _ = pd.factorize(code * max(len(seen), 1) + small)
     first = np.full(int(code.max(initial=-1)) + 1, -1, np.int64)
     first[code[::-1]] = np.arange(len(code))[::-1]
     return first, code

@@ -57,6 +57,12 @@ class Placed:
         """The step that each event belongs to."""
         return group(self.trace, self.trace.names)
 
+    @cached_property
+    def empty_text(self) -> int:
+        """The code of the empty text among `trace.strings`, where each text is once; -2 where it is none of them."""
+        strings = self.trace.strings
+        return strings.index("") if "" in strings else -2
+
     def named(self, *starts: str) -> Flags:
         """bool[names]: whether a name starts with one of the texts."""
         return starting(self._heads, *starts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +24,15 @@ _ARCHITECTURE = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 9: "Hopper"
 def device_activity(placed: Placed, out: act.Activity) -> None:
     """States how device extents, kernels and device ops are made."""
     programs = Programs(placed.trace)
+    # Ops and kernels are both told by the op of each event.
+    texts = cache(lambda: OpTexts(placed, out, programs))
     out.later("device_extents", lambda: _extents(placed))
-    out.later(("device_ops", "op_parts"), lambda: device_ops(placed, out, programs))
+    out.later(("device_ops", "op_parts"), lambda: device_ops(placed, out, texts()))
     out.later("program_notes", lambda: _program_notes(out, programs))
-    out.later(("kernels", "launch_shapes"), lambda: xplane_kernels.kernels(placed, OpTexts(placed, out, programs), out))
+    out.later(("kernels", "launch_shapes"), lambda: xplane_kernels.kernels(placed, texts(), out))
     out.later(
         ("xprof_kernels", "xprof_launch_shapes"),
-        lambda: xplane_kernels.kernels_in_xprof(placed, OpTexts(placed, out, programs), out),
+        lambda: xplane_kernels.kernels_in_xprof(placed, texts(), out),
     )
     out.later("transfers", lambda: _transfers(placed, out))
     out.later("collectives", lambda: _collectives(placed, out))

@@ -114,7 +114,7 @@ def _table(
     # In whole nanoseconds an event below one lasted no time.
     rows = np.flatnonzero(placed.on_gpu & (details >= 0) & (events.duration >= 1000))
     if len(rows):
-        rows = rows[_stated(trace, details[rows])]
+        rows = rows[details[rows] != placed.empty_text]
     if not len(rows):
         return act.table(act.KERNELS), []
     used, code = distinct(details[rows], len(trace.strings))
@@ -151,7 +151,8 @@ def _table(
             "eligible": np.array(eligible, np.bool_)[back],
             "tensor_core": np.array(tensor, np.int8)[back],
             "occupancy": occupancy,
-        }
+        },
+        copy=False,
     )
     return table, [dict(zip(LAUNCH_SHAPE, shape, strict=True)) for shape in shapes]
 
@@ -164,12 +165,6 @@ def _theoretical(trace: Trace, rows: Int64s, occupancy: npt.NDArray[np.float64])
     stated = np.full(len(trace.events), np.nan)
     stated[column.event] = column.floats()
     return np.where(stated[rows] > 0, stated[rows], occupancy)
-
-
-def _stated(trace: Trace, codes: Int64s) -> npt.NDArray[np.bool_]:
-    """Where a string code stands for a text that is not empty."""
-    used, back = distinct(codes, len(trace.strings))
-    return np.array([c >= 0 and bool(trace.strings[c]) for c in used.tolist()], np.bool_)[back]
 
 
 class XprofOps:

@@ -61,7 +61,7 @@ class OpTexts:
         for key in ("tf_op", "level 0"):
             if key in trace.args:
                 stated = _not_empty(placed, key)
-                self.codes = np.where(self.codes < 0, stated, self.codes)
+                np.copyto(self.codes, stated, where=self.codes < 0)
         if "hlo_op" in trace.args:
             self._look_up(placed, programs)
         bare = placed.on_gpu & (self.codes < 0) & (trace.text_arg("kernel_details") >= 0)
@@ -115,16 +115,13 @@ class OpTexts:
 
 def _not_empty(placed: Placed, key: str) -> Int64s:
     """The string codes of an arg, int64[events]; -1 also where the text is empty."""
-    trace = placed.trace
-    codes = trace.text_arg(key)
-    used, back = distinct(codes, len(trace.strings))
-    empty = np.array([c >= 0 and not trace.strings[c] for c in used.tolist()], np.bool_)
-    if empty.any():
-        codes[empty[back]] = -1
+    codes = placed.trace.text_arg(key)
+    if placed.empty_text >= 0:
+        codes[codes == placed.empty_text] = -1
     return codes
 
 
-def device_ops(placed: Placed, out: act.Activity, programs: Programs) -> tuple[pd.DataFrame, pd.DataFrame]:
+def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The tables `device_ops` and `op_parts` of GPUs.
 
     An op is made of parts: the kernels that it launched, by name, or the HLO ops that it was compiled to. How often the op ran is how
@@ -132,7 +129,6 @@ def device_ops(placed: Placed, out: act.Activity, programs: Programs) -> tuple[p
     """
     trace = placed.trace
     events = trace.events
-    ops = OpTexts(placed, out, programs)
     rows = np.flatnonzero((ops.codes >= 0) & placed.on_gpu)
     if not len(rows):
         return act.table(act.DEVICE_OPS), act.table(act.OP_PARTS)
@@ -171,7 +167,8 @@ def device_ops(placed: Placed, out: act.Activity, programs: Programs) -> tuple[p
             "own": duration,
             "part": part.astype(np.int32),
             "tensor_core": _tensor_cores(placed, rows),
-        }
+        },
+        copy=False,
     )
     parts = pd.DataFrame(facts, columns=["program", "name", "category", "source", "xprof"])
     for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):

@@ -64,8 +64,7 @@ def _stated(placed: Placed, key: str) -> Flags:
     out = np.zeros(len(trace.events), np.bool_)
     if key in trace.args:
         codes = trace.text_arg(key)
-        empty = [code for code, text in enumerate(trace.strings) if not text]
-        out = (codes >= 0) & ~np.isin(codes, empty)
+        out = (codes >= 0) & (codes != placed.empty_text)
     return out
 
 
