@@ -327,6 +327,8 @@ class Run:
     def tf_data_summary(self) -> dict[str, Any]:
         """Whether the slowest host pipeline limits the program."""
         missing = self.activity.missing.get("input", "")
+        if not missing and self.activity.framework == "PyTorch":
+            missing = "The input comes through a DataLoader of PyTorch, not through tf.data: see the input pipeline."
         return tf_data_advice.summary(self.tf_data_pipelines, missing, self._overview["input_percent"])
 
     @_Kept

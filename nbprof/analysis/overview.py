@@ -327,7 +327,8 @@ def _evidence(steps: pd.DataFrame, bound: str, dropped: int) -> list[tuple[bool,
     time = steps["step_time_ms"].to_numpy()
     mean = float(time.mean())
     sd = float(time.std(ddof=1)) if count > 1 else 0.0
-    share = 100 * steps[f"{bound}_ms"].to_numpy() / time
+    # Some hosts may not have recorded it.
+    share = 100 * steps[f"{bound}_ms"].fillna(0.0).to_numpy(np.float64) / time
     spread = f" ({share.min():.0f}–{share.max():.0f}%)" if count > 1 else f" ({share[0]:.0f}%)"
     every = "the only step" if count == 1 else f"all {count} steps" if leading == count else f"{leading} of {count} steps"
     largest = leading >= 0.9 * count

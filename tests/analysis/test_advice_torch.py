@@ -42,6 +42,15 @@ def test_slow_loading(tmp_path, loader, rule, code):
     assert found.loc[rule, "severity"] == "high"
 
 
+def test_a_dataloader_is_not_missed_as_tf_data(tmp_path):
+    k = Kineto()
+    told = profile(
+        tmp_path, steps(k, lambda at: k.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 40))
+    ).tf_data.summary
+    assert "DataLoader of PyTorch" in told["statement"]
+    assert told["input_bound"] is None
+
+
 def test_pageable_copies(tmp_path):
     def body(at):
         op = k.op("aten::copy_", at, 30)

@@ -12,7 +12,7 @@ from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
 
 
-def gpu_without_steps_line(host_name="host-a", offset=0):
+def gpu_without_steps_line(host_name="host-a", offset=0, kernel_ms=4):
     """Host markers and linked kernels, as recorders write them today: the device plane has streams only."""
     gpu = PlaneWriter("/device:GPU:0")
     host = PlaneWriter("/host:CPU")
@@ -21,7 +21,9 @@ def gpu_without_steps_line(host_name="host-a", offset=0):
         at = (10 * i + offset) * MS
         calls.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
         calls.append(host.event("cuLaunchKernel", at + MS, MS, correlation_id=i + 1))
-        kernels.append(gpu.event("sgemm", at + 3 * MS, 4 * MS, correlation_id=i + 1, kernel_details="regs:1 grid:1,1,1 block:1,1,1"))
+        kernels.append(
+            gpu.event("sgemm", at + 3 * MS, kernel_ms * MS, correlation_id=i + 1, kernel_details="regs:1 grid:1,1,1 block:1,1,1")
+        )
     gpu.line("Stream #1(Compute)", kernels, line_id=1)
     host.line("python", calls, line_id=2)
     return xspace(gpu, host, hostname=host_name)
@@ -126,6 +128,21 @@ def test_time_between_two_loops_is_in_no_loop(tmp_path, gap):
     assert [text.partition(":")[0] for text in found] == (
         ["29% of the time from the first to the last test step is in no step"] if gap else []
     )
+
+
+def test_a_host_without_a_device_beside_one_with_it_is_no_nan(tmp_path):
+    (tmp_path / "a.xplane.pb").write_bytes(gpu_without_steps_line("a", kernel_ms=7))
+    host = PlaneWriter("/host:CPU")
+    events = []
+    for i in range(5):
+        events.append(host.event("train", i * 10 * MS, 10 * MS, step_num=i, _r=1))
+        events.append(host.event("dense/MatMul:MatMul", i * 10 * MS, MS))
+    host.line("python", events)
+    (tmp_path / "b.xplane.pb").write_bytes(xspace(host, hostname="b"))
+    p = load(tmp_path)
+    assert p.steps.frame["device_compute_ms"].isna().sum() == 5
+    assert p.overview["bound"] == "device_compute"
+    assert "nan" not in " ".join(text for _, text in p.overview["confidence_evidence"])
 
 
 def test_a_device_that_recorded_nothing_does_not_idle(tmp_path):
@@ -320,8 +337,8 @@ def test_host_ops_that_overlap_partly_are_told(tmp_path):
         ],
     )
     p = profile(tmp_path, xspace(host))
-    assert p.ops.frame["op"].tolist() == ["a/MatMul", "c/Add"]
-    assert "! 1 of 3 host ops overlap another op of their thread partly, or end with it: they are in no op's time." in str(p.receipt)
+    assert p.ops.frame[["op", "self_us"]].to_numpy().tolist() == [["b/Relu", 4000.0], ["a/MatMul", 2000.0], ["c/Add", 1000.0]]
+    assert "! 1 of 3 host ops overlap another op of their thread partly: that time is the later one's." in str(p.receipt)
 
 
 def test_steps_that_the_recording_cut_off_are_told(tmp_path):
