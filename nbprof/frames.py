@@ -170,7 +170,7 @@ SCHEMA: dict[str, list[Col]] = {
             "bool",
             "",
             "Counted",
-            "Whether averages use the step: no warm-up, not cut, and of the kind with the most time.",
+            "Whether averages use the step: no warm-up, not cut, and of one kind: training, unless others take 4 times as long.",
             "bool",
             None,
         ),

@@ -62,7 +62,7 @@ class Profile:
         sd is at most 25 % of the mean and nothing was dropped; one failure is medium, more are low.
 
         `step_time_ms` `step_time_sd_ms` (n - 1; None of one step) and `input_percent` (sum of input by sum of step times) are of the steps
-        that averages use: no warm-up, not cut, of the kind with the most time.
+        that averages use: no warm-up, not cut, of one kind (training, unless steps of another kind take over 4 times as long).
 
         `device_busy_percent` `device_idle_percent`: of the time in these steps, that in which a device ran a kernel, copy or fill on any
         stream, an instant once, as a mean of the devices that ran anything. XProf has no such figure; a share of the step breakdown would

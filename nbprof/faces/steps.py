@@ -21,7 +21,8 @@ class Steps(Framed):
 
         **Which events are a step's.** Files state it (`group_id`); where one does not, events are joined as TensorFlow Profiler does: by
         nesting on a thread, by ids of producers and consumers, by the correlation of a launch with its kernel, by elements of tf.data, and
-        every root (`_r`, TraceContext, an iteration of a loop in a graph) gives its group to all below it. PyTorch marks steps itself.
+        every root (`_r`, TraceContext; where nothing is marked, an iteration of a loop in a graph) gives its group to all below it. On
+        the CPU an eager op that no mark is around is no step. PyTorch marks steps itself.
 
         **Step time** is the longest marker on a device (the `Steps` line; without one, stretches of device events of one group), or the
         longest marker on the host where that includes it; without a device the marker on the host. The step of a host with several TPU
@@ -47,7 +48,8 @@ class Steps(Framed):
         """One row a category, and `step_time` first: mean, sample standard deviation (n - 1), least, most, and part of all step time.
 
         Of the steps that are `counted`: not those that warm up (a leading step over 4 times the median of those after it), that the
-        recording cut off, or that are of another kind than most time goes to (`test` between `train`). XProf averages all that it has not
+        recording cut off, or that are of another kind (`test` between `train`): averaged is training, unless steps of
+        another kind take over 4 times as long, and without training the kind with the most time. XProf averages all that it has not
         dropped. One step has no deviation: NA here, 0 (or `-nan`) there.
         """
         summary: pd.DataFrame = self._profile.run.steps_summary
