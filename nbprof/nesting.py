@@ -30,7 +30,7 @@ def parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int = 0) -> In
     end = start + duration
     # Where each event's parent has to reach. The walk only needs that this lies within the event itself.
     reach = end - np.minimum(slack, duration // 2) if slack else end
-    first = np.flatnonzero(np.diff(lane, prepend=lane[0] - 1))
+    first = np.append(0, np.flatnonzero(lane[1:] != lane[:-1]) + 1)
     for at, stop in zip(first.tolist(), np.append(first[1:], count).tolist(), strict=True):
         # What ends later than all before it in its lane lies in nothing; without this, a flat lane would take the most rounds.
         longest = np.maximum.accumulate(end[at:stop])

@@ -68,7 +68,7 @@ def category(op: str, kind: str) -> str:
     An op of tf.data is told by its type `Dataset` and a stage of another pipeline by what it states of itself. Reads are in advance where
     the path of the op says so (prefetch, interleave, parallel map, memory reader or writer above it).
     """
-    if kind.startswith("InfeedEnqueue") or op.upper().startswith("MEMCPYHTOD"):
+    if kind.startswith("InfeedEnqueue") or op[:10].upper() == "MEMCPYHTOD":
         return "enqueue"
     stage = kind.strip().lower()
     if kind != "Dataset" and stage not in _KINDS:
@@ -88,12 +88,20 @@ def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     """
     if activity.framework == "PyTorch":
         return _shares(_torch_ops(activity, rows))
-    rows = pd.concat([rows, _loops(activity)], ignore_index=True)
+    loops = _loops(activity)
+    names, types = activity.ops.values, activity.types.values
+    # Of the many ops few are of input, by their type or as copies: only these are grouped and looked at.
+    typed = np.array([t.strip().lower() in _KINDS or t in _KINDS or t.startswith("InfeedEnqueue") for t in types], np.bool_)
+    code = rows["op"].to_numpy(np.int64)
+    looked_at = np.isin(names.astype("U1"), ["M", "m"])
+    looked_at[code[typed[rows["type"].to_numpy(np.int64)]]] = True
+    rows = rows[looked_at[code]]
+    if len(loops):
+        rows = pd.concat([rows, loops], ignore_index=True)
     grouped = rows.assign(total=rows["end"] - rows["start"]).groupby("op", sort=False)
     out = grouped.agg(
         type=("type", "first"), occurrences=("total", "size"), total=("total", "sum"), own=("own", "sum"), dataset=("dataset", "any")
     ).reset_index()
-    names, types = activity.ops.values, activity.types.values
     op = [str(names[c]) for c in out["op"]]
     # An op may be called as a kind of stage is; only a stage is one.
     kind = ["" if k in _KINDS and not d else k for k, d in zip((str(types[c]) for c in out["type"]), out["dataset"], strict=True)]

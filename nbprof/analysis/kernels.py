@@ -10,6 +10,7 @@ import pandas as pd
 
 from nbprof.activity import Activity
 from nbprof.analysis import occupancy
+from nbprof.codes import distinct
 
 Floats = npt.NDArray[np.float64]
 
@@ -73,21 +74,19 @@ def _grouped(kernels: pd.DataFrame, launch_shapes: list[dict[str, object]], acti
     """Launches grouped by all that tells them apart, sorted as TensorFlow Profiler does: by total time, then by the key itself."""
     if not len(kernels):
         return pd.DataFrame()
-    keys = ["kernel", "op", "details", "eligible", "tensor_core"]
-    whole_ns = kernels.assign(duration=kernels["duration"] // 1000)
-    out = (
-        whole_ns.groupby(keys, sort=False)
-        .agg(
-            occurrences=("duration", "size"),
-            total=("duration", "sum"),
-            min=("duration", "min"),
-            max=("duration", "max"),
-            occupancy=("occupancy", "first"),
-            host=("host", "first"),
-            device=("device", "first"),
-        )
-        .reset_index()
-    )
+    first, code = distinct(*(kernels[key].to_numpy(np.int64) for key in ("kernel", "op", "details", "eligible", "tensor_core")))
+    duration = kernels["duration"].to_numpy(np.int64) // 1000
+    total, shortest, longest = np.zeros(len(first), np.int64), duration[first], duration[first]
+    np.add.at(total, code, duration)
+    np.minimum.at(shortest, code, duration)
+    np.maximum.at(longest, code, duration)
+    # The first that is stated.
+    stated = kernels["occupancy"].to_numpy(np.float64)
+    known = np.flatnonzero(~np.isnan(stated))[::-1]
+    of_row = np.full(len(first), np.nan)
+    of_row[code[known]] = stated[known]
+    out = kernels.iloc[first].reset_index(drop=True)
+    out = out.assign(occurrences=np.bincount(code), total=total, min=shortest, max=longest, occupancy=of_row)
     launches = [launch_shapes[i] for i in out["details"].tolist()]
     table = pd.DataFrame(
         {

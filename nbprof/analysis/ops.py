@@ -155,7 +155,19 @@ def _grouped(activity: Activity, rows: pd.DataFrame, self_time: Int64s) -> pd.Da
             "eager": eager[used],
         }
     )
-    return out.sort_values(["own", "op"], ascending=[False, True], kind="stable", ignore_index=True)
+    return out.iloc[_by_time(out["own"].to_numpy(), out["op"].to_numpy(object))].reset_index(drop=True)
+
+
+def _by_time(own: Int64s, name: npt.NDArray[np.object_]) -> Int64s:
+    """The order by self time, most first, and of equal ones by name; names are compared only where times are equal."""
+    order = np.argsort(-own, kind="stable")
+    equal = np.append(False, own[order][1:] == own[order][:-1])[: len(own)]
+    tied = np.flatnonzero(equal | np.append(equal[1:], False)[: len(own)])
+    if len(tied):
+        rows = order[tied]
+        rank, _ = pd.factorize(name[rows], sort=True)
+        order[tied] = rows[np.lexsort((rank, -own[rows]))]
+    return order
 
 
 def _types(activity: Activity, op: Int64s, kind: Int64s, count: int) -> npt.NDArray[np.object_]:

@@ -11,7 +11,8 @@ import pandas as pd
 from nbprof.activity import CATEGORIES, Activity
 from nbprof.analysis import checks
 from nbprof.analysis.memory import leading
-from nbprof.analysis.steps import counted, flatten
+from nbprof.analysis.steps import counted
+from nbprof.analysis.sweep import flatten
 from nbprof.trace import Int64s
 
 # Below this share of the step no class is called the bottleneck.

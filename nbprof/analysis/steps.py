@@ -23,9 +23,8 @@ from nbprof.activity import (
     HOST_TO_DEVICE,
     Activity,
 )
+from nbprof.analysis.sweep import Classes, flatten
 from nbprof.trace import Int64s
-
-Classes = npt.NDArray[np.int16]
 
 _MOST_GROUPS = 1 << 22
 # A leading step that takes this many times the median of the others compiles or warms up.
@@ -40,58 +39,6 @@ _EAGER_OP = "EagerKernelExecute"
 _COLUMN_OF_CLASS = np.zeros(max(CATEGORY_OF_CLASS) + 1, np.int64)
 for _cls, _category in CATEGORY_OF_CLASS.items():
     _COLUMN_OF_CLASS[_cls] = CATEGORIES.index(_category)
-
-
-def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, Classes]:
-    """Segments that do not overlap, each with the largest class active in it.
-
-    Parameters
-    ----------
-    start, end : int64[n]
-        Spans, in any order.
-    cls : int16[n]
-        Their class, a number above 0; at most 52 different ones.
-
-    Returns
-    -------
-    start, end, cls : int64[m]
-        In time order; a stretch without any span is no segment. Spans that only touch are parted where they do.
-    """
-    keep = end > start
-    if not keep.all():
-        start, end, cls = start[keep], end[keep], cls[keep]
-    if not len(start):
-        return start, end, cls
-    values = np.flatnonzero(np.bincount(cls))
-    if len(values) == 1:
-        low, high = _union(start, end)
-        return low, high, np.full(len(low), values[0], cls.dtype)
-    # Spans of one class made disjoint are few, and each switches its class on and off again: as one bit a class all are swept at once.
-    times, switches = [], []
-    for bit, value in enumerate(values.tolist()):
-        rows = np.flatnonzero(cls == value)
-        low, high = _union(start[rows], end[rows])
-        times += [low, high]
-        switches += [np.full(len(low), 1 << bit), np.full(len(low), -1 << bit)]
-    edges = np.concatenate(times)
-    order = np.argsort(edges, kind="stable")
-    edges = edges[order]
-    active = np.cumsum(np.concatenate(switches)[order])
-    # All switches of one moment count before what follows it begins.
-    last = np.flatnonzero(edges[1:] != edges[:-1])
-    edges, active = np.append(edges[last], edges[-1]), active[last]
-    # The exponent of a number tells its highest bit, and with it the largest class.
-    best = np.append(0, values)[np.frexp(active)[1]].astype(cls.dtype)
-    on = best > 0
-    return edges[:-1][on], edges[1:][on], best[on]
-
-
-def _union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """The stretches that spans cover, in time order; those that only touch stay apart."""
-    order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(end[order])
-    first = np.flatnonzero(np.append(True, start[1:] >= reach[:-1]))
-    return start[first], reach[np.append(first[1:], len(start)) - 1]
 
 
 _OF_DEVICE = ("device_compute_ms", "device_to_device_ms", "device_collectives_ms", "kernel_launch_ms", "output_ms", "host_to_device_ms")

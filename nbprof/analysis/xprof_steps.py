@@ -12,7 +12,7 @@ import pandas as pd
 
 from nbprof.activity import CATEGORIES, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32, HOST_COMPUTE, Activity
 from nbprof.analysis import steps
-from nbprof.analysis.steps import Classes
+from nbprof.analysis.sweep import Classes
 from nbprof.trace import Int64s
 
 COLUMNS = ["host", "step", "name", "start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]

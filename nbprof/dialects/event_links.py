@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -9,17 +11,15 @@ import pandas as pd
 from nbprof.trace import Int64s
 
 NONE = np.iinfo(np.int64).max
+_MOST = 1 << 62
+_DENSE = 4
 
 
 def match(up: Int64s, up_keys: list[Int64s], down: Int64s, down_keys: list[Int64s], limit: int = 0) -> tuple[Int64s, Int64s]:
     """All pairs of rows whose keys are equal; a key that is busy on both sides is left out."""
     if not len(up) or not len(down):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    code = np.zeros(len(up) + len(down), np.int64)
-    for one, other in zip(up_keys, down_keys, strict=True):
-        # Codes stay below the number of rows, so that the product of two fits.
-        part, seen = pd.factorize(np.concatenate([one, other]))
-        code = pd.factorize(code * len(seen) + part)[0]
+    code = _codes([np.concatenate(pair) for pair in zip(up_keys, down_keys, strict=True)])
     a, b = code[: len(up)], code[len(up) :]
     kinds = int(code.max()) + 1
     in_a, in_b = np.bincount(a, minlength=kinds), np.bincount(b, minlength=kinds)
@@ -32,6 +32,22 @@ def match(up: Int64s, up_keys: list[Int64s], down: Int64s, down_keys: list[Int64
     first = np.cumsum(in_a) - in_a
     rows, at = _spread_out(first[b], in_a[b])
     return up[order][at], down[rows]
+
+
+def _codes(keys: list[Int64s]) -> Int64s:
+    """A number for each row, equal where all its keys are; not many times more numbers than rows."""
+    low, high = ([int(pick(key)) for key in keys] for pick in (np.min, np.max))
+    sizes = [last - first + 1 for first, last in zip(low, high, strict=True)]
+    code = np.zeros(len(keys[0]), np.int64)
+    if math.prod(sizes) < _MOST:
+        # Ids count up nearly always, so that all keys fit into one number.
+        for key, first, size in zip(keys, low, sizes, strict=True):
+            code = code * size + (key - first)
+        return code if math.prod(sizes) <= _DENSE * len(code) else pd.factorize(code)[0]
+    for key in keys:
+        part, seen = pd.factorize(key)
+        code = pd.factorize(code * len(seen) + part)[0]
+    return code
 
 
 def _spread_out(first: Int64s, many: Int64s) -> tuple[Int64s, Int64s]:

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.codes import ending, heads, starting
 from nbprof.dialects import xplane_tpu
-from nbprof.dialects.codes import ending, heads, starting
 from nbprof.dialects.event_links import NONE, Links, above, below_an_equal
 from nbprof.dialects.event_links import match as match
 from nbprof.trace import Int32s, Int64s, Trace

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.codes import distinct
 from nbprof.dialects import tensorcores, torchnames
-from nbprof.dialects.codes import distinct
 from nbprof.dialects.kineto_lanes import KERNEL
 from nbprof.dialects.kineto_links import Links
 from nbprof.trace import Int64s

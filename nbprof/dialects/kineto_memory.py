@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.codes import distinct
 from nbprof.dialects.allocators import added_up, or_na
-from nbprof.dialects.codes import distinct
 from nbprof.dialects.kineto_lanes import MEMORY
 from nbprof.dialects.kineto_links import Links
 from nbprof.dialects.kineto_steps import Steps

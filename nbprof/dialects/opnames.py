@@ -9,8 +9,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-_TF_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*\Z")
-_TF_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*\Z")
+_TF = re.compile(r"([A-Za-z0-9.][A-Za-z0-9_./>-]*):([A-Z_][a-zA-Z0-9_]*)\Z")
 _JAX_TYPE = re.compile(r"[a-z_][a-z0-9_]*(\[.*\])?\Z")
 _COPIES = ("MEMCPYHTOD", "MEMCPYDTOH", "MEMCPYDTOD", "MEMCPYHTOH")
 _COPY_NAMES = {
@@ -38,6 +37,9 @@ def parse(full: str) -> OpName:
     OpName
         `category` '' when the text is not the name of a framework op; `name` is then the whole text.
     """
+    found = _TF.match(full)
+    if found and not full.startswith("Iterator:"):
+        return OpName("tf", *found.groups())
     name, colon, kind = full.partition(":")
     if not colon:
         head = full[:10].upper()
@@ -46,8 +48,6 @@ def parse(full: str) -> OpName:
         return OpName("", full, "")
     if name == "Iterator":
         return OpName("dataset", full, "Dataset")
-    if _TF_NAME.match(name) and _TF_TYPE.match(kind):
-        return OpName("tf", name, kind)
     given = kind or re.sub(r"_\d+\Z", "", name.rpartition("/")[2])
     if _JAX_TYPE.match(given):
         return OpName("jax", name, given.partition("[")[0])

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.dialects.codes import heads, starting
+from nbprof.codes import heads, starting
 from nbprof.dialects.grouping import Groups, group
 from nbprof.trace import Int32s, Trace
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof.dialects.codes import ending
+from nbprof.codes import ending
 from nbprof.dialects.grouping import match
 from nbprof.dialects.placed import Placed
 from nbprof.trace import DOUBLE, TEXT, Int64s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -12,8 +13,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.codes import distinct as combinations
 from nbprof.dialects import opnames, tensorcores
-from nbprof.dialects.codes import distinct as combinations
 from nbprof.dialects.opnames import OpName
 from nbprof.dialects.placed import Placed
 from nbprof.dialects.xplane_ops import OpTexts
@@ -75,14 +76,19 @@ def _dimensions(text: str) -> str:
 def kernels(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
     """Executions of kernels, and their launch shapes."""
 
-    def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, bool]:
+    @cache
+    def product(op: int) -> tuple[str, bool]:
         name, kind = (ops.op(op).name, ops.op(op).type) if op >= 0 else ("", "")
-        uses = tensorcores.uses_tensor_core(kernel, vendor == "AMD")
-        product = tensorcores.op_is_eligible(name, kind) or tensorcores.einsum_of_two(equation)
         hlo = ops.hlo(op) if op >= 0 else None
+        found = False
         if hlo is not None and hlo.instruction is not None:
-            product |= tensorcores.hlo_is_eligible(hlo.instruction.opcode, hlo.instruction.target)
-        return name, uses, uses == tensorcores.YES or product
+            found = tensorcores.hlo_is_eligible(hlo.instruction.opcode, hlo.instruction.target)
+        return name, found or tensorcores.op_is_eligible(name, kind)
+
+    def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, bool]:
+        name, could = product(op)
+        uses = tensorcores.uses_tensor_core(kernel, vendor == "AMD")
+        return name, uses, uses == tensorcores.YES or could or tensorcores.einsum_of_two(equation)
 
     return _table(placed, ops, out, launch_details, judged, True)
 
