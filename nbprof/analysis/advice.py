@@ -30,8 +30,6 @@ from nbprof.analysis.torch_runtime import Runtime
 
 MOST = 5
 _AHEAD = ("Prefetch", "MapAndBatch", "ParallelMap", "ParallelBatch", "ParallelInterleave", "DataService")
-# What Keras makes of arrays (`fit(x, y)`).
-_OF_ARRAYS = r"::ParallelMapV2::Zip\[0\]::FlatMap"
 # Iterators that only hand on what the one below them made.
 _HANDS_ON = (
     r"(Root|Model|MaxIntraOpParallelism|PrivateThreadPool|Options|AssertCardinality|(Finite)?(Take|Skip|Repeat)|ForeverRepeat)(V\d+)?\Z"
@@ -78,16 +76,16 @@ def _input(facts: Facts) -> list[Finding]:
             return [
                 Finding("input_ahead", level, "Put the next batch on the device ahead of time", text, wait, _AHEAD_JAX, "trace", "Trace")
             ]
-        fix = _FIT if facts.keras else _LOOP
+        fix = tf_data_advice.FIT if facts.keras else _LOOP
         return [Finding("input_outside_tf_data", level, "Feed the model through tf.data", text, wait, fix, "input", "Steps & input")]
     if facts.nodes["pipeline"].astype(str).str.startswith("Device").all():
         # They only hand on what a pipeline makes that was not recorded: of that nothing is known.
         return []
     first, mine = _main_pipeline(facts)
-    if mine["long_name"].str.contains(_OF_ARRAYS).any():
+    if mine["long_name"].str.contains(tf_data_advice.OF_ARRAYS).any():
         # The pipeline is Keras's own: there is no map in the program that could run in parallel.
-        text = f"{waits}: model.fit puts each batch together from the arrays that it was given."
-        return [Finding("input_outside_tf_data", level, "Feed the model through tf.data", text, wait, _FIT, "input", "Steps & input")]
+        text, fix = f"{waits}: {tf_data_advice.FROM_ARRAYS}", tf_data_advice.FIT
+        return [Finding("input_outside_tf_data", level, "Feed the model through tf.data", text, wait, fix, "input", "Steps & input")]
     work = float(mine["self_ms"].sum())
     each = work / max(int(facts.overview["steps"]), 1)
     if each < PIPELINE_PART_OF_WAIT * wait:
@@ -99,7 +97,6 @@ def _input(facts: Facts) -> list[Finding]:
     return [*_bottleneck(first, mine, work, wait, level), *_prefetch(facts, mine, wait, level)]
 
 
-_FIT = "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n-model.fit(x, y)\n+model.fit(ds)"
 _LOOP = (
     "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n"
     "-for i in range(0, len(x), n):\n-    train_step(x[i : i + n], y[i : i + n])\n+for batch in ds:\n+    train_step(*batch)"

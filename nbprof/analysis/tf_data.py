@@ -93,12 +93,19 @@ def frames(activity: Activity, tables: Calls) -> tuple[pd.DataFrame, pd.DataFram
     )
     ident = nodes["id"].to_numpy(np.int64)
     duration, latency = calls["duration"].to_numpy(np.int64), calls["latency"].to_numpy(np.int64)
+    merged = parts.assign(pipeline=of[parts["call"].to_numpy(np.int64)])
+    merged = merged.groupby(["pipeline", "node"], as_index=False).agg(
+        total=("total", "sum"), own=("own", "sum"), count=("count", "sum"), first=("first", "min"), blocking=("blocking", "any")
+    )
+    begin = np.searchsorted(merged["pipeline"].to_numpy(np.int64), np.arange(len(label) + 1)).tolist()
+    together = [_graph(tables, merged.iloc[begin[at] : begin[at + 1]], at, host, params) for at in range(len(label))]
     begin = np.searchsorted(of, np.arange(len(label) + 1))
     rows = []
     for at, (first, stop) in enumerate(zip(begin[:-1].tolist(), begin[1:].tolist(), strict=True)):
         time = duration[first:stop]
         name = str(path[worst[first]])
-        text, fix = tf_data_advice.advice(name, float(time[0]) / 1e6, params.get(int(ident[worst[first]]), {}))
+        of_arrays = bool(together[at]["long_name"].str.contains(tf_data_advice.OF_ARRAYS).any())
+        text, fix = tf_data_advice.advice(name, float(time[0]) / 1e6, params.get(int(ident[worst[first]]), {}), of_arrays)
         rows.append(
             {
                 "host": host[at],
@@ -116,12 +123,6 @@ def frames(activity: Activity, tables: Calls) -> tuple[pd.DataFrame, pd.DataFram
             }
         )
     pipelines = pd.DataFrame(rows, columns=PIPELINES).sort_values("max_us", ascending=False, kind="stable", ignore_index=True)
-    merged = parts.assign(pipeline=of[parts["call"].to_numpy(np.int64)])
-    merged = merged.groupby(["pipeline", "node"], as_index=False).agg(
-        total=("total", "sum"), own=("own", "sum"), count=("count", "sum"), first=("first", "min"), blocking=("blocking", "any")
-    )
-    begin = np.searchsorted(merged["pipeline"].to_numpy(np.int64), np.arange(len(label) + 1)).tolist()
-    together = [_graph(tables, merged.iloc[begin[at] : begin[at + 1]], at, host, params) for at in range(len(label))]
     rank = calls["rank"].to_numpy(np.int64)
     slowest = [one_call(activity, tables, at).assign(rank=int(rank[at])) for at in np.flatnonzero(rank < SLOWEST).tolist()]
     return pipelines, _stacked(together, NODES), listed, _stacked(slowest, [*NODES, "rank"])

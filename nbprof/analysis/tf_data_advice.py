@@ -98,6 +98,12 @@ _PARALLEL_FIX = {
 }
 
 
+# What Keras makes of arrays (`fit(x, y)`), and what the user can do about it.
+OF_ARRAYS = r"::ParallelMapV2::Zip\[0\]::FlatMap"
+FROM_ARRAYS = "model.fit puts each batch together from the arrays that it was given."
+FIT = "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n-model.fit(x, y)\n+model.fit(ds)"
+
+
 def base(long_name: str) -> str:
     """The kind of an iterator: the last part of its name without its version and its place among several inputs."""
     kind = long_name.rpartition("::")[2].partition("[")[0]
@@ -126,7 +132,7 @@ def note(params: Mapping[str, object], long_name: str) -> str:
     return ", ".join(texts)
 
 
-def advice(long_name: str, max_us: float, params: Mapping[str, object] | None = None) -> tuple[str, str]:
+def advice(long_name: str, max_us: float, params: Mapping[str, object] | None = None, of_arrays: bool = False) -> tuple[str, str]:
     """What helps a pipeline with this bottleneck, and the lines of code that do it ('' where there are none to give).
 
     Parameters
@@ -137,13 +143,18 @@ def advice(long_name: str, max_us: float, params: Mapping[str, object] | None = 
         The longest call of the pipeline; a pipeline without a slow call needs nothing.
     params : mapping, optional
         What the iterator states: parallelism, deterministic, buffer_size, cycle_length, batch_size …
+    of_arrays : bool, optional
+        Whether Keras made the pipeline of arrays (`OF_ARRAYS`): then no iterator of it is the user's to change.
     """
     head = f"The slowest call took **{max_us:,.1f} µs**"
     if max_us <= SLOW_CALL_US:
         return f"{head}; calls up to {SLOW_CALL_US:.0f} µs are no bottleneck.", ""
     params = params or {}
     kind = long_name.rpartition("::")[2].partition("[")[0]
-    text, fix = (ON_DEVICE, "") if long_name.startswith(OF_DEVICE) else _by_kind(base(long_name), params)
+    if long_name.startswith(OF_DEVICE):
+        text, fix = ON_DEVICE, ""
+    else:
+        text, fix = (f"{FROM_ARRAYS} Give it a tf.data dataset instead.", FIT) if of_arrays else _by_kind(base(long_name), params)
     return f"{head}, most of it in **{kind}**. {text}", fix
 
 

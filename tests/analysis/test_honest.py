@@ -75,6 +75,34 @@ def test_eleven_threads_are_not_one(tmp_path):
     assert "map_serial" not in p.advice["rule"].tolist()
 
 
+def test_a_map_of_keras_own_is_not_for_the_user_to_run_in_parallel(tmp_path):
+    """`fit(x, y)` with arrays: p.tf_data says what p.advice says, whichever iterator of that pipeline is the slow one."""
+    host = PlaneWriter("/host:CPU")
+    main, pool = [], []
+    chain = ["Iterator::Root", "Prefetch", "ParallelMapV2", "Zip[0]", "FlatMap", "Prefetch", "Map"]
+    for i in range(8):
+        at = i * 10 * MS
+        main.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
+        main.append(host.event("IteratorGetNext", at, 8 * MS))
+        main.append(host.event("dense/MatMul:MatMul", at + 8 * MS, 2 * MS))
+        for depth in range(len(chain)):
+            above = {"parent_id": depth} if depth else {}
+            length = 8 * MS - depth * MS // 100
+            pool.append(host.event("::".join(chain[: depth + 1]), at, length, id=depth + 1, **above))
+    host.line("python", main, line_id=1)
+    host.line("pool", pool, line_id=2)
+    p = profile(tmp_path, xspace(host))
+    found = p.advice.set_index("rule").loc["input_outside_tf_data"]
+    one = p.tf_data.pipelines.iloc[0]
+    assert one["bottleneck"] == "Map"
+    assert one["fix"] == found["fix"]
+    assert "model.fit(ds)" in one["fix"]
+    for text in (one["advice"], p.tf_data.summary["next_step"]):
+        assert "model.fit puts each batch together from the arrays that it was given." in text
+        assert "thread" not in text
+    assert "model.fit puts each batch together from the arrays that it was given." in found["evidence"]
+
+
 def test_iterators_below_an_eager_op_are_not_eager_code(tmp_path):
     host = PlaneWriter("/host:CPU")
     host.line(
