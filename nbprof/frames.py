@@ -182,7 +182,7 @@ SCHEMA: dict[str, list[Col]] = {
         _ms("sd_ms", "sd", "Sample standard deviation (n - 1)."),
         _ms("min_ms", "min", "Smallest step."),
         _ms("max_ms", "max", "Largest step."),
-        _percent("percent", "%", "Part of all step time."),
+        _percent("percent", "%", "Part of the time of all steps that the means are of, on all hosts."),
     ],
     "pods": [
         _count("step", "Step", "Step number on the host with the shortest recording; counted from 0 where its numbers repeat."),

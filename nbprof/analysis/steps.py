@@ -309,15 +309,15 @@ def counted(steps: pd.DataFrame) -> pd.DataFrame:
 def summary(steps: pd.DataFrame) -> pd.DataFrame:
     """Mean, sample sd (n - 1), range and share of each category, over the steps that are counted.
 
-    A category that some hosts did not record is averaged over the steps of the others; one step has no sd.
+    A category that some hosts did not record is averaged over the steps of the others, but its share is of the time of all steps, so that
+    shares add up to 100; one step has no sd.
     """
     used = counted(steps)
     rows = []
-    whole = used["step_time_ms"].to_numpy(np.float64)
+    whole = float(used["step_time_ms"].sum())
     for category in ("step_time", *CATEGORIES):
         values = used[f"{category}_ms"].to_numpy(np.float64)
-        known = ~np.isnan(values)
-        values, total = values[known], float(whole[known].sum())
+        values = values[~np.isnan(values)]
         rows.append(
             {
                 "category": category,
@@ -325,7 +325,7 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
                 "sd_ms": values.std(ddof=1) if len(values) > 1 else np.nan,
                 "min_ms": values.min() if len(values) else np.nan,
                 "max_ms": values.max() if len(values) else np.nan,
-                "percent": 100 * values.sum() / total if len(values) and total else np.nan,
+                "percent": 100 * values.sum() / whole if len(values) and whole else np.nan,
             }
         )
     return pd.DataFrame(rows)

@@ -51,6 +51,9 @@ class Steps(Framed):
         recording cut off, or that are of another kind (`test` between `train`): averaged is training, unless steps of
         another kind take over 4 times as long, and without training the kind with the most time. XProf averages all that it has not
         dropped. One step has no deviation: NA here, 0 (or `-nan`) there.
+
+        `percent` is the sum of a category by the time of all these steps, so that the categories add up to 100; NA where no host recorded
+        the category. Where only some hosts did (one has a GPU, another none), the other columns are of the steps of those hosts.
         """
         summary: pd.DataFrame = self._profile.run.steps_summary
         return summary.copy()
@@ -61,7 +64,8 @@ class Steps(Framed):
         One row a step of each host, by group: `host`, `step` (the group), `name`, `start_ms`, `step_time_ms` and the categories, as in
         `frame`. Of a profile with a device only the device's work counts, and a step is called by its group; a step needs compute; of more
         than five steps the first and the last are dropped, but not on TPUs. Categories that were not recorded are 0, as there. Empty for
-        files that XProf cannot read.
+        files that XProf cannot read. Not equal is one case: where a program on a GPU has marks and loops in its graphs, XProf makes a step
+        of each iteration of a loop, and here the steps are those of the marks.
         """
         steps: pd.DataFrame = self._profile.run.xprof_steps
         return steps.copy()

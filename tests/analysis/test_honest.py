@@ -45,6 +45,20 @@ def test_launches_stay_on_their_host(tmp_path):
     assert steps["device_compute_ms"].tolist() == [4.0] * 10
 
 
+def test_shares_add_up_to_100_where_one_host_has_a_gpu_and_another_none(tmp_path):
+    """Device categories of the host with a GPU alone are a part of the time of both."""
+    host = PlaneWriter("/host:CPU")
+    marks = [host.event("train", 10 * i * MS, 10 * MS, step_num=i, _r=1) for i in range(5)]
+    host.line("python", marks + [host.event("MatMul:MatMul", 10 * i * MS, 5 * MS) for i in range(5)], line_id=1)
+    (tmp_path / "gpu.xplane.pb").write_bytes(gpu_without_steps_line("gpu"))
+    (tmp_path / "cpu.xplane.pb").write_bytes(xspace(host, hostname="cpu"))
+    table = load(tmp_path).steps.summary.set_index("category")
+    assert table.loc["device_compute", ["mean_ms", "percent"]].tolist() == pytest.approx([4.0, 20.0])
+    assert table.loc["host_compute", "percent"] == pytest.approx(25.0)
+    assert table["percent"].drop("step_time").sum() == pytest.approx(100.0)
+    assert table["percent"].isna().any(), "what no host recorded has no share"
+
+
 def epochs(parallelism=1):
     host = PlaneWriter("/host:CPU")
     main, pool = [], []
