@@ -229,7 +229,7 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, rows: 
     share = 100 * parts["enqueue"] / whole if whole else None
     out["copy_percent"] = share
     out["copy_level"] = None if share is None else copy_level(share)
-    out["next_step"] = _next_step(place, len(table) > 0 and whole > parts["enqueue"], activity.framework)
+    out["next_step"] = _next_step(place, whole, parts["enqueue"], activity.framework)
     return out
 
 
@@ -291,12 +291,23 @@ def _shares_of_steps(used: pd.DataFrame) -> dict[str, float | None]:
     return dict(zip(names, (_ratio(used, "input_ms"), float(each.mean()), sd, float(each.min()), float(each.max())), strict=True))
 
 
-def _next_step(place: str, recorded: bool, framework: str) -> str:
+_COPY_AHEAD = {
+    "PyTorch": "With pin_memory=True in the DataLoader and .to(device, non_blocking=True) they run while the device computes.",
+    "JAX": "jax.device_put of the next batch, before the step is called, lets them run while the device computes.",
+}
+
+
+def _next_step(place: str, whole: float, enqueue: float, framework: str) -> str:
+    """What to do next; `whole` is the time of all input work, `enqueue` that of copies to the device in it."""
     if place == "unknown":
         return "Mark the steps, so that input can be weighed against the rest: for batch in nbprof.steps(data)."
     if place == "device":
         return "The input keeps up. Look at the other parts of the step."
-    if recorded:
+    if whole > enqueue:
         return "See below which input work takes the time, and what helps."
     loader = {"PyTorch": "a torch.utils.data.DataLoader", "JAX": "grain, tf.data or a thread that loads ahead"}.get(framework, "tf.data")
-    return f"No input work was recorded. Data that comes through {loader} is read ahead, and shows here."
+    reads = f"Data that comes through {loader} is read ahead, and shows here."
+    if whole:
+        ahead = _COPY_AHEAD.get(framework, "tf.data.experimental.prefetch_to_device lets them run while the device computes.")
+        return f"Of input work only the copies to the device were recorded. {ahead} {reads}"
+    return f"No input work was recorded. {reads}"

@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 
 from nbprof.activity import CATEGORIES
-from nbprof.analysis import tf_data_advice
+from nbprof.analysis import input_pipeline, tf_data_advice
 from nbprof.analysis.advice import advice
 from nbprof.analysis.tf_data import NODES, PIPELINES
+from nbprof.profiles import load
 from tests.support.build import profile
+from tests.support.profiles import real
 from tests.support.xspace import MS, PlaneWriter, xspace
 
 FUNCTIONS = pd.DataFrame(
@@ -352,6 +354,24 @@ def test_notes_say_what_an_iterator_states():
     assert tf_data_advice.note({}, "Iterator::Root::Map") == "1 thread"
     assert tf_data_advice.note({"buffer_size": -1}, "Iterator::Root::Prefetch") == ""
     assert tf_data_advice.note({"cycle_length": "8"}, "Iterator::Root::ParallelInterleaveV4") == "cycle 8"
+
+
+def test_where_only_copies_were_recorded_they_are_what_to_look_at():
+    """The breakdown shows them, so that the next step does not say that nothing is there."""
+    p = load(real("kineto/a100-nccl-ranks/sampled_rank-0.json.gz"))
+    told = p.input_pipeline.summary
+    percent = told["breakdown"].set_index("category")["percent"]
+    assert percent["enqueue"] == 100.0
+    assert told["next_step"].startswith("Of input work only the copies to the device were recorded. With pin_memory=True")
+
+
+@pytest.mark.parametrize(
+    ("framework", "word"), [("PyTorch", "pin_memory"), ("JAX", "jax.device_put"), ("TensorFlow", "prefetch_to_device")]
+)
+def test_what_helps_copies_is_told_in_the_frameworks_words(framework, word):
+    assert word in input_pipeline._next_step("both", 5.0, 5.0, framework)
+    assert input_pipeline._next_step("both", 0.0, 0.0, framework).startswith("No input work was recorded.")
+    assert "See below" in input_pipeline._next_step("both", 6.0, 5.0, framework)
 
 
 def test_without_steps_there_is_no_advice(tmp_path):
