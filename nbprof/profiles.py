@@ -78,7 +78,8 @@ class Profile:
         time in calls that trace it (`tf_functions`), time outside of compiled programs over 5 %.
 
         `environment`: `hosts` `device_count` `devices` `framework` `versions` `start_time` `duration_s`, as far as the file says.
-        `top_ops`: the ten ops with the most self time on the device, or on the host where none ran on a device (`top_ops_where`).
+        `top_ops`: the ten ops with the most self time on the device, or on the host where none ran on a device (`top_ops_where`). Their
+        time is summed over devices and threads, so `ms_per_step` may exceed the step; without steps it is NA, and `self_ms` is known.
         """
         # Nothing that is changed in it may get into the profile, or into the cache.
         return deepcopy(self.run.overview)

@@ -76,7 +76,10 @@ def dialect(form: str) -> Dialect:
 def facts(
     source: RunSource, capture: CaptureInfo | None, overview: dict[str, Any], devices: pd.DataFrame, hosts: list[str], warnings: int
 ) -> list[tuple[str, str]]:
-    """What the overview tells of a run beside its figures, as (name, text); `warnings` is their number in the receipt."""
+    """What the overview tells of a run beside its figures, as (name, text); `warnings` is their number in the receipt.
+
+    When it was recorded is told by the file's own clock, or not at all: a file may have been copied or unpacked since.
+    """
     device = overview["device_kind"]
     if len(devices):
         memory_bytes = devices["memory_bytes"].iloc[0]
@@ -92,7 +95,10 @@ def facts(
     if capture is not None:
         out.append(("Captured", f"{capture.started[:19].replace('T', ' ')}, {capture.elapsed_s:.1f} s"))
     else:
-        out.append(("Recorded", source.created.replace("T", " ") or "–"))
+        if started := overview["environment"]["start_time"]:
+            out.append(("Recorded", str(started)[:19].replace("T", " ") + " UTC"))
+        if source.created:
+            out.append(("File written", source.created.replace("T", " ")))
     size = ""
     if source.bytes:
         small = source.bytes < 2**20

@@ -116,7 +116,7 @@ def checks(
     }[found]
     rows.append(Check("precision", np.nan if half is None else half, found, text, "kernels"))
     for side in ("host", "device"):
-        rows.append(_eager(side, facts.get(f"eager_{side}_percent"), torch))
+        rows.append(_eager(side, facts.get(f"eager_{side}_percent"), framework))
     if not torch and framework != "JAX":
         rows.append(_functions(functions))
     outside = facts.get("outside_compilation_percent")
@@ -168,13 +168,16 @@ def _part(check: str, percent: float, moderate: float, high: float, what: str) -
     return Check(check, percent, found, text, _SHOWN_IN[check])
 
 
-def _eager(side: str, percent: float | None, torch: bool) -> Check:
+def _eager(side: str, percent: float | None, framework: str) -> Check:
     if percent is None:
         return Check(f"eager_{side}", np.nan, "unknown", f"No ops were recorded on the {side}.", "ops")
     found = "moderate" if percent > MUCH_EAGER else "no"
     text = f"{percent:.1f}% of op time on the {side} ran eagerly, op by op."
     if found == "moderate":
-        text += " torch.compile makes one program of many ops." if torch else " In a tf.function they are one graph."
+        if "torch" in framework.lower():
+            text += " torch.compile makes one program of many ops."
+        else:
+            text += " jax.jit makes one program of them." if framework == "JAX" else " In a tf.function they are one graph."
     return Check(f"eager_{side}", percent, found, text, "ops")
 
 

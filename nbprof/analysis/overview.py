@@ -105,19 +105,23 @@ def overview(
     out["tf_functions"] = functions
     out["checks"] = checks.checks(shares, out, functions, tf_data=tf_data, framework=activity.framework)
     out["top_ops_where"] = "device" if (ops["where"] == "device").any() else "host"
-    out["top_ops"] = _top_ops(ops[ops["where"] == out["top_ops_where"]], kernels, max(len(steps), 1))
+    out["top_ops"] = _top_ops(ops[ops["where"] == out["top_ops_where"]], kernels, len(steps))
     return out
 
 
 def _top_ops(ops: pd.DataFrame, kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
-    """The ten ops with the most self time; with FLOP rate and use of TensorCores where these are known."""
+    """The ten ops with the most self time; with FLOP rate and use of TensorCores where these are known.
+
+    Without steps there is no time a step, and `self_ms` is all that is known.
+    """
     top = ops.head(10).reset_index(drop=True)
     out = pd.DataFrame(
         {
             "rank": np.arange(1, len(top) + 1),
             "op": top["op"],
             "type": top["type"],
-            "ms_per_step": top["self_us"] / 1000 / steps,
+            "self_ms": top["self_us"] / 1000,
+            "ms_per_step": top["self_us"] / 1000 / (steps or np.nan),
             "percent": 100 * top["self_fraction"],
             "cumulative_percent": 100 * top["cumulative_fraction"],
         }

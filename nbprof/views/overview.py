@@ -81,8 +81,6 @@ def _facts(facts: dict[str, Any]) -> list[list[str]]:
     stated = {str(label): str(value) for label, value in facts.get("run_facts") or []}
     if devices := [_device(group) for group in known.get("devices") or []]:
         stated["Device"] = "; ".join(devices)
-    if "Recorded" in stated and known.get("start_time"):
-        stated["Recorded"] = str(known["start_time"])[:19].replace("T", " ") + " UTC"
     if known.get("versions"):
         stated["Versions"] = ", ".join(f"{name} {version}" for name, version in known["versions"].items())
     return [[label, wording.one_line(value)] for label, value in stated.items()]
@@ -259,9 +257,15 @@ def _top_ops(run: Run) -> dict[str, Any]:
     if "flops_per_second" in frame.columns and frame["flops_per_second"].notna().any():
         frame = frame.assign(gflops_per_second=floats(frame["flops_per_second"]) / 1e9)
         keys.append("gflops_per_second")
+    if run.steps.empty and len(frame):
+        # The screen has one column for both, and calls it "ms".
+        frame = frame.assign(ms_per_step=frame["self_ms"])
     made = table(frame.head(10), "top_ops", keys)
     if run.steps.empty:
         for head in made["columns"]:
             if head["key"] == "ms_per_step":
-                head |= {"label": "ms", "help": "Self time in the whole profile: there are no steps to divide it by."}
+                head |= {
+                    "label": "ms",
+                    "help": "Self time in the whole profile, summed over devices and threads: there are no steps to divide it by.",
+                }
     return made

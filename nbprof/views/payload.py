@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -178,9 +179,12 @@ def facts(run: Run) -> list[str]:
 
 
 def created(run: Run) -> str:
-    """When the run was recorded, as `2026-11-21 14:02:31`; of a file, when it was written."""
-    started = getattr(run.capture, "started", "") or run.source.created or ""
-    return str(started).replace("T", " ")[:19]
+    """When the run was recorded, as `2026-11-21 14:02:31` in local time; empty for a file without a clock of its own."""
+    started = str(getattr(run.capture, "started", "") or "")
+    clock = (run.overview.get("environment") or {}).get("start_time")
+    if not started and clock:
+        started = datetime.fromisoformat(str(clock)).astimezone().isoformat()
+    return started.replace("T", " ")[:19]
 
 
 def device(run: Run) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from nbprof.activity import CATEGORIES, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32
 from nbprof.analysis import checks, overview
 from nbprof.analysis.steps import flatten
+from nbprof.views import overview as page
+from nbprof.views import payload
 from tests.parity.deviations import known
 from tests.parity.peer import GUIDE, GUIDE_NAMES, NAMES, XPROF, guide, profile, same, xprof
 from tests.parity.test_input_pipeline import level_of
@@ -416,6 +419,44 @@ def test_when_and_how_long_a_run_was_recorded(tmp_path):
     assert env["start_time"] == "2025-08-12T12:00:00+00:00"
     assert env["duration_s"] == 1.5
     assert env["versions"] == {"cuda": "12.4", "hip_runtime": "7.2.53211", "libtpu": "0.0.9"}
+
+
+def test_when_a_run_was_recorded_is_told_by_the_clock_of_the_file(tmp_path):
+    """The file may have been copied or unpacked since: the time of that is called what it is."""
+    host = PlaneWriter("/host:CPU")
+    host.line("t", [host.event("a:A", 0, MS)])
+    begin = 1_755_000_000
+    clock = made(tmp_path, xspace(host, PlaneWriter("Task Environment", {"profile_start_time": begin * 10**9})))
+    facts = dict(clock.overview["run_facts"])
+    assert facts["Recorded"] == "2025-08-12 12:00:00 UTC"
+    assert facts["File written"] == clock.run.source.created.replace("T", " ")
+    assert dict(page.payload(clock.run)["run"])["Recorded"] == facts["Recorded"]
+    assert payload.created(clock.run) == datetime.fromtimestamp(begin).isoformat(" ")
+    none = made(tmp_path, training_run(3))
+    assert "Recorded" not in dict(none.overview["run_facts"])
+    assert "File written" in dict(none.overview["run_facts"])
+    assert payload.created(none.run) == ""
+
+
+def test_without_steps_top_ops_have_no_time_a_step(tmp_path):
+    """The screen shows the time in the whole profile then, and says so."""
+    host = PlaneWriter("/host:CPU")
+    host.line("t", [host.event("a:A", 0, 3 * MS), host.event("b:B", 5 * MS, MS)])
+    p = made(tmp_path, xspace(host))
+    top = p.overview["top_ops"]
+    assert top["self_ms"].tolist() == [3.0, 1.0]
+    assert top["ms_per_step"].isna().all()
+    shown = page.payload(p.run)["top_ops"]
+    assert list(shown["data"]["ms_per_step"]) == [3.0, 1.0]
+    assert [c["label"] for c in shown["columns"] if c["key"] == "ms_per_step"] == ["ms"]
+
+
+@pytest.mark.parametrize(("framework", "word"), [("JAX", "jax.jit"), ("PyTorch", "torch.compile"), ("TensorFlow", "tf.function")])
+def test_what_makes_one_program_of_eager_ops_has_the_frameworks_word(framework, word):
+    facts = {"eager_host_percent": 40.0, "eager_device_percent": None}
+    found = checks.checks({}, facts, NO_FUNCTIONS, tf_data=False, framework=framework).set_index("check")
+    said = found.loc["eager_host", "statement"]
+    assert [w for w in ("jax.jit", "torch.compile", "tf.function") if w in said] == [word]
 
 
 def test_what_the_file_does_not_say_is_absent(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -60,7 +61,7 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
             file="worker-0.xplane.pb",
             bytes=1_782_579,
             analysed_s=0.9,
-            created="2026-11-21 14:02:31",
+            created="2026-11-25 09:10:11",
         ),
         "capture": None,
         "kept": lambda name, compute: compute(),
@@ -102,6 +103,7 @@ def _overview(steps: int, device: bool) -> dict[str, Any]:
         {
             "rank": [1, 2, 3],
             "op": ["gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter", f"scope/{HOSTILE}", "sequential/dense/MatMul"],
+            "self_ms": [2.456, 0.888, 0.3528],
             "ms_per_step": [0.307, 0.111, 0.0441],
             "percent": [19.8, 7.1, 2.8],
             "cumulative_percent": [19.8, 26.9, 29.7],
@@ -140,7 +142,7 @@ def _overview(steps: int, device: bool) -> dict[str, Any]:
         "environment": {
             "devices": [{"name": "Tesla T4", "kind": "GPU", "compute_capability": "7.5", "memory_bytes": 2**34, "cores": 40, "count": 2}],
             "versions": {"CUDA": "12.4"},
-            "start_time": "2026-11-21T14:02:31+00:00",
+            "start_time": datetime(2026, 11, 21, 14, 2, 31).astimezone(UTC).isoformat(),
         },
         "run_facts": [("Device", "Tesla T4"), ("Host", f"1 host {HOSTILE}"), ("Warnings", "none")],
     }
