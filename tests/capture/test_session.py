@@ -100,6 +100,15 @@ def test_patches_leave_what_others_have_wrapped_since():
     assert Owner.own is theirs
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C interrupts, also where the tests run in the background of a shell, which lets them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_waits_for_the_end_of_a_shielded_block():
     reached = []
 
