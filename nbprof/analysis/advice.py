@@ -52,7 +52,10 @@ def advice(
     """
     found: list[Finding] = []
     if overview["step_time_ms"] is not None:
-        facts = Facts(overview, _by_category(summary, "mean_ms"), _by_category(summary, "percent"), pipelines, nodes, kernels, runtime)
+        percent = _by_category(summary, "percent")
+        # Of all steps, as the shares are: the means are of the steps of the hosts that recorded a category.
+        mean = {category: share * float(overview["step_time_ms"]) / 100 for category, share in percent.items()}
+        facts = Facts(overview, mean, percent, pipelines, nodes, kernels, runtime)
         for rule in RULES if runtime is None else advice_torch.RULES:
             found.extend(rule(facts))
     found.sort(key=lambda f: -1.0 if np.isnan(f.gain_ms_per_step) else f.gain_ms_per_step, reverse=True)

@@ -286,7 +286,8 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
             "verdict_detail": f"Next comes {_label(second)} with {shares[second]:.0f}%. A step takes {step:.2f} ms.",
             **common,
         }
-    time = float(mean[bound])
+    # Of all steps, as its share is: the mean is of the steps of the hosts that recorded it.
+    time = step * top / 100
     left = step - time
     why = _DETAILS[bound]
     if bound == "host_compute" and len(activity.device_extents):

@@ -177,13 +177,15 @@ def test_a_host_without_a_device_beside_one_with_it_is_no_nan(tmp_path):
     host = PlaneWriter("/host:CPU")
     events = []
     for i in range(5):
-        events.append(host.event("train", i * 10 * MS, 10 * MS, step_num=i, _r=1))
-        events.append(host.event("dense/MatMul:MatMul", i * 10 * MS, MS))
+        events.append(host.event("train", i * 10 * MS, 5 * MS, step_num=i, _r=1))
+        events.append(host.event("dense/MatMul:MatMul", i * 10 * MS, 3 * MS))
     host.line("python", events)
     (tmp_path / "b.xplane.pb").write_bytes(xspace(host, hostname="b"))
     p = load(tmp_path)
     assert p.steps.frame["device_compute_ms"].isna().sum() == 5
     assert p.overview["bound"] == "device_compute"
+    assert "47%" in p.overview["verdict_text"]
+    assert p.overview["verdict_detail"].startswith("Of 7.50 ms a step, 3.50 ms go there"), "the share and the time are of the same steps"
     assert "nan" not in " ".join(text for _, text in p.overview["confidence_evidence"])
 
 
