@@ -148,7 +148,9 @@ def _bottleneck(pipeline: pd.Series, nodes: pd.DataFrame, work: float, wait: flo
         return [Finding("map_serial", level, "Run Dataset.map in parallel", text, wait, fix, "input", link)]
     told = str(slow["iterator"]) == str(pipeline["bottleneck"])
     text, fix = (pipeline["advice"], pipeline["fix"]) if told else tf_data_advice.advice(str(slow["long_name"]), float(pipeline["max_us"]))
-    return [Finding("input_bottleneck", level, f"Make {kind} faster", f"{evidence}. {text}", wait, fix, "input", link)]
+    # What hands on from a buffer is slow because the buffer was empty.
+    title = f"Make what feeds {kind} faster" if kind == "Prefetch" else f"Make {kind} faster"
+    return [Finding("input_bottleneck", level, title, f"{evidence}. {text}", wait, fix, "input", link)]
 
 
 def _prefetch(facts: Facts, nodes: pd.DataFrame, wait: float, level: str) -> list[Finding]:

@@ -239,7 +239,8 @@ def _functions(functions: pd.DataFrame) -> Check:
     worst = functions[functions["expensive_percent"] >= EXPENSIVE_FUNCTION]
     top = float(functions["expensive_percent"].iloc[0])
     if not len(worst):
-        return Check("tf_function", top, "no", f"Calls of tf.functions that trace or run eagerly are at most {top:.1f}% of one.", "trace")
+        text = f"Calls that trace or run eagerly take at most {top:.1f}% of the time of a tf.function."
+        return Check("tf_function", top, "no", text, "trace")
     named = ", ".join(f"{f} ({p:.1f}%)" for f, p in zip(worst["function"][:3], worst["expensive_percent"][:3], strict=True))
     more = " and more" if len(worst) > 3 else ""
     text = f"tf.functions that are traced or run eagerly, with the part of their time: {named}{more}."

@@ -265,7 +265,8 @@ def summary(pipelines: pd.DataFrame, missing: str = "", input_percent: float | N
     slowest = on_host.iloc[0]
     bound = float(slowest["max_us"]) > SLOW_CALL_US
     where = f"{slowest['pipeline']} of {slowest['host']}"
-    out |= {key: slowest[key] for key in ("host", "pipeline", "max_us", "bottleneck", "bottleneck_us")}
+    out |= {key: slowest[key] for key in ("host", "pipeline", "bottleneck")}
+    out |= {key: float(slowest[key]) for key in ("max_us", "bottleneck_us")}
     out["input_bound"] = bound
     if bound:
         took = f"the slowest call of pipeline {where} took {slowest['max_us']:,.1f} µs"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from nbprof.errors import NbprofError
@@ -76,7 +76,11 @@ class Memory(View):
         from nbprof.analysis import memory_alive
 
         rows = self._profile.run.memory_timeline
-        if np.isnan(time_ms):
+        try:
+            known_time = not math.isnan(time_ms)
+        except TypeError:
+            known_time = False
+        if not known_time:
             raise NbprofError("time_ms must be a number of milliseconds after the start of the profile")
         known = sorted(rows["memory_id"].unique())
         if memory_id is not None and memory_id not in known:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from nbprof.analysis import memory, memory_alive
 from nbprof.errors import NbprofError
+from nbprof.profiles import load
 from nbprof.views import memory as memory_view
 from tests.support.build import profile
 from tests.support.kineto import Kineto
@@ -279,3 +282,10 @@ def test_notes_name_the_kinds_of_allocators_once():
     (note,) = memory.notes(rows)
     assert note.text == "Allocator events of cpu0 and 2 more state no fragmentation: they are left empty."
     assert memory.notes(one) == []
+
+
+@pytest.mark.parametrize("time", ["x", None, float("nan")])
+def test_a_moment_that_is_no_number_is_one_sentence(time):
+    memory = load(Path(__file__).parents[1] / "data" / "torch" / "cpu_ops.pt.trace.json.gz").memory
+    with pytest.raises(NbprofError, match="time_ms must be a number"):
+        memory.at(time)
