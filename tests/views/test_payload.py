@@ -377,3 +377,8 @@ def test_a_profile_of_jax_is_told_of_jaxs_own_markers():
     told = steps.no_steps(load(Path(__file__).parents[1] / "data" / "xspace" / "jax_cpu.xplane.pb").run)
     assert "StepTraceAnnotation" in told["code"]
     assert "model.fit" not in told["text"]
+
+
+def test_versions_are_told_once():
+    facts = {"environment": {"versions": {"TensorFlow": "2.21.0", "CUDA": "12.4"}}, "run_facts": [("Framework", "TensorFlow 2.21.0")]}
+    assert overview._facts(facts)[-1] == ["Versions", "CUDA 12.4"]
