@@ -2,6 +2,7 @@
 
 import type { Payload, TabId } from "./payload.js";
 import type { Store } from "./store.js";
+import type { Asker } from "./wire.js";
 
 /** What a link carries into the view it opens. */
 export interface Hint {
@@ -16,6 +17,8 @@ export interface Hint {
 export interface ViewContext {
   payload: Payload;
   store: Store;
+  /** Python, where this page may have a way to it; null in a saved page. Whether it is there now, `state` says. */
+  asker: Asker | null;
   /** Aborted when the view goes away: listeners, observers and frames end with it. */
   signal: AbortSignal;
   /** Opens another view, with context. */

@@ -11,9 +11,66 @@ export type Reply = Record<string, unknown>;
 export type WireState = "live" | "lost" | "none";
 
 export interface Asker {
-  /** Rejects when there is no answer: not connected, aborted, or the request failed. */
+  /** Rejects when there is no answer: not connected, aborted, too late, or the request failed. */
   ask(request: Request, signal?: AbortSignal): Promise<Reply>;
   readonly state: WireState;
+  /** Why it is not live, as a sentence; "" where nothing is known. */
+  readonly reason: string;
   /** Calls back at each change of the state until the signal aborts. */
   onState(fn: (state: WireState) => void, signal: AbortSignal): void;
+}
+
+/** An answer as it travels: the container of nbprof/views/codec.py. */
+export type Packed = DataView | Uint8Array | ArrayBuffer;
+
+/**
+ * Brings one request to Python and its answer back. It rejects when the way is closed. The signal tells that nobody
+ * waits any more; a way that cannot take a request back ignores it.
+ */
+export type Post = (request: Request, signal: AbortSignal) => Promise<Packed>;
+
+interface Waiting {
+  resolve(answer: Packed): void;
+  reject(error: Error): void;
+}
+
+/**
+ * Requests over a channel that only carries messages both ways, as a comm does: each gets a number, and so its answer.
+ *
+ * A request is {id, request}; its answer {id} with one buffer.
+ */
+export class Letters {
+  // Several views may hear the same channel; an answer must not reach the wrong one.
+  private readonly sender = Math.random().toString(36).slice(2, 10);
+  private readonly waiting = new Map<string, Waiting>();
+  private count = 0;
+  private closed = "";
+
+  constructor(private readonly send: (message: { id: string; request: Request }) => void) {}
+
+  readonly post: Post = (request) =>
+    new Promise((resolve, reject) => {
+      if (this.closed) throw new Error(this.closed);
+      const id = `${this.sender}-${++this.count}`;
+      this.send({ id, request });
+      this.waiting.set(id, { resolve, reject });
+    });
+
+  /** A message came; what is no answer to one of these requests is left alone. */
+  receive(message: unknown, buffers: readonly unknown[] | undefined): void {
+    const { id } = (message ?? {}) as { id?: unknown };
+    const one = typeof id === "string" ? this.waiting.get(id) : undefined;
+    if (!one) return;
+    this.waiting.delete(id as string);
+    const answer = buffers?.[0];
+    if (answer instanceof ArrayBuffer || ArrayBuffer.isView(answer)) one.resolve(answer as Packed);
+    else one.reject(new Error("An answer came without data."));
+  }
+
+  /** Nothing will come any more. */
+  close(reason: string): void {
+    this.closed = reason;
+    for (const one of this.waiting.values()) one.reject(new Error(reason));
+    this.waiting.clear();
+  }
 }

@@ -8,6 +8,7 @@ import type { Payload, TabId } from "../lib/payload.js";
 import { createStore, type Selection } from "../lib/store.js";
 import { type Theme, watchTheme } from "../lib/theme.js";
 import type { Hint, View, ViewHandle } from "../lib/view.js";
+import type { Asker } from "../lib/wire.js";
 import { brand, footer, noticeLine, savedNotice } from "./frame.js";
 import { render as input } from "./input.js";
 import { render as kernels } from "./kernels.js";
@@ -31,6 +32,8 @@ export interface DashboardOptions {
   height?: number;
   selection?: Selection | null;
   onSelection?: (selection: Selection | null) => void;
+  /** Answers what the payload does not hold. */
+  ask?: Asker;
   /** Saves the report; without it there is no such button. */
   saveReport?: () => void;
 }
@@ -40,6 +43,8 @@ export interface Dashboard {
   setSelection(selection: Selection | null): void;
   /** Whether a kernel stands behind it: without one a line says that this is a saved report. */
   setLive(live: boolean): void;
+  /** The tab that is shown. */
+  tab(): TabId;
 }
 
 interface Pane {
@@ -148,6 +153,7 @@ export function dashboard(
       const context = {
         payload,
         store,
+        asker: options.ask ?? null,
         signal: pane.abort.signal,
         go,
         width,
@@ -262,6 +268,13 @@ export function dashboard(
     for (const pane of panes.values()) pane.abort.abort();
   });
   if (options.onSelection) store.subscribe("selection", options.onSelection, signal);
+  const { ask } = options;
+  if (ask) {
+    host.dataset.live = ask.state;
+    ask.onState((state) => {
+      host.dataset.live = state;
+    }, signal);
+  }
   show(start);
 
   return {
@@ -270,6 +283,7 @@ export function dashboard(
       frame.remove();
     },
     setSelection: (selection) => store.set("selection", selection),
+    tab: () => store.get("tab"),
     setLive(live) {
       saved?.remove();
       saved = live || payload.meta.notice ? null : noticeLine(savedNotice(payload));
