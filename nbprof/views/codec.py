@@ -1,7 +1,7 @@
 """The payload as compact bytes and back: the twin of js/lib/codec.ts.
 
-The container, before gzip: the length of the header (4 bytes, little endian), the header (UTF-8 JSON), zero padding to a multiple of
-8, then the arrays, each aligned to 8. In the header an array is `{"$": [dtype, offset, length]}`; a fourth element `"delta"`
+The container: the length of the header (4 bytes, little endian), the header (UTF-8 JSON), zero padding to a multiple of 8, then the
+arrays, each aligned to 8. What is saved is packed by gzip; an answer to a page that waits is not, which the first two bytes tell. In the header an array is `{"$": [dtype, offset, length]}`; a fourth element `"delta"`
 says that first differences are stored.
 """
 
@@ -24,6 +24,7 @@ Array = npt.NDArray[Any]
 
 _TYPES = {"f8": "<f8", "f4": "<f4", "i4": "<i4", "u4": "<u4", "u2": "<u2", "u1": "<u1"}
 _KEEP_BITS = 32
+_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -46,17 +47,30 @@ def pack(payload: dict[str, Any]) -> bytes:
     ValueError
         A value that the container cannot hold; the text names its place.
     """
+    return gzip.compress(contain(payload), 9, mtime=0)
+
+
+def contain(payload: dict[str, Any]) -> bytes:
+    """The same without gzip: for an answer that stays on this machine, packing would take longer than the way.
+
+    Raises
+    ------
+    ValueError
+        As `pack`.
+    """
     writer = _Writer()
     header = json.dumps(writer.plain(payload, ""), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # A lone surrogate (foreign text again) is not UTF-8; it becomes "?" rather than an unreadable report.
     text = header.encode("utf-8", "replace")
+    if struct.pack("<I", len(text)).startswith(_GZIP):
+        # A header of this length would be taken for gzip.
+        text += b" "
     head = struct.pack("<I", len(text)) + text
-    body = head + bytes(-len(head) % 8) + b"".join(writer.chunks)
-    return gzip.compress(body, 9, mtime=0)
+    return head + bytes(-len(head) % 8) + b"".join(writer.chunks)
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """The payload that `pack` wrote, arrays as numpy arrays.
+    """The payload that `pack` or `contain` wrote, arrays as numpy arrays.
 
     Raises
     ------
@@ -64,14 +78,15 @@ def unpack(data: bytes) -> dict[str, Any]:
         The bytes are no such container.
     """
     try:
-        body = gzip.decompress(data)
+        body = gzip.decompress(data) if data[:2] == _GZIP else data
     except (OSError, EOFError, ValueError) as error:
         raise ReadError(f"these are not packed profile data ({error})") from error
     if len(body) < 4:
         raise ReadError("the packed profile data end before their header", offset=len(body))
     (length,) = struct.unpack_from("<I", body)
     if 4 + length > len(body):
-        raise ReadError(f"the header claims {length:,} bytes, {len(body) - 4:,} are there", offset=4)
+        what = "the header" if body is not data else "these are not packed profile data: a header"
+        raise ReadError(f"{what} claims {length:,} bytes, {len(body) - 4:,} are there", offset=4)
     try:
         header = json.loads(body[4 : 4 + length])
     except ValueError as error:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
 from nbprof.errors import ReadError
-from nbprof.views.codec import Delta, coded, numbers, pack, short, smallest, unpack
+from nbprof.views.codec import Delta, coded, contain, numbers, pack, short, smallest, unpack
 
 DTYPES = ["<f8", "<f4", "<i4", "<u4", "<u2", "u1"]
 ARRAYS = st.sampled_from(DTYPES).flatmap(lambda dtype: st_np.arrays(dtype, st.integers(0, 30)))
@@ -79,6 +79,21 @@ def test_half_a_character_does_not_stop_the_report():
     assert unpack(pack({"name": "a\ud800b"})) == {"name": "a?b"}
 
 
+def test_what_was_not_packed_by_gzip_is_opened_too():
+    payload = {"x": np.arange(5, dtype=np.float64), "text": "µ"}
+    assert same(payload, unpack(contain(payload)))
+    assert gzip.decompress(pack(payload)) == contain(payload)
+
+
+def test_no_length_of_a_header_is_taken_for_gzip():
+    magic = 0x8B1F
+    spare = len(json.dumps({"x": ""}, separators=(",", ":")))
+    for length in range(magic - 2, magic + 3):
+        payload = {"x": "a" * (length - spare)}
+        assert not contain(payload).startswith(b"\x1f\x8b")
+        assert unpack(contain(payload)) == payload
+
+
 @pytest.mark.parametrize(
     ("payload", "words"),
     [
@@ -99,6 +114,7 @@ def test_what_cannot_be_packed_is_named(payload, words):
     [
         (b"", "not packed|end before"),
         (b"hello", "not packed profile data"),
+        (contain({"x": np.arange(9.0)})[:-12], "past the end"),
         (pack({"x": np.arange(9.0)})[:-12], "not packed profile data"),
         (gzip.compress(b"ab"), "end before their header"),
         (gzip.compress(struct.pack("<I", 99) + b"{}"), "claims 99 bytes"),
