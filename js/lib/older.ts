@@ -1,6 +1,6 @@
 /** Reports that an earlier nbprof saved: what they don't hold yet is nothing, rather than an error. */
 
-import type { Payload, Pods } from "./payload.js";
+import type { Payload, Pods, Trace } from "./payload.js";
 
 /** Objects whose fields may be absent. */
 type Sparse<T> = { [K in keyof T]?: T[K] };
@@ -32,6 +32,36 @@ const NO_PODS: Pods = {
   table: { columns: [], data: {}, rows: 0 },
 };
 
+const NO_REST: Omit<Trace, "empty" | "tick_ns" | "end" | "names" | "category" | "lanes" | "shown" | "total"> = {
+  key: "",
+  rest: {
+    bins: 0,
+    from: 0,
+    to: 0,
+    lane: new Uint32Array(),
+    depth: new Uint16Array(),
+    count: new Uint32Array(),
+    busy: new Uint8Array(),
+  },
+  strip: { above: new Uint8Array(), below: new Uint8Array(), below_is: "device" },
+  gaps: {
+    process: { codes: new Uint8Array(), values: [] },
+    start: new Float64Array(),
+    duration: new Float64Array(),
+  },
+  notes: [],
+};
+
+/** Numbers that a report did not hold: lanes and slices in the order in which they are there. */
+function number(trace: Trace): void {
+  let first = 0;
+  for (const [id, lane] of trace.lanes.entries()) {
+    const from = first;
+    first += lane.start.length;
+    fill(lane, { id, derived: false, event: Uint32Array.from(lane.start, (_, i) => from + i) });
+  }
+}
+
 /** Gives `into` what it lacks of `defaults`. */
 function fill<T extends object>(into: Sparse<T>, defaults: Sparse<T>): void {
   for (const [key, value] of Object.entries(defaults)) {
@@ -48,5 +78,7 @@ export function complete(payload: Payload): Payload {
   for (const category of payload.input.categories) fill(category, { per_step_ms: null });
   for (const pipeline of payload.input.pipelines) fill(pipeline, { fix: [], slowest: [] });
   for (const id of payload.memory.ids) fill(id, { moments: null });
+  fill(payload.trace, NO_REST);
+  number(payload.trace);
   return payload;
 }

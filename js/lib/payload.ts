@@ -329,29 +329,78 @@ export interface Pods {
   table: Table;
 }
 
-/** One track of the trace: slices sorted by start; `depth` is the nesting level. Ticks are `Trace.tick_ns` nanoseconds. */
+/**
+ * One track of the trace: slices sorted by start; `depth` is the level at which each is drawn (slices of one level never
+ * overlap). Ticks are `Trace.tick_ns` nanoseconds since the origin of the profile.
+ */
 export interface Lane {
+  /** The same in the saved report and in a live source. */
+  id: number;
   /** Section heading ("GPU 0", "Host"). */
   process: string;
   name: string;
   /** Small text at the right of the label ("compute", "main"). */
   note: string;
   kind: "steps" | "device" | "host" | "counter";
-  /** Events on this lane in the profile, and how many of them are here. */
+  /** Events on this lane in the profile (of a counter: samples); those that are here are as many as `start` is long. */
   events: number;
+  /** Levels in the profile. */
   depths: number;
   start: Uint32Array;
   duration: Uint32Array;
   name_code: Uint32Array | Uint16Array | Uint8Array;
-  depth: Uint8Array;
+  depth: Uint8Array | Uint16Array;
   /** Self time in ticks. */
   self: Uint32Array;
+  /** Number of each event in the profile: what a live source calls it. */
+  event: Uint32Array;
   /** Collapsed at first (threads with little in them). */
   folded: boolean;
+  /** Made from what was recorded rather than recorded. */
+  derived: boolean;
+  /** Of a counter: ns since the origin, what it is from then on, and what that is in. */
+  time?: Float64Array;
+  value?: Float64Array;
+  unit?: "bytes" | "percent" | "count";
+}
+
+/** How busy the events keep a row that were left out: one row a lane and level that has such. */
+export interface Rest {
+  /** Equal parts of `from`…`to`. */
+  bins: number;
+  /** Ticks: from the first to the last event that was left out. */
+  from: number;
+  to: number;
+  /** By row: the id of its lane, its level, how many events were left out of it. */
+  lane: Uint32Array;
+  depth: Uint16Array;
+  count: Uint32Array;
+  /** Share of row r's part b that they take, 0…255, at r × bins + b; where there is any, at least 1. */
+  busy: Uint8Array;
+}
+
+/** The whole profile in equal parts, 0…255; empty where a report does not hold it. */
+export interface Strip {
+  /** Input. */
+  above: Uint8Array;
+  /** The device; without one, how many of the host's threads are busy. */
+  below: Uint8Array;
+  below_is: "device" | "host";
+}
+
+/** The longest stretches in which nothing ran on a device, longest first. */
+export interface Gaps {
+  /** Its section ("GPU 0"). */
+  process: Coded;
+  /** ns since the origin, and ns. */
+  start: Float64Array;
+  duration: Float64Array;
 }
 
 export interface Trace {
   empty: Empty | null;
+  /** What a kernel or server calls this profile; "" where none can be asked. */
+  key: string;
   tick_ns: number;
   /** Length of the profile in ticks. */
   end: number;
@@ -361,6 +410,11 @@ export interface Trace {
   lanes: Lane[];
   shown: number;
   total: number;
+  rest: Rest;
+  strip: Strip;
+  gaps: Gaps;
+  /** What was derived, stacked or looks wrong, in sentences. */
+  notes: string[];
 }
 
 export interface Payload {

@@ -7,6 +7,7 @@ export type Event = [start: number, duration: number, name: number, depth: numbe
 export function lane(events: Event[], more: Partial<Lane> = {}): Lane {
   const column = (k: number): number[] => events.map((event) => event[k] ?? (event[1] as number));
   return {
+    id: 0,
     process: "Host",
     name: "main",
     note: "",
@@ -18,12 +19,28 @@ export function lane(events: Event[], more: Partial<Lane> = {}): Lane {
     name_code: Uint16Array.from(column(2)),
     depth: Uint8Array.from(column(3)),
     self: Uint32Array.from(column(4)),
+    event: Uint32Array.from(events.keys()),
     folded: false,
+    derived: false,
     ...more,
+  };
+}
+
+/** What a trace holds beside its lanes: nothing. */
+export function nothingElse(): Pick<Trace, "key" | "rest" | "strip" | "gaps" | "notes"> {
+  const [lane, count] = [new Uint32Array(), new Uint32Array()];
+  const [depth, busy] = [new Uint16Array(), new Uint8Array()];
+  return {
+    key: "",
+    rest: { bins: 0, from: 0, to: 0, lane, depth, count, busy },
+    strip: { above: new Uint8Array(), below: new Uint8Array(), below_is: "device" },
+    gaps: { process: { codes: new Uint8Array(), values: [] }, start: new Float64Array(), duration: new Float64Array() },
+    notes: [],
   };
 }
 
 export function trace(lanes: Lane[], names: string[], end: number): Trace {
   const total = lanes.reduce((sum, each) => sum + each.events, 0);
-  return { empty: null, tick_ns: 1000, end, names, category: new Uint8Array(names.length), lanes, shown: total, total };
+  const category = new Uint8Array(names.length);
+  return { empty: null, ...nothingElse(), tick_ns: 1000, end, names, category, lanes, shown: total, total };
 }

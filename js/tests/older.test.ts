@@ -1,11 +1,23 @@
 import { describe, expect, it } from "vitest";
 import { complete } from "../lib/older.js";
 import type { Payload } from "../lib/payload.js";
+import { lane, trace } from "./lanes.js";
 import { sample } from "./sample.js";
 
 /** A payload as version 0.1.0 saved it. */
 function saved(): Payload {
   const old = structuredClone(sample());
+  old.trace = trace(
+    [
+      lane([
+        [0, 9, 0, 0],
+        [1, 2, 1, 1],
+      ]),
+      lane([[5, 1, 1, 0]], { name: "worker" }),
+    ],
+    ["step", "op"],
+    10,
+  );
   const drop = (from: object, ...keys: string[]): void => {
     for (const key of keys) delete (from as Record<string, unknown>)[key];
   };
@@ -15,6 +27,8 @@ function saved(): Payload {
   for (const category of old.input.categories) drop(category, "per_step_ms");
   for (const pipeline of old.input.pipelines) drop(pipeline, "fix", "slowest");
   for (const id of old.memory.ids) drop(id, "moments");
+  drop(old.trace, "key", "rest", "strip", "gaps", "notes");
+  for (const each of old.trace.lanes) drop(each, "id", "event", "derived");
   return old;
 }
 
@@ -26,6 +40,16 @@ describe("a report of an earlier version", () => {
     expect(payload.input.pipelines.every((pipeline) => pipeline.slowest.length === 0)).toBe(true);
     expect(payload.input.categories.every((category) => category.per_step_ms === null)).toBe(true);
     expect(payload.memory.ids.every((id) => id.moments === null)).toBe(true);
+    expect(payload.trace.rest.bins).toBe(0);
+    expect(payload.trace.strip.above.length).toBe(0);
+    expect(payload.trace.key).toBe("");
+  });
+
+  it("numbers its lanes and slices, each once", () => {
+    const { lanes } = complete(saved()).trace;
+    expect(lanes.map((each) => each.id)).toEqual([0, 1]);
+    expect(lanes.map((each) => [...each.event])).toEqual([[0, 1], [2]]);
+    expect(lanes.map((each) => each.derived)).toEqual([false, false]);
   });
 
   it("keeps what it holds", () => {

@@ -1,6 +1,7 @@
 /** A payload as Python would send it, made up, with names that would do harm where text became markup. */
 
 import type { Column, ColumnData, Payload, Pods, Table, TfDataNode } from "../lib/payload.js";
+import { nothingElse } from "./lanes.js";
 
 export const HOSTILE = '</script><img src=x onerror="globalThis.pwned=1"><b>&amp;\'"';
 
@@ -383,6 +384,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
     memory: { empty: { ...none, title: "No memory profile in this run" }, ids: [] },
     trace: {
       empty: { ...none, title: "No events in this run" },
+      ...nothingElse(),
       tick_ns: 1,
       end: 0,
       names: [],

@@ -6,12 +6,14 @@ import { press } from "../views/trace/keys.js";
 import { Model } from "../views/trace/model.js";
 import { sliceUnder } from "../views/trace/pointer.js";
 import { coverage, stepsRange } from "../views/trace.js";
+import { nothingElse } from "./lanes.js";
 
 function lane(starts: number[], durations: number[], depths: number[], more: Partial<Lane> = {}): Lane {
   return {
     process: "Host",
     name: "main",
     note: "",
+    id: 0,
     kind: "host",
     events: starts.length,
     depths: Math.max(...depths) + 1,
@@ -20,13 +22,16 @@ function lane(starts: number[], durations: number[], depths: number[], more: Par
     name_code: Uint8Array.from(starts, (_, i) => i % 2),
     depth: Uint8Array.from(depths),
     self: Uint32Array.from(durations),
+    event: Uint32Array.from(starts.keys()),
     folded: false,
+    derived: false,
     ...more,
   };
 }
 
 const data: Trace = {
   empty: null,
+  ...nothingElse(),
   tick_ns: 1000,
   end: 10_000,
   names: ["forward", "backward"],

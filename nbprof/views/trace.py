@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from nbprof.views.codec import Delta, smallest
-from nbprof.views.tables import floats
+from nbprof.timeline.density import Density, bytes_of, strip
+from nbprof.timeline.tracks import Counter, Lane, Tracks, tracks
+from nbprof.trace import Events
+from nbprof.views.codec import Delta, coded, short, smallest
+from nbprof.views.longest import Ints, longest
 from nbprof.views.wording import one_line
 
 if TYPE_CHECKING:
@@ -18,184 +20,219 @@ if TYPE_CHECKING:
 
 MOST_EVENTS = 20_000
 MOST_NAME = 600
-_OPEN_THREADS = 8
-_LEAST_BUSY = 0.002
+MOST_SAMPLES = 500
+"""Samples of one counter."""
+MOST_DENSITY = 1 << 16
+"""Bytes of the density of what was left out, of all rows together."""
+_FEWEST_BINS, _MOST_BINS = 8, 1024
 _PS = 1000
-_KINDS = {"steps": "steps", "device": "device", "host": "host", "counter": "counter"}
-
-Ints = npt.NDArray[np.int64]
 
 
 def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
-    """The `Trace` part: all lanes, all step markers, and of the other events the longest of each lane, at most `most` in all."""
-    trace = run.trace
-    events = trace.events
-    if not len(events.start):
+    """The `Trace` part: all lanes and step markers, of the other events the longest of each lane, and how dense the rest lies.
+
+    Parameters
+    ----------
+    run : Run
+    most : int
+        Events in all; 0 leaves only the lanes and the density.
+    """
+    made = tracks(run)
+    if not len(made.events) and not len(made.extra) and not made.counters:
         return nothing()
-    lanes = trace.lanes.reset_index(drop=True)
-    kept = keep(np.asarray(events.lane), np.asarray(events.duration), _always(lanes), most)
     # Times count from the start of the profile, as in every frame; an event before it moves the origin.
-    first = min(int(events.start.min()), 0)
-    # The end of every event is rounded like its start: what was nested stays nested.
-    tick = _tick_ns(int((events.start + events.duration).max()) - first)
-    start = (events.start[kept] - first) // (tick * _PS)
-    ends = (events.start[kept] + events.duration[kept] - first) // (tick * _PS)
-    own = np.minimum(np.maximum(events.self_time[kept], 0) // (tick * _PS), ends - start)
-    used, names = np.unique(events.name[kept], return_inverse=True)
-    columns = _Columns(np.asarray(events.lane)[kept], start, ends - start, own, np.asarray(events.depth)[kept], smallest(names))
-    totals = np.bincount(events.lane, minlength=len(lanes))
-    busy = np.zeros(len(lanes))
-    np.add.at(busy, events.lane, np.where(events.depth == 0, events.duration, 0))
-    order = [i for i in _order(lanes) if totals[i]]
-    folded = _folded(lanes, busy, order, float(ends.max() * tick * _PS))
-    shown = getattr(trace, "display", trace.names)
-    category = np.asarray(run.activity.name_category)
-    texts = [one_line(str(shown[code]))[:MOST_NAME] for code in used]
-    colours = category[used].astype(np.uint8) if len(category) else np.zeros(len(used), np.uint8)
-    marks = [] if len(_always(lanes)) else _steps(run, tick, len(texts))
+    tick = tick_ns(made.end - made.origin)
+    always = {lane.id for lane in made.lanes if lane.kind == "steps"}
+    tables = (made.events, made.extra)
+    kept = longest([(events.lane, events.duration) for events in tables], always, most)
+    columns = _Columns(made, kept, tick)
+    counters = {counter.id: counter for counter in made.counters}
     return {
         "empty": None,
+        "key": "",
         "tick_ns": tick,
-        "end": max(int(ends.max()), *(int(lane["start"].values[-1] + lane["duration"][-1]) for lane, _ in marks), 0),
-        "names": [*texts, *(name for _, names in marks for name in names)],
-        "category": np.concatenate([colours, *(np.zeros(len(names), np.uint8) for _, names in marks)]),
-        "lanes": [lane for lane, _ in marks]
-        + [columns.lane(lanes.iloc[i], i, int(totals[i]), i in folded, len(run.hosts) > 1) for i in order],
-        "shown": len(kept),
-        "total": len(events.start),
+        "end": max((made.end - made.origin) // (tick * _PS), 0),
+        "names": [one_line(str(made.names[code]))[:MOST_NAME] for code in columns.used],
+        "category": made.category[columns.used].astype(np.uint8),
+        "lanes": [{**head(lane), **columns.of(lane, counters.get(lane.id))} for lane in made.lanes],
+        "shown": sum(map(len, kept)),
+        "total": len(made.events) + len(made.extra),
+        "rest": _rest(made, kept, tick),
+        "strip": strip(made),
+        "gaps": _gaps([]),
+        "notes": list(made.notes),
     }
 
 
-def _steps(run: Run, tick: int, code: int) -> list[tuple[dict[str, Any], list[str]]]:
-    """Lanes made of the steps of each host, for a profile without a device to show them on; with the names they add from `code` on."""
-    lanes: list[tuple[dict[str, Any], list[str]]] = []
-    for host, steps in run.steps.groupby("host", sort=False) if len(run.steps) else ():
-        start = np.round(floats(steps["start_ms"]) * 1e6 / tick).astype(np.int64)
-        duration = np.round(floats(steps["step_time_ms"]) * 1e6 / tick).astype(np.uint32)
-        names = [one_line(str(name)) for name in steps["name"]]
-        lane = {
-            "process": f"{host} · Host" if len(run.hosts) > 1 else "Host",
-            "name": "Steps",
-            "note": "",
-            "kind": "steps",
-            "events": len(steps),
-            "depths": 1,
-            "start": Delta(start),
-            "duration": duration,
-            "self": duration,
-            "name_code": smallest(code + np.arange(len(steps))),
-            "depth": np.zeros(len(steps), np.uint8),
-            "folded": False,
-        }
-        lanes.append((lane, names))
-        code += len(names)
-    return lanes
-
-
-def keep(lane: npt.NDArray[np.int32], duration: Ints, always: set[int], most: int) -> Ints:
-    """Indices of the events to keep, ascending: all of the lanes in `always`, of the others the longest of each, fairly shared.
-
-    Each lane may keep the same number; what a short lane does not need goes to the long ones. The longest of a lane include the
-    parents of all that stay, so that no slice hangs in the air.
-    """
-    if len(lane) <= most:
-        return np.arange(len(lane))
-    counts = np.bincount(lane)
-    free = np.isin(np.arange(len(counts)), list(always), invert=True)
-    quota = _share(np.where(free, counts, 0), most - int(counts[~free].sum()))
-    # Within a lane: longest first; of equals the first, which is the parent.
-    ranked = np.lexsort((np.arange(len(lane)), -duration, lane))
-    place = np.arange(len(lane)) - (np.cumsum(counts) - counts)[lane[ranked]]
-    forced = np.isin(lane[ranked], list(always))
-    return np.sort(ranked[forced | (place < quota[lane[ranked]])])
-
-
-def _share(counts: npt.NDArray[Any], budget: int) -> Ints:
-    """How many each lane keeps so that the sum is at most the budget and every lane keeps at least one."""
-    if counts.sum() <= budget:
-        return counts.astype(np.int64)
-    low, high = 1, max(int(counts.max()), 1)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if np.minimum(counts, middle).sum() <= budget:
-            low = middle
-        else:
-            high = middle - 1
-    return np.minimum(counts.astype(np.int64), low)
+def head(lane: Lane) -> dict[str, Any]:
+    """What the timeline says of a lane beside its events."""
+    return {
+        "id": lane.id,
+        "process": lane.process,
+        "name": one_line(lane.name)[:MOST_NAME],
+        "note": one_line(lane.note)[:MOST_NAME],
+        "kind": lane.kind,
+        "events": lane.events,
+        "folded": lane.folded,
+        "derived": lane.derived,
+    }
 
 
 class _Columns:
     """The kept events, and how one lane is cut out of them."""
 
-    def __init__(self, lane: Any, start: Ints, duration: Ints, own: Ints, depth: Any, names: Any) -> None:
-        self._start, self._duration, self._own, self._depth, self._names = start, duration, own, depth, names
+    def __init__(self, tracks: Tracks, kept: list[Ints], tick: int) -> None:
+        self._origin = tracks.origin
+        unit = tick * _PS
+        parts = []
+        first = 0
+        for events, rows in zip((tracks.events, tracks.extra), kept, strict=True):
+            start = events.start[rows] - tracks.origin
+            # The end of every event is rounded like its start: what was nested stays nested.
+            begin, end = start // unit, (start + np.maximum(events.duration[rows], 0)) // unit
+            own = np.minimum(np.maximum(events.self_time[rows], 0) // unit, end - begin)
+            parts.append((events.lane[rows], begin, end - begin, own, level(events)[rows], events.name[rows], rows + first))
+            first += len(events)
+        lane, self._start, self._duration, self._own, self._level, name, self._event = map(np.concatenate, zip(*parts, strict=True))
         self._lane = lane
+        self.used, names = np.unique(name, return_inverse=True)
+        self._names = smallest(names)
+        self._depths = [_deepest(events) for events in (tracks.events, tracks.extra)]
 
-    def lane(self, row: Any, code: int, events: int, folded: bool, many_hosts: bool) -> dict[str, Any]:
-        part = slice(*np.searchsorted(self._lane, [code, code + 1]))
-        depth = np.minimum(self._depth[part], 255).astype(np.uint8)
-        process = section(str(row.get("process", "")), row.get("device"))
-        note = row.get("note")
-        return {
-            "process": f"{row['host']} · {process}" if many_hosts else process,
-            "name": one_line(str(row.get("thread", ""))),
-            "note": one_line(note) if isinstance(note, str) else "",
-            "kind": _KINDS.get(str(row["kind"]), "device" if process.startswith(("GPU", "TPU", "NPU")) else "host"),
-            "events": events,
-            "depths": int(depth.max()) + 1 if len(depth) else 1,
+    def of(self, lane: Lane, counter: Counter | None) -> dict[str, Any]:
+        part = slice(*np.searchsorted(self._lane, [lane.id, lane.id + 1]))
+        columns = {
+            "depths": max((int(depths[lane.id]) for depths in self._depths if lane.id < len(depths)), default=1),
             "start": Delta(self._start[part]),
             "duration": self._duration[part].astype(np.uint32),
             # Beside the durations, which it mostly repeats: gzip finds that within its window.
             "self": self._own[part].astype(np.uint32),
             "name_code": self._names[part],
-            "depth": depth,
-            "folded": folded,
+            "depth": _levels(self._level[part]),
+            "event": Delta(self._event[part]),
         }
+        return columns if counter is None else {**columns, **_samples(counter, self._origin)}
 
 
-def section(process: str, device: object = None) -> str:
-    """The heading of a group of lanes: "GPU 0" for "/device:GPU:0", "Host" for "/host:CPU"."""
-    if match := re.match(r"/device:(?:CUSTOM:)?([A-Za-z]+):(\d+)", process):
-        return f"{match[1].upper()} {match[2]}"
-    if process.startswith("/host:"):
-        return "Host"
-    if not process:
-        return "Host" if not isinstance(device, str) or not device else one_line(device)
-    return one_line(process)
+def level(events: Events) -> npt.NDArray[np.uint16]:
+    """The row of its lane in which each event is drawn."""
+    return events.depth
 
 
-def _always(lanes: pd.DataFrame) -> set[int]:
-    return {int(i) for i in np.flatnonzero(lanes["kind"].to_numpy() == "steps")}
+def _deepest(events: Events) -> Ints:
+    """Rows by lane id."""
+    deepest = np.ones(int(events.lane[-1]) + 1 if len(events) else 0, np.int64)
+    if len(events):
+        first = np.flatnonzero(np.diff(events.lane, prepend=-1))
+        deepest[events.lane[first]] = np.maximum.reduceat(level(events), first).astype(np.int64) + 1
+    return deepest
 
 
-def _order(lanes: pd.DataFrame) -> list[int]:
-    if "order" not in lanes.columns:
-        return list(range(len(lanes)))
-    return [int(i) for i in lanes["order"].argsort(kind="stable")]
+def _levels(level: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint8 | np.uint16]:
+    return level.astype(np.uint8) if not len(level) or level.max() < 256 else level
 
 
-def _folded(lanes: pd.DataFrame, busy: npt.NDArray[np.float64], order: list[int], span: float) -> set[int]:
-    """Host threads that are collapsed at first: those with next to nothing in them, and all beyond the eight busiest."""
-    threads = [i for i in order if lanes["kind"].iloc[i] == "host"]
-    busiest = sorted(threads, key=lambda i: -busy[i])[:_OPEN_THREADS]
-    return {i for i in threads if i not in busiest or busy[i] < _LEAST_BUSY * span}
+def _samples(counter: Counter, origin: int) -> dict[str, Any]:
+    """A counter's samples; of too many, the lowest and the highest of equally long runs of them."""
+    rows = np.arange(len(counter.time))
+    if len(rows) > MOST_SAMPLES:
+        edges = np.linspace(0, len(rows), MOST_SAMPLES // 2 + 1).astype(np.int64)
+        picked = [[a + f(counter.value[a:b]) for f in (np.argmin, np.argmax)] for a, b in pairwise(edges.tolist())]
+        rows = np.unique(np.array(picked))
+    return {"time": short((counter.time[rows] - origin) / _PS), "value": short(counter.value[rows]), "unit": counter.unit}
 
 
-def _tick_ns(span_ps: int) -> int:
+def _rest(tracks: Tracks, kept: list[Ints], tick: int) -> dict[str, Any]:
+    """The density of what was left out, by lane and level; levels so deep that there is no room are left out of it."""
+    left = []
+    for events, rows in zip((tracks.events, tracks.extra), kept, strict=True):
+        out = np.ones(len(events), np.bool_)
+        out[rows] = False
+        left.append(np.flatnonzero(out))
+    if not sum(map(len, left)):
+        return no_rest()
+    keys = [
+        (events.lane[rows].astype(np.int64) << 16) | level(events)[rows]
+        for events, rows in zip((tracks.events, tracks.extra), left, strict=True)
+    ]
+    found, counts = _counts(keys)
+    deep = found & 0xFFFF
+    # Outer levels first, as many as there is room for.
+    order = np.argsort(deep, kind="stable")[: MOST_DENSITY // _FEWEST_BINS]
+    found, counts = found[np.sort(order)], counts[np.sort(order)]
+    bins = int(np.clip(MOST_DENSITY // len(found), _FEWEST_BINS, _MOST_BINS))
+    first, last = _span(tracks, left)
+    density = Density(len(found), bins, first, last)
+    for events, rows, key in zip((tracks.events, tracks.extra), left, keys, strict=True):
+        if not len(rows):
+            continue
+        row = np.minimum(np.searchsorted(found, key), len(found) - 1)
+        here = found[row] == key
+        start = events.start[rows[here]]
+        density.add(row[here], start, start + events.duration[rows[here]])
+    unit = tick * _PS
+    return {
+        "bins": bins,
+        "from": (first - tracks.origin) / unit,
+        "to": (last - tracks.origin) / unit,
+        "lane": (found >> 16).astype(np.uint32),
+        "depth": (found & 0xFFFF).astype(np.uint16),
+        "count": counts.astype(np.uint32),
+        "busy": bytes_of(density.shares()),
+    }
+
+
+def _counts(keys: list[Ints]) -> tuple[Ints, Ints]:
+    parts = [np.unique(key, return_counts=True) for key in keys]
+    found, place = np.unique(np.concatenate([part for part, _ in parts]), return_inverse=True)
+    counts = np.bincount(place, weights=np.concatenate([count for _, count in parts]), minlength=len(found))
+    return found, counts.astype(np.int64)
+
+
+def _span(tracks: Tracks, left: list[Ints]) -> tuple[int, int]:
+    pairs = [
+        (int(events.start[rows].min()), int((events.start[rows] + events.duration[rows]).max()))
+        for events, rows in zip((tracks.events, tracks.extra), left, strict=True)
+        if len(rows)
+    ]
+    first, last = min(low for low, _ in pairs), max(high for _, high in pairs)
+    return first, max(last, first + 1)
+
+
+def _gaps(gaps: list[tuple[str, float, float]]) -> dict[str, Any]:
+    return {
+        "process": coded([process for process, _, _ in gaps]),
+        "start": np.array([start for _, start, _ in gaps], np.float64),
+        "duration": np.array([duration for _, _, duration in gaps], np.float64),
+    }
+
+
+def tick_ns(span_ps: int) -> int:
     """Nanoseconds of a tick: as few as let the profile fit into 31 bits of ticks."""
     return span_ps // (_PS * (2**31 - 1)) + 1
 
 
+def no_rest() -> dict[str, Any]:
+    """The density of a trace of which nothing was left out."""
+    none = np.zeros(0, np.uint32)
+    return {"bins": 0, "from": 0.0, "to": 0.0, "lane": none, "depth": none.astype(np.uint16), "count": none, "busy": none.astype(np.uint8)}
+
+
 def nothing() -> dict[str, Any]:
     """A `Trace` part without events."""
-    empty = {"title": "No events in this run", "text": "The profile holds no timed event, so there is nothing to draw."}
+    none = np.zeros(0, np.uint8)
     return {
-        "empty": empty,
+        "empty": {"title": "No events in this run", "text": "The profile holds no timed event, so there is nothing to draw."},
+        "key": "",
         "tick_ns": 1,
         "end": 0,
         "names": [],
-        "category": np.zeros(0, np.uint8),
+        "category": none,
         "lanes": [],
         "shown": 0,
         "total": 0,
+        "rest": no_rest(),
+        "strip": {"above": none, "below": none, "below_is": "device"},
+        "gaps": _gaps([]),
+        "notes": [],
     }

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis import pods
+from nbprof.trace import Events
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 HOSTILE_ATTRIBUTE = "\" onmouseover='alert(2)' style=\"position:fixed"
@@ -294,21 +295,14 @@ def trace(steps: int = 8, per_step: int = 20) -> Any:
     rows = []
     for s in range(steps):
         begin = s * 8_000_000_000
-        rows.append((0, 0, begin, 8_000_000_000, 0, 8_000_000_000))
-        rows.append((2, 1, begin, 7_000_000_000, 0, 7_000_000_000 - per_step * 100_000_000))
+        rows.append((0, 0, begin, 8_000_000_000))
+        rows.append((2, 1, begin, 7_000_000_000))
         for k in range(per_step):
-            rows.append((1, 2 + k % 2, begin + k * 300_000_000 + s, 200_000_001 + k, 0, 200_000_001 + k))
-            rows.append((2, 4, begin + k * 300_000_000, 100_000_000, 1, 100_000_000))
+            rows.append((1, 2 + k % 2, begin + k * 300_000_000 + s, 200_000_001 + k))
+            rows.append((2, 4, begin + k * 300_000_000, 100_000_000))
     rows.sort(key=lambda r: (r[0], r[2], -r[3]))
-    lane, name, start, duration, depth, own = (np.array(column) for column in zip(*rows, strict=True))
-    events = SimpleNamespace(
-        lane=lane.astype(np.int32),
-        name=name.astype(np.int32),
-        start=start.astype(np.int64),
-        duration=duration.astype(np.int64),
-        depth=depth.astype(np.uint16),
-        self_time=own.astype(np.int64),
-    )
+    lane, name, start, duration = (np.array(column) for column in zip(*rows, strict=True))
+    events = Events(lane.astype(np.int32), name.astype(np.int32), start.astype(np.int64), duration.astype(np.int64))
     lanes = pd.DataFrame(
         {
             "lane": [0, 1, 2],

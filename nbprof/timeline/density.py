@@ -1,0 +1,121 @@
+"""How busy rows of the timeline are in equal parts of a stretch of time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.activity import CATEGORIES
+
+if TYPE_CHECKING:
+    from nbprof.timeline.tracks import Tracks
+    from nbprof.trace import Int64s
+
+STRIP = 2048
+"""Parts of the strip above the timeline."""
+_BLOCK = 1 << 20
+_INPUT = CATEGORIES.index("input") + 1
+
+Floats = npt.NDArray[np.float64]
+
+
+class Density:
+    """Time taken by events in each of `bins` equal parts of first…last, by row.
+
+    An event's time up to x is max(0, x - start) - max(0, x - end); so it is enough to count, by part, where events start and end and
+    how far from the part's end. That takes two sums an event, however many parts it covers.
+
+    Parameters
+    ----------
+    rows, bins : int
+    first, last : int
+        ps. What lies outside of them is cut off.
+    """
+
+    def __init__(self, rows: int, bins: int, first: int, last: int) -> None:
+        self._shape = (rows, bins)
+        self._first = first
+        self._width = max(last - first, 1) / bins
+        size = rows * (bins + 1)
+        # Of all edges: how many lie in each part, and what they cover of it; starts count up, ends down.
+        self._edges = np.zeros(size)
+        self._cover = np.zeros(size)
+
+    def add(self, row: npt.NDArray[Any], start: Int64s, end: Int64s) -> None:
+        """Adds events: their row, start and end in ps."""
+        bins = self._shape[1]
+        for at in range(0, len(row), _BLOCK):
+            part = slice(at, at + _BLOCK)
+            base = row[part].astype(np.int64) * (bins + 1)
+            for times, sign in ((start[part], 1.0), (end[part], -1.0)):
+                place = np.clip((times - self._first) / self._width, 0.0, float(bins))
+                bin_ = place.astype(np.int64)
+                key = base + bin_
+                size = len(self._edges)
+                self._edges += sign * np.bincount(key, minlength=size)
+                self._cover += sign * np.bincount(key, weights=bin_ + 1 - place, minlength=size)
+
+    def shares(self) -> Floats:
+        """Busy time by row and part as a share of the part; more than 1 where events of a row overlap. float64[rows, bins]"""
+        rows, bins = self._shape
+        edges = self._edges.reshape(rows, bins + 1)
+        open_ = np.cumsum(edges, axis=1) - edges
+        return np.maximum(open_ + self._cover.reshape(rows, bins + 1), 0.0)[:, :bins]
+
+
+def bytes_of(shares: Floats) -> npt.NDArray[np.uint8]:
+    """Shares as 0…255, flat; 0 only where there is nothing, so that a lone short event shows."""
+    # What is left of sums that cancel out is nothing.
+    return np.where(shares > 1e-9, np.clip(np.round(shares * 255), 1, 255), 0).astype(np.uint8).ravel()
+
+
+def strip(tracks: Tracks) -> dict[str, Any]:
+    """The whole profile in `STRIP` parts: input above, and below it the device, or without one how many host threads are busy.
+
+    Of a device only the lanes count that hold its work itself, of a lane only the outermost events; what several lanes do at once
+    counts once.
+
+    Returns
+    -------
+    dict
+        `above`, `below`: uint8[STRIP]; `below_is`: "device" or "host".
+    """
+    size = max((lane.id for lane in tracks.lanes), default=-1) + 1
+    counted, work = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    device = [lane.id for lane in tracks.lanes if lane.kind == "device" and lane.events and not lane.derived]
+    host = [lane.id for lane in tracks.lanes if lane.kind == "host" and lane.events and not lane.derived]
+    repeated = repeats(tracks)
+    work[[i for i in device if i not in repeated] if device else host] = True
+    counted[device + host] = True
+    above, below = (Density(1, STRIP, tracks.origin, tracks.end) for _ in range(2))
+    for events in (tracks.events, tracks.extra):
+        for at in range(0, len(events), _BLOCK):
+            part = slice(at, at + _BLOCK)
+            lane, start = events.lane[part], events.start[part]
+            end = start + events.duration[part]
+            input_ = np.flatnonzero((tracks.category[events.name[part]] == _INPUT) & counted[lane])
+            outer = np.flatnonzero(work[lane] & (events.depth[part] == 0))
+            for rows, into in ((input_, above), (outer, below)):
+                into.add(np.zeros(len(rows), np.int8), start[rows], end[rows])
+    threads = 1 if device else max(len(host), 1)
+    return {
+        "above": bytes_of(above.shares()),
+        "below": bytes_of(below.shares() / threads),
+        "below_is": "device" if device else "host",
+    }
+
+
+def repeats(tracks: Tracks) -> set[int]:
+    """Lanes of a device that say again, by op, module or name scope, what its lanes of work say."""
+    found: set[int] = set()
+    groups: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for lane in tracks.lanes:
+        if lane.kind == "device":
+            groups.setdefault((lane.host, lane.process), []).append((lane.id, lane.name))
+    for members in groups.values():
+        work = {i for i, name in members if name.lower().startswith("stream") or name.lower() == "xla ops"}
+        if work:
+            found |= {i for i, _ in members} - work
+    return found

@@ -1,0 +1,69 @@
+"""Which events stay when not all can: the longest of each lane, fairly shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+def longest(lanes: Sequence[tuple[npt.NDArray[np.int32], Ints]], always: set[int], most: int) -> list[Ints]:
+    """Indices of the events to keep, ascending: all of the lanes in `always`, of the others the longest of each.
+
+    Each lane may keep the same number; what a short lane does not need goes to the long ones. Of equally long events the first stays,
+    which is the parent: so the parents of all that stay, stay too, and no slice hangs in the air. Where the lanes in `always` alone
+    would take more than half of the budget, they are thinned too.
+
+    Parameters
+    ----------
+    lanes : sequence of (lane int32[n], duration int64[n])
+        Tables of events, each sorted by lane; a lane lies in one of them.
+    always : set of int
+    most : int
+        How many to keep in all; only one event of each lane may make it more. 0 keeps none.
+    """
+    size = max((int(lane[-1]) + 1 for lane, _ in lanes if len(lane)), default=0)
+    edges = [np.searchsorted(lane, np.arange(size + 1)) for lane, _ in lanes]
+    counts = sum((np.diff(edge) for edge in edges), np.zeros(size, np.int64))
+    if most <= 0:
+        return [np.zeros(0, np.int64) for _ in lanes]
+    if counts.sum() <= most:
+        return [np.arange(len(lane)) for lane, _ in lanes]
+    forced = np.isin(np.arange(size), list(always))
+    # So many that they alone would fill the budget are thinned like the rest.
+    first = share(np.where(forced, counts, 0), max(most // 2, 1))
+    quota = np.where(forced, first, share(np.where(forced, 0, counts), most - int(first.sum())))
+    return [_of(edge, duration, quota) for edge, (_, duration) in zip(edges, lanes, strict=True)]
+
+
+def _of(edges: npt.NDArray[np.intp], duration: Ints, quota: Ints) -> Ints:
+    """The `quota[lane]` longest of each lane. A lane is partitioned around its threshold, never sorted."""
+    kept: list[Ints] = []
+    for most, first, stop in zip(quota.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        if most >= stop - first:
+            kept.append(np.arange(first, stop))
+        elif most > 0:
+            values = duration[first:stop]
+            least = np.partition(values, -most)[-most]
+            longer = np.flatnonzero(values > least)
+            equal = np.flatnonzero(values == least)[: most - len(longer)]
+            kept.append(first + np.sort(np.concatenate([longer, equal])))
+    return np.concatenate(kept) if kept else np.zeros(0, np.int64)
+
+
+def share(counts: npt.NDArray[Any], budget: int) -> Ints:
+    """How many each lane keeps so that the sum is at most the budget and every lane keeps at least one."""
+    if counts.sum() <= budget:
+        return counts.astype(np.int64)
+    low, high = 1, max(int(counts.max()), 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if np.minimum(counts, middle).sum() <= budget:
+            low = middle
+        else:
+            high = middle - 1
+    return np.minimum(counts.astype(np.int64), low)
