@@ -2,49 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.timeline import lanes as drawn
+from nbprof.timeline.lanes import Kind as Kind
+from nbprof.timeline.lanes import Lane as Lane
+from nbprof.timeline.lanes import section as section
 from nbprof.trace import Events, Int64s
-from nbprof.views.trace import section
 
 if TYPE_CHECKING:
     from nbprof.run import Run
 
-Kind = Literal["steps", "device", "host", "counter"]
+Samples = tuple[Int64s, npt.NDArray[np.float64]]
 
 
-@dataclass(frozen=True)
-class Lane:
-    """One track of the timeline. `id` is the number of the trace's lane, or one behind these for a derived lane or a counter."""
-
-    id: int
-    process: str
-    name: str
-    note: str
-    kind: Kind
-    host: str
-    device: str
-    events: int
-    folded: bool = False
-    derived: bool = False
-
-
-@dataclass(frozen=True)
 class Counter:
     """Samples of one counter, in time order; each holds until the next.
 
-    `time` int64[k] ps; `value` float64[k] in `unit` ("bytes", "percent" or "count"); `id` is that of its lane.
+    Parameters
+    ----------
+    id : int
+        That of its lane.
+    label, unit : str
+        The unit is "bytes", "percent" or "count".
+    time : int64[k]
+        ps.
+    value : float64[k]
+    make : callable
+        Gives time and value instead, when they are first asked for: a first picture does not wait for them.
     """
 
-    id: int
-    label: str
-    unit: str
-    time: Int64s
-    value: npt.NDArray[np.float64]
+    def __init__(
+        self,
+        id: int,
+        label: str,
+        unit: str,
+        time: Int64s | None = None,
+        value: npt.NDArray[np.float64] | None = None,
+        make: Callable[[], Samples] | None = None,
+    ) -> None:
+        self.id, self.label, self.unit = id, label, unit
+        self._given = (time, value) if time is not None and value is not None else None
+        self._make = make
+
+    @cached_property
+    def samples(self) -> Samples:
+        """Time and value."""
+        if self._given is not None:
+            return self._given
+        return self._make() if self._make is not None else (np.zeros(0, np.int64), np.zeros(0))
+
+    @property
+    def time(self) -> Int64s:
+        """int64[k] ps."""
+        return self.samples[0]
+
+    @property
+    def value(self) -> npt.NDArray[np.float64]:
+        """float64[k] in `unit`."""
+        return self.samples[1]
 
 
 @dataclass
@@ -86,31 +108,21 @@ def tracks(run: Run) -> Tracks:
     """The tracks of a run."""
     trace = run.trace
     events = trace.events
-    table = trace.lanes.reset_index(drop=True)
-    counts = np.bincount(events.lane, minlength=len(table))
-    order = table["order"].argsort(kind="stable") if "order" in table else range(len(table))
-    lanes = []
-    for i in map(int, order):
-        row = table.iloc[i]
-        process = section(str(row.get("process", "")), row.get("device"))
-        kind: Kind = "steps" if row["kind"] == "steps" else "device" if process.startswith(("GPU", "TPU", "NPU")) else "host"
-        note = row.get("note")
-        lanes.append(
-            Lane(
-                i,
-                process,
-                str(row.get("thread", "")),
-                note if isinstance(note, str) else "",
-                kind,
-                str(row["host"]),
-                str(row.get("device")),
-                int(counts[i]),
-            )
-        )
+    origin, end = extent(events)
+    lanes = drawn.recorded(run, end - origin)
     none = np.zeros(0, np.int64)
     extra = Events(none.astype(np.int32), none.astype(np.int32), none, none)
     category = np.asarray(run.activity.name_category)
     codes = category.astype(np.uint8) if len(category) else np.zeros(len(trace.names), np.uint8)
-    origin = min(int(events.start.min()), 0) if len(events) else 0
-    end = int(events.end.max()) if len(events) else 0
     return Tracks(lanes, events, extra, trace.display, trace.names, codes, [], origin, end)
+
+
+def extent(events: Events) -> tuple[int, int]:
+    """Where the drawn time starts and ends, ps."""
+    if not len(events):
+        return 0, 0
+    end = max(int((events.start[at : at + CHUNK] + events.duration[at : at + CHUNK]).max()) for at in range(0, len(events), CHUNK))
+    return min(int(events.start.min()), 0), end
+
+
+CHUNK = 1 << 18

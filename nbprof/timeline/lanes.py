@@ -1,0 +1,128 @@
+"""The recorded lanes of a profile as they are drawn: headings, order, and which are folded at first."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.trace import Events, Int64s
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+Kind = Literal["steps", "device", "host", "counter"]
+
+OPEN_THREADS = 8
+LEAST_BUSY = 0.002
+_DEVICE = re.compile(r"(?:GPU|TPU|NPU|XPU|MTIA|CUSTOM)\b")
+_PLANE = re.compile(r"/device:(?:CUSTOM:)?([A-Za-z]+):(\d+)")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One track of the timeline.
+
+    `id` is the number of the trace's lane, or one behind these for a derived lane or a counter. `process` is the heading that it stands
+    under. `derived` tells that it says again, in other words, what other lanes have: made of these by the recorder or here.
+    """
+
+    id: int
+    process: str
+    name: str
+    note: str
+    kind: Kind
+    host: str
+    device: str
+    events: int
+    folded: bool = False
+    derived: bool = False
+
+
+def section(process: str, device: object = None) -> str:
+    """The heading of a group of lanes: "GPU 0" for "/device:GPU:0", "Host" for "/host:CPU"."""
+    if match := _PLANE.match(process):
+        return f"{match[1].upper()} {match[2]}"
+    if process.startswith("/host:"):
+        return "Host"
+    if not process:
+        return "Host" if not isinstance(device, str) or not device else _CONTROLS.sub(" ", device)
+    return _CONTROLS.sub(" ", process)
+
+
+def heading(host: str, process: str, hosts: int) -> str:
+    """A section with its host in front, where there are several hosts."""
+    return f"{host} · {process}" if hosts > 1 else process
+
+
+def recorded(run: Run, span: int) -> list[Lane]:
+    """The lanes of the trace that have events, in the order of drawing; `span` is how long the profile is, in ps."""
+    trace = run.trace
+    table, events = trace.lanes, trace.events
+    count, hosts = len(table), len(run.hosts)
+    bounds = np.searchsorted(events.lane, np.arange(count + 1))
+    totals = np.diff(bounds)
+    # Columns as lists: a look into a frame for each of 5,000 lanes would take a second.
+    process, kinds, host, thread = (table[c].tolist() for c in ("process", "kind", "host", "thread"))
+    devices = table["device"].tolist() if "device" in table else [-1] * count
+    notes = table["note"].tolist() if "note" in table else [""] * count
+    order = table["order"].to_numpy().argsort(kind="stable") if "order" in table else np.arange(count)
+    titled = cache(section)
+    lanes = []
+    for i in order.tolist():
+        if not totals[i]:
+            continue
+        under = titled(str(process[i]), devices[i] if isinstance(devices[i], str) else None)
+        on_device = bool(_DEVICE.match(under))
+        kind: Kind = "steps" if kinds[i] == "steps" else "device" if kinds[i] == "device" or on_device else "host"
+        # What a TPU writes itself are its modules and ops; on a GPU these are made of the kernels.
+        made = kinds[i] in ("derived", "steps") and not under.startswith("TPU")
+        lanes.append(
+            Lane(
+                i,
+                heading(str(host[i]), under, hosts),
+                str(thread[i]),
+                notes[i] if isinstance(notes[i], str) else "",
+                kind,
+                str(host[i]),
+                str(devices[i]),
+                int(totals[i]),
+                derived=made,
+            )
+        )
+    folded = _folded([lane.id for lane in lanes if kinds[lane.id] == "host"], events, bounds, span)
+    return [replace(lane, folded=True) if lane.id in folded else lane for lane in lanes]
+
+
+def _folded(threads: list[int], events: Events, bounds: Int64s, span: int) -> set[int]:
+    """Host threads that are collapsed at first: those with next to nothing in them, and all beyond the eight busiest."""
+    busy = {i: covered(events, int(bounds[i]), int(bounds[i + 1])) for i in threads}
+    busiest = set(sorted(threads, key=lambda i: -busy[i])[:OPEN_THREADS])
+    return {i for i in threads if i not in busiest or busy[i] < LEAST_BUSY * span}
+
+
+def covered(events: Events, first: int, stop: int) -> int:
+    """How long at least one of some events runs, ps; they are in the order of their starts."""
+    total, reached = 0, np.iinfo(np.int64).min
+    for at in range(first, stop, _CHUNK):
+        start, end, reach = reaching(events, at, min(at + _CHUNK, stop), reached)
+        total += int(np.maximum(end - np.maximum(start, reach), 0).sum())
+        reached = max(int(end.max()), reached)
+    return total
+
+
+def reaching(events: Events, first: int, stop: int, reached: int) -> tuple[Int64s, Int64s, npt.NDArray[np.int64]]:
+    """Starts and ends of some events of a lane, and how far those before each reach; `reached` is that before the first."""
+    start = events.start[first:stop]
+    end = start + events.duration[first:stop]
+    reach = np.empty_like(end)
+    reach[0] = reached
+    np.maximum.accumulate(end[:-1], out=reach[1:])
+    np.maximum(reach, reached, out=reach)
+    return start, end, reach
