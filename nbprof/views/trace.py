@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.timeline.density import Density, bytes_of, strip
+from nbprof.timeline.density import strip
 from nbprof.timeline.tracks import Counter, Lane, Tracks, tracks
 from nbprof.trace import Events
+from nbprof.views import rest
 from nbprof.views.codec import Delta, coded, short, smallest
 from nbprof.views.longest import Ints, longest
 from nbprof.views.wording import one_line
@@ -22,9 +23,6 @@ MOST_EVENTS = 20_000
 MOST_NAME = 600
 MOST_SAMPLES = 500
 """Samples of one counter."""
-MOST_DENSITY = 1 << 16
-"""Bytes of the density of what was left out, of all rows together."""
-_FEWEST_BINS, _MOST_BINS = 8, 1024
 _PS = 1000
 
 
@@ -45,7 +43,8 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
     always = {lane.id for lane in made.lanes if lane.kind == "steps"}
     tables = (made.events, made.extra)
     kept = longest([(events.lane, events.duration) for events in tables], always, most)
-    columns = _Columns(made, kept, tick)
+    levels = [level(events) for events in tables]
+    columns = _Columns(made, kept, levels, tick)
     counters = {counter.id: counter for counter in made.counters}
     return {
         "empty": None,
@@ -57,7 +56,7 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
         "lanes": [{**head(lane), **columns.of(lane, counters.get(lane.id))} for lane in made.lanes],
         "shown": sum(map(len, kept)),
         "total": len(made.events) + len(made.extra),
-        "rest": _rest(made, kept, tick),
+        "rest": rest.rest(made, kept, levels, tick * _PS),
         "strip": strip(made),
         "gaps": _gaps([]),
         "notes": list(made.notes),
@@ -81,28 +80,28 @@ def head(lane: Lane) -> dict[str, Any]:
 class _Columns:
     """The kept events, and how one lane is cut out of them."""
 
-    def __init__(self, tracks: Tracks, kept: list[Ints], tick: int) -> None:
+    def __init__(self, tracks: Tracks, kept: list[Ints], levels: list[rest.Levels], tick: int) -> None:
         self._origin = tracks.origin
         unit = tick * _PS
         parts = []
         first = 0
-        for events, rows in zip((tracks.events, tracks.extra), kept, strict=True):
+        for events, rows, level in zip((tracks.events, tracks.extra), kept, levels, strict=True):
             start = events.start[rows] - tracks.origin
             # The end of every event is rounded like its start: what was nested stays nested.
             begin, end = start // unit, (start + np.maximum(events.duration[rows], 0)) // unit
             own = np.minimum(np.maximum(events.self_time[rows], 0) // unit, end - begin)
-            parts.append((events.lane[rows], begin, end - begin, own, level(events)[rows], events.name[rows], rows + first))
+            parts.append((events.lane[rows], begin, end - begin, own, level[rows], events.name[rows], rows + first))
             first += len(events)
         lane, self._start, self._duration, self._own, self._level, name, self._event = map(np.concatenate, zip(*parts, strict=True))
         self._lane = lane
         self.used, names = np.unique(name, return_inverse=True)
         self._names = smallest(names)
-        self._depths = [_deepest(events) for events in (tracks.events, tracks.extra)]
+        self._depths = [rest.deepest(events, level) for events, level in zip((tracks.events, tracks.extra), levels, strict=True)]
 
     def of(self, lane: Lane, counter: Counter | None) -> dict[str, Any]:
         part = slice(*np.searchsorted(self._lane, [lane.id, lane.id + 1]))
         columns = {
-            "depths": max((int(depths[lane.id]) for depths in self._depths if lane.id < len(depths)), default=1),
+            "depths": max(1, *(int(depths[lane.id]) for depths in self._depths if lane.id < len(depths))),
             "start": Delta(self._start[part]),
             "duration": self._duration[part].astype(np.uint32),
             # Beside the durations, which it mostly repeats: gzip finds that within its window.
@@ -114,18 +113,9 @@ class _Columns:
         return columns if counter is None else {**columns, **_samples(counter, self._origin)}
 
 
-def level(events: Events) -> npt.NDArray[np.uint16]:
+def level(events: Events) -> rest.Levels:
     """The row of its lane in which each event is drawn."""
     return events.depth
-
-
-def _deepest(events: Events) -> Ints:
-    """Rows by lane id."""
-    deepest = np.ones(int(events.lane[-1]) + 1 if len(events) else 0, np.int64)
-    if len(events):
-        first = np.flatnonzero(np.diff(events.lane, prepend=-1))
-        deepest[events.lane[first]] = np.maximum.reduceat(level(events), first).astype(np.int64) + 1
-    return deepest
 
 
 def _levels(level: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint8 | np.uint16]:
@@ -142,63 +132,6 @@ def _samples(counter: Counter, origin: int) -> dict[str, Any]:
     return {"time": short((counter.time[rows] - origin) / _PS), "value": short(counter.value[rows]), "unit": counter.unit}
 
 
-def _rest(tracks: Tracks, kept: list[Ints], tick: int) -> dict[str, Any]:
-    """The density of what was left out, by lane and level; levels so deep that there is no room are left out of it."""
-    left = []
-    for events, rows in zip((tracks.events, tracks.extra), kept, strict=True):
-        out = np.ones(len(events), np.bool_)
-        out[rows] = False
-        left.append(np.flatnonzero(out))
-    if not sum(map(len, left)):
-        return no_rest()
-    keys = [
-        (events.lane[rows].astype(np.int64) << 16) | level(events)[rows]
-        for events, rows in zip((tracks.events, tracks.extra), left, strict=True)
-    ]
-    found, counts = _counts(keys)
-    deep = found & 0xFFFF
-    # Outer levels first, as many as there is room for.
-    order = np.argsort(deep, kind="stable")[: MOST_DENSITY // _FEWEST_BINS]
-    found, counts = found[np.sort(order)], counts[np.sort(order)]
-    bins = int(np.clip(MOST_DENSITY // len(found), _FEWEST_BINS, _MOST_BINS))
-    first, last = _span(tracks, left)
-    density = Density(len(found), bins, first, last)
-    for events, rows, key in zip((tracks.events, tracks.extra), left, keys, strict=True):
-        if not len(rows):
-            continue
-        row = np.minimum(np.searchsorted(found, key), len(found) - 1)
-        here = found[row] == key
-        start = events.start[rows[here]]
-        density.add(row[here], start, start + events.duration[rows[here]])
-    unit = tick * _PS
-    return {
-        "bins": bins,
-        "from": (first - tracks.origin) / unit,
-        "to": (last - tracks.origin) / unit,
-        "lane": (found >> 16).astype(np.uint32),
-        "depth": (found & 0xFFFF).astype(np.uint16),
-        "count": counts.astype(np.uint32),
-        "busy": bytes_of(density.shares()),
-    }
-
-
-def _counts(keys: list[Ints]) -> tuple[Ints, Ints]:
-    parts = [np.unique(key, return_counts=True) for key in keys]
-    found, place = np.unique(np.concatenate([part for part, _ in parts]), return_inverse=True)
-    counts = np.bincount(place, weights=np.concatenate([count for _, count in parts]), minlength=len(found))
-    return found, counts.astype(np.int64)
-
-
-def _span(tracks: Tracks, left: list[Ints]) -> tuple[int, int]:
-    pairs = [
-        (int(events.start[rows].min()), int((events.start[rows] + events.duration[rows]).max()))
-        for events, rows in zip((tracks.events, tracks.extra), left, strict=True)
-        if len(rows)
-    ]
-    first, last = min(low for low, _ in pairs), max(high for _, high in pairs)
-    return first, max(last, first + 1)
-
-
 def _gaps(gaps: list[tuple[str, float, float]]) -> dict[str, Any]:
     return {
         "process": coded([process for process, _, _ in gaps]),
@@ -210,12 +143,6 @@ def _gaps(gaps: list[tuple[str, float, float]]) -> dict[str, Any]:
 def tick_ns(span_ps: int) -> int:
     """Nanoseconds of a tick: as few as let the profile fit into 31 bits of ticks."""
     return span_ps // (_PS * (2**31 - 1)) + 1
-
-
-def no_rest() -> dict[str, Any]:
-    """The density of a trace of which nothing was left out."""
-    none = np.zeros(0, np.uint32)
-    return {"bins": 0, "from": 0.0, "to": 0.0, "lane": none, "depth": none.astype(np.uint16), "count": none, "busy": none.astype(np.uint8)}
 
 
 def nothing() -> dict[str, Any]:
@@ -231,7 +158,7 @@ def nothing() -> dict[str, Any]:
         "lanes": [],
         "shown": 0,
         "total": 0,
-        "rest": no_rest(),
+        "rest": rest.nothing(),
         "strip": {"above": none, "below": none, "below_is": "device"},
         "gaps": _gaps([]),
         "notes": [],

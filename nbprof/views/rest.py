@@ -1,0 +1,113 @@
+"""What a saved timeline tells of the events that it leaves out: how densely they lie, by lane and level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.timeline.density import Density, bytes_of
+from nbprof.timeline.tracks import Tracks
+from nbprof.trace import Events, Int64s
+
+MOST_BYTES = 1 << 16
+"""Of all rows together."""
+_FEWEST_BINS, _MOST_BINS = 8, 1024
+_BLOCK = 1 << 19
+
+Levels = npt.NDArray[np.uint16]
+
+
+def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit: int) -> dict[str, Any]:
+    """The `Rest` of js/lib/payload.ts.
+
+    The stretch from the first to the last event that was left out is cut into equal parts, fewer where there are many rows. Of too many
+    rows the outer levels are told: what is in them covers what is inside.
+
+    Parameters
+    ----------
+    tracks : Tracks
+    kept : sequence of int64[k]
+        Events that are not left out, of `tracks.events` and of `tracks.extra`.
+    levels : sequence of uint16[n]
+        The level of every event of both.
+    unit : int
+        ps of a tick.
+    """
+    tables = [_Left(events, rows, level) for events, rows, level in zip((tracks.events, tracks.extra), kept, levels, strict=True)]
+    size = max((len(table.depths) for table in tables), default=0)
+    depths = np.max([np.pad(table.depths, (0, size - len(table.depths))) for table in tables], axis=0)
+    base = np.cumsum(depths) - depths
+    count = np.zeros(int(depths.sum()), np.int64)
+    first, last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    for table in tables:
+        for rows in table.blocks():
+            count += np.bincount(base[table.events.lane[rows]] + table.level[rows], minlength=len(count))
+            start = table.events.start[rows]
+            first, last = min(first, int(start.min())), max(last, int((start + table.events.duration[rows]).max()))
+    if not count.any():
+        return nothing()
+    last = max(last, first + 1)
+    lane = np.repeat(np.arange(size), depths)
+    level = np.arange(len(count)) - base[lane]
+    told = _outermost(count, level)
+    bins = int(np.clip(MOST_BYTES // len(told), _FEWEST_BINS, _MOST_BINS))
+    place = np.full(len(count), -1, np.int64)
+    place[told] = np.arange(len(told))
+    density = Density(len(told), bins, first, last)
+    for table in tables:
+        for rows in table.blocks():
+            row = place[base[table.events.lane[rows]] + table.level[rows]]
+            start = table.events.start[rows]
+            end = start + table.events.duration[rows]
+            density.add(*((row, start, end) if len(told) == len(count) else (column[row >= 0] for column in (row, start, end))))
+    return {
+        "bins": bins,
+        "from": (first - tracks.origin) / unit,
+        "to": (last - tracks.origin) / unit,
+        "lane": lane[told].astype(np.uint32),
+        "depth": level[told].astype(np.uint16),
+        "count": count[told].astype(np.uint32),
+        "busy": bytes_of(density.shares()),
+    }
+
+
+class _Left:
+    """The events of a table that were left out, in blocks: a profile may have ten million."""
+
+    def __init__(self, events: Events, kept: Int64s, level: Levels) -> None:
+        self.events, self.level = events, level
+        self._out = np.ones(len(events), np.bool_)
+        self._out[kept] = False
+        self.depths = deepest(events, level)
+
+    def blocks(self) -> Iterator[Int64s]:
+        for at in range(0, len(self._out), _BLOCK):
+            rows = at + np.flatnonzero(self._out[at : at + _BLOCK])
+            if len(rows):
+                yield rows
+
+
+def deepest(events: Events, level: Levels) -> Int64s:
+    """How many levels each lane has, by lane id; 0 for a lane without events."""
+    out = np.zeros(int(events.lane[-1]) + 1 if len(events) else 0, np.int64)
+    if len(events):
+        first = np.searchsorted(events.lane, np.arange(len(out)))
+        used = np.flatnonzero(np.append(first[1:], len(events)) > first)
+        out[used] = np.maximum.reduceat(level, first[used]).astype(np.int64) + 1
+    return out
+
+
+def _outermost(count: Int64s, level: Int64s) -> Int64s:
+    """Rows that have something, ascending; of too many the outer levels."""
+    used = np.flatnonzero(count)
+    order = np.argsort(level[used], kind="stable")[: MOST_BYTES // _FEWEST_BINS]
+    return np.sort(used[order])
+
+
+def nothing() -> dict[str, Any]:
+    """Of a timeline that leaves nothing out."""
+    none = np.zeros(0, np.uint32)
+    return {"bins": 0, "from": 0.0, "to": 0.0, "lane": none, "depth": none.astype(np.uint16), "count": none, "busy": none.astype(np.uint8)}
