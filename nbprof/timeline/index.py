@@ -1,0 +1,113 @@
+"""Where the events of a window of time are: by lane and level, found by bisection, without a second copy of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from functools import cached_property
+
+import numpy as np
+
+from nbprof.timeline.stack import Stack, stack
+from nbprof.timeline.tracks import Tracks
+from nbprof.trace import Events, Int64s
+
+
+class Rows:
+    """The rows of one table of events, whose ids count from `base`."""
+
+    def __init__(self, events: Events, base: int) -> None:
+        self.events = events
+        self.base = base
+        self.stack: Stack = stack(events)
+        self.place = {lane: k for k, lane in enumerate(self.stack.lanes.tolist())}
+
+    def range(self, lane: int, level: int) -> tuple[int, int]:
+        """First position of a row, and the one behind its last."""
+        row = int(self.stack.first_row[self.place[lane]]) + level
+        return int(self.stack.row[row]), int(self.stack.row[row + 1])
+
+
+class Index:
+    """The events of all rows of `tracks.events` and `tracks.extra`; a row is one level of one lane.
+
+    Levels count from 0. Events of a row never overlap, and are numbered from 0 in the order of time. Times are int64 ps. What is asked of
+    a lane without events, or of a level that it has not, is empty.
+    """
+
+    def __init__(self, tracks: Tracks) -> None:
+        self.tracks = tracks
+        self.main = Rows(tracks.events, 0)
+        self.extra = Rows(tracks.extra, len(tracks.events))
+
+    def table(self, lane: int) -> Rows | None:
+        """The table that has the events of a lane."""
+        return self.main if lane in self.main.place else self.extra if lane in self.extra.place else None
+
+    def of(self, event: int) -> tuple[Rows, int]:
+        """The table of an event, and its index there.
+
+        Raises
+        ------
+        IndexError
+            There is no such event.
+        """
+        table = self.main if event < self.extra.base else self.extra
+        if not 0 <= event - table.base < len(table.events):
+            raise IndexError(f"There is no event {event}.")
+        return table, event - table.base
+
+    def rows(self, lane: int) -> int:
+        """How many levels a lane has."""
+        table = self.table(lane)
+        if table is None:
+            return 0
+        k = table.place[lane]
+        return int(table.stack.first_row[k + 1] - table.stack.first_row[k])
+
+    def level(self, event: int) -> int:
+        """The level that an event is drawn on."""
+        table, at = self.of(event)
+        return int(table.stack.level[at])
+
+    def window(self, lane: int, level: int, from_ps: int, to_ps: int) -> tuple[int, int]:
+        """Which events of a row start in from ≤ time < to or reach in from before: the first, and the one behind the last."""
+        table = self.table(lane)
+        if table is None or not 0 <= level < self.rows(lane):
+            return 0, 0
+        at, stop = table.range(lane, level)
+        events, order = table.events, table.stack.order
+        start = events.start
+        flat = bool(table.stack.flat[table.place[lane]])
+
+        def begins(position: int) -> int:
+            return int(start[position if flat else order[position]])
+
+        first = bisect_left(range(at, stop), from_ps, key=begins)
+        last = max(first, bisect_left(range(at, stop), to_ps, first, key=begins))
+        if first:
+            before = at + first - 1 if flat else int(order[at + first - 1])
+            first -= int(start[before]) + int(events.duration[before]) > from_ps
+        return first, last
+
+    def events(self, lane: int, level: int, first: int, last: int) -> Int64s:
+        """Ids of the events of a row from the `first` to the one before the `last`."""
+        table = self.table(lane)
+        if table is None or not 0 <= level < self.rows(lane):
+            return np.zeros(0, np.int64)
+        at, stop = table.range(lane, level)
+        at, stop = min(at + max(first, 0), stop), min(at + max(last, 0), stop)
+        if table.stack.flat[table.place[lane]]:
+            return np.arange(table.base + at, table.base + stop, dtype=np.int64)
+        return table.stack.order[at:stop].astype(np.int64) + table.base
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What is drawn otherwise than it was recorded."""
+        moved = self.main.stack.moved + self.extra.stack.moved
+        lanes = self.main.stack.moved_lanes + self.extra.stack.moved_lanes
+        if not moved:
+            return []
+        what = "1 slice overlaps" if moved == 1 else f"{moved:,} slices overlap"
+        where = "1 track" if lanes == 1 else f"{lanes:,} tracks"
+        level = "a further level" if moved == 1 else "further levels"
+        return [f"{what} others of the same track only partly, on {where}; stacked on {level}."]

@@ -1,0 +1,217 @@
+"""Which level of its lane each event is drawn on, so that events of one level never overlap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.trace import Events, Int32s, Int64s
+
+MOST_LEVEL = 65_535
+_MANY = 64
+_OPEN = 1 << 30
+_NEVER = -(1 << 63)
+
+Levels = npt.NDArray[np.uint16]
+
+
+@dataclass
+class Stack:
+    """Events by row, which is one level of one lane. A row's events take turns, so both their starts and their ends ascend.
+
+    A position counts the events of all rows one behind the other: lanes in their order, levels from the top, events in the order of time.
+    An event and its position thus lie in the same range of numbers, that of the lane.
+
+    Attributes
+    ----------
+    events : Events
+    lanes : int64[l]
+        Numbers of the lanes that have events, ascending.
+    bounds : int64[l + 1]
+        First event, and so first position, of each lane.
+    first_row : int64[l + 1]
+        First row of each lane.
+    row : int64[rows + 1]
+        First position of each row.
+    flat : bool[l]
+        Lanes of one row, where positions are event numbers.
+    level : uint16[events]
+        `Events.depth` itself where no events overlap partly. What lies more than 65,535 deep shares the last level.
+    order : int32[events]
+        Event by position; never written, and so no memory, for flat lanes.
+    moved : int
+        Events that overlap others of their lane partly, and are drawn lower for that.
+    moved_lanes : int
+        Lanes with such events.
+    """
+
+    events: Events
+    lanes: Int64s
+    bounds: Int64s
+    first_row: Int64s
+    row: Int64s
+    flat: npt.NDArray[np.bool_]
+    level: Levels
+    order: Int32s
+    moved: int
+    moved_lanes: int
+
+
+def stack(events: Events) -> Stack:
+    """Levels and rows of a table of events.
+
+    An event that lies in others of its lane has as many above it. Where events overlap only partly, each goes, in the order of their
+    starts, to the first level that is free, below the event that it lies in.
+    """
+    count = len(events)
+    level: Levels = events.depth
+    bounds = np.append(np.flatnonzero(np.diff(events.lane, prepend=-1)), count) if count else np.zeros(1, np.int64)
+    order = np.empty(count, np.int32)
+    rows: list[Int64s] = []
+    deepest = np.maximum.reduceat(level, bounds[:-1]) if count else level
+    moved = moved_lanes = 0
+    for k, (at, stop) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
+        sizes = _order(level, order, at, stop, int(deepest[k]))
+        if len(crowded := _clusters(events, order, slice(at, stop), sizes)):
+            if level is events.depth:
+                level = level.copy()
+            moved += _restack(events, level, slice(at, stop), crowded)
+            moved_lanes += 1
+            sizes = _order(level, order, at, stop, int(level[at:stop].max()))
+        rows.append(sizes)
+    heights = np.array([len(sizes) for sizes in rows], np.int64)
+    return Stack(
+        events,
+        events.lane[bounds[:-1]].astype(np.int64),
+        bounds,
+        np.append(0, np.cumsum(heights)),
+        np.append(0, np.cumsum(np.concatenate(rows))) if rows else np.zeros(1, np.int64),
+        heights == 1,
+        level,
+        order,
+        moved,
+        moved_lanes,
+    )
+
+
+def _order(level: Levels, order: Int32s, at: int, stop: int, deepest: int) -> Int64s:
+    """Writes the events of a lane in the order of its rows, unless there is but one; gives the size of each row."""
+    if not deepest:
+        return np.array([stop - at], np.int64)
+    part = level[at:stop]
+    # A stable sort of small integers takes one pass a byte.
+    np.add(np.argsort(part.astype(np.uint8) if deepest < 256 else part, kind="stable"), at, out=order[at:stop], casting="unsafe")
+    # Every level down to the deepest is used: what lies in an event is one level below something.
+    return np.bincount(part, minlength=deepest + 1)
+
+
+def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int64s:
+    """int64[k, 2]: ranges of events of a lane, disjoint and ascending, in each of which some overlap only partly.
+
+    Where two overlap partly, so do those of one level that they lie in, or they themselves. So it is seen within rows. A cluster is a run
+    of overlapping events of one level and all that lies in them, which is every event up to the next one that is no deeper.
+    """
+    found = []
+    at = lane.start
+    for depth, size in enumerate(sizes.tolist()):
+        row = slice(at, at + size)
+        at += size
+        ids = order[row] if len(sizes) > 1 else None
+        start, duration = (events.start[row], events.duration[row]) if ids is None else (events.start[ids], events.duration[ids])
+        end = start + duration
+        if depth == MOST_LEVEL or not (end[:-1] > start[1:]).any():
+            continue
+        if ids is None:
+            ids = np.arange(row.start, row.stop, dtype=np.int32)
+        first = np.flatnonzero(np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1]))
+        behind = np.append(first[1:], size)
+        several = behind - first > 1
+        no_deeper = np.append(np.flatnonzero(events.depth[lane] <= depth), lane.stop - lane.start) + lane.start
+        until = no_deeper[np.searchsorted(no_deeper, ids[behind[several] - 1], side="right")]
+        found.append(np.stack([ids[first[several]], until], axis=1))
+    if not found:
+        return np.zeros((0, 2), np.int64)
+    # One range lies in another or beside it; the outer ones stay.
+    every = np.concatenate(found)
+    every = every[np.lexsort((-every[:, 1], every[:, 0]))]
+    outer: Int64s = every[np.append(True, every[1:, 0] >= np.maximum.accumulate(every[:, 1])[:-1])]
+    return outer
+
+
+def _restack(events: Events, level: Levels, lane: slice, clusters: Int64s) -> int:
+    """Sets the levels of the events of some clusters of a lane; how many of them overlap others partly.
+
+    Level by level: what is to be drawn from a level on is either kept on it, because the last one kept there is over, or left for the
+    next. Only events that overlap need a walk in order.
+    """
+    sizes = clusters[:, 1] - clusters[:, 0]
+    ids = np.arange(int(sizes.sum())) + np.repeat(clusters[:, 0] - (np.cumsum(sizes) - sizes), sizes) - lane.start
+    start = events.start[lane][ids]
+    end = start + events.duration[lane][ids]
+    parent = events.parent[lane][ids].astype(np.int64)
+    # Place in the lane of the event that each lies in, the last place where there is none.
+    above = np.where(parent >= 0, parent - lane.start, -1)
+    known = np.append(level[lane].astype(np.int32), np.int32(-1))
+    known[ids] = _OPEN
+    open_ = np.arange(len(ids))
+    depth = int(known[above].min()) + 1
+    stop = depth + _MANY
+    while len(open_) and depth < stop:
+        here = open_[known[above[open_]] < depth]
+        known[ids[here[_turns(start[here], end[here])]]] = depth
+        open_ = open_[known[ids[open_]] == _OPEN]
+        depth += 1
+    if len(open_):
+        place = np.full(lane.stop - lane.start + 1, -1)
+        place[ids[open_]] = np.arange(len(open_))
+        parent = place[above[open_]]
+        least = np.where(parent < 0, np.maximum(known[above[open_]] + 1 - depth, 0), 0)
+        known[ids[open_]] = depth + _free_levels(start[open_], end[open_], parent, least)
+    new = known[ids]
+    level[lane][ids] = np.minimum(new, MOST_LEVEL)
+    return int((new > known[above] + 1).sum())
+
+
+def _turns(start: Int64s, end: Int64s) -> npt.NDArray[np.bool_]:
+    """Which of some events, in the order of their starts, take turns: the first, and each that starts when the last one is over."""
+    latest = np.maximum.accumulate(end)
+    late = np.append(False, start[1:] < latest[:-1])
+    kept = ~late
+    if late.any():
+        # The events of a run that overlap, with the first of each; between runs everything is over.
+        rows = np.flatnonzero(late | np.append(late[1:], False))
+        until = None
+        for row, begin, finish, goes_on in zip(rows.tolist(), start[rows].tolist(), end[rows].tolist(), late[rows].tolist(), strict=True):
+            if not goes_on or until is None or begin >= until:
+                kept[row] = True
+                until = finish
+    return kept
+
+
+def _free_levels(start: Int64s, end: Int64s, parent: Int64s, least: Int64s) -> Int64s:
+    """The first level on which each event finds nothing running, below its parent, where that is one of them, and not above `least`."""
+    out: list[int] = []
+    until: list[int] = []
+    deep = np.zeros(0, np.int64)
+    for begin, finish, above, at in zip(start.tolist(), end.tolist(), parent.tolist(), least.tolist(), strict=True):
+        if above >= 0:
+            at = out[above] + 1
+        if at >= len(until):
+            more = [_NEVER] * (at + 1 + len(until))
+            until += more
+            deep = np.append(deep, np.array(more))
+        # A few levels are looked at one by one, more at once. The last is free, or else there is one behind it.
+        stop = min(len(until), at + _MANY)
+        while at < stop and until[at] > begin:
+            at += 1
+        if at == stop:
+            free = np.append(deep[at:] <= begin, True)
+            at += int(free.argmax())
+        if at == len(until):
+            until.append(_NEVER)
+            deep = np.append(deep, _NEVER)
+        until[at] = deep[at] = finish
+        out.append(at)
+    return np.array(out)
