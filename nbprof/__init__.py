@@ -50,6 +50,44 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'nbprof' has no attribute {name!r}")
 
 
+def _meet_kernel() -> None:
+    """In the kernel of a notebook: lets saved outputs ask it for the trace. Costs nothing elsewhere, and never fails."""
+    from sys import modules
+
+    if "ipykernel" not in modules:
+        return
+    try:
+        manager = modules["IPython"].get_ipython().kernel.comm_manager
+        targets = manager.targets
+    except (AttributeError, KeyError):
+        return
+    if "nbprof" in targets:
+        return
+
+    def opened(comm: Any, message: Any) -> None:
+        from nbprof.comms import open_comm
+
+        open_comm(comm, message)
+
+    class Sign:
+        # Among the comms of the kernel it tells a page that nbprof is here. To try the target of a kernel without nbprof would have that
+        # write an error to its log.
+        comm_id = target_name = "nbprof"
+        _closed = False
+
+        def handle_msg(self, message: Any) -> None:
+            pass
+
+        def handle_close(self, message: Any) -> None:
+            pass
+
+    manager.register_target("nbprof", opened)
+    manager.register_comm(Sign())
+
+
+_meet_kernel()
+
+
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
 
@@ -58,6 +96,7 @@ def load_ipython_extension(ipython: Any) -> None:
     """Called by `%load_ext nbprof`: adds `%%nbprof` and `%nbprof`."""
     from nbprof.magic import load
 
+    _meet_kernel()
     load(ipython)
 
 
@@ -70,3 +109,9 @@ def unload_ipython_extension(ipython: Any) -> None:
 
 def _jupyter_labextension_paths() -> list[dict[str, str]]:
     return [{"src": "labextension", "dest": "nbprof"}]
+
+
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+    from nbprof.server import _jupyter_server_extension_points as points
+
+    return points()

@@ -1,0 +1,73 @@
+"""The extension as Jupyter Server sees it: its options, its handlers, and its end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from jupyter_server.extension.application import ExtensionApp
+from jupyter_server.utils import url_path_join
+from traitlets import Bool, Float, Integer, default
+
+from nbprof.server.handlers import AskHandler, OpenHandler, ReadyHandler
+from nbprof.server.pool import Limits, Pool
+
+_SMALLEST = 2 << 30
+
+
+class NbprofServer(ExtensionApp):
+    """Opens profiles in JupyterLab; set in jupyter_server_config.py as `c.NbprofServer.<option>`."""
+
+    name = "nbprof"
+    description = "Reads profiles for JupyterLab, in processes of their own."
+    open_browser = False
+    load_other_extensions = True
+
+    profiles: Any = Integer(4, min=1, help="How many profiles are kept analysed at a time.").tag(config=True)
+    memory: Any = Integer(
+        min=1, help="Bytes of memory that all profiles may use together. By default half of what the machine or its container has."
+    ).tag(config=True)
+    largest: Any = Integer(8 << 30, min=1, help="Bytes of the largest profile that is opened.").tag(config=True)
+    idle_s: Any = Float(
+        1800.0, help="After how many seconds without a question a profile is let go; the next question opens it again."
+    ).tag(config=True)
+    open_s: Any = Float(600.0, help="How many seconds it may take to open a profile.").tag(config=True)
+    ask_s: Any = Float(60.0, help="How many seconds an answer of the trace may take.").tag(config=True)
+    ahead: Any = Bool(
+        True, help="Whether a process is started when the file browser shows a profile, so that the profile opens without delay."
+    ).tag(config=True)
+    follow_links: Any = Bool(False, help="Whether links may lead out of the folder that Jupyter serves.").tag(config=True)
+
+    @default("memory")
+    def _half_of_the_machine(self) -> int:
+        return max(machine_memory() // 2, _SMALLEST)
+
+    def initialize_settings(self) -> None:
+        """Makes the pool; no process starts before it is needed."""
+        limits = Limits(self.profiles, self.memory, self.idle_s, self.open_s, self.ask_s, self.ahead)
+        self.pool = Pool(limits, self.log)
+
+    def initialize_handlers(self) -> None:
+        """Adds what JupyterLab asks."""
+        api = [("open", OpenHandler), ("ask", AskHandler), ("ready", ReadyHandler)]
+        self.handlers.extend([(url_path_join("nbprof", "api", name), handler, {"app": self}) for name, handler in api])
+
+    async def stop_extension(self) -> None:
+        """Ends the processes with the server."""
+        self.pool.close()
+
+
+def machine_memory() -> int:
+    """Bytes of memory of the machine, or of the container that this runs in; 4 GiB where the system does not say."""
+    known = []
+    try:
+        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        known.append(4 << 30)
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            known.append(int(Path(file).read_text()))
+        except (OSError, ValueError):
+            continue
+    return min(known)

@@ -1,0 +1,205 @@
+"""What JupyterLab asks the server: to open a profile, and questions about one that is open.
+
+Authentication, authorisation and the XSRF check are Jupyter Server's own. Whoever may read the contents may open profiles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler
+from tornado import web
+from tornado.iostream import StreamClosedError
+
+from nbprof.errors import NbprofError
+from nbprof.server.paths import Place, RefusedError, resolve
+from nbprof.server.process import BusyError, EndedError
+
+if TYPE_CHECKING:
+    from nbprof.server.extension import NbprofServer
+
+T = TypeVar("T")
+
+MOST_BYTES = 1 << 20
+"""Of a request."""
+_SOON_S = 0.2
+"""An answer that comes within this time is sent with a status of its own, without progress before it."""
+_BEAT_S = 1.0
+"""How often a reader of progress hears something, so that no proxy takes the line for dead."""
+
+
+class Handler(APIHandler):
+    """What the handlers share: requests and errors as JSON, and the end of work that nobody waits for."""
+
+    auth_resource = "contents"
+
+    def initialize(self, app: NbprofServer) -> None:
+        """Takes the extension, with its options and its processes."""
+        self.app = app
+        self._work: asyncio.Task[Any] | None = None
+
+    def on_connection_close(self) -> None:
+        """The one who asked has gone."""
+        super().on_connection_close()
+        if self._work is not None:
+            self._work.cancel()
+
+    async def until_gone(self, work: Coroutine[Any, Any, T]) -> T:
+        """Waits for some work, which is cancelled when the connection closes."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._work = task
+        return await task
+
+    def asked(self) -> dict[str, Any]:
+        """The request: a JSON object.
+
+        Raises
+        ------
+        RefusedError
+        """
+        if len(self.request.body) > MOST_BYTES:
+            raise RefusedError(413, f"this request has {len(self.request.body):,} bytes; {MOST_BYTES:,} are the most that is read.")
+        try:
+            request = json.loads(self.request.body)
+        except (ValueError, RecursionError):
+            raise RefusedError(400, "this request is not JSON.") from None
+        if not isinstance(request, dict):
+            raise RefusedError(400, "this request is no JSON object.")
+        return request
+
+    async def place(self, path: object) -> Place:
+        """Where a path of the file browser leads; found on another thread, because a disk may be far away.
+
+        Raises
+        ------
+        RefusedError
+        """
+        if not isinstance(path, str):
+            raise RefusedError(400, "this request names no path.")
+        root = getattr(self.contents_manager, "root_dir", "")
+        if not root:
+            raise RefusedError(
+                501, "the files of this server are not on a disk that nbprof could read. Download the profile, and load it in a notebook."
+            )
+        hidden = bool(getattr(self.contents_manager, "allow_hidden", False))
+        links, largest = self.app.follow_links, self.app.largest
+        return await asyncio.to_thread(resolve, root, path, follow_links=links, hidden=hidden, largest=largest)
+
+    def refuse(self, error: NbprofError) -> None:
+        """Answers with the sentence of an error."""
+        self.set_status(status_of(error))
+        self.finish(json.dumps({"message": str(error)}))
+
+
+def status_of(error: NbprofError) -> int:
+    """The status of HTTP that fits an error."""
+    if isinstance(error, RefusedError):
+        return error.status
+    if isinstance(error, BusyError):
+        return 503
+    return 500 if isinstance(error, EndedError) else 422
+
+
+class OpenHandler(Handler):
+    """POST {path}: the packed payload of the dashboard.
+
+    The answer is lines of JSON, {"progress": sentence} as often as there is one, then {"bytes", "version"} and the bytes themselves, or
+    {"message": sentence} where it fails.
+    """
+
+    @web.authenticated
+    @authorized("read", "contents")  # type: ignore[untyped-decorator]
+    async def post(self) -> None:
+        """Opens a profile."""
+        try:
+            place = await self.place(self.asked().get("path"))
+            await self.until_gone(self._open(place))
+        except NbprofError as error:
+            if not self._headers_written:
+                self.refuse(error)
+            else:
+                await self._end(json.dumps({"message": str(error)}).encode() + b"\n")
+        except (asyncio.CancelledError, StreamClosedError):
+            if not self.request.connection.stream.closed():  # type: ignore[union-attr]
+                raise
+
+    async def _open(self, place: Place) -> None:
+        told: list[str] = []
+        news = asyncio.Event()
+
+        def tell(text: str) -> None:
+            told.append(text)
+            news.set()
+
+        work = asyncio.get_running_loop().create_task(self.app.pool.open(place, tell))
+        try:
+            await asyncio.wait([work], timeout=_SOON_S)
+            while not work.done():
+                news.clear()
+                await self._line(json.dumps({"progress": told[-1] if told else ""}).encode() + b"\n")
+                waker = asyncio.ensure_future(news.wait())
+                await asyncio.wait([work, waker], timeout=_BEAT_S, return_when=asyncio.FIRST_COMPLETED)
+                waker.cancel()
+            payload = await work
+        finally:
+            work.cancel()
+        head = json.dumps({"bytes": len(payload), "version": place.version}).encode() + b"\n"
+        await self._end(head + payload)
+
+    async def _line(self, data: bytes) -> None:
+        self._stream()
+        self.write(data)
+        await self.flush()
+
+    async def _end(self, data: bytes) -> None:
+        self._stream()
+        self.write(data)
+        await self.finish(set_content_type="application/octet-stream")
+
+    def _stream(self) -> None:
+        if not self._headers_written:
+            self.set_header("Content-Type", "application/octet-stream")
+            self.set_header("Cache-Control", "no-store")
+            # nginx would keep the progress until all is there.
+            self.set_header("X-Accel-Buffering", "no")
+
+
+class AskHandler(Handler):
+    """POST {path, version, request}: the packed answer of the timeline to the request."""
+
+    @web.authenticated
+    @authorized("read", "contents")  # type: ignore[untyped-decorator]
+    async def post(self) -> None:
+        """Answers a question about a profile that was opened."""
+        try:
+            asked = self.asked()
+            place = await self.place(asked.get("path"))
+            if asked.get("version") != place.version:
+                raise RefusedError(409, "it has changed since it was opened. Open it again.", path=place.shown)
+            if not isinstance(asked.get("request"), dict):
+                raise RefusedError(400, "this request asks nothing.")
+            answer = await self.until_gone(self.app.pool.ask(place, json.dumps(asked["request"]).encode()))
+        except NbprofError as error:
+            self.refuse(error)
+        except asyncio.CancelledError:
+            if not self.request.connection.stream.closed():  # type: ignore[union-attr]
+                raise
+        else:
+            self.set_header("Cache-Control", "no-store")
+            await self.finish(answer, set_content_type="application/octet-stream")
+
+
+class ReadyHandler(Handler):
+    """POST: a profile is in sight and may be opened soon."""
+
+    @web.authenticated
+    @authorized("read", "contents")  # type: ignore[untyped-decorator]
+    async def post(self) -> None:
+        """Has a process started."""
+        self.app.pool.ready()
+        self.set_status(204)
+        await self.finish()

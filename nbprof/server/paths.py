@@ -1,0 +1,133 @@
+"""Which file of the disk a path of the file browser means, and whether it may be opened."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbprof.errors import ReadError
+
+_MOST_FILES = 10_000
+"""Files of a run folder whose state is looked at."""
+
+
+class RefusedError(ReadError):
+    """A request that is not answered; `status` is the one of HTTP, the text says what to do instead."""
+
+    def __init__(self, status: int, message: str, *, path: str = "") -> None:
+        super().__init__(message, path=path)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file or a run folder that may be opened.
+
+    Attributes
+    ----------
+    shown : str
+        As the file browser calls it.
+    real : Path
+        On the disk, without links.
+    root : Path or None
+        The folder that everything that is read must be in; None where links may lead out of it.
+    bytes : int
+    version : str
+        Another one when the file has changed.
+    """
+
+    shown: str
+    real: Path
+    root: Path | None
+    bytes: int
+    version: str
+
+
+def resolve(root: str, path: str, *, follow_links: bool = False, hidden: bool = False, largest: int | None = None) -> Place:
+    """The place that a path of the file browser means.
+
+    Parameters
+    ----------
+    root : str
+        The folder that Jupyter serves.
+    path : str
+        Below it, with slashes.
+    follow_links : bool
+        Whether links may lead out of the root.
+    hidden : bool
+        Whether names that begin with a dot may be opened.
+    largest : int, optional
+        Bytes.
+
+    Raises
+    ------
+    RefusedError
+        It is outside of the root, hidden, not there, neither file nor folder, or too large.
+    """
+    parts = [part for part in path.split("/") if part]
+    shown = "/".join(parts)
+    # A backslash or a drive would have a meaning of its own on Windows.
+    foreign = "\0" in path or (os.name == "nt" and any(set(part) & set('\\:*?"<>|') for part in parts))
+    if not parts or foreign or any(part in (".", "..") for part in parts):
+        raise RefusedError(404, "this is no path below the folder that Jupyter serves. Open a profile from the file browser.", path=shown)
+    if not hidden and any(part.startswith(".") for part in parts):
+        raise RefusedError(404, "it is hidden, or in a folder that is: Jupyter does not open what begins with a dot.", path=shown)
+    top = Path(os.path.realpath(Path(root).expanduser()))
+    real = Path(os.path.realpath(top.joinpath(*parts)))
+    if not follow_links and not inside(real, top):
+        raise RefusedError(
+            403,
+            "it is, or is in, a link that leads out of the folder that Jupyter serves. "
+            "Copy the profile, or set c.NbprofServer.follow_links = True in jupyter_server_config.py.",
+            path=shown,
+        )
+    # A link to a hidden place inside the root does not make it visible.
+    if not hidden and inside(real, top) and any(part.startswith(".") for part in real.relative_to(top).parts):
+        raise RefusedError(404, "it leads to something hidden: Jupyter does not open what begins with a dot.", path=shown)
+    try:
+        now = real.stat()
+        states = list(_states(real, now))
+    except (OSError, ValueError) as error:
+        raise _could_not(error, shown) from None
+    if not stat.S_ISREG(now.st_mode) and not stat.S_ISDIR(now.st_mode):
+        raise RefusedError(422, "it is neither a file nor a folder.", path=shown)
+    count = sum(size for _, size, *_ in states) if stat.S_ISDIR(now.st_mode) else now.st_size
+    if largest is not None and count > largest:
+        raise RefusedError(
+            413,
+            f"it has {count / 1e9:,.2f} GB, and the server opens up to {largest / 1e9:,.2f} GB. "
+            "Load it in a notebook with nbprof.load, or raise c.NbprofServer.largest.",
+            path=shown,
+        )
+    version = hashlib.sha256(repr((str(real), states)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return Place(shown, real, None if follow_links else top, count, version)
+
+
+def inside(path: Path, root: Path) -> bool:
+    """Whether a path without links is a folder or lies in it."""
+    return path == root or root in path.parents
+
+
+def _states(real: Path, now: os.stat_result) -> Iterator[tuple[str, int, int, int]]:
+    """What tells that a file, or a file of a folder, is another than before."""
+    yield "", now.st_size, now.st_mtime_ns, now.st_ino
+    if not stat.S_ISDIR(now.st_mode):
+        return
+    with os.scandir(real) as entries:
+        for _, entry in zip(range(_MOST_FILES), sorted(entries, key=lambda e: e.name), strict=False):
+            if entry.is_file():
+                one = entry.stat()
+                yield entry.name, one.st_size, one.st_mtime_ns, one.st_ino
+
+
+def _could_not(error: Exception, shown: str) -> RefusedError:
+    if isinstance(error, FileNotFoundError):
+        return RefusedError(404, "there is no such file any more. Was it moved or deleted? Open it from where it is now.", path=shown)
+    if isinstance(error, PermissionError):
+        return RefusedError(403, "the server may not read it. Change its permissions.", path=shown)
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return RefusedError(422, f"it cannot be opened ({reason}).", path=shown)

@@ -1,0 +1,50 @@
+"""Messages between the server and its processes: a head of JSON and a body of bytes, over a pipe.
+
+Nothing is pickled: a process that reads foreign files is not believed more than the files.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, BinaryIO
+
+AT_ONCE = 3
+"""Requests that a process answers at a time: the picture moves while a search goes on."""
+
+_LENGTHS = struct.Struct("<II")
+_MOST_HEAD = 1 << 24
+
+
+def write(pipe: BinaryIO, head: dict[str, Any], body: bytes = b"") -> None:
+    """Sends one message.
+
+    Raises
+    ------
+    OSError
+        The other end is closed.
+    """
+    text = json.dumps(head).encode()
+    pipe.write(_LENGTHS.pack(len(text), len(body)))
+    pipe.write(text)
+    pipe.write(body)
+    pipe.flush()
+
+
+def read(pipe: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
+    """The next message; None where there will be no more, or none that can be read."""
+    lengths = pipe.read(_LENGTHS.size)
+    if len(lengths) < _LENGTHS.size:
+        return None
+    head, body = _LENGTHS.unpack(lengths)
+    if head > _MOST_HEAD:
+        return None
+    text = pipe.read(head)
+    data = pipe.read(body) if body else b""
+    if len(text) < head or len(data) < body:
+        return None
+    try:
+        message = json.loads(text)
+    except ValueError:
+        return None
+    return (message, data) if isinstance(message, dict) else None

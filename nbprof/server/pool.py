@@ -1,0 +1,266 @@
+"""The profiles that are open, each in a process of its own: as many, as large and as long as the options say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from nbprof.errors import NbprofError
+from nbprof.server.paths import Place
+from nbprof.server.process import BusyError, EndedError, Process, Tell
+
+_LOOK_S = 0.25
+"""How often memory is looked at."""
+_MOST_IN_LINE = 32
+"""Profiles that wait for a process."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the processes may use together.
+
+    Attributes
+    ----------
+    profiles : int
+        Kept at a time.
+    memory : int
+        Bytes.
+    idle_s, open_s, ask_s : float
+        How long an unused profile is kept, opening one may take, an answer may take.
+    ahead : bool
+        Whether a process is kept ready for the next profile.
+    """
+
+    profiles: int = 4
+    memory: int = 4 << 30
+    idle_s: float = 1800.0
+    open_s: float = 600.0
+    ask_s: float = 60.0
+    ahead: bool = True
+
+
+@dataclass(eq=False)
+class Opened:
+    """A profile that is open, or being opened."""
+
+    place: Place
+    task: asyncio.Task[bytes] = field(init=False)
+    process: Process | None = None
+    tells: list[Tell] = field(default_factory=list)
+    told: str = ""
+    asked: int = 0
+    used: float = field(default_factory=time.monotonic)
+
+    def tell(self, text: str) -> None:
+        """Passes on how far it is, to all who wait for it."""
+        self.told = text
+        for tell in list(self.tells):
+            tell(text)
+
+    @property
+    def idle(self) -> bool:
+        """Nobody waits for anything of it."""
+        busy = self.process is not None and self.process.busy
+        return self.task.done() and not self.tells and not self.asked and not busy
+
+
+class Pool:
+    """Opens profiles and asks them; who asks for the same version of the same file shares its process."""
+
+    def __init__(self, limits: Limits, log: logging.Logger | logging.LoggerAdapter[Any]) -> None:
+        self.limits = limits
+        self._log = log
+        self._opened: dict[str, Opened] = {}
+        self._spare: Process | None = None
+        self._spare_since = 0.0
+        self._free = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def opened(self) -> list[Opened]:
+        """Those that are open or being opened."""
+        return list(self._opened.values())
+
+    @property
+    def processes(self) -> list[Process]:
+        """Those that run."""
+        running = [one.process for one in self.opened if one.process is not None]
+        return [p for p in [*running, *([self._spare] if self._spare else [])] if p.alive]
+
+    async def open(self, place: Place, tell: Tell) -> bytes:
+        """The packed payload of a profile. When nobody waits for it any more, the work is ended.
+
+        Raises
+        ------
+        NbprofError
+        """
+        one = self._find(place)
+        tell(one.told)
+        one.tells.append(tell)
+        try:
+            return await asyncio.shield(one.task)
+        finally:
+            one.tells.remove(tell)
+            self._left(one)
+
+    async def ask(self, place: Place, request: bytes) -> bytes:
+        """A packed answer of the timeline; the profile is opened again where it was let go.
+
+        Raises
+        ------
+        NbprofError
+        """
+        one = self._find(place)
+        one.asked += 1
+        try:
+            await asyncio.shield(one.task)
+            if one.process is None:
+                raise EndedError(
+                    "it was closed. Open it again.",
+                )
+            return await one.process.call({"do": "ask"}, request, seconds=self.limits.ask_s)
+        finally:
+            one.asked -= 1
+            self._left(one)
+
+    def ready(self) -> None:
+        """Has a process ready, so that the next profile need not wait for imports."""
+        self._spare_since = time.monotonic()
+        if self.limits.ahead and (self._spare is None or not self._spare.alive) and not self._closed:
+            self._spare = self._start()
+
+    def close(self) -> None:
+        """Ends all processes."""
+        self._closed = True
+        if self._watch is not None:
+            self._watch.cancel()
+        for one in self.opened:
+            one.task.cancel()
+        for process in self.processes:
+            process.end("the server was stopped.")
+        self._opened.clear()
+        self._spare = None
+
+    def _start(self) -> Process:
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.get_running_loop().create_task(self._look())
+        return Process(asyncio.get_running_loop(), self._log)
+
+    def _find(self, place: Place) -> Opened:
+        if self._closed:
+            raise EndedError("the server is being stopped.")
+        one = self._opened.get(place.version)
+        if one is not None and one.process is not None and not one.process.alive and one.task.done():
+            self._drop(one)
+            one = None
+        if one is None:
+            if sum(other.process is None for other in self.opened) >= _MOST_IN_LINE:
+                raise BusyError(f"{_MOST_IN_LINE} profiles wait to be read. Open this one when they are.")
+            for other in self.opened:
+                # What the file held before is of no use any more.
+                if other.place.real == place.real and other.idle:
+                    self._drop(other, "the file has changed since.")
+            one = self._opened[place.version] = Opened(place)
+            one.task = asyncio.get_running_loop().create_task(self._read(one))
+            one.task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        one.used = time.monotonic()
+        return one
+
+    def _left(self, one: Opened) -> None:
+        """Somebody no longer waits."""
+        one.used = time.monotonic()
+        if not one.task.done() and not one.tells and not one.asked:
+            one.task.cancel()
+            self._drop(one, "nobody waits for it any more.")
+        if one.idle:
+            self._wake()
+
+    def _drop(self, one: Opened, why: str = "it was closed.") -> None:
+        if self._opened.get(one.place.version) is one:
+            del self._opened[one.place.version]
+        if one.process is not None:
+            one.process.end(why)
+        self._wake()
+
+    def _wake(self) -> None:
+        """There may be room for one more."""
+        self._free.set()
+
+    async def _read(self, one: Opened) -> bytes:
+        try:
+            one.process = await self._take(one)
+            place = one.place
+            head = {"do": "open", "path": str(place.real), "shown": place.shown, "root": None if place.root is None else str(place.root)}
+            return await one.process.call(head, seconds=self.limits.open_s, tell=one.tell)
+        except EndedError as error:
+            self._drop(one)
+            raise _placed(error, one.place) from None
+        except NbprofError:
+            self._drop(one)
+            raise
+
+    async def _take(self, one: Opened) -> Process:
+        """A process for a profile, as soon as there is room for one more."""
+        while sum(other.process is not None for other in self.opened) >= self.limits.profiles:
+            unused = self._unused()
+            if unused is not None:
+                self._drop(unused, "it was closed, because other profiles were opened.")
+                continue
+            one.tell(f"Waiting: {self.limits.profiles} other profiles are being read")
+            self._free.clear()
+            await self._free.wait()
+        spare, self._spare = self._spare, None
+        return spare if spare is not None and spare.alive else self._start()
+
+    def _unused(self) -> Opened | None:
+        """The open profile that was not used for the longest time."""
+        return min((one for one in self.opened if one.idle), key=lambda one: one.used, default=None)
+
+    async def _look(self) -> None:
+        """Keeps memory and time within the limits, as long as there are processes."""
+        while self.processes:
+            await asyncio.sleep(_LOOK_S)
+            # What goes wrong here must not end the watch.
+            with contextlib.suppress(Exception):
+                self._keep_time()
+                self._keep_memory()
+
+    def _keep_time(self) -> None:
+        now = time.monotonic()
+        for one in self.opened:
+            if one.idle and now - one.used > self.limits.idle_s:
+                self._drop(one)
+        if self._spare is not None and now - self._spare_since > self.limits.idle_s:
+            self._spare.end("it was not needed.")
+            self._spare = None
+
+    def _keep_memory(self) -> None:
+        used = {process: process.memory() for process in self.processes}
+        total = sum(used.values())
+        while total > self.limits.memory and (unused := self._unused()) is not None:
+            total -= used.get(unused.process, 0) if unused.process else 0
+            self._drop(unused, "it was closed, because other profiles needed the memory.")
+        if total <= self.limits.memory:
+            return
+        if self._spare is not None:
+            total -= used.get(self._spare, 0)
+            self._spare.end("its memory was needed.")
+            self._spare = None
+        working = [one for one in self.opened if one.process is not None and one.process.alive]
+        if total > self.limits.memory and working:
+            largest = max(working, key=lambda one: used.get(one.process, 0) if one.process else 0)
+            self._drop(
+                largest,
+                f"it needs more than the {self.limits.memory / 1e9:,.1f} GB of memory that profiles may use on this server together. "
+                "Close others, or raise c.NbprofServer.memory.",
+            )
+
+
+def _placed(error: EndedError, place: Place) -> EndedError:
+    """The error with the file that it is about."""
+    return error if str(error).startswith(f"{place.shown}: ") else EndedError(f"{place.shown}: {error}")

@@ -1,0 +1,207 @@
+"""One process of the server: started, asked, watched and ended. None of it makes the event loop wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from nbprof.errors import NbprofError
+from nbprof.server import pipes
+
+Tell = Callable[[str], None]
+
+_START = "import sys; sys.path = [p for p in sys.path if p]; sys.path.append(sys.argv[1]); from nbprof.server.worker import main; main()"
+"""Not with -m, and without the working folder on the path: a file there that is called json.py would be run."""
+
+_MOST_WAITING = 64
+"""Requests that wait for one process."""
+
+
+class EndedError(NbprofError):
+    """A process ended before it answered; the text says why."""
+
+
+class BusyError(NbprofError):
+    """Too many requests wait already."""
+
+
+class Process:
+    """A process that holds one profile and answers a few requests at a time.
+
+    Threads carry the messages, because an event loop cannot wait for pipes on every system.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, log: logging.Logger | logging.LoggerAdapter[Any]) -> None:
+        self._loop = loop
+        self._log = log
+        self._turns = asyncio.Semaphore(pipes.AT_ONCE)
+        self._waiting = 0
+        self._numbers = count()
+        self._asked: dict[int, tuple[asyncio.Future[bytes], Tell | None]] = {}
+        self._writing = threading.Lock()
+        self.why = ""
+        self.ended = asyncio.Event()
+        self._process = subprocess.Popen(  # noqa: S603  our own module, in our own interpreter
+            [sys.executable, "-c", _START, str(Path(__file__).parents[2])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # Ctrl-C in the terminal of the server is for the server.
+            start_new_session=os.name == "posix",
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )
+        self._in = cast(BinaryIO, self._process.stdin)
+        threading.Thread(target=self._listen, name=f"nbprof process {self.pid}", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """The number that the system gave it."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still answer."""
+        return not self.why and not self.ended.is_set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is answering, or has to."""
+        return self._waiting > 0 or bool(self._asked)
+
+    async def call(self, head: dict[str, Any], body: bytes = b"", *, seconds: float, tell: Tell | None = None) -> bytes:
+        """The answer to a request, which waits while too many others are being answered.
+
+        Parameters
+        ----------
+        head : dict
+        body : bytes
+        seconds : float
+            How long the answer may take; the process is ended then.
+        tell : callable, optional
+            Called with a sentence as work goes on.
+
+        Raises
+        ------
+        BusyError, EndedError, NbprofError
+        """
+        if self._waiting >= _MOST_WAITING:
+            raise BusyError("too many requests for this profile wait for an answer. Ask again in a moment.")
+        self._waiting += 1
+        try:
+            await self._turns.acquire()
+        finally:
+            self._waiting -= 1
+        # The turn lasts until the answer is here, also when the one who asked has gone.
+        work = self._loop.create_task(self._exchange(head, body, seconds, tell))
+        work.add_done_callback(self._over)
+        return await asyncio.shield(work)
+
+    def _over(self, work: asyncio.Task[bytes]) -> None:
+        self._turns.release()
+        if not work.cancelled():
+            work.exception()
+
+    async def _exchange(self, head: dict[str, Any], body: bytes, seconds: float, tell: Tell | None) -> bytes:
+        if not self.alive:
+            raise EndedError(self.why or "the process that read this profile has ended. Open it again.")
+        number, answer = next(self._numbers), self._loop.create_future()
+        self._asked[number] = answer, tell
+        try:
+            await self._loop.run_in_executor(None, self._send, {**head, "id": number}, body)
+            return await asyncio.wait_for(answer, seconds)
+        except asyncio.TimeoutError:
+            self.end(f"it took longer than {seconds:,.0f} s, and was stopped.")
+            raise EndedError(self.why) from None
+        finally:
+            del self._asked[number]
+
+    def _send(self, head: dict[str, Any], body: bytes) -> None:
+        # Where it has ended, the thread that listens tells.
+        with self._writing, contextlib.suppress(OSError, ValueError):
+            pipes.write(self._in, head, body)
+
+    def end(self, why: str) -> None:
+        """Ends it at once, whatever it does; who waits for an answer is told why."""
+        if self.why:
+            return
+        self.why = why
+        self._process.kill()
+        self._tell_all(why)
+
+    def _tell_all(self, why: str) -> None:
+        for answer, _ in self._asked.values():
+            if not answer.done():
+                answer.set_exception(EndedError(why))
+
+    def memory(self) -> int:
+        """Bytes of memory that only it uses; 0 where the system does not say."""
+        if not self.alive:
+            return 0
+        try:
+            _, resident, shared, *_ = Path(f"/proc/{self.pid}/statm").read_text().split()
+            return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError):
+            pass
+        try:
+            import psutil
+        except ImportError:
+            return 0
+        try:
+            return int(psutil.Process(self.pid).memory_info().rss)
+        except psutil.Error:
+            return 0
+
+    def _listen(self) -> None:
+        out = cast(BinaryIO, self._process.stdout)
+        while True:
+            try:
+                message = pipes.read(out)
+            except (OSError, ValueError):
+                message = None
+            try:
+                if message is None:
+                    break
+                self._loop.call_soon_threadsafe(self._received, *message)
+            except RuntimeError:
+                # The server has closed its loop.
+                break
+        self._process.kill()
+        code = self._process.wait()
+        for pipe in (self._in, out):
+            try:
+                pipe.close()
+            except OSError:
+                continue
+        try:
+            self._loop.call_soon_threadsafe(self._has_ended, code)
+        except RuntimeError:
+            return
+
+    def _received(self, head: dict[str, Any], body: bytes) -> None:
+        answer, tell = self._asked.get(head.get("id", -1), (None, None))
+        if answer is None or answer.done():
+            return
+        if head["is"] == "progress" and tell is not None:
+            tell(str(head["text"]))
+        elif head["is"] == "done":
+            answer.set_result(body)
+        elif head["is"] == "failed":
+            answer.set_exception(NbprofError(str(head["text"])))
+
+    def _has_ended(self, code: int) -> None:
+        if not self.why:
+            self._log.warning("nbprof: process %d ended by itself, with %d", self.pid, code)
+            self.why = (
+                f"the process that read it ended in the midst of it (code {code}); "
+                "the system may have had too little memory. What is in the log of the server helps to find out."
+            )
+        self.ended.set()
+        self._tell_all(self.why)

@@ -1,0 +1,148 @@
+"""A process that reads one profile, keeps it, and answers questions about it, so that the server itself never waits.
+
+It ends when the server does: its standard input is closed then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from nbprof.errors import NbprofError, ReadError
+from nbprof.server import pipes
+from nbprof.server.paths import inside
+
+if TYPE_CHECKING:
+    from nbprof.formats.pieces import RunFiles
+    from nbprof.run import Run
+
+Send = Callable[[dict[str, Any], bytes], None]
+
+
+class Desk:
+    """What a process does for the server. `send` brings a message to it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._run: Run | None = None
+        self._names = ("", "")
+
+    def handle(self, head: dict[str, Any], body: bytes) -> None:
+        """Answers one message: "done" with bytes, or "failed" with a sentence."""
+        number = head["id"]
+
+        def send(what: str, text: str = "", data: bytes = b"") -> None:
+            self._send({"is": what, "id": number, "text": text}, data)
+
+        def say(text: str) -> None:
+            send("progress", text[:1].upper() + text[1:])
+
+        try:
+            answer = self.open(head, say) if head["do"] == "open" else self.ask(body)
+        except NbprofError as error:
+            send("failed", self._shown(str(error)))
+        except MemoryError:
+            send("failed", f"{self._names[1]}: there is not enough memory to read it. Open it on a larger machine.")
+        # The process must live to say so: its log is the server's.
+        except Exception as error:
+            traceback.print_exc()
+            send(
+                "failed",
+                f"{self._names[1]}: nbprof could not read it: {type(error).__name__}: {error}. "
+                "This is an error of nbprof; what is in the log of the server helps to repair it.",
+            )
+        else:
+            send("done", data=answer)
+
+    def open(self, head: dict[str, Any], say: Callable[[str], None]) -> bytes:
+        """Reads a profile; the packed payload of its dashboard."""
+        from nbprof.formats.places import find
+        from nbprof.profiles import load
+        from nbprof.views import codec, payload
+
+        path, root = Path(head["path"]), head["root"]
+        self._names = (str(path), head["shown"])
+        say(f"Reading {path.name}")
+        files = find(path)
+        if root is not None:
+            confine(files, Path(root))
+        profile = load(files, progress=say)
+        self._run = profile.run
+        events = int(profile.run.receipt.events)
+        say(f"Analysing {events:,} events of {path.name}")
+        return codec.pack(payload.dashboard(self._run))
+
+    def ask(self, body: bytes) -> bytes:
+        """A packed answer of the timeline."""
+        from nbprof.timeline.serve import reply
+
+        if self._run is None:
+            raise ReadError("no profile is open here.")
+        packed: bytes = reply(self._run, json.loads(body))
+        return packed
+
+    def _shown(self, text: str) -> str:
+        """The person knows the file by its path in the file browser."""
+        real, shown = self._names
+        return text.replace(real, shown) if real else text
+
+
+def confine(files: RunFiles, root: Path) -> None:
+    """Refuses a run of which a file is a link that leads out of the root.
+
+    Raises
+    ------
+    ReadError
+        Names the file.
+    """
+    for piece in (*files.files, *([files.sidecar] if files.sidecar is not None else [])):
+        path = getattr(piece, "path", None)
+        if isinstance(path, Path) and not inside(Path(os.path.realpath(path)), root):
+            raise ReadError(
+                "is a link that leads out of the folder that Jupyter serves. Copy the file to where the link is.", path=piece.label
+            )
+
+
+def main() -> None:
+    """Answers messages on standard input with messages on standard output, until the input ends."""
+    answers: BinaryIO = os.fdopen(os.dup(1), "wb")
+    requests: BinaryIO = os.fdopen(os.dup(0), "rb")
+    # Whatever prints, or reads, must not get in between.
+    os.dup2(2, 1)
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    waiting: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(requests, waiting), daemon=True).start()
+    lock = threading.Lock()
+
+    def send(head: dict[str, Any], body: bytes) -> None:
+        with lock:
+            try:
+                pipes.write(answers, head, body)
+            except OSError:
+                os._exit(0)
+
+    import nbprof.profiles
+    import nbprof.views.payload  # noqa: F401  what takes long is here before it is needed
+
+    send({"is": "ready"}, b"")
+    desk = Desk(send)
+    with ThreadPoolExecutor(pipes.AT_ONCE) as threads:
+        while True:
+            threads.submit(desk.handle, *waiting.get())
+
+
+def _listen(pipe: BinaryIO, waiting: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) -> None:
+    while (message := pipes.read(pipe)) is not None:
+        waiting.put(message)
+    # The server has ended or wants this process to end, in the midst of whatever it does.
+    sys.stderr.flush()
+    os._exit(0)
