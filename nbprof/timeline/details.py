@@ -1,0 +1,126 @@
+"""All that is known of one slice."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity import CATEGORIES
+from nbprof.run import Run
+from nbprof.timeline.args import args
+from nbprof.timeline.slices import Slices
+from nbprof.views.categories import BY_KEY
+
+
+class Linked(Protocol):
+    """What is known of how an event hangs together with others; ids of events."""
+
+    def op(self, event: int) -> str:
+        """The framework op that it belongs to, or ""."""
+
+    def step(self, event: int) -> str:
+        """The step that it belongs to, or ""."""
+
+    def stack(self, event: int) -> list[str]:
+        """Lines of code, innermost first."""
+
+    def launch(self, event: int) -> int | None:
+        """The call on the host that asked for it."""
+
+    def arrows(self, event: int) -> list[tuple[str, int, int]]:
+        """Kind, from and to of each arrow."""
+
+
+class Details:
+    """Details of slices.
+
+    Parameters
+    ----------
+    run : Run
+    slices : Slices
+    links : Linked, optional
+        Without them nothing is said of ops, steps, stacks and launches.
+    """
+
+    def __init__(self, run: Run, slices: Slices, links: Linked | None = None) -> None:
+        self._run, self._slices, self._links = run, slices, links
+        self._rows: dict[str, frozenset[str]] | None = None
+
+    def info(self, event: int) -> dict[str, Any]:
+        """A `SliceInfo`.
+
+        Raises
+        ------
+        IndexError
+            There is no such event.
+        """
+        slices, tracks = self._slices, self._slices.tracks
+        part, row = slices.of(event)
+        code, lane = int(part.events.name[row]), slices.lanes.get(int(part.events.lane[row]))
+        same = slices.same(event)
+        duration = slices.durations(same)
+        op = self._links.op(event) if self._links else ""
+        full = str(tracks.full[code])
+        category = int(tracks.category[code])
+        return {
+            "slice": slices.ref(event),
+            "full_name": full,
+            "process": lane.process if lane else "",
+            "thread": lane.name if lane else "",
+            "self_ns": self._own(event) / 1000,
+            "same": {"count": len(same), "mean_ns": float(duration.mean(dtype=np.float64)) / 1000 if len(same) else 0.0},
+            "parent": slices.ref_or_none(slices.step(event, "parent")),
+            "op": op,
+            "step": self._links.step(event) if self._links else "",
+            "category": BY_KEY[CATEGORIES[category - 1]].label if category else "",
+            "launch": self._launch(event),
+            "stack": self._links.stack(event) if self._links else [],
+            # Derived events have no args of their own.
+            "args": args(self._run.trace, row) if part.first == 0 else [],
+            "arrows": [{"kind": k, "from": slices.ref(a), "to": slices.ref(b)} for k, a, b in self._links.arrows(event)]
+            if self._links
+            else [],
+            "row": self._row(lane.kind if lane else "", str(tracks.names[code]), full, op),
+        }
+
+    def _own(self, event: int) -> int:
+        part, row = self._slices.of(event)
+        inner = part.events.duration[self._slices.children(part, row)]
+        return max(int(part.events.duration[row]) - int(inner.sum()), 0)
+
+    def _launch(self, event: int) -> dict[str, Any] | None:
+        call = self._links.launch(event) if self._links else None
+        if call is None:
+            return None
+        times = self._slices.starts(np.sort(np.array([call, event], np.int64)))
+        first, second = (int(t) for t in (times if call < event else times[::-1]))
+        return {"slice": self._slices.ref(call), "delay_ns": (second - first) / 1000}
+
+    def _row(self, kind: str, short: str, full: str, op: str) -> dict[str, str] | None:
+        """The row of a table that the slice is counted in, by the very text that the table has."""
+        if kind not in ("device", "host"):
+            return None
+        # A host op of TensorFlow is recorded as "name:Type"; tables have its name.
+        names = list(dict.fromkeys(text for text in (full, short, full.rpartition(":")[0]) if text))
+        rows = self._tables()
+        for tab in ("kernels",) if kind == "device" else ("input",):
+            for text in names:
+                if text in rows[tab]:
+                    return {"tab": tab, "filter": text}
+        for text in [*names, op]:
+            if text in rows["ops"]:
+                return {"tab": "ops", "filter": text}
+        return None
+
+    def _tables(self) -> dict[str, frozenset[str]]:
+        if self._rows is None:
+            run = self._run
+            frames: tuple[tuple[str, pd.DataFrame, str], ...] = (
+                ("kernels", run.kernels, "kernel"),
+                ("ops", run.ops, "op"),
+                ("input", run.input_ops, "op"),
+            )
+            self._rows = {tab: frozenset(map(str, frame[column])) if len(frame) else frozenset() for tab, frame, column in frames}
+        return self._rows

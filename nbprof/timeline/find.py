@@ -1,0 +1,237 @@
+"""Which slices a search text stands for: by name, by the texts and the numbers that were recorded with them."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.timeline.patterns import Pattern, PatternError
+from nbprof.timeline.slices import Slices
+from nbprof.trace import DOUBLE, INT, TEXT, UINT, ArgColumn, Int32s, Int64s, Trace
+
+STRIP = 2048
+"""Parts of the strip of hits."""
+_KEPT = 4
+_KEPT_IDS = 20_000_000
+_CHUNK = 1 << 20
+_INT64 = np.iinfo(np.int64)
+
+
+@dataclass
+class Hits:
+    """What a search found.
+
+    Attributes
+    ----------
+    ids : int32[k]
+        Events, ascending.
+    error : str
+        Why the text cannot be searched for; then there are no hits.
+    where : str
+        What was not searched; "" where all was.
+    names : int
+        How many different names the hits have.
+    """
+
+    slices: Slices
+    ids: Int32s
+    error: str = ""
+    where: str = ""
+    names: int = 0
+
+    @cached_property
+    def starts(self) -> Int64s:
+        """Starts of the hits in the order of `ids`, ps."""
+        return self.slices.starts(self.ids)
+
+    @cached_property
+    def order(self) -> Int32s:
+        """Places in `ids` in the order of (start, lane, event)."""
+        # Ids ascend with the lane, and within a lane in time: there are few runs to merge.
+        return np.argsort(self.starts, kind="stable").astype(np.int32)
+
+    @cached_property
+    def strip(self) -> npt.NDArray[np.uint8]:
+        """How many hits start in each of `STRIP` equal parts of the profile, uint8 and at most 255."""
+        first, length = self.slices.tracks.origin, max(self.slices.tracks.end - self.slices.tracks.origin, 1)
+        out = np.zeros(STRIP, np.int64)
+        for at in range(0, len(self.ids), _CHUNK):
+            place = (self.slices.starts(self.ids[at : at + _CHUNK]) - first) * (STRIP / length)
+            out += np.bincount(np.clip(place.astype(np.int64), 0, STRIP - 1), minlength=STRIP)
+        return np.minimum(out, 255).astype(np.uint8)
+
+    def mask(self, first: int, count: int) -> npt.NDArray[np.bool_]:
+        """Of the events from an id on, bool[count]: which of them are hits."""
+        low, high = np.searchsorted(self.ids, np.array([first, first + count], self.ids.dtype))
+        out = np.zeros(count, np.bool_)
+        out[self.ids[low:high] - first] = True
+        return out
+
+    def at(self, position: int) -> int:
+        """The event at a position in the order of time."""
+        return int(self.ids[self.order[position]])
+
+    def position(self, event: int) -> int:
+        """Where a hit stands in the order of time."""
+        place = int(np.searchsorted(self.ids, self.ids.dtype.type(event)))
+        return self.before(int(self.starts[place]), event)
+
+    def before(self, start: int, event: int) -> int:
+        """How many hits come before (start, event) in the order of time."""
+        starts = self.starts
+        return int(np.count_nonzero(starts < start)) + int(np.count_nonzero(self.ids[starts == start] < event))
+
+
+class Finder:
+    """Searches all slices that are drawn, and keeps the hits of the last few searches.
+
+    Parameters
+    ----------
+    trace : Trace
+    slices : Slices
+    """
+
+    def __init__(self, trace: Trace, slices: Slices) -> None:
+        self._trace, self._slices = trace, slices
+        self._known: OrderedDict[str, Hits] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def hits(self, query: str) -> Hits:
+        """The hits of a text, a `/regular expression/` (both in any case), or an integer, which also matches equal numbers."""
+        query = query.strip()
+        with self._lock:
+            known = self._known.pop(query, None) or self._search(query)
+            self._known[query] = known
+            while len(self._known) > 1 and (len(self._known) > _KEPT or sum(len(h.ids) for h in self._known.values()) > _KEPT_IDS):
+                self._known.popitem(last=False)
+            return known
+
+    def _search(self, query: str) -> Hits:
+        none = np.zeros(0, np.int32)
+        if not query:
+            return Hits(self._slices, none)
+        try:
+            pattern = Pattern(query)
+        except PatternError as error:
+            return Hits(self._slices, none, str(error))
+        tracks, trace = self._slices.tracks, self._trace
+        short = pattern.matches(tracks.names)
+        if tracks.full is not tracks.names:
+            differ = np.flatnonzero(~short & (tracks.full != tracks.names))
+            short[differ] = pattern.matches(tracks.full[differ])
+        _with_name_args(trace.name_args, pattern, short)
+        found = []
+        for part in self._slices.parts:
+            hit = short[part.events.name]
+            if part.first == 0:
+                _with_args(trace, pattern, hit)
+            lanes = self._slices.kind > 0
+            if not lanes.all():
+                hit &= lanes[part.events.lane]
+            found.append((np.flatnonzero(hit) + part.first).astype(np.int32))
+        ids = np.concatenate(found)
+        return Hits(self._slices, ids, "", pattern.where, self._names(ids))
+
+    def _names(self, ids: Int32s) -> int:
+        used = np.zeros(len(self._slices.tracks.names), np.bool_)
+        first = self._slices.parts[1].first
+        cut = int(np.searchsorted(ids, ids.dtype.type(first)))
+        used[self._slices.tracks.events.name[ids[:cut]]] = True
+        used[self._slices.tracks.extra.name[ids[cut:] - first]] = True
+        return len(set(self._slices.tracks.names[used]))
+
+    def search(self, query: str) -> dict[str, Any]:
+        """A `Found`, with the count of different names."""
+        hits = self.hits(query)
+        return {"count": len(hits.ids), "error": hits.error, "strip": hits.strip, "names": hits.names, "where": hits.where}
+
+    def hit(self, query: str, at: Mapping[str, Any]) -> dict[str, Any]:
+        """A `Hit`: the one with an index in time, next to an event or a time, or the longest; no slice where there is none.
+
+        Next to an event or a time it goes on from the other end where there is no further one.
+        """
+        hits = self.hits(query)
+        count = len(hits.ids)
+        if not count:
+            return {"index": -1, "slice": None}
+        if at.get("longest"):
+            event = int(hits.ids[np.argmax(self._slices.durations(hits.ids))])
+            return {"index": hits.position(event), "slice": self._slices.ref(event)}
+        if "event" in at or "time_ns" in at:
+            forward = int(at.get("by", 1)) >= 0
+            if "event" in at:
+                event = int(at["event"])
+                part, row = self._slices.of(event)
+                start = int(part.events.start[row])
+            else:
+                # Of hits that start at the time itself the first comes after it, and none before.
+                start, event = self._slices.ps(at["time_ns"]), -1
+            index = hits.before(start, event)
+            if not forward:
+                index -= 1
+            elif index < count and hits.at(index) == event:
+                index += 1
+            index %= count
+        else:
+            index = int(at["index"])
+            if not -count <= index < count:
+                return {"index": -1, "slice": None}
+            index %= count
+        return {"index": index, "slice": self._slices.ref(hits.at(index))}
+
+
+def _with_name_args(name_args: Mapping[str, Mapping[int, object]], pattern: Pattern, hit: npt.NDArray[np.bool_]) -> None:
+    """Marks the names of which an arg that holds for all their events matches."""
+    number = pattern.number
+    for values in name_args.values():
+        codes = [code for code, value in values.items() if isinstance(value, str)]
+        if codes:
+            hit[np.array(codes)[pattern.matches(values[code] for code in codes)]] = True
+        if number is not None:
+            same = [c for c, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool) and value == number]
+            hit[same] = True
+
+
+def _with_args(trace: Trace, pattern: Pattern, hit: npt.NDArray[np.bool_]) -> None:
+    """Marks the events of which an arg matches."""
+    columns = [trace.args[name] for name in trace.args]
+    texts = pattern.matches(trace.strings) if any(_may_be(column, TEXT) for column in columns) and len(trace.strings) else None
+    for column in columns:
+        if texts is not None and texts.any() and _may_be(column, TEXT):
+            for rows, values in _rows(column, TEXT):
+                hit[rows[texts[values]]] = True
+        if pattern.number is not None:
+            _with_number(column, pattern.number, hit)
+
+
+def _with_number(column: ArgColumn, number: int, hit: npt.NDArray[np.bool_]) -> None:
+    if _INT64.min <= number <= _INT64.max:
+        for kind in (INT, UINT) if number >= 0 else (INT,):
+            for rows, values in _rows(column, kind):
+                hit[rows[values == number]] = True
+    elif 0 < number < 1 << 64:
+        # An unsigned number of 2^63 or more is kept as its two's complement.
+        for rows, values in _rows(column, UINT):
+            hit[rows[values == number - (1 << 64)]] = True
+    bits = int(np.float64(number).view(np.int64))
+    for rows, values in _rows(column, DOUBLE):
+        hit[rows[values == bits]] = True
+
+
+def _may_be(column: ArgColumn, kind: int) -> bool:
+    return column.kind == kind if isinstance(column.kind, int) else True
+
+
+def _rows(column: ArgColumn, kind: int) -> list[tuple[Int32s, npt.NDArray[Any]]]:
+    """Events and values of the rows of one kind, without a copy where all are."""
+    if isinstance(column.kind, int):
+        return [(column.event, column.value)] if column.kind == kind else []
+    rows = np.flatnonzero(column.kind == kind)
+    return [(column.event[rows], column.value[rows])] if len(rows) else []

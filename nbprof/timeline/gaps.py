@@ -1,0 +1,155 @@
+"""When each device stood still, and what the host did meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.timeline.ranges import work_lanes
+from nbprof.timeline.slices import MOST_NAME, Slices
+from nbprof.timeline.sums import Sums, Union, covered, in_lane
+from nbprof.timeline.tracks import Lane, tracks
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+MOST = 100
+_NAMED = 200
+COLUMNS = ["host", "device", "start_ms", "duration_us", "meanwhile", "meanwhile_us"]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A stretch without work on a device, ps; `name` is what the host was at longest in it, "" where nothing was recorded."""
+
+    host: str
+    process: str
+    start: int
+    end: int
+    name: str = ""
+    event: int | None = None
+    own: float = 0.0
+    """How long that was, without the slices inside, ps on all threads."""
+
+
+def sections(slices: Slices) -> dict[tuple[str, str], list[Lane]]:
+    """Lanes of work of each device, by host and heading."""
+    out: dict[tuple[str, str], list[Lane]] = {}
+    for lane in work_lanes(slices):
+        if lane.kind == "device":
+            out.setdefault((lane.host, lane.process), []).append(lane)
+    return out
+
+
+def busy(slices: Slices, lanes: list[Lane], low: int, high: int) -> Union:
+    """When any of some lanes had work in low…high, ps."""
+    return Union.all([covered(slices.part_of(lane.id), lane.id, low, high) for lane in lanes])
+
+
+def gaps(slices: Slices, from_: float | None = None, to: float | None = None, most: int = MOST) -> tuple[list[Gap], int]:
+    """The longest idle gaps of all devices, longest first, and how many there are in all.
+
+    A gap lies between work of the device: what comes before its first and after its last work is none, unless a range is given.
+
+    Parameters
+    ----------
+    slices : Slices
+    from_, to : float, optional
+        ns; the gaps of this range, cut at its ends.
+    most : int
+        How many to list.
+    """
+    found: list[Gap] = []
+    count = 0
+    low = slices.ps(from_) if from_ is not None else slices.tracks.origin
+    high = slices.ps(to) if to is not None else slices.tracks.end + 1
+    for (host, process), lanes in sections(slices).items():
+        work = busy(slices, lanes, low, high)
+        start, end = work.end[:-1], work.start[1:]
+        if from_ is not None and (not len(work.start) or work.start[0] > low):
+            start, end = np.append(low, start), np.append(work.start[0] if len(work.start) else high, end)
+        if to is not None and len(work.end) and work.end[-1] < high:
+            start, end = np.append(start, work.end[-1]), np.append(end, high)
+        length = end - start
+        count += len(length)
+        longest = np.argsort(-length, kind="stable")[:most]
+        found += [Gap(host, process, int(start[i]), int(end[i])) for i in longest.tolist()]
+    found.sort(key=lambda gap: (gap.start - gap.end, gap.start))
+    # What the host did is looked up for the longest; below them it is no answer to anything.
+    return [_with_host(slices, gap) for gap in found[: min(most, _NAMED)]] + found[_NAMED:most], count
+
+
+def at(slices: Slices, time: float | None, host: str | None = None, device: str | None = None) -> Gap | None:
+    """The gap that a time (ns) lies in, else the one nearest to it; the longest without a time."""
+    best: tuple[int, Gap] | None = None
+    for (on, process), lanes in sections(slices).items():
+        if (host and on != host) or (device and device not in {process, *(lane.device for lane in lanes)}):
+            continue
+        work = busy(slices, lanes, slices.tracks.origin, slices.tracks.end + 1)
+        start, end = work.end[:-1], work.start[1:]
+        if not len(start):
+            continue
+        if time is None:
+            i = int(np.argmax(end - start))
+            far = int(start[i] - end[i])
+        else:
+            moment = slices.ps(time)
+            away = np.maximum(np.maximum(start - moment, moment - end), 0)
+            i = int(np.argmin(away))
+            far = int(away[i])
+        if best is None or far < best[0]:
+            best = far, Gap(on, process, int(start[i]), int(end[i]))
+    return _with_host(slices, best[1]) if best else None
+
+
+def _with_host(slices: Slices, gap: Gap) -> Gap:
+    """A gap with the name that took most self time of the host in it."""
+    sets = []
+    for lane in work_lanes(slices):
+        if lane.kind == "host" and lane.host == gap.host:
+            part = slices.part_of(lane.id)
+            if part.has(lane.id, gap.start, gap.end):
+                sets += in_lane(part, lane.id, gap.start, gap.end)
+    sums = Sums(slices, sets)
+    names = sums.names
+    if not len(names.own) or names.own.max() <= 0:
+        return gap
+    best = int(np.argmax(names.own))
+    event = sums.longest(best)
+    return Gap(gap.host, gap.process, gap.start, gap.end, slices.name(event), event, float(names.own[best]))
+
+
+def answer(slices: Slices, from_: float | None, to: float | None, most: int) -> dict[str, Any]:
+    """The reply to `gaps`: columns, longest first, and `total`, the count of all gaps."""
+    found, count = gaps(slices, from_, to, most)
+    return {
+        "host": [gap.host for gap in found],
+        "process": [gap.process for gap in found],
+        "start_ns": np.array([slices.ns(gap.start) for gap in found], np.float64),
+        "duration_ns": np.array([(gap.end - gap.start) / 1000 for gap in found], np.float64),
+        "meanwhile": [gap.name[:MOST_NAME] for gap in found],
+        "meanwhile_ns": np.array([gap.own / 1000 for gap in found], np.float64),
+        "event": np.array([-1 if gap.event is None else gap.event for gap in found], np.int64),
+        "total": count,
+    }
+
+
+def frame(run: Run, most: int = MOST, slices: Slices | None = None) -> pd.DataFrame:
+    """The longest times in which a device ran nothing, longest first: the columns of `p.trace.gaps()`.
+
+    A gap lies between two pieces of work of a device, on all its streams together. `meanwhile` is the name that took most self time on the
+    threads of the same host in it, and `meanwhile_us` that time, on all threads; empty where the host recorded nothing then.
+    """
+    slices = slices or Slices(tracks(run))
+    found, _ = gaps(slices, most=most)
+    rows = [(g.host, _device(g), g.start / 1e9, (g.end - g.start) / 1e6, g.name, g.own / 1e6 if g.name else np.nan) for g in found]
+    out = pd.DataFrame(rows, columns=COLUMNS)
+    return out.astype({"start_ms": "f8", "duration_us": "f8", "meanwhile_us": "f8", "host": object, "device": object, "meanwhile": object})
+
+
+def _device(gap: Gap) -> str:
+    """The heading without the host."""
+    return gap.process.removeprefix(f"{gap.host} · ")

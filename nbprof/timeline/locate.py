@@ -1,0 +1,243 @@
+"""Where in the trace something is that another view names: an op's longest call, a step, the peak of memory, an idle gap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.analysis import memory
+from nbprof.analysis.input_pipeline import COPY_TO_DEVICE
+from nbprof.run import Run
+from nbprof.timeline import gaps
+from nbprof.timeline.find import Finder
+from nbprof.timeline.slices import Slices
+from nbprof.trace import Int64s
+
+if TYPE_CHECKING:
+    from nbprof.timeline.serve import Timeline
+
+# What is shown on each side of a slice, of its length; and how much at least, ns.
+_ROOM = 0.4
+_LEAST_NS = 500.0
+_PEAK_ROOM = 0.01
+_TO_DEVICE = " (host to device)"
+_WHAT = {"op": "op", "kernel": "kernel", "input": "input op", "function": "function", "name": "slice"}
+
+
+def locate(timeline: Timeline, target: Mapping[str, Any]) -> dict[str, Any]:
+    """A `Located`; see `Locator.locate`."""
+    return Locator(timeline.run, timeline.slices, timeline.finder).locate(target)
+
+
+class Locator:
+    """Finds what other views name.
+
+    Parameters
+    ----------
+    run : Run
+    slices : Slices
+    finder : Finder
+    """
+
+    def __init__(self, run: Run, slices: Slices, finder: Finder) -> None:
+        self._run, self._slices, self._finder = run, slices, finder
+
+    def locate(self, target: Mapping[str, Any]) -> dict[str, Any]:
+        """A `Located`, with `found`: whether there is such a thing. Where there is none the range is the whole profile.
+
+        Parameters
+        ----------
+        target : mapping
+            `kind`, and as they apply `name` (exactly as the table has it), `host`, `device` (heading or number of a device), `where`
+            ("device" or "host", of an op), `step`, `time_ms` (after the start of the profile, as in the tables).
+        """
+        kind = str(target["kind"])
+        if kind == "step":
+            return self._step(target)
+        if kind == "gap":
+            return self._gap(target)
+        if kind == "memory_peak":
+            return self._peak(target)
+        name = str(target.get("name") or "")
+        calls = self._calls(kind, name, target.get("where"))
+        chosen = calls[self._on(calls, target)]
+        if not len(chosen):
+            on = " there" if len(calls) else ""
+            return self._nothing(f"No call of the {_WHAT.get(kind, 'slice')} {_short(name)} is in the trace{on}.")
+        event = self._longest(chosen)
+        count = "the only call" if len(chosen) == 1 else f"the longest of {len(chosen):,} calls"
+        return self._around(event, f"{_short(name)}: {count}.")
+
+    def _calls(self, kind: str, name: str, where: object) -> Int64s:
+        """Ids of the events that a row of a table counts, ascending."""
+        activity = self._run.activity
+        found: list[npt.NDArray[Any]] = []
+        if kind == "kernel":
+            found = [_events(activity.kernels, "kernel", activity.kernel_names.codes.get(name))]
+        elif kind == "op":
+            code = activity.ops.codes.get(name)
+            sides = {"device": activity.device_ops, "host": activity.host_ops}
+            found = [_events(table, "op", code) for side, table in sides.items() if where in (side, None, "")]
+            # What ran on the device is what the op cost; its calls on the host only asked for it.
+            found = next(([rows] for rows in found if len(rows)), [])
+        elif kind == "input":
+            found = self._input(name)
+        elif kind == "function":
+            found = [_events(activity.functions, "name", activity.texts.codes.get(name))]
+        events = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+        events = events[events >= 0]
+        return events if len(events) else self._named(name)
+
+    def _input(self, name: str) -> list[npt.NDArray[Any]]:
+        activity = self._run.activity
+        if name.endswith(_TO_DEVICE):
+            texts = activity.texts.codes
+            calls = activity.calls
+            copies = calls[
+                (calls["name"] == texts.get(name.removesuffix(_TO_DEVICE), -1)) & (calls["kind"] == texts.get(COPY_TO_DEVICE, -1))
+            ]
+            return [copies["event"].to_numpy(np.int64)]
+        code = activity.ops.codes.get(name)
+        for table, column in ((activity.host_ops, "op"), (activity.iterators, "name")):
+            if len(rows := _events(table, column, code)):
+                return [rows]
+        return []
+
+    def _named(self, name: str) -> Int64s:
+        """Events of a name, short or in full; of a text that is no name, those that hold it."""
+        if not name:
+            return np.zeros(0, np.int64)
+        tracks = self._slices.tracks
+        codes = np.flatnonzero((tracks.names == name) | (tracks.full == name))
+        if not len(codes):
+            return self._finder.hits(name).ids.astype(np.int64)
+        wanted = np.zeros(len(tracks.names), np.bool_)
+        wanted[codes] = True
+        found = [np.flatnonzero(wanted[part.events.name]) + part.first for part in self._slices.parts]
+        events = np.concatenate(found).astype(np.int64)
+        drawn: npt.NDArray[np.bool_] = self._slices.kind[self._lane(events)] > 0
+        return events[drawn]
+
+    def _lane(self, events: Int64s) -> npt.NDArray[Any]:
+        first, second = self._slices.parts
+        cut = int(np.searchsorted(events, second.first))
+        out: npt.NDArray[Any] = np.concatenate([first.events.lane[events[:cut]], second.events.lane[events[cut:] - second.first]])
+        return out
+
+    def _on(self, events: Int64s, target: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
+        """Which events are on the host and the device that a target names."""
+        host, device = target.get("host"), target.get("device")
+        if not host and device in (None, ""):
+            return np.ones(len(events), np.bool_)
+        lanes = np.zeros(len(self._slices.kind), np.bool_)
+        for lane in self._slices.tracks.lanes:
+            headings = {lane.device, lane.process, lane.process.removeprefix(f"{lane.host} · ")}
+            lanes[lane.id] = (not host or lane.host == host) and (device in (None, "") or str(device) in headings)
+        out: npt.NDArray[np.bool_] = lanes[self._lane(events)]
+        return out
+
+    def _longest(self, events: Int64s) -> int:
+        return int(events[np.argmax(self._slices.durations(events))])
+
+    def _step(self, target: Mapping[str, Any]) -> dict[str, Any]:
+        steps = self._run.steps
+        if target.get("host") and len(steps):
+            steps = steps[steps["host"] == target["host"]]
+        if target.get("step") is not None and len(steps):
+            steps = steps[steps["step"] == target["step"]]
+        if target.get("name") and len(steps) and (steps["name"] == target["name"]).any():
+            steps = steps[steps["name"] == target["name"]]
+        if not len(steps):
+            what = f"step {target['step']:,}" if isinstance(target.get("step"), int) else "such step"
+            return self._nothing(f"There is no {what} in the trace." if what == "such step" else f"The trace has no {what}.")
+        if target.get("time_ms") is not None:
+            row = steps.iloc[int(np.argmin(np.abs(steps["start_ms"].to_numpy(np.float64) - float(target["time_ms"]))))]
+        else:
+            row = steps.iloc[0]
+        start = self._slices.ns(round(float(row["start_ms"]) * 1e9))
+        end = start + float(row["step_time_ms"]) * 1e6
+        return self._result(self._marker(str(row["host"]), start, end), start, end, f"Step {row['name']}.")
+
+    def _marker(self, host: str, start: float, end: float) -> int | None:
+        """The slice on a lane of steps that is nearest to a range, if it overlaps it."""
+        slices = self._slices
+        best: tuple[float, int] | None = None
+        low, high = slices.ps(start), slices.ps(end)
+        for lane in slices.tracks.lanes:
+            if lane.kind != "steps" or lane.host != host:
+                continue
+            part = slices.part_of(lane.id)
+            first, behind = part.starting(lane.id, low, high)
+            for row in [*part.reaching(lane.id, low).tolist(), *range(first, min(behind, first + 100))]:
+                begin = int(part.events.start[row])
+                off = float(abs(begin - low) + abs(begin + int(part.events.duration[row]) - high))
+                if best is None or off < best[0]:
+                    best = off, part.first + row
+        return best[1] if best else None
+
+    def _gap(self, target: Mapping[str, Any]) -> dict[str, Any]:
+        time = target.get("time_ms")
+        moment = None if time is None else self._slices.ns(round(float(time) * 1e9))
+        device = target.get("device")
+        gap = gaps.at(self._slices, moment, target.get("host"), None if device in (None, "") else str(device))
+        if gap is None:
+            return self._nothing("No device of this profile stood still between two pieces of work.")
+        length = _time((gap.end - gap.start) / 1000)
+        meanwhile = f"; the host was in {_short(gap.name)}" if gap.name else "; the host recorded nothing then"
+        start, end = self._slices.ns(gap.start), self._slices.ns(gap.end)
+        return self._result(gap.event, start, end, f"{gap.process} idle for {length}{meanwhile}.")
+
+    def _peak(self, target: Mapping[str, Any]) -> dict[str, Any]:
+        summary, rows = self._run.memory_summary, self._run.memory_timeline
+        name = target.get("name")
+        if name:
+            summary = summary[summary["memory_id"] == name]
+        elif len(summary):
+            known = memory.leading(summary, self._run.hosts, self._run.activity.has_device)
+            summary = known if len(known) else summary[summary["peak_bytes"].notna()].head(1)
+        if not len(summary) or pd.isna(summary.iloc[0]["peak_bytes"]):
+            return self._nothing("No allocator of this profile tells how much memory was in use.")
+        peak = summary.iloc[0]
+        at = rows[(rows["memory_id"] == peak["memory_id"]) & (rows["time_ms"] == peak["peak_time_ms"])]
+        at = at[at["in_use_bytes"] == peak["peak_bytes"]].sort_values("order")
+        event = int(at["order"].iloc[-1]) if len(at) else None
+        moment = self._slices.ns(round(float(peak["peak_time_ms"]) * 1e9))
+        room = _PEAK_ROOM * self._slices.ns(self._slices.tracks.end)
+        text = f"Peak of {peak['memory_id']}: {int(peak['peak_bytes']):,} bytes in use."
+        return self._result(event, moment - room, moment + room, text, room=0.0)
+
+    def _around(self, event: int, text: str) -> dict[str, Any]:
+        ref = self._slices.ref(event)
+        return self._result(event, ref["start_ns"], ref["start_ns"] + ref["duration_ns"], text)
+
+    def _result(self, event: int | None, start: float, end: float, text: str, room: float = _ROOM) -> dict[str, Any]:
+        """The range with room on both sides, within the profile."""
+        whole = self._slices.ns(self._slices.tracks.end)
+        more = max(room * (end - start), _LEAST_NS)
+        low, high = max(start - more, 0.0), min(end + more, max(whole, end))
+        return {"found": True, "slice": self._slices.ref_or_none(event), "from": low, "to": high, "text": text}
+
+    def _nothing(self, text: str) -> dict[str, Any]:
+        return {"found": False, "slice": None, "from": 0.0, "to": self._slices.ns(self._slices.tracks.end), "text": text}
+
+
+def _events(table: pd.DataFrame, column: str, code: int | None) -> Int64s:
+    if code is None or not len(table):
+        return np.zeros(0, np.int64)
+    rows = np.flatnonzero(table[column].to_numpy() == code)
+    return table["event"].to_numpy()[rows].astype(np.int64)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 120 else f"{name[:119]}…"
+
+
+def _time(ns: float) -> str:
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.3g} ns"

@@ -1,0 +1,157 @@
+"""What a search text stands for: a part of a name, or a regular expression whose work is bounded."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+# The parser of regular expressions has its own names since Python 3.11.
+_parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
+
+MOST_PATTERN = 500
+"""Characters of an expression."""
+SECONDS = 2.0
+"""How long the texts of one search are gone through."""
+# Characters of a text that are looked at, by how many repeats in a row may match in different ways: n characters are matched in about
+# n ** (k + 1) / (k + 1)! steps at worst, here at most some hundred million.
+_LOOKED_AT = (1 << 20, 20_000, 1_200, 300, 130)
+_FEW = 8
+_MOST_WAYS = 4096
+_LOOK_EVERY = 256
+
+
+class PatternError(ValueError):
+    """An expression that cannot be searched for; the message is a sentence."""
+
+
+@dataclass
+class Pattern:
+    """A search text.
+
+    Raises
+    ------
+    PatternError
+        The text is an expression that is wrong, or whose work could grow without bound.
+    """
+
+    query: str
+    skipped: int = field(default=0, init=False)
+    """Texts that were not searched for want of time."""
+    cut: int = field(default=0, init=False)
+    """Texts of which only the first characters were searched."""
+
+    def __post_init__(self) -> None:
+        self.text = self.query.strip()
+        self._expression: re.Pattern[str] | None = None
+        self.most = _LOOKED_AT[0]
+        self._until: float | None = None
+        if match := re.fullmatch(r"/(.+)/", self.text, re.DOTALL):
+            self._expression, self.most = _compiled(match[1])
+
+    @property
+    def number(self) -> int | None:
+        """The integer that the text is, or None."""
+        return int(self.text) if re.fullmatch(r"[+-]?\d{1,20}", self.text, re.ASCII) else None
+
+    def matches(self, texts: Iterable[object]) -> npt.NDArray[np.bool_]:
+        """Which texts match, bool[n]; those that are not reached in time do not."""
+        if self._expression is None:
+            part = self.text.lower()
+            # ASCII text is the rule, and what is searched for mostly has no letter that changes its length when it is lowered.
+            return np.fromiter((part in str(text).lower() for text in texts), np.bool_)
+        out = []
+        search, most = self._expression.search, self.most
+        if self._until is None:
+            self._until = time.monotonic() + SECONDS
+        late = False
+        for i, text in enumerate(texts):
+            string = str(text)
+            if not late and (i % _LOOK_EVERY == 0 or len(string) > 1000):
+                late = time.monotonic() > self._until
+            if late:
+                self.skipped += 1
+                out.append(False)
+                continue
+            if len(string) > most:
+                self.cut += 1
+                string = string[:most]
+            out.append(search(string) is not None)
+        return np.array(out, np.bool_)
+
+    @property
+    def where(self) -> str:
+        """What was not searched, as a sentence; "" where all was."""
+        parts = []
+        if self.cut:
+            parts.append(f"Of {_texts(self.cut)} only the first {self.most:,} characters were searched.")
+        if self.skipped:
+            parts.append(f"{_texts(self.skipped)} were not searched: the expression takes too long.")
+        return " ".join(parts)
+
+
+def _texts(count: int) -> str:
+    return "1 long text" if count == 1 else f"{count:,} texts"
+
+
+def _compiled(source: str) -> tuple[re.Pattern[str], int]:
+    """The expression, and how many characters of a text it may be tried on.
+
+    Python's matcher goes back and tries again, and cannot be stopped: a repeat of a repeat may take longer than anyone waits. What can do
+    that is refused before it is tried.
+    """
+    if len(source) > MOST_PATTERN:
+        raise PatternError(f"The expression has {len(source):,} characters; at most {MOST_PATTERN} can be searched for.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            repeats, ways = _cost(_parser.parse(source, re.IGNORECASE))
+            expression = re.compile(source, re.IGNORECASE)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise PatternError(f"This is no regular expression: {error}.") from None
+    if repeats >= len(_LOOKED_AT) or ways > _MOST_WAYS:
+        raise PatternError("The expression can match in too many ways, and could take for ever. Use fewer repeats and choices.")
+    return expression, _LOOKED_AT[repeats]
+
+
+def _cost(tree: Any) -> tuple[int, int]:
+    """How many repeats one behind the other may be long in different ways, and in how many ways the rest may match.
+
+    Raises
+    ------
+    PatternError
+        Something that may match in several ways is repeated, or a group is referred back to.
+    """
+    repeats, ways = 0, 1
+    for op, argument in tree:
+        name = str(op)
+        if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+            least, most, body = argument
+            inner, inner_ways = _cost(body)
+            if most <= _FEW:
+                repeats += inner * most
+                ways *= min((most - least + 1) * inner_ways**most, _MOST_WAYS + 1)
+            elif inner or inner_ways > 1:
+                raise PatternError(
+                    "The expression repeats what can itself match in several ways, and could take for ever. Use fewer repeats."
+                )
+            else:
+                repeats += int(most != least)
+        elif name == "BRANCH":
+            parts = [_cost(branch) for branch in argument[1]]
+            repeats += max(inner for inner, _ in parts)
+            ways *= sum(inner_ways for _, inner_ways in parts)
+        elif name in ("SUBPATTERN", "ASSERT", "ASSERT_NOT", "ATOMIC_GROUP"):
+            inner, inner_ways = _cost(argument if name == "ATOMIC_GROUP" else argument[-1])
+            repeats, ways = repeats + inner, ways * inner_ways
+        elif name in ("GROUPREF", "GROUPREF_EXISTS"):
+            raise PatternError("The expression refers back to a group, which cannot be searched for.")
+    return repeats, ways

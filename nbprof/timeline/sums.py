@@ -1,0 +1,211 @@
+"""Sums by name over the slices of a stretch of time, and what they cover of it; slices at its ends count with the part inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.timeline.slices import Part, Slices, ends_of
+from nbprof.trace import Int64s
+
+_CHUNK = 1 << 18
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class Union:
+    """What spans cover, as stretches in time order that do not overlap, int64 ps."""
+
+    start: Int64s
+    end: Int64s
+
+    @property
+    def length(self) -> int:
+        """Time that is covered, ps."""
+        return int((self.end - self.start).sum())
+
+    @classmethod
+    def of(cls, start: Int64s, end: Int64s, *, ordered: bool = False) -> Union:
+        """The union of spans; `ordered` where they are in the order of their starts."""
+        keep = np.flatnonzero(end > start)
+        start, end = start[keep], end[keep]
+        if not len(start):
+            return cls(start, end)
+        if not ordered:
+            order = np.argsort(start, kind="stable")
+            start, end = start[order], end[order]
+        reach = np.maximum.accumulate(end)
+        first = np.flatnonzero(np.append(True, start[1:] > reach[:-1]))
+        return cls(start[first], reach[np.append(first[1:], len(start)) - 1])
+
+    @classmethod
+    def all(cls, unions: list[Union]) -> Union:
+        """What any of several cover."""
+        if len(unions) == 1:
+            return unions[0]
+        none = np.zeros(0, np.int64)
+        return cls.of(np.concatenate([none, *(u.start for u in unions)]), np.concatenate([none, *(u.end for u in unions)]))
+
+
+@dataclass
+class Rows:
+    """Some events of a part, and how much of each counts; an empty `cut` where all of them count whole.
+
+    `rows` ascend. `cut` int64[k] are those of them at the ends of the stretch, with the `inside` and `own` that count, ps.
+    """
+
+    part: Part
+    rows: slice | Int64s
+    cut: Int64s
+    inside: Int64s
+    own: Int64s
+
+    def __len__(self) -> int:
+        return self.rows.stop - self.rows.start if isinstance(self.rows, slice) else len(self.rows)
+
+    def chunks(self) -> Iterator[tuple[slice | Int64s, Floats, Floats]]:
+        """Stretches of the rows with the time that counts of each, whole and without the slices inside, ps."""
+        events = self.part.events
+        for at in range(0, len(self), _CHUNK):
+            if isinstance(self.rows, slice):
+                first = self.rows.start + at
+                part: slice | Int64s = slice(first, min(first + _CHUNK, self.rows.stop))
+                cut = np.flatnonzero((self.cut >= first) & (self.cut < first + _CHUNK))
+                place = self.cut[cut] - first
+            else:
+                part = self.rows[at : at + _CHUNK]
+                cut = np.flatnonzero(np.isin(self.cut, part))
+                place = np.searchsorted(part, self.cut[cut])
+            total, own = events.duration[part].astype(np.float64), events.self_time[part].astype(np.float64)
+            total[place], own[place] = self.inside[cut], self.own[cut]
+            yield part, total, own
+
+
+def in_lane(part: Part, lane: int, low: int, high: int) -> list[Rows]:
+    """The slices of a lane in low…high, ps.
+
+    A slice that only touches the stretch is not in it; one without length is, when it starts inside. The self time of one that is cut
+    is the part inside less the parts inside of the slices directly in it.
+    """
+    events = part.events
+    first, behind = part.starting(lane, low, high)
+    before, beyond = part.reaching(lane, low), part.reaching(lane, high)
+    beyond = beyond[beyond >= first]
+    cut = np.concatenate([before, beyond])
+    start = np.maximum(events.start[cut], low)
+    inside = np.minimum(ends_of(events, cut), high) - start
+    own = inside.copy()
+    if len(cut):
+        _take_children(part, cut, inside, own, first, behind)
+    k, sets = len(before), []
+    if k:
+        sets.append(Rows(part, before, before, inside[:k], np.maximum(own[:k], 0)))
+    sets.append(Rows(part, slice(first, behind), beyond, inside[k:], np.maximum(own[k:], 0)))
+    return sets
+
+
+def covered(part: Part, lane: int, low: int, high: int) -> Union:
+    """What the slices of a lane cover of low…high, ps."""
+    events = part.events
+    first, behind = part.starting(lane, low, high)
+    before = part.reaching(lane, low)
+    rows = [before[events.parent[before] < 0]]
+    for at in range(first, behind, _CHUNK):
+        rows.append(at + np.flatnonzero(events.parent[at : min(at + _CHUNK, behind)] < 0))
+    starts = [np.maximum(events.start[outer], low) for outer in rows]
+    ends = [np.minimum(ends_of(events, outer), high) for outer in rows]
+    return Union.of(np.concatenate(starts), np.concatenate(ends), ordered=True)
+
+
+def _take_children(part: Part, cut: Int64s, inside: Int64s, own: Int64s, first: int, behind: int) -> None:
+    """Takes off the self time of slices that are cut (ascending rows) what counts of the slices directly in each."""
+    parent, base = part.events.parent, int(cut[0])
+    # Which of those cut a row is, by row; -1 for one that is not.
+    place: npt.NDArray[np.int32] = np.full(behind - base, -1, np.int32)
+    place[cut - base] = np.arange(len(cut))
+    for at in range(first, behind, _CHUNK):
+        rows = slice(at, min(at + _CHUNK, behind))
+        above = parent[rows].astype(np.int64) - base
+        children = np.flatnonzero(above >= 0)
+        of = place[above[children]]
+        children, of = at + children[of >= 0], of[of >= 0]
+        np.subtract.at(own, of, part.events.duration[children])
+    # What was taken as a whole above, but is cut itself, and what began before the stretch.
+    above = parent[cut].astype(np.int64) - base
+    children = np.flatnonzero(above >= 0)
+    of = place[above[children]]
+    children, of = children[of >= 0], of[of >= 0]
+    taken = np.where(cut[children] >= first, part.events.duration[cut[children]], 0)
+    np.add.at(own, of, taken - inside[children])
+
+
+@dataclass
+class ByName:
+    """Sums by name code, of the codes that occur; times in ps. `longest` is the duration of the longest, `chunk` where it is."""
+
+    code: Int64s
+    count: Int64s
+    own: Floats
+    total: Floats
+    longest: Int64s
+    chunk: Int64s
+
+
+class Sums:
+    """Sums by name over sets of rows.
+
+    Parameters
+    ----------
+    slices : Slices
+    sets : list of Rows
+    """
+
+    def __init__(self, slices: Slices, sets: list[Rows]) -> None:
+        self._slices, self._sets = slices, [rows for rows in sets if len(rows)]
+        self.count = sum(map(len, self._sets))
+        self._chunks: list[tuple[Part, slice | Int64s]] = []
+        self.names = self._by_name()
+
+    def _by_name(self) -> ByName:
+        size = len(self._slices.tracks.names)
+        # Where few events of many names are in the stretch, only their names get a place.
+        codes = None
+        if size > 4 * self.count:
+            none = np.zeros(0, np.int64)
+            codes = np.unique(np.concatenate([none, *(rows.part.events.name[rows.rows] for rows in self._sets)]))
+            size = len(codes)
+        out = ByName(
+            np.arange(size) if codes is None else codes,
+            np.zeros(size, np.int64),
+            np.zeros(size),
+            np.zeros(size),
+            np.full(size, -1),
+            np.zeros(size, np.int64),
+        )
+        for rows in self._sets:
+            for part, total, own in rows.chunks():
+                events = rows.part.events
+                name: npt.NDArray[np.integer[Any]] = events.name[part]
+                if codes is not None:
+                    name = np.searchsorted(codes, name)
+                seen = out.longest.copy()
+                np.maximum.at(out.longest, name, events.duration[part])
+                out.chunk[out.longest > seen] = len(self._chunks)
+                out.count += np.bincount(name, minlength=size)
+                out.own += np.bincount(name, own, size)
+                out.total += np.bincount(name, total, size)
+                self._chunks.append((rows.part, part))
+        used = np.flatnonzero(out.count)
+        return ByName(out.code[used], out.count[used], out.own[used], out.total[used], out.longest[used], out.chunk[used])
+
+    def longest(self, at: int) -> int:
+        """Id of the longest event of a name, the first of equals; `at` is the name's place in `names`."""
+        part, rows = self._chunks[int(self.names.chunk[at])]
+        events = part.events
+        found = np.flatnonzero(events.name[rows] == events.name.dtype.type(self.names.code[at]))
+        best = found[np.argmax(events.duration[rows][found])]
+        return part.first + int(rows.start + best if isinstance(rows, slice) else rows[best])
