@@ -1,8 +1,10 @@
 /** The dashboard as a live widget: traits `packed`, `selected`, `views`, `height`. */
 
 import { reason } from "../lib/dom.js";
+import { Line } from "../lib/live.js";
 import type { TabId } from "../lib/payload.js";
 import type { Selection } from "../lib/store.js";
+import { Letters } from "../lib/wire.js";
 import { type Dashboard, mount } from "./page.js";
 
 /** What nbprof uses of an anywidget model. */
@@ -12,10 +14,15 @@ export interface Model {
   get(name: "views"): TabId[] | null | undefined;
   get(name: "height"): number | null | undefined;
   set(name: string, value: unknown): void;
+  on(event: "msg:custom", callback: (message: unknown, buffers: DataView[]) => void): void;
   on(event: string, callback: () => void): void;
+  off(event: "msg:custom", callback: (message: unknown, buffers: DataView[]) => void): void;
   off(event: string, callback: () => void): void;
   save_changes(): void;
+  send(content: unknown): void;
 }
+
+const CLOSED = "The widget is closed; what it was given is shown.";
 
 const toSelection = (pair: number[] | null | undefined): Selection | null =>
   pair && pair.length >= 2 ? { first: pair[0] as number, last: pair[1] as number } : null;
@@ -24,6 +31,16 @@ const toSelection = (pair: number[] | null | undefined): Selection | null =>
 export function render({ model, el, signal }: { model: Model; el: HTMLElement; signal?: AbortSignal }): () => void {
   let board: Dashboard | null = null;
   let version = 0;
+
+  // The kernel answers when it can: at once, or in a front end without threads for it after the cell that runs.
+  const line = new Line();
+  const letters = new Letters((message) => model.send(message));
+  const receive = (message: unknown, buffers: DataView[]): void => letters.receive(message, buffers);
+  model.on("msg:custom", receive);
+  const close = (): void => {
+    line.detach(CLOSED);
+    letters.close(CLOSED);
+  };
 
   const onSelection = (selection: Selection | null): void => {
     const pair = selection ? [selection.first, selection.last] : [];
@@ -40,6 +57,7 @@ export function render({ model, el, signal }: { model: Model; el: HTMLElement; s
     try {
       const next = await mount(el, packed, {
         live: true,
+        ask: line,
         views: model.get("views") ?? [],
         height: model.get("height") ?? 0,
         selection: toSelection(model.get("selected")),
@@ -59,16 +77,22 @@ export function render({ model, el, signal }: { model: Model; el: HTMLElement; s
     ["change:views", redraw],
     ["change:height", redraw],
     ["change:selected", select],
+    // The kernel has ended, or the widget was closed in Python.
+    ["comm:close", close],
+    ["destroy", close],
   ];
   for (const [event, callback] of events) model.on(event, callback);
   const end = (): void => {
     version++;
     for (const [event, callback] of events) model.off(event, callback);
+    model.off("msg:custom", receive);
+    close();
     board?.destroy();
     board = null;
   };
   signal?.addEventListener("abort", end, { once: true });
   redraw();
+  void line.attach(letters.post);
   return end;
 }
 

@@ -3,6 +3,8 @@
 import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
 import { Widget } from "@lumino/widgets";
 import { fromBase64 } from "../lib/codec.js";
+import { Line } from "../lib/live.js";
+import { about, Link, type Session } from "./kernel.js";
 import { type Dashboard, mount } from "./page.js";
 
 export const MIME_TYPE = "application/vnd.nbprof.v1+json";
@@ -17,20 +19,10 @@ interface Saved {
   data: string;
   /** In px; absent: as high as the content. */
   height?: number;
-}
-
-/** What is needed of JupyterLab's ISessionContext. */
-interface Session {
-  readonly session: { readonly kernel: unknown } | null;
-  /** A kernel came or went. */
-  readonly kernelChanged: Signal;
-  /** Shutting down ends the session, and its kernel with it, without a word about the kernel. */
-  readonly sessionChanged: Signal;
-}
-
-interface Signal {
-  connect(slot: () => void, thisArg: object): boolean;
-  disconnect(slot: () => void, thisArg: object): boolean;
+  /** What the kernel may know the profile by. */
+  key?: string;
+  /** Its files, below the notebook. */
+  files?: string[];
 }
 
 /** The session of the document that a widget is in. */
@@ -46,6 +38,9 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
   private board: Dashboard | null = null;
   private version = 0;
   private session: Session | null = null;
+  private link: Link | null = null;
+  private observer: IntersectionObserver | null = null;
+  private seen = false;
   /** Whether it is settled if there is a kernel. */
   private known = false;
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -65,9 +60,13 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
         throw new Error("This output was written by a newer nbprof. Update nbprof to see it.");
       }
       const height = Number(saved.height) || 0;
-      const board = await mount(this.node, fromBase64(saved.data), { height });
+      const profile = about(saved, model.trusted);
+      const line = profile ? new Line() : undefined;
+      const onTab = (): void => this.link?.nudge(true);
+      const board = await mount(this.node, fromBase64(saved.data), { height, onTab, ...(line && { ask: line }) });
       if (mine === this.version && !this.isDisposed) {
         this.board = board;
+        if (profile && line) this.connect(new Link(line, profile, () => this.seen && board.tab() === "trace"));
         if (this.known) this.tell();
       } else board.destroy();
     } catch (error) {
@@ -80,6 +79,7 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
     const session = sessionOf(this);
     if (!session) return;
     this.session = session;
+    this.link?.watch(session);
     session.kernelChanged.connect(this.tell, this);
     session.sessionChanged.connect(this.tell, this);
     // A notebook that is being opened may still start its kernel; one that asks for a kernel first says nothing at all.
@@ -88,6 +88,16 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
 
   protected override onBeforeDetach(): void {
     this.unwatch();
+  }
+
+  private connect(link: Link): void {
+    this.link = link;
+    if (this.session) link.watch(this.session);
+    this.observer = new IntersectionObserver((entries) => {
+      this.seen = entries.some((entry) => entry.isIntersecting);
+      if (this.seen) link.nudge();
+    });
+    this.observer.observe(this.node);
   }
 
   /** A report without its kernel says that it is one. Where no session is to be found nothing is said. */
@@ -114,6 +124,10 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
   }
 
   private end(): void {
+    this.observer?.disconnect();
+    this.observer = null;
+    this.link?.end();
+    this.link = null;
     this.board?.destroy();
     this.board = null;
   }

@@ -32,6 +32,8 @@ export interface DashboardOptions {
   height?: number;
   selection?: Selection | null;
   onSelection?: (selection: Selection | null) => void;
+  /** Another tab is shown. */
+  onTab?: (tab: TabId) => void;
   /** Answers what the payload does not hold. */
   ask?: Asker;
   /** Saves the report; without it there is no such button. */
@@ -268,6 +270,7 @@ export function dashboard(
     for (const pane of panes.values()) pane.abort.abort();
   });
   if (options.onSelection) store.subscribe("selection", options.onSelection, signal);
+  if (options.onTab) store.subscribe("tab", options.onTab, signal);
   const { ask } = options;
   if (ask) {
     host.dataset.live = ask.state;

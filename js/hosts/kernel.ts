@@ -1,0 +1,246 @@
+/**
+ * An output that was saved, and the kernel of its notebook: when that has the profile, the output has every event again.
+ *
+ * Nothing is asked before somebody looks at the trace. What the output sends is a key, questions, and of a trusted
+ * notebook the names of files below it; what comes back is drawn, and never run. A kernel that does not know nbprof is
+ * found out without a word in its log, and asked again after its next executions, now and then and not for ever.
+ */
+
+import type { Line } from "../lib/live.js";
+import { Letters } from "../lib/wire.js";
+
+export const TARGET = "nbprof";
+const KEY = /^[0-9a-f]{1,16}-[0-9a-f]{32,40}$/;
+const MOST_TRIES = 20;
+const PAUSE_MS = 3000;
+/** A kernel that has not said by then whether nbprof is there is running a cell. */
+const INFO_MS = 1000;
+
+const GONE = "The kernel of this notebook has ended; what was saved is shown.";
+const CLOSED = "The kernel has closed the connection; what was saved is shown.";
+const ABSENT = "nbprof is not imported in this kernel; what was saved is shown.";
+
+interface Message {
+  header: { msg_type: string };
+  parent_header: { msg_type?: string };
+  content: Record<string, unknown>;
+  buffers?: (ArrayBuffer | ArrayBufferView)[] | undefined;
+}
+
+/** What is needed of JupyterLab's IComm; the last two came with 4.4. */
+export interface Comm {
+  readonly isDisposed: boolean;
+  onMsg: (message: Message) => unknown;
+  onClose: (message: Message) => unknown;
+  open(data?: unknown): unknown;
+  send(data: unknown): unknown;
+  close(): unknown;
+  readonly commsOverSubshells?: string;
+  readonly subshellStarted?: Promise<void>;
+}
+
+/** What is needed of JupyterLab's IKernelConnection. */
+export interface Kernel {
+  readonly status: string;
+  readonly info: Promise<unknown>;
+  readonly supportsSubshells?: boolean;
+  createComm(target: string): Comm;
+  requestCommInfo(content: { target_name: string }): Promise<{ content: { comms?: object } }>;
+}
+
+export interface Signal<T> {
+  connect(slot: (sender: never, value: T) => void, thisArg: object): boolean;
+  disconnect(slot: (sender: never, value: T) => void, thisArg: object): boolean;
+}
+
+/** What is needed of JupyterLab's ISessionContext. */
+export interface Session {
+  readonly session: { readonly kernel: Kernel | null } | null;
+  /** A kernel came or went. */
+  readonly kernelChanged: Signal<unknown>;
+  /** Shutting down ends the session, and its kernel with it, without a word about the kernel. */
+  readonly sessionChanged: Signal<unknown>;
+  readonly statusChanged: Signal<string>;
+  readonly iopubMessage: Signal<Message>;
+}
+
+/** The profile that an output shows, as its kernel may know it. */
+export interface About {
+  key: string;
+  files?: string[];
+}
+
+/** What a saved output says of its profile, as far as it may be sent: the output may be anybody's. */
+export function about(saved: { key?: unknown; files?: unknown }, trusted: boolean): About | null {
+  if (typeof saved.key !== "string" || !KEY.test(saved.key)) return null;
+  const files = Array.isArray(saved.files) && saved.files.every((file) => typeof file === "string") ? saved.files : [];
+  // Files are only looked for where the person trusts the notebook.
+  return trusted && files.length ? { key: saved.key, files: files as string[] } : { key: saved.key };
+}
+
+/** Connects a line to the kernel of a notebook, and does so again when that comes back. */
+export class Link {
+  private session: Session | null = null;
+  private kernel: Kernel | null = null;
+  private comm: Comm | null = null;
+  private letters: Letters | null = null;
+  private tries = 0;
+  private last = Number.NEGATIVE_INFINITY;
+  private trying = false;
+  /** Whether this kernel was asked without knowing that nbprof is there. */
+  private dared = false;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private ended = false;
+
+  constructor(
+    private readonly line: Line,
+    private readonly profile: About,
+    /** Whether somebody looks at the trace. */
+    private readonly shown: () => boolean,
+  ) {}
+
+  /** The notebook that the output is in; null where it is in none. */
+  watch(session: Session | null): void {
+    if (session === this.session) return;
+    const { session: old } = this;
+    old?.kernelChanged.disconnect(this.changed, this);
+    old?.sessionChanged.disconnect(this.changed, this);
+    old?.statusChanged.disconnect(this.status, this);
+    old?.iopubMessage.disconnect(this.message, this);
+    this.session = session;
+    session?.kernelChanged.connect(this.changed, this);
+    session?.sessionChanged.connect(this.changed, this);
+    session?.statusChanged.connect(this.status, this);
+    session?.iopubMessage.connect(this.message, this);
+    this.changed();
+  }
+
+  /** Somebody may look at the trace now; `asked`: by opening it. */
+  nudge(asked = false): void {
+    // To scroll by it does not ask again what was just said.
+    if (this.tries > 0 && !asked) return;
+    this.tries = Math.min(this.tries, MOST_TRIES - 1);
+    void this.attempt();
+  }
+
+  end(): void {
+    this.ended = true;
+    this.part("", true);
+    this.watch(null);
+  }
+
+  private changed(): void {
+    const kernel = this.session?.session?.kernel ?? null;
+    if (kernel === this.kernel) return;
+    this.kernel = kernel;
+    this.drop(GONE);
+    void this.attempt();
+  }
+
+  private status(_sender: unknown, status: string): void {
+    if (status === "restarting" || status === "autorestarting" || status === "dead") this.drop(GONE);
+  }
+
+  private message(_sender: unknown, { header, parent_header, content }: Message): void {
+    const executed = header.msg_type === "status" && parent_header.msg_type === "execute_request";
+    // It may have imported nbprof, or loaded the profile.
+    if (executed && content["execution_state"] === "idle") void this.attempt();
+  }
+
+  /** Forgets the connection and what is known of the kernel. */
+  private drop(reason: string): void {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    this.tries = 0;
+    this.dared = false;
+    this.part(reason);
+  }
+
+  /** A kernel that has the other end is told; one that was restarted would only wonder in its log. */
+  private part(reason: string, tell = false): void {
+    const { comm, letters } = this;
+    this.comm = null;
+    this.letters = null;
+    if (!comm) return;
+    this.line.detach(reason);
+    letters?.close(reason);
+    try {
+      if (tell && !comm.isDisposed) comm.close();
+    } catch {
+      // Its kernel is gone already.
+    }
+  }
+
+  private async attempt(): Promise<void> {
+    const { kernel } = this;
+    if (this.ended || !kernel || this.comm || this.trying || this.tries >= MOST_TRIES || !this.shown()) return;
+    const wait = this.last + PAUSE_MS - performance.now();
+    if (wait > 0) {
+      this.timer ??= setTimeout(() => {
+        this.timer = undefined;
+        void this.attempt();
+      }, wait);
+      return;
+    }
+    this.tries++;
+    this.last = performance.now();
+    this.trying = true;
+    try {
+      const here = kernel.status === "busy" ? null : await present(kernel);
+      if (kernel !== this.kernel || this.ended) return;
+      if (here === false) {
+        this.line.reason = ABSENT;
+        return;
+      }
+      // In a long cell this is the only way to know, and a kernel without nbprof writes a line to its log: once is enough.
+      if (here === null && (this.dared || kernel.status !== "busy")) return;
+      this.dared ||= here === null;
+      await this.connect(kernel);
+    } catch {
+      // No comms on this connection, or the kernel is gone: the output stays what was saved.
+    } finally {
+      this.trying = false;
+    }
+  }
+
+  private async connect(kernel: Kernel): Promise<void> {
+    const comm = kernel.createComm(TARGET);
+    const letters = new Letters((message) => void comm.send(message));
+    this.comm = comm;
+    this.letters = letters;
+    comm.onMsg = ({ content, buffers }) => letters.receive(content["data"], buffers);
+    comm.onClose = () => {
+      if (this.comm === comm) this.part(CLOSED);
+    };
+    // On a thread of its own in the kernel, where that has such; otherwise it waits for the cell that runs.
+    if (comm.subshellStarted && comm.commsOverSubshells !== "disabled") {
+      await kernel.info;
+      if (kernel.supportsSubshells) await comm.subshellStarted.catch(() => undefined);
+    }
+    if (this.comm !== comm) return;
+    comm.open({});
+    // Whoever waits for the answer does so without keeping the next attempt from being made when this one is dropped.
+    void this.line.attach(letters.post, { ...this.profile }).then((live) => {
+      if (live) this.tries = 0;
+      else if (this.comm === comm) {
+        const { reason } = this.line;
+        this.part(reason, true);
+      }
+    });
+  }
+}
+
+/** Whether nbprof is in a kernel; null where it does not say so soon. */
+async function present(kernel: Kernel): Promise<boolean | null> {
+  const info = kernel.requestCommInfo({ target_name: TARGET }).then(
+    ({ content }) => Object.keys(content.comms ?? {}).length > 0,
+    () => false,
+  );
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<null>((resolve) => {
+    timer = setTimeout(() => resolve(null), INFO_MS);
+  });
+  const answer = await Promise.race([info, late]);
+  clearTimeout(timer);
+  return answer;
+}
