@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.timeline import counting, derived_gpu, derived_torch
 from nbprof.timeline import lanes as drawn
+from nbprof.timeline.counting import Counter as Counter
+from nbprof.timeline.derived import Made, steps_of_hosts
 from nbprof.timeline.lanes import Kind as Kind
 from nbprof.timeline.lanes import Lane as Lane
 from nbprof.timeline.lanes import section as section
@@ -19,54 +20,7 @@ from nbprof.trace import Events, Int64s
 if TYPE_CHECKING:
     from nbprof.run import Run
 
-Samples = tuple[Int64s, npt.NDArray[np.float64]]
-
-
-class Counter:
-    """Samples of one counter, in time order; each holds until the next.
-
-    Parameters
-    ----------
-    id : int
-        That of its lane.
-    label, unit : str
-        The unit is "bytes", "percent" or "count".
-    time : int64[k]
-        ps.
-    value : float64[k]
-    make : callable
-        Gives time and value instead, when they are first asked for: a first picture does not wait for them.
-    """
-
-    def __init__(
-        self,
-        id: int,
-        label: str,
-        unit: str,
-        time: Int64s | None = None,
-        value: npt.NDArray[np.float64] | None = None,
-        make: Callable[[], Samples] | None = None,
-    ) -> None:
-        self.id, self.label, self.unit = id, label, unit
-        self._given = (time, value) if time is not None and value is not None else None
-        self._make = make
-
-    @cached_property
-    def samples(self) -> Samples:
-        """Time and value."""
-        if self._given is not None:
-            return self._given
-        return self._make() if self._make is not None else (np.zeros(0, np.int64), np.zeros(0))
-
-    @property
-    def time(self) -> Int64s:
-        """int64[k] ps."""
-        return self.samples[0]
-
-    @property
-    def value(self) -> npt.NDArray[np.float64]:
-        """float64[k] in `unit`."""
-        return self.samples[1]
+_CHUNK = 1 << 18
 
 
 @dataclass
@@ -110,19 +64,88 @@ def tracks(run: Run) -> Tracks:
     events = trace.events
     origin, end = extent(events)
     lanes = drawn.recorded(run, end - origin)
-    none = np.zeros(0, np.int64)
-    extra = Events(none.astype(np.int32), none.astype(np.int32), none, none)
+    made: dict[str, Any] = run.kept("timeline_derived", lambda: _derive(run, lanes))
+    extra = Events(*made["events"])
+    first = len(trace.lanes)
+    more = [Lane(first + i, *given) for i, given in enumerate(made["lanes"])]
+    counters = counting.counters(run, lanes, first + len(more))
+    names = np.concatenate([trace.display, np.array(made["short"], object)])
+    names[made["relabelled"]] = made["labels"]
     category = np.asarray(run.activity.name_category)
-    codes = category.astype(np.uint8) if len(category) else np.zeros(len(trace.names), np.uint8)
-    return Tracks(lanes, events, extra, trace.display, trace.names, codes, [], origin, end)
+    codes = np.zeros(len(names), np.uint8)
+    codes[: len(category)] = category
+    return Tracks(
+        in_sections(lanes, more, [lane for lane, _ in counters]),
+        events,
+        extra,
+        names,
+        np.concatenate([trace.names, np.array(made["full"], object)]),
+        codes,
+        [counter for _, counter in counters],
+        origin,
+        max(end, extent(extra)[1]),
+        made["notes"],
+    )
 
 
 def extent(events: Events) -> tuple[int, int]:
     """Where the drawn time starts and ends, ps."""
     if not len(events):
         return 0, 0
-    end = max(int((events.start[at : at + CHUNK] + events.duration[at : at + CHUNK]).max()) for at in range(0, len(events), CHUNK))
+    parts = range(0, len(events), _CHUNK)
+    end = max(int((events.start[at : at + _CHUNK] + events.duration[at : at + _CHUNK]).max()) for at in parts)
     return min(int(events.start.min()), 0), end
 
 
-CHUNK = 1 << 18
+def in_sections(recorded: list[Lane], made: list[Lane], counters: list[Lane]) -> list[Lane]:
+    """All lanes by section: steps, what was derived here, what was recorded, counters."""
+    sections: dict[str, list[Lane]] = {lane.process: [] for lane in [*recorded, *made, *counters]}
+    for lane in [*made, *recorded, *counters]:
+        sections[lane.process].append(lane)
+    return [lane for part in sections.values() for lane in sorted(part, key=lambda lane: lane.kind != "steps")]
+
+
+def _derive(run: Run, lanes: list[Lane]) -> dict[str, Any]:
+    """What follows from the recorded lanes, in types that the cache keeps."""
+    made, hosts = Made(), len(run.hosts)
+    marked: set[str] = set()
+    if run.activity.framework == "PyTorch":
+        derived_torch.add(run, made, hosts)
+    else:
+        derived_gpu.add(run, made, hosts)
+        # Steps of a device are those of its host.
+        marked = {lane.host for lane in lanes if lane.kind == "steps"} | {line.host for line in made.lines if line.kind == "steps"}
+    steps_of_hosts(run, made, hosts, marked)
+    events = made.events(len(run.trace.lanes), len(run.trace.names))
+    relabelled, labels = _labels(run)
+    return {
+        "lanes": [(at.process, at.title, at.note, at.kind, at.host, at.device, len(at.name), at.folded, True) for at in made.lines],
+        "events": [events.lane, events.name, events.start, events.duration],
+        "short": made.short,
+        "full": made.full,
+        "notes": made.notes,
+        "relabelled": relabelled,
+        "labels": labels,
+    }
+
+
+def _labels(run: Run) -> tuple[Int64s, list[str]]:
+    """Recorders call a device's step by its number alone: name codes of those, and the names that the table of steps has for them."""
+    trace, names = run.trace, run.activity.group_names
+    on_steps = (trace.lanes["kind"] == "steps").to_numpy(np.bool_)
+    if not on_steps.any():
+        return np.zeros(0, np.int64), []
+    markers = run.activity.markers
+    markers = markers[on_steps[trace.events.lane[markers["event"].to_numpy(np.int64)]]]
+    event = markers["event"].to_numpy(np.int64)
+    found: dict[int, set[str]] = {}
+    for code, host, group in zip(trace.events.name[event].tolist(), markers["host"].tolist(), markers["group"].tolist(), strict=True):
+        found.setdefault(code, set()).add(names.get((host, group), str(group)))
+    # A name that other events have too, or that means several steps, stays.
+    known = np.zeros(len(trace.names), np.bool_)
+    known[list(found)] = True
+    elsewhere = known[trace.events.name]
+    elsewhere[event] = False
+    known[trace.events.name[elsewhere]] = False
+    pairs = [(code, next(iter(texts))) for code, texts in found.items() if len(texts) == 1 and known[code]]
+    return np.array([code for code, _ in pairs], np.int64), [text for _, text in pairs]

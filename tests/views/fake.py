@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nbprof.activity import MARKERS, table
 from nbprof.analysis import pods
-from nbprof.trace import Events
+from nbprof.trace import Events, no_counters
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 HOSTILE_ATTRIBUTE = "\" onmouseover='alert(2)' style=\"position:fixed"
@@ -45,6 +46,10 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "tf_data_slowest": _nodes().assign(rank=0, self_ms=[0.25, 0.25, 4.8]),
         "tf_data_calls": pd.DataFrame({"host": "worker-0", "pipeline": "Host:0", "rank": [0], "start_ms": [3.5], "duration_us": [5300.0]}),
         "input_summary": _input_summary(steps),
+        "longest_calls": pd.DataFrame({"where": ["host"], "op": ["IteratorGetNext"], "at_ms": [8.5], "for_ms": [4.25]}),
+        "longest_launches": pd.DataFrame({"at_ms": [0.5, 9.0], "for_ms": [0.25, 0.125]})
+        if device
+        else pd.DataFrame({"at_ms": [], "for_ms": []}),
         "ops": _ops(device),
         "kernels": _kernels() if device else _kernels().head(0),
         "memory_summary": _memory_summary(),
@@ -55,7 +60,9 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "hosts": ["worker-0"],
         "trace": trace(max(steps, 1)),
         "receipt": SimpleNamespace(events=1234, dropped=0, lines=[SimpleNamespace(level="warning", text=f"odd name {HOSTILE}")]),
-        "activity": SimpleNamespace(name_category=np.array([0, 0, 1, 1, 6, 0], np.uint8)),
+        "activity": SimpleNamespace(
+            name_category=np.array([0, 0, 1, 1, 6, 0], np.uint8), framework="TensorFlow", markers=table(MARKERS), group_names={}
+        ),
         "source": SimpleNamespace(
             path="logs/plugins/profile/run-7",
             name="run 7",
@@ -317,4 +324,4 @@ def trace(steps: int = 8, per_step: int = 20) -> Any:
         }
     )
     names = np.array(["train", "train_function", "wgrad_alg0", HOSTILE, "IteratorGetNext", "never used"], dtype=object)
-    return SimpleNamespace(events=events, names=names, display=names, lanes=lanes)
+    return SimpleNamespace(events=events, names=names, display=names, lanes=lanes, counters=no_counters())

@@ -1,0 +1,172 @@
+"""Counters of the timeline: memory in use, how busy each device is, and what the recorder counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.timeline.lanes import Lane, heading, section
+from nbprof.trace import Events, Int64s
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+Samples = tuple[Int64s, npt.NDArray[np.float64]]
+
+_MOST_BINS = 1 << 16
+
+
+class Counter:
+    """Samples of one counter, in time order; each holds until the next.
+
+    Parameters
+    ----------
+    id : int
+        That of its lane.
+    label, unit : str
+        The unit is "bytes", "percent" or "count".
+    time : int64[k]
+        ps.
+    value : float64[k]
+    make : callable
+        Gives time and value instead, when they are first asked for: a first picture does not wait for them.
+    """
+
+    def __init__(
+        self,
+        id: int,
+        label: str,
+        unit: str,
+        time: Int64s | None = None,
+        value: npt.NDArray[np.float64] | None = None,
+        make: Callable[[], Samples] | None = None,
+    ) -> None:
+        self.id, self.label, self.unit = id, label, unit
+        self._given = (time, value) if time is not None and value is not None else None
+        self._make = make
+
+    @cached_property
+    def samples(self) -> Samples:
+        """Time and value."""
+        if self._given is not None:
+            return self._given
+        return self._make() if self._make is not None else (np.zeros(0, np.int64), np.zeros(0))
+
+    @property
+    def time(self) -> Int64s:
+        """int64[k] ps."""
+        return self.samples[0]
+
+    @property
+    def value(self) -> npt.NDArray[np.float64]:
+        """float64[k] in `unit`."""
+        return self.samples[1]
+
+
+def counters(run: Run, lanes: list[Lane], first: int) -> list[tuple[Lane, Counter]]:
+    """The counters of a run with their lanes, whose ids begin with `first`; samples are made when they are first asked for."""
+    hosts = len(run.hosts)
+    found: list[tuple[str, str, str, str, str, Callable[[], Samples]]] = []
+    devices: dict[str, list[Lane]] = {}
+    for lane in lanes:
+        if lane.kind == "device" and not lane.derived and lane.device not in ("", "-1", "nan", "None"):
+            devices.setdefault(lane.process, []).append(lane)
+    for process, streams in devices.items():
+        ids = [lane.id for lane in streams]
+        found.append((process, "Busy", "percent", streams[0].host, streams[0].device, partial(busy, run.trace.events, ids)))
+    for memory in run.memory_summary["memory_id"].astype(str).tolist():
+        process, host, device = _of_memory(memory, run.hosts, devices)
+        found.append((process, f"Memory in use, {memory}", "bytes", host, device, partial(in_use, run, memory)))
+    samples = run.trace.counters
+    table = run.trace.lanes
+    lane_of, series = samples["lane"].to_numpy(np.int64), samples["series"].tolist()
+    time, value = samples["time"].to_numpy(np.int64), samples["value"].to_numpy(np.float64)
+    # Samples are sorted by lane, series and time.
+    begins = [i for i in range(len(series)) if not i or (lane_of[i], series[i]) != (lane_of[i - 1], series[i - 1])]
+    for at, stop in pairwise([*begins, len(series)]):
+        row = table.iloc[int(lane_of[at])]
+        process = heading(str(row["host"]), section(str(row.get("process", ""))), hosts)
+        make = partial(_given, time[at:stop], value[at:stop])
+        found.append((process, str(series[at]), "count", str(row["host"]), str(row.get("device", -1)), make))
+    return [
+        (Lane(first + i, process, label, "", "counter", host, device, 0), Counter(first + i, label, unit, make=make))
+        for i, (process, label, unit, host, device, make) in enumerate(found)
+    ]
+
+
+def _of_memory(memory: str, hosts: list[str], devices: dict[str, list[Lane]]) -> tuple[str, str, str]:
+    """Section, host and device of an allocator, by its name: `GPU_0_bfc`, `GPU 0`, `gpu_host_bfc`, `CPU`, with its host among several."""
+    host = next((h for h in sorted(hosts, key=len, reverse=True) if len(hosts) > 1 and h in memory), hosts[0] if hosts else "")
+    rest = memory.replace(host, " ", 1) if len(hosts) > 1 else memory
+    words = rest.upper().replace("_", " ").replace(":", " ").split()
+    for process, streams in devices.items():
+        kind, _, number = process.rpartition("· ")[2].partition(" ")
+        if streams[0].host == host and any(a == kind and b == number for a, b in pairwise(words)):
+            return process, host, streams[0].device
+    return heading(host, "Host", len(hosts)), host, "-1"
+
+
+def in_use(run: Run, memory: str) -> Samples:
+    """Bytes that an allocator has handed out, after each of its events."""
+    table = run.memory_timeline
+    rows = np.flatnonzero((table["memory_id"] == memory).to_numpy(np.bool_))
+    value = table["in_use_bytes"].iloc[rows].to_numpy(np.float64, na_value=np.nan)
+    known = ~np.isnan(value)
+    return np.round(table["time_ms"].iloc[rows[known]].to_numpy(np.float64) * 1e9).astype(np.int64), value[known]
+
+
+def _given(time: Int64s, value: npt.NDArray[np.float64]) -> Samples:
+    return time, value
+
+
+def busy(events: Events, lanes: list[int]) -> Samples:
+    """Share of time in which a device did anything on any of its lanes, an instant once, in 0…100, over equal parts of the time.
+
+    There are as many parts as the device's work is worth, at most 65,536; parts that have the share of the one before are left out.
+    """
+    start, end = union(events, lanes)
+    if not len(start):
+        return np.zeros(0, np.int64), np.zeros(0)
+    first, last = int(start[0]), int(end[-1])
+    count = int(min(_MOST_BINS, max(64, 2 * len(start))))
+    width = max(-(-(last - first) // count), 1)
+    edge = first + width * np.arange(-(-(last - first) // width) + 1, dtype=np.int64)
+    before = np.append(0, np.cumsum(end - start))
+    at = np.searchsorted(start, edge, side="right") - 1
+    # Up to an edge: all that began before, less what the last of it has beyond.
+    reached = before[at + 1] - np.where(at >= 0, np.maximum(end[np.maximum(at, 0)] - edge, 0), 0)
+    share = np.append(np.diff(reached) * 100.0 / width, 0.0)
+    new = np.append(True, share[1:] != share[:-1])
+    return edge[new], share[new]
+
+
+def union(events: Events, lanes: list[int]) -> tuple[Int64s, Int64s]:
+    """When at least one event of some lanes runs: starts and ends (int64 ps) of stretches that do not touch, in time order."""
+    parts = []
+    for lane in lanes:
+        first, stop = np.searchsorted(events.lane, [lane, lane + 1])
+        parts.append(_merged(events.start[first:stop], events.start[first:stop] + events.duration[first:stop]))
+    if not parts:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    if len(parts) == 1:
+        return parts[0]
+    start, end = (np.concatenate([part[i] for part in parts]) for i in range(2))
+    order = np.argsort(start, kind="stable")
+    return _merged(start[order], end[order])
+
+
+def _merged(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+    """Stretches out of spans in the order of their starts; spans without a length are left out."""
+    some = end > start
+    if not some.all():
+        start, end = start[some], end[some]
+    if not len(start):
+        return start, end
+    reach = np.maximum.accumulate(end)
+    begins = np.flatnonzero(np.append(True, start[1:] > reach[:-1]))
+    return start[begins], reach[np.append(begins[1:], len(start)) - 1]

@@ -1,0 +1,255 @@
+"""The derived lanes of GPUs in an XSpace file whose recorder made none: of the kernels that state their op, module or HLO op.
+
+Source: section "Derived GPU lines" of TensorFlow Profiler's behaviour: only kernels take part; a kernel that does not state what a line is
+made of changes nothing on that line; a new module ends the scopes and HLO ops before it, a new outermost scope the framework op.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from nbprof.codes import distinct
+from nbprof.timeline.derived import HLO, MODULES, OPS, SCOPES, STEPS, Line, Made, chains, runs
+from nbprof.timeline.lanes import heading, section
+from nbprof.trace import TEXT, Events, Int64s, Trace
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+_RECORDED = {
+    "Steps": STEPS,
+    "XLA Modules": MODULES,
+    "XLA Ops": HLO,
+    "Framework Ops": OPS,
+    "TensorFlow Ops": OPS,
+    "Framework Name Scope": SCOPES,
+    "TensorFlow Name Scope": SCOPES,
+}
+# Types that an op has which is no op of a framework.
+_NO_OP = ("", "Unknown", "Dataset")
+
+
+def add(run: Run, made: Made, hosts: int) -> None:
+    """Adds what the GPUs of a run lack."""
+    trace = run.trace
+    lanes = trace.lanes
+    if "plane" not in lanes or not (lanes["kind"] == "device").any():
+        return
+    planes = [number for number, plane in enumerate(trace.planes) if re.match(r"/device:GPU:\d+\Z", plane.name)]
+    plane, kind = lanes["plane"].to_numpy(np.int64), lanes["kind"].to_numpy(object)
+    thread, totals = lanes["thread"].astype(str).tolist(), np.bincount(trace.events.lane, minlength=len(lanes))
+    found = []
+    for number in planes:
+        mine = np.flatnonzero(plane == number)
+        has = {_RECORDED.get(re.split(r" - from #| #\d+\Z", thread[i])[0], "") for i in mine.tolist() if kind[i] != "device" and totals[i]}
+        streams = [i for i in mine.tolist() if kind[i] == "device" and totals[i]]
+        if streams and not {STEPS, SCOPES, OPS, MODULES, HLO} <= has:
+            found.append(Gpu(number, streams, has, str(lanes["host"].iloc[mine[0]]), int(lanes["device"].iloc[mine[0]])))
+    if found:
+        _Gpus(run, made, found, hosts).add()
+
+
+@dataclass
+class Gpu:
+    """A device: its plane, the lanes of its streams, and which lines were recorded."""
+
+    plane: int
+    streams: list[int]
+    has: set[str]
+    host: str
+    device: int
+
+
+class _Gpus:
+    """The devices of a run, and the ops of their kernels."""
+
+    def __init__(self, run: Run, made: Made, gpus: list[Gpu], hosts: int) -> None:
+        self.run, self.made, self.gpus, self.hosts = run, made, gpus, hosts
+        self.trace: Trace = run.trace
+        self.events: Events = run.trace.events
+        self.lines: set[str] = set()
+
+    def add(self) -> None:
+        steps = self._steps()
+        kernels = self._kernels()
+        paths = self._paths(kernels)
+        for gpu in self.gpus:
+            process = heading(gpu.host, section(self.trace.planes[gpu.plane].name), self.hosts)
+            start, end, names = steps[gpu.host, gpu.device]
+            if STEPS not in gpu.has:
+                self._line(Line(process, STEPS, "", "steps", gpu.host, str(gpu.device), names, start, end))
+            self._streams(gpu, process, start, kernels, paths)
+        if self.lines:
+            order = [line for line in (STEPS, SCOPES, OPS, MODULES, HLO) if line in self.lines]
+            what = ", ".join(text if text.startswith("XLA") else text.lower() for text in order)
+            self.made.notes.append(f"Not recorded, but made of the kernels of each GPU: {what}.")
+
+    def _line(self, line: Line) -> None:
+        if len(line.name):
+            self.lines.add(line.title.partition(" · ")[0])
+            self.made.add(line)
+
+    def _steps(self) -> dict[tuple[str, int], tuple[Int64s, Int64s, Int64s]]:
+        """Start, end and name of the steps of each device, in time order."""
+        run = self.run
+        markers, names = run.activity.markers, run.activity.group_names
+        markers = markers[markers["device"] >= 0].sort_values("start", kind="stable")
+        host, device, group, start, end = (markers[c].to_numpy(np.int64) for c in ("host", "device", "group", "start", "end"))
+        coded = np.array([self.made.code(names.get(key, str(key[1]))) for key in zip(host.tolist(), group.tolist(), strict=True)], np.int64)
+        out = {}
+        for gpu in self.gpus:
+            mine = np.flatnonzero((host == run.hosts.index(gpu.host)) & (device == gpu.device))
+            out[gpu.host, gpu.device] = start[mine], end[mine], coded[mine]
+        return out
+
+    def _kernels(self) -> Int64s:
+        """Events that say with which launch shape they ran, and runs of CUDA graphs, on the devices; ascending."""
+        wanted = np.zeros(len(self.trace.lanes), np.bool_)
+        for gpu in self.gpus:
+            wanted[gpu.streams] = True
+        parts = []
+        for key in ("kernel_details", "cuda_graph_exec_id"):
+            if key in self.trace.args:
+                column = self.trace.args[key]
+                event = column.event
+                if key == "kernel_details":
+                    event, codes = column.of(TEXT)
+                    empty = self.trace.strings.index("") if "" in self.trace.strings else -1
+                    event = event[codes != empty]
+                parts.append(event[wanted[self.events.lane[event]]].astype(np.int64))
+        if not parts:
+            return np.zeros(0, np.int64)
+        return parts[0] if len(parts) == 1 else np.union1d(*parts)
+
+    def _paths(self, kernels: Int64s) -> dict[str, tuple[list[Int64s], Int64s]]:
+        """By line, the levels of each kernel (see `runs`), and the name code of each number on them."""
+        made, trace = self.made, self.trace
+        out: dict[str, tuple[list[Int64s], Int64s]] = {}
+        program = _numbers(trace, "program_id", kernels)
+        module, hlo = _texts(trace, "hlo_module", kernels), _texts(trace, "hlo_op", kernels)
+
+        def of(a: Int64s, b: Int64s, path: Callable[[int, int], list[int]]) -> tuple[list[Int64s], Int64s]:
+            first, code = distinct(a, pd.factorize(b)[0])
+            levels, names = chains([path(int(a[row]), int(b[row])) for row in first.tolist()])
+            return [level[code] for level in levels], names
+
+        def modules(text: int, ident: int) -> list[int]:
+            if text < 0 or not trace.strings[text]:
+                return []
+            name = trace.strings[text]
+            return [made.code(name, f"{name}({ident & (1 << 64) - 1})" if ident != -1 else name)]
+
+        # An op is told by its program too: ops of two programs are never one, though both are `dot.3`.
+        within: dict[tuple[int, str], int] = {}
+
+        def hlo_ops(text: int, ident: int) -> list[int]:
+            if text < 0 or not trace.strings[text]:
+                return []
+            return [within.setdefault((ident, part), len(within)) for part in trace.strings[text].split("::")]
+
+        out[MODULES] = of(module, program, modules)
+        levels, numbers = of(hlo, program, hlo_ops)
+        texts = np.array([made.code(part) for _, part in within], np.int64)
+        out[HLO] = levels, texts[numbers] if len(numbers) else numbers
+        op, kind = self._framework_ops(kernels)
+        names, types = self.run.activity.ops.values, self.run.activity.types.values
+
+        def scopes(op: int, kind: int) -> list[int]:
+            return [made.code(part) for part in str(names[op]).split("/")[:-1]] if op >= 0 and types[kind] not in _NO_OP else []
+
+        def ops(op: int, kind: int) -> list[int]:
+            return [made.code(str(types[kind]), f"{names[op]}:{types[kind]}")] if op >= 0 and types[kind] not in _NO_OP else []
+
+        out[SCOPES], out[OPS] = of(op, kind, scopes), of(op, kind, ops)
+        return out
+
+    def _framework_ops(self, kernels: Int64s) -> tuple[Int64s, Int64s]:
+        """Codes of the op of each kernel and of its type, -1 where it has none."""
+        table = self.run.activity.device_ops
+        op, kind = np.full(len(kernels), -1, np.int64), np.full(len(kernels), -1, np.int64)
+        if not len(table) or not len(kernels):
+            return op, kind
+        event = table["event"].to_numpy(np.int64)
+        at = np.minimum(np.searchsorted(event, kernels), len(event) - 1)
+        known = event[at] == kernels
+        op[known], kind[known] = (table[c].to_numpy(np.int64)[at[known]] for c in ("op", "type"))
+        return op, kind
+
+    def _streams(self, gpu: Gpu, process: str, steps: Int64s, kernels: Int64s, paths: dict[str, tuple[list[Int64s], Int64s]]) -> None:
+        lanes = self.events.lane[kernels]
+        bounds = {i: np.searchsorted(lanes, [i, i + 1]) for i in gpu.streams}
+        busy = sorted((i for i in gpu.streams if bounds[i][1] > bounds[i][0]), key=lambda i: bounds[i][0] - bounds[i][1])
+        threads, lines = self.trace.lanes["thread"].tolist(), []
+        for rank, lane in enumerate(busy):
+            rows = slice(*bounds[lane].tolist())
+            start = self.events.start[kernels[rows]]
+            end = start + self.events.duration[kernels[rows]]
+            step = np.searchsorted(steps, start, side="right")
+            made = _of_stream({line: ([v[rows] for v in levels], names) for line, (levels, names) in paths.items()}, start, end, step)
+            for title, (what, first, last) in made.items():
+                if title not in gpu.has:
+                    # The stream with most kernels has the plain name.
+                    of, note = (f"{title} · {threads[lane]}", "") if rank else (title, str(threads[lane]) if len(busy) > 1 else "")
+                    lines.append(
+                        Line(process, of, note, "device", gpu.host, str(gpu.device), paths[title][1][what], first, last, folded=rank > 0)
+                    )
+        for line in lines:
+            self._line(line)
+
+
+def _of_stream(
+    paths: dict[str, tuple[list[Int64s], Int64s]], start: Int64s, end: Int64s, step: Int64s
+) -> dict[str, tuple[Int64s, Int64s, Int64s]]:
+    """The lines of one stream, in the order of drawing: what, start and end of their events."""
+    out = {}
+    module, opened = _line(paths[MODULES][0], start, end, step)
+    out[MODULES] = module
+    scope, outermost = _line(paths[SCOPES][0], start, end, step, opened)
+    out[OPS] = _line(paths[OPS][0], start, end, step, outermost)[0]
+    out[HLO] = _line(paths[HLO][0], start, end, step, opened)[0]
+    out[SCOPES] = scope
+    return {line: out[line] for line in (SCOPES, OPS, MODULES, HLO)}
+
+
+def _line(
+    levels: list[Int64s], start: Int64s, end: Int64s, step: Int64s, ended: Int64s | None = None
+) -> tuple[tuple[Int64s, Int64s, Int64s], Int64s]:
+    """One line of the rows that say something; and for each row how often something began on its outermost level so far.
+
+    `ended` counts what ends the line's slices.
+    """
+    if not levels:
+        none = np.zeros(0, np.int64)
+        return (none, none, none), np.zeros(len(start), np.int64)
+    rows = np.flatnonzero(levels[0] >= 0)
+    apart = step[rows] if ended is None else step[rows] * (int(ended.max(initial=0)) + 1) + ended[rows]
+    what, first, last, begins = runs([level[rows] for level in levels], start[rows], end[rows], apart)
+    opened = np.zeros(len(start), np.int64)
+    opened[rows] = begins[0]
+    return (what, first, last), np.cumsum(opened)
+
+
+def _texts(trace: Trace, key: str, rows: Int64s) -> Int64s:
+    """String codes of an arg of some events, ascending; -1 where they have none."""
+    column = trace.args.get(key)
+    return np.full(len(rows), -1, np.int64) if column is None else _at(rows, *column.of(TEXT))
+
+
+def _numbers(trace: Trace, key: str, rows: Int64s) -> Int64s:
+    column = trace.args.get(key)
+    return np.full(len(rows), -1, np.int64) if column is None else _at(rows, column.event, column.values)
+
+
+def _at(rows: Int64s, event: np.ndarray, values: Int64s) -> Int64s:
+    if not len(event) or not len(rows):
+        return np.full(len(rows), -1, np.int64)
+    if len(event) == len(rows) and np.array_equal(event, rows):
+        return values
+    at = np.minimum(np.searchsorted(event, rows.astype(event.dtype)), len(event) - 1)
+    return np.where(event[at] == rows, values[at], -1)

@@ -1,0 +1,202 @@
+"""The derived lanes of devices in a Kineto trace: the steps, modules and ops that launched what a device did, when it did it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.timeline.derived import SCOPES as SCOPES
+from nbprof.timeline.derived import STEPS, TORCH_MODULES, TORCH_OPS, Line, Made, runs
+from nbprof.timeline.lanes import heading
+from nbprof.trace import Events, Int64s, Trace
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+_MODULE = "nn.Module: "
+_MOST_LEVELS = 64
+
+
+def add(run: Run, made: Made, hosts: int) -> None:
+    """Adds the lanes of all devices that worked."""
+    table = run.activity.device_ops
+    if not len(table):
+        return
+    lanes = run.trace.lanes
+    kind, device, host, process = (lanes[c].tolist() for c in ("kind", "device", "host", "process"))
+    # Which lanes a device has: those of one host that have its number.
+    keys = {(host[i], device[i]): heading(str(host[i]), str(process[i]), hosts) for i in range(len(lanes)) if kind[i] == "device"}
+    event = table["event"].to_numpy(np.int64)
+    launch, op = _launched(run, event)
+    lines: set[str] = set()
+    work = _Work(run.trace, event, launch, op)
+    of_host, of_device = table["host"].to_numpy(), table["device"].to_numpy()
+    for (name, number), title in keys.items():
+        rows = np.flatnonzero((of_host == run.hosts.index(name)) & (of_device == number))
+        if len(rows):
+            before = len(made.lines)
+            made.add(_steps(run, made, work, rows, name, str(number), title))
+            for line in work.streams(made, rows, name, str(number), title):
+                made.add(line)
+            lines |= {line.title.partition(" · ")[0] for line in made.lines[before:]}
+    if lines:
+        what = ", ".join(text.lower() for text in (STEPS, TORCH_MODULES, TORCH_OPS) if text in lines)
+        made.notes.append(f"Made of what the program launched on each device, at the time when it ran there: {what}.")
+
+
+def _launched(run: Run, event: Int64s) -> tuple[Int64s, Int64s]:
+    """The call that launched each piece of device work, and the op that made the call; -1 where they are not known."""
+    table = run.activity.launches
+    target = table["target"].to_numpy(np.int64)
+    known = np.flatnonzero(target >= 0)
+    order = known[np.argsort(target[known], kind="stable")]
+    out = []
+    at = np.searchsorted(target[order], event)
+    at[at == len(order)] = 0
+    found = target[order[at]] == event if len(order) else np.zeros(len(event), np.bool_)
+    for column in ("event", "op"):
+        values = np.full(len(event), -1, np.int64)
+        values[found] = table[column].to_numpy(np.int64)[order[at[found]]]
+        out.append(values)
+    return out[0], out[1]
+
+
+def _steps(run: Run, made: Made, work: _Work, rows: Int64s, host: str, device: str, process: str) -> Line:
+    """The steps of a device: from the first to the last that was launched in one, the end of the step before cut off."""
+    markers, names = run.activity.markers, run.activity.group_names
+    number, events = run.hosts.index(host), run.trace.events
+    mine = markers[(markers["host"] == number) & (markers["device"] < 0)].sort_values("start", kind="stable")
+    mark = mine["event"].to_numpy(np.int64)
+    begins, high = _asked(run, mark, mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64))
+    launched = np.where(work.launch[rows] >= 0, events.start[work.launch[rows]], events.start[work.event[rows]])
+    at = np.searchsorted(begins, launched, side="right") - 1
+    inside = (at >= 0) & (launched < np.append(high, 0)[at])
+    rows, at = rows[inside], at[inside]
+    count = len(begins)
+    first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
+    np.minimum.at(first, at, work.start[rows])
+    np.maximum.at(last, at, work.end[rows])
+    seen = np.flatnonzero(last > first)
+    first, last = first[seen], last[seen]
+    reached = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, last[:-1])) if len(last) else last
+    first = np.maximum(first, reached)
+    kept = last > first
+    groups = mine["group"].to_numpy()[seen][kept]
+    codes = np.array([made.code(names.get((number, g), str(g))) for g in groups.tolist()], np.int64)
+    return Line(process, STEPS, "", "steps", host, device, codes, first[kept], last[kept])
+
+
+def _asked(run: Run, mark: Int64s, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
+    """When the program was in each step: its marks say so; a step in `low` to `high` is stretched over the device's work for it, later."""
+    events, names = run.trace.events, run.trace.names
+    named = [str(n) for n in names[events.name[mark]].tolist()]
+    begins, ends = events.start[mark].copy(), events.end[mark].copy()
+    if named and named[0].startswith("Optimizer.step#"):
+        # An optimizer's step ends the step of the program.
+        begins[1:] = ends[:-1]
+        begins[0] = low[0]
+    elif named and named[0].startswith("enumerate("):
+        ends[:-1] = begins[1:]
+        ends[-1] = high[-1]
+    return begins, ends
+
+
+class _Work:
+    """What devices did: the event, its launch and the op of that, int64[w] in the order of events."""
+
+    def __init__(self, trace: Trace, event: Int64s, launch: Int64s, op: Int64s) -> None:
+        self.trace, self.event, self.launch, self.op = trace, event, launch, op
+        self.start: Int64s = trace.events.start[event]
+        self.end: Int64s = self.start + trace.events.duration[event]
+        named = np.fromiter((str(n).startswith(_MODULE) for n in trace.names), np.bool_, len(trace.names))
+        self.ops, self.op_at = _around(trace.events, op, _kind_of_ops(trace), op >= 0)
+        # Without an op, the call itself may lie in a module.
+        where = np.where(op >= 0, op, launch)
+        self.modules, self.module_at = (
+            _around(trace.events, where, named[trace.events.name], where >= 0) if named.any() else ([], np.full(len(op), -1, np.int64))
+        )
+
+    def streams(self, made: Made, rows: Int64s, host: str, device: str, process: str) -> list[Line]:
+        """Modules and ops of each stream of a device, the busiest first."""
+        lane = self.trace.events.lane[self.event[rows]]
+        lanes, counts = np.unique(lane, return_counts=True)
+        threads = self.trace.lanes["thread"].tolist()
+        out = []
+        for rank, one in enumerate(lanes[np.argsort(-counts, kind="stable")].tolist()):
+            mine = rows[lane == one]
+            for title, levels, at in ((TORCH_MODULES, self.modules, self.module_at), (TORCH_OPS, self.ops, self.op_at)):
+                known = mine[at[mine] >= 0]
+                what, first, last, _ = runs(
+                    [level[at[known]] for level in levels], self.start[known], self.end[known], np.zeros(len(known), np.int64)
+                )
+                names = self._names(made, what)
+                name, note = (f"{title} · {threads[one]}", "") if rank else (title, str(threads[one]) if len(lanes) > 1 else "")
+                out.append(Line(process, name, note, "device", host, device, names, first, last, folded=rank > 0))
+        return out
+
+    def _names(self, made: Made, events: Int64s) -> Int64s:
+        """Name codes of events of the host, as the device's lanes call them."""
+        codes = self.trace.events.name[events]
+        table = np.zeros(len(self.trace.names), np.int64)
+        for one in np.unique(codes).tolist():
+            full = str(self.trace.names[one])
+            table[one] = made.code(full.removeprefix(_MODULE), full)
+        return table[codes]
+
+
+def _kind_of_ops(trace: Trace) -> npt.NDArray[np.bool_]:
+    """bool[events]: framework ops, by the category that the file states."""
+    column = trace.args["cat"]
+    out = np.zeros(len(trace.events), np.bool_)
+    wanted = [code for code in np.unique(column.values).tolist() if trace.strings[code].lower() in ("cpu_op", "operator")]
+    out[column.event[np.isin(column.values, wanted)]] = True
+    return out
+
+
+def _around(events: Events, inner: Int64s, kind: npt.NDArray[np.bool_], known: npt.NDArray[np.bool_]) -> tuple[list[Int64s], Int64s]:
+    """The events of a kind around some events, these included: what `runs` needs.
+
+    Returns
+    -------
+    levels : list of int64[u]
+        By level, outermost first, an event for each different innermost one; -1 below it.
+    at : int64[n]
+        Place on the levels of each event; -1 where nothing of the kind is around it.
+    """
+    at = np.full(len(inner), -1, np.int64)
+    which, place = np.unique(inner[known], return_inverse=True)
+    found = _nearest(events, which, kind)
+    innermost, where = np.unique(found, return_inverse=True)
+    if len(innermost) and innermost[0] < 0:
+        innermost, where = innermost[1:], where - 1
+    at[known] = where.reshape(-1)[place.reshape(-1)] if len(which) else -1
+    chain: list[Int64s] = []
+    now = innermost
+    while (now >= 0).any() and len(chain) < _MOST_LEVELS:
+        chain.append(now)
+        above = np.where(now >= 0, events.parent[now], -1)
+        now = _nearest(events, above, kind)
+    if not chain:
+        return [], at
+    stack = np.stack(chain)
+    depth = (stack >= 0).sum(axis=0)
+    levels = []
+    for level in range(len(chain)):
+        # Innermost last: the event on a level is that many below the outermost one.
+        row = depth - 1 - level
+        levels.append(np.where(row >= 0, stack[np.maximum(row, 0), np.arange(len(depth))], -1))
+    return levels, at
+
+
+def _nearest(events: Events, start: Int64s, kind: npt.NDArray[np.bool_]) -> Int64s:
+    """The first event of a kind from each one (itself included) outwards, -1."""
+    out = start.astype(np.int64)
+    open_ = np.flatnonzero(out >= 0)
+    open_ = open_[~kind[out[open_]]]
+    while len(open_):
+        out[open_] = events.parent[out[open_]]
+        open_ = open_[out[open_] >= 0]
+        open_ = open_[~kind[out[open_]]]
+    return out
