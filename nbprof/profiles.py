@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from nbprof import live
 from nbprof.errors import NbprofError
 from nbprof.faces import InputPipeline, Kernels, Memory, Ops, Pods, Steps, TfData, TraceView
 from nbprof.formats.pieces import LIMIT_BYTES, RunFiles
@@ -218,8 +219,9 @@ _last: list[Profile] = []
 
 
 def set_last(profile: Profile) -> None:
-    """Makes a profile the one that `nbprof.last` gives."""
+    """Makes a profile the one that `nbprof.last` gives, and that outputs of it which were saved before can ask."""
     _last[:] = [profile]
+    live.registry.note(profile.run)
 
 
 def last() -> Profile | None:

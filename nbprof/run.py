@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import pandas as pd
 
@@ -35,6 +36,7 @@ from nbprof.trace import Note, Receipt, Trace
 if TYPE_CHECKING:
     from nbprof.cache.shelf import Shelf
     from nbprof.capture.session import CaptureInfo
+    from nbprof.timeline.serve import Timeline
 
 T = TypeVar("T")
 
@@ -118,6 +120,9 @@ class Run:
         for warning in files.warnings:
             trace.receipt.warn(warning)
         source = RunSource.of(files, analysed_s=time.perf_counter() - began)
+        if not keep:
+            # They are gone when the profile is.
+            source.local = ()
         return cls(trace, dialect(files.format), source, capture, shelf)
 
     def kept(self, name: str, compute: Callable[[], T]) -> T:
@@ -152,6 +157,14 @@ class Run:
     def hosts(self) -> list[str]:
         """Machines that recorded."""
         return list(self.trace.hosts)
+
+    @_Cached
+    def timeline(self) -> Timeline:
+        """What is drawn of the events in a window of time, and what is asked about them. It lives as long as the run."""
+        from nbprof.timeline.serve import Timeline
+
+        # A reference back would keep the columns of a run that nobody has any more until the garbage collector comes.
+        return Timeline(cast(Run, weakref.proxy(self)))
 
     @_Cached
     def receipt(self) -> Receipt:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.formats.pieces import Piece, RunFiles
+from nbprof.errors import ReadError
+from nbprof.formats.packed import Unpacked
+from nbprof.formats.pieces import LIMIT_BYTES, LocalFile, Piece, RunFiles
 from nbprof.trace import Trace
 
 if TYPE_CHECKING:
@@ -27,7 +29,12 @@ _ROOMS = {"xspace": ("nbprof.formats.xspace", "nbprof.dialects.xplane"), "chrome
 
 @dataclass
 class RunSource:
-    """Where a profile came from: path of the run, its name, its file or files, their size, when it was made, and how long reading took."""
+    """Where a profile came from: path of the run, its name, its file or files, their size, when it was made, and how long reading took.
+
+    `local` are the paths of the files, absolute, with size and time of change (ns) as they were read; empty where one of them is in an
+    archive or behind a URL. `limit_bytes` is what they were allowed to unpack to. `key` is what a saved output knows the profile by, once
+    `nbprof.live.key` was asked for it.
+    """
 
     path: str
     name: str
@@ -35,6 +42,9 @@ class RunSource:
     bytes: int | None
     created: str
     analysed_s: float | None = None
+    local: tuple[tuple[Path, int, int], ...] = ()
+    limit_bytes: int = LIMIT_BYTES
+    key: str = ""
 
     @classmethod
     def of(cls, files: RunFiles, analysed_s: float) -> RunSource:
@@ -49,7 +59,24 @@ class RunSource:
             bytes=None if None in sizes else sum(s for s in sizes if s is not None),
             created=_when(files.modified),
             analysed_s=analysed_s,
+            local=local_files(files.files),
+            limit_bytes=files.limit_bytes,
         )
+
+
+def local_files(pieces: Sequence[Piece]) -> tuple[tuple[Path, int, int], ...]:
+    """Path, size and time of change (ns) of the files on this machine that the pieces are, packed or not; empty if one is none."""
+    out = []
+    for piece in pieces:
+        file = piece.packed if isinstance(piece, Unpacked) else piece
+        if not isinstance(file, LocalFile):
+            return ()
+        try:
+            state = file.stat()
+        except ReadError:
+            return ()
+        out.append((file.path.absolute(), state.st_size, state.st_mtime_ns))
+    return tuple(out)
 
 
 def _when(seconds: float) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
+from nbprof.comms import answer, deliver
 from nbprof.errors import NbprofError
 from nbprof.report import bundle
 from nbprof.report.mimebundle import mimebundle
@@ -90,6 +91,11 @@ class DashboardWidget(anywidget.AnyWidget):
             selected=[] if selected is None else selected,
             **options,
         )
+        self.on_msg(self._asked)
+
+    def _asked(self, _: Any, message: Any, __: Any) -> None:
+        """The view wants more of the trace than the payload has."""
+        deliver(message, lambda request: answer(self._run, request), self.send)
 
     @traitlets.validate("selected")
     def _check_selected(self, proposal: Any) -> list[int]:

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from nbprof.live import files, registry
 from nbprof.report.html import fragment
 from nbprof.report.static import static_html
 from nbprof.views import codec, picture, text
@@ -18,7 +19,7 @@ MIME = "application/vnd.nbprof.v1+json"
 
 
 def mimebundle(
-    run: Run,  # noqa: ARG001  every display of a profile is called alike
+    run: Run,
     payload: dict[str, Any],
     *,
     views: Iterable[str] | None = None,
@@ -47,6 +48,8 @@ def mimebundle(
     data: dict[str, Any] = {}
     if live:
         data[MIME] = {"v": 1, "version": version, "data": base64.b64encode(packed).decode(), **({"height": height} if height else {})}
+        # What an output needs to have every event again: of the files only what lies below the notebook.
+        data[MIME] |= {"key": registry.show(run), "files": files(run)}
     data["text/html"] = fragment(packed, static_html(payload, png), version=version, height=height or 0, live=live)
     data["image/png"] = base64.b64encode(png).decode()
     data["text/plain"] = text.summary(payload)

@@ -1,0 +1,114 @@
+"""How a page asks this kernel: the comm target "nbprof" of saved outputs, and the thread that works on what takes long.
+
+A message is {"id", "request"}; its answer {"id", "ok"} with one buffer, a container of `nbprof.views.codec`. The first request of an
+output is "hello" with the key of its profile. In JupyterLab 4.6 and later a comm is answered on a thread of its own while a cell runs; so
+nothing here touches a framework, and only finished columns are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from nbprof.live import registry
+from nbprof.timeline import serve
+from nbprof.views import codec
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+HELLO = "hello"
+_MOST_ID = 64
+# What may take longer than a person waits for the picture to move, so that tiles need not wait for it.
+_SLOW = {HELLO, "search", "range", "many", "locate", "gaps", "open"}
+
+Answer = Callable[[], bytes]
+Send = Callable[[dict[str, Any], list[bytes]], None]
+
+
+def open_comm(comm: Any, message: Any) -> None:  # noqa: ARG001  what it says comes with the first request
+    """An output opened a comm."""
+    registry.holds = True
+    visitor = Visitor(comm.send)
+    comm.on_msg(lambda came: visitor.receive(came["content"]["data"]))
+    comm.on_close(lambda _: visitor.leave())
+
+
+class Visitor:
+    """One output that looks at a run. It holds only the key: a run that nobody else has goes when newer ones come, and is opened again."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._key: object = None
+        self._files: object = None
+        self._here = True
+
+    def leave(self) -> None:
+        """The output is gone; nothing is sent to it any more."""
+        self._here = False
+
+    def receive(self, message: object) -> None:
+        """Answers one message; what is no request is left alone."""
+        deliver(message, self._answer, self._reply)
+
+    def _reply(self, data: dict[str, Any], buffers: list[bytes]) -> None:
+        if self._here:
+            self._send(data, buffers)
+
+    def _answer(self, request: dict[str, Any]) -> bytes:
+        if request.get("ask") == HELLO:
+            self._key, self._files = request.get("key"), request.get("files")
+            registry.open(self._key, self._files)
+            return codec.contain({"ok": True, "key": self._key})
+        return serve.reply(registry.open(self._key, self._files), request)
+
+
+def answer(run: Run, request: dict[str, Any]) -> bytes:
+    """The answer of a run that the asking page is known to show."""
+    return codec.contain({"ok": True}) if request.get("ask") == HELLO else serve.reply(run, request)
+
+
+def deliver(message: object, answer: Callable[[dict[str, Any]], bytes], send: Send) -> None:
+    """Has a message answered: at once, or by the thread for what takes long."""
+    if not isinstance(message, dict):
+        return
+    ident, request = message.get("id"), message.get("request")
+    if not isinstance(ident, str) or len(ident) > _MOST_ID or not isinstance(request, dict):
+        return
+
+    def work() -> None:
+        try:
+            packed, ok = answer(request), True
+        except Exception as error:
+            packed, ok = codec.contain(serve.refusal(error)), False
+        # The page may be gone, and the kernel about to end.
+        with contextlib.suppress(Exception):
+            send({"id": ident, "ok": ok}, [packed])
+
+    if request.get("ask") in _SLOW:
+        _later(work)
+    else:
+        work()
+
+
+_jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+_worker: threading.Thread | None = None
+_starting = threading.Lock()
+
+
+def _later(work: Callable[[], None]) -> None:
+    global _worker
+    with _starting:
+        # A process that was forked has the name of the thread, but not the thread.
+        if _worker is None or not _worker.is_alive():
+            _worker = threading.Thread(target=_work, name="nbprof-answers", daemon=True)
+            _worker.start()
+    _jobs.put(work)
+
+
+def _work() -> None:
+    while True:
+        _jobs.get()()

@@ -1,0 +1,140 @@
+"""Is this a request that can be answered? It comes from a page, so nothing about it is taken for granted."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from nbprof.errors import NbprofError
+
+MOST_ROWS = 8192
+"""Rows of tiles that one request may want: a screen has some hundred."""
+
+MOST_TILES = 4096
+"""Tiles that these may be together."""
+
+MOST_LANES = 100_000
+MOST_EVENTS = 100_000
+MOST_TEXT = 4096
+_FAR = 2.0**63
+_LEVELS = (-20, 63)
+
+
+class BadRequest(NbprofError):  # noqa: N818 -- as HTTP says it
+    """What is wrong with a request, as a sentence."""
+
+
+class Asked:
+    """A request, from which values are taken by name; each is of the right type and in its range, or the request is refused.
+
+    Raises
+    ------
+    BadRequest
+        By every method.
+    """
+
+    def __init__(self, request: object) -> None:
+        if not isinstance(request, dict):
+            raise BadRequest('A request is an object with a field "ask".')
+        self._given = request
+
+    def __contains__(self, name: str) -> bool:
+        return self._given.get(name) is not None
+
+    @property
+    def ask(self) -> str:
+        """What is asked."""
+        return self.text("ask", most=40)
+
+    def text(self, name: str, missing: str | None = None, most: int = MOST_TEXT) -> str:
+        """A text."""
+        value = self._value(name, missing)
+        if not isinstance(value, str):
+            raise self._wrong(name, "a text")
+        if len(value) > most:
+            raise BadRequest(f"{name} has {len(value):,} characters; at most {most:,} are looked at.")
+        return value
+
+    def one_of(self, name: str, *choices: str) -> str:
+        """One of some words."""
+        value = self.text(name, most=40)
+        if value not in choices:
+            raise self._wrong(name, f"one of {', '.join(choices)}")
+        return value
+
+    def whole(self, name: str, low: int, high: int, missing: int | None = None) -> int:
+        """An integer in low…high, both included."""
+        return self._whole(name, self._value(name, missing), low, high)
+
+    def number(self, name: str, missing: float | None = None) -> float:
+        """A finite number that int64 could hold."""
+        value = self._value(name, missing)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or abs(value) >= _FAR:
+            raise self._wrong(name, "a number")
+        return float(value)
+
+    def window(self) -> tuple[float, float]:
+        """`from` and `to`, ns, in order."""
+        start, end = self.number("from"), self.number("to")
+        if start > end:
+            raise BadRequest(f"from ({start:g}) is behind to ({end:g}).")
+        return start, end
+
+    def yes(self, name: str) -> bool:
+        """Whether something is set."""
+        value = self._value(name, False)
+        if not isinstance(value, bool):
+            raise self._wrong(name, "true or false")
+        return value
+
+    def wholes(self, name: str, limit: int, most: int) -> list[int]:
+        """A list of integers in 0…limit-1."""
+        values = self._given.get(name)
+        if not isinstance(values, list):
+            raise self._wrong(name, "a list of numbers")
+        if len(values) > most:
+            raise BadRequest(f"{name} has {len(values):,} entries; at most {most:,} are answered at once.")
+        return [self._whole(name, value, 0, limit - 1) for value in values]
+
+    def wanted(self, lanes: int) -> list[list[int]]:
+        """The rows of `tiles`: lane, first and last level, first and last tile, all included."""
+        rows = self._given.get("want")
+        if not isinstance(rows, list) or len(rows) > MOST_ROWS:
+            raise self._wrong("want", f"a list of at most {MOST_ROWS:,} rows")
+        out = []
+        tiles = 0
+        for row in rows:
+            if not isinstance(row, list) or len(row) != 5:
+                raise self._wrong("want", "rows of lane, depth, depth_to, tile and tile_to")
+            lane, depth, depth_to = (self._whole("want", row[i], 0, high) for i, high in ((0, lanes - 1), (1, 65535), (2, 65535)))
+            tile, tile_to = (self._whole("want", row[i], -(2**53), 2**53) for i in (3, 4))
+            tiles += max(tile_to - tile + 1, 0)
+            out.append([lane, depth, depth_to, tile, tile_to])
+        if tiles > MOST_TILES:
+            raise BadRequest(f"{tiles:,} tiles of rows are wanted; at most {MOST_TILES:,} are answered at once.")
+        return out
+
+    def level(self) -> int:
+        """Level of zoom: a bin is 2**level ns."""
+        return self.whole("level", *_LEVELS)
+
+    def _value(self, name: str, missing: object) -> Any:
+        value = self._given.get(name)
+        if value is None:
+            if missing is None:
+                raise BadRequest(f"{name} is missing.")
+            return missing
+        return value
+
+    def _whole(self, name: str, value: object, low: int, high: int) -> int:
+        # JSON of JavaScript has one kind of number.
+        if isinstance(value, float) and value.is_integer() and abs(value) < _FAR:
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self._wrong(name, "a whole number")
+        if not low <= value <= high:
+            raise BadRequest(f"{name} is {value:,}; {'there is none' if high < low else f'it goes from {low:,} to {high:,}'}.")
+        return value
+
+    def _wrong(self, name: str, what: str) -> BadRequest:
+        return BadRequest(f"{name} is not {what}.")

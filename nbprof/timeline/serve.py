@@ -1,0 +1,280 @@
+"""Answers what a page asks about the events of a run, and packs the answers.
+
+A request is JSON with a field `ask`; times are ns since the origin of the profile. Its answer has `ok`, and an `error` as a sentence where
+that is false. What is made once (lanes, rows, links) is made when it is first needed. Several threads may ask at a time: tiles have a lock
+of their own, so that the picture moves while a search goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from nbprof.errors import NbprofError
+from nbprof.timeline.asked import MOST_EVENTS, MOST_LANES, Asked, BadRequest
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+    from nbprof.timeline.details import Details
+    from nbprof.timeline.find import Finder, Hits
+    from nbprof.timeline.index import Index
+    from nbprof.timeline.links import Links
+    from nbprof.timeline.slices import Slices
+    from nbprof.timeline.tracks import Tracks
+
+T = TypeVar("T")
+Answer = dict[str, Any]
+
+STEPS = ("previous", "next", "parent", "child", "previous_same", "next_same")
+TARGETS = ("op", "kernel", "input", "function", "step", "gap", "memory_peak", "name")
+MOST_QUERY = 500
+MOST_GAPS = 10_000
+MOST_NAME = 65_536
+_MOST_REASON = 300
+
+
+class Timeline:
+    """The timeline of one run.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._made: dict[str, Any] = {}
+        self._making = threading.RLock()
+        self._drawing = threading.Lock()
+        self._asking = threading.Lock()
+        self._searching = threading.Lock()
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        with self._making:
+            if name not in self._made:
+                self._made[name] = make()
+            made: T = self._made[name]
+            return made
+
+    @property
+    def tracks(self) -> Tracks:
+        """The lanes as they are drawn."""
+        from nbprof.timeline.tracks import tracks
+
+        return self._once("tracks", lambda: tracks(self.run))
+
+    @property
+    def index(self) -> Index:
+        """Where events are."""
+        from nbprof.timeline.index import Index
+
+        return self._once("index", lambda: Index(self.tracks))
+
+    @property
+    def links(self) -> Links:
+        """What belongs together."""
+        from nbprof.timeline.links import Links
+
+        return self._once("links", lambda: Links(self.run, self.tracks))
+
+    @property
+    def slices(self) -> Slices:
+        """Slices by event."""
+        from nbprof.timeline.slices import Slices
+
+        return self._once("slices", lambda: Slices(self.tracks, lambda: (self.index.main.stack.level, self.index.extra.stack.level)))
+
+    @property
+    def details(self) -> Details:
+        """Everything that is told of one slice."""
+        from nbprof.timeline.details import Details
+
+        return self._once("details", lambda: Details(self.run, self.slices, self.links))
+
+    @property
+    def finder(self) -> Finder:
+        """Searches."""
+        from nbprof.timeline.find import Finder
+
+        return self._once("finder", lambda: Finder(self.run.trace, self.slices))
+
+    @property
+    def lanes(self) -> int:
+        """One more than the largest id of a lane."""
+        return self._once("lanes", lambda: max((lane.id for lane in self.tracks.lanes), default=-1) + 1)
+
+    @property
+    def events(self) -> int:
+        """One more than the largest id of an event."""
+        return len(self.tracks.events) + len(self.tracks.extra)
+
+    def hits(self, query: str) -> Hits | None:
+        """The hits of a search; None where nothing is searched for."""
+        if not query.strip():
+            return None
+        with self._searching:
+            return self.finder.hits(query)
+
+    def answer(self, request: object) -> Answer:
+        """What a request asks for, as JSON values and columns; never raises."""
+        try:
+            asked = Asked(request)
+            kind = asked.ask
+            if kind not in _ANSWERS:
+                raise BadRequest(f"Nothing is known of a request {kind[:40]!r}.")
+            locks, answers = _ANSWERS[kind]
+            with contextlib.ExitStack() as held:
+                for lock in locks:
+                    held.enter_context(getattr(self, lock))
+                return {"ok": True, **answers(self, asked)}
+        except Exception as error:
+            return refusal(error)
+
+
+def refusal(error: Exception) -> Answer:
+    """The answer to what cannot be answered: a sentence."""
+    said = isinstance(error, (NbprofError, IndexError))
+    text = str(error) if said else f"This could not be answered ({type(error).__name__}: {error})."
+    return {"ok": False, "error": text[:_MOST_REASON]}
+
+
+def reply(run: Run, request: object) -> bytes:
+    """The packed answer of a run; never raises."""
+    from nbprof.views import codec
+
+    answer = run.timeline.answer(request)
+    try:
+        return codec.contain(_columns(answer))
+    except Exception as error:
+        return codec.contain(refusal(error))
+
+
+def _columns(value: Any) -> Any:
+    """The same with columns as the container has them: JavaScript has no int64 that it could reckon with."""
+    if isinstance(value, dict):
+        return {name: _columns(item) for name, item in value.items()}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.dtype.itemsize == 8:
+        narrow = not len(value) or (int(value.min()) >= -(2**31) and int(value.max()) < 2**31)
+        return value.astype(np.int32 if narrow else np.float64)
+    return value
+
+
+def _open(timeline: Timeline, asked: Asked) -> Answer:  # noqa: ARG001  nothing is given
+    from nbprof import live
+    from nbprof.timeline.density import strip
+    from nbprof.views.trace import head
+
+    tracks, index = timeline.tracks, timeline.index
+    return {
+        "key": live.key(timeline.run),
+        "lanes": [{**head(lane), "depths": max(index.rows(lane.id), 1)} for lane in tracks.lanes],
+        "end_ns": max(tracks.end - tracks.origin, 0) / 1000,
+        "total": timeline.events,
+        "strip": timeline._once("strip", lambda: strip(tracks)),
+        "notes": [*tracks.notes, *index.notes],
+    }
+
+
+def _tiles(timeline: Timeline, asked: Asked) -> Answer:
+    from nbprof.timeline.tiles import tiles
+
+    level, want = asked.level(), asked.wanted(timeline.lanes)
+    hits = timeline.hits(asked.text("query", "", MOST_QUERY))
+    return tiles(timeline.index, {"level": level, "want": want}, None if hits is None else hits.ids)
+
+
+def _slice(timeline: Timeline, asked: Asked) -> Answer:
+    from nbprof.timeline.details import Details
+
+    details = timeline._once("details", lambda: Details(timeline.run, timeline.slices, timeline.links))
+    return details.info(asked.whole("event", 0, timeline.events - 1))
+
+
+def _step(timeline: Timeline, asked: Asked) -> Answer:
+    event, to = asked.whole("event", 0, timeline.events - 1), asked.one_of("to", *STEPS)
+    return {"slice": timeline.slices.ref_or_none(timeline.slices.step(event, to))}  # type: ignore[arg-type]
+
+
+def _first(timeline: Timeline, asked: Asked) -> Answer:
+    start, end = asked.window()
+    found = timeline.slices.first(start, end, asked.wholes("lanes", timeline.lanes, MOST_LANES))
+    return {"slice": timeline.slices.ref_or_none(found)}
+
+
+def _range(timeline: Timeline, asked: Asked) -> Answer:
+    from nbprof.timeline.ranges import range_info
+
+    lanes = asked.wholes("lanes", timeline.lanes, MOST_LANES) if "lanes" in asked else None
+    return range_info(timeline.slices, *asked.window(), lanes)
+
+
+def _many(timeline: Timeline, asked: Asked) -> Answer:
+    from nbprof.timeline.ranges import many_info
+
+    return many_info(timeline.slices, asked.wholes("events", timeline.events, MOST_EVENTS))
+
+
+def _search(timeline: Timeline, asked: Asked) -> Answer:
+    return timeline.finder.search(asked.text("query", "", MOST_QUERY))
+
+
+def _hit(timeline: Timeline, asked: Asked) -> Answer:
+    query = asked.text("query", "", MOST_QUERY)
+    at: dict[str, Any]
+    if "index" in asked:
+        at = {"index": asked.whole("index", -(2**53), 2**53)}
+    elif "event" in asked:
+        at = {"event": asked.whole("event", 0, timeline.events - 1), "by": _by(asked)}
+    elif "time_ns" in asked:
+        at = {"time_ns": asked.number("time_ns"), "by": _by(asked)}
+    elif asked.yes("longest"):
+        at = {"longest": True}
+    else:
+        raise BadRequest("A hit is asked for by index, event, time_ns or longest.")
+    return timeline.finder.hit(query, at)
+
+
+def _by(asked: Asked) -> int:
+    by = asked.whole("by", -1, 1)
+    if not by:
+        raise BadRequest("by is 0; it is 1 for the next hit or -1 for the one before.")
+    return by
+
+
+def _locate(timeline: Timeline, asked: Asked) -> Answer:
+    from nbprof.timeline.locate import locate
+
+    target: dict[str, Any] = {"kind": asked.one_of("kind", *TARGETS)}
+    target |= {name: asked.text(name, most=MOST_NAME) for name in ("name", "host", "device", "where") if name in asked}
+    if "step" in asked:
+        target["step"] = asked.whole("step", -(2**53), 2**53)
+    if "time_ms" in asked:
+        target["time_ms"] = asked.number("time_ms")
+    return locate(timeline, target)
+
+
+def _gaps(timeline: Timeline, asked: Asked) -> Answer:
+    from nbprof.timeline import gaps
+
+    start, end = asked.window() if "from" in asked or "to" in asked else (None, None)
+    return gaps.answer(timeline.slices, start, end, asked.whole("most", 1, MOST_GAPS, 100))
+
+
+_ANSWERS: dict[str, tuple[tuple[str, ...], Callable[[Timeline, Asked], Answer]]] = {
+    "open": (("_asking",), _open),
+    "tiles": (("_drawing",), _tiles),
+    "slice": (("_asking",), _slice),
+    "step": (("_asking",), _step),
+    "first": (("_asking",), _first),
+    "range": (("_asking",), _range),
+    "many": (("_asking",), _many),
+    "search": (("_searching",), _search),
+    "hit": (("_searching",), _hit),
+    "locate": (("_searching", "_asking"), _locate),
+    "gaps": (("_asking",), _gaps),
+}
+"""By `ask`: the locks under which it is answered, in the order in which they are always taken, and what answers it."""
