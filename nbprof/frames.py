@@ -419,6 +419,14 @@ SCHEMA: dict[str, list[Col]] = {
         _count("depth", "Depth", "Nesting level on the lane."),
         _us("self_us", "Self µs", "Duration without the events inside."),
     ],
+    "gaps": [
+        _HOST,
+        _text("device", "Device", "Device that ran nothing, as the trace heads it."),
+        _ms("start_ms", "Start ms", "Begin of the gap after the start of the profile.", 3),
+        _us("duration_us", "Duration µs", "How long nothing ran on any stream of the device."),
+        _text("meanwhile", "Meanwhile", "Name with most self time on the host's threads in the gap; empty where none was recorded.", "code"),
+        _us("meanwhile_us", "Meanwhile µs", "That self time, on all threads together."),
+    ],
     "lanes": [
         _count("lane", "Lane", "Number of the lane."),
         _HOST,

@@ -9,7 +9,7 @@ import pandas as pd
 
 from nbprof.activity import CATEGORIES
 from nbprof.run import Run
-from nbprof.timeline.args import args
+from nbprof.timeline.args import args, value_of
 from nbprof.timeline.slices import Slices
 from nbprof.views.categories import BY_KEY
 
@@ -82,7 +82,8 @@ class Details:
             "arrows": [{"kind": k, "from": slices.ref(a), "to": slices.ref(b)} for k, a, b in self._links.arrows(event)]
             if self._links
             else [],
-            "row": self._row(lane.kind if lane else "", str(tracks.names[code]), full, op),
+            "row": self._row(lane.kind if lane else "", str(tracks.names[code]), full, op)
+            or (self._memory(row) if part.first == 0 else None),
         }
 
     def _own(self, event: int) -> int:
@@ -114,6 +115,12 @@ class Details:
                 return {"tab": "ops", "filter": text}
         return None
 
+    def _memory(self, event: int) -> dict[str, str] | None:
+        """The row of what was in memory at the peak, for a call of an allocator that says which op called it."""
+        column = self._run.trace.args.get("tf_op")
+        op = value_of(self._run.trace, column, event) if column is not None else None
+        return {"tab": "memory", "filter": op} if isinstance(op, str) and op in self._tables()["memory"] else None
+
     def _tables(self) -> dict[str, frozenset[str]]:
         if self._rows is None:
             run = self._run
@@ -121,6 +128,7 @@ class Details:
                 ("kernels", run.kernels, "kernel"),
                 ("ops", run.ops, "op"),
                 ("input", run.input_ops, "op"),
+                ("memory", run.memory_peak, "op"),
             )
             self._rows = {tab: frozenset(map(str, frame[column])) if len(frame) else frozenset() for tab, frame, column in frames}
         return self._rows

@@ -90,7 +90,7 @@ class Locator:
             found = [_events(activity.functions, "name", activity.texts.codes.get(name))]
         events = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
         events = events[events >= 0]
-        return events if len(events) else self._named(name)
+        return events if len(events) else self._named(name, part=kind == "name")
 
     def _input(self, name: str) -> list[npt.NDArray[Any]]:
         activity = self._run.activity
@@ -107,14 +107,14 @@ class Locator:
                 return [rows]
         return []
 
-    def _named(self, name: str) -> Int64s:
-        """Events of a name, short or in full; of a text that is no name, those that hold it."""
+    def _named(self, name: str, *, part: bool) -> Int64s:
+        """Events of a name, short or in full; where there are none, with `part` those whose name holds the text."""
         if not name:
             return np.zeros(0, np.int64)
         tracks = self._slices.tracks
         codes = np.flatnonzero((tracks.names == name) | (tracks.full == name))
         if not len(codes):
-            return self._finder.hits(name).ids.astype(np.int64)
+            return self._finder.hits(name).ids.astype(np.int64) if part else np.zeros(0, np.int64)
         wanted = np.zeros(len(tracks.names), np.bool_)
         wanted[codes] = True
         found = [np.flatnonzero(wanted[part.events.name]) + part.first for part in self._slices.parts]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.timeline.colours import Fills
 from nbprof.timeline.tracks import Lane, Tracks
 from nbprof.trace import Events, Int64s
 
@@ -59,6 +60,13 @@ class Part:
         parts = [np.maximum.reduceat(end, np.arange(0, len(end), _BLOCK)) for end in ends]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
+    def stretches(self, lanes: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+        """The events of some lanes (bool[lanes]), as stretches that are as long as can be."""
+        edges = np.flatnonzero(np.diff(lanes, prepend=False, append=False))
+        for first, behind in zip(self.bounds[edges[::2]].tolist(), self.bounds[edges[1::2]].tolist(), strict=True):
+            if behind > first:
+                yield first, behind
+
     def starting(self, lane: int, from_: int, to: int) -> tuple[int, int]:
         """The events of a lane that start in from…to (ps, `to` not included), as first and behind the last."""
         low, high = int(self.bounds[lane]), int(self.bounds[lane + 1])
@@ -107,15 +115,11 @@ class Slices:
     levels : callable, optional
         Gives the level of each event of `tracks.events` and of `tracks.extra`, as drawn; how many events of its lane each lies in
         when left out.
-    fill : callable, optional
-        Gives the fill of a name code: 1…9 a category, 100…107 a tint.
     """
 
-    def __init__(
-        self, tracks: Tracks, levels: Callable[[], tuple[Levels, Levels]] | None = None, fill: Callable[[int], int] | None = None
-    ) -> None:
+    def __init__(self, tracks: Tracks, levels: Callable[[], tuple[Levels, Levels]] | None = None) -> None:
         self.tracks = tracks
-        self.fill = fill or (lambda code: int(tracks.category[code]) or 100)
+        self._fills = Fills(tracks.names, tracks.category)
         self.lanes: dict[int, Lane] = {lane.id: lane for lane in tracks.lanes}
         size = max(self.lanes, default=-1) + 1
         both = tracks.events, tracks.extra
@@ -157,6 +161,10 @@ class Slices:
     def ps(self, time: float) -> int:
         """Time in ns since the origin as ps on the trace's clock."""
         return min(max(round(float(time) * 1000) + self.tracks.origin, -_FAR), _FAR)
+
+    def fill(self, code: int) -> int:
+        """The fill of a name code: 1…9 a category, 100…107 a tint."""
+        return int(self._fills.of(np.array([code]))[0])
 
     def name(self, event: int) -> str:
         """The short name, whole."""
@@ -231,9 +239,9 @@ class Slices:
             codes = np.flatnonzero(self.tracks.names == key[0])
             found = []
             for each in self.parts:
-                rows = np.flatnonzero(_any_of(each.events.name, codes, len(self.tracks.names)))
-                rows = rows[self.kind[each.events.lane[rows]] == kind]
-                found.append((rows + each.first).astype(np.int32))
+                for at, behind in each.stretches(self.kind == kind):
+                    rows = np.flatnonzero(_any_of(each.events.name[at:behind], codes, len(self.tracks.names)))
+                    found.append((rows + (at + each.first)).astype(np.int32))
             known = np.concatenate(found)
         self._same[key] = known
         while len(self._same) > 1 and (len(self._same) > _KEPT_NAMES or sum(map(len, self._same.values())) > _KEPT_IDS):
