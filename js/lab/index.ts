@@ -1,8 +1,9 @@
-/** The JupyterLab plugin. */
+/** The JupyterLab plugins. */
 
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import { rendererFactory } from "../hosts/mime.js";
+import { documents } from "./documents.js";
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: "nbprof:plugin",
@@ -15,4 +16,4 @@ const plugin: JupyterFrontEndPlugin<void> = {
   },
 };
 
-export default plugin;
+export default [plugin, documents];

@@ -1,0 +1,173 @@
+/** Profiles as documents: a double click in the file browser opens the dashboard, with no kernel. */
+
+import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
+import { ABCWidgetFactory, type DocumentRegistry, DocumentWidget, TextModelFactory } from "@jupyterlab/docregistry";
+import { type FileBrowser, IFileBrowserFactory } from "@jupyterlab/filebrowser";
+import type { Contents } from "@jupyterlab/services";
+import { icon } from "./icon.js";
+import { ProfileView } from "./profile.js";
+import { Server } from "./server.js";
+
+const FACTORY = "nbprof";
+const MODEL = "nbprof-unread";
+const OPEN = "nbprof:open";
+
+/** The last of the extensions that fit counts, so that .trace.json.gz is no plain .gz. */
+const FILE_TYPES = [
+  { name: "nbprof-xplane", displayName: "Profile (XPlane)", extensions: [".xplane.pb"] },
+  {
+    name: "nbprof-trace",
+    displayName: "Profile (trace)",
+    extensions: [".pt.trace.json", ".pt.trace.json.gz", ".trace.json", ".trace.json.gz"],
+  },
+];
+
+const isProfile = (name: string): boolean =>
+  FILE_TYPES.some(({ extensions }) => extensions.some((extension) => name.endsWith(extension)));
+
+/** A server process that is ready for the next profile stays so for a while. */
+const READY_MS = 60_000;
+
+/** What the file holds never gets here: nbprof's server extension reads it. */
+class UnreadModelFactory extends TextModelFactory {
+  constructor() {
+    super(false);
+  }
+  override get name(): string {
+    return MODEL;
+  }
+  override get fileFormat(): Contents.FileFormat {
+    return null;
+  }
+}
+
+/**
+ * Gives a file as one that is not written to: JupyterLab would copy it as a checkpoint, whatever its size. False where
+ * JupyterLab is older than 4.4 and knows no such ways to a file.
+ */
+function registerUnread(contents: Contents.IManager): boolean {
+  const drive = (contents as { defaultDrive?: Contents.IDrive }).defaultDrive;
+  const registry = drive?.contentProviderRegistry;
+  if (!drive || !registry) return false;
+  registry.register(MODEL, {
+    get: async (path) => ({ ...(await drive.get(path, { content: false })), writable: false }),
+    save: (path, model) => drive.save(path, model),
+  });
+  return true;
+}
+
+type ProfileDocument = DocumentWidget<ProfileView>;
+
+class ProfileFactory extends ABCWidgetFactory<ProfileDocument> {
+  constructor(
+    private readonly server: Server,
+    options: DocumentRegistry.IWidgetFactoryOptions<ProfileDocument>,
+  ) {
+    super(options);
+  }
+
+  protected createNewWidget(context: DocumentRegistry.Context): ProfileDocument {
+    const content = new ProfileView(this.server, context.path);
+    const widget = new DocumentWidget({ content, context });
+    widget.title.icon = icon;
+    // It would hold nothing but that the file is not written to.
+    widget.toolbar.hide();
+    context.pathChanged.connect((_, path) => {
+      content.path = path;
+    });
+    return widget;
+  }
+}
+
+/** Tells the server when a folder with a profile is looked at. */
+function watch(browsers: IFileBrowserFactory, server: Server): void {
+  let told = Number.NEGATIVE_INFINITY;
+  const look = (browser: FileBrowser): void => {
+    if (performance.now() - told < READY_MS) return;
+    for (const item of browser.model.items()) {
+      if (item.type !== "file" || !isProfile(item.name)) continue;
+      told = performance.now();
+      server.ready();
+      return;
+    }
+  };
+  const add = (browser: FileBrowser): void => {
+    browser.model.refreshed.connect(() => look(browser));
+    look(browser);
+  };
+  browsers.tracker.forEach(add);
+  browsers.tracker.widgetAdded.connect((_, browser) => add(browser));
+}
+
+export const documents: JupyterFrontEndPlugin<void> = {
+  id: "nbprof:documents",
+  description: "Opens profiles from the file browser.",
+  autoStart: true,
+  optional: [ILayoutRestorer, IFileBrowserFactory],
+  activate: (app: JupyterFrontEnd, restorer: ILayoutRestorer | null, browsers: IFileBrowserFactory | null) => {
+    const { contents, serverSettings } = app.serviceManager;
+    const server = new Server(serverSettings);
+    for (const type of FILE_TYPES) {
+      app.docRegistry.addFileType({ ...type, icon, contentType: "file", fileFormat: null, mimeTypes: [] });
+    }
+    const fileTypes = FILE_TYPES.map(({ name }) => name);
+    app.docRegistry.addModelFactory(new UnreadModelFactory());
+    const factory = new ProfileFactory(server, {
+      name: FACTORY,
+      label: "Profile (nbprof)",
+      fileTypes,
+      defaultFor: fileTypes,
+      modelName: MODEL,
+      readOnly: true,
+      preferKernel: false,
+      canStartKernel: false,
+      ...(registerUnread(contents) && { contentProviderId: MODEL }),
+    });
+    app.docRegistry.addWidgetFactory(factory);
+    const files = new WidgetTracker<ProfileDocument>({ namespace: "nbprof" });
+    factory.widgetCreated.connect((_, widget) => {
+      widget.context.pathChanged.connect(() => void files.save(widget));
+      void files.add(widget);
+    });
+
+    // Folders are no documents to JupyterLab; they have tabs of their own.
+    const folders = new WidgetTracker<MainAreaWidget<ProfileView>>({ namespace: "nbprof-folders" });
+    app.commands.addCommand(OPEN, {
+      label: "Open as Profile",
+      caption: "Open the run in this folder, or the newest of its runs, as a profile",
+      icon,
+      execute: async (args) => {
+        const selected = browsers?.tracker.currentWidget?.selectedItems().next().value;
+        const path = String(args["path"] ?? selected?.path ?? "");
+        if (!path) return;
+        let tab = folders.find((one) => one.content.path === path);
+        if (!tab) {
+          tab = new MainAreaWidget({ content: new ProfileView(server, path) });
+          tab.title.label = path.split("/").pop() ?? path;
+          tab.title.caption = path;
+          tab.title.icon = icon;
+          tab.title.closable = true;
+          app.shell.add(tab, "main");
+          await folders.add(tab);
+        }
+        app.shell.activateById(tab.id);
+      },
+    });
+    app.contextMenu.addItem({ command: OPEN, selector: '.jp-DirListing-item[data-isdir="true"]', rank: 2 });
+
+    if (restorer) {
+      void restorer.restore(files, {
+        command: "docmanager:open",
+        args: ({ context }) => ({ path: context.path, factory: FACTORY }),
+        name: ({ context }) => context.path,
+      });
+      void restorer.restore(folders, {
+        command: OPEN,
+        args: ({ content }) => ({ path: content.path }),
+        name: ({ content }) => content.path,
+      });
+    }
+    if (browsers) watch(browsers, server);
+  },
+};

@@ -1,0 +1,121 @@
+/** What is asked of nbprof's extension of Jupyter Server: to open a profile, and questions about one that is open. */
+
+import { URLExt } from "@jupyterlab/coreutils";
+import { ServerConnection } from "@jupyterlab/services";
+import type { Post } from "../lib/wire.js";
+
+const NO_EXTENSION =
+  "The server does not know nbprof. Install nbprof where Jupyter Server runs (pip install nbprof), and restart the server.";
+
+/** An answer that says no; `status` is that of HTTP. */
+export class Refusal extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+  ) {
+    super(message);
+  }
+}
+
+export interface Opened {
+  /** The payload of the dashboard, packed. */
+  packed: Uint8Array;
+  /** Another one when the file has changed. */
+  version: string;
+}
+
+async function refusal(response: Response): Promise<Refusal> {
+  let message = "";
+  try {
+    message = String(((await response.json()) as { message?: unknown }).message ?? "");
+  } catch {
+    // No JSON: not from us.
+  }
+  // Jupyter says "Not Found" of a page that it does not have.
+  if (response.status === 404 && (!message || message === "Not Found")) message = NO_EXTENSION;
+  return new Refusal(message || `The server answered with status ${response.status}.`, response.status);
+}
+
+/** The bytes of an answer, in lines first. */
+class Lines {
+  private held: Uint8Array = new Uint8Array();
+
+  constructor(private readonly reader: ReadableStreamDefaultReader<Uint8Array>) {}
+
+  private async more(): Promise<boolean> {
+    const { done, value } = await this.reader.read();
+    if (done) return false;
+    const joined = new Uint8Array(this.held.length + value.length);
+    joined.set(this.held);
+    joined.set(value, this.held.length);
+    this.held = joined;
+    return true;
+  }
+
+  async line(): Promise<string | null> {
+    for (;;) {
+      const end = this.held.indexOf(10);
+      if (end >= 0) {
+        const text = new TextDecoder().decode(this.held.subarray(0, end));
+        this.held = this.held.slice(end + 1);
+        return text;
+      }
+      if (!(await this.more())) return null;
+    }
+  }
+
+  async bytes(count: number): Promise<Uint8Array> {
+    const parts: Uint8Array[] = [this.held];
+    let here = this.held.length;
+    while (here < count) {
+      const { done, value } = await this.reader.read();
+      if (done) throw new Error("The connection to the server ended before the profile was here.");
+      parts.push(value);
+      here += value.length;
+    }
+    const out = new Uint8Array(here);
+    let at = 0;
+    for (const part of parts) {
+      out.set(part, at);
+      at += part.length;
+    }
+    return out.subarray(0, count);
+  }
+}
+
+export class Server {
+  constructor(private readonly settings: ServerConnection.ISettings) {}
+
+  private async send(name: string, body: unknown, signal?: AbortSignal): Promise<Response> {
+    const url = URLExt.join(this.settings.baseUrl, "nbprof/api", name);
+    const request: RequestInit = { method: "POST", body: JSON.stringify(body), ...(signal && { signal }) };
+    const response = await ServerConnection.makeRequest(url, request, this.settings);
+    if (!response.ok) throw await refusal(response);
+    return response;
+  }
+
+  /** The dashboard of a file or run folder; `tell` gets a sentence as reading goes on. Aborting ends the work. */
+  async open(path: string, tell: (text: string) => void, signal: AbortSignal): Promise<Opened> {
+    const { body } = await this.send("open", { path }, signal);
+    if (!body) throw new Error("The server answered with nothing.");
+    const lines = new Lines(body.getReader());
+    for (;;) {
+      const line = await lines.line();
+      if (line === null) throw new Error("The connection to the server ended before the profile was here.");
+      const said = JSON.parse(line) as { progress?: string; message?: string; bytes?: number; version?: string };
+      if (said.message !== undefined) throw new Refusal(said.message, 422);
+      if (said.progress) tell(said.progress);
+      if (said.bytes !== undefined) return { packed: await lines.bytes(said.bytes), version: said.version ?? "" };
+    }
+  }
+
+  /** The way of questions about a profile that was opened. */
+  post(path: string, version: string): Post {
+    return async (request, signal) => (await this.send("ask", { path, version, request }, signal)).arrayBuffer();
+  }
+
+  /** A profile is in sight: it will open faster. That it fails is no matter. */
+  ready(): void {
+    this.send("ready", {}).catch(() => undefined);
+  }
+}
