@@ -43,12 +43,15 @@ class Show:
         Tabs to show; all when left out.
     height : int, optional
         Height in px.
+    events : int, optional
+        Events of the trace that the output holds; 20,000 when left out.
     """
 
     out: str = ""
     quiet: bool = False
     views: list[str] | None = None
     height: int | None = None
+    events: int | None = None
 
     def __post_init__(self) -> None:
         if self.out and (not self.out.isidentifier() or keyword.iskeyword(self.out)):
@@ -58,6 +61,8 @@ class Show:
             raise CaptureError(f"there is no view {unknown[0]!r}; there are {', '.join(VIEWS)}")
         if self.height is not None and self.height <= 0:
             raise CaptureError(f"--height takes a number of pixels above 0, not {self.height}")
+        if self.events is not None and self.events < 0:
+            raise CaptureError(f"--events takes a number from 0 on, not {self.events}")
 
 
 class Slot:
@@ -210,7 +215,7 @@ class Cell:
 
     def present(self, profile: Profile) -> None:
         """Put the dashboard where the line was."""
-        self._slot.final(*profile.mimebundle(views=self._show.views, height=self._show.height, live=True))
+        self._slot.final(*profile.mimebundle(views=self._show.views, height=self._show.height, live=True, events=self._show.events))
 
     def _reading(self, text: str) -> None:
         if not self._show.quiet and self._due():

@@ -17,6 +17,7 @@ from nbprof.analysis import (
     advice,
     input_pipeline,
     kernels,
+    longest_calls,
     memory,
     memory_alive,
     ops,
@@ -252,6 +253,17 @@ class Run:
     def xprof_ops(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Time by op by the rules of XProf 2.24, without and with idle rows."""
         return xprof_ops.frames(self.activity)
+
+    @_Kept
+    def longest_calls(self) -> pd.DataFrame:
+        """The longest run of each op: `where op at_ms for_ms`."""
+        return longest_calls.ops(self.activity)
+
+    @_Kept
+    def longest_launches(self) -> pd.DataFrame:
+        """The longest launch of each row of `kernels`: `at_ms for_ms`, NaN where it is not known."""
+        at, length = longest_calls.kernels(self.activity, self.kernels, self.trace.events.start)
+        return pd.DataFrame({"at_ms": at, "for_ms": length})
 
     @_Kept
     def kernels(self) -> pd.DataFrame:

@@ -34,6 +34,7 @@ const NO_PODS: Pods = {
 
 const NO_REST: Omit<Trace, "empty" | "tick_ns" | "end" | "names" | "category" | "lanes" | "shown" | "total"> = {
   key: "",
+  origin_ns: 0,
   rest: {
     bins: 0,
     from: 0,

@@ -29,6 +29,7 @@ export interface Column {
 
 export interface Table {
   columns: Column[];
+  /** By key. `_at_ms` and `_for_ms`, where they are there, are start and duration of a row's longest call; no head names them. */
   data: Record<string, ColumnData>;
   rows: number;
 }
@@ -402,6 +403,8 @@ export interface Trace {
   /** What a kernel or server calls this profile; "" where none can be asked. */
   key: string;
   tick_ns: number;
+  /** Where the time of the trace begins on the clock of the other views: 0, or less where an event lies before the profile. */
+  origin_ns: number;
   /** Length of the profile in ticks. */
   end: number;
   names: string[];

@@ -1,6 +1,8 @@
 /** Lanes for tests, from a list of events. */
 
 import type { Lane, Trace } from "../lib/payload.js";
+import { SavedSource } from "../views/trace/saved.js";
+import { sample } from "./sample.js";
 
 export type Event = [start: number, duration: number, name: number, depth: number, self?: number];
 
@@ -26,12 +28,29 @@ export function lane(events: Event[], more: Partial<Lane> = {}): Lane {
   };
 }
 
+/** Lanes and events with the numbers that Python would give them: each its own. */
+export function numbered(lanes: Lane[]): Lane[] {
+  let first = 0;
+  return lanes.map((each, id) => {
+    const from = first;
+    first += each.start.length;
+    return { ...each, id, event: Uint32Array.from(each.start, (_, i) => from + i) };
+  });
+}
+
+/** The source of a saved report with nothing but a trace. */
+export function sourceOf(of: Trace): SavedSource {
+  const { steps, ops, kernels, input } = sample();
+  return new SavedSource({ trace: of, steps: { ...steps, step: new Int32Array() }, ops, kernels, input });
+}
+
 /** What a trace holds beside its lanes: nothing. */
-export function nothingElse(): Pick<Trace, "key" | "rest" | "strip" | "gaps" | "notes"> {
+export function nothingElse(): Pick<Trace, "key" | "origin_ns" | "rest" | "strip" | "gaps" | "notes"> {
   const [lane, count] = [new Uint32Array(), new Uint32Array()];
   const [depth, busy] = [new Uint16Array(), new Uint8Array()];
   return {
     key: "",
+    origin_ns: 0,
     rest: { bins: 0, from: 0, to: 0, lane, depth, count, busy },
     strip: { above: new Uint8Array(), below: new Uint8Array(), below_is: "device" },
     gaps: { process: { codes: new Uint8Array(), values: [] }, start: new Float64Array(), duration: new Float64Array() },
@@ -42,5 +61,6 @@ export function nothingElse(): Pick<Trace, "key" | "rest" | "strip" | "gaps" | "
 export function trace(lanes: Lane[], names: string[], end: number): Trace {
   const total = lanes.reduce((sum, each) => sum + each.events, 0);
   const category = new Uint8Array(names.length);
-  return { empty: null, ...nothingElse(), tick_ns: 1000, end, names, category, lanes, shown: total, total };
+  const own = numbered(lanes);
+  return { empty: null, ...nothingElse(), tick_ns: 1000, end, names, category, lanes: own, shown: total, total };
 }

@@ -148,13 +148,18 @@ def _torch_ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     )
     return pd.DataFrame(
         {
-            "op": [*op, *(f"{texts[c]} (host to device)" for c in by_call.index)],
+            "op": [*op, *(copy_name(texts[c]) for c in by_call.index)],
             "category": [*kind, *["enqueue"] * len(by_call)],
             "occurrences": np.concatenate([out["occurrences"], by_call["n"]]).astype("i8"),
             "total_ms": np.concatenate([out["total"], by_call["t"]]).astype("f8") / 1e9,
             "self_ms": np.concatenate([out["own"], by_call["t"]]).astype("f8") / 1e9,
         }
     )
+
+
+def copy_name(call: str) -> str:
+    """What the table calls a call that copies to a device."""
+    return f"{call} (host to device)"
 
 
 def _torch_category(op: str, kind: str) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from nbprof.views import wording
 from nbprof.views.overview import bar, by_torch, figure, fix_lines, has_device, unknown
-from nbprof.views.tables import floats, table
+from nbprof.views.tables import floats, hidden, longest, table
 
 if TYPE_CHECKING:
     from nbprof.run import Run
@@ -32,7 +32,10 @@ def payload(run: Run) -> dict[str, Any]:
         "categories": _categories(run),
         **_said(run),
         "pipelines": pipelines(run),
-        "ops": table(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), "input_ops", _COLUMNS),
+        "ops": hidden(
+            table(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), "input_ops", _COLUMNS),
+            *longest(ops, run.longest_calls, ("host", "input")),
+        ),
         "bottleneck": _bottleneck(run),
         "noun": "op" if by_torch(run) else "iterator",
     }

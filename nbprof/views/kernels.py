@@ -10,7 +10,7 @@ import pandas as pd
 from nbprof.analysis.kernels import mean_occupancy
 from nbprof.views import wording
 from nbprof.views.overview import bar, figure, has_device, unknown
-from nbprof.views.tables import floats, table
+from nbprof.views.tables import floats, hidden, table
 
 if TYPE_CHECKING:
     from nbprof.run import Run
@@ -24,10 +24,10 @@ MOST_ROWS = 3000
 
 def payload(run: Run) -> dict[str, Any]:
     """The `Kernels` part: the 3,000 rows with most time, the figures over all."""
-    kernels = run.kernels
+    kernels, longest = run.kernels, run.longest_launches.head(MOST_ROWS)
     return {
         "empty": _empty(run) if kernels.empty else None,
-        "table": table(_shown(kernels.head(MOST_ROWS)), "kernels", COLUMNS),
+        "table": hidden(table(_shown(kernels.head(MOST_ROWS)), "kernels", COLUMNS), longest["at_ms"], longest["for_ms"]),
         "figures": [] if kernels.empty else figures(run),
     }
 

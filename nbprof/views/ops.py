@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.views.overview import by_torch, unknown
-from nbprof.views.tables import floats, table
+from nbprof.views.tables import floats, hidden, longest, table
 
 if TYPE_CHECKING:
     from nbprof.run import Run
@@ -24,12 +24,12 @@ def payload(run: Run) -> dict[str, Any]:
     ops = without_idle(run.ops)
     return {
         "empty": _empty(run) if ops.empty else None,
-        "table": _table(_largest(ops)),
+        "table": _table(_largest(ops), run.longest_calls),
         "totals": totals(run),
     }
 
 
-def _table(ops: pd.DataFrame) -> dict[str, Any]:
+def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
     """The rows with their rates as they are read: in 10⁹ a second, and percent."""
     shown = ops.copy()
     for key, source, scale in (
@@ -40,7 +40,7 @@ def _table(ops: pd.DataFrame) -> dict[str, Any]:
         if source in ops.columns:
             shown[key] = floats(ops[source]) * scale
     known = [key for key in RATES if key in shown.columns and _told(shown[key])]
-    return table(shown, "ops", (*COLUMNS, *known))
+    return hidden(table(shown, "ops", (*COLUMNS, *known)), *longest(ops, calls, ("device", "host")))
 
 
 def _told(values: pd.Series[Any]) -> bool:

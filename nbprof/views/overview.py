@@ -8,7 +8,7 @@ import pandas as pd
 
 from nbprof.views import wording
 from nbprof.views.categories import BY_KEY
-from nbprof.views.tables import floats, table
+from nbprof.views.tables import floats, hidden, longest, table
 
 if TYPE_CHECKING:
     from nbprof.run import Run
@@ -262,7 +262,8 @@ def _top_ops(run: Run) -> dict[str, Any]:
     if run.steps.empty and len(frame):
         # The screen has one column for both, and calls it "ms".
         frame = frame.assign(ms_per_step=frame["self_ms"])
-    made = table(frame.head(10), "top_ops", keys)
+    where = ("host" if run.overview.get("top_ops_where") == "host" else "device",)
+    made = hidden(table(frame.head(10), "top_ops", keys), *longest(frame.head(10), run.longest_calls, where))
     if run.steps.empty:
         for head in made["columns"]:
             if head["key"] == "ms_per_step":

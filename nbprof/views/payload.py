@@ -13,6 +13,7 @@ import numpy as np
 import nbprof
 from nbprof.cache.values import record
 from nbprof.errors import NbprofError
+from nbprof.live import key
 from nbprof.views import input_pipeline, kernels, memory, ops, overview, pods, steps, trace, wording
 from nbprof.views.categories import BY_KEY
 from nbprof.views.codec import Delta
@@ -32,7 +33,7 @@ TABS = {
 _ALSO = {"steps": "input", "input_pipeline": "input"}
 """Other words for a tab."""
 
-_ROOMS: dict[str, Callable[[Run], dict[str, Any]]] = {
+_ROOMS: dict[str, Callable[..., dict[str, Any]]] = {
     "input": input_pipeline.payload,
     "ops": ops.payload,
     "kernels": kernels.payload,
@@ -56,7 +57,7 @@ _POINTS_TO = {
 """The tab where the verdict is followed up."""
 
 
-def dashboard(run: Run, views: Iterable[str] | None = None) -> dict[str, Any]:
+def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None = None) -> dict[str, Any]:
     """The `Payload` of js/lib/payload.ts, ready for `nbprof.views.codec.pack`.
 
     Parameters
@@ -66,19 +67,40 @@ def dashboard(run: Run, views: Iterable[str] | None = None) -> dict[str, Any]:
         The tabs to show, out of "overview", "input", "ops", "kernels", "memory", "pods", "trace"; all when not given, "pods" only
         where there are several workers. Data of tabs that are not shown are left out, but for the overview and the steps, on which the
         static report stands.
+    events : int, optional
+        How many events of the trace to hold; 20,000 when not given, 0 for none of them.
 
     Raises
     ------
     NbprofError
-        A view that does not exist.
+        A view that does not exist, or a number of events that is none.
     """
+    most = budget(events)
     asked = chosen(views)
     shown = [tab for tab in asked if views or tab != "pods" or pods.several(run)]
     payload: dict[str, Any] = {"overview": overview.payload(run), "steps": _kept(run, "steps", steps.payload)}
     for tab, room in _ROOMS.items():
-        payload[tab] = _kept(run, tab, room) if tab in asked else left_out(tab)
+        if tab == "trace" and tab in asked:
+            payload[tab] = {**_kept(run, f"{tab} of {most}", partial(room, most=most)), "key": key(run)}
+        else:
+            payload[tab] = _kept(run, tab, room) if tab in asked else left_out(tab)
     # Last, because it states how long the analysis took.
-    return {"meta": meta(run, shown), **payload}
+    return {"meta": meta(run, shown, most), **payload}
+
+
+def budget(events: int | None) -> int:
+    """How many events of the trace a report holds.
+
+    Raises
+    ------
+    NbprofError
+        It is less than 0.
+    """
+    if events is None:
+        return trace.MOST_EVENTS
+    if events < 0:
+        raise NbprofError(f"events= takes how many events of the trace the report is to hold, from 0 on, not {events!r}")
+    return events
 
 
 def _kept(run: Run, part: str, make: Callable[[Run], dict[str, Any]]) -> dict[str, Any]:
@@ -133,7 +155,7 @@ def left_out(key: str) -> dict[str, Any]:
     return {**parts[key], "empty": empty}
 
 
-def meta(run: Run, shown: list[str]) -> dict[str, Any]:
+def meta(run: Run, shown: list[str], most: int = trace.MOST_EVENTS) -> dict[str, Any]:
     """What stands around the views: header, tabs, notice, footer, receipt."""
     source, receipt = run.source, run.receipt
     return {
@@ -152,7 +174,7 @@ def meta(run: Run, shown: list[str]) -> dict[str, Any]:
             "file": wording.one_line(source.file or ""),
             "bytes": source.bytes,
         },
-        "receipt": [{"level": line.level, "text": line.text} for line in receipt.lines] + _omissions(run),
+        "receipt": [{"level": line.level, "text": line.text} for line in receipt.lines] + _omissions(run, most),
     }
 
 
@@ -259,7 +281,7 @@ def _flag(run: Run, tab: str) -> str | None:
     return bound if tab == target else None
 
 
-def _omissions(run: Run) -> list[dict[str, str]]:
+def _omissions(run: Run, most: int) -> list[dict[str, str]]:
     """Receipt lines for what the payload, not the analysis, leaves out."""
     lines = []
     if count := ops.left_out(run):
@@ -268,8 +290,7 @@ def _omissions(run: Run) -> list[dict[str, str]]:
         lines.append(
             f"The table of kernels leaves out the {len(run.kernels) - kernels.MOST_ROWS:,} with the least time; p.kernels.frame has all."
         )
-    if (total := run.kept("events", lambda: int(run.trace.lanes["events"].sum()))) > trace.MOST_EVENTS:
-        lines.append(
-            f"The timeline shows the longest of the {total:,} events, about {trace.MOST_EVENTS:,}, with every lane and every step marker."
-        )
+    if (total := run.kept("events", lambda: int(run.trace.lanes["events"].sum()))) > most:
+        what = f"the longest of the {total:,} events, about {most:,}, with" if most else f"none of the {total:,} events one by one, but"
+        lines.append(f"The report holds {what} every lane and the density of the rest; events= of p.save and p.mimebundle sets how many.")
     return [{"level": "info", "text": text} for text in lines]

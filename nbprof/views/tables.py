@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof import frames
 from nbprof.frames import Col
-from nbprof.views.codec import coded, numbers
+from nbprof.views.codec import coded, numbers, short
 
 _TEXT = ("text", "code")
 
@@ -75,6 +75,38 @@ def table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> dict[str, Any]
     made = heads(name, keys)
     data = {head["key"]: column(frame, head["key"], head["kind"]) for head in made}
     return {"columns": made, "data": data, "rows": len(frame)}
+
+
+def hidden(table: dict[str, Any], at_ms: Any, for_ms: Any) -> dict[str, Any]:
+    """A table that also knows the longest call of each row: `_at_ms` and `_for_ms`, which no head names, so nothing shows them.
+
+    Times are rounded to a nanosecond, which tells a call, and durations to 24 bits.
+    """
+    at = short(np.round(np.asarray(at_ms, np.float64), 6))
+    return {**table, "data": {**table["data"], "_at_ms": at, "_for_ms": np.asarray(for_ms, np.float64).astype(np.float32)}}
+
+
+def longest(frame: pd.DataFrame, calls: pd.DataFrame, where: Sequence[str]) -> tuple[Any, Any]:
+    """Start and duration of the longest call of each op of a frame, in ms; NaN where it is not known.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        With `op`, and perhaps `where`.
+    calls : DataFrame
+        `Run.longest_calls`.
+    where : sequence of str
+        Where to look, the first place first; a frame's own `where` is the only one for its rows.
+    """
+    names = pd.Index(frame["op"]) if len(frame) else pd.Index([], dtype=object)
+    at, length = np.full(len(frame), np.nan), np.full(len(frame), np.nan)
+    own = frame["where"].to_numpy(object) if "where" in frame.columns else None
+    for side in where:
+        mine = calls[calls["where"] == side].drop_duplicates("op")
+        row = pd.Index(mine["op"]).get_indexer(names)
+        take = (row >= 0) & np.isnan(at) & (True if own is None else own == side)
+        at[take], length[take] = (mine[column].to_numpy(np.float64)[row[take]] for column in ("at_ms", "for_ms"))
+    return at, length
 
 
 def heads(name: str, keys: Sequence[str]) -> list[dict[str, Any]]:

@@ -9,21 +9,28 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.timeline.density import strip
+from nbprof.timeline.gaps import busy, sections
+from nbprof.timeline.slices import Slices
+from nbprof.timeline.stack import Stack, stack
 from nbprof.timeline.tracks import Counter, Lane, Tracks, tracks
-from nbprof.trace import Events
 from nbprof.views import rest
 from nbprof.views.codec import Delta, coded, short, smallest
 from nbprof.views.longest import Ints, longest
-from nbprof.views.wording import one_line
+from nbprof.views.wording import duration, one_line, plural
 
 if TYPE_CHECKING:
     from nbprof.run import Run
 
 MOST_EVENTS = 20_000
 MOST_NAME = 600
+MOST_GAPS = 50
+"""Of each device."""
 MOST_SAMPLES = 500
 """Samples of one counter."""
 _PS = 1000
+_BLOCK = 1 << 19
+# What counts as far: how many times the length of what nearly all events take, measured on so many of them.
+_FEW, _SAMPLE, _FAR, _NEAR, _SHARE = 20, 100_000, 50, 5, 0.005
 
 
 def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
@@ -35,7 +42,9 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
     most : int
         Events in all; 0 leaves only the lanes and the density.
     """
-    made = tracks(run)
+    timeline = getattr(run, "timeline", None)
+    made = timeline.tracks if timeline is not None else tracks(run)
+    slices = timeline.slices if timeline is not None else Slices(made)
     if not len(made.events) and not len(made.extra) and not made.counters:
         return nothing()
     # Times count from the start of the profile, as in every frame; an event before it moves the origin.
@@ -43,13 +52,15 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
     always = {lane.id for lane in made.lanes if lane.kind == "steps"}
     tables = (made.events, made.extra)
     kept = longest([(events.lane, events.duration) for events in tables], always, most)
-    levels = [level(events) for events in tables]
+    stacks = [stack(events) for events in tables]
+    levels = [each.level for each in stacks]
     columns = _Columns(made, kept, levels, tick)
     counters = {counter.id: counter for counter in made.counters}
     return {
         "empty": None,
         "key": "",
         "tick_ns": tick,
+        "origin_ns": made.origin / _PS,
         "end": max((made.end - made.origin) // (tick * _PS), 0),
         "names": [one_line(str(made.names[code]))[:MOST_NAME] for code in columns.used],
         "category": made.category[columns.used].astype(np.uint8),
@@ -58,8 +69,8 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
         "total": len(made.events) + len(made.extra),
         "rest": rest.rest(made, kept, levels, tick * _PS),
         "strip": strip(made),
-        "gaps": _gaps([]),
-        "notes": list(made.notes),
+        "gaps": _gaps(slices),
+        "notes": [*made.notes, *stacked(stacks), *lone(made)],
     }
 
 
@@ -101,7 +112,7 @@ class _Columns:
     def of(self, lane: Lane, counter: Counter | None) -> dict[str, Any]:
         part = slice(*np.searchsorted(self._lane, [lane.id, lane.id + 1]))
         columns = {
-            "depths": max(1, *(int(depths[lane.id]) for depths in self._depths if lane.id < len(depths))),
+            "depths": max([1, *(int(depths[lane.id]) for depths in self._depths if lane.id < len(depths))]),
             "start": Delta(self._start[part]),
             "duration": self._duration[part].astype(np.uint32),
             # Beside the durations, which it mostly repeats: gzip finds that within its window.
@@ -111,11 +122,6 @@ class _Columns:
             "event": Delta(self._event[part]),
         }
         return columns if counter is None else {**columns, **_samples(counter, self._origin)}
-
-
-def level(events: Events) -> rest.Levels:
-    """The row of its lane in which each event is drawn."""
-    return events.depth
 
 
 def _levels(level: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint8 | np.uint16]:
@@ -132,12 +138,60 @@ def _samples(counter: Counter, origin: int) -> dict[str, Any]:
     return {"time": short((counter.time[rows] - origin) / _PS), "value": short(counter.value[rows]), "unit": counter.unit}
 
 
-def _gaps(gaps: list[tuple[str, float, float]]) -> dict[str, Any]:
-    return {
-        "process": coded([process for process, _, _ in gaps]),
-        "start": np.array([start for _, start, _ in gaps], np.float64),
-        "duration": np.array([duration for _, _, duration in gaps], np.float64),
-    }
+def _gaps(slices: Slices) -> dict[str, Any]:
+    """The longest times in which each device ran nothing."""
+    rows = []
+    for (_, process), lanes in sections(slices).items():
+        work = busy(slices, lanes, slices.tracks.origin, slices.tracks.end + 1)
+        start, length = work.end[:-1], work.start[1:] - work.end[:-1]
+        most = np.argsort(-length, kind="stable")[:MOST_GAPS]
+        rows += [(process, slices.ns(int(start[i])), int(length[i]) / _PS) for i in most.tolist() if length[i] > 0]
+    rows.sort(key=lambda row: (-row[2], row[1]))
+    return (
+        no_gaps()
+        if not rows
+        else {
+            "process": coded([process for process, _, _ in rows]),
+            "start": np.array([start for _, start, _ in rows]),
+            "duration": np.array([length for _, _, length in rows]),
+        }
+    )
+
+
+def no_gaps() -> dict[str, Any]:
+    """Of a profile whose devices never stood still, or that has none."""
+    return {"process": coded([]), "start": np.zeros(0), "duration": np.zeros(0)}
+
+
+def stacked(stacks: list[Stack]) -> list[str]:
+    """A sentence where events overlap only partly."""
+    moved, lanes = sum(each.moved for each in stacks), sum(each.moved_lanes for each in stacks)
+    if not moved:
+        return []
+    what = f"{plural(moved, 'event overlaps', 'events overlap')} others of {'its lane' if moved == 1 else 'their lane'} only partly"
+    return [f"{what}, on {plural(lanes, 'lane')}: drawn on levels of {'its' if moved == 1 else 'their'} own."]
+
+
+def lone(tracks: Tracks) -> list[str]:
+    """A sentence where a few events lie so far from the others that these are a speck in the whole."""
+    events = tracks.events
+    if len(events) < _FEW:
+        return []
+    sample = np.sort(events.start[:: max(len(events) // _SAMPLE, 1)])
+    low, high = (int(sample[int(len(sample) * share)]) for share in (0.01, 0.99))
+    core = max(high - low, 1)
+    if (tracks.end - tracks.origin) < _FAR * core:
+        return []
+    first, last = low - _NEAR * core, high + _NEAR * core
+    away = 0
+    for at in range(0, len(events), _BLOCK):
+        start = events.start[at : at + _BLOCK]
+        away += int(((start > last) | (start + events.duration[at : at + _BLOCK] < first)).sum())
+    if not away or away > _SHARE * len(events):
+        return []
+    far = duration(max(low - tracks.origin, tracks.end - high) / 1e12)
+    lie = "lies" if away == 1 else "lie"
+    return [f"{plural(away, 'event')} {lie} far from the others, up to {far} away; these take {duration(core / 1e12)}."]
 
 
 def tick_ns(span_ps: int) -> int:
@@ -152,6 +206,7 @@ def nothing() -> dict[str, Any]:
         "empty": {"title": "No events in this run", "text": "The profile holds no timed event, so there is nothing to draw."},
         "key": "",
         "tick_ns": 1,
+        "origin_ns": 0.0,
         "end": 0,
         "names": [],
         "category": none,
@@ -160,6 +215,6 @@ def nothing() -> dict[str, Any]:
         "total": 0,
         "rest": rest.nothing(),
         "strip": {"above": none, "below": none, "below_is": "device"},
-        "gaps": _gaps([]),
+        "gaps": no_gaps(),
         "notes": [],
     }

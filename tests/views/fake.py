@@ -273,6 +273,7 @@ def _timeline() -> pd.DataFrame:
     frame["fragmentation"], frame["in_use_bytes"] = 0.0003, heap
     # Each block is freed by the event behind its allocation.
     frame["address"] = 1024 * (np.arange(count) // 2)
+    frame["order"] = np.arange(count)
     return frame
 
 
