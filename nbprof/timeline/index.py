@@ -6,10 +6,15 @@ from bisect import bisect_left
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
+from nbprof.timeline.blocks import Blocks
+from nbprof.timeline.colours import Fills
 from nbprof.timeline.stack import Stack, stack
 from nbprof.timeline.tracks import Tracks
 from nbprof.trace import Events, Int64s
+
+Ids = npt.NDArray[np.integer]
 
 
 class Rows:
@@ -21,10 +26,37 @@ class Rows:
         self.stack: Stack = stack(events)
         self.place = {lane: k for k, lane in enumerate(self.stack.lanes.tolist())}
 
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Sums and longest events of stretches of rows."""
+        return Blocks(self.stack)
+
     def range(self, lane: int, level: int) -> tuple[int, int]:
         """First position of a row, and the one behind its last."""
         row = int(self.stack.first_row[self.place[lane]]) + level
         return int(self.stack.row[row]), int(self.stack.row[row + 1])
+
+    def extent(self, at: int, stop: int, flat: bool) -> tuple[int, int]:
+        """Where a row starts and ends, ps; integers that never wrap around."""
+        first, last = (at, stop - 1) if flat else self.stack.order[[at, stop - 1]].tolist()
+        return int(self.events.start[first]), int(self.events.start[last]) + int(self.events.duration[last])
+
+
+class HitRows:
+    """Hits of a search by row, each looked up when it is first drawn."""
+
+    def __init__(self, ids: Ids) -> None:
+        self.ids = ids
+        self._rows: dict[tuple[int, int], Ids] = {}
+
+    def of(self, table: Rows, lane: int, level: int) -> Ids:
+        """Ids of the hits of a row, ascending."""
+        if (lane, level) not in self._rows:
+            stack, k = table.stack, table.place[lane]
+            low, high = np.searchsorted(self.ids, (stack.bounds[k : k + 2] + table.base).astype(self.ids.dtype))
+            ids = self.ids[low:high]
+            self._rows[lane, level] = ids if stack.flat[k] else ids[stack.level[ids - table.base] == level]
+        return self._rows[lane, level]
 
 
 class Index:
@@ -38,6 +70,15 @@ class Index:
         self.tracks = tracks
         self.main = Rows(tracks.events, 0)
         self.extra = Rows(tracks.extra, len(tracks.events))
+        self._hits: HitRows | None = None
+
+    def hit_rows(self, hits: Ids | None) -> HitRows | None:
+        """Hits by row; those of the last search are kept."""
+        if hits is None or not len(hits):
+            return None
+        if self._hits is None or self._hits.ids is not hits:
+            self._hits = HitRows(hits)
+        return self._hits
 
     def table(self, lane: int) -> Rows | None:
         """The table that has the events of a lane."""
@@ -99,6 +140,11 @@ class Index:
         if table.stack.flat[table.place[lane]]:
             return np.arange(table.base + at, table.base + stop, dtype=np.int64)
         return table.stack.order[at:stop].astype(np.int64) + table.base
+
+    @cached_property
+    def fills(self) -> Fills:
+        """Fills of names."""
+        return Fills(self.tracks.names, self.tracks.category)
 
     @cached_property
     def notes(self) -> list[str]:

@@ -1,0 +1,69 @@
+"""How time is cut into tiles of 512 bins of 2**level ns, from the origin of the profile on."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.errors import NbprofError
+from nbprof.trace import Int64s
+
+TILE = 512
+"""Bins of a tile."""
+
+LEVELS = (-10, 44)
+"""From bins of about a picosecond to tiles of 104 days, which is all that int64 ps hold."""
+
+_LAST = 2**63 - 1
+
+
+class Bins:
+    """The bins of one level.
+
+    Attributes
+    ----------
+    tile : int
+        ps of a tile; an integer at every level.
+    width : float
+        ps of a bin.
+    least : int
+        The least duration that is a bin or more, ps.
+
+    Raises
+    ------
+    NbprofError
+        There is no such level.
+    """
+
+    def __init__(self, level: object, origin: int) -> None:
+        low, high = LEVELS
+        if not isinstance(level, int) or isinstance(level, bool) or not low <= level <= high:
+            raise NbprofError(f"The level of tiles is an integer from {low} to {high}, not {str(level)[:40]}.")
+        self.origin = origin
+        self.tile = TILE * 1000 << level if level > 0 else TILE * 1000 >> -level
+        self.width = 1000 * 2.0**level
+        self.least = -(-self.tile // TILE)
+        # Edges between picoseconds: what starts at the next whole one is behind them.
+        self._offsets = np.array([-(-self.tile * k // TILE) for k in range(TILE + 1)], np.int64)
+
+    def clip(self, tile: int, tile_to: int, first: int, end: int) -> range:
+        """Of some tiles those that may hold something from `first` to `end` ps."""
+        return range(max(tile, (first - self.origin) // self.tile), min(tile_to, (end - self.origin) // self.tile) + 1)
+
+    def start(self, tile: int) -> int:
+        """Where a tile starts, ps."""
+        return self.origin + tile * self.tile
+
+    def edges(self, start: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+        """int64[k, 513] ps: the bounds of the bins of tiles; and which of them are behind all that int64 holds."""
+        beyond = self._offsets > (_LAST - np.maximum(start, 0))[:, None]
+        with np.errstate(over="ignore"):
+            return np.where(beyond, _LAST, start[:, None] + self._offsets), beyond
+
+
+def since(time: Int64s, start: Int64s) -> npt.NDArray[np.float32]:
+    """Times as ns from a tile's start, or from several; as floats where int64 cannot hold the difference."""
+    exact = time - start
+    wrapped = ((time >= start) & (exact < 0)) | ((time < start) & (exact > 0))
+    out = np.where(wrapped, time.astype(np.float64) - start, exact) if wrapped.any() else exact
+    return (out / 1000).astype(np.float32)

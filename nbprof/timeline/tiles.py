@@ -1,0 +1,283 @@
+"""Tiles: what is drawn of a row in 512 bins of time, found in some microseconds however many events the row has.
+
+In the order of time a row is slices that take turns. So of those that start in a bin only the last can be as long as the bin: it is a mark
+of its own. The others become one mark, whose ends are the first's start and the last's end. A lone short slice is a mark with its
+own times, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.errors import NbprofError
+from nbprof.timeline.bins import TILE, Bins, since
+from nbprof.timeline.counters import counter_tiles
+from nbprof.timeline.index import Index, Rows
+from nbprof.trace import Int64s
+
+MOST_TILES = 4096
+MOST_TEXT = 200
+LABEL_BINS = 8
+"""So many bins wide is what may get a label, and whose name is sent."""
+
+MARKS = (
+    ("start", "f4"),
+    ("end", "f4"),
+    ("event", "u4"),
+    ("name", "u4"),
+    ("fill", "u1"),
+    ("count", "u4"),
+    ("busy", "u1"),
+    ("hit", "u1"),
+)
+
+_GATHERED = 8192
+_INTEGERS = (int, np.integer)
+
+
+@dataclass
+class _Units:
+    """Tiles of rows of one table, all of flat lanes or all of others, by unit.
+
+    `first` and `stop` are the positions of the row, `start` ps of the tile.
+    """
+
+    table: Rows
+    flat: bool
+    lane: Int64s
+    level: Int64s
+    tile: Int64s
+    start: Int64s
+    first: Int64s
+    stop: Int64s
+
+
+@dataclass
+class _Marks:
+    """Marks by unit in the order of time; ids are those of the table, `start` and `end` ps."""
+
+    unit: Int64s
+    first: Int64s
+    last: Int64s
+    event: Int64s
+    start: Int64s
+    end: Int64s
+    count: Int64s
+    busy: npt.NDArray[np.uint8]
+
+    @classmethod
+    def own(cls, size: int) -> _Marks:
+        """Marks of slices of their own, to be filled."""
+        unit, first, last, event, start, end = np.empty((6, size), np.int64)
+        return cls(unit, first, last, event, start, end, np.ones(size, np.int64), np.full(size, 255, np.uint8))
+
+
+def tiles(index: Index, request: Mapping[str, Any], hits: npt.NDArray[np.integer] | None = None) -> dict[str, Any]:
+    """The answer to a request of tiles.
+
+    Parameters
+    ----------
+    index : Index
+    request : mapping
+        `level`: a bin is 2**level ns; `want`: rows of [lane, depth, depth_to, tile, tile_to], each from … to, both included. What a lane
+        has not got is left out.
+    hits : integers, optional
+        Ids of the events that a search found, ascending.
+
+    Returns
+    -------
+    dict
+        `rows`: columns lane, depth, first, count (u4) and tile (f8), one entry for each tile of a row that has marks, which are `count`
+        marks from the `first` on. By mark: `start`, `end` (f4, ns from the tile's start), `event` (u4, of merged slices the longest),
+        `name` (u4), `fill`, `count`, `busy` (share of the bin, 1…255; 255 for a slice of its own), `hit`. `names`: text by name code of
+        slices 8 bins wide or more. `counters`: see `counter_tiles`.
+        A slice of a bin or more that reaches into a tile from before it is in both; a shorter one is where it starts.
+
+    Raises
+    ------
+    NbprofError
+        The request is no such, or wants more than 4,096 tiles with something in them.
+    """
+    bins = Bins(request.get("level"), index.tracks.origin)
+    want = list(_wanted(request.get("want")))
+    parts = [(units, _marks(units, bins)) for units in _units(index, bins, want)]
+    found = _Columns(index, bins, hits)
+    for units, marks in parts:
+        found.add(units, marks)
+    return {**found.columns(), "counters": counter_tiles(index.tracks, bins, want, MOST_TILES)}
+
+
+def _wanted(want: object) -> Iterator[tuple[int, int, int, int, int]]:
+    if not isinstance(want, (list, tuple)):
+        raise NbprofError("A request of tiles has a list of the rows that it wants.")
+    for row in want:
+        whole = isinstance(row, (list, tuple)) and len(row) == 5 and all(isinstance(n, _INTEGERS) for n in row)
+        if not whole:
+            raise NbprofError("A row of tiles is wanted by five integers: lane, depth, depth_to, tile, tile_to.")
+        lane, depth, depth_to, tile, tile_to = map(int, row)
+        yield lane, depth, depth_to, tile, tile_to
+
+
+def _units(index: Index, bins: Bins, want: list[tuple[int, int, int, int, int]]) -> list[_Units]:
+    """The wanted tiles in which a row may have something."""
+    found: dict[tuple[bool, bool], list[tuple[int, int, int, int, int, int]]] = {}
+    count = 0
+    for lane, depth, depth_to, tile, tile_to in want:
+        table = index.table(lane)
+        if table is None:
+            continue
+        flat = bool(table.stack.flat[table.place[lane]])
+        into = found.setdefault((table is index.main, flat), [])
+        for level in range(max(depth, 0), min(depth_to, index.rows(lane) - 1) + 1):
+            at, stop = table.range(lane, level)
+            begin, end = table.extent(at, stop, flat)
+            some = bins.clip(tile, tile_to, begin, end)
+            count += len(some)
+            if count > MOST_TILES:
+                raise NbprofError(f"More than {MOST_TILES:,} tiles are wanted at once; ask for fewer rows or a coarser level.")
+            into.extend((lane, level, k, bins.start(k), at, stop) for k in some)
+    return [_Units(index.main if main else index.extra, flat, *np.array(rows, np.int64).T) for (main, flat), rows in found.items() if rows]
+
+
+def _bisect(units: _Units, first: Int64s, stop: Int64s, edges: Int64s) -> Int64s:
+    """The first position from `first` on, before `stop`, whose event starts at an edge or later; `stop` where there is none."""
+    blocks, start = units.table.blocks, units.table.events.start
+    low, high = np.broadcast_arrays(first, stop, edges)[:2]
+    while (low < high).any():
+        middle = (low + high) >> 1
+        # Where nothing is left to halve, the position may be behind the last.
+        less = (start[blocks.event(np.minimum(middle, stop - 1), units.flat)] < edges) & (low < high)
+        low, high = np.where(less, middle + 1, low), np.where(less, high, middle)
+    return low
+
+
+def _positions(units: _Units, bins: Bins) -> Int64s:
+    """int64[units, 513]: the first position of each bin, and the one behind the last."""
+    edges, beyond = bins.edges(units.start)
+    ends = _bisect(units, units.first[:, None], units.stop[:, None], edges[:, [0, TILE]])
+    ends = np.where(beyond[:, [0, TILE]], units.stop[:, None], ends)
+    start, order, sample = units.table.events.start, units.table.stack.order, units.table.blocks.sample
+    step = units.table.blocks.step
+    out = np.empty(edges.shape, np.int64)
+    many = []
+    for u, (at, stop) in enumerate(ends.tolist()):
+        if at == stop:
+            out[u] = at
+        elif units.flat or stop - at <= _GATHERED:
+            out[u] = at + np.searchsorted(start[at:stop] if units.flat else start[order[at:stop]], edges[u])
+        else:
+            many.append(u)
+    if many:
+        at, stop = ends[many].T[:, :, None]
+        # Between two of the positions whose start is at hand.
+        first = -(-at // step)
+        k = np.stack([np.searchsorted(sample[i:j], edges[u]) for u, i, j in zip(many, first[:, 0], -(-stop[:, 0] // step), strict=True)])
+        out[many] = _bisect(units, np.where(k > 0, (first + k - 1) * step + 1, at), np.minimum((first + k) * step, stop), edges[many])
+    return np.where(beyond, units.stop[:, None], out)
+
+
+def _marks(units: _Units, bins: Bins) -> _Marks:
+    blocks, start, duration = units.table.blocks, units.table.events.start, units.table.events.duration
+    flat = units.flat
+    bounds = _positions(units, bins)
+    # What reaches in from before.
+    before = np.flatnonzero(bounds[:, 0] > units.first)
+    earlier = blocks.event(bounds[before, 0] - 1, flat)
+    reaches = (duration[earlier] >= bins.least) & (start[earlier] + duration[earlier] > units.start[before])
+    before, earlier = before[reaches], earlier[reaches]
+    # What starts in each bin that has something: short ones first, then perhaps a long one.
+    bin_ = np.flatnonzero(np.diff(bounds, axis=1))
+    unit = bin_ // TILE
+    first, stop = bounds[:, :-1].ravel()[bin_], bounds[:, 1:].ravel()[bin_]
+    last = blocks.event(stop - 1, flat)
+    long = duration[last] >= bins.least
+    stop = stop - long
+    short = stop > first
+    first, stop = first[short], stop[short]
+    # Where marks go: by unit, what reaches in, then by bin.
+    reaching = np.zeros(len(units.lane), np.int64)
+    reaching[before] = 1
+    some = short.astype(np.int64) + long
+    place = np.cumsum(some) - some + np.cumsum(reaching)[unit]
+    at_short, at_long = place[short], (place + short)[long]
+    at_before = np.append(0, np.cumsum(some))[np.searchsorted(unit, before)] + np.arange(len(before))
+    size = len(at_short) + len(at_long) + len(before)
+    marks = _Marks.own(size)
+    marks.unit[at_before], marks.unit[at_short], marks.unit[at_long] = before, unit[short], unit[long]
+    marks.first[at_before], marks.first[at_long] = earlier, last[long]
+    marks.first[at_short] = blocks.event(first, flat)
+    marks.last[:] = marks.first
+    marks.event[:] = marks.first
+    several = np.flatnonzero(stop - first > 1)
+    to, first, stop = at_short[several], first[several], stop[several]
+    marks.count[to] = stop - first
+    marks.last[to] = blocks.event(stop - 1, flat)
+    marks.event[to] = blocks.event(blocks.longest(first, stop - 1, flat), flat)
+    marks.busy[to] = np.clip(np.rint(blocks.sums(first, stop, flat) * (255 / bins.width)), 1, 255)
+    marks.start[:] = start[marks.first]
+    marks.end[:] = start[marks.last] + duration[marks.last]
+    return marks
+
+
+class _Columns:
+    """The columns of an answer, put together of parts."""
+
+    def __init__(self, index: Index, bins: Bins, hits: npt.NDArray[np.integer] | None) -> None:
+        self._index, self._bins = index, bins
+        self._hits = index.hit_rows(hits)
+        self._rows: list[list[npt.NDArray[Any]]] = []
+        self._marks: list[list[npt.NDArray[Any]]] = []
+        self._texts: set[int] = set()
+        self._size = 0
+
+    def add(self, units: _Units, marks: _Marks) -> None:
+        """Adds the marks of some tiles."""
+        counts = np.bincount(marks.unit, minlength=len(units.lane))
+        used = np.flatnonzero(counts)
+        firsts = np.cumsum(counts) - counts
+        self._rows.append([units.lane[used], units.level[used], units.tile[used], firsts[used] + self._size, counts[used]])
+        self._size += len(marks.unit)
+        origin = units.start[marks.unit]
+        start, end = since(marks.start, origin), since(marks.end, origin)
+        name = units.table.events.name[marks.event]
+        wide = (marks.count == 1) & (units.table.events.duration[marks.event] >= LABEL_BINS * self._bins.width)
+        self._texts.update(np.unique(name[wide]).tolist())
+        event = marks.event + units.table.base
+        hit = self._hit(units, marks, used, firsts, counts)
+        self._marks.append([start, end, event, name, self._index.fills.of(name), marks.count, marks.busy, hit])
+
+    def _hit(self, units: _Units, marks: _Marks, used: Int64s, firsts: Int64s, counts: Int64s) -> npt.NDArray[np.uint8]:
+        out = np.zeros(len(marks.unit), np.uint8)
+        if self._hits is None:
+            return out
+        for u in used.tolist():
+            found = self._hits.of(units.table, int(units.lane[u]), int(units.level[u]))
+            if len(found):
+                part = slice(int(firsts[u]), int(firsts[u] + counts[u]))
+                # Ids of a row ascend with time. The type is that of the hits, which would be copied otherwise.
+                low = np.searchsorted(found, (marks.first[part] + units.table.base).astype(found.dtype))
+                high = np.searchsorted(found, (marks.last[part] + units.table.base).astype(found.dtype), side="right")
+                out[part] = high > low
+        return out
+
+    def columns(self) -> dict[str, Any]:
+        """`rows`, marks and `names`."""
+        from nbprof.views.wording import one_line
+
+        rows = _joined(self._rows, ("lane", "u4"), ("depth", "u4"), ("tile", "f8"), ("first", "u4"), ("count", "u4"))
+        marks = _joined(self._marks, *MARKS)
+        texts = self._index.tracks.names
+        names = {str(code): one_line(str(texts[code])[: 2 * MOST_TEXT])[:MOST_TEXT] for code in sorted(self._texts)}
+        return {"rows": rows, **marks, "names": names}
+
+
+def _joined(parts: list[list[npt.NDArray[Any]]], *columns: tuple[str, str]) -> dict[str, npt.NDArray[Any]]:
+    return {
+        name: np.concatenate([part[i] for part in parts], dtype=kind, casting="unsafe") if parts else np.zeros(0, kind)
+        for i, (name, kind) in enumerate(columns)
+    }
