@@ -8,13 +8,16 @@ import numpy.typing as npt
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 
+_CHUNK = 1 << 16
+
 
 def parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int = 0) -> Int32s:
     """The innermost event of the same lane that includes each event (closed intervals), or -1.
 
-    Events are sorted by (lane, start, -duration), so that is the nearest event before it that ends no earlier. All events are walked
+    Events are sorted by (lane, start, -duration), so that is the nearest event before it that ends no earlier. Many events are walked
     at once: everything between an event and its candidate ends before the event does, and so does everything between a
-    candidate that is too short and *its* candidate, which is the next one to try. Distances double in each round.
+    candidate that is too short and *its* candidate, which is the next one to try. Distances double in each round. The walk goes by
+    chunks that a processor's cache holds; a candidate in an earlier chunk has its parent already.
 
     Parameters
     ----------
@@ -37,12 +40,13 @@ def parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int = 0) -> In
         outer = at + 1 + np.flatnonzero(reach[at + 1 : stop] > longest[:-1])
         candidate[at] = -1
         candidate[outer] = -1
-    open_ = np.flatnonzero(candidate >= 0)
-    while len(open_):
-        tried = candidate[open_]
-        short = end[tried] < reach[open_]
-        open_ = open_[short]
-        candidate[open_] = candidate[tried[short]]
+    for at in range(0, count, _CHUNK):
+        open_ = at + np.flatnonzero(candidate[at : at + _CHUNK] >= 0)
+        while len(open_):
+            tried = candidate[open_]
+            short = end[tried] < reach[open_]
+            open_ = open_[short]
+            candidate[open_] = candidate[tried[short]]
     return candidate
 
 
@@ -50,12 +54,13 @@ def depths(parent: Int32s) -> npt.NDArray[np.uint16]:
     """How many events each event lies in, at most 65,535."""
     depth = (parent >= 0).astype(np.int32)
     above = parent.copy()
-    open_ = np.flatnonzero(above >= 0)
-    while len(open_):
-        at = above[open_]
-        depth[open_] += depth[at]
-        above[open_] = above[at]
-        open_ = open_[above[open_] >= 0]
+    for first in range(0, len(parent), _CHUNK):
+        open_ = first + np.flatnonzero(above[first : first + _CHUNK] >= 0)
+        while len(open_):
+            at = above[open_]
+            depth[open_] += depth[at]
+            above[open_] = above[at]
+            open_ = open_[above[open_] >= 0]
     return np.minimum(depth, 65535).astype(np.uint16)
 
 

@@ -1,6 +1,7 @@
 """Nesting is held against the plain walk with a stack, on lanes with ties, overlaps and empty events."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,8 +24,14 @@ def walked(lane, start, duration):
     return parent
 
 
-@given(SPANS)
-def test_parents_depths_and_self_times_are_those_of_a_walk_with_a_stack(spans):
+@given(SPANS, st.sampled_from([1, 7, 1 << 16]))
+def test_parents_depths_and_self_times_are_those_of_a_walk_with_a_stack(spans, chunk):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "_CHUNK", chunk)
+        check(spans)
+
+
+def check(spans):
     spans.sort(key=lambda s: (s[0], s[1], -s[2]))
     lane, start, duration = (np.array([s[k] for s in spans], t) for k, t in ((0, np.int32), (1, np.int64), (2, np.int64)))
     parent = nesting.parents(lane, start, duration)
