@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,24 +13,8 @@ from nbprof.timeline.args import args, value_of
 from nbprof.timeline.slices import Slices
 from nbprof.views.categories import BY_KEY
 
-
-class Linked(Protocol):
-    """What is known of how an event hangs together with others; ids of events."""
-
-    def op(self, event: int) -> str:
-        """The framework op that it belongs to, or ""."""
-
-    def step(self, event: int) -> str:
-        """The step that it belongs to, or ""."""
-
-    def stack(self, event: int) -> list[str]:
-        """Lines of code, innermost first."""
-
-    def launch(self, event: int) -> int | None:
-        """The call on the host that asked for it."""
-
-    def arrows(self, event: int) -> list[tuple[str, int, int]]:
-        """Kind, from and to of each arrow."""
+if TYPE_CHECKING:
+    from nbprof.timeline.links import Links
 
 
 class Details:
@@ -40,11 +24,11 @@ class Details:
     ----------
     run : Run
     slices : Slices
-    links : Linked, optional
+    links : Links, optional
         Without them nothing is said of ops, steps, stacks and launches.
     """
 
-    def __init__(self, run: Run, slices: Slices, links: Linked | None = None) -> None:
+    def __init__(self, run: Run, slices: Slices, links: Links | None = None) -> None:
         self._run, self._slices, self._links = run, slices, links
         self._rows: dict[str, frozenset[str]] | None = None
 
@@ -79,9 +63,7 @@ class Details:
             "stack": self._links.stack(event) if self._links else [],
             # Derived events have no args of their own.
             "args": args(self._run.trace, row) if part.first == 0 else [],
-            "arrows": [{"kind": k, "from": slices.ref(a), "to": slices.ref(b)} for k, a, b in self._links.arrows(event)]
-            if self._links
-            else [],
+            "arrows": [{"kind": k, "from": slices.ref(a), "to": slices.ref(b)} for k, a, b in self._links.of(event)] if self._links else [],
             "row": self._row(lane.kind if lane else "", str(tracks.names[code]), full, op)
             or (self._memory(row) if part.first == 0 else None),
         }
@@ -92,12 +74,8 @@ class Details:
         return max(int(part.events.duration[row]) - int(inner.sum()), 0)
 
     def _launch(self, event: int) -> dict[str, Any] | None:
-        call = self._links.launch(event) if self._links else None
-        if call is None:
-            return None
-        times = self._slices.starts(np.sort(np.array([call, event], np.int64)))
-        first, second = (int(t) for t in (times if call < event else times[::-1]))
-        return {"slice": self._slices.ref(call), "delay_ns": (second - first) / 1000}
+        found = self._links.launch(event) if self._links else None
+        return None if found is None else {"slice": self._slices.ref(found[0]), "delay_ns": found[1] / 1000}
 
     def _row(self, kind: str, short: str, full: str, op: str) -> dict[str, str] | None:
         """The row of a table that the slice is counted in, by the very text that the table has."""

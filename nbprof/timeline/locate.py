@@ -219,6 +219,7 @@ class Locator:
         whole = self._slices.ns(self._slices.tracks.end)
         more = max(room * (end - start), _LEAST_NS)
         low, high = max(start - more, 0.0), min(end + more, max(whole, end))
+        high = max(high, low + _LEAST_NS)
         return {"found": True, "slice": self._slices.ref_or_none(event), "from": low, "to": high, "text": text}
 
     def _nothing(self, text: str) -> dict[str, Any]:
