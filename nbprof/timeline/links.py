@@ -1,0 +1,355 @@
+"""What one event has to do with others: the launch it comes from, who made what it takes, the forward op of a backward op, its op and step.
+
+Nothing is built beforehand. Each answer looks through the columns of ids once, which takes a few milliseconds with ten million events,
+and needs no memory between two answers.
+"""
+
+from __future__ import annotations
+
+import bisect
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.timeline.flowpoints import FlowPoints
+from nbprof.trace import INT, TEXT, UINT, ArgColumn, Int64s, Trace
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+    from nbprof.timeline.tracks import Tracks
+
+MOST = 50
+"""Arrows of one kind that are given for one event."""
+
+_LAUNCHES = frozenset({"ac2g", "async", "async_cpu_to_gpu", "async_gpu"})
+_FLOW_BITS = (1 << 56) - 1
+_OPS = ("cpu_op", "operator")
+_PYTHON = "python_function"
+
+Arrow = tuple[str, int, int]
+
+
+class Links:
+    """The links of single events of a run.
+
+    Parameters
+    ----------
+    run : Run
+    tracks : Tracks
+        Events are told by the ids that they have there; those derived there have no links of their own.
+    """
+
+    def __init__(self, run: Run, tracks: Tracks) -> None:
+        self.run, self.tracks = run, tracks
+        self.trace: Trace = run.trace
+        self.events = run.trace.events
+        self._flows = FlowPoints(run.trace) if run.trace.flows is not None and len(run.trace.flows.phase) else None
+
+    def of(self, event: int) -> list[Arrow]:
+        """Kind ("launch", "producer", "forward" or "flow"), begin and end of the arrows of an event; at most 50 of a kind."""
+        return self._arrows(event)[0]
+
+    def left_out(self, event: int) -> str:
+        """A sentence about the arrows that `of` leaves out; empty where there are none."""
+        more = self._arrows(event)[1]
+        return f"{more:,} more arrows of this slice are not drawn." if more else ""
+
+    def launch(self, event: int) -> tuple[int, int] | None:
+        """The call on the host that launched what a device did, and how long after its begin that began (ps)."""
+        if not self._recorded(event) or not self._on_device[self.events.lane[event]]:
+            return None
+        calls = [other for other in self._correlated(event) if not self._on_device[self.events.lane[other]]]
+        if not calls and self._flows is not None:
+            calls = [a for kind, a, b in self._of_file(event) if kind == "launch" and b == event]
+        if not calls:
+            return None
+        # Of several with one id (the runtime and below it the driver) the last.
+        call = max(calls, key=lambda e: (int(self.events.start[e]), e))
+        return call, int(self.events.start[event] - self.events.start[call])
+
+    def op(self, event: int) -> str:
+        """The framework op that an event is or belongs to, as the table of ops calls it; "" where none is known."""
+        if not self._recorded(event):
+            return ""
+        if self._on_device[self.events.lane[event]]:
+            return self._of_table(event, "device_ops") or self._op_of_launch(event)
+        return self._op_around(event)
+
+    def stack(self, event: int) -> list[str]:
+        """Lines of code that led to an event, innermost first; of device work those of its launch. Empty where none were recorded."""
+        if not self._recorded(event):
+            return []
+        at = event
+        launched = self.launch(event)
+        while at >= 0:
+            if found := self._stated_stack(at):
+                return found
+            at = int(self.events.parent[at])
+        frames = self._frames(event if launched is None else launched[0])
+        return frames or (self.stack(launched[0]) if launched is not None else [])
+
+    def step(self, event: int) -> str:
+        """The step that an event belongs to, as the table of steps calls it; "" where none is known."""
+        if not self._recorded(event):
+            extra = self.tracks.extra
+            return self._step_at(self._host_of_extra(event), int(extra.start[event - len(self.events)]), None)
+        host = int(self._host[self.events.lane[event]])
+        names = self.run.activity.group_names
+        group = self._number("group_id", event)
+        if group is not None and group >= 0:
+            return names.get((host, group), str(group))
+        time, device = int(self.events.start[event]), int(self._device[self.events.lane[event]])
+        if device >= 0 and (launched := self.launch(event)) is not None and self._marks(host, None) is not None:
+            return self._step_at(host, int(self.events.start[launched[0]]), None) or self._step_at(host, time, device)
+        return self._step_at(host, time, device if device >= 0 else None)
+
+    # Where events are.
+
+    def _recorded(self, event: int) -> bool:
+        return 0 <= event < len(self.events)
+
+    @cached_property
+    def _on_device(self) -> npt.NDArray[np.bool_]:
+        """bool[lanes]"""
+        return self.trace.lanes["kind"].isin(["device", "derived", "steps"]).to_numpy(np.bool_) & (self._device >= 0)
+
+    @cached_property
+    def _device(self) -> Int64s:
+        """int64[lanes]: ordinal of the device, -1 on a host."""
+        given = self.trace.lanes.get("device")
+        values = [-1] * len(self.trace.lanes) if given is None else given.tolist()
+        return np.array([v if isinstance(v, int) else -1 for v in values], np.int64)
+
+    @cached_property
+    def _host(self) -> Int64s:
+        """int64[lanes]: index into the hosts."""
+        place = {host: i for i, host in enumerate(self.run.hosts)}
+        return np.array([place.get(host, -1) for host in self.trace.lanes["host"].tolist()], np.int64)
+
+    def _host_of_extra(self, event: int) -> int:
+        lane = int(self.tracks.extra.lane[event - len(self.events)])
+        host = next((at.host for at in self.tracks.lanes if at.id == lane), "")
+        return self.run.hosts.index(host) if host in self.run.hosts else -1
+
+    # Args of one event, and events by the value of an arg.
+
+    def _place(self, column: ArgColumn, event: int) -> int:
+        at = bisect.bisect_left(column.event, event)
+        return at if at < len(column) and column.event[at] == event else -1
+
+    def _number(self, key: str, event: int) -> int | None:
+        column = self.trace.args.get(key)
+        at = -1 if column is None else self._place(column, event)
+        if column is None or at < 0 or int(column.kinds[at] if not isinstance(column.kind, int) else column.kind) not in (INT, UINT):
+            return None
+        return int(np.asarray(column.value[at : at + 1]).astype(np.int64)[0])
+
+    def _text(self, key: str, event: int) -> str:
+        column = self.trace.args.get(key)
+        at = -1 if column is None else self._place(column, event)
+        if column is None or at < 0 or int(column.kinds[at] if not isinstance(column.kind, int) else column.kind) != TEXT:
+            stated = self.trace.name_args.get(key, {}).get(int(self.events.name[event]), "")
+            return stated if isinstance(stated, str) else ""
+        return self.trace.strings[int(column.value[at])]
+
+    def _having(self, key: str, value: int) -> Int64s:
+        """The events with a number as an arg, ascending."""
+        column = self.trace.args.get(key)
+        if column is None:
+            return np.zeros(0, np.int64)
+        # Unsigned numbers of 2^63 and more are kept as their two's complement.
+        wanted = np.int64(value).astype(column.value.dtype)
+        same = np.flatnonzero(column.value == wanted)
+        if not isinstance(column.kind, int):
+            same = same[np.isin(column.kind[same], (INT, UINT))]
+        return column.event[same].astype(np.int64)
+
+    def _here(self, found: Int64s, event: int) -> Int64s:
+        """Those on the host of an event, without itself."""
+        here = self._host[self.events.lane[found]] == self._host[self.events.lane[event]]
+        return np.asarray(found[here & (found != event)], np.int64)
+
+    # Arrows.
+
+    def _arrows(self, event: int) -> tuple[list[Arrow], int]:
+        if not self._recorded(event):
+            return [], 0
+        out: dict[Arrow, None] = {}
+        more = 0
+        for found in (self._launched(event), self._made(event), self._turned(event), self._of_file(event), self._async(event)):
+            new = [arrow for arrow in found if arrow not in out]
+            out.update(dict.fromkeys(new[:MOST]))
+            more += max(len(new) - MOST, 0)
+        return list(out), more
+
+    def _correlated(self, event: int) -> list[int]:
+        for key in ("correlation_id", "correlation"):
+            value = self._number(key, event)
+            if value is not None and value > 0:
+                return [int(other) for other in self._here(self._having(key, value), event)]
+        return []
+
+    def _launched(self, event: int) -> list[Arrow]:
+        if self._on_device[self.events.lane[event]]:
+            launch = self.launch(event)
+            return [("launch", launch[0], event)] if launch is not None else []
+        work = [other for other in self._correlated(event) if self._on_device[self.events.lane[other]]]
+        # A call of the runtime and the one of the driver in it state the same id: the work belongs to the last.
+        return [("launch", event, other) for other in work if (launch := self.launch(other)) is not None and launch[0] == event]
+
+    def _made(self, event: int) -> list[Arrow]:
+        out: list[Arrow] = []
+        for kind, ident, other_kind, other_ident, sent in (("_pt", "_p", "_ct", "_c", True), ("_ct", "_c", "_pt", "_p", False)):
+            what, number = self._number(kind, event), self._number(ident, event)
+            if what is None or number is None:
+                continue
+            found = self._here(self._having(other_ident, number), event)
+            others = [other for other in found.tolist() if self._number(other_kind, other) == what and self._same_process(event, other)]
+            out += [("producer", event, other) if sent else ("producer", other, event) for other in others]
+        return out
+
+    def _same_process(self, a: int, b: int) -> bool:
+        stated = self._number("_pid", a), self._number("_pid", b)
+        return stated[0] == stated[1] or None in stated
+
+    def _turned(self, event: int) -> list[Arrow]:
+        """Forward and backward by sequence number, where the file has no arrows for them."""
+        number = self._number("Sequence number", event)
+        if number is None or number < 0 or (self._flows is not None and self._flows.has("fwdbwd")):
+            return []
+        group = np.append(self._here(self._having("Sequence number", number), event), event)
+        group = group[np.argsort(self.events.start[group], kind="stable")]
+        thread = np.array([self._number("Fwd thread id", e) or 0 for e in group.tolist()])
+        forward, backward = group[thread == 0], group[thread != 0]
+        if not len(forward) or not len(backward):
+            return []
+        # Ops in a forward op state its number too, as does whatever ran before the next one that is differentiated: the number is that
+        # of the last to begin. Of the backward ones the first holds the others.
+        pair = int(forward[-1]), int(backward[0])
+        return [("forward", *pair)] if event in pair else []
+
+    def _of_file(self, event: int) -> list[Arrow]:
+        if self._flows is None:
+            return []
+        stated = bool(self._correlated(event))
+        out: list[Arrow] = []
+        for category, start, finish in self._flows.of(event, MOST + 1):
+            if category in _LAUNCHES:
+                if not stated:
+                    out.append(("launch", start, finish))
+            else:
+                out.append(("forward" if category == "fwdbwd" else "flow", start, finish))
+        return out
+
+    def _async(self, event: int) -> list[Arrow]:
+        """Flows that XSpace events state: the number of the flow in 56 bits, and whether it comes in (1), goes out (2) or both."""
+        value = self._number("flow", event)
+        column = self.trace.args.get("flow")
+        if value is None or column is None:
+            return []
+        ident = (value >> 2) & _FLOW_BITS
+        same = np.flatnonzero(((column.values >> 2) & _FLOW_BITS) == ident)
+        others = [(int(column.event[at]), int(column.values[at]) & 3) for at in same.tolist()]
+        others.sort(key=lambda other: int(self.events.start[other[0]]))
+        chain = [other for other, _ in others]
+        goes, comes = (dict(others)[event] & bit for bit in (2, 1)) if event in chain else (0, 0)
+        at = chain.index(event) if event in chain else 0
+        out: list[Arrow] = []
+        if comes and at > 0:
+            out.append(("flow", chain[at - 1], event))
+        if goes and at + 1 < len(chain):
+            out.append(("flow", event, chain[at + 1]))
+        return out
+
+    # Ops.
+
+    def _of_table(self, event: int, name: str) -> str:
+        """The op of an event in `device_ops` or `host_ops`; "" where it is not there."""
+        table = getattr(self.run.activity, name)
+        rows = table["event"].to_numpy(np.int64)
+        at = bisect.bisect_left(rows, event)
+        if at == len(rows) or rows[at] != event:
+            return ""
+        return str(self._op_names(len(self.run.activity.ops.codes))[int(table["op"].iloc[at])])
+
+    def _op_names(self, count: int) -> npt.NDArray[np.object_]:
+        if len(self.__dict__.get("_ops", ())) != count:
+            self._ops: npt.NDArray[np.object_] = self.run.activity.ops.values
+        return self._ops
+
+    def _op_of_launch(self, event: int) -> str:
+        launched = self.launch(event)
+        return self._op_around(launched[0]) if launched is not None else ""
+
+    def _op_around(self, event: int) -> str:
+        """The innermost op from an event outwards."""
+        while event >= 0:
+            if found := self._of_table(event, "host_ops"):
+                return found
+            event = int(self.events.parent[event])
+        return ""
+
+    # Lines of code.
+
+    def _stated_stack(self, event: int) -> list[str]:
+        """What an event states of itself."""
+        if text := self._text("Call stack", event):
+            return [line.strip() for line in text.split(";") if line.strip()]
+        if text := self._text("source_stack", event):
+            # Outermost first in the file.
+            return [line.strip() for line in text.splitlines()[::-1] if line.strip()]
+        return [text] if (text := self._text("source", event)) else []
+
+    def _frames(self, event: int) -> list[str]:
+        """Python frames around an event on its thread."""
+        out = []
+        while event >= 0:
+            name = str(self.trace.names[self.events.name[event]])
+            if name.startswith("$"):
+                out.append(name[1:])
+            elif self._text("cat", event).lower() == _PYTHON:
+                out.append(name)
+            event = int(self.events.parent[event])
+        return out
+
+    # Steps.
+
+    def _marks(self, host: int, device: int | None) -> tuple[Int64s, Int64s, Int64s] | None:
+        """Begin, end and group of the step marks of a host or device, in time order; None where it has none."""
+        return self._all_marks.get((host, -1 if device is None else device))
+
+    @cached_property
+    def _all_marks(self) -> dict[tuple[int, int], tuple[Int64s, Int64s, Int64s]]:
+        table = self.run.activity.markers
+        host, device, event, group, start, end = (
+            table[c].to_numpy(np.int64) for c in ("host", "device", "event", "group", "start", "end")
+        )  # fmt: skip
+        # Marks of a host say when the program was in a step, also where the step lasts until its device work ends.
+        on_host = device < 0
+        begin, stop = np.where(on_host, self.events.start[event], start), np.where(on_host, self.events.end[event], end)
+        out = {}
+        for key in sorted(set(zip(host.tolist(), device.tolist(), strict=True))):
+            rows = np.flatnonzero((host == key[0]) & (device == key[1]))
+            rows = rows[np.argsort(begin[rows], kind="stable")]
+            out[key] = begin[rows], stop[rows], group[rows]
+        return out
+
+    def _step_at(self, host: int, time: int, device: int | None) -> str:
+        """The name of the step in which a moment lies."""
+        names = self.run.activity.group_names
+        marks = self._marks(host, device)
+        if marks is not None:
+            begin, stop, group = marks
+            at = int(np.searchsorted(begin, time, side="right")) - 1
+            if at >= 0 and time < stop[at]:
+                return names.get((host, int(group[at])), str(int(group[at])))
+        steps = self.run.steps
+        if not len(steps) or not 0 <= host < len(self.run.hosts):
+            return ""
+        start = steps["start_ms"].to_numpy(np.float64)
+        inside = (steps["host"] == self.run.hosts[host]).to_numpy(np.bool_) & (start <= time / 1e9)
+        inside &= time / 1e9 < start + steps["step_time_ms"].to_numpy(np.float64)
+        found = np.flatnonzero(inside)
+        return str(steps["name"].iloc[int(found[-1])]) if len(found) else ""
