@@ -213,6 +213,8 @@ export interface Field {
   input: HTMLInputElement;
   /** Sets the text as if typed. */
   set(text: string): void;
+  /** What is wrong with the text, where that is found out later; "" when nothing is. */
+  say(wrong: string): void;
 }
 
 /** A filter or search field. `onInput` returns what is wrong with the text, or null. */
@@ -232,12 +234,14 @@ export function field(
     title: options.title ?? "Part of the name, or /a regular expression/",
   });
   const box = h("label.field.grow", h("span", { "aria-hidden": "true" }, "⌕"), input);
-  const change = (): void => {
-    const said = onInput(input.value);
-    const wrong = typeof said === "string" ? said : "";
-    problem.textContent = wrong;
+  const say = (wrong: string): void => {
+    if (problem.textContent !== wrong) problem.textContent = wrong;
     box.classList.toggle("wrong", wrong !== "");
     input.setAttribute("aria-invalid", String(wrong !== ""));
+  };
+  const change = (): void => {
+    const said = onInput(input.value);
+    say(typeof said === "string" ? said : "");
   };
   listen(input, "input", change);
   listen(input, "keydown", (event) => {
@@ -255,6 +259,7 @@ export function field(
       input.value = text;
       change();
     },
+    say,
   };
 }
 

@@ -4,8 +4,23 @@ import type { Payload, TabId } from "./payload.js";
 import type { Store } from "./store.js";
 import type { Asker } from "./wire.js";
 
+/** What a link into the trace is about: where it lies is looked up there, over all events where they can be asked. */
+export interface Target {
+  kind: "op" | "kernel" | "input" | "function" | "step" | "gap" | "memory_peak" | "name";
+  name?: string;
+  host?: string;
+  device?: string;
+  /** Of an op: the side its row is about. */
+  where?: "device" | "host";
+  step?: number;
+  /** ms since the start of the profile, as the tables count. */
+  time_ms?: number;
+}
+
 /** What a link carries into the view it opens. */
 export interface Hint {
+  /** Into the trace: what to go to. */
+  target?: Target;
   /** Text for the search or the highlight: an op or slice name. */
   search?: string;
   /** ms since the start of the profile. */

@@ -1,12 +1,14 @@
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { Lane, Payload, Steps, Trace } from "../lib/payload.js";
 import { candidates } from "../views/trace/ask.js";
-import { comparison, stepAt, tableOf } from "../views/trace/details.js";
-import { press } from "../views/trace/keys.js";
+import { comparison } from "../views/trace/info/words.js";
 import { Model } from "../views/trace/model.js";
-import { sliceUnder } from "../views/trace/pointer.js";
+import { tableOf } from "../views/trace/saved/slice.js";
+import { stepAt } from "../views/trace/saved/steps.js";
+import type { SliceRef } from "../views/trace/source.js";
+import { sliceUnder } from "../views/trace/under.js";
 import { coverage, stepsRange } from "../views/trace.js";
-import { nothingElse } from "./lanes.js";
+import { nothingElse, numbered, sourceOf } from "./lanes.js";
 
 function lane(starts: number[], durations: number[], depths: number[], more: Partial<Lane> = {}): Lane {
   return {
@@ -32,69 +34,62 @@ function lane(starts: number[], durations: number[], depths: number[], more: Par
 const data: Trace = {
   empty: null,
   ...nothingElse(),
-  tick_ns: 1000,
+  tick_ns: 1,
   end: 10_000,
   names: ["forward", "backward"],
   category: new Uint8Array(2),
-  lanes: [
+  lanes: numbered([
     lane([0, 1000, 5000, 9000], [500, 500, 2000, 100], [0, 0, 0, 0]),
     lane([100, 100], [50, 20], [0, 1], { folded: true, name: "idle thread" }),
     lane([4000], [10], [0], { folded: true, name: "other idle thread" }),
-  ],
+  ]),
   shown: 7,
   total: 7,
 };
 
+const modelOf = (now?: () => number): Model => new Model(sourceOf(data), now);
+
+/** A slice of the trace, as it is selected. */
+async function ref(event: number): Promise<SliceRef> {
+  const info = await sourceOf(data).slice(event);
+  if (!info) throw new Error("no such slice");
+  return info.slice;
+}
+
 describe("the model", () => {
-  it("steps through hits from the left edge of the window, around the end, and back", () => {
-    const model = new Model(data);
+  it("steps through hits from the left edge of the window, around the end, and back", async () => {
+    const model = modelOf();
     model.setSpan({ from: 900, to: 2000 });
-    model.find("forward");
-    expect(model.hits.slices).toHaveLength(4);
-    model.step(1);
-    expect(model.selected).toEqual({ lane: 2, index: 0 });
-    model.step(1);
-    expect(model.selected).toEqual({ lane: 0, index: 2 });
-    model.step(1);
-    expect(model.selected).toEqual({ lane: 0, index: 0 });
-    model.step(-1);
-    expect(model.selected).toEqual({ lane: 0, index: 2 });
-    expect(model.hitAt).toBe(3);
+    await model.find("forward");
+    expect(model.found?.count).toBe(4);
+    const seen: unknown[] = [];
+    for (const by of [1, 1, 1, -1] as const) {
+      await model.step(by);
+      seen.push([model.selected?.event, model.hit]);
+    }
+    // Events 0 and 2 on the first lane, 4 and 6 on the threads.
+    expect(seen).toEqual([
+      [6, 2],
+      [2, 3],
+      [0, 0],
+      [2, 3],
+    ]);
   });
 
-  it("brings a hit into view: out of the folded threads and into the window", () => {
-    const model = new Model(data);
+  it("brings a hit into view: out of the folded threads and into the window", async () => {
+    const model = modelOf();
     model.setSpan({ from: 8000, to: 8500 });
-    expect(model.placeOf({ lane: 2, index: 0 })).toBeNull();
-    model.select({ lane: 2, index: 0 }, true);
-    expect(model.placeOf({ lane: 2, index: 0 })).not.toBeNull();
+    const slice = await ref(6);
+    expect(model.placeOf(slice)).toBeNull();
+    model.select(slice, true);
+    expect(model.placeOf(slice)).not.toBeNull();
     expect(model.span.from).toBeLessThan(4000);
     expect(model.span.to).toBeGreaterThan(4010);
     expect(model.span.to - model.span.from).toBe(500);
   });
 
-  it("selects the longest hit of a link", () => {
-    const model = new Model(data);
-    expect(model.findLongest(["no such name", "forward", "backward"])).toBe("forward");
-    expect(model.selected).toEqual({ lane: 0, index: 2 });
-    expect(model.findLongest(["no such name"])).toBe("no such name");
-    expect(model.hits.slices).toEqual([]);
-  });
-
-  it("knows how many hits a part of a row has", () => {
-    const model = new Model(data);
-    const row = model.rows[0]?.[0];
-    if (!row) throw new Error("no row");
-    expect(model.hitsIn(0, row, 0, 4)).toBe(0);
-    model.find("backward");
-    expect(model.hitsIn(0, row, 0, 4)).toBe(2);
-    expect(model.hitsIn(0, row, 2, 3)).toBe(0);
-    model.find("forward");
-    expect(model.hitsIn(0, row, 2, 3)).toBe(1);
-  });
-
   it("orders and cuts a range, and drops an empty one", () => {
-    const model = new Model(data);
+    const model = modelOf();
     model.setRange({ from: 500, to: -100 });
     expect(model.range).toEqual({ from: 0, to: 500 });
     model.setRange({ from: 500, to: 500 });
@@ -102,46 +97,64 @@ describe("the model", () => {
   });
 
   it("finds the slice under a point by band, level and time", () => {
-    const model = new Model(data);
-    // Heading of 19 px, then the lane.
-    expect(sliceUnder(model, 60, 19 + 8, 100)).toEqual({ lane: 0, index: 2 });
-    expect(sliceUnder(model, 30, 19 + 8, 100)).toBeNull();
-    expect(sliceUnder(model, 60, 5, 100)).toBeNull();
-  });
-});
-
-describe("keys", () => {
-  const target = (model: Model) => ({ model, share: () => 0.5, focusSearch: vi.fn(), toggleHelp: vi.fn() });
-
-  it("zoom, pan, fit and mark", () => {
-    const model = new Model(data);
-    const keys = target(model);
-    expect(press("w", false, keys)).toBe(true);
-    const zoomed = model.span.to - model.span.from;
-    expect(zoomed).toBeCloseTo(10_000 / 1.3);
-    const left = model.span.from;
-    press("A", false, keys);
-    expect(model.span.from).toBeLessThan(left);
-    press("0", false, keys);
-    expect(model.span).toEqual({ from: 0, to: 10_000 });
-    model.select({ lane: 0, index: 2 });
-    press("m", false, keys);
-    expect(model.range).toEqual({ from: 5000, to: 7000 });
-    press("f", false, keys);
-    expect(model.span).toEqual({ from: 4750, to: 7250 });
+    const model = modelOf();
+    // Ruler of 20 px, heading of 19, then the lane.
+    expect(sliceUnder(model, 60, 20 + 19 + 8, 100, 0)).toMatchObject({ event: 2, lane: 0, depth: 0, count: 1 });
+    expect(sliceUnder(model, 60, 20 + 8, 100, 11)).toMatchObject({ event: 2 });
+    expect(sliceUnder(model, 30, 20 + 19 + 8, 100, 0)).toBeNull();
+    expect(sliceUnder(model, 60, 20 + 5, 100, 0)).toBeNull();
   });
 
-  it("lets go with Escape, and leaves Escape to the dashboard when nothing is held", () => {
-    const model = new Model(data);
-    model.select({ lane: 0, index: 0 });
-    model.markSelected();
-    expect(press("Escape", false, target(model))).toBe(true);
-    expect([model.selected, model.range]).toEqual([null, null]);
-    expect(press("Escape", false, target(model))).toBe(false);
+  it("selects several slices and fits them all", async () => {
+    const model = modelOf();
+    model.select(await ref(1));
+    model.select(await ref(2), false, true);
+    expect(model.selection.map((slice) => slice.event)).toEqual([1, 2]);
+    expect(model.selected?.event).toBe(2);
+    model.fit();
+    expect(model.span).toEqual({ from: 250, to: 7750 });
   });
 
-  it("leaves keys of the notebook alone", () => {
-    for (const key of ["x", "Enter", "Tab", "j", "1"]) expect(press(key, false, target(new Model(data)))).toBe(false);
+  it("goes back and forth between windows: a movement of the hand is one step", () => {
+    let now = 0;
+    const model = modelOf(() => now);
+    const spans = [model.span];
+    for (let i = 0; i < 5; i++, now += 16) model.zoomBy(1.1);
+    spans.push(model.span);
+    now += 2000;
+    for (let i = 0; i < 5; i++, now += 16) model.panBy(0.1);
+    const last = model.span;
+    model.undo();
+    expect(model.span).toEqual(spans[1]);
+    model.undo();
+    expect(model.span).toEqual(spans[0]);
+    model.undo();
+    expect(model.span).toEqual(spans[0]);
+    model.redo();
+    model.redo();
+    expect(model.span).toEqual(last);
+  });
+
+  it("keeps a pinned lane at the top and takes it out of its place", async () => {
+    const model = modelOf();
+    model.pin(0);
+    expect(model.placeOf(await ref(2))).toMatchObject({ pinned: true });
+    expect(model.bands.some((band) => band.kind === "lane" && band.lane === 0)).toBe(false);
+    expect(sliceUnder(model, 60, 20 + 8, 100, 500)).toMatchObject({ event: 2 });
+    model.pin(0);
+    expect(model.placeOf(await ref(2))).toMatchObject({ pinned: false });
+  });
+
+  it("filters lanes, and shows those it finds out of the folded ones", async () => {
+    const model = modelOf();
+    expect(model.filterLanes("other")).toBe("");
+    expect(model.bands.flatMap((band) => (band.kind === "lane" ? [band.lane] : []))).toEqual([2]);
+    expect(model.filterLanes("/(/")).not.toBe("");
+    expect(model.laneFilter).toBe("other");
+    // A slice that is asked for is shown, whatever the filter.
+    model.select(await ref(0), true);
+    expect(model.placeOf(await ref(0))).not.toBeNull();
+    expect(model.laneFilter).toBe("");
   });
 });
 

@@ -1,9 +1,24 @@
 import { describe, expect, it } from "vitest";
 import type { Lane } from "../lib/payload.js";
 import { bandsIn, laneKey, layout, processKey, restKey, reveal } from "../views/trace/layout.js";
-import { longestOf, marksOf, rowsOf, sliceAt, visible } from "../views/trace/rows.js";
+import { eachMark, longestOf, type Row, rowsOf, visible } from "../views/trace/rows.js";
+import type { LaneHead } from "../views/trace/source.js";
+import { Finder } from "../views/trace/under.js";
 import { around, clamp, pan, rulerTicks, show, zoom } from "../views/trace/window.js";
-import { type Event, lane } from "./lanes.js";
+import { type Event, lane, sourceOf, trace } from "./lanes.js";
+
+interface Mark {
+  first: number;
+  last: number;
+  at: number;
+  busy: number;
+}
+
+function marksOf(row: Row, from: number, to: number, bin: number): Mark[] {
+  const marks: Mark[] = [];
+  eachMark(row, from, to, bin, (first, last, at, busy) => marks.push({ first, last, at, busy }));
+  return marks;
+}
 
 /** A small generator with a seed, so that a failure can be repeated. */
 function random(seed: number): () => number {
@@ -88,39 +103,50 @@ describe("marks", () => {
         [end * 0.2, end * 0.4],
         [end * 0.31, end * 0.3105],
       ] as const) {
-        const marks = marksOf(row, from, to, pixels);
+        const bin = (to - from) / pixels;
+        const marks = marksOf(row, from, to, bin);
         const seen = new Set<number>();
         for (const mark of marks) {
           for (let i = mark.first; i < mark.last; i++) {
             expect(seen.has(i)).toBe(false);
             seen.add(i);
+            const length = (row.end[i] as number) - (row.start[i] as number);
+            if (mark.last - mark.first > 1) expect(length).toBeLessThan(bin);
           }
-          expect(mark.width).toBeGreaterThanOrEqual(1);
-          expect(mark.x).toBeGreaterThanOrEqual(0);
-          expect(mark.x).toBeLessThan(pixels);
         }
         for (let i = 0; i < row.slice.length; i++) {
           const inside = (row.end[i] as number) >= from && (row.start[i] as number) <= to;
-          expect(seen.has(i)).toBe(inside);
+          if (inside) expect(seen.has(i)).toBe(true);
         }
-        // Cost: short slices share pixels, long ones fill them.
-        expect(marks.length).toBeLessThanOrEqual(2 * pixels + 2);
+        // Cost: short slices share bins, long ones fill them.
+        expect(marks.length).toBeLessThanOrEqual(2 * pixels + 4);
       }
     }
   });
 
-  it("keep a lone short slice visible and merge crowded ones into one that knows its density", () => {
+  it("do not change while the window moves", () => {
+    const [row] = rowsOf(randomLane(4, 500));
+    if (!row) throw new Error("no row");
+    const end = row.end.at(-1) as number;
+    const bin = end / 100;
+    const inside = (marks: Mark[]): string[] =>
+      marks
+        .filter(({ first }) => (row.start[first] as number) > end * 0.3 && (row.start[first] as number) < end * 0.5)
+        .map(({ first, last }) => `${first} ${last}`);
+    const still = inside(marksOf(row, end * 0.2, end * 0.7, bin));
+    expect(still.length).toBeGreaterThan(10);
+    expect(inside(marksOf(row, end * 0.2337, end * 0.7337, bin))).toEqual(still);
+  });
+
+  it("keep a lone short slice and merge crowded ones into one that knows how busy they are", () => {
     const crowd: Event[] = Array.from({ length: 50 }, (_, i) => [1000 + i, 1, i === 20 ? 1 : 0, 0]);
-    crowd[20] = [1020, 1, 1, 0];
     const [row] = rowsOf(lane([[10, 1, 0, 0], ...crowd]));
     if (!row) throw new Error("no row");
-    const marks = marksOf(row, 0, 10_000, 100);
-    expect(marks.map(({ x, width, last, first }) => [Math.floor(x), width, last - first])).toEqual([
-      [0, 1, 1],
-      [10, 1, 50],
+    // 50 of the 100 ticks of that bin are busy.
+    expect(marksOf(row, 0, 10_000, 100)).toEqual([
+      { first: 0, last: 1, at: 0, busy: 1 },
+      { first: 1, last: 51, at: 1, busy: 0.5 },
     ]);
-    // 50 of the 100 ticks of that pixel are busy.
-    expect(marks[1]?.density).toBeCloseTo(0.5);
   });
 
   it("give a long slice its own mark even where short ones crowd around it", () => {
@@ -134,54 +160,63 @@ describe("marks", () => {
       ]),
     );
     if (!row) throw new Error("no row");
-    const own = marksOf(row, 0, 1000, 10).find((mark) => mark.width > 40);
-    expect(own).toBeUndefined();
-    const long = marksOf(row, 0, 1000, 100).find((mark) => mark.at === 2);
-    expect(long?.last).toBe(3);
-    expect(long?.width).toBeCloseTo(50);
-  });
-
-  it("clip a slice that reaches out of the window", () => {
-    const [row] = rowsOf(lane([[0, 1000, 0, 0]]));
-    if (!row) throw new Error("no row");
-    expect(marksOf(row, 250, 500, 100)).toMatchObject([{ x: 0, width: 100, density: 1 }]);
+    expect(marksOf(row, 0, 1000, 10).map(({ first, last }) => [first, last])).toEqual([
+      [0, 2],
+      [2, 3],
+      [3, 5],
+    ]);
   });
 });
 
 describe("slices under a point", () => {
-  const [row] = rowsOf(
-    lane([
-      [0, 10, 0, 0],
-      [12, 1, 0, 0],
-      [30, 10, 0, 0],
-    ]),
+  const source = sourceOf(
+    trace(
+      [
+        lane([
+          [0, 10, 0, 0],
+          [12, 1, 0, 0],
+          [30, 10, 0, 0],
+        ]),
+        lane(Array.from({ length: 200 }, (_, i) => [i * 3, i === 77 ? 3 : 1, 0, 0])),
+      ],
+      ["a"],
+      1000,
+    ),
   );
-  if (!row) throw new Error("no row");
-  it("is the one there, or the nearest within the slack", () => {
-    expect(sliceAt(row, 5, 0)).toBe(0);
-    expect(sliceAt(row, 20, 2)).toBe(-1);
-    expect(sliceAt(row, 15, 2)).toBe(1);
-    expect(sliceAt(row, 11.6, 2)).toBe(1);
+  /** Event under a time (ticks of 1000 ns) with pixels of a length. */
+  const at = (id: number, time: number, slack: number, pixel = 0.1): number => {
+    const finder = new Finder(time * 1000, slack * 1000);
+    source.visit(id, 0, (time - 400) * 1000, (time + 400) * 1000, 800 / pixel, finder);
+    return finder.event;
+  };
+  it("are the one there, or the nearest within the slack", () => {
+    expect(at(0, 5, 0)).toBe(0);
+    expect(at(0, 20, 2)).toBe(-1);
+    expect(at(0, 15, 2)).toBe(1);
+    expect(at(0, 11.6, 2)).toBe(1);
   });
-  it("is the longest where more lie there than a pointer can tell apart", () => {
-    const events: Event[] = Array.from({ length: 200 }, (_, i) => [i * 3, i === 77 ? 3 : 1, 0, 0]);
-    const [many] = rowsOf(lane(events));
-    if (!many) throw new Error("no row");
-    expect(sliceAt(many, 300, 300)).toBe(77);
+  it("are the longest where more lie there than can be told apart", () => {
+    expect(at(1, 200, 256, 512)).toBe(3 + 77);
   });
 });
 
 describe("layout", () => {
-  const lanes = [
-    lane([[0, 5, 0, 0]], { process: "GPU 0", kind: "device" }),
-    lane([
-      [0, 5, 0, 0],
-      [1, 1, 0, 1],
-      [1, 1, 0, 2],
-    ]),
-    lane([[0, 1, 0, 0]], { folded: true }),
-    lane([[0, 1, 0, 0]], { folded: true }),
-  ];
+  const { lanes } = sourceOf(
+    trace(
+      [
+        lane([[0, 5, 0, 0]], { process: "GPU 0", kind: "device" }),
+        lane([
+          [0, 5, 0, 0],
+          [1, 1, 0, 1],
+          [1, 1, 0, 2],
+        ]),
+        lane([[0, 1, 0, 0]], { folded: true }),
+        lane([[0, 1, 0, 0]], { folded: true }),
+      ],
+      ["a"],
+      10,
+    ),
+  );
   it("puts bands under each other without gaps, and the quiet threads behind one line", () => {
     const { bands, height } = layout(lanes, new Map());
     expect(bands.map((band) => band.kind)).toEqual(["process", "lane", "process", "lane", "rest"]);
@@ -206,13 +241,21 @@ describe("layout", () => {
     expect(layout(lanes.slice(0, 3), new Map()).bands.map((band) => band.kind)).not.toContain("rest");
   });
   it("opens what a slice lies in", () => {
-    const folding = reveal(lanes, new Map([[processKey("Host"), false]]), 3);
+    const folding = reveal(lanes[3] as LaneHead, new Map([[processKey("Host"), false]]));
     expect(layout(lanes, folding).bands.some((band) => band.kind === "lane" && band.lane === 3)).toBe(true);
   });
   it("finds the bands of a part of the page", () => {
     const { bands } = layout(lanes, new Map());
     expect(bandsIn(bands, 20, 39).map((band) => band.top)).toEqual([19, 38]);
     expect(bandsIn(bands, 10_000, 10_100)).toEqual([]);
+  });
+  it("has lanes alone, one under the other, where no heading is wanted", () => {
+    const { bands, height } = layout(lanes.slice(0, 2), new Map(), false);
+    expect(bands.map((band) => [band.kind, band.top])).toEqual([
+      ["lane", 0],
+      ["lane", 19],
+    ]);
+    expect(height).toBe(19 + 53);
   });
 });
 

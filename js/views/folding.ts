@@ -41,6 +41,8 @@ export interface FoldingTable {
   download: HTMLElement;
   /** Filters, groups and draws again. */
   refresh(): void;
+  /** Marks the first row that fits, and gives the table the focus; false where none does. */
+  find(fits: (row: number) => boolean): boolean;
   /** The table itself changed. */
   renew(): void;
 }
@@ -121,6 +123,15 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
     modes,
     download: downloadButton(options.file, csv),
     refresh,
+    find(fits) {
+      const rows = handle?.visibleRows() ?? [];
+      const source = folded?.source;
+      const row = [...rows].find((each) => fits(source ? (source[each] as number) : each));
+      if (row === undefined || !handle) return false;
+      handle.select(row);
+      handle.element.focus();
+      return true;
+    },
     renew() {
       if (!folded) handle?.setTable(options.table());
       refresh();

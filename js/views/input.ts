@@ -17,8 +17,9 @@ import {
 } from "../lib/parts.js";
 import { CATEGORIES, type Input, type Table } from "../lib/payload.js";
 import { table } from "../lib/table.js";
-import type { View, ViewContext } from "../lib/view.js";
+import type { Hint, View, ViewContext } from "../lib/view.js";
 import { barCell, cells, missingNote, plainTable, statisticsTable } from "./breakdown.js";
+import { toInput, toStep } from "./jump.js";
 import { stepChart } from "./stepchart.js";
 import { breakdown, leftOutNote, selectedRows } from "./stepstats.js";
 import { drawGraph } from "./tfdata.js";
@@ -46,7 +47,7 @@ function longest(context: ViewContext, rows: readonly number[]): HTMLElement | n
     h(
       "span",
       text,
-      link("Show in trace →", () => context.go("trace", { range_ms: [start, start + time] })),
+      link("Show in trace →", () => context.go("trace", toStep(steps.step[row] as number, start, time))),
     ),
   );
 }
@@ -175,7 +176,14 @@ function graph(el: HTMLElement, context: ViewContext): void {
           ),
       ),
     );
-    drawGraph(section, { ...pipeline, nodes }, section.clientWidth, drawing.signal);
+    const follow = (name: string): void => {
+      const row = [...Array(context.payload.input.ops.rows).keys()].find(
+        (each) => textAt(context.payload.input.ops.data["op"], each) === name,
+      );
+      const named = { search: name, target: { kind: "input", name } } as const;
+      context.go("trace", row === undefined ? named : toInput(context.payload.input.ops, row));
+    };
+    drawGraph(section, { ...pipeline, nodes }, section.clientWidth, drawing.signal, follow);
     const slow = pipeline.slow_calls > 0 ? `, ${num(pipeline.slow_calls)} of them slow` : "";
     const numbers =
       `${num(pipeline.calls)} ${pipeline.calls === 1 ? "call" : "calls"}${slow}; a call takes ${num(pipeline.mean_us, 1)} µs on average, ` +
@@ -220,7 +228,8 @@ export function nested(ops: Table): { order: number[]; depth: number[] } {
   return { order, depth };
 }
 
-function inputOps(el: HTMLElement, context: ViewContext): void {
+/** Returns what follows a link to a row. */
+function inputOps(el: HTMLElement, context: ViewContext): (hint: Hint) => void {
   const { ops, bottleneck } = context.payload.input;
   const { order, depth } = nested(ops);
   const noun = context.payload.input.noun ?? "iterator";
@@ -255,7 +264,7 @@ function inputOps(el: HTMLElement, context: ViewContext): void {
       { key: "us_per_call", digits: 1 },
     ],
     rowClass: (row) => (bottleneck[row] ? "sel" : ""),
-    onRow: (row) => context.go("trace", { search: textAt(ops.data["op"], row) }),
+    onRow: (row) => context.go("trace", toInput(ops, row)),
     onChange: (now) => {
       shown.textContent = now.length === ops.rows ? "" : `${num(now.length)} of ${num(ops.rows)}`;
     },
@@ -271,6 +280,15 @@ function inputOps(el: HTMLElement, context: ViewContext): void {
   ] as const;
   show(true);
   const filter = field(`Filter ${noun}s`, (text) => rows.setFilter(text));
+  const follow = (hint: Hint): void => {
+    const text = hint.filter ?? hint.search;
+    if (text === undefined) return;
+    filter.set(text);
+    const row = [...rows.visibleRows()].find((each) => textAt(ops.data["op"], each) === text);
+    if (row === undefined) return;
+    rows.select(row);
+    rows.element.focus();
+  };
   toolbar.append(
     filter.element,
     segmented("Order", modes, "tree", (id) => show(id === "tree")),
@@ -280,9 +298,10 @@ function inputOps(el: HTMLElement, context: ViewContext): void {
       downloadButton("nbprof-input-ops.csv", () => rows.csv()),
     ),
   );
+  return follow;
 }
 
-export const render: View = (el, context) => {
+export const render: View = (el, context, hint) => {
   const { input } = context.payload;
   said(el, input);
   deviceSide(el, context);
@@ -292,5 +311,8 @@ export const render: View = (el, context) => {
   }
   if (input.categories.length > 0) el.append(hostSide(input, context));
   graph(el, context);
-  if (input.ops.rows > 0) inputOps(el, context);
+  if (!input.ops.rows) return;
+  const follow = inputOps(el, context);
+  if (hint) follow(hint);
+  return { hint: follow };
 };

@@ -11,6 +11,7 @@ import type { ColumnSpec } from "../lib/table.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
 import { isMember, nameCell } from "./fold.js";
 import { filterField, foldingTable } from "./folding.js";
+import { toKernel } from "./jump.js";
 import { type By, type Cores, coresMatch, groups, hasOccupancy, occupancyNote, topKernels } from "./kernels/rows.js";
 
 const UNUSED = "Eligible, not used";
@@ -118,7 +119,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
       };
     },
     ofGroups: ["rank"],
-    onRow: (row) => context.go("trace", { search: textAt(full.data.kernel, row) }),
+    onRow: (row) => context.go("trace", toKernel(full, row)),
     onChange: (rows, found, by) => {
       const part = rows < full.rows ? ` of ${count(full.rows)}` : "";
       const into = found === null ? "" : ` in ${count(found)} ${by === "op" ? "ops" : "names"}`;
@@ -161,7 +162,9 @@ function kernelsTable(context: ViewContext): KernelsTable {
     },
     hint(hint) {
       const text = hint.filter ?? hint.search;
-      if (text !== undefined) byKernel.set(text);
+      if (text === undefined) return;
+      byKernel.set(text);
+      list.find((row) => textAt(full.data.kernel, row).startsWith(text));
     },
     focusFilter: () => byKernel.input.focus(),
   };

@@ -9,6 +9,7 @@ import type { MemoryId } from "../lib/payload.js";
 import { mostOf } from "../lib/rows.js";
 import { type ColumnSpec, table } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
+import { toMoment } from "./jump.js";
 import { aliveAt, bySize, split, total } from "./memory/peak.js";
 import { plot } from "./memory/plot.js";
 import { peakIndex } from "./memory/series.js";
@@ -36,10 +37,10 @@ export const render: View = (el, context) => {
     const inside = end.signal;
     body.append(
       figures(id.figures),
-      timeline(id, context, inside, (at) => alive(table, id, at, inside)),
+      timeline(id, context, inside, (at) => alive(table, context, id, at, inside)),
       table,
     );
-    if (!id.time_ms.length) alive(table, id, -1, inside);
+    if (!id.time_ms.length) alive(table, context, id, -1, inside);
   };
   listen(context.signal, "abort", () => end?.abort());
   const choose = picker(
@@ -97,12 +98,15 @@ function timeline(id: MemoryId, context: ViewContext, signal: AbortSignal, onPin
 }
 
 /** What was alive at the peak (`at` -1), or after a drawn event. */
-function alive(el: HTMLElement, id: MemoryId, at: number, signal: AbortSignal): void {
+function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, signal: AbortSignal): void {
   const live = at < 0 ? id.peak : aliveAt(id, at);
   const order = bySize(live);
   const all = total(live, order);
   const { shown, smaller } = split(order);
   const name = at < 0 ? "the peak" : `${ms(id.time_ms[at], 3)}`;
+  const time = at < 0 ? id.peak_time_ms : (id.time_ms[at] as number);
+  const peak = { kind: "memory_peak", name: id.memory_id, time_ms: time } as const;
+  const moment = { ...toMoment(context.payload, time), ...(at < 0 && { target: peak }) };
   clear(el);
   if (!live.rows) {
     el.append(heading(`Live at ${name}`), h("p.dim", "No allocation was alive, or none was recorded."));
@@ -134,6 +138,10 @@ function alive(el: HTMLElement, id: MemoryId, at: number, signal: AbortSignal): 
     table: live,
     columns,
     sort: { key: "allocated_bytes", descending: true },
+    onRow: (row) => {
+      const name = textAt(live.data.op, row);
+      if (name) context.go("trace", { search: name, target: { kind: "op", name } });
+    },
     label: `Allocations alive at ${name}`,
     signal,
   });
@@ -159,7 +167,11 @@ function alive(el: HTMLElement, id: MemoryId, at: number, signal: AbortSignal): 
     heading(
       `Live at ${name}`,
       `${count(all.count)} ${all.count === 1 ? "allocation" : "allocations"}, ${bytesText(all.allocated_bytes)}`,
-      downloadButton(`nbprof-memory-${at < 0 ? "peak" : "moment"}.csv`, () => toCsv(live, order)),
+      h(
+        "span.actions",
+        known(time) && link("Show in trace →", () => context.go("trace", moment)),
+        downloadButton(`nbprof-memory-${at < 0 ? "peak" : "moment"}.csv`, () => toCsv(live, order)),
+      ),
     ),
     holder,
     line,

@@ -10,6 +10,7 @@ import type { ColumnSpec } from "../lib/table.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
 import { nameCell } from "./fold.js";
 import { filterField, foldingTable } from "./folding.js";
+import { toOp } from "./jump.js";
 import { fillName } from "./names.js";
 import { type By, bases, bySelf, donutParts, groups, types, type Where, withPercents } from "./ops/rows.js";
 
@@ -121,7 +122,7 @@ function opsTable(context: ViewContext): OpsTable {
       };
     },
     ofGroups: ["rank", "cumulative_percent"],
-    onRow: (row) => context.go("trace", { search: textAt(full.data.op, row) }),
+    onRow: (row) => context.go("trace", toOp(full, row)),
     onChange: (rows, found, by) => {
       const shown = found ?? rows;
       total.textContent = `${count(shown)} ${shown === 1 ? BY[by].slice(0, -1) : BY[by]}`;
@@ -163,7 +164,9 @@ function opsTable(context: ViewContext): OpsTable {
     },
     hint: (hint) => {
       const text = hint.filter ?? hint.search;
-      if (text !== undefined) filter.set(text);
+      if (text === undefined) return;
+      filter.set(text);
+      list.find((row) => textAt(full.data.op, row) === text || textAt(full.data.type, row) === text);
     },
     focusFilter: () => filter.input.focus(),
   };

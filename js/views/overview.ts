@@ -8,6 +8,7 @@ import type { Advice, Figure, Overview, Steps } from "../lib/payload.js";
 import { nameNode } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
 import { averageBar, barCell, breakdownTable, cells, type Head, missingNote, plainTable } from "./breakdown.js";
+import { toOp } from "./jump.js";
 import { stepChart } from "./stepchart.js";
 import { breakdown, leftOutNote, rangeText, selectedRows } from "./stepstats.js";
 
@@ -126,16 +127,16 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
       h(
         "td.name",
         { title: name },
-        h("a.plain", { href: "#", on: { click: (event: Event) => open(event, name) } }, nameNode(name)),
+        h("a.plain", { href: "#", on: { click: (event: Event) => open(event, i) } }, nameNode(name)),
       ),
       ...cells("n", num(numberAt(data["ms_per_step"], i), 3), barCell(where, part, 56, (part / scale) * 100)),
       rate && h("td.n.hide-n", num(numberAt(rate, i), 1)),
       h("td.n.dim.hide-n", num(numberAt(data["cumulative_percent"], i), 1)),
     );
   });
-  const open = (event: Event, name: string): void => {
+  const open = (event: Event, row: number): void => {
     event.preventDefault();
-    context.go("trace", { search: name });
+    context.go("trace", toOp(overview.top_ops, row, where));
   };
   const all = context.payload.ops.table.rows;
   // What the payload says of its columns, but for their labels here.

@@ -10,6 +10,7 @@ import { mostOf } from "../lib/rows.js";
 import { niceMax, ticks } from "../lib/scale.js";
 import { type ColumnSpec, table } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
+import { toStep } from "./jump.js";
 import { drawBars, field, ROW } from "./pods/draw.js";
 import { barsOf, type Order, type PodBar, sentence, stepTable } from "./pods/model.js";
 import { Shown, spreadStrip } from "./pods/strip.js";
@@ -160,8 +161,7 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): { ma
         link(only ? "all steps in every view" : "select in every view", () =>
           store.set("selection", only ? null : { first: number, last: number }),
         ),
-        Number.isFinite(start) &&
-          link("Show in trace →", () => context.go("trace", { range_ms: [start, start + length] })),
+        Number.isFinite(start) && link("Show in trace →", () => context.go("trace", toStep(number, start, length))),
       ),
     );
     clear(said);
@@ -178,6 +178,12 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): { ma
     if (i !== hover) show(i);
   });
   listen(area.element, "pointerleave", () => show(-1));
+  // One worker's step; "Show in trace" is that of the slowest.
+  listen(area.element, "click", (event) => {
+    const box = boxOf(area.element);
+    const bar = bars[Math.floor((event.clientY - box.top + scroller.scrollTop) / ROW)];
+    if (bar) goTo(context, state.at, bar.worker);
+  });
   listen(scroller, "keydown", (event) => {
     const by = { ArrowLeft: -1, ArrowRight: 1, Home: -last, End: last }[event.key];
     if (!by || modified(event)) return;
@@ -195,6 +201,15 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): { ma
       area.redraw();
     },
   };
+}
+
+/** Shows a step of one worker in the trace. */
+function goTo(context: ViewContext, at: number, worker: number): void {
+  const { pods } = context.payload;
+  const start = pods.start_ms[at] as number;
+  if (!Number.isFinite(start)) return;
+  const [step, length] = [pods.step[at] as number, pods.slowest_ms[at] as number];
+  context.go("trace", toStep(step, start, length, pods.workers[worker] ?? ""));
 }
 
 /** All workers as numbers: the means of all steps, or one step. */
@@ -239,7 +254,12 @@ function workerTable(el: HTMLElement, context: ViewContext, state: Shown, mark: 
     sort: sorted(),
     height: 320,
     signal: context.signal,
-    onRow: (row) => mark(pods.workers.indexOf(textAt(data.data["worker"], row))),
+    // Of one step a row is a cell: its step in the trace.
+    onRow: (row) => {
+      const worker = pods.workers.indexOf(textAt(data.data["worker"], row));
+      if (whole) mark(worker);
+      else goTo(context, state.at, worker);
+    },
   });
   const update = (): void => {
     data = whole ? pods.table : stepTable(pods, state.at);

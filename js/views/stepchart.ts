@@ -7,6 +7,7 @@ import { CATEGORIES } from "../lib/payload.js";
 import { niceMax, tickDigits, ticks } from "../lib/scale.js";
 import type { ViewContext } from "../lib/view.js";
 import { brush, selectBars, selectedBars } from "./brush.js";
+import { stepsHint } from "./jump.js";
 import { anchored, clearest } from "./meanlabel.js";
 import { axisLimit, type Bar, bars as makeBars, rangeText, selectedRows, statistics } from "./stepstats.js";
 
@@ -194,6 +195,8 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
       said.append(
         `${rangeText(selection.first, selection.last)} selected (${num(numbersIn)} of ${num(all)}) `,
         link("clear", () => store.set("selection", null)),
+        " ",
+        link("show in trace →", () => context.go("trace", stepsHint(steps, selection, rows))),
       );
     }
     const stats = statistics(steps.step_time_ms, rows);

@@ -96,7 +96,14 @@ function entry(edge: Edge, all: readonly Edge[]): number {
 let serial = 0;
 
 /** Draws one pipeline into `parent`, which scrolls with the bottleneck in view when the graph is wider. */
-export function drawGraph(parent: HTMLElement, pipeline: Pipeline, room: number, signal: AbortSignal): void {
+export function drawGraph(
+  parent: HTMLElement,
+  pipeline: Pipeline,
+  room: number,
+  signal: AbortSignal,
+  /** A node was clicked; the table of input ops offers the same by key. */
+  onNode?: (long_name: string) => void,
+): void {
   const nodes = pipeline.nodes;
   const probe = layout(nodes, 140);
   const fitting = (room - (probe.columns - 1) * GAP - 2) / probe.columns;
@@ -168,6 +175,10 @@ export function drawGraph(parent: HTMLElement, pipeline: Pipeline, room: number,
       }),
     );
     listen(box, "pointerleave", card.hide);
+    if (onNode && node.long_name) {
+      box.style.cursor = "pointer";
+      listen(box, "click", () => onNode(node.long_name));
+    }
     return box;
   });
   const place = plan.nodes.find((item) => item.node === hot);

@@ -1,24 +1,27 @@
 /** The trace: every track of the run on one time axis. */
 
 import { canvas } from "../lib/canvas.js";
-import { clear, h, handled, listen, modified } from "../lib/dom.js";
-import { count, kernelName, ms, num } from "../lib/format.js";
-import { emptyView, field, hoverCard, legend, link } from "../lib/parts.js";
+import { clear, h, handled, listen } from "../lib/dom.js";
+import { count, ms, num } from "../lib/format.js";
+import { emptyView, hoverCard, legend, link } from "../lib/parts.js";
 import { CATEGORIES, type Steps, type Trace } from "../lib/payload.js";
 import type { Selection } from "../lib/store.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
-import { candidates } from "./trace/ask.js";
-import { fillsOf } from "./trace/colours.js";
-import { details, stepAt, stepNames } from "./trace/details.js";
-import { drawLanes, fitter, lengthText, RULER } from "./trace/draw.js";
-import { durationOf, nameOf, type Slice, startOf } from "./trace/find.js";
-import { KEYS, press } from "./trace/keys.js";
-import { drawLabels, processNote } from "./trace/labels.js";
-import { processes } from "./trace/layout.js";
+import { drawLanes, fitter, LABEL, lengthText, RULER } from "./trace/draw.js";
+import { drawArrows } from "./trace/flows.js";
+import { inspect } from "./trace/inspect.js";
+import { fewKeys, keyRows } from "./trace/keys.js";
+import { labels } from "./trace/labels.js";
+import { type Band, bandsIn, processes } from "./trace/layout.js";
 import { Model } from "./trace/model.js";
+import { Painter } from "./trace/paint.js";
 import { onTheme, themeReader } from "./trace/palette.js";
 import { pointer } from "./trace/pointer.js";
+import { stepAt } from "./trace/saved/steps.js";
+import { SavedSource } from "./trace/saved.js";
+import type { SliceRef } from "./trace/source.js";
 import { overviewStrip } from "./trace/strips.js";
+import type { Under } from "./trace/under.js";
 import { around, type Span } from "./trace/window.js";
 
 /** Most height of the lanes; taller traces scroll inside, as tables do. */
@@ -62,40 +65,18 @@ export const render: View = (el, context, hint) => {
 function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): ViewHandle {
   const { signal, store } = context;
   const { trace, steps } = context.payload;
-  const model = new Model(trace);
-  const toMs = trace.tick_ns / 1e6;
-  const fills = fillsOf(trace.names, trace.category);
-  const labels = trace.names.map((name) => kernelName(name).name);
-  const stepLabel = stepNames(trace, steps);
+  const saved = new SavedSource(context.payload);
+  const model = new Model(saved);
   const fit = fitter();
-  const inTicks = (range: readonly [number, number]): Span => ({ from: range[0] / toMs, to: range[1] / toMs });
+  const painter = new Painter();
+  const inNs = (range: readonly [number, number]): Span => ({
+    from: range[0] * 1e6 - trace.origin_ns,
+    to: range[1] * 1e6 - trace.origin_ns,
+  });
 
   // Toolbar
-  const hits = h("span.hits.dim", { role: "status" });
-  /** The op a link asked for, while its slices are found under another name. */
-  let asked = "";
-  const search = field(
-    "Search slices",
-    (text) => {
-      asked = "";
-      model.find(text.trim());
-      return model.hits.error;
-    },
-    {
-      title: "Part of a name, or /a regular expression/. Enter: next hit, Shift+Enter: previous",
-      onKey: (event) => {
-        if (event.key !== "Enter") return;
-        handled(event);
-        model.step(event.shiftKey ? -1 : 1);
-      },
-    },
-  );
-  const step = (by: 1 | -1, text: string, label: string): HTMLButtonElement =>
-    h("button", { class: "btn quiet", "aria-label": label, on: { click: () => model.step(by) } }, text);
-  const previous = step(-1, "‹", "Previous hit");
-  const next = step(1, "›", "Next hit");
   const zoomLink = h("span.zoomto");
-  const help = h("div.keys", { hidden: true, id: "nbp-trace-keys" }, ...helpRows());
+  const help = h("div.keys", { hidden: true, id: "nbp-trace-keys" }, ...keyRows());
   const helpButton = h(
     "button",
     { class: "btn quiet", "aria-expanded": "false", "aria-label": "List of keys", on: { click: () => toggleHelp() } },
@@ -105,25 +86,48 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     help.hidden = !help.hidden;
     helpButton.setAttribute("aria-expanded", String(!help.hidden));
   };
-  const toolbar = h(
-    "div.toolbar",
-    search.element,
-    hits,
-    previous,
-    next,
-    zoomLink,
-    h("span.end.dim", h("span.keyhint.hide-n", ...shortHelp()), helpButton),
-  );
-
   // Strip, lanes, details
   const whole = h("span", null);
   const shown = h("small", null);
   const stripBox = h("div.lane");
-  const column = h("div.labels");
   const stage = h("div.stage");
-  const scroller = h("div.scroller", h("div.tlab.corner"), column, stage);
-  const parts = details(context, model);
-  const frame = h("div.trace", h("div.trow.strips", h("div.tlab", whole, shown), stripBox), scroller, parts.element);
+  const notes = new Map<string, string>();
+  const tree = labels({
+    model,
+    note: (process) => notes.get(process) ?? "",
+    view: () => ({
+      top: scroller.scrollTop,
+      bottom: scroller.scrollTop + scroller.clientHeight - RULER - model.pinnedHeight,
+    }),
+    scrollTo: (top) => {
+      scroller.scrollTop = top;
+    },
+  });
+  const scroller = h("div.scroller", h("div.tlab.corner"), tree.pinned, tree.column, stage);
+  const desk = inspect({
+    context,
+    model,
+    saved,
+    share: () => mouse.share(),
+    lanesInView: () => seen().flatMap((band) => (band.kind === "lane" ? [band.lane] : [])),
+    redraw: () => lanes.redraw(),
+    toggleHelp,
+  });
+  const toolbar = h(
+    "div.toolbar",
+    ...desk.search.elements,
+    desk.flows,
+    zoomLink,
+    desk.said,
+    h("span.end.dim", h("span.keyhint.hide-n", ...fewKeys()), helpButton),
+  );
+  const frame = h(
+    "div.trace",
+    h("div.trow.strips", h("div.tlab", whole, shown), stripBox),
+    scroller,
+    desk.details,
+    desk.words,
+  );
   el.append(h("section", toolbar, help, frame, h("p.more", h("span", coverage(trace)), colours(trace))));
 
   const theme = themeReader(frame);
@@ -132,22 +136,13 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     signal,
     height: RULER,
     label: summary(trace),
-    draw: (ctx, width, height) =>
-      drawLanes(
-        ctx,
-        {
-          model,
-          theme: theme(),
-          fills,
-          labels,
-          stepLabel,
-          fit,
-          scroll: scroller.scrollTop,
-          range: mouse.dragged() ?? model.range,
-        },
-        width,
-        height,
-      ),
+    draw: (ctx, width, height) => {
+      const range = mouse.dragged() ?? model.range;
+      const scroll = scroller.scrollTop;
+      drawLanes(ctx, { model, painter, theme: theme(), scroll, range, fit, leastText: LABEL }, width, height);
+      drawArrows(ctx, { model, theme: theme(), scroll, arrows: desk.arrows() }, width, height);
+      tree.draw();
+    },
   });
   lanes.element.tabIndex = 0;
   const card = hoverCard(frame, signal);
@@ -159,67 +154,72 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     scrollBy: (pixels) => {
       scroller.scrollTop += pixels;
     },
-    describe: (slice) => describe(trace, steps, slice, stepLabel(slice.lane, slice.index)),
+    describe: (slice) => describe(model, steps, slice),
   });
-  listen(lanes.element, "keydown", (event) => {
-    if (modified(event)) return;
-    const focusSearch = (): void => search.input.focus();
-    if (!press(event.key, event.shiftKey, { model, share: mouse.share, focusSearch, toggleHelp })) return;
+  const onKey = (event: KeyboardEvent): void => {
+    // In the details the arrow keys, Enter and Escape belong to what has the focus.
+    if (event.currentTarget !== lanes.element && event.key.length > 1) return;
+    if (!desk.key(event)) return;
     card.hide();
     handled(event);
-  });
+  };
+  listen(lanes.element, "keydown", onKey);
+  listen(desk.details, "keydown", onKey);
   listen(scroller, "scroll", () => {
     card.hide();
     lanes.redraw();
   });
 
-  const notes = new Map([...processes(trace.lanes)].map(([name, members]) => [name, processNote(model, members)]));
-  whole.textContent = `0–${lengthText(trace.end * toMs)}`;
+  whole.textContent = `0–${lengthText(model.end / 1e6)}`;
 
-  function place(): void {
-    drawLabels(column, model, notes);
-    const height = Math.min(TALLEST, model.height + RULER);
-    scroller.style.height = `${height}px`;
-    lanes.element.style.height = `${height}px`;
-    stage.style.height = `${model.height + RULER}px`;
+  async function noteProcesses(): Promise<void> {
+    for (const [process, members] of processes(model.source.lanes)) {
+      const threads = members.filter((at) => model.source.lanes[at]?.kind === "host").length;
+      if (threads) notes.set(process, `${count(threads)} ${threads === 1 ? "thread" : "threads"}`);
+    }
+    const { idle } = await saved.range(0, model.end, null);
+    for (const { process, percent } of idle) notes.set(process, `${num(100 - percent, 1)}% busy`);
     lanes.redraw();
   }
 
-  function bring(slice: Slice): void {
+  function place(): void {
+    const full = model.pinnedHeight + model.height + RULER;
+    const height = Math.min(TALLEST, full);
+    scroller.style.height = `${height}px`;
+    lanes.element.style.height = `${height}px`;
+    stage.style.height = `${full}px`;
+    lanes.redraw();
+  }
+
+  function bring(slice: SliceRef): void {
     const spot = model.placeOf(slice);
-    if (!spot) return;
-    const room = scroller.clientHeight - RULER;
+    if (!spot || spot.pinned) return;
+    const room = scroller.clientHeight - RULER - model.pinnedHeight;
     if (spot.top < scroller.scrollTop) scroller.scrollTop = Math.max(0, spot.top - 40);
     else if (spot.bottom > scroller.scrollTop + room) scroller.scrollTop = spot.bottom - room + 40;
   }
 
-  function showHits(): void {
-    const found = model.hits.slices.length;
-    const at = model.hitAt >= 0 ? `${count(model.hitAt + 1)} of ` : "";
-    hits.textContent = model.query && !model.hits.error ? `${at}${count(found)} ${found === 1 ? "hit" : "hits"}` : "";
-    // The slices of an op are called by its kernel or type: say so instead of a silent other name.
-    if (asked && found) hits.textContent += ", the slices of this op";
-    hits.title = asked;
-    previous.disabled = next.disabled = !found;
-    previous.hidden = next.hidden = !model.query;
-  }
+  /** The bands that can be seen. */
+  const seen = (): Band[] => {
+    const { scrollTop, clientHeight } = scroller;
+    return [
+      ...model.pinnedBands,
+      ...bandsIn(model.bands, scrollTop, scrollTop + clientHeight - RULER - model.pinnedHeight),
+    ];
+  };
 
   model.onChange((change) => {
     if (change === "lanes") place();
-    if (change === "span") shown.textContent = `${lengthText((model.span.to - model.span.from) * toMs)} shown`;
-    if (change === "slice") {
-      parts.drawSlice();
-      if (model.selected) bring(model.selected);
-    }
-    if (change === "slice" || change === "search") showHits();
-    if (change === "range") parts.drawRange();
+    if (change === "span") shown.textContent = `${lengthText((model.span.to - model.span.from) / 1e6)} shown`;
+    if (change === "slice" && model.selected) bring(model.selected);
+    desk.changed(change);
     lanes.redraw();
     strip.redraw();
   });
 
   const showRange = (range: readonly [number, number]): void => {
-    model.setRange(inTicks(range));
-    if (model.range) model.setSpan(around(model.range, trace.end));
+    model.setRange(inNs(range));
+    if (model.range) model.setSpan(around(model.range, model.end), true);
   };
   const offerSteps = (): void => {
     clear(zoomLink);
@@ -238,39 +238,27 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     strip.redraw();
   });
 
-  function follow(target: Hint): void {
-    if (target.range_ms) showRange(target.range_ms);
-    const text = target.search ?? target.filter;
-    if (text === undefined) return;
-    const found = model.findLongest(candidates(context.payload, text));
-    search.input.value = found;
-    asked = found === text ? "" : text;
-    showHits();
-  }
-
   place();
-  showHits();
+  void noteProcesses();
   offerSteps();
-  shown.textContent = `${lengthText(trace.end * toMs)} shown`;
+  shown.textContent = `${lengthText(model.end / 1e6)} shown`;
   const range = store.get("focusRange");
-  if (hint) follow(hint);
+  if (hint) desk.follow(hint);
   else if (range) showRange(range);
-  return { hint: follow, focusFilter: () => search.input.focus() };
+  return { hint: desk.follow, focusFilter: desk.search.focus };
 }
 
-function describe(trace: Trace, steps: Steps, slice: Slice, label: string) {
-  const lane = trace.lanes[slice.lane];
-  const toMs = trace.tick_ns / 1e6;
-  const start = startOf(trace, slice) * toMs;
+function describe(model: Model, steps: Steps, slice: Under) {
+  const lane = model.lanes.get(slice.lane);
+  const start = slice.start_ns / 1e6;
   const running = stepAt(steps, start);
-  const name = label || nameOf(trace, slice);
+  const { name } = slice;
   return {
     title: name.length > 120 ? `${name.slice(0, 119)}…` : name,
-    total: lengthText(durationOf(trace, slice) * toMs),
+    total: slice.count > 1 ? `the longest of ${count(slice.count)} here` : lengthText(slice.duration_ns / 1e6),
     two: true,
     rows: [
       { label: "Start", value: `${num(start, 3)} ms` },
-      { label: "Self time", value: lengthText((lane?.self[slice.index] ?? 0) * toMs) },
       { label: "Lane", value: lane?.name ?? "" },
       ...(running === null ? [] : [{ label: "Step", value: String(running) }]),
     ],
@@ -284,18 +272,4 @@ function colours(trace: Trace): HTMLElement {
   const list = legend(items);
   list.prepend(h("span", items.length ? "Colour: by name; step time has its own:" : "Colour: by name."));
   return list;
-}
-
-function shortHelp(): Node[] {
-  const parts: [string[], string][] = [
-    [["W", "S"], "zoom"],
-    [["A", "D"], "pan"],
-    [["F"], "fit selection"],
-    [["M"], "mark range"],
-  ];
-  return parts.flatMap(([keys, what]) => [...keys.map((key) => h("kbd", key)), h("span", what)]);
-}
-
-function helpRows(): Node[] {
-  return KEYS.map(([keys, what]) => h("span", ...keys.flatMap((key) => [h("kbd", key), " "]), what));
 }

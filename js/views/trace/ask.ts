@@ -10,7 +10,7 @@ export const MOST_NAME = 600;
  * Texts to search for, best first: the name itself; for an op its kernels, most time first, then how
  * its slices are called: by its type or the last part of its name.
  */
-export function candidates(payload: Payload, name: string): string[] {
+export function candidates(payload: Pick<Payload, "ops" | "kernels">, name: string): string[] {
   const list = [name.slice(0, MOST_NAME)];
   const kernels = payload.kernels.table;
   const own: [number, string][] = [];

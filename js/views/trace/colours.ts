@@ -23,7 +23,7 @@ export function tintOf(name: string): number {
 }
 
 export interface Palette {
-  /** By index into CATEGORIES. */
+  /** In the order of CATEGORIES. */
   categories: string[];
   tints: readonly string[];
   /** Text on a category's colour. */
@@ -31,13 +31,13 @@ export interface Palette {
   onTint: string;
 }
 
-/** Fill of every name: index into categories, or 100 + tint. */
+/** Fill of every name: 1…9 a category, or 100 + tint. */
 export function fillsOf(names: readonly string[], category: Uint8Array): Uint8Array {
-  return Uint8Array.from(names, (name, i) => (category[i] ? (category[i] as number) - 1 : 100 + tintOf(name)));
+  return Uint8Array.from(names, (name, i) => category[i] || 100 + tintOf(name));
 }
 
 export const fillColour = (palette: Palette, fill: number): string =>
-  (fill >= 100 ? palette.tints[fill - 100] : palette.categories[fill]) ?? "";
+  (fill >= 100 ? palette.tints[fill - 100] : palette.categories[fill - 1]) ?? "";
 
 export const textColour = (palette: Palette, fill: number): string =>
   fill >= 100 ? palette.onTint : palette.onCategory;

@@ -1,31 +1,38 @@
-/** Draws the lanes in view. The cost is pixels × lanes in view, not events. */
+/**
+ * Draws the lanes in view: slices as pixels (paint.ts), then texts, selection, range and ruler on top.
+ * The cost is pixels × lanes in view, not events.
+ */
 
 import { ms, num } from "../../lib/format.js";
-import { fillColour, textColour } from "./colours.js";
-import { type Band, bandsIn, levelTop } from "./layout.js";
+import { textColour } from "./colours.js";
+import { inksOf } from "./inks.js";
+import { type Band, bandsIn, levelTop, ROW } from "./layout.js";
 import type { Model } from "./model.js";
+import type { Painter } from "./paint.js";
 import type { Theme } from "./palette.js";
-import { type Mark, marksOf, type Row } from "./rows.js";
+import type { Rows } from "./source.js";
+import { counterMost } from "./units.js";
 import { rulerTicks } from "./window.js";
 
 export const RULER = 20;
 const SLICE = 16;
 /** Least width of a slice that gets a label, and the room around its text. */
-const LABEL = 18;
+export const LABEL = 18;
 const PAD = 3;
+/** Lanes drawn over each other in a closed band: more are not told apart, and each has to be asked for. */
+export const MOST_TOGETHER = 24;
 
 export interface Scene {
   model: Model;
+  painter: Painter;
   theme: Theme;
-  fills: Uint8Array;
-  labels: string[];
-  /** How a step is called in the other views; "" where that is not known. */
-  stepLabel(lane: number, index: number): string;
   /** How far the lanes are scrolled. */
   scroll: number;
   /** Range that is being dragged, else that of the model. */
   range: { from: number; to: number } | null;
   fit: Fitter;
+  /** Least width of a slice with a text: more while moving where texts are slow. */
+  leastText: number;
 }
 
 /** Cuts a text to a width; measures each text once. */
@@ -59,102 +66,178 @@ export function fitter(): Fitter {
 
 /** Lanes, ruler and range. */
 export function drawLanes(context: CanvasRenderingContext2D, scene: Scene, width: number, height: number): void {
-  const { model, theme, scroll } = scene;
+  const { model, painter, theme, scroll } = scene;
+  const inks = inksOf(theme);
+  const ratio = context.canvas.width / width;
+  const pixel = (y: number): number => Math.round(y * ratio);
+  const ruler = pixel(RULER);
+  painter.begin(context.canvas.width, context.canvas.height - ruler, inks, model.span.from, model.span.to);
+  const view: View = { scene, width, ratio };
+  const fixed = model.pinnedHeight;
+  const seen = bandsIn(model.bands, scroll, scroll + height - RULER - fixed);
+  for (const band of seen) paintBand(view, band, fixed - scroll, fixed);
+  // What stays at the top lies over what scrolls below it.
+  if (fixed) painter.fill(0, pixel(fixed), inks.bg);
+  const below = painter.texts.length;
+  for (const band of model.pinnedBands) paintBand(view, band, 0, 0);
+  if (fixed) painter.fill(pixel(fixed) - pixel(2), pixel(fixed), inks.line);
+  const margin = (height - RULER) / 2;
+  const near = bandsIn(model.bands, scroll - margin, scroll + height + margin);
+  model.source.want(
+    [...rowsIn(model, model.pinnedBands, 0, height), ...rowsIn(model, seen, scroll, scroll + height - RULER - fixed)],
+    rowsIn(model, near, scroll - margin, scroll + height + margin),
+    model.span.from,
+    model.span.to,
+    painter.width,
+  );
+  if (painter.image) context.putImageData(painter.image, 0, ruler);
   context.font = `11px ${theme.font}`;
   context.textBaseline = "middle";
-  context.save();
-  context.beginPath();
-  context.rect(0, RULER, width, height - RULER);
-  context.clip();
-  context.translate(0, RULER - scroll);
-  for (const band of bandsIn(model.bands, scroll, scroll + height - RULER)) drawBand(context, scene, band, width);
-  drawSelected(context, scene, width);
-  context.restore();
+  drawTexts(context, view, 0, below, RULER + fixed, height);
+  drawTexts(context, view, below, painter.texts.length, RULER, RULER + fixed);
+  drawSelected(context, scene, width, height);
   drawRange(context, scene, width, height);
   drawRuler(context, scene, width);
 }
 
-function drawBand(context: CanvasRenderingContext2D, scene: Scene, band: Band, width: number): void {
-  const { model, theme } = scene;
-  context.fillStyle = theme.grid;
-  context.fillRect(0, band.top + band.height - 1, width, 1);
-  if (band.kind === "process") {
-    context.fillStyle = theme.raise;
-    context.fillRect(0, band.top, width, band.height - 1);
-  }
+/** The levels of lanes that bands show between two heights. */
+function rowsIn(model: Model, bands: readonly Band[], top: number, bottom: number): Rows[] {
+  return bands.flatMap((band) => {
+    if (band.kind !== "lane")
+      return band.open ? [] : together(model, band.lanes).map((lane) => ({ lane, depth: 0, depth_to: 0 }));
+    const depth = Math.max(0, Math.floor((top - band.top) / (ROW - 1)));
+    const depth_to = Math.min(band.depths - 1, Math.floor((bottom - band.top) / (ROW - 1)));
+    return depth <= depth_to ? [{ lane: band.lane, depth, depth_to }] : [];
+  });
+}
+
+interface View {
+  scene: Scene;
+  /** CSS pixels; `ratio` pixels of the screen in each. */
+  width: number;
+  ratio: number;
+}
+
+/** The lanes of a closed band that are drawn in it: those with the most events. */
+export function together(model: Model, lanes: readonly number[]): number[] {
+  const drawn = lanes.filter((id) => {
+    const kind = model.lanes.get(id)?.kind;
+    return kind === "host" || kind === "device";
+  });
+  if (drawn.length <= MOST_TOGETHER) return drawn;
+  const events = (id: number): number => model.lanes.get(id)?.events ?? 0;
+  return drawn.sort((a, b) => events(b) - events(a)).slice(0, MOST_TOGETHER);
+}
+
+/** A band whose coordinates are `offset` from the top of the picture; nothing of it is above `least`. */
+function paintBand(view: View, band: Band, offset: number, least: number): void {
+  const { scene, ratio } = view;
+  const { model, painter, theme } = scene;
+  const inks = inksOf(theme);
+  const pixel = (y: number): number => Math.round((y + offset) * ratio);
+  const [top, bottom] = [band.top, band.top + band.height];
+  const line = Math.max(1, Math.round(ratio));
+  const edge = Math.round(least * ratio);
+  const back = band.kind === "process" ? inks.raise : inks.bg;
+  if (band.kind === "process") painter.fill(Math.max(edge, pixel(top)), pixel(bottom), inks.raise);
+  painter.fill(Math.max(edge, pixel(bottom) - line), pixel(bottom), inks.grid);
   if (band.kind === "lane") {
-    const rows = model.rows[band.lane] ?? [];
-    for (let depth = 0; depth < band.depths; depth++) {
-      const row = rows[depth];
-      if (row) drawRow(context, scene, band.lane, row, band.top + levelTop(depth), width);
+    const lane = model.lanes.get(band.lane);
+    if (lane?.kind === "counter") {
+      const series = model.source.counter(band.lane, model.span.from, model.span.to, painter.width);
+      if (series) painter.counter(series, model.end, pixel(top + 2), pixel(bottom) - line, counterMost(lane, series));
+      return;
+    }
+    const first = Math.max(0, Math.floor((least - offset - top) / (ROW - 1)) - 1);
+    for (let depth = first; depth < band.depths; depth++) {
+      const y = top + levelTop(depth);
+      if ((y + offset) * ratio > painter.height) break;
+      paintRow(view, [band.lane], depth, pixel(y), pixel(y + SLICE), back, LABEL);
     }
   } else if (!band.open) {
-    for (const lane of band.lanes) {
-      const row = model.rows[lane]?.[0];
-      if (row && model.trace.lanes[lane]?.kind !== "steps")
-        drawRow(context, scene, lane, row, band.top + 1, width, false);
-    }
+    paintRow(view, together(model, band.lanes), 0, pixel(top + 1), pixel(top + 1 + SLICE), back, 0);
   }
 }
 
-function drawRow(
-  context: CanvasRenderingContext2D,
-  scene: Scene,
-  lane: number,
-  row: Row,
+function paintRow(
+  view: View,
+  lanes: readonly number[],
+  depth: number,
   top: number,
-  width: number,
-  labels = true,
+  bottom: number,
+  back: number,
+  label: number,
 ): void {
-  const { model, theme, fills } = scene;
-  const data = model.trace.lanes[lane];
-  if (!data) return;
-  const steps = data.kind === "steps";
-  for (const mark of marksOf(row, model.span.from, model.span.to, width)) {
-    const index = row.slice[mark.at] as number;
-    const code = data.name_code[index] as number;
-    const fill = steps ? 107 : (fills[code] as number);
-    const [left, right] = edges(mark);
-    context.globalAlpha = mark.density < 1 ? 0.35 + 0.65 * mark.density : 1;
-    context.fillStyle = fillColour(theme, fill);
-    context.fillRect(left, top, right - left, SLICE);
-    context.globalAlpha = 1;
-    if (model.hitsIn(lane, row, mark.first, mark.last)) {
-      context.fillStyle = theme.ink;
-      context.fillRect(left, top + SLICE - 2, right - left, 2);
-    }
-    if (labels && right - left >= LABEL) {
-      const name = (steps && scene.stepLabel(lane, index)) || (scene.labels[code] ?? "");
-      const text = steps ? `${name} · ${ms(((data.duration[index] as number) * model.trace.tick_ns) / 1e6)}` : name;
-      const shown = scene.fit(context, text, right - left - 2 * PAD);
-      if (shown) {
-        context.fillStyle = textColour(theme, fill);
-        context.fillText(shown, left + PAD, top + SLICE / 2 + 0.5);
-      }
-    }
+  const { scene, ratio } = view;
+  const { model, painter } = scene;
+  if (bottom <= 0 || top >= painter.height) return;
+  const { from, to } = model.span;
+  painter.beginRow(lanes[0] ?? 0, top, label ? scene.leastText * ratio : Number.POSITIVE_INFINITY);
+  for (const lane of lanes) model.source.visit(lane, depth, from, to, painter.width, painter);
+  painter.endRow(bottom, back, Math.round(2 * ratio));
+}
+
+/** The texts first…last of the picture, between two heights. */
+function drawTexts(
+  context: CanvasRenderingContext2D,
+  view: View,
+  first: number,
+  last: number,
+  top: number,
+  bottom: number,
+): void {
+  const { scene, ratio } = view;
+  const { model, painter, theme } = scene;
+  const { texts } = painter;
+  if (first === last || bottom <= top) return;
+  context.save();
+  context.beginPath();
+  context.rect(0, top, view.width, bottom - top);
+  context.clip();
+  let ink = -1;
+  for (let i = first; i < last; i++) {
+    const lane = texts.lane[i] as number;
+    const fill = texts.fill[i] as number;
+    const left = (texts.left[i] as number) / ratio;
+    const room = (texts.right[i] as number) / ratio - left - 2 * PAD;
+    const name = model.source.label(texts.name[i] as number, lane, texts.event[i] as number);
+    if (!name) continue;
+    const steps = model.lanes.get(lane)?.kind === "steps";
+    const shown = scene.fit(
+      context,
+      steps ? `${name} · ${lengthText((texts.duration[i] as number) / 1e6)}` : name,
+      room,
+    );
+    if (!shown) continue;
+    if (fill !== ink) context.fillStyle = textColour(theme, fill);
+    ink = fill;
+    context.fillText(shown, left + PAD, (texts.top[i] as number) / ratio + RULER + SLICE / 2 + 0.5);
   }
+  context.restore();
 }
 
-/** Whole pixels, with half a pixel of the background between wide neighbours. */
-function edges(mark: Mark): [number, number] {
-  const left = mark.width > 2 ? mark.x : Math.round(mark.x);
-  return [left, mark.width > 2 ? mark.x + mark.width - 0.5 : left + Math.max(1, Math.round(mark.width))];
-}
-
-function drawSelected(context: CanvasRenderingContext2D, scene: Scene, width: number): void {
-  const { model, theme } = scene;
-  if (!model.selected) return;
-  const place = model.placeOf(model.selected);
-  if (!place) return;
-  const { from, to } = model.spanOf(model.selected);
+function drawSelected(context: CanvasRenderingContext2D, scene: Scene, width: number, height: number): void {
+  const { model, theme, scroll } = scene;
   const x = (time: number): number => ((time - model.span.from) / (model.span.to - model.span.from)) * width;
-  const left = x(from);
-  const right = Math.max(left + 3, x(to));
-  if (right < -2 || left > width + 2) return;
   context.strokeStyle = theme.ink;
-  context.lineWidth = 2;
-  const clipped = Math.max(-4, left);
-  context.strokeRect(clipped, place.top, Math.min(width + 4, right) - clipped, place.bottom - place.top);
+  model.selection.forEach((slice, i) => {
+    const place = model.placeOf(slice);
+    if (!place) return;
+    const { from, to } = model.spanOf(slice);
+    const left = x(from);
+    const right = Math.max(left + 3, x(to));
+    if (right < -2 || left > width + 2) return;
+    const offset = RULER + (place.pinned ? 0 : model.pinnedHeight - scroll);
+    const clipped = Math.max(-4, left);
+    context.save();
+    context.beginPath();
+    const top = place.pinned ? RULER : RULER + model.pinnedHeight;
+    context.rect(0, top, width, height - top);
+    context.clip();
+    context.lineWidth = i === model.selection.length - 1 ? 2 : 1;
+    context.strokeRect(clipped, place.top + offset, Math.min(width + 4, right) - clipped, place.bottom - place.top);
+    context.restore();
+  });
 }
 
 function drawRange(context: CanvasRenderingContext2D, scene: Scene, width: number, height: number): void {
@@ -175,7 +258,7 @@ function drawRange(context: CanvasRenderingContext2D, scene: Scene, width: numbe
 
 function drawRuler(context: CanvasRenderingContext2D, scene: Scene, width: number): void {
   const { model, theme, range } = scene;
-  const toMs = model.trace.tick_ns / 1e6;
+  const toMs = 1e-6;
   const [from, to] = [model.span.from * toMs, model.span.to * toMs];
   // One unit for the whole ruler, by what is shown of it.
   const [unit, size] = to - from >= IN_SECONDS ? (["s", 1000] as const) : (["ms", 1] as const);

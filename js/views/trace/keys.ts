@@ -1,81 +1,149 @@
 /** The keys of the trace. They work while focus is on it; every other key goes to the notebook. */
 
-import type { Model } from "./model.js";
+import { h } from "../../lib/dom.js";
+import type { Direction } from "./source.js";
 
 export const KEYS: readonly (readonly [keys: readonly string[], what: string])[] = [
   [["W", "S"], "zoom in, out"],
   [["A", "D"], "pan left, right"],
   [["←", "→"], "previous, next slice on the lane"],
   [["↑", "↓"], "parent, longest child"],
+  [[",", "."], "previous, next slice of the name"],
+  [["[", "]"], "follow an arrow back, forward"],
+  [["Shift+↑", "Shift+↓"], "lane above, below"],
+  [["Shift+←", "Shift+→"], "add the slice before, after"],
+  [["G", "Shift+G"], "next, previous longest idle gap"],
   [["F"], "fit selection"],
   [["0"], "fit all"],
-  [["M"], "mark the slice as range"],
+  [["U", "Shift+U"], "view before, after"],
+  [["M"], "mark the selection as range"],
+  [["L"], "show or hide arrows"],
+  [["P"], "pin the lane of the slice, or let it go"],
+  [["T"], "go to the table row of the slice"],
   [["/"], "search"],
   [["Enter", "Shift+Enter"], "next, previous hit (in the search)"],
   [["Esc"], "clear selection"],
   [["Shift+drag"], "mark a range"],
+  [["Ctrl+click"], "select several"],
   [["Ctrl+wheel", "Shift+wheel"], "zoom, pan"],
 ];
 
-export interface KeyTarget {
-  model: Model;
-  /** Where W and S zoom around: the share of the width under the pointer, or the middle. */
-  share(): number;
-  focusSearch(): void;
-  toggleHelp(): void;
+/** What the keys do. */
+export interface Actions {
+  zoom(factor: number): void;
+  pan(share: number): void;
+  move(direction: Direction, add: boolean): void;
+  /** To the lane above (−1) or below (1). */
+  lane(by: 1 | -1): void;
+  follow(by: 1 | -1): void;
+  gap(by: 1 | -1): void;
+  fit(): void;
+  fitAll(): void;
+  /** The view before (−1) or after (1). */
+  undo(by: 1 | -1): void;
+  mark(): void;
+  flows(): void;
+  pin(): void;
+  row(): void;
+  search(): void;
+  help(): void;
+  /** Lets go of what is selected; false when nothing is. */
+  clear(): boolean;
 }
 
 /** Does what the key stands for; false when it stands for nothing here. */
-export function press(key: string, shift: boolean, target: KeyTarget): boolean {
-  const { model } = target;
+export function press(key: string, shift: boolean, to: Actions): boolean {
   const far = shift ? 3 : 1;
+  const back = shift ? -1 : 1;
   switch (key.length === 1 ? key.toLowerCase() : key) {
     case "w":
-      model.zoomBy(1.3 ** far, target.share());
-      return true;
+      to.zoom(1.3 ** far);
+      break;
     case "s":
-      model.zoomBy(1.3 ** -far, target.share());
-      return true;
+      to.zoom(1.3 ** -far);
+      break;
     case "a":
-      model.panBy(-0.12 * far);
-      return true;
+      to.pan(-0.12 * far);
+      break;
     case "d":
-      model.panBy(0.12 * far);
-      return true;
+      to.pan(0.12 * far);
+      break;
     case "ArrowLeft":
-      model.move("previous");
-      return true;
+      to.move("previous", shift);
+      break;
     case "ArrowRight":
-      model.move("next");
-      return true;
+      to.move("next", shift);
+      break;
     case "ArrowUp":
-      model.move("parent");
-      return true;
+      if (shift) to.lane(-1);
+      else to.move("parent", false);
+      break;
     case "ArrowDown":
-      model.move("child");
-      return true;
+      if (shift) to.lane(1);
+      else to.move("child", false);
+      break;
+    case ",":
+      to.move("previous_same", false);
+      break;
+    case ".":
+      to.move("next_same", false);
+      break;
+    case "[":
+      to.follow(-1);
+      break;
+    case "]":
+      to.follow(1);
+      break;
+    case "g":
+      to.gap(back);
+      break;
     case "f":
-      model.fit();
-      return true;
+      to.fit();
+      break;
     case "0":
-      model.fitAll();
-      return true;
+      to.fitAll();
+      break;
+    case "u":
+      to.undo(shift ? 1 : -1);
+      break;
     case "m":
-      model.markSelected();
-      return true;
+      to.mark();
+      break;
+    case "l":
+      to.flows();
+      break;
+    case "p":
+      to.pin();
+      break;
+    case "t":
+      to.row();
+      break;
     case "/":
-      target.focusSearch();
-      return true;
+      to.search();
+      break;
     case "?":
-      target.toggleHelp();
-      return true;
+      to.help();
+      break;
     case "Escape":
       // With nothing left to let go of, Esc belongs to the dashboard.
-      if (!model.selected && !model.range) return false;
-      model.select(null);
-      model.setRange(null);
-      return true;
+      return to.clear();
     default:
       return false;
   }
+  return true;
 }
+
+/** The list of keys, as rows. */
+export const keyRows = (): Node[] =>
+  KEYS.map(([keys, what]) => h("span", ...keys.flatMap((key) => [h("kbd", key), " "]), what));
+
+/** The few that stand beside the toolbar. */
+export const fewKeys = (): Node[] => {
+  const few: [string[], string][] = [
+    [["W", "S"], "zoom"],
+    [["A", "D"], "pan"],
+    [["F"], "fit selection"],
+    [["M"], "mark range"],
+  ];
+  return few.flatMap(([keys, what]) => [...keys.map((key) => h("kbd", key)), h("span", what)]);
+};

@@ -1,72 +1,197 @@
-/** The column left of the lanes: processes and lanes, opened and closed by a click. */
+/**
+ * The column left of the lanes: processes and lanes, opened and closed by a click. Only labels in view are elements;
+ * the keyboard reaches the others as the arrow keys scroll to them.
+ */
 
-import { clear, h } from "../../lib/dom.js";
-import { count, num } from "../../lib/format.js";
-import type { Trace } from "../../lib/payload.js";
-import type { Band } from "./layout.js";
+import { clear, h, handled, listen, modified } from "../../lib/dom.js";
+import { count } from "../../lib/format.js";
+import { MOST_TOGETHER } from "./draw.js";
+import { type Band, bandsIn } from "./layout.js";
 import type { Model } from "./model.js";
-import { idle } from "./range.js";
+import type { LaneHead } from "./source.js";
+import { axisText } from "./units.js";
 
-/** What stands beside the heading of a process: how busy its device was, or how many threads there are. */
-export function processNote(model: Model, lanes: readonly number[]): string {
-  const { trace } = model;
-  const part = idle(trace, model.rows, lanes, 0, trace.end);
-  if (part !== null) return `${num(100 - part, 1)}% busy`;
-  const threads = lanes.filter((lane) => trace.lanes[lane]?.kind === "host").length;
-  return threads ? `${count(threads)} ${threads === 1 ? "thread" : "threads"}` : "";
+/** "the longest 1,200 of 9,000 events" for the tooltip of a lane. */
+export function laneTitle(lane: LaneHead): string {
+  const { shown, events } = lane;
+  const what = lane.kind === "counter" ? "samples" : "events";
+  const here = shown < events ? `the longest ${count(shown)} of ${count(events)} ${what}` : `${count(events)} ${what}`;
+  return [lane.name, lane.note, here].filter(Boolean).join(" · ");
 }
 
-/** "1,200 of 9,000 events shown" for the tooltip of a lane. */
-export function laneTitle(trace: Trace, lane: number): string {
-  const data = trace.lanes[lane];
-  if (!data) return "";
-  const here = data.start.length;
-  const events =
-    here < data.events ? `the longest ${count(here)} of ${count(data.events)} events` : `${count(here)} events`;
-  return [data.name, data.note, events].filter(Boolean).join(" · ");
+export interface LabelsOptions {
+  model: Model;
+  /** Small text beside the heading of a process. */
+  note(process: string): string;
+  /** The part of the page of lanes that is in view, and how to move it. */
+  view(): { top: number; bottom: number };
+  scrollTo(top: number): void;
 }
 
-/** Draws the labels of all bands; they are as tall as their bands. */
-export function drawLabels(column: HTMLElement, model: Model, notes: Map<string, string>): void {
-  const focused = column.querySelector<HTMLElement>(":focus")?.dataset.key;
-  clear(column);
-  for (const band of model.bands) column.append(label(band, model, notes));
-  if (focused) {
-    [...column.querySelectorAll<HTMLElement>("[data-key]")].find((el) => el.dataset.key === focused)?.focus();
+export interface Labels {
+  /** Of the lanes that scroll, and of those that stay at the top. */
+  column: HTMLElement;
+  pinned: HTMLElement;
+  draw(): void;
+}
+
+export function labels(options: LabelsOptions): Labels {
+  const { model } = options;
+  const column = h("div.labels", { role: "tree", "aria-label": "Tracks" });
+  const pinned = h("div.labels.pinned", { role: "tree", "aria-label": "Pinned tracks" });
+  /** What the keyboard is at; it alone is a stop of Tab. */
+  let current = "";
+  let drawn = "";
+
+  const bands = (): readonly Band[] => [...model.pinnedBands, ...model.bands];
+
+  function draw(): void {
+    const { top, bottom } = options.view();
+    const seen = bandsIn(model.bands, top, bottom);
+    // What the keyboard is at stays an element, or focus would be lost as it scrolls away.
+    const at = model.bands.find((band) => band.key === current);
+    const own = at && !seen.includes(at) ? [at] : [];
+    const key = JSON.stringify([seen, own, model.pinnedBands, current, seen.map((band) => noteOf(band))]);
+    if (key === drawn) return;
+    drawn = key;
+    const root = column.getRootNode() as Document | ShadowRoot;
+    const focused = root.activeElement instanceof HTMLElement ? root.activeElement.dataset.key : undefined;
+    if (!bands().some((band) => band.key === current)) current = bands()[0]?.key ?? "";
+    column.style.height = `${model.height}px`;
+    pinned.style.height = `${model.pinnedHeight}px`;
+    clear(column);
+    clear(pinned);
+    for (const band of model.pinnedBands) pinned.append(label(band));
+    for (const band of [...own, ...seen]) column.append(label(band));
+    if (focused) focus(focused);
   }
-}
 
-function label(band: Band, model: Model, notes: Map<string, string>): HTMLElement {
-  const style = { height: `${band.height}px` };
-  const mark = band.open ? "▾" : "▸";
-  const lane = band.kind === "lane" ? model.trace.lanes[band.lane] : undefined;
-  if (lane && lane.depths <= 1) {
+  const focus = (key: string): void => {
+    for (const element of [...pinned.children, ...column.children])
+      if (element instanceof HTMLElement && element.dataset.key === key) element.focus({ preventScroll: true });
+  };
+
+  const noteOf = (band: Band): string => {
+    if (band.kind === "process") return options.note(band.process);
+    const lane = band.kind === "lane" ? model.lanes.get(band.lane) : undefined;
+    return lane ? (lane.kind === "counter" && axisText(lane)) || lane.note : "";
+  };
+
+  function label(band: Band): HTMLElement {
+    const lane = band.kind === "lane" ? model.lanes.get(band.lane) : undefined;
+    const opens = band.kind !== "lane" || (lane?.kind !== "counter" && (lane?.depths ?? 0) > 1);
+    const isPinned = band.kind === "lane" && model.pinned.includes(band.lane);
+    const [text, title] = lane
+      ? [lane.name, laneTitle(lane)]
+      : band.kind === "process"
+        ? [band.process, band.process]
+        : [`${count((band as { lanes: number[] }).lanes.length)} more threads`, restTitle(band)];
     return h(
-      "div.tlab",
-      { style, title: band.kind === "lane" ? laneTitle(model.trace, band.lane) : "" },
-      h("span", lane.name),
-      h("small", lane.note),
+      "div",
+      {
+        class: `tlab ${band.kind === "process" ? "p" : lane && !opens ? "" : "sub"}`,
+        role: "treeitem",
+        style: { top: `${band.top}px`, height: `${band.height}px` },
+        title,
+        "aria-level": band.kind === "process" ? "1" : "2",
+        "aria-expanded": opens ? String(band.open) : undefined,
+        "data-key": band.key,
+        tabindex: band.key === current ? "0" : "-1",
+        on: {
+          click: () => {
+            current = band.key;
+            if (opens) model.toggle(band);
+            else draw();
+          },
+        },
+      },
+      h("span", opens && h("i", { "aria-hidden": "true" }, band.open ? "▾" : "▸"), text),
+      h("small", noteOf(band)),
+      lane && pinButton(lane.id, isPinned),
     );
   }
-  const [text, note, title] =
-    band.kind === "lane"
-      ? [lane?.name ?? "", lane?.note ?? "", laneTitle(model.trace, band.lane)]
-      : band.kind === "process"
-        ? [band.process, notes.get(band.process) ?? "", band.process]
-        : [`${count(band.lanes.length)} more threads`, "", "Threads with little in them"];
-  return h(
-    "button",
-    {
-      class: `tlab ${band.kind === "process" ? "p" : "sub"}`,
-      style,
-      title,
-      "aria-expanded": String(band.open),
-      "data-key": band.key,
-      // One stop a process, not one a thread.
-      tabindex: band.kind === "lane" ? "-1" : "0",
-      on: { click: () => model.toggle(band) },
-    },
-    h("span", h("i", { "aria-hidden": "true" }, mark), text),
-    h("small", note),
-  );
+
+  const pinButton = (lane: number, isPinned: boolean): HTMLElement =>
+    h(
+      "button",
+      {
+        class: isPinned ? "pin on" : "pin",
+        tabindex: "-1",
+        "aria-label": isPinned ? "Unpin" : "Pin to the top",
+        title: isPinned ? "Back to its place (P)" : "Keep at the top (P)",
+        on: {
+          click: (event: Event) => {
+            handled(event);
+            model.pin(lane);
+          },
+        },
+      },
+      isPinned ? "×" : "↥",
+    );
+
+  function move(to: Band | undefined): void {
+    if (!to) return;
+    current = to.key;
+    if (!model.pinnedBands.includes(to)) {
+      const { top, bottom } = options.view();
+      if (to.top < top) options.scrollTo(to.top);
+      else if (to.top + to.height > bottom)
+        options.scrollTo(Math.max(0, Math.min(to.top, to.top + to.height - (bottom - top))));
+    }
+    draw();
+    focus(to.key);
+  }
+
+  function press(event: KeyboardEvent): boolean {
+    const all = bands();
+    const at = all.findIndex((band) => band.key === current);
+    const band = all[at];
+    if (!band) return false;
+    switch (event.key) {
+      case "ArrowDown":
+        move(all[at + 1]);
+        return true;
+      case "ArrowUp":
+        move(all[at - 1]);
+        return true;
+      case "Home":
+        move(all[0]);
+        return true;
+      case "End":
+        move(all.at(-1));
+        return true;
+      case "ArrowRight":
+        if (!band.open) model.toggle(band);
+        return true;
+      case "ArrowLeft":
+        if (band.open && (band.kind !== "lane" || band.depths > 1)) model.toggle(band);
+        else move(all.slice(0, at).findLast((each) => each.kind === "process"));
+        return true;
+      case "Enter":
+      case " ":
+        if (band.kind !== "lane" || (model.lanes.get(band.lane)?.depths ?? 0) > 1) model.toggle(band);
+        return true;
+      case "p":
+      case "P":
+        if (band.kind === "lane") model.pin(band.lane);
+        return band.kind === "lane";
+      default:
+        return false;
+    }
+  }
+
+  for (const element of [column, pinned]) {
+    listen(element, "keydown", (event) => {
+      if (!modified(event) && press(event)) handled(event);
+    });
+    listen(element, "focusin", (event) => {
+      current = (event.target as HTMLElement).dataset.key ?? current;
+    });
+  }
+  return { column, pinned, draw };
+}
+
+function restTitle(band: Band): string {
+  const closed = band.kind !== "lane" && band.lanes.length > MOST_TOGETHER;
+  return `Threads with little in them${closed ? `; closed, the ${MOST_TOGETHER} with the most events are drawn` : ""}`;
 }

@@ -1,6 +1,6 @@
 /** Where each lane lies: the tree of processes and lanes, from top to bottom. */
 
-import type { Lane } from "../../lib/payload.js";
+import type { LaneHead } from "./source.js";
 
 export const ROW = 18;
 export const COUNTER = 34;
@@ -17,8 +17,8 @@ export const processKey = (process: string): string => `p:${process}`;
 export const restKey = (process: string): string => `r:${process}`;
 export const laneKey = (lane: number): string => `l:${lane}`;
 
-/** Lanes by process, in the order in which they come. */
-export function processes(lanes: readonly Lane[]): Map<string, number[]> {
+/** Positions of lanes by process, in the order in which they come. */
+export function processes(lanes: readonly { process: string }[]): Map<string, number[]> {
   const groups = new Map<string, number[]>();
   lanes.forEach((lane, index) => {
     const group = groups.get(lane.process);
@@ -32,34 +32,52 @@ export function processes(lanes: readonly Lane[]): Map<string, number[]> {
  * The bands of the trace, top to bottom, without gaps.
  *
  * Lanes that are folded at first gather in one band at the end of their process ("11 more threads");
- * a single one gets its own band, as one line cannot be saved there.
+ * a single one gets its own band, as one line cannot be saved there. Without headings the lanes alone, as they come.
  */
-export function layout(lanes: readonly Lane[], folding: Folding): { bands: Band[]; height: number } {
+export function layout(
+  lanes: readonly LaneHead[],
+  folding: Folding,
+  headings = true,
+): { bands: Band[]; height: number } {
   const bands: Band[] = [];
   let top = 0;
   const push = (band: Band): void => {
     bands.push(band);
     top += band.height;
   };
-  const pushLane = (index: number): void => {
-    const lane = lanes[index] as Lane;
-    const open = folding.get(laneKey(index)) ?? true;
+  const pushLane = (lane: LaneHead): void => {
+    const key = laneKey(lane.id);
+    const open = folding.get(key) ?? true;
     const depths = Math.max(1, lane.depths);
     const height =
       lane.kind === "counter" ? COUNTER : (open ? depths : 1) * ROW - (open && depths > 1 ? depths - 1 : 0);
-    push({ kind: "lane", key: laneKey(index), lane: index, open, depths: open ? depths : 1, top, height: height + 1 });
+    push({ kind: "lane", key, lane: lane.id, open, depths: open ? depths : 1, top, height: height + 1 });
   };
-  for (const [process, members] of processes(lanes)) {
+  if (!headings) {
+    for (const lane of lanes) pushLane(lane);
+    return { bands, height: top };
+  }
+  const ids = (members: readonly LaneHead[]): number[] => members.map((lane) => lane.id);
+  for (const [process, positions] of processes(lanes)) {
+    const members = positions.map((position) => lanes[position] as LaneHead);
     const open = folding.get(processKey(process)) ?? true;
-    push({ kind: "process", key: processKey(process), process, open, lanes: members, top, height: ROW + 1 });
+    push({ kind: "process", key: processKey(process), process, open, lanes: ids(members), top, height: ROW + 1 });
     if (!open) continue;
-    const folded = members.filter((index) => lanes[index]?.folded);
-    const rest = folded.length > 1 ? folded : [];
-    for (const index of members) if (!rest.includes(index)) pushLane(index);
-    if (rest.length) {
+    const folded = members.filter((lane) => lane.folded);
+    const gathered = folded.length > 1;
+    for (const lane of members) if (!(gathered && lane.folded)) pushLane(lane);
+    if (gathered) {
       const restOpen = folding.get(restKey(process)) ?? false;
-      push({ kind: "rest", key: restKey(process), process, open: restOpen, lanes: rest, top, height: ROW + 1 });
-      if (restOpen) for (const index of rest) pushLane(index);
+      push({
+        kind: "rest",
+        key: restKey(process),
+        process,
+        open: restOpen,
+        lanes: ids(folded),
+        top,
+        height: ROW + 1,
+      });
+      if (restOpen) for (const lane of folded) pushLane(lane);
     }
   }
   return { bands, height: top };
@@ -84,10 +102,8 @@ export function bandsIn(bands: readonly Band[], top: number, bottom: number): Ba
 }
 
 /** The folding in which a lane can be seen, with all its levels. */
-export function reveal(lanes: readonly Lane[], folding: Folding, index: number): Folding {
-  const lane = lanes[index];
-  if (!lane) return folding;
-  const next = new Map(folding).set(processKey(lane.process), true).set(laneKey(index), true);
+export function reveal(lane: LaneHead, folding: Folding): Folding {
+  const next = new Map(folding).set(processKey(lane.process), true).set(laneKey(lane.id), true);
   if (lane.folded) next.set(restKey(lane.process), true);
   return next;
 }

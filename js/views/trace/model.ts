@@ -1,35 +1,63 @@
 /** What the trace shows at this moment, and everything that can be done to it. No drawing. */
 
-import type { Trace } from "../../lib/payload.js";
-import type { Direction, Hits, Slice } from "./find.js";
-import { durationOf, hitSums, longestHit, neighbour, search, startOf } from "./find.js";
+import { reason } from "../../lib/dom.js";
+import { matcher } from "../../lib/rows.js";
+import { History } from "./history.js";
 import type { Band, Folding } from "./layout.js";
 import { layout, levelTop, reveal } from "./layout.js";
-import { type Row, rowsOf } from "./rows.js";
-import { around, clamp, pan, type Span, show, zoom } from "./window.js";
+import type { Direction, Found, LaneHead, SliceRef, Source } from "./source.js";
+import type { Under } from "./under.js";
+import { around, clamp, pan, type Span, shortest, show, zoom } from "./window.js";
 
-/** What changed: the picture, the tree of lanes, the selected slice, the range or the search. */
-export type Change = "span" | "lanes" | "slice" | "range" | "search";
+/** What changed: the window, the tree of lanes, the selection, the range, the search, or where the slices come from. */
+export type Change = "span" | "lanes" | "slice" | "range" | "search" | "source";
+
+type LaneBand = Extract<Band, { kind: "lane" }>;
 
 export class Model {
-  readonly rows: Row[][];
+  source: Source;
+  /** By id. */
+  lanes = new Map<number, LaneHead>();
+  /** Bands that scroll, and those above them that don't; `top` counts from the first of each. */
   bands: Band[] = [];
   height = 0;
+  pinnedBands: Band[] = [];
+  pinnedHeight = 0;
   span: Span;
-  selected: Slice | null = null;
+  /** The last one is the main one. */
+  selection: SliceRef[] = [];
   range: Span | null = null;
   query = "";
-  hits: Hits = { slices: [], names: new Uint8Array(0), error: "" };
-  /** Position of the selected slice in the hits, -1 when it is none of them. */
-  hitAt = -1;
+  /** Null while the search runs, and without one. */
+  found: Found | null = null;
+  /** Position of the selected slice in the hits, -1 when it is not known to be one. */
+  hit = -1;
+  /** Lanes that stay at the top, in the order in which they were pinned. */
+  pinned: number[] = [];
+  laneFilter = "";
   private folding: Folding = new Map();
-  private sums = new Map<Row, Uint32Array>();
+  private matches: ((name: string) => boolean) | null = null;
+  private readonly history: History;
   private readonly listeners: ((change: Change) => void)[] = [];
+  /** Bands of lanes by lane. */
+  private places = new Map<number, { band: LaneBand; pinned: boolean }>();
+  /** Counts what was asked for: an answer that comes after the next question is dropped. */
+  private turn = 0;
 
-  constructor(readonly trace: Trace) {
-    this.rows = trace.lanes.map(rowsOf);
-    this.span = clamp({ from: 0, to: trace.end }, trace.end);
-    this.place();
+  constructor(source: Source, now?: () => number) {
+    this.source = source;
+    this.history = new History(now);
+    this.span = clamp({ from: 0, to: source.end }, source.end);
+    this.take(source);
+  }
+
+  get end(): number {
+    return this.source.end;
+  }
+
+  /** The main one of the selection. */
+  get selected(): SliceRef | null {
+    return this.selection.at(-1) ?? null;
   }
 
   onChange(listener: (change: Change) => void): void {
@@ -40,10 +68,64 @@ export class Model {
     for (const listener of this.listeners) listener(change);
   }
 
+  private take(source: Source): void {
+    this.source = source;
+    this.lanes = new Map(source.lanes.map((lane) => [lane.id, lane]));
+    source.setQuery(this.query);
+    this.place();
+  }
+
+  /** Draws and asks from another source from now on; what was opened, pinned and selected stays. */
+  setSource(source: Source): void {
+    if (source === this.source) return;
+    this.turn++;
+    const whole = this.span.to - this.span.from >= this.end;
+    this.take(source);
+    this.span = clamp(whole ? { from: 0, to: this.end } : this.span, this.end);
+    this.tell("source");
+    this.tell("lanes");
+    if (this.query) void this.find(this.query);
+  }
+
   private place(): void {
-    const { bands, height } = layout(this.trace.lanes, this.folding);
-    this.bands = bands;
-    this.height = height;
+    const pinned = this.pinned.flatMap((id) => this.lanes.get(id) ?? []);
+    const rest = this.source.lanes.filter((lane) => !this.pinned.includes(lane.id) && this.fits(lane));
+    // A filter shows what it finds: nothing of it is gathered in a closed band.
+    const scrolling = layout(this.matches ? rest.map((lane) => ({ ...lane, folded: false })) : rest, this.folding);
+    this.bands = scrolling.bands;
+    this.height = scrolling.height;
+    const top = layout(
+      pinned.map((lane) => ({ ...lane, folded: false })),
+      this.folding,
+      false,
+    );
+    this.pinnedBands = top.bands;
+    this.pinnedHeight = top.height;
+    this.places = new Map();
+    for (const [bands, fixed] of [
+      [this.bands, false],
+      [this.pinnedBands, true],
+    ] as const)
+      for (const band of bands) if (band.kind === "lane") this.places.set(band.lane, { band, pinned: fixed });
+  }
+
+  private fits(lane: LaneHead): boolean {
+    return !this.matches || this.matches(lane.name) || this.matches(lane.process) || this.matches(lane.note);
+  }
+
+  /** Shows the lanes whose name, note or section has the text, or fits the /expression/; returns what is wrong with it. */
+  filterLanes(text: string): string {
+    let matches: typeof this.matches;
+    try {
+      matches = matcher(text.trim());
+    } catch (error) {
+      return reason(error);
+    }
+    this.laneFilter = text.trim();
+    this.matches = matches;
+    this.place();
+    this.tell("lanes");
+    return "";
   }
 
   toggle(band: Band): void {
@@ -52,141 +134,180 @@ export class Model {
     this.tell("lanes");
   }
 
-  setSpan(span: Span): void {
-    const next = clamp(span, this.trace.end);
+  /** Lets a lane stay at the top, or go back to its place. */
+  pin(lane: number): void {
+    this.pinned = this.pinned.includes(lane) ? this.pinned.filter((id) => id !== lane) : [...this.pinned, lane];
+    this.place();
+    this.tell("lanes");
+  }
+
+  /** `jump`: one step of the undo stack, whatever movement came just before. */
+  setSpan(span: Span, jump = false): void {
+    const next = clamp(span, this.end);
     if (next.from === this.span.from && next.to === this.span.to) return;
+    this.history.note(this.span, jump);
     this.span = next;
     this.tell("span");
   }
 
+  undo(): void {
+    this.restore(this.history.undo(this.span));
+  }
+
+  redo(): void {
+    this.restore(this.history.redo(this.span));
+  }
+
+  private restore(span: Span | null): void {
+    if (!span) return;
+    this.span = clamp(span, this.end);
+    this.tell("span");
+  }
+
   zoomBy(factor: number, share = 0.5): void {
-    this.setSpan(zoom(this.span, factor, share, this.trace.end));
+    this.setSpan(zoom(this.span, factor, share, this.end));
   }
 
   panBy(share: number): void {
-    this.setSpan(pan(this.span, share, this.trace.end));
+    this.setSpan(pan(this.span, share, this.end));
   }
 
-  spanOf(slice: Slice): Span {
-    const from = startOf(this.trace, slice);
-    return { from, to: from + durationOf(this.trace, slice) };
+  spanOf(slice: SliceRef): Span {
+    return { from: slice.start_ns, to: slice.start_ns + slice.duration_ns };
   }
 
-  /** Selects a slice; with `reveal` its lane is opened and it is brought into the window. */
-  select(slice: Slice | null, bring = false): void {
-    this.selected = slice;
-    this.hitAt = slice ? this.hits.slices.findIndex((hit) => hit.lane === slice.lane && hit.index === slice.index) : -1;
-    if (slice && bring) {
-      this.folding = reveal(this.trace.lanes, this.folding, slice.lane);
+  /** Selects a slice; with `bring` its lane is opened and it is brought into the window; with `add` beside those selected. */
+  select(slice: SliceRef | null, bring = false, add = false): void {
+    this.turn++;
+    const others = add ? this.selection.filter((each) => each.event !== slice?.event) : [];
+    this.selection = slice ? [...others, slice] : others;
+    this.hit = -1;
+    if (slice && bring) this.bring(slice);
+    this.tell("slice");
+  }
+
+  /**
+   * Selects what was clicked. The picture has times as exact as it needs them, and of several slices in one pixel the
+   * longest: its own times come from the source.
+   */
+  async pick(under: Under | null, add = false): Promise<void> {
+    if (!under) {
+      if (!add) this.select(null);
+      return;
+    }
+    const { count, ...slice } = under;
+    this.select(slice, false, add);
+    if (count === 1 && !this.source.live) return;
+    const turn = this.turn;
+    const exact = (await this.source.slice(slice.event))?.slice;
+    if (!exact || turn !== this.turn) return;
+    this.selection = [...this.selection.slice(0, -1), exact];
+    this.tell("slice");
+  }
+
+  /** Opens the lane of a slice and moves the window to it. */
+  private bring(slice: SliceRef): void {
+    const lane = this.lanes.get(slice.lane);
+    if (lane) {
+      this.folding = reveal(lane, this.folding);
+      // A slice that a filter hides was asked for: the filter gives way.
+      if (!this.fits(lane)) {
+        this.matches = null;
+        this.laneFilter = "";
+      }
       this.place();
       this.tell("lanes");
-      this.setSpan(show(this.span, this.spanOf(slice), this.trace.end));
     }
-    this.tell("slice");
+    this.setSpan(show(this.span, this.spanOf(slice), this.end), true);
   }
 
   setRange(range: Span | null): void {
     const ordered = range && {
       from: Math.max(0, Math.min(range.from, range.to)),
-      to: Math.min(this.trace.end, Math.max(range.from, range.to)),
+      to: Math.min(this.end, Math.max(range.from, range.to)),
     };
     this.range = ordered && ordered.to > ordered.from ? ordered : null;
     this.tell("range");
   }
 
-  /** The selected slice, else the range, with room around it. */
+  /** The selected slices, else the range, with room around. */
   fit(): void {
-    const target = this.selected ? this.spanOf(this.selected) : this.range;
-    if (target) this.setSpan(around(target, this.trace.end));
+    const [first] = this.selection;
+    if (!first && !this.range) return;
+    let target = first ? this.spanOf(first) : (this.range as Span);
+    for (const slice of this.selection) {
+      const { from, to } = this.spanOf(slice);
+      target = { from: Math.min(target.from, from), to: Math.max(target.to, to) };
+    }
+    this.setSpan(around(target, this.end), true);
   }
 
   fitAll(): void {
-    this.setSpan({ from: 0, to: this.trace.end });
+    this.setSpan({ from: 0, to: this.end }, true);
   }
 
   markSelected(): void {
     if (this.selected) this.setRange(this.spanOf(this.selected));
   }
 
-  find(query: string): void {
+  async find(query: string): Promise<void> {
+    const turn = ++this.turn;
     this.query = query;
-    this.hits = search(this.trace, query);
-    this.sums = new Map();
-    this.select(this.selected);
+    this.found = null;
+    this.hit = -1;
+    this.source.setQuery(query);
+    this.tell("search");
+    if (!query) return;
+    const found = await this.source.search(query);
+    if (turn !== this.turn && query !== this.query) return;
+    this.found = found;
     this.tell("search");
   }
 
-  /**
-   * Searches for the first of the texts that is found, selects its longest hit and zooms to its surroundings.
-   * Returns that text; when none is found, the first stays in the search.
-   */
-  findLongest(texts: readonly string[]): string {
-    const found = texts.find((text) => search(this.trace, text).slices.length > 0) ?? texts[0] ?? "";
-    this.find(found);
-    const at = longestHit(this.trace, this.hits);
-    if (at >= 0) {
-      const slice = this.hits.slices[at] as Slice;
-      this.setSpan(around(this.spanOf(slice), this.trace.end, 0.1));
-      this.select(slice, true);
-    }
-    return found;
+  /** The next (1) or previous (-1) hit: after the selected one, else from the left edge of the window; then from the other end. */
+  async step(by: 1 | -1): Promise<void> {
+    const { query, found } = this;
+    if (!query || !found?.count) return;
+    const turn = ++this.turn;
+    const from = { time_ns: this.span.from, by };
+    let next = await this.source.hit(
+      query,
+      this.hit < 0 ? from : { index: (this.hit + by + found.count) % found.count },
+    );
+    if (!next.slice) next = await this.source.hit(query, { index: by > 0 ? 0 : found.count - 1 });
+    if (turn !== this.turn || !next.slice) return;
+    this.selectHit(next.slice, next.index);
   }
 
-  /** The next (1) or previous (-1) hit: after the selected one, else from the left edge of the window. */
-  step(by: 1 | -1): void {
-    const { slices } = this.hits;
-    if (!slices.length) return;
-    let at = this.hitAt < 0 ? -1 : this.hitAt + by;
-    if (this.hitAt < 0) {
-      const next = slices.findIndex((slice) => startOf(this.trace, slice) >= this.span.from);
-      at = by > 0 ? next : (next < 0 ? slices.length : next) - 1;
-    }
-    this.select(slices[(at + slices.length) % slices.length] as Slice, true);
+  private selectHit(slice: SliceRef, index: number): void {
+    this.select(slice, true);
+    this.hit = index;
+    this.tell("slice");
   }
 
   /** From the selected slice to its neighbour; without one, to the first slice in the window. */
-  move(direction: Direction): void {
-    if (!this.selected) {
-      const first = this.firstVisible();
-      if (first) this.select(first, true);
-      return;
-    }
-    const { lane, index } = this.selected;
-    const data = this.trace.lanes[lane];
-    if (!data) return;
-    const next = neighbour(data, this.rows[lane] ?? [], index, direction);
-    if (next !== null) this.select({ lane, index: next }, true);
+  async move(direction: Direction): Promise<void> {
+    const turn = ++this.turn;
+    const { from, to } = this.span;
+    const lanes = this.bands.flatMap((band) => (band.kind === "lane" ? [band.lane] : []));
+    const next = this.selected
+      ? await this.source.step(this.selected.event, direction)
+      : await this.source.first(from, to, lanes);
+    if (turn === this.turn && next) this.select(next, true);
   }
 
-  private firstVisible(): Slice | null {
-    for (const band of this.bands) {
-      if (band.kind !== "lane") continue;
-      const row = this.rows[band.lane]?.[0];
-      const at = row ? row.start.findIndex((start) => start >= this.span.from && start <= this.span.to) : -1;
-      if (row && at >= 0) return { lane: band.lane, index: row.slice[at] as number };
-    }
-    return null;
+  /** Top and bottom of a slice among the bands, and whether in those at the top; null while it is folded away. */
+  placeOf(slice: SliceRef): { top: number; bottom: number; pinned: boolean } | null {
+    const place = this.places.get(slice.lane);
+    if (!place) return null;
+    const { band, pinned } = place;
+    if (slice.depth >= band.depths) return { top: band.top, bottom: band.top + band.height, pinned };
+    const top = band.top + levelTop(slice.depth);
+    return { top, bottom: top + 16, pinned };
   }
 
-  /** Hits among the slices first…last of a row. */
-  hitsIn(lane: number, row: Row, first: number, last: number): number {
-    if (!this.hits.slices.length) return 0;
-    let sums = this.sums.get(row);
-    const data = this.trace.lanes[lane];
-    if (!sums && data) {
-      sums = hitSums(row, data, this.hits.names);
-      this.sums.set(row, sums);
-    }
-    return sums ? (sums[last] as number) - (sums[first] as number) : 0;
-  }
-
-  /** Top and bottom of a slice on the page of lanes; null while it is folded away. */
-  placeOf(slice: Slice): { top: number; bottom: number } | null {
-    const band = this.bands.find((b) => b.kind === "lane" && b.lane === slice.lane);
-    if (band?.kind !== "lane") return null;
-    const depth = this.trace.lanes[slice.lane]?.depth[slice.index] ?? 0;
-    if (depth >= band.depths) return { top: band.top, bottom: band.top + band.height };
-    const top = band.top + levelTop(depth);
-    return { top, bottom: top + 16 };
+  /** The shortest window there can be, ns. */
+  get shortest(): number {
+    return shortest(this.end);
   }
 }

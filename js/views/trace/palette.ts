@@ -14,6 +14,8 @@ export interface Theme extends Palette {
   raise: string;
   line: string;
   grid: string;
+  /** Bytes of a counter. */
+  bytes: string;
   font: string;
 }
 
@@ -57,6 +59,7 @@ export function themeReader(el: Element): () => Theme {
       raise: colour("--raise"),
       line: colour("--line"),
       grid: colour("--grid"),
+      bytes: colour("--m-heap"),
       font: style.fontFamily,
       categories: CATEGORIES.map((category) => colour(`--c-${category.css}`)),
       tints: TINTS[dark ? 1 : 0],

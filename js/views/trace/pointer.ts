@@ -4,16 +4,14 @@ import type { Canvas } from "../../lib/canvas.js";
 import { boxOf, listen } from "../../lib/dom.js";
 import type { HoverCard } from "../../lib/parts.js";
 import { RULER } from "./draw.js";
-import type { Slice } from "./find.js";
-import { bandsIn, levelTop, ROW } from "./layout.js";
+import { levelTop } from "./layout.js";
+import { snap } from "./measure.js";
 import type { Model } from "./model.js";
-import { sliceAt } from "./rows.js";
+import { rowUnder, sliceUnder, type Under } from "./under.js";
 import type { Span } from "./window.js";
 
 /** A press that moves less is a click. */
 const CLICK = 3;
-/** How near to a slice counts as on it, for those of a pixel. */
-const SLACK = 2;
 
 export interface Pointer {
   /** The range being dragged. */
@@ -29,26 +27,15 @@ export interface PointerOptions {
   scroll(): number;
   scrollBy(pixels: number): void;
   /** What the card says about a slice. */
-  describe(slice: Slice): Parameters<HoverCard["show"]>[1];
-}
-
-/** The slice under a point of the page of lanes (y counts from the first lane); null where there is none. */
-export function sliceUnder(model: Model, x: number, y: number, width: number): Slice | null {
-  const [band] = bandsIn(model.bands, y, y + 1);
-  if (band?.kind !== "lane") return null;
-  const depth = Math.floor((y - band.top - 1) / (ROW - 1));
-  const row = depth < band.depths ? model.rows[band.lane]?.[depth] : undefined;
-  if (!row) return null;
-  const pixel = (model.span.to - model.span.from) / Math.max(1, width);
-  const at = sliceAt(row, model.span.from + x * pixel, SLACK * pixel);
-  return at < 0 ? null : { lane: band.lane, index: row.slice[at] as number };
+  describe(slice: Under): Parameters<HoverCard["show"]>[1];
 }
 
 export function pointer(options: PointerOptions): Pointer {
   const { canvas, model, card } = options;
   const { element } = canvas;
   let at: { x: number; y: number } | null = null;
-  let held: { x: number; y: number; time: number; span: Span; range: boolean; moved: boolean } | null = null;
+  let held: { x: number; y: number; time: number; span: Span; range: boolean; add: boolean; moved: boolean } | null =
+    null;
   let dragged: Span | null = null;
 
   const place = (event: MouseEvent): { x: number; y: number } => {
@@ -58,9 +45,15 @@ export function pointer(options: PointerOptions): Pointer {
   const timeAt = (x: number): number =>
     model.span.from + (x / Math.max(1, canvas.width())) * (model.span.to - model.span.from);
 
+  /** The time under the pointer; near the edge of a slice that edge. */
+  const edgeAt = (x: number, y: number): number => {
+    const pixel = (model.span.to - model.span.from) / Math.max(1, canvas.width());
+    return snap(timeAt(x), pixel, { source: model.source, own: rowUnder(model, y, options.scroll()) });
+  };
+
   function hover(event: PointerEvent): void {
     at = place(event);
-    const slice = at.y >= RULER ? sliceUnder(model, at.x, at.y - RULER + options.scroll(), canvas.width()) : null;
+    const slice = sliceUnder(model, at.x, at.y, canvas.width(), options.scroll());
     const spot = slice && model.placeOf(slice);
     element.style.cursor = slice ? "pointer" : "default";
     if (!slice || !spot) {
@@ -68,7 +61,7 @@ export function pointer(options: PointerOptions): Pointer {
       return;
     }
     const box = boxOf(element);
-    const top = box.top + RULER - options.scroll();
+    const top = box.top + RULER + (spot.pinned ? 0 : model.pinnedHeight - options.scroll());
     const { from, to } = model.spanOf(slice);
     const scale = canvas.width() / (model.span.to - model.span.from);
     // The pointer, not the whole of a long slice, is what the card keeps clear of.
@@ -88,7 +81,15 @@ export function pointer(options: PointerOptions): Pointer {
   listen(element, "pointerdown", (event) => {
     if (event.button !== 0) return;
     const { x, y } = place(event);
-    held = { x, y, time: timeAt(x), span: { ...model.span }, range: event.shiftKey, moved: false };
+    held = {
+      x,
+      y,
+      time: event.shiftKey ? edgeAt(x, y) : timeAt(x),
+      span: { ...model.span },
+      range: event.shiftKey,
+      add: event.ctrlKey || event.metaKey,
+      moved: false,
+    };
     element.setPointerCapture(event.pointerId);
     // Shift+click would select text in the notebook; focus is set by hand then.
     if (event.shiftKey) {
@@ -103,7 +104,8 @@ export function pointer(options: PointerOptions): Pointer {
     held.moved = true;
     card.hide();
     if (held.range) {
-      dragged = { from: Math.min(held.time, timeAt(x)), to: Math.max(held.time, timeAt(x)) };
+      const edge = edgeAt(x, y);
+      dragged = { from: Math.min(held.time, edge), to: Math.max(held.time, edge) };
       canvas.redraw();
       return;
     }
@@ -123,7 +125,7 @@ export function pointer(options: PointerOptions): Pointer {
       dragged = null;
       model.setRange(range);
     } else if (!release.moved && release.y >= RULER) {
-      model.select(sliceUnder(model, release.x, release.y - RULER + options.scroll(), canvas.width()));
+      void model.pick(sliceUnder(model, release.x, release.y, canvas.width(), options.scroll()), release.add);
     }
   });
   listen(element, "pointercancel", () => {

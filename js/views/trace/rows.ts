@@ -1,6 +1,6 @@
 /**
- * One row of slices: a nesting level of a lane, with what is needed to draw any window of it
- * at a cost of its pixels, whatever the number of slices.
+ * One row of saved slices: a nesting level of a lane, with what is needed to draw any window of it
+ * at a cost of its pixels, whatever the number of slices. Times are those of the lane (ticks), or all of them ns.
  */
 
 import type { Lane } from "../../lib/payload.js";
@@ -16,20 +16,6 @@ export interface Row {
   busy: Float64Array;
   /** Longest slice of each block of 2^k: level 0 is blocks of two. */
   longest: Uint32Array[];
-}
-
-/** What is drawn in one place: a slice of its own, or several in less than a pixel each. */
-export interface Mark {
-  /** Pixels from the left of the window, clipped to it. */
-  x: number;
-  width: number;
-  /** Position in the row of the slice, or of the longest of those merged. */
-  at: number;
-  /** First and one past the last slice in the row that it stands for. */
-  first: number;
-  last: number;
-  /** Share of the time under the mark that is busy; 1 for a slice of its own. */
-  density: number;
 }
 
 /** The first i in 0…n for which `fits` holds; `fits` is false, then true. */
@@ -128,93 +114,65 @@ export function visible(row: Row, from: number, to: number): [first: number, las
 }
 
 /**
- * The marks of a row in a window of `pixels` pixels, left to right.
+ * What is drawn of a row in a window, left to right: `mark(first, last, at, busy)` for the slices first…last (excluded),
+ * the longest of which is `at`; `busy` is their share of the bin, 1 for a slice of its own.
  *
- * A slice of a pixel or more gets a mark of its own. Shorter ones that share a pixel become one mark
- * at least a pixel wide, and neighbouring merged pixels with a common look stay apart, so that a lone
- * short slice is always one visible pixel.
+ * A slice of a bin or more gets a mark of its own, shorter ones that start in one bin get one together. Bins begin
+ * at 0, not at the window: what is drawn does not change while the window moves.
  */
-export function marksOf(row: Row, from: number, to: number, pixels: number): Mark[] {
+export function eachMark(
+  row: Row,
+  from: number,
+  to: number,
+  bin: number,
+  mark: (first: number, last: number, at: number, busy: number) => void,
+): void {
   const [first, last] = visible(row, from, to);
-  const scale = pixels / (to - from);
-  const pixel = (to - from) / pixels;
-  const marks: Mark[] = [];
   for (let i = first; i < last; ) {
     const start = row.start[i] as number;
     const end = row.end[i] as number;
-    if (end < from) {
+    if (end < from || end - start >= bin) {
+      if (end >= from) mark(i, i + 1, i, 1);
       i++;
       continue;
     }
-    const x = (Math.max(start, from) - from) * scale;
-    if (end - start >= pixel) {
-      const right = (Math.min(end, to) - from) * scale;
-      marks.push({ x, width: Math.max(1, right - x), at: i, first: i, last: i + 1, density: 1 });
-      i++;
-      continue;
-    }
-    // All short ones that start in this pixel, found without visiting them; a long one ends the run.
-    const column = Math.min(Math.floor(x), pixels - 1);
-    const border = from + (column + 1) * pixel;
-    let stop = Math.max(
-      i + 1,
-      lowest(last, (k) => (row.start[k] as number) >= border),
-    );
-    stop = shortRun(row, i, stop, pixel);
-    if (stop === i + 1) {
-      // The only one in its pixel keeps its place.
-      marks.push({ x: Math.min(x, pixels - 1), width: 1, at: i, first: i, last: stop, density: 1 });
-    } else {
-      const share = ((row.busy[stop] as number) - (row.busy[i] as number)) / pixel;
-      marks.push({
-        x: column,
-        width: 1,
-        at: longestOf(row, i, stop),
-        first: i,
-        last: stop,
-        density: Math.min(1, share),
-      });
-    }
+    // All short ones that start in this bin, found without visiting them; a long one ends the run.
+    const border = (Math.floor(start / bin) + 1) * bin;
+    const stop = shortRun(row, i, startsFrom(row, i + 1, last, border), bin);
+    const busy = stop === i + 1 ? 1 : ((row.busy[stop] as number) - (row.busy[i] as number)) / bin;
+    mark(i, stop, longestOf(row, i, stop), Math.min(1, busy));
     i = stop;
   }
-  return marks;
 }
 
-/** End of the run of slices shorter than a pixel that begins at `first`. */
-function shortRun(row: Row, first: number, last: number, pixel: number): number {
+/** The first in low…high that starts at `time` or later, high if none does; few steps where it is near. */
+function startsFrom(row: Row, low: number, high: number, time: number): number {
+  let reach = 1;
+  while (low + reach < high && (row.start[low + reach] as number) < time) reach *= 2;
+  let left = low + (reach >> 1);
+  let right = Math.min(high, low + reach);
+  while (left < right) {
+    const middle = (left + right) >> 1;
+    if ((row.start[middle] as number) >= time) right = middle;
+    else left = middle + 1;
+  }
+  return left;
+}
+
+/** End of the run of slices shorter than a bin that begins at `first`. */
+function shortRun(row: Row, first: number, last: number, bin: number): number {
   const at = longestOf(row, first, last);
-  if ((row.end[at] as number) - (row.start[at] as number) < pixel) return last;
-  // At most one slice of a pixel or more can start in a pixel unless slices overlap: look for the first.
+  if ((row.end[at] as number) - (row.start[at] as number) < bin) return last;
+  // At most one slice of a bin or more can start in a bin unless slices overlap: look for the first.
   let low = first + 1;
   let high = at;
   while (low < high) {
     const middle = (low + high) >> 1;
     const longest = longestOf(row, first, middle + 1);
-    if ((row.end[longest] as number) - (row.start[longest] as number) >= pixel) high = middle;
+    if ((row.end[longest] as number) - (row.start[longest] as number) >= bin) high = middle;
     else low = middle + 1;
   }
   return high;
-}
-
-/** Position of the slice at a time; within `slack` of it the nearest counts. -1: none. */
-export function sliceAt(row: Row, time: number, slack: number): number {
-  const [first, last] = visible(row, time - slack, time + slack);
-  let best = -1;
-  let distance = Number.POSITIVE_INFINITY;
-  // Far more than fit under a pointer: the longest stands for them, as drawn.
-  if (last - first > 64) return longestOf(row, first, last);
-  for (let i = first; i < last; i++) {
-    const away = Math.max(0, (row.start[i] as number) - time, time - (row.end[i] as number));
-    if (away <= slack && (away < distance || (away === distance && longer(row, i, best)))) {
-      best = i;
-      distance = away;
-    }
-  }
-  return best;
-}
-
-function longer(row: Row, a: number, b: number): boolean {
-  return (row.end[a] as number) - (row.start[a] as number) > (row.end[b] as number) - (row.start[b] as number);
 }
 
 /** Busy time of from…to in which at least one of the rows has a slice. */

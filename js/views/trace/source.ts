@@ -5,6 +5,8 @@
  * event by its number in the profile.
  */
 
+import type { Target } from "../../lib/view.js";
+
 /** A slice as it is selected and passed around. */
 export interface SliceRef {
   event: number;
@@ -17,22 +19,69 @@ export interface SliceRef {
   name: string;
 }
 
-/** What is drawn in one place of a row, in the order of time. */
-export interface Marks {
-  /** ns since the origin; f8 where the source has them exactly. */
-  start: Float64Array;
-  end: Float64Array;
-  /** The slice; of those merged the longest. */
-  event: Uint32Array;
-  name: Uint32Array;
-  /** 1…9: a category, 100…107: a tint. */
-  fill: Uint8Array;
-  /** Slices it stands for; 1 for a slice of its own. */
-  count: Uint32Array;
-  /** Busy share of the place, 0…255. */
-  busy: Uint8Array;
-  /** 1 where a hit of the search is among them. */
-  hit: Uint8Array;
+/** A lane as it is drawn and labelled; its slices are asked for. */
+export interface LaneHead {
+  /** The same in every source. */
+  id: number;
+  /** Section heading ("GPU 0", "Host"). */
+  process: string;
+  name: string;
+  /** Small text beside the name ("compute", "main"). */
+  note: string;
+  kind: "steps" | "device" | "host" | "counter";
+  /** Events in the profile (of a counter: samples). */
+  events: number;
+  /** Those of them that this source can show. */
+  shown: number;
+  depths: number;
+  /** Closed at first. */
+  folded: boolean;
+  /** Made from what was recorded. */
+  derived: boolean;
+  /** Of a counter. */
+  unit?: "bytes" | "percent" | "count";
+  /** Of a counter: its largest value, where that is known before it is drawn. */
+  most?: number;
+}
+
+/** What paints, or looks for, the slices of a row. Nothing is allocated for a mark. */
+export interface Sink {
+  /** Of the marks that follow only the part in from…to is meant, until the next call. */
+  clip(from: number, to: number): void;
+  /**
+   * A slice, or with count > 1 several shorter than a pixel (or so) together, from the first to the last of them.
+   *
+   * `event` is the slice, of several the longest; `fill` 1…9 a category, 100…107 a tint; `busy` the share of its time
+   * that is taken, 0…255; `hit` whether the search finds it.
+   */
+  mark(
+    start: number,
+    end: number,
+    event: number,
+    name: number,
+    fill: number,
+    count: number,
+    busy: number,
+    hit: boolean,
+  ): void;
+  /** Events from start to end that this source does not have: only how busy they keep the place, 1…255. */
+  rest(start: number, end: number, busy: number): void;
+}
+
+/** A counter: from each time on it lies between low and high, and at last is `last`; until the next time. */
+export interface Series {
+  time: Float64Array;
+  low: Float64Array;
+  high: Float64Array;
+  last: Float64Array;
+}
+
+/** The whole profile in equal parts, 0…255. */
+export interface Strip {
+  above: Uint8Array;
+  below: Uint8Array;
+  /** What the lower one shows; a run on the CPU has no device. */
+  below_is: "device" | "host";
 }
 
 export type Kind = "launch" | "producer" | "forward" | "flow";
@@ -128,16 +177,11 @@ export type HitAt =
   | { time_ns: number; by: 1 | -1 }
   | { longest: true };
 
-export interface Target {
-  kind: "op" | "kernel" | "input" | "function" | "step" | "gap" | "memory_peak" | "name";
-  name?: string;
-  host?: string;
-  device?: string;
-  step?: number;
-  time_ms?: number;
-}
+export type { Target };
 
 export interface Located {
+  /** False where there is no such thing: then `text` says so. */
+  found?: boolean;
   slice: SliceRef | null;
   from: number;
   to: number;
@@ -156,16 +200,43 @@ export interface Answers {
   locate(target: Target): Promise<Located | null>;
 }
 
+/** Levels depth…depth_to of a lane. */
+export interface Rows {
+  lane: number;
+  depth: number;
+  depth_to: number;
+}
+
 /** What the drawing asks in every frame; it never waits. */
 export interface Drawn {
-  /** The best that is here for a row in from…to at about `width` pixels; what is missing is asked for in the background. */
-  marks(lane: number, depth: number, from: number, to: number, width: number): Marks;
-  /** Text of a name code, "" while it is not known here. */
-  label(name: number): string;
+  /**
+   * Gives the sink what is known of a row (a level of a lane) in from…to, left to right, fit for `pixels` pixels: the
+   * best that is here. What is missing is asked for in the background.
+   */
+  visit(lane: number, depth: number, from: number, to: number, pixels: number, sink: Sink): void;
+  /** The samples of a counter that say what it is in from…to; null while nothing is known. */
+  counter(lane: number, from: number, to: number, pixels: number): Series | null;
+  /** Text of a mark, "" while it is not known here. */
+  label(name: number, lane: number, event: number): string;
 }
 
 export interface Source extends Answers, Drawn {
   readonly live: boolean;
+  /** In drawing order. */
+  readonly lanes: readonly LaneHead[];
+  /** Length of the profile. */
+  readonly end: number;
+  readonly strip: Strip;
+  /** All of the profile's events, and those that can be shown. */
+  readonly total: number;
+  readonly shown: number;
+  /** Whether what is asked for is under way for longer than one would not notice. */
+  readonly waiting: boolean;
+  /**
+   * Tells what a frame was drawn of: levels depth…depth_to of lanes in from…to at `pixels` pixels, and the ones that come
+   * next when one scrolls.
+   */
+  want(rows: readonly Rows[], near: readonly Rows[], from: number, to: number, pixels: number): void;
   /** Calls back when more can be drawn than before. */
   onMore(fn: () => void): void;
   /** The search whose hits are marked. */

@@ -1,7 +1,8 @@
 /** The whole profile in one strip: how busy each pixel of it is. */
 
 import { CATEGORIES, type Trace } from "../../lib/payload.js";
-import { repeats } from "./range.js";
+import { repeated } from "./saved/lanes.js";
+import type { Strip } from "./source.js";
 
 /**
  * Busy share (0…1) of each of `pixels` equal parts of the profile, over the slices that `counts`.
@@ -42,28 +43,28 @@ export function strip(
   return busy;
 }
 
-export interface Overview {
-  above: Float32Array;
-  below: Float32Array;
-  /** What the lower strip shows; a run on the CPU has no device. */
-  belowIs: "device" | "host";
-}
+/** Shares as bytes; what is busy at all is at least 1. */
+const bytes = (shares: Float32Array): Uint8Array => Uint8Array.from(shares, (share) => Math.ceil(share * 255));
 
 const codeOf = (key: string): number => CATEGORIES.findIndex((category) => category.key === key) + 1;
 
 /** Input above; below the device, or where none was recorded, how many of the host's threads were busy. */
-export function overview(trace: Trace, pixels: number): Overview {
+export function overview(trace: Trace, pixels: number): Strip {
   const input = codeOf("input");
   const threads = trace.lanes.filter((lane) => lane.kind === "host").length;
   const category = (l: number, i: number): number => trace.category[trace.lanes[l]?.name_code[i] as number] ?? 0;
   const kind = (l: number): string => trace.lanes[l]?.kind ?? "";
-  const repeated = repeats(trace);
+  const again = repeated(trace.lanes);
   const device = trace.lanes.some((lane) => lane.kind === "device" && lane.start.length > 0);
   return {
-    above: strip(trace, pixels, (l, i) => (kind(l) === "host" || kind(l) === "device") && category(l, i) === input),
+    above: bytes(
+      strip(trace, pixels, (l, i) => (kind(l) === "host" || kind(l) === "device") && category(l, i) === input),
+    ),
     below: device
-      ? strip(trace, pixels, (l, i) => kind(l) === "device" && !repeated.has(l) && trace.lanes[l]?.depth[i] === 0)
-      : strip(trace, pixels, (l, i) => kind(l) === "host" && trace.lanes[l]?.depth[i] === 0, Math.max(1, threads)),
-    belowIs: device ? "device" : "host",
+      ? bytes(strip(trace, pixels, (l, i) => kind(l) === "device" && !again.has(l) && trace.lanes[l]?.depth[i] === 0))
+      : bytes(
+          strip(trace, pixels, (l, i) => kind(l) === "host" && trace.lanes[l]?.depth[i] === 0, Math.max(1, threads)),
+        ),
+    below_is: device ? "device" : "host",
   };
 }

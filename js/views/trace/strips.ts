@@ -3,10 +3,8 @@
 import { type Canvas, canvas } from "../../lib/canvas.js";
 import { boxOf, listen } from "../../lib/dom.js";
 import { CATEGORIES } from "../../lib/payload.js";
-import { hitStrip } from "./find.js";
 import type { Model } from "./model.js";
 import type { Theme } from "./palette.js";
-import { type Overview, overview } from "./strip.js";
 
 const HEIGHT = 32;
 /** How near to an edge of the window a pointer takes hold of it. */
@@ -16,30 +14,23 @@ const colour = (theme: Theme, key: string): string =>
   theme.categories[CATEGORIES.findIndex((category) => category.key === key)] ?? theme.fg2;
 
 export function overviewStrip(parent: HTMLElement, model: Model, theme: () => Theme, signal: AbortSignal): Canvas {
-  let data: Overview | null = null;
-  let hits: Uint8Array | null = null;
-  model.onChange((change) => {
-    if (change === "search") hits = null;
-  });
-
   function draw(context: CanvasRenderingContext2D, width: number): void {
     const pixels = Math.floor(width);
-    if (data?.above.length !== pixels) data = overview(model.trace, pixels);
-    if (hits?.length !== pixels) hits = hitStrip(model.trace, model.hits, pixels);
+    const { above, below, below_is } = model.source.strip;
     const colours = theme();
-    const strip = (values: Float32Array, fill: string, top: number): void => {
+    const strip = (values: Uint8Array, fill: string, top: number): void => {
       context.fillStyle = fill;
-      for (let x = 0; x < values.length; x++) {
-        const busy = values[x] as number;
+      for (let x = 0; x < pixels; x++) {
+        const busy = meanOf(values, x / pixels, (x + 1) / pixels);
         if (busy <= 0) continue;
         context.globalAlpha = 0.25 + 0.75 * busy;
         context.fillRect(x, top, 1, 10);
       }
       context.globalAlpha = 1;
     };
-    strip(data.above, colour(colours, "input"), 4);
-    strip(data.below, colour(colours, data.belowIs === "device" ? "device_compute" : "host_compute"), 16);
-    const x = (time: number): number => (time / Math.max(1, model.trace.end)) * width;
+    strip(above, colour(colours, "input"), 4);
+    strip(below, colour(colours, below_is === "device" ? "device_compute" : "host_compute"), 16);
+    const x = (time: number): number => (time / Math.max(1, model.end)) * width;
     const [left, right] = [x(model.span.from), x(model.span.to)];
     context.fillStyle = colours.bg;
     context.globalAlpha = 0.62;
@@ -47,7 +38,9 @@ export function overviewStrip(parent: HTMLElement, model: Model, theme: () => Th
     context.fillRect(right, 0, width - right, HEIGHT);
     context.globalAlpha = 1;
     context.fillStyle = colours.ink;
-    for (let i = 0; i < hits.length; i++) if (hits[i]) context.fillRect(i, 28, 1, 4);
+    const hits = model.found?.strip;
+    for (let x = 0; hits && x < pixels; x++)
+      if (meanOf(hits, x / pixels, (x + 1) / pixels)) context.fillRect(x, 28, 1, 4);
     if (model.range) {
       context.fillStyle = colours.accent;
       context.globalAlpha = 0.25;
@@ -61,9 +54,7 @@ export function overviewStrip(parent: HTMLElement, model: Model, theme: () => Th
     context.stroke();
   }
 
-  const below = model.trace.lanes.some((lane) => lane.kind === "device")
-    ? "the device"
-    : "how many host threads were busy";
+  const below = model.source.strip.below_is === "device" ? "the device" : "how many host threads were busy";
   const strip = canvas(parent, {
     signal,
     height: HEIGHT,
@@ -75,18 +66,27 @@ export function overviewStrip(parent: HTMLElement, model: Model, theme: () => Th
   return strip;
 }
 
+/** Mean of the parts that touch from…to (0…1 of all of them), 0…1. */
+function meanOf(values: Uint8Array, from: number, to: number): number {
+  const first = Math.floor(from * values.length);
+  const last = Math.max(first + 1, Math.ceil(to * values.length));
+  let sum = 0;
+  for (let i = first; i < last; i++) sum += values[i] ?? 0;
+  return sum / (last - first) / 255;
+}
+
 /** Edges and body of the window can be dragged; beside it a drag opens a new one, a click moves it there. */
 function drag(strip: Canvas, model: Model): void {
   const { element } = strip;
   const timeAt = (event: MouseEvent): number =>
-    ((event.clientX - boxOf(element).left) / Math.max(1, strip.width())) * model.trace.end;
+    ((event.clientX - boxOf(element).left) / Math.max(1, strip.width())) * model.end;
   const part = (event: MouseEvent): "from" | "to" | "body" | "new" => {
-    const grip = (GRIP / Math.max(1, strip.width())) * model.trace.end;
+    const grip = (GRIP / Math.max(1, strip.width())) * model.end;
     const time = timeAt(event);
     if (Math.abs(time - model.span.from) < grip) return "from";
     if (Math.abs(time - model.span.to) < grip) return "to";
     // The whole profile cannot be moved: there a drag opens a window.
-    const whole = model.span.to - model.span.from >= model.trace.end;
+    const whole = model.span.to - model.span.from >= model.end;
     return !whole && time > model.span.from && time < model.span.to ? "body" : "new";
   };
   let held: { part: string; time: number; from: number; to: number; moved: boolean } | null = null;
@@ -104,12 +104,12 @@ function drag(strip: Canvas, model: Model): void {
       return;
     }
     const by = time - held.time;
-    if (Math.abs(by) * strip.width() > 2 * model.trace.end) held.moved = true;
+    if (Math.abs(by) * strip.width() > 2 * model.end) held.moved = true;
     if (!held.moved) return;
     if (held.part === "body") model.setSpan({ from: held.from + by, to: held.to + by });
     else {
       const fixed = held.part === "from" ? held.to : held.part === "to" ? held.from : held.time;
-      const free = Math.max(0, Math.min(model.trace.end, time));
+      const free = Math.max(0, Math.min(model.end, time));
       model.setSpan({ from: Math.min(fixed, free), to: Math.max(fixed, free) });
     }
   });

@@ -1,17 +1,21 @@
-/** The part of the time axis on screen, in ticks, and where its ticks are written. */
+/** The part of the time axis on screen, in ns, and where its ticks are written. */
 
 export interface Span {
   from: number;
   to: number;
 }
 
-/** Fewest ticks a window may have: closer there is nothing to see. */
-const SHORTEST = 20;
+/**
+ * The shortest window of a profile: 1 ns (TPUs are recorded in ps), or where a number cannot tell its pixels apart any
+ * more: a window late in a long profile is at least 4096 of the steps that float64 has there (38 ns in a day).
+ */
+export const shortest = (end: number): number => Math.max(1, end * 2 ** -40);
 
-/** A window of at least SHORTEST ticks inside 0…end; its length is kept where possible. */
+/** A window of at least the shortest length inside 0…end; its length is kept where possible. */
 export function clamp(span: Span, end: number): Span {
-  const whole = Math.max(end, SHORTEST);
-  const length = Math.min(whole, Math.max(SHORTEST, span.to - span.from));
+  const least = shortest(end);
+  const whole = Math.max(end, least);
+  const length = Math.min(whole, Math.max(least, span.to - span.from));
   // A span that had to be lengthened grows around its middle.
   const grown = span.to - span.from < length ? (span.from + span.to - length) / 2 : span.from;
   const from = Math.min(Math.max(0, grown), whole - length);
@@ -20,7 +24,8 @@ export function clamp(span: Span, end: number): Span {
 
 /** Zooms by a factor (over 1: closer); the time at `share` of the width stays where it is. */
 export function zoom(span: Span, factor: number, share: number, end: number): Span {
-  const length = Math.min(Math.max(end, SHORTEST), Math.max(SHORTEST, (span.to - span.from) / factor));
+  const least = shortest(end);
+  const length = Math.min(Math.max(end, least), Math.max(least, (span.to - span.from) / factor));
   const fixed = span.from + (span.to - span.from) * share;
   return clamp({ from: fixed - length * share, to: fixed + length * (1 - share) }, end);
 }
@@ -33,7 +38,7 @@ export function pan(span: Span, share: number, end: number): Span {
 
 /** A window around a slice or range with room on both sides: the range fills `fill` of it. */
 export function around(range: Span, end: number, fill = 0.8): Span {
-  const length = Math.max(range.to - range.from, 1) / fill;
+  const length = Math.max(range.to - range.from, shortest(end)) / fill;
   const middle = (range.from + range.to) / 2;
   return clamp({ from: middle - length / 2, to: middle + length / 2 }, end);
 }

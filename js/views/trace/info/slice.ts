@@ -1,0 +1,153 @@
+/** One slice in words: what the canvas shows of it, and all that was recorded with it. */
+
+import { type Child, h } from "../../../lib/dom.js";
+import { count, num } from "../../../lib/format.js";
+import { copyButton, heading, link, swatch } from "../../../lib/parts.js";
+import { CATEGORIES } from "../../../lib/payload.js";
+import type { Arrow, Direction, SliceInfo, SliceRef, Where } from "../source.js";
+import { folded, longText } from "./folded.js";
+import { comparison, type LaneOf, laneText, length, moment, otherEnd, short } from "./words.js";
+
+/** What the links of the details do. */
+export interface Go {
+  to(slice: SliceRef): void;
+  move(direction: Direction): void;
+  row(tab: Where, filter: string): void;
+}
+
+/** Arguments, lines of a stack and arrows shown at first. */
+const FIRST = { args: 8, stack: 4, arrows: 4 };
+const TABS: Record<Where, string> = { ops: "Ops", kernels: "GPU kernels", input: "Steps & input", memory: "Memory" };
+
+type Line = [term: string, ...parts: Child[]];
+
+/** What is known at once, while the rest is asked for. */
+export function briefly(slice: SliceRef, lane: ReturnType<LaneOf>): HTMLElement[] {
+  return [
+    heading("Slice", lane?.name),
+    lines([
+      ["Name", longText(slice.name)],
+      ["Start, duration", `${moment(slice.start_ns)}, ${length(slice.duration_ns)}`],
+      ["Lane", lane?.name ?? "", " ", dim(lane?.process ?? "")],
+    ]),
+  ];
+}
+
+export interface SliceView {
+  info: SliceInfo;
+  laneOf: LaneOf;
+  go: Go;
+  /** Whether the whole profile answers; else a sentence says what a saved report does not hold. */
+  live: boolean;
+}
+
+export function sliceView({ info, laneOf, go, live }: SliceView): HTMLElement[] {
+  const { slice, launch, row, same } = info;
+  const category = CATEGORIES.find(({ key, label }) => key === info.category || label === info.category);
+  const part = slice.duration_ns > 0 ? `${num((100 * info.self_ns) / slice.duration_ns, 1)}% of it` : "";
+  const to = (target: SliceRef): HTMLElement => link(short(target.name, 60), () => go.to(target));
+  const steps: Line[] = [];
+  if (info.step) steps.push(["Step", info.step]);
+  if (category) steps.push(["Step time", swatch(category.css), ` ${category.label}`]);
+  const delay =
+    launch && `${length(Math.abs(launch.delay_ns))} ${launch.delay_ns < 0 ? "after" : "before"} it ran, by `;
+  // The launch has its own line.
+  const arrows = info.arrows.filter(
+    (arrow) => !(launch && arrow.kind === "launch" && arrow.from.event === launch.slice.event),
+  );
+  return [
+    heading("Slice", info.thread, row && link(`${TABS[row.tab]} →`, () => go.row(row.tab, row.filter))),
+    lines([
+      ["Name", longText(info.full_name || slice.name)],
+      ...(info.op && info.op !== info.full_name ? [["Op", longText(info.op)] as Line] : []),
+      [
+        "Start, duration",
+        `${moment(slice.start_ns)}, ${length(slice.duration_ns)} `,
+        dim(bracketed(comparison(slice.duration_ns, same.mean_ns, same.count))),
+      ],
+      ["Self time", length(info.self_ns), " ", dim(part)],
+      ["Lane", info.thread, " ", dim(info.process)],
+      ...steps,
+      ...(launch
+        ? [
+            [
+              "Launched",
+              delay,
+              to(launch.slice),
+              dim(` on ${laneText(laneOf(launch.slice.lane)) || "another lane"}`),
+            ] as Line,
+          ]
+        : []),
+      ...(info.parent ? [["Inside of", to(info.parent)] as Line] : []),
+      ...arrowLines(arrows, slice.event, laneOf, go),
+      ...(same.count > 1 ? [["Same name", ...sameName(same.count, go)] as Line] : []),
+      ...(info.stack.length ? [["Stack", stackList(info.stack)] as Line] : []),
+    ]),
+    ...argsTable(info.args),
+    ...(live
+      ? []
+      : [h("p.dim", "Arguments, arrows and stacks are not saved in a report; open the profile to see them.")]),
+  ];
+}
+
+const dim = (text: string): HTMLElement => h("span.dim", text);
+const bracketed = (text: string): string => text && `(${text})`;
+
+const lines = (rows: readonly Line[]): HTMLElement =>
+  h("dl.env", ...rows.flatMap(([term, ...parts]) => [h("dt", term), h("dd", ...parts)]));
+
+/** Previous and next of the same name, as the keys , and . do. */
+function sameName(n: number, go: Go): Child[] {
+  const button = (text: string, key: string, to: Direction): HTMLElement =>
+    h("button", { class: "btn quiet", title: `Key ${key}`, on: { click: () => go.move(to) } }, text);
+  return [
+    button("‹ previous", ",", "previous_same"),
+    " ",
+    button("next ›", ".", "next_same"),
+    dim(` ${count(n)} slices`),
+  ];
+}
+
+/** Where the arrows of a slice lead, by what they mean. */
+function arrowLines(arrows: readonly Arrow[], event: number, laneOf: LaneOf, go: Go): Line[] {
+  const groups = new Map<string, SliceRef[]>();
+  for (const arrow of arrows) {
+    const { word, slice } = otherEnd(arrow, event);
+    groups.set(word, [...(groups.get(word) ?? []), slice]);
+  }
+  return [...groups].map(([word, slices]) => [
+    word,
+    folded(
+      slices,
+      FIRST.arrows,
+      (slice) =>
+        h(
+          "div",
+          link(short(slice.name, 60), () => go.to(slice)),
+          dim(` on ${laneOf(slice.lane)?.name ?? "another lane"}, ${moment(slice.start_ns)}`),
+        ),
+      h("div"),
+    ),
+  ]);
+}
+
+const stackList = (stack: readonly string[]): HTMLElement =>
+  folded(stack, FIRST.stack, (line) => h("div", h("code", line)), h("div.stack-list"));
+
+/** All arguments, the first eight at once; what a producer calls them stays as it is. */
+function argsTable(args: SliceInfo["args"]): HTMLElement[] {
+  if (!args.length) return [];
+  const box = folded(
+    args,
+    FIRST.args,
+    ({ key, value }) => h("div.arg", h("span.dim", key), longText(value)),
+    h("div.args", { role: "group", "aria-label": "Arguments" }),
+  );
+  const copy = copyButton(() => argsText(args));
+  copy.setAttribute("aria-label", "Copy the arguments");
+  return [h("h4.args-head", `Arguments `, dim(count(args.length)), copy), box];
+}
+
+/** One line an argument, tab between: pastes into a sheet as two columns. */
+export const argsText = (args: SliceInfo["args"]): string =>
+  args.map(({ key, value }) => `${key}\t${value.replace(/[\t\r\n]+/g, " ")}`).join("\n");

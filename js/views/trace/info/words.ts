@@ -1,0 +1,42 @@
+/** How times, slices and arrows read in the details and to those who listen. */
+
+import { count, num } from "../../../lib/format.js";
+import { lengthText } from "../draw.js";
+import type { Arrow, SliceRef } from "../source.js";
+
+/** Names of lanes by id. */
+export type LaneOf = (id: number) => { name: string; process: string } | undefined;
+
+export const length = (ns: number): string => lengthText(ns / 1e6);
+
+/** A time since the origin. */
+export const moment = (ns: number): string => `${num(ns / 1e6, 3)} ms`;
+
+/** "0.9% over the mean of 21". */
+export function comparison(duration: number, mean: number, n: number): string {
+  if (n < 2 || !(mean > 0)) return n < 2 ? "the only one" : "";
+  const part = (100 * duration) / mean - 100;
+  if (Math.abs(part) < 0.05) return `the mean of ${count(n)}`;
+  return `${num(Math.abs(part), 1)}% ${part > 0 ? "over" : "under"} the mean of ${count(n)}`;
+}
+
+/** A name in a sentence or on a button. */
+export const short = (name: string, most = 80): string => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+
+/** "Stream 19 of GPU 0". */
+export function laneText(lane: ReturnType<LaneOf>): string {
+  return lane ? [lane.name, lane.process].filter(Boolean).join(" of ") : "";
+}
+
+const WORDS: Record<Arrow["kind"], [out: string, into: string]> = {
+  launch: ["Launches", "Launched by"],
+  producer: ["Feeds", "Fed by"],
+  forward: ["Backward in", "Forward in"],
+  flow: ["Flows to", "Flows from"],
+};
+
+/** The other end of an arrow of a slice, and what it is to the slice. */
+export function otherEnd(arrow: Arrow, event: number): { word: string; slice: SliceRef; out: boolean } {
+  const out = arrow.from.event === event;
+  return { word: WORDS[arrow.kind][out ? 0 : 1], slice: out ? arrow.to : arrow.from, out };
+}

@@ -1,0 +1,157 @@
+/** The trace as it was saved with the report: all lanes, the longest events, and how busy the rest keeps each row. */
+
+import { kernelName } from "../../lib/format.js";
+import type { Payload, Lane as SavedLane, Trace } from "../../lib/payload.js";
+import { fillsOf } from "./colours.js";
+import { eachMark, lowest, type Row } from "./rows.js";
+import { SavedAnswers } from "./saved/answers.js";
+import { hitSums } from "./saved/find.js";
+import type { SavedLanes } from "./saved/lanes.js";
+import { restOf } from "./saved/rest.js";
+import type { Answers, LaneHead, Series, Sink, Source, Strip } from "./source.js";
+import { overview } from "./strip.js";
+
+/** What of a payload the trace is made of. */
+export type Saved = Pick<Payload, "trace" | "steps" | "ops" | "kernels" | "input">;
+
+/** Fill of a step of the saved lanes: the last tint. */
+const STEP = 107;
+
+/** The bin (ns, a power of two) that suits pixels of a length: neither more than one nor less than half of it. */
+export const binOf = (pixel_ns: number): number => 2 ** Math.floor(Math.log2(pixel_ns));
+
+export class SavedSource implements Source {
+  readonly live = false;
+  readonly waiting = false;
+  readonly total: number;
+  readonly shown: number;
+  readonly lanes: readonly LaneHead[];
+  readonly end: number;
+  private readonly fills: Uint8Array;
+  private readonly labels: string[];
+  private readonly rest: ReturnType<typeof restOf>;
+  private readonly answers: SavedAnswers;
+  private readonly held: SavedLanes;
+  private readonly trace: Trace;
+  private sums = new Map<Row, Uint32Array>();
+  private drawn: Strip | null = null;
+
+  constructor(readonly saved: Saved) {
+    const { trace } = saved;
+    this.trace = trace;
+    this.total = trace.total;
+    this.shown = trace.shown;
+    this.end = trace.end * trace.tick_ns;
+    this.lanes = trace.lanes.map(head);
+    this.fills = fillsOf(trace.names, trace.category);
+    this.labels = trace.names.map((name) => kernelName(name).name);
+    this.rest = restOf(trace);
+    this.answers = new SavedAnswers(saved);
+    this.held = this.answers.lanes;
+  }
+
+  get strip(): Strip {
+    this.drawn ??= this.trace.strip.above.length ? this.trace.strip : overview(this.trace, 1024);
+    return this.drawn;
+  }
+
+  visit(lane: number, depth: number, from: number, to: number, pixels: number, sink: Sink): void {
+    const place = this.held.place(lane);
+    const data = this.trace.lanes[place];
+    if (!data || !(to > from)) return;
+    sink.clip(from, to);
+    this.rest(lane, depth, from, to, sink);
+    const row = this.held.levels(place)[depth];
+    if (!row) return;
+    const sums = this.sumsOf(row, data);
+    eachMark(row, from, to, binOf((to - from) / pixels), (first, last, at, busy) => {
+      const code = data.name_code[row.slice[at] as number] as number;
+      const hit = sums !== null && sums[last] !== sums[first];
+      const fill = data.kind === "steps" ? STEP : (this.fills[code] as number);
+      sink.mark(
+        row.start[first] as number,
+        (last - first === 1 ? row.end[first] : row.reach[last - 1]) as number,
+        data.event[row.slice[at] as number] as number,
+        code,
+        fill,
+        last - first,
+        Math.round(busy * 255),
+        hit,
+      );
+    });
+  }
+
+  /** How many hits lie before each slice of a row; null without a search. */
+  private sumsOf(row: Row, lane: SavedLane): Uint32Array | null {
+    const names = this.answers.hits?.names;
+    if (!names) return null;
+    let sums = this.sums.get(row);
+    if (!sums) {
+      sums = hitSums(row, lane, names);
+      this.sums.set(row, sums);
+    }
+    return sums;
+  }
+
+  counter(lane: number, from: number, to: number, _pixels: number): Series | null {
+    const { time, value } = this.trace.lanes[this.held.place(lane)] ?? {};
+    if (!time || !value) return null;
+    // With the one before the window: it holds until the first inside.
+    const first = Math.max(0, lowest(time.length, (i) => (time[i] as number) > from) - 1);
+    const last = lowest(time.length, (i) => (time[i] as number) > to);
+    const part = value.subarray(first, last);
+    return { time: time.subarray(first, last), low: part, high: part, last: part };
+  }
+
+  label(name: number, lane: number, event: number): string {
+    if (this.trace.lanes[this.held.place(lane)]?.kind === "steps") {
+      const at = this.held.at(event);
+      if (at) return this.held.name(at);
+    }
+    return this.labels[name] ?? "";
+  }
+
+  want(): void {}
+
+  onMore(_fn: () => void): void {}
+
+  setQuery(query: string): void {
+    this.answers.setQuery(query);
+    this.sums = new Map();
+  }
+
+  close(): void {}
+
+  slice: Answers["slice"] = (event) => this.answers.slice(event);
+  step: Answers["step"] = (event, to) => this.answers.step(event, to);
+  first: Answers["first"] = (from, to, lanes) => this.answers.first(from, to, lanes);
+  range: Answers["range"] = (from, to, lanes) => this.answers.range(from, to, lanes);
+  many: Answers["many"] = (events) => this.answers.many(events);
+  search: Answers["search"] = (query) => this.answers.search(query);
+  hit: Answers["hit"] = (query, at) => this.answers.hit(query, at);
+  locate: Answers["locate"] = (target) => this.answers.locate(target);
+}
+
+function head(lane: SavedLane): LaneHead {
+  const { id, process, name, note, kind, events, depths, folded, derived, unit } = lane;
+  const shown = kind === "counter" ? (lane.time?.length ?? 0) : lane.start.length;
+  return {
+    id,
+    process,
+    name,
+    note,
+    kind,
+    events,
+    shown,
+    depths,
+    folded,
+    derived,
+    ...(unit && { unit, most: largest(lane) }),
+  };
+}
+
+function largest(lane: SavedLane): number {
+  let most = 0;
+  for (const value of lane.value ?? []) if (value > most) most = value;
+  return most;
+}

@@ -1,0 +1,81 @@
+/** What a report tells of one slice. */
+
+import { textAt } from "../../../lib/codec.js";
+import { CATEGORIES, type Coded, type ColumnData, type Lane } from "../../../lib/payload.js";
+import { MOST_NAME } from "../ask.js";
+import type { SliceInfo, Where } from "../source.js";
+import type { At, SavedLanes, Source } from "./lanes.js";
+import { neighbour } from "./step.js";
+import { stepAt } from "./steps.js";
+
+const holds = (column: ColumnData | undefined, fits: (text: string) => boolean): boolean =>
+  column !== undefined && (Array.isArray(column) ? column : ((column as Coded).values ?? [])).some(fits);
+
+/** The tables of a report; an old one may lack that of the input. */
+type Tables = Pick<Source, "ops" | "kernels"> & Partial<Pick<Source, "input">>;
+
+/** The view whose table lists a slice's name as kernel, op, type of op or iterator, if any does. */
+export function tableOf(payload: Tables, name: string, kind: string): Where | null {
+  // Names in the trace are cut, those in the tables are not.
+  const cut = (text: string): boolean => text.slice(0, MOST_NAME) === name;
+  if (kind === "device" && holds(payload.kernels.table.data.kernel, cut)) return "kernels";
+  const { op, type } = payload.ops.table.data;
+  if (kind !== "device" && holds(payload.input?.ops.data.op, cut)) return "input";
+  return holds(op, cut) || holds(type, cut) ? "ops" : null;
+}
+
+/** The op of a kernel where all launches of it belong to the same one; else "". */
+function opOf(payload: Source, kernel: string): string {
+  const { data, rows } = payload.kernels.table;
+  const found = new Set<string>();
+  for (let row = 0; row < rows; row++) {
+    if (textAt(data.kernel, row).slice(0, MOST_NAME) === kernel) found.add(textAt(data.op, row));
+  }
+  return found.size === 1 ? ([...found][0] as string) : "";
+}
+
+/** All slices here of that name on lanes of the same kind: how many they are, and their mean. */
+export function peers(saved: SavedLanes, at: At): { count: number; mean_ns: number } {
+  const code = saved.code(at);
+  const kind = saved.lanes[at.lane]?.kind;
+  let count = 0;
+  let sum = 0;
+  for (const lane of saved.lanes) {
+    if (lane.kind !== kind) continue;
+    for (let i = 0; i < lane.start.length; i++) {
+      if (lane.name_code[i] !== code) continue;
+      count++;
+      sum += lane.duration[i] as number;
+    }
+  }
+  return { count, mean_ns: count ? (sum * saved.tick) / count : Number.NaN };
+}
+
+/** Details of a slice; null where the report does not hold it. Arguments, arrows and stacks are never in a report. */
+export function sliceInfo(saved: SavedLanes, event: number): SliceInfo | null {
+  const at = saved.at(event);
+  if (!at) return null;
+  const { payload } = saved;
+  const lane = saved.lanes[at.lane] as Lane;
+  const slice = saved.ref(at);
+  const parent = neighbour(saved, at, "parent");
+  const step = lane.kind === "steps" ? null : stepAt(payload.steps, saved.clock(slice.start_ns));
+  const tab = tableOf(payload, slice.name, lane.kind);
+  return {
+    slice,
+    full_name: slice.name,
+    process: lane.process,
+    thread: lane.name,
+    self_ns: (lane.self[at.index] as number) * saved.tick,
+    same: peers(saved, at),
+    parent: parent && saved.ref(parent),
+    op: tab === "kernels" ? opOf(payload, slice.name) : "",
+    step: step === null ? "" : String(step),
+    category: CATEGORIES[(saved.trace.category[saved.code(at)] ?? 0) - 1]?.key ?? "",
+    launch: null,
+    stack: [],
+    args: [],
+    arrows: [],
+    row: tab && { tab, filter: slice.name },
+  };
+}

@@ -1,0 +1,72 @@
+/** From one slice to another, in what a report holds. */
+
+import { longestOf, lowest, type Row, visible } from "../rows.js";
+import type { Direction } from "../source.js";
+import type { At, SavedLanes } from "./lanes.js";
+
+/** The slice beside, above or below another, or of the same name before or after it; null where there is none. */
+export function neighbour(saved: SavedLanes, at: At, to: Direction): At | null {
+  if (to === "previous_same" || to === "next_same") return sameName(saved, at, to === "next_same" ? 1 : -1);
+  const levels = saved.levels(at.lane);
+  const depth = saved.lanes[at.lane]?.depth[at.index] ?? 0;
+  const level = levels[depth];
+  if (!level) return null;
+  const here = (i: number | null | undefined): At | null =>
+    i === null || i === undefined ? null : { lane: at.lane, index: i };
+  const place = lowest(level.slice.length, (i) => (level.slice[i] as number) >= at.index);
+  if (to === "previous") return here(level.slice[place - 1]);
+  if (to === "next") return here(level.slice[place + 1]);
+  const start = saved.start(at);
+  const end = start + saved.duration(at);
+  return to === "parent" ? here(around(levels[depth - 1], start, end)) : here(longestIn(levels[depth + 1], start, end));
+}
+
+/** The slice of a level that has all of start…end inside. */
+function around(level: Row | undefined, start: number, end: number): number | null {
+  if (!level) return null;
+  const i = lowest(level.slice.length, (k) => (level.start[k] as number) > start) - 1;
+  return i >= 0 && (level.end[i] as number) >= end ? (level.slice[i] as number) : null;
+}
+
+/** The longest of those that start inside: the one that explains most of its parent. */
+function longestIn(level: Row | undefined, start: number, end: number): number | null {
+  if (!level) return null;
+  const first = lowest(level.slice.length, (i) => (level.start[i] as number) >= start);
+  const last = lowest(level.slice.length, (i) => (level.start[i] as number) >= Math.max(end, start + 1));
+  return first < last ? (level.slice[longestOf(level, first, last)] as number) : null;
+}
+
+/** The next or previous slice of the name on lanes of the same kind, by start. */
+function sameName(saved: SavedLanes, at: At, by: 1 | -1): At | null {
+  const code = saved.code(at);
+  const kind = saved.lanes[at.lane]?.kind;
+  const order = (a: At, b: At): number => saved.start(a) - saved.start(b) || a.lane - b.lane || a.index - b.index;
+  let best: At | null = null;
+  saved.lanes.forEach((lane, l) => {
+    if (lane.kind !== kind) return;
+    for (let index = 0; index < lane.start.length; index++) {
+      if (lane.name_code[index] !== code) continue;
+      const one = { lane: l, index };
+      if (order(one, at) * by > 0 && (!best || order(one, best) * by < 0)) best = one;
+    }
+  });
+  return best;
+}
+
+/** The first slice that starts in from…to on the first of the lanes that has one; else the first that reaches in. */
+export function firstIn(saved: SavedLanes, from: number, to: number, lanes: readonly number[]): At | null {
+  for (const id of lanes) {
+    const lane = saved.place(id);
+    for (const level of saved.levels(lane)) {
+      const i = lowest(level.slice.length, (k) => (level.start[k] as number) >= from);
+      if (i < level.slice.length && (level.start[i] as number) <= to) return { lane, index: level.slice[i] as number };
+    }
+  }
+  for (const id of lanes) {
+    const lane = saved.place(id);
+    const level = saved.levels(lane)[0];
+    const [first, last] = level ? visible(level, from, to) : [0, 0];
+    if (level && first < last) return { lane, index: level.slice[first] as number };
+  }
+  return null;
+}
