@@ -25,7 +25,7 @@ _ROOM = 0.4
 _LEAST_NS = 500.0
 _PEAK_ROOM = 0.01
 _TO_DEVICE = " (host to device)"
-_WHAT = {"op": "op", "kernel": "kernel", "input": "input op", "function": "function", "name": "slice"}
+_WHAT = {"op": "op", "kernel": "kernel", "input": "input op", "function": "function"}
 
 
 def locate(timeline: Timeline, target: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,9 +67,11 @@ class Locator:
         chosen = calls[self._on(calls, target)]
         if not len(chosen):
             on = " there" if len(calls) else ""
-            return self._nothing(f"No call of the {_WHAT.get(kind, 'slice')} {_short(name)} is in the trace{on}.")
+            what = f"call of the {_WHAT[kind]}" if kind in _WHAT else "slice called"
+            return self._nothing(f"No {what} {_short(name)} is in the trace{on}.")
         event = self._longest(chosen)
-        count = "the only call" if len(chosen) == 1 else f"the longest of {len(chosen):,} calls"
+        call = "call" if kind in _WHAT else "slice"
+        count = f"the only {call}" if len(chosen) == 1 else f"the longest of {len(chosen):,} {call}s"
         return self._around(event, f"{_short(name)}: {count}.")
 
     def _calls(self, kind: str, name: str, where: object) -> Int64s:
