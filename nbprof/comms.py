@@ -8,6 +8,7 @@ nothing here touches a framework, and only finished columns are read.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import queue
 import threading
 from collections.abc import Callable
@@ -32,7 +33,7 @@ Send = Callable[[dict[str, Any], list[bytes]], None]
 def open_comm(comm: Any, message: Any) -> None:  # noqa: ARG001  what it says comes with the first request
     """An output opened a comm."""
     registry.holds = True
-    visitor = Visitor(comm.send)
+    visitor = Visitor(lambda data, buffers: comm.send(data, buffers=buffers))
     comm.on_msg(lambda came: visitor.receive(came["content"]["data"]))
     comm.on_close(lambda _: visitor.leave())
 
@@ -106,7 +107,9 @@ def _later(work: Callable[[], None]) -> None:
         if _worker is None or not _worker.is_alive():
             _worker = threading.Thread(target=_work, name="nbprof-answers", daemon=True)
             _worker.start()
-    _jobs.put(work)
+    # The kernel keeps in the context which message is answered, and sends nothing without.
+    context = contextvars.copy_context()
+    _jobs.put(lambda: context.run(work))
 
 
 def _work() -> None:

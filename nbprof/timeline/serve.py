@@ -188,10 +188,7 @@ def _tiles(timeline: Timeline, asked: Asked) -> Answer:
 
 
 def _slice(timeline: Timeline, asked: Asked) -> Answer:
-    from nbprof.timeline.details import Details
-
-    details = timeline._once("details", lambda: Details(timeline.run, timeline.slices, timeline.links))
-    return details.info(asked.whole("event", 0, timeline.events - 1))
+    return timeline.details.info(asked.whole("event", 0, timeline.events - 1))
 
 
 def _step(timeline: Timeline, asked: Asked) -> Answer:

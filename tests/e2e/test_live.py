@@ -1,0 +1,217 @@
+"""A saved output in a real JupyterLab has every event again: from its kernel, while a cell runs, and after a restart."""
+
+from __future__ import annotations
+
+import json
+
+import nbformat
+import pytest
+
+from tests.e2e.test_lab import command, dashboards, open_notebook
+
+pytestmark = pytest.mark.browser
+
+EVENTS = 60_000
+SHOW = "import nbprof\np = nbprof.load('big.trace.json')\np"
+SLEEP = "import time\nfor _ in range(200):\n    time.sleep(0.1)\nopen('slept', 'w').close()"
+SPIN = "import time\nuntil = time.time() + 20\nwhile time.time() < until:\n    sum(range(100))"
+WIDGET = "import nbprof\nnbprof.load('big.trace.json').widget(views=['trace'])"
+
+# Asks over a comm of its own, as an output does; returns how long each answer took, in ms, and its bytes.
+ASK = """
+async ([key, requests]) => {
+    const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+    const comm = kernel.createComm("nbprof");
+    if (kernel.supportsSubshells) await comm.subshellStarted;
+    const waiting = new Map();
+    comm.onMsg = message => waiting.get(message.content.data.id)?.(message);
+    comm.open({});
+    const ask = (id, request) => new Promise(resolve => { waiting.set(id, resolve); comm.send({id, request}); });
+    await ask("hello", {ask: "hello", key});
+    const out = [];
+    for (const [i, request] of requests.entries()) {
+        const began = performance.now();
+        const answer = await ask(`r${i}`, request);
+        out.push({ok: answer.content.data.ok, ms: performance.now() - began, bytes: answer.buffers[0].byteLength});
+    }
+    comm.close();
+    return out;
+}
+"""
+
+
+def write_profile(path):
+    """A Chrome trace with more events than an output saves: 4 threads, calls in calls."""
+    events = []
+    for thread in range(4):
+        events.append({"ph": "M", "name": "thread_name", "pid": 1, "tid": thread, "args": {"name": f"thread {thread}"}})
+        for i in range(EVENTS // 8):
+            start = 40.0 * i + thread
+            events.append({"ph": "X", "name": f"outer {i % 50}", "pid": 1, "tid": thread, "ts": start, "dur": 30 + i % 7})
+            events.append({"ph": "X", "name": f"inner {i % 90}", "pid": 1, "tid": thread, "ts": start + 5, "dur": 10 + i % 5})
+    path.write_text(json.dumps({"traceEvents": events}))
+
+
+def host(page, state, timeout=30_000):
+    """The output's frame, once it says that its connection is in a state."""
+    found = page.locator(f".nbprof-host[data-live='{state}']").first
+    found.wait_for(timeout=timeout)
+    return found
+
+
+def run_code(page, source):
+    """Runs a new cell at the end of the notebook, without waiting for it."""
+    page.evaluate(
+        """async source => {
+            const notebook = window.jupyterapp.shell.currentWidget.content;
+            notebook.activeCellIndex = notebook.widgets.length - 1;
+            await window.jupyterapp.commands.execute('notebook:insert-cell-below');
+            notebook.activeCell.model.sharedModel.setSource(source);
+            void window.jupyterapp.commands.execute('notebook:run-cell');
+        }""",
+        source,
+    )
+
+
+def running(page):
+    return page.locator(".jp-CodeCell .jp-InputPrompt", has_text="[*]").count() > 0
+
+
+def wait_until_idle(page, timeout=60_000):
+    page.wait_for_function(
+        "() => ![...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(p => p.textContent.includes('[*]'))", timeout=timeout
+    )
+
+
+def open_trace(page):
+    tab = dashboards(page).first.get_by_role("tab", name="Trace")
+    tab.wait_for(timeout=60_000)
+    tab.scroll_into_view_if_needed()
+    tab.click()
+
+
+def key_of(page):
+    return page.evaluate(
+        """() => {
+            const cells = window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells;
+            for (const cell of cells) for (const output of cell.getOutputs?.() ?? []) {
+                const saved = output.data?.["application/vnd.nbprof.v1+json"];
+                if (saved) return saved.key;
+            }
+        }"""
+    )
+
+
+def interrupt(page):
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
+
+
+def restart(page):
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+
+
+@pytest.fixture(scope="module")
+def shown(browser, lab):
+    """A notebook whose first output is a profile of the folder; gives the page, what went wrong on it, the folder and the server."""
+    url, folder = lab
+    write_profile(folder / "big.trace.json")
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(SHOW)], metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    )
+    nbformat.write(notebook, folder / "live.ipynb")
+    context = browser.new_context(viewport={"width": 1300, "height": 1000})
+    page = context.new_page()
+    problems = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    open_notebook(page, url, "live.ipynb")
+    page.wait_for_timeout(2000)
+    command(page, "notebook:run-all-cells")
+    open_trace(page)
+    yield page, problems, folder, url
+    context.close()
+
+
+def test_an_output_goes_live_when_its_trace_is_opened(shown):
+    page, problems, _, _ = shown
+    host(page, "live")
+    answers = page.evaluate(ASK, [key_of(page), [{"ask": "search", "query": "inner"}]])
+    assert answers[0]["ok"]
+    assert problems == []
+
+
+@pytest.mark.parametrize("source", [SLEEP, SPIN], ids=["sleep", "busy loop"])
+def test_the_kernel_answers_while_a_cell_runs(shown, source):
+    page, problems, _, _ = shown
+    host(page, "live")
+    run_code(page, source)
+    page.wait_for_function("() => [...document.querySelectorAll('.jp-InputPrompt')].some(p => p.textContent.includes('[*]'))")
+    answers = page.evaluate(ASK, [key_of(page), [{"ask": "range", "from": 0, "to": 1e6}, {"ask": "slice", "event": 7}] * 5])
+    assert running(page), "the answers came before the cell ended"
+    assert all(answer["ok"] for answer in answers)
+    interrupt(page)
+    wait_until_idle(page)
+    assert problems == []
+
+
+def test_an_output_that_is_opened_while_a_cell_runs_goes_live_too(shown):
+    page, problems, folder, url = shown
+    command(page, "docmanager:save")
+    run_code(page, SLEEP)
+    page.wait_for_timeout(1500)
+    open_notebook(page, url, "live.ipynb")
+    open_trace(page)
+    host(page, "live")
+    # The status of the kernel would not tell: it is that of the thread which answers, too.
+    assert not (folder / "slept").exists()
+    interrupt(page)
+    page.wait_for_timeout(1000)
+    assert problems == []
+
+
+def test_after_a_restart_it_is_what_was_saved_until_nbprof_is_back(shown):
+    page, problems, folder, _ = shown
+    host(page, "live")
+    command(page, "docmanager:save")
+    restart(page)
+    lost = host(page, "lost")
+    assert lost.is_visible()
+    run_code(page, "1 + 1")
+    page.wait_for_timeout(4500)
+    assert page.locator(".nbprof-host[data-live='lost']").count() == 1
+    # The profile is not loaded again: its file lies beside the notebook.
+    run_code(page, "import nbprof")
+    host(page, "live")
+    log = (folder / "server.log").read_text()
+    assert "No such comm" not in log
+    assert "Traceback" not in log
+    assert problems == []
+
+
+def test_a_widget_asks_by_its_own_messages(shown):
+    page, problems, _, _ = shown
+    run_code(page, WIDGET)
+    page.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length >= 2", timeout=60_000)
+    assert problems == []
+
+
+def test_a_notebook_that_is_not_trusted_asks_by_the_key_alone(browser, shown):
+    """Its kernel opens no file for it; when the person has loaded the profile, it has every event."""
+    page, _, folder, url = shown
+    command(page, "docmanager:save")
+    page.wait_for_timeout(1500)
+    notebook = nbformat.read(folder / "live.ipynb", 4)
+    notebook.cells = notebook.cells[:1]
+    # Other content than what was signed.
+    notebook.metadata["title"] = "of somebody else"
+    nbformat.write(notebook, folder / "foreign.ipynb")
+    context = browser.new_context(viewport={"width": 1300, "height": 1000})
+    foreign = context.new_page()
+    open_notebook(foreign, url, "foreign.ipynb")
+    foreign.wait_for_timeout(2000)
+    open_trace(foreign)
+    run_code(foreign, "import os\nos.environ['NBPROF_CACHE'] = '0'\nimport nbprof")
+    foreign.wait_for_timeout(5000)
+    assert foreign.locator(".nbprof-host[data-live='none']").count() == 1
+    run_code(foreign, "q = nbprof.load('big.trace.json')")
+    host(foreign, "live")
+    context.close()
