@@ -1,13 +1,14 @@
 import { describe, expect, it } from "vitest";
 import type { Lane, Payload, Steps, Trace } from "../lib/payload.js";
 import { candidates } from "../views/trace/ask.js";
+import { coverage } from "../views/trace/connect.js";
 import { comparison } from "../views/trace/info/words.js";
 import { Model } from "../views/trace/model.js";
 import { tableOf } from "../views/trace/saved/slice.js";
 import { stepAt } from "../views/trace/saved/steps.js";
 import type { SliceRef } from "../views/trace/source.js";
 import { sliceUnder } from "../views/trace/under.js";
-import { coverage, stepsRange } from "../views/trace.js";
+import { stepsRange } from "../views/trace.js";
 import { nothingElse, numbered, sourceOf } from "./lanes.js";
 
 function lane(starts: number[], durations: number[], depths: number[], more: Partial<Lane> = {}): Lane {
@@ -179,10 +180,10 @@ describe("words", () => {
     expect(comparison(90, 90, 1)).toBe("the only one");
   });
   it("say when events are left out", () => {
-    expect(coverage({ ...data, shown: 12_000, total: 250_000 })).toMatch(
-      /^12,000 of 250,000 events are in this report/,
-    );
-    expect(coverage({ ...data, shown: 9, total: 9 })).toBe("9 events.");
+    const part = { shown: 12_000, total: 250_000 };
+    expect(coverage(part, false)).toBe("Saved: 12,000 of 250,000 events, the longest of each track.");
+    expect(coverage(part, true)).toContain("where the rest is, pale");
+    expect(coverage({ shown: 9, total: 9 }, true)).toBe("All 9 events.");
   });
 });
 

@@ -1,31 +1,33 @@
 /** The trace: every track of the run on one time axis. */
 
 import { canvas } from "../lib/canvas.js";
-import { clear, h, handled, listen } from "../lib/dom.js";
+import { clear, h, handled, listen, modified } from "../lib/dom.js";
 import { count, ms, num } from "../lib/format.js";
-import { emptyView, hoverCard, legend, link } from "../lib/parts.js";
+import { emptyView, field, hoverCard, legend, link } from "../lib/parts.js";
 import { CATEGORIES, type Steps, type Trace } from "../lib/payload.js";
 import type { Selection } from "../lib/store.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
-import { drawLanes, fitter, LABEL, lengthText, RULER } from "./trace/draw.js";
+import { connect, coverage } from "./trace/connect.js";
+import { drawLanes, fitter, lengthText, RULER } from "./trace/draw.js";
 import { drawArrows } from "./trace/flows.js";
 import { inspect } from "./trace/inspect.js";
 import { fewKeys, keyRows } from "./trace/keys.js";
 import { labels } from "./trace/labels.js";
 import { type Band, bandsIn, processes } from "./trace/layout.js";
+import { crowdOf, longTime } from "./trace/lone.js";
 import { Model } from "./trace/model.js";
+import { motion } from "./trace/motion.js";
+import { Pace } from "./trace/pace.js";
 import { Painter } from "./trace/paint.js";
 import { onTheme, themeReader } from "./trace/palette.js";
 import { pointer } from "./trace/pointer.js";
+import { room } from "./trace/room.js";
 import { stepAt } from "./trace/saved/steps.js";
 import { SavedSource } from "./trace/saved.js";
 import type { SliceRef } from "./trace/source.js";
 import { overviewStrip } from "./trace/strips.js";
 import type { Under } from "./trace/under.js";
 import { around, type Span } from "./trace/window.js";
-
-/** Most height of the lanes; taller traces scroll inside, as tables do. */
-const TALLEST = 560;
 
 /** Times of the selected steps in ms: from the start of the first to the end of the last; null when none is among them. */
 export function stepsRange(steps: Steps, selection: Selection | null): [number, number] | null {
@@ -41,16 +43,10 @@ export function stepsRange(steps: Steps, selection: Selection | null): [number, 
   return from < to ? [from, to] : null;
 }
 
-/** How many of how many events are here. */
-export function coverage(trace: Trace): string {
-  if (trace.shown >= trace.total) return `${count(trace.total)} events.`;
-  return `${count(trace.shown)} of ${count(trace.total)} events are in this report: the longest of each track.`;
-}
-
 /** What a canvas says to those who do not see it. */
 export function summary(trace: Trace): string {
   const kinds = [...processes(trace.lanes)].map(([process, lanes]) => `${process} with ${count(lanes.length)} tracks`);
-  return `Timeline of ${ms((trace.end * trace.tick_ns) / 1e6)}: ${kinds.join(", ")}; ${coverage(trace)} Arrow keys move between slices.`;
+  return `Timeline of ${ms((trace.end * trace.tick_ns) / 1e6)}: ${kinds.join(", ")}; ${coverage(trace, false)} Arrow keys move between slices.`;
 }
 
 export const render: View = (el, context, hint) => {
@@ -113,22 +109,31 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     redraw: () => lanes.redraw(),
     toggleHelp,
   });
+  const chips = h("span.chips");
   const toolbar = h(
     "div.toolbar",
     ...desk.search.elements,
     desk.flows,
     zoomLink,
+    chips,
     desk.said,
     h("span.end.dim", h("span.keyhint.hide-n", ...fewKeys()), helpButton),
   );
+  const size = room(scroller, () => place());
+  const filter = field("Filter lanes", (text) => model.filterLanes(text), {
+    title: "Part of the name of a lane or section, or /a regular expression/",
+  });
+  scroller.querySelector(".corner")?.append(filter.element);
   const frame = h(
     "div.trace",
     h("div.trow.strips", h("div.tlab", whole, shown), stripBox),
     scroller,
+    size.handle,
     desk.details,
     desk.words,
   );
-  el.append(h("section", toolbar, help, frame, h("p.more", h("span", coverage(trace)), colours(trace))));
+  const line = connect(model, saved, context.asker, signal, () => lanes.redraw());
+  el.append(h("section", toolbar, help, frame, h("p.more", line.element, colours(trace))));
 
   const theme = themeReader(frame);
   const strip = overviewStrip(stripBox, model, theme, signal);
@@ -137,13 +142,19 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     height: RULER,
     label: summary(trace),
     draw: (ctx, width, height) => {
+      const began = performance.now();
       const range = mouse.dragged() ?? model.range;
       const scroll = scroller.scrollTop;
-      drawLanes(ctx, { model, painter, theme: theme(), scroll, range, fit, leastText: LABEL }, width, height);
+      const leastText = pace.leastText();
+      drawLanes(ctx, { model, painter, theme: theme(), scroll, range, fit, leastText }, width, height);
       drawArrows(ctx, { model, theme: theme(), scroll, arrows: desk.arrows() }, width, height);
       tree.draw();
+      pace.drew(performance.now() - began);
+      line.drawn();
     },
   });
+  const pace = new Pace(lanes.redraw);
+  listen(signal, "abort", () => pace.stop());
   lanes.element.tabIndex = 0;
   const card = hoverCard(frame, signal);
   const mouse = pointer({
@@ -156,10 +167,12 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     },
     describe: (slice) => describe(model, steps, slice),
   });
+  const held = motion(lanes.element, model, mouse.share, signal);
   const onKey = (event: KeyboardEvent): void => {
     // In the details the arrow keys, Enter and Escape belong to what has the focus.
     if (event.currentTarget !== lanes.element && event.key.length > 1) return;
-    if (!desk.key(event)) return;
+    const moves = event.currentTarget === lanes.element && !modified(event) && held.press(event);
+    if (!moves && !desk.key(event)) return;
     card.hide();
     handled(event);
   };
@@ -184,7 +197,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
 
   function place(): void {
     const full = model.pinnedHeight + model.height + RULER;
-    const height = Math.min(TALLEST, full);
+    const height = size.height(full);
     scroller.style.height = `${height}px`;
     lanes.element.style.height = `${height}px`;
     stage.style.height = `${full}px`;
@@ -209,13 +222,40 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
   };
 
   model.onChange((change) => {
-    if (change === "lanes") place();
+    if (change === "lanes") {
+      place();
+      if (filter.input.value.trim() !== model.laneFilter) filter.set(model.laneFilter);
+    }
+    if (change === "source") {
+      whole.textContent = `0–${lengthText(model.end / 1e6)}`;
+      void noteProcesses();
+    }
+    if (change === "span") pace.moved();
     if (change === "span") shown.textContent = `${lengthText((model.span.to - model.span.from) / 1e6)} shown`;
     if (change === "slice" && model.selected) bring(model.selected);
     desk.changed(change);
     lanes.redraw();
     strip.redraw();
   });
+
+  /** A profile with events far from all others opens where those are, and says where the lone ones are. */
+  function openAtCrowd(): void {
+    const { starts, ends } = saved.times();
+    const crowd = crowdOf(starts, ends, model.end);
+    if (!crowd) return;
+    model.setSpan(around(crowd.span, model.end, 0.96), true);
+    const chip = (side: typeof crowd.before, apart: number, where: string): void => {
+      if (!side) return;
+      const events = `${count(side.count)} ${side.count === 1 ? "event" : "events"} ${longTime(apart)}`;
+      const go = (): void => model.setSpan(around(side.span, model.end), true);
+      chips.append(
+        h("button.chip", { on: { click: go } }, where === "later" ? `${events} later →` : `← ${events} earlier`),
+      );
+    };
+    const { before, after, span } = crowd;
+    chip(before, span.from - (before?.span.to ?? 0), "earlier");
+    chip(after, (after?.span.from ?? 0) - span.to, "later");
+  }
 
   const showRange = (range: readonly [number, number]): void => {
     model.setRange(inNs(range));
@@ -239,9 +279,11 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
   });
 
   place();
+  context.onResize(place);
   void noteProcesses();
   offerSteps();
   shown.textContent = `${lengthText(model.end / 1e6)} shown`;
+  openAtCrowd();
   const range = store.get("focusRange");
   if (hint) desk.follow(hint);
   else if (range) showRange(range);

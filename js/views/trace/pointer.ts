@@ -1,4 +1,4 @@
-/** Mouse, pen and finger on the lanes: click selects, drag pans, Shift+drag marks, Ctrl+wheel zooms. */
+/** Mouse, pen and fingers on the lanes: click selects, drag pans, Shift+drag marks, Ctrl+wheel or two fingers zoom. */
 
 import type { Canvas } from "../../lib/canvas.js";
 import { boxOf, listen } from "../../lib/dom.js";
@@ -78,8 +78,35 @@ export function pointer(options: PointerOptions): Pointer {
     );
   }
 
+  /** Fingers on the lanes, by pointer; two of them zoom and pan together. */
+  const fingers = new Map<number, number>();
+  const pinch = (event: PointerEvent): boolean => {
+    if (event.pointerType !== "touch" || !fingers.has(event.pointerId)) return false;
+    const before = [...fingers.values()];
+    fingers.set(event.pointerId, place(event).x);
+    if (fingers.size !== 2) return false;
+    const after = [...fingers.values()];
+    const [a, b] = before as [number, number];
+    const [c, d] = after as [number, number];
+    const width = Math.max(1, canvas.width());
+    // The time between the fingers stays between them.
+    model.panBy(((a + b) / 2 - (c + d) / 2) / width);
+    if (Math.abs(a - b) > 8 && Math.abs(c - d) > 8) model.zoomBy(Math.abs(c - d) / Math.abs(a - b), (c + d) / 2 / width);
+    return true;
+  };
+  const lift = (event: PointerEvent): void => {
+    fingers.delete(event.pointerId);
+  };
+
   listen(element, "pointerdown", (event) => {
     if (event.button !== 0) return;
+    if (event.pointerType === "touch") fingers.set(event.pointerId, place(event).x);
+    if (fingers.size > 1) {
+      held = null;
+      card.hide();
+      element.setPointerCapture(event.pointerId);
+      return;
+    }
     const { x, y } = place(event);
     held = {
       x,
@@ -98,6 +125,7 @@ export function pointer(options: PointerOptions): Pointer {
     }
   });
   listen(element, "pointermove", (event) => {
+    if (pinch(event)) return;
     if (!held) return hover(event);
     const { x, y } = place(event);
     if (!held.moved && Math.hypot(x - held.x, y - held.y) < CLICK) return;
@@ -115,7 +143,8 @@ export function pointer(options: PointerOptions): Pointer {
     // A finger scrolls by itself (touch-action: pan-y); a mouse drags the lanes along.
     if (event.pointerType === "mouse") options.scrollBy(-event.movementY);
   });
-  listen(element, "pointerup", () => {
+  listen(element, "pointerup", (event) => {
+    lift(event);
     const release = held;
     held = null;
     if (!release) return;
@@ -128,7 +157,8 @@ export function pointer(options: PointerOptions): Pointer {
       void model.pick(sliceUnder(model, release.x, release.y, canvas.width(), options.scroll()), release.add);
     }
   });
-  listen(element, "pointercancel", () => {
+  listen(element, "pointercancel", (event) => {
+    lift(event);
     held = null;
     dragged = null;
     canvas.redraw();
@@ -148,7 +178,9 @@ export function pointer(options: PointerOptions): Pointer {
       event.preventDefault();
       card.hide();
       const delta = (event.deltaY || event.deltaX) * (event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1);
-      if (zooms) model.zoomBy(Math.exp(-delta / 300), share());
+      // A pinch on a trackpad comes as small steps of a wheel with Ctrl.
+      const pace = event.ctrlKey && Math.abs(delta) < 40 && event.deltaMode === 0 ? 90 : 300;
+      if (zooms) model.zoomBy(Math.exp(-delta / pace), share());
       else model.panBy(delta / Math.max(1, canvas.width()));
     },
     { passive: false },

@@ -50,6 +50,28 @@ export class SavedSource implements Source {
     this.held = this.answers.lanes;
   }
 
+  /** Whether it is known where the events are that were left out. */
+  get hasRest(): boolean {
+    return this.trace.rest.bins > 0;
+  }
+
+  /** Start and end of every slice, ns; steps and what was derived say nothing of their own. */
+  times(): { starts: Float64Array; ends: Float64Array } {
+    const lanes = this.trace.lanes.filter((lane) => !lane.derived && lane.kind !== "counter" && lane.kind !== "steps");
+    const size = lanes.reduce((sum, lane) => sum + lane.start.length, 0);
+    const starts = new Float64Array(size);
+    const ends = new Float64Array(size);
+    const { tick_ns } = this.trace;
+    let k = 0;
+    for (const lane of lanes) {
+      for (let i = 0; i < lane.start.length; i++, k++) {
+        starts[k] = (lane.start[i] as number) * tick_ns;
+        ends[k] = (starts[k] as number) + (lane.duration[i] as number) * tick_ns;
+      }
+    }
+    return { starts, ends };
+  }
+
   get strip(): Strip {
     this.drawn ??= this.trace.strip.above.length ? this.trace.strip : overview(this.trace, 1024);
     return this.drawn;

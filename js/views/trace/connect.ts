@@ -1,0 +1,85 @@
+/** Goes live when Python can be asked, and back to what was saved when it cannot; says which of both it is. */
+
+import { h } from "../../lib/dom.js";
+import { count } from "../../lib/format.js";
+import type { Asker } from "../../lib/wire.js";
+import { LiveSource } from "./live.js";
+import type { Model } from "./model.js";
+import type { SavedSource } from "./saved.js";
+
+/** How many of how many events are drawn, and where the rest is. */
+export function coverage(source: { shown: number; total: number }, density: boolean): string {
+  const { shown, total } = source;
+  if (shown >= total) return `All ${count(total)} events.`;
+  const rest = density ? ", and where the rest is, pale" : "";
+  return `Saved: ${count(shown)} of ${count(total)} events, the longest of each track${rest}.`;
+}
+
+export interface Connection {
+  /** Which events are drawn, and from where. */
+  element: HTMLElement;
+  /** The picture was drawn: shows whether something is under way. */
+  drawn(): void;
+}
+
+export function connect(
+  model: Model,
+  saved: SavedSource,
+  asker: Asker | null,
+  signal: AbortSignal,
+  redraw: () => void,
+): Connection {
+  const state = h("span.state");
+  const busy = h("span.dim", { role: "status" });
+  const text = h("span");
+  let live: LiveSource | null = null;
+  let opening = false;
+
+  const tell = (): void => {
+    const lost = asker?.state === "lost" && asker.reason;
+    state.className = `state ${model.source.live ? "on" : lost ? "off" : ""}`;
+    state.textContent = model.source.live ? "Live" : lost ? "Not connected" : "";
+    state.title = lost || "";
+    const note = lost ? ` ${lost}` : "";
+    text.textContent = coverage(model.source, saved.hasRest) + note;
+  };
+
+  async function open(): Promise<void> {
+    if (!asker || opening || live) return;
+    opening = true;
+    try {
+      const source = await LiveSource.open(asker, saved, signal);
+      if (signal.aborted || asker.state !== "live") return;
+      live = source;
+      source.onMore(redraw);
+      model.setSource(source);
+    } catch {
+      // What was saved stays on screen; the line below says that it is that.
+    } finally {
+      opening = false;
+      tell();
+    }
+  }
+
+  function close(): void {
+    model.setSource(saved);
+    live?.close();
+    live = null;
+    tell();
+  }
+
+  asker?.onState((now) => {
+    if (now === "live") void open();
+    else close();
+  }, signal);
+  signal.addEventListener("abort", () => live?.close());
+  if (asker?.state === "live") void open();
+  tell();
+  return {
+    element: h("span.source", state, text, busy),
+    drawn() {
+      const waits = model.source.waiting ? "Loading…" : "";
+      if (busy.textContent !== waits) busy.textContent = waits;
+    },
+  };
+}
