@@ -43,13 +43,15 @@ def add(run: Run, made: Made, hosts: int) -> None:
         return
     planes = [number for number, plane in enumerate(trace.planes) if re.match(r"/device:GPU:\d+\Z", plane.name)]
     plane, kind = lanes["plane"].to_numpy(np.int64), lanes["kind"].to_numpy(object)
-    thread, totals = lanes["thread"].astype(str).tolist(), np.bincount(trace.events.lane, minlength=len(lanes))
+    thread = lanes["thread"].astype(str).tolist()
+    totals = np.diff(np.searchsorted(trace.events.lane, np.arange(len(lanes) + 1)))
+    wanted = {STEPS, SCOPES, OPS} | {line for line, key in ((MODULES, "hlo_module"), (HLO, "hlo_op")) if key in trace.args}
     found = []
     for number in planes:
         mine = np.flatnonzero(plane == number)
         has = {_RECORDED.get(re.split(r" - from #| #\d+\Z", thread[i])[0], "") for i in mine.tolist() if kind[i] != "device" and totals[i]}
         streams = [i for i in mine.tolist() if kind[i] == "device" and totals[i]]
-        if streams and not {STEPS, SCOPES, OPS, MODULES, HLO} <= has:
+        if streams and not wanted <= has:
             found.append(Gpu(number, streams, has, str(lanes["host"].iloc[mine[0]]), int(lanes["device"].iloc[mine[0]])))
     if found:
         _Gpus(run, made, found, hosts).add()

@@ -222,13 +222,18 @@ class Links:
         group = np.append(self._here(self._having("Sequence number", number), event), event)
         group = group[np.argsort(self.events.start[group], kind="stable")]
         thread = np.array([self._number("Fwd thread id", e) or 0 for e in group.tolist()])
-        forward, backward = group[thread == 0], group[thread != 0]
+        forward, backward = group[thread == 0], group[(thread != 0) & ~self._engine[self.events.name[group]]]
         if not len(forward) or not len(backward):
             return []
         # Ops in a forward op state its number too, as does whatever ran before the next one that is differentiated: the number is that
-        # of the last to begin. Of the backward ones the first holds the others.
+        # of the last to begin. Of the backward ones the first holds the others, and lies in the engine's call of it.
         pair = int(forward[-1]), int(backward[0])
         return [("forward", *pair)] if event in pair else []
+
+    @cached_property
+    def _engine(self) -> npt.NDArray[np.bool_]:
+        """bool[names]: calls of the autograd engine, in which the backward op runs."""
+        return np.fromiter((str(n).startswith("autograd::engine::") for n in self.trace.names), np.bool_, len(self.trace.names))
 
     def _of_file(self, event: int) -> list[Arrow]:
         if self._flows is None:

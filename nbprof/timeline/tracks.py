@@ -142,10 +142,7 @@ def _labels(run: Run) -> tuple[Int64s, list[str]]:
     for code, host, group in zip(trace.events.name[event].tolist(), markers["host"].tolist(), markers["group"].tolist(), strict=True):
         found.setdefault(code, set()).add(names.get((host, group), str(group)))
     # A name that other events have too, or that means several steps, stays.
-    known = np.zeros(len(trace.names), np.bool_)
-    known[list(found)] = True
-    elsewhere = known[trace.events.name]
-    elsewhere[event] = False
-    known[trace.events.name[elsewhere]] = False
-    pairs = [(code, next(iter(texts))) for code, texts in found.items() if len(texts) == 1 and known[code]]
+    size = len(trace.names)
+    alone = np.bincount(trace.events.name, minlength=size) == np.bincount(trace.events.name[event], minlength=size)
+    pairs = [(code, next(iter(texts))) for code, texts in found.items() if len(texts) == 1 and alone[code]]
     return np.array([code for code, _ in pairs], np.int64), [text for _, text in pairs]
