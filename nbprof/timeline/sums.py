@@ -123,24 +123,20 @@ def covered(part: Part, lane: int, low: int, high: int) -> Union:
 
 def _take_children(part: Part, cut: Int64s, inside: Int64s, own: Int64s, first: int, behind: int) -> None:
     """Takes off the self time of slices that are cut (ascending rows) what counts of the slices directly in each."""
-    parent, base = part.events.parent, int(cut[0])
-    # Which of those cut a row is, by row; -1 for one that is not.
-    place: npt.NDArray[np.int32] = np.full(behind - base, -1, np.int32)
-    place[cut - base] = np.arange(len(cut))
+    parent, before = part.events.parent, int(cut[0]) - 1
+    # Which of those cut a row is, by row from the first of them on; -1 for one that is not, as for all rows before.
+    place: npt.NDArray[np.int32] = np.full(behind - before, -1, np.int32)
+    place[cut - before] = np.arange(len(cut))
     for at in range(first, behind, _CHUNK):
-        rows = slice(at, min(at + _CHUNK, behind))
-        above = parent[rows].astype(np.int64) - base
-        children = np.flatnonzero(above >= 0)
-        of = place[above[children]]
-        children, of = at + children[of >= 0], of[of >= 0]
-        np.subtract.at(own, of, part.events.duration[children])
+        of = place.take(parent[at : min(at + _CHUNK, behind)] - np.int32(before), mode="clip")
+        children = np.flatnonzero(of >= 0)
+        if len(children):
+            np.subtract.at(own, of[children], part.events.duration[at + children])
     # What was taken as a whole above, but is cut itself, and what began before the stretch.
-    above = parent[cut].astype(np.int64) - base
-    children = np.flatnonzero(above >= 0)
-    of = place[above[children]]
-    children, of = children[of >= 0], of[of >= 0]
+    of = place.take(parent[cut] - np.int32(before), mode="clip")
+    children = np.flatnonzero(of >= 0)
     taken = np.where(cut[children] >= first, part.events.duration[cut[children]], 0)
-    np.add.at(own, of, taken - inside[children])
+    np.add.at(own, of[children], taken - inside[children])
 
 
 @dataclass

@@ -133,7 +133,7 @@ def test_a_name_is_found_whole_before_as_a_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["tf-gpu/rtx5000-cnn-batch64", "kineto/v100-resnet50-workers0", "jax/tpu-v6e-inference", "tf-cpu/prefetch-example", "ascend"]
+    "name", ["tf-gpu/rtx5000-cnn-batch64", "kineto/v100-resnet50-workers0", "jax/tpu-v6e-inference", "tf-cpu/prefetch-example"]
 )
 def test_all_rows_of_a_real_profile_are_found(name: str) -> None:
     run = load(real(name)).run
