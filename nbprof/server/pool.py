@@ -120,10 +120,10 @@ class Pool:
         try:
             await asyncio.shield(one.task)
             if one.process is None:
-                raise EndedError(
-                    "it was closed. Open it again.",
-                )
+                raise EndedError("it was closed. Open it again.")
             return await one.process.call({"do": "ask"}, request, seconds=self.limits.ask_s)
+        except EndedError as error:
+            raise _placed(error, place) from None
         finally:
             one.asked -= 1
             self._left(one)
