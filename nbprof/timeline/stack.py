@@ -67,7 +67,8 @@ def stack(events: Events) -> Stack:
     """
     count = len(events)
     level: Levels = events.depth
-    bounds = np.append(np.flatnonzero(np.diff(events.lane, prepend=-1)), count) if count else np.zeros(1, np.int64)
+    changes = np.flatnonzero(events.lane[1:] != events.lane[:-1]) + 1
+    bounds = np.concatenate([[0], changes, [count]]) if count else np.zeros(1, np.int64)
     order = np.empty(count, np.int32)
     rows: list[Int64s] = []
     deepest = np.maximum.reduceat(level, bounds[:-1]) if count else level

@@ -201,6 +201,20 @@ def test_sums_and_longest_of_any_stretch(lengths: list[int], data: st.DataObject
     assert blocks.sums(np.array([first]), np.array([last + 1]), flat).tolist() == [int(rowed[first : last + 1].sum())]
 
 
+def test_five_thousand_lanes_and_five_hundred_levels() -> None:
+    tracks = tracks_of([])
+    at = np.arange(500)
+    lane = np.concatenate([np.zeros(500), np.repeat(np.arange(1, 5000), 2)]).astype(np.int32)
+    start = np.concatenate([at * 1000, np.tile([0, 5_000_000], 4999)])
+    duration = np.concatenate([10**7 - 2000 * at, np.tile([2_000_000, 1], 4999)])
+    tracks.events, tracks.end = Events(lane, np.zeros(len(lane), np.int32), start, duration), 10**7
+    index = Index(tracks)
+    found = answered(index, 10, [[0, 0, 65535, 0, 0], *([k, 0, 9, 0, 0] for k in range(1, 3000, 3))])
+    assert [found[0, depth, 0][0][2] for depth in range(500)] == list(range(500))
+    assert all([mark[3] for mark in found[k, 0, 0]] == [1, 1] for k in range(1, 3000, 3))
+    assert len(found) == 500 + 1000
+
+
 def test_a_lone_short_slice_a_day_away_is_drawn() -> None:
     day = 86_400 * 10**12
     index = Index(tracks_of([(0, 0, 1000), (0, day, 1), (2, 5, 100)]))
