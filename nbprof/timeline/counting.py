@@ -77,7 +77,8 @@ def counters(run: Run, lanes: list[Lane], first: int) -> list[tuple[Lane, Counte
         if lane.kind == "device" and not lane.derived and lane.device not in ("", "-1", "nan", "None"):
             devices.setdefault(lane.process, []).append(lane)
     for process, streams in devices.items():
-        ids = [lane.id for lane in streams]
+        # A program of a TPU holds the time between its ops too.
+        ids = [lane.id for lane in streams if lane.name == "XLA Ops"] or [lane.id for lane in streams]
         found.append((process, "Busy", "percent", streams[0].host, streams[0].device, partial(busy, run.trace.events, ids)))
     for memory in run.memory_summary["memory_id"].astype(str).tolist():
         process, host, device = _of_memory(memory, run.hosts, devices)

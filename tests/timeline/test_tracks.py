@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
 import pytest
 
 import nbprof
+from nbprof.cache import values
 from nbprof.timeline import counting, derived_gpu
 from nbprof.timeline.derived import OPS, SCOPES, STEPS, Made, chains, runs
 from nbprof.timeline.tracks import tracks
@@ -272,3 +274,42 @@ def test_many_hosts_have_their_name_in_front():
     first = [lane.name for lane in made.lanes if lane.process == headings[0]]
     assert first[:2] == [STEPS, "Ops"]
     assert first[-1] == "Busy"
+
+
+def test_a_tpu_is_busy_while_an_op_runs(tmp_path):
+    core = PlaneWriter("/device:TPU:0")
+    core.line("XLA Modules", [core.event("jit_f(1)", 0, 10 * MS)], line_id=2)
+    core.line("XLA Ops", [core.event("%dot", 0, 4 * MS), core.event("%add", 6 * MS, 2 * MS)], line_id=3)
+    made = tracks(opened(tmp_path, xspace(core)))
+    counter = next(c for c in made.counters if c.label == "Busy")
+    assert (np.diff(np.append(counter.time, 10 * MS)) * counter.value / 100).sum() == pytest.approx(6 * MS)
+    # What a TPU writes are its own lines: none is derived.
+    assert not any(lane.derived for lane in made.lanes if lane.kind == "device")
+
+
+def test_what_was_derived_comes_back_from_the_cache(tmp_path):
+    run = opened(tmp_path, jax_gpu(s1=[(i, i + 1, hlo(f"op.{i % 2}")) for i in range(6)]))
+    kept = {}
+    run.kept = lambda name, compute: kept.setdefault(name, compute())
+    first = tracks(run)
+    blocks = []
+    stored = values.encode(kept["timeline_derived"], lambda block: blocks.append(block.copy()) or len(blocks) - 1)
+    back = values.decode(json.loads(json.dumps(stored)), blocks.__getitem__)
+    run.kept = lambda name, compute: back
+    again_ = tracks(run)
+    assert len(first.extra) == 7
+    assert first.lanes == again_.lanes
+    assert first.notes == again_.notes
+    for column in ("lane", "name", "start", "duration"):
+        assert (getattr(first.extra, column) == getattr(again_.extra, column)).all()
+    assert (first.names == again_.names).all()
+
+
+def test_five_thousand_lanes_keep_their_order_and_all_but_eight_are_folded(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    for i in range(5000):
+        host.line(f"t{i}", [host.event("e", j * MS, (i % 7 + 1) * MS // 10) for j in range(3)] if i % 2 else [], line_id=i + 1)
+    made = tracks(opened(tmp_path, xspace(host)))
+    assert [lane.name for lane in made.lanes] == [f"t{i}" for i in range(5000) if i % 2]
+    assert sum(not lane.folded for lane in made.lanes) == 8
+    assert {int(lane.name[1:]) % 7 for lane in made.lanes if not lane.folded} == {6}
