@@ -171,7 +171,8 @@ def report(path: str, runs: list[dict[str, Any]]) -> str:
                 f"  tiles   {len(took):,} requests: median {median * 1e3:.1f} ms, p95 {percentile(took, 95) * 1e3:.1f}, "
                 f"p99 {percentile(took, 99) * 1e3:.1f}, longest {max(took) * 1e3:.1f}; "
                 f"of the processor p95 {percentile(processor, 95) * 1e3:.1f}, longest {max(processor) * 1e3:.1f}; "
-                f"packing p95 {percentile(packing, 95) * 1e3:.1f}; size median {statistics.median(one['sizes']) / 1e3:.0f} kB, largest {max(one['sizes']) / 1e3:.0f}"
+                f"packing p95 {percentile(packing, 95) * 1e3:.1f}; "
+                f"size median {statistics.median(one['sizes']) / 1e3:.0f} kB, largest {max(one['sizes']) / 1e3:.0f}"
             ),
             f"  ratio   a mask over all events takes {masked_s * 1e3:.1f} ms, {masked_s / median:.0f} times the median",
         ]
