@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from nbprof.errors import NbprofError
 from nbprof.faces.view import View
-from nbprof.trace import BYTES, DOUBLE, TEXT, UINT, Trace
-
-if TYPE_CHECKING:
-    pass
+from nbprof.timeline import export as writer
+from nbprof.timeline import gaps, pick
+from nbprof.timeline.ranges import work_lanes
+from nbprof.timeline.sums import Sums, in_lane
 
 
 class TraceView(View):
@@ -20,76 +21,130 @@ class TraceView(View):
 
     @property
     def lanes(self) -> pd.DataFrame:
-        """One row a lane."""
+        """One row a recorded lane; `tracks` has those that are drawn."""
         lanes = self._profile.run.trace.lanes
         return lanes[["lane", "host", "process", "thread", "kind", "device", "events"]].copy()
 
+    @property
+    def tracks(self) -> pd.DataFrame:
+        """One row a lane as the timeline draws them, in its order: recorded ones with events, derived ones, and counters."""
+        rows = [(t.id, t.host, t.process, t.name, t.kind, t.events, t.derived) for t in self._profile.run.timeline.tracks.lanes]
+        columns = ["lane", "host", "process", "name", "kind", "events", "derived"]
+        return pd.DataFrame(rows, columns=columns).astype({"lane": "int64", "events": "int64", "derived": "bool"})
+
     def events(
         self,
-        lane: int | str | None = None,
-        name: str | None = None,
+        lane: pick.Lanes | None = None,
+        name: pick.Names | None = None,
         between: tuple[float, float] | None = None,
-        args: tuple[str, ...] = (),
+        args: Sequence[str] = (),
+        kind: str | None = None,
     ) -> pd.DataFrame:
-        """Events as a frame, in time order on each lane.
+        """Events as a frame, in time order on each lane. Start, duration and self time are in µs.
 
         Parameters
         ----------
-        lane : int or str, optional
-            Number of a lane, or a text that its thread's name holds.
-        name : str, optional
-            A text that the event's name holds.
+        lane : int, str, pattern, or several of these, optional
+            Number of a lane, a text that its name holds, a text `/regular expression/`, or a compiled expression. All recorded lanes when
+            left out; derived ones are there by number, see `tracks`.
+        name : str or pattern, optional
+            A text that the event's name holds, full or as it is drawn; or an expression, as for `lane`.
         between : (float, float), optional
-            Only events that touch this range, in ms.
-        args : tuple of str
+            Only events that touch this range, in ms after the start of the profile.
+        args : sequence of str
             Args to add as columns; NA where an event has no such arg.
+        kind : str, optional
+            Only lanes of this kind: steps, device or host.
+
+        Raises
+        ------
+        NbprofError
+            An arg that no event has, or a text that is no regular expression.
         """
-        trace = self._profile.run.trace
-        events = trace.events
-        keep = np.ones(len(events), np.bool_)
-        if isinstance(lane, str):
-            keep &= trace.lanes["thread"].str.contains(lane, regex=False).to_numpy()[events.lane]
-        elif lane is not None:
-            keep &= events.lane == lane
-        if name is not None:
-            keep &= np.array([name in n for n in trace.names], np.bool_)[events.name]
-        if between is not None:
-            keep &= (events.end >= between[0] * 1e9) & (events.start <= between[1] * 1e9)
-        rows = np.flatnonzero(keep)
-        where = trace.lanes.iloc[events.lane[rows]]
+        run = self._profile.run
+        tracks = run.timeline.tracks
+        return pick.frame(run.trace, tracks, pick.pick(tracks, lane, name, between, kind), [args] if isinstance(args, str) else args)
+
+    def find(self, text: str) -> pd.DataFrame:
+        """The events that a search in the timeline finds, in time order, with the columns of `events`.
+
+        Parameters
+        ----------
+        text : str
+            A part of a name or of a text among the args, in any case; a `/regular expression/`; an integer also finds args equal to it.
+
+        Raises
+        ------
+        NbprofError
+            The expression is wrong, or could take without end.
+        """
+        run = self._profile.run
+        hits = run.timeline.finder.hits(text)
+        if hits.error:
+            raise NbprofError(hits.error)
+        found = pick.frame(run.trace, run.timeline.tracks, hits.ids.astype(np.int64))
+        return found.sort_values("start_us", kind="stable", ignore_index=True)
+
+    def range(self, from_ms: float, to_ms: float, lanes: pick.Lanes | None = None) -> pd.DataFrame:
+        """What took the time between two moments, by name, most self time first. Times are in µs, and only what lies in the range.
+
+        Parameters
+        ----------
+        from_ms, to_ms : float
+            After the start of the profile.
+        lanes : int, str, pattern, or several of these, optional
+            As `lane` of `events`; when left out all lanes that hold work themselves, those of devices that say it again left out.
+        """
+        slices = self._profile.run.timeline.slices
+        low, high = sorted(round(float(moment) * 1e9) for moment in (from_ms, to_ms))
+        chosen = work_lanes(slices) if lanes is None else pick.lanes(slices.tracks, lanes, None)
+        names = Sums(slices, [rows for lane in chosen for rows in in_lane(slices.part_of(lane.id), lane.id, low, high)]).names
         out = pd.DataFrame(
-            {
-                "host": where["host"].to_numpy(),
-                "process": where["process"].to_numpy(),
-                "lane": where["thread"].to_numpy(),
-                "name": trace.names[events.name[rows]],
-                "start_us": events.start[rows] / 1e6,
-                "duration_us": events.duration[rows] / 1e6,
-                "depth": events.depth[rows],
-                "self_us": events.self_time[rows] / 1e6,
-            }
+            {"name": slices.tracks.names[names.code], "count": names.count, "self_us": names.own / 1e6, "total_us": names.total / 1e6}
         )
-        for arg in args:
-            out[arg] = pd.Series(_arg(trace, arg, rows), dtype=object)
-        return out
+        out = out.groupby("name", sort=False).sum().reset_index()
+        out["percent"] = out["self_us"] * (1e8 / (high - low)) if high > low else np.zeros(len(out))
+        return out.sort_values(["self_us", "count"], ascending=False, kind="stable", ignore_index=True)
 
+    def gaps(self, most: int = gaps.MOST) -> pd.DataFrame:
+        """The longest times in which a device ran nothing, longest first, and what the host did meanwhile. `start_ms` is after the start of
+        the profile, durations are in µs.
 
-def _arg(trace: Trace, name: str, rows: Any) -> list[object]:
-    column = trace.args.get(name)
-    if column is None:
-        raise NbprofError(f"no event of this profile has an arg {name!r}; there are {', '.join(sorted(trace.args)[:20])}")
-    found = np.searchsorted(column.event, rows)
-    found[found == len(column)] = 0
-    has = column.event[found] == rows if len(column) else np.zeros(len(rows), np.bool_)
-    kinds, values, floats = column.kinds, column.values, column.floats()
-    out: list[object] = []
-    for i, known in zip(found.tolist(), has.tolist(), strict=True):
-        if not known:
-            out.append(None)
-        elif kinds[i] == TEXT:
-            out.append(trace.strings[values[i]])
-        elif kinds[i] == BYTES:
-            out.append(trace.blobs[values[i]] if len(trace.blobs) else None)
-        else:
-            out.append(float(floats[i]) if kinds[i] == DOUBLE else int(values[i].view(np.uint64)) if kinds[i] == UINT else int(values[i]))
-    return out
+        Parameters
+        ----------
+        most : int
+            How many rows, over all devices.
+        """
+        run = self._profile.run
+        return gaps.frame(run, most, run.timeline.slices)
+
+    def export(
+        self,
+        path: str | Path,
+        *,
+        between: tuple[float, float] | None = None,
+        lanes: pick.Lanes | None = None,
+        counters: bool = True,
+    ) -> Path:
+        """Writes a Chrome trace in JSON, which Perfetto and chrome://tracing open: every event, arg, counter and flow arrow.
+
+        Times keep their picoseconds. Events that overlap only partly are placed on further threads, `name (2)` and so on, as Perfetto
+        drops them otherwise. A file of that name is replaced.
+
+        Parameters
+        ----------
+        path : str or path
+            Ends in `.json`, or in `.json.gz` to be packed.
+        between : (float, float), optional
+            Only events that touch this range, in ms after the start of the profile.
+        lanes : int, str, pattern, or several of these, optional
+            As `lane` of `events`; all recorded ones when left out.
+        counters : bool
+            Whether to write counters, too.
+
+        Raises
+        ------
+        NbprofError
+            Another ending, or the file could not be written.
+        """
+        return writer.export(self._profile.run, path, between=between, lanes=lanes, counters=counters)

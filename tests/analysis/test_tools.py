@@ -30,6 +30,9 @@ PUBLIC = {
     "devices": lambda p: p.devices,
     "events": lambda p: p.trace.events(),
     "lanes": lambda p: p.trace.lanes,
+    "tracks": lambda p: p.trace.tracks,
+    "range": lambda p: p.trace.range(0, 100),
+    "gaps": lambda p: p.trace.gaps(),
 }
 
 

@@ -1,0 +1,253 @@
+"""The trace as Chrome's JSON, which Perfetto and chrome://tracing open."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.errors import NbprofError
+from nbprof.timeline import pick
+from nbprof.timeline.export_args import Args, text
+from nbprof.timeline.lanes import Lane
+from nbprof.timeline.threads import threads
+from nbprof.timeline.tracks import Tracks
+from nbprof.trace import Int64s, Trace
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+_CHUNK = 1 << 15
+_LEVEL = 1
+"""Of gzip: what repeats so much is packed well by the fastest one."""
+_US = 10**6
+
+
+def export(
+    run: Run,
+    path: str | Path,
+    *,
+    between: tuple[float, float] | None = None,
+    lanes: pick.Lanes | None = None,
+    counters: bool = True,
+) -> Path:
+    """Writes the file part by part; see `nbprof.faces.events.TraceView.export`."""
+    target = Path(path).expanduser()
+    if not target.name.endswith((".json", ".json.gz")):
+        raise NbprofError(f"{target}: a Chrome trace is written to a file that ends in .json or .json.gz")
+    whole = Export(run.trace, run.timeline.tracks, _launches(run), pick.pick(run.timeline.tracks, lanes, None, between), between, counters)
+    # Beside it first: a file that is there stays whole if writing fails.
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            if target.name.endswith(".gz"):
+                with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
+                    _write(whole, cast(BinaryIO, packed))
+            else:
+                _write(whole, file)
+        part.replace(target)
+    except OSError as error:
+        raise NbprofError(f"{target}: the trace could not be written ({error.strerror}). Choose a folder that you may write to.") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return target
+
+
+def _write(whole: Export, file: BinaryIO) -> None:
+    file.write(whole.head().encode())
+    first = True
+    for lines in whole.lines():
+        if lines:
+            file.write((b"" if first else b",\n") + ",\n".join(lines).encode("ascii"))
+            first = False
+    file.write(b"\n]}\n")
+
+
+class Export:
+    """The lines of one trace: each an object of `traceEvents`."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        tracks: Tracks,
+        launches: tuple[Int64s, Int64s],
+        events: Int64s,
+        between: tuple[float, float] | None,
+        counters: bool,
+    ) -> None:
+        self._trace, self._tracks, self._launches, self._events = trace, tracks, launches, events
+        self._between, self._counters = between, counters
+        self._origin = tracks.origin
+        self._further = tuple(threads(events) for events in (tracks.events, tracks.extra))
+        used = np.zeros(max((lane.id for lane in tracks.lanes), default=-1) + 1, np.bool_)
+        for ids, table in self._parts():
+            used[table.lane[ids]] = True
+        if counters:
+            used[[counter.id for counter in tracks.counters]] = True
+        self._lanes = [lane for lane in tracks.lanes if used[lane.id]]
+        self._pid: dict[tuple[str, str], int] = {}
+        for lane in self._lanes:
+            self._pid.setdefault((lane.host, lane.process), len(self._pid) + 1)
+        self._tid: dict[tuple[int, int], int] = {}
+        """By lane and number of the further thread."""
+        for lane in self._lanes:
+            # Numbers of threads are those of no process: an equal one would be its main thread.
+            for number in self._numbers(lane):
+                self._tid[lane.id, number] = len(self._pid) + len(self._tid) + 1
+
+    def _parts(self) -> Iterator[tuple[Int64s, Any]]:
+        cut = len(self._tracks.events)
+        yield self._events[self._events < cut], self._tracks.events
+        yield self._events[self._events >= cut] - cut, self._tracks.extra
+
+    def _numbers(self, lane: Lane) -> list[int]:
+        found = {0}
+        for (ids, table), further in zip(self._parts(), self._further, strict=True):
+            low, high = np.searchsorted(table.lane, [lane.id, lane.id + 1])
+            first, stop = np.searchsorted(ids, [low, high])
+            found |= set(np.unique(further[ids[first:stop]]).tolist())
+        return sorted(found)
+
+    def head(self) -> str:
+        """What stands before the events."""
+        epoch = self._trace.epoch_ns + self._origin // 1000
+        facts = {"displayTimeUnit": "ns", **({"baseTimeNanoseconds": epoch} if epoch > 0 else {})}
+        return json.dumps(facts)[:-1] + ', "traceEvents": [\n'
+
+    def lines(self) -> Iterator[list[str]]:
+        """Names, events lane by lane, flows and counters, in lists of bounded length."""
+        yield list(self._names())
+        for (ids, table), further in zip(self._parts(), self._further, strict=True):
+            args = Args(self._trace, self._tracks, own=table is self._tracks.events)
+            for at in range(0, len(ids), _CHUNK):
+                yield self._slices(ids[at : at + _CHUNK], table, further, args)
+        yield from self._flows()
+        if self._counters:
+            yield from self._samples()
+
+    def _names(self) -> Iterator[str]:
+        for place, ((_, process), pid) in enumerate(self._pid.items()):
+            yield f'{{"ph":"M","name":"process_name","pid":{pid},"args":{{"name":{text(process)}}}}}'
+            yield f'{{"ph":"M","name":"process_sort_index","pid":{pid},"args":{{"sort_index":{place}}}}}'
+        for lane in self._lanes:
+            pid = self._pid[lane.host, lane.process]
+            for number in self._numbers(lane) if lane.kind != "counter" else ():
+                tid = self._tid[lane.id, number]
+                name = f"{lane.name} ({number + 1})" if number else lane.name
+                yield f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":{{"name":{text(name)}}}}}'
+                yield f'{{"ph":"M","name":"thread_sort_index","pid":{pid},"tid":{tid},"args":{{"sort_index":{tid}}}}}'
+
+    def _heads(self, lane: npt.NDArray[Any], further: npt.NDArray[Any]) -> list[str]:
+        """Process and thread of events."""
+        keys, place = np.unique(lane.astype(np.int64) << 32 | further, return_inverse=True)
+        known = {lane.id: self._pid[lane.host, lane.process] for lane in self._lanes}
+        heads = np.empty(len(keys), object)
+        heads[:] = [f'"pid":{known[k >> 32]},"tid":{self._tid[k >> 32, k & 0xFFFFFFFF]},"ts":' for k in keys.tolist()]
+        out: list[str] = heads[place].tolist()
+        return out
+
+    def _slices(self, ids: Int64s, table: Any, further: npt.NDArray[np.int32], args: Args) -> list[str]:
+        heads = self._heads(table.lane[ids], further[ids])
+        starts = _micros(table.start[ids] - self._origin)
+        lengths = _micros(np.maximum(table.duration[ids], 0))
+        names, more = args.of(ids, table.name[ids])
+        return [
+            f'{{"ph":"X",{head}{start},"dur":{length},"name":{name}{arg}}}'
+            for head, start, length, name, arg in zip(heads, starts, lengths, names, more, strict=True)
+        ]
+
+    def _flows(self) -> Iterator[list[str]]:
+        """Arrows: those of the file, else from each launch to its work."""
+        flows = self._trace.flows
+        if flows is None or not len(flows.phase):
+            yield from self._arrows(*self._launches)
+            return
+        drawn = {lane.id for lane in self._lanes}
+        low, high = (-np.inf, np.inf) if self._between is None else sorted(moment * 1e9 for moment in self._between)
+        rows = np.flatnonzero(np.isin(flows.lane, list(drawn)) & (flows.time >= low) & (flows.time <= high))
+        for at in range(0, len(rows), _CHUNK):
+            part = rows[at : at + _CHUNK]
+            heads = self._heads(flows.lane[part], np.zeros(len(part), np.int32))
+            times = _micros(flows.time[part] - self._origin)
+            strings = self._trace.strings
+            category = {c: text(strings[c]) if c >= 0 else '""' for c in np.unique(flows.category[part]).tolist()}
+            yield [
+                f'{{"ph":"{"stf"[phase]}",{head}{time},"id":{_flow_id(ident, strings)},"cat":{category[c]},"name":{category[c]}'
+                f"{_ENCLOSING if inside else ''}}}"
+                for phase, head, time, ident, c, inside in zip(
+                    flows.phase[part].tolist(),
+                    heads,
+                    times,
+                    flows.id[part].tolist(),
+                    flows.category[part].tolist(),
+                    flows.enclosing[part].tolist(),
+                    strict=True,
+                )
+            ]
+
+    def _arrows(self, launch: Int64s, work: Int64s) -> Iterator[list[str]]:
+        written = np.zeros(len(self._tracks.events), np.bool_)
+        written[self._events[self._events < len(written)]] = True
+        both = written[launch] & written[work]
+        launch, work = launch[both], work[both]
+        events, further = self._tracks.events, self._further[0]
+        for at in range(0, len(launch), _CHUNK):
+            lines = []
+            for phase, ids in (("s", launch[at : at + _CHUNK]), ("f", work[at : at + _CHUNK])):
+                heads = self._heads(events.lane[ids], further[ids])
+                times = _micros(events.start[ids] - self._origin)
+                lines += [
+                    f'{{"ph":"{phase}",{head}{time},"id":{at + i + 1},"cat":"launch","name":"launch"{_ENCLOSING}}}'
+                    for i, (head, time) in enumerate(zip(heads, times, strict=True))
+                ]
+            yield lines
+
+    def _samples(self) -> Iterator[list[str]]:
+        by_id = {lane.id: lane for lane in self._lanes}
+        low, high = (-np.inf, np.inf) if self._between is None else sorted(moment * 1e9 for moment in self._between)
+        for counter in self._tracks.counters:
+            lane = by_id[counter.id]
+            head = f'{{"ph":"C","pid":{self._pid[lane.host, lane.process]},"name":{text(counter.label)},"ts":'
+            rows = np.flatnonzero((counter.time >= low) & (counter.time <= high) & np.isfinite(counter.value))
+            for at in range(0, len(rows), _CHUNK):
+                part = rows[at : at + _CHUNK]
+                times = _micros(counter.time[part] - self._origin)
+                unit = text(counter.unit)
+                values = counter.value[part].tolist()
+                yield [f'{head}{time},"args":{{{unit}:{value!r}}}}}' for time, value in zip(times, values, strict=True)]
+
+
+_ENCLOSING = ',"bp":"e"'
+
+
+def _flow_id(ident: int, strings: Any) -> str:
+    """A number, or the text whose code it is below -1."""
+    return str(ident) if ident >= -1 else text(strings[-2 - ident])
+
+
+def _micros(times: Int64s) -> list[str]:
+    """Times in ps as µs in decimals, nothing rounded."""
+    whole, rest = np.divmod(np.abs(times), _US)
+    if not (rest % 1000).any():
+        # Recorded in ns, as by most tools: three digits are all there are.
+        rest = rest // 1000
+        found = [f"{a}.{b:03d}" if b else str(a) for a, b in zip(whole.tolist(), rest.tolist(), strict=True)]
+    else:
+        found = [f"{a}.{b:06d}" if b else str(a) for a, b in zip(whole.tolist(), rest.tolist(), strict=True)]
+    for i in np.flatnonzero(times < 0).tolist():
+        found[i] = "-" + found[i]
+    return found
+
+
+def _launches(run: Run) -> tuple[Int64s, Int64s]:
+    """Launches on the host and the work on a device that each asked for; event ids."""
+    made = run.activity.launches
+    launch, work = made["event"].to_numpy(np.int64), made["target"].to_numpy(np.int64)
+    known = work >= 0
+    return launch[known], work[known]

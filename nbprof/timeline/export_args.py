@@ -1,0 +1,113 @@
+"""What is recorded with events as JSON text, for many events at once."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.timeline.tracks import Tracks
+from nbprof.trace import BYTES, DOUBLE, TEXT, UINT, ArgColumn, Int64s, Trace
+
+MOST_REPEATED = 200
+"""Letters of a value that holds for all events of a name, up to which it is written with each of them."""
+
+
+def text(value: object) -> str:
+    """A JSON string; ASCII, so that a lone surrogate stays what it is."""
+    return json.dumps(str(value))
+
+
+def plain(value: object) -> str:
+    """Any value of an arg in JSON: numbers stay numbers, bytes become base64, and what JSON has no number for becomes a text."""
+    if isinstance(value, bytes):
+        return text(base64.b64encode(value).decode())
+    if isinstance(value, float) and not math.isfinite(value):
+        return text(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return json.dumps(value)
+    return text(value)
+
+
+class Args:
+    """Names and args of the events of one table.
+
+    What holds for all events of a name is written with each of them where it is short, else with the first.
+
+    Parameters
+    ----------
+    trace : Trace
+    tracks : Tracks
+    own : bool
+        Whether these are the events of the trace; those derived from them have no args.
+    """
+
+    def __init__(self, trace: Trace, tracks: Tracks, *, own: bool) -> None:
+        self._trace, self._tracks, self._own = trace, tracks, own
+        self._each: dict[int, str] = {}
+        self._first: dict[int, str] = {}
+        for code in np.flatnonzero(tracks.names != tracks.full).tolist() if tracks.names is not tracks.full else ():
+            self._name(code, "long_name", tracks.full[code])
+        if own:
+            for key, values in trace.name_args.items():
+                for code, value in values.items():
+                    self._name(code, key, value)
+
+    def _name(self, code: int, key: str, value: object) -> None:
+        written = plain(value)
+        into = self._each if len(written) <= MOST_REPEATED else self._first
+        into[code] = into.get(code, "") + f",{text(key)}:{written}"
+
+    def of(self, ids: Int64s, name: npt.NDArray[Any]) -> tuple[list[str], list[str]]:
+        """Names in JSON, and what comes behind them: `,"args":{...}`, or nothing."""
+        codes, first, place = np.unique(name, return_index=True, return_inverse=True)
+        shown, each = np.empty(len(codes), object), np.empty(len(codes), object)
+        once = []
+        for i, code in enumerate(codes.tolist()):
+            shown[i] = text(self._tracks.names[code])
+            each[i] = self._each.get(code, "")
+            once.append(self._first.pop(code, ""))
+        more = each[place]
+        for at, part in zip(first.tolist(), once, strict=True):
+            more[at] += part
+        if self._own:
+            for key, column in self._trace.args.items():
+                _add(more, ids, key, column, self._trace)
+        names: list[str] = shown[place].tolist()
+        return names, [f',"args":{{{part[1:]}}}' if part else "" for part in more.tolist()]
+
+
+def _add(more: npt.NDArray[np.object_], ids: Int64s, key: str, column: ArgColumn, trace: Trace) -> None:
+    """Adds one arg to the texts of some events, whose ids ascend."""
+    low, high = np.searchsorted(column.event, [ids[0], ids[-1] + 1]) if len(ids) else (0, 0)
+    events = column.event[low:high]
+    if not len(events):
+        return
+    at = np.minimum(np.searchsorted(ids, events), len(ids) - 1)
+    hit = np.flatnonzero(ids[at] == events)
+    rows = at[hit]
+    kinds = column.kinds[low:high][hit] if not isinstance(column.kind, int) else np.full(len(hit), column.kind, np.uint8)
+    values = column.value[low:high][hit].astype(np.int64, copy=False)
+    head = f",{text(key)}:"
+    for kind in np.unique(kinds).tolist():
+        mine = np.flatnonzero(kinds == kind)
+        more[rows[mine]] += _texts(head, kind, values[mine], trace)
+
+
+def _texts(head: str, kind: int, values: Int64s, trace: Trace) -> npt.NDArray[np.object_]:
+    """Each different value is written once."""
+    codes, place = np.unique(values, return_inverse=True)
+    if kind in (TEXT, BYTES):
+        known: Any = trace.strings if kind == TEXT else trace.blobs
+        written = [head + plain(known[code]) for code in codes.tolist()]
+    elif kind == DOUBLE:
+        written = [head + plain(value) for value in codes.view(np.float64).tolist()]
+    else:
+        written = [f"{head}{value}" for value in (codes.view(np.uint64) if kind == UINT else codes).tolist()]
+    out = np.empty(len(codes), object)
+    out[:] = written
+    return np.asarray(out[place], object)

@@ -1,0 +1,173 @@
+"""Events by lane, name and time, as a frame."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.errors import NbprofError
+from nbprof.timeline.lanes import Lane
+from nbprof.timeline.tracks import Tracks
+from nbprof.trace import BYTES, DOUBLE, TEXT, UINT, Events, Int64s, Trace
+
+COLUMNS = ("host", "process", "lane", "name", "start_us", "duration_us", "depth", "self_us", "event")
+Lanes = int | str | re.Pattern[str] | Sequence["int | str | re.Pattern[str]"]
+Names = str | re.Pattern[str]
+
+
+def pick(
+    tracks: Tracks,
+    lane: Lanes | None = None,
+    name: Names | None = None,
+    between: tuple[float, float] | None = None,
+    kind: str | None = None,
+) -> Int64s:
+    """Ids of the events that are asked for, in the order of their lanes; see `nbprof.faces.events.TraceView.events`."""
+    chosen = lanes(tracks, lane, kind)
+    wanted = np.zeros(max((each.id for each in tracks.lanes), default=-1) + 1, np.bool_)
+    wanted[[each.id for each in chosen]] = True
+    hit = None if name is None else named(tracks, name)
+    found = []
+    first = 0
+    for events in (tracks.events, tracks.extra):
+        rows = _of_lanes(events, wanted)
+        if hit is not None:
+            rows = rows[hit[events.name[rows]]]
+        if between is not None:
+            low, high = sorted(float(each) * 1e9 for each in between)
+            rows = rows[events.start[rows] <= high]
+            rows = rows[events.start[rows] + events.duration[rows] >= low]
+        found.append(rows + first)
+        first += len(events)
+    return np.concatenate(found)
+
+
+def lanes(tracks: Tracks, lane: Lanes | None, kind: str | None) -> list[Lane]:
+    """The lanes that are asked for; without numbers only those that were recorded."""
+    kinds = {"steps", "device", "host"}
+    if kind is not None and kind not in kinds:
+        raise NbprofError(f"there are no events of kind {kind!r}; kinds of lanes are {', '.join(sorted(kinds))}")
+    drawn = [each for each in tracks.lanes if each.kind != "counter" and kind in (None, each.kind)]
+    # An id from here on is that of a lane made here.
+    made = int(tracks.extra.lane.min()) if len(tracks.extra) else max((each.id for each in tracks.lanes), default=0) + 1
+    asked = [lane] if lane is None or isinstance(lane, (str, re.Pattern)) or not isinstance(lane, Sequence) else list(lane)
+    ids: set[int] = set()
+    for one in asked:
+        if one is None:
+            ids |= {each.id for each in drawn if each.id < made}
+        elif isinstance(one, (str, re.Pattern)):
+            test = matcher(one)
+            ids |= {each.id for each in drawn if each.id < made and test(each.name)}
+        else:
+            ids.add(int(one))
+    return [each for each in drawn if each.id in ids]
+
+
+def matcher(text: Names) -> Callable[[str], bool]:
+    """The test that a text stands for: a part, a /regular expression/, or a compiled one.
+
+    Raises
+    ------
+    NbprofError
+        It is no regular expression.
+    """
+    if isinstance(text, str):
+        if len(text) < 3 or not (text.startswith("/") and text.endswith("/")):
+            part = text
+            return lambda value: part in value
+        try:
+            text = re.compile(text[1:-1])
+        except re.error as error:
+            raise NbprofError(f"{text} is no regular expression: {error}") from None
+    search = text.search
+    return lambda value: search(value) is not None
+
+
+def named(tracks: Tracks, name: Names) -> npt.NDArray[np.bool_]:
+    """By name code: whether the name, full or as it is shown, is asked for. Each different name is looked at once."""
+    test = matcher(name)
+    hit = np.fromiter((test(str(full)) for full in tracks.full), np.bool_, len(tracks.full))
+    if tracks.names is not tracks.full:
+        for code in np.flatnonzero(~hit & (tracks.names != tracks.full)).tolist():
+            hit[code] = test(str(tracks.names[code]))
+    return hit
+
+
+def _of_lanes(events: Events, wanted: npt.NDArray[np.bool_]) -> Int64s:
+    if not len(events):
+        return np.zeros(0, np.int64)
+    bounds = np.searchsorted(events.lane, np.arange(int(events.lane[-1]) + 2))
+    parts = [
+        np.arange(bounds[i], bounds[i + 1]) for i in range(len(bounds) - 1) if i < len(wanted) and wanted[i] and bounds[i] < bounds[i + 1]
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def frame(trace: Trace, tracks: Tracks, ids: Int64s, args: Sequence[str] = ()) -> pd.DataFrame:
+    """The columns of `p.trace.events()` of some events, with args behind them; host, process and lane are texts, times in µs."""
+    cut = len(tracks.events)
+    size = max((lane.id for lane in tracks.lanes), default=-1) + 1
+    texts = {key: np.full(size, "", object) for key in ("host", "process", "lane")}
+    table = trace.lanes
+    for key, column in (("host", "host"), ("process", "process"), ("lane", "thread")):
+        values = table[column].to_numpy(object)
+        texts[key][: min(len(values), size)] = values[:size]
+    for each in tracks.lanes:
+        if each.id >= len(table):
+            texts["host"][each.id], texts["process"][each.id], texts["lane"][each.id] = each.host, each.process, each.name
+    columns: dict[str, npt.NDArray[np.generic]] = {}
+    for part, events in ((ids[ids < cut], tracks.events), (ids[ids >= cut] - cut, tracks.extra)):
+        values_of = {
+            **{key: text[events.lane[part]] for key, text in texts.items()},
+            "name": tracks.full[events.name[part]],
+            "start_us": events.start[part] / 1e6,
+            "duration_us": events.duration[part] / 1e6,
+            "depth": events.depth[part],
+            "self_us": events.self_time[part] / 1e6,
+        }
+        for key, value in values_of.items():
+            columns[key] = value if key not in columns else np.concatenate([columns[key], value])
+    out = pd.DataFrame({**columns, "event": np.concatenate([ids[ids < cut], ids[ids >= cut]])}, copy=False)
+    for arg in args:
+        out[arg] = pd.Series(arg_column(trace, arg, out["event"].to_numpy()), dtype=object)
+    return out
+
+
+def arg_column(trace: Trace, name: str, events: Int64s) -> npt.NDArray[np.object_]:
+    """The values of an arg, None where an event has no such arg.
+
+    Raises
+    ------
+    NbprofError
+        No event has it.
+    """
+    column = trace.args.get(name)
+    if column is None:
+        raise NbprofError(f"no event of this profile has an arg {name!r}; there are {', '.join(sorted(trace.args)[:20])}")
+    out = np.full(len(events), None, object)
+    if not len(column) or not len(events):
+        return out
+    at = np.minimum(np.searchsorted(column.event, events), len(column) - 1)
+    rows = np.flatnonzero(column.event[at] == events)
+    kinds, values = column.kinds[at[rows]], column.values[at[rows]]
+    for kind in np.unique(kinds).tolist():
+        mine = np.flatnonzero(kinds == kind)
+        out[rows[mine]] = _values(trace, kind, values[mine])
+    return out
+
+
+def _values(trace: Trace, kind: int, values: Int64s) -> npt.NDArray[np.object_]:
+    if kind in (TEXT, BYTES):
+        codes, place = np.unique(values, return_inverse=True)
+        known = trace.strings if kind == TEXT else trace.blobs
+        texts = np.empty(len(codes), object)
+        texts[:] = [known[c] if 0 <= c < len(known) else None for c in codes.tolist()]
+        return np.asarray(texts[place], object)
+    numbers = values.view(np.float64) if kind == DOUBLE else values.view(np.uint64) if kind == UINT else values
+    out = np.empty(len(values), object)
+    out[:] = numbers.tolist()
+    return out

@@ -1,0 +1,256 @@
+"""The exported trace: strict JSON by the rules of Perfetto, and everything there again when it is read back."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from nbprof.errors import NbprofError
+from nbprof.profiles import load
+from nbprof.timeline import export as module
+from nbprof.timeline.threads import threads
+from nbprof.trace import Events
+from tests.support.chrome import complete, document
+from tests.support.profiles import real
+from tests.support.xspace import gpu_run, training_run
+
+ODD = 'a "quoted" <b>\\ \u2028 \x01\n\ttab ☃ \ud800'
+
+
+def refuse(word):
+    raise AssertionError(f"{word} is no JSON")
+
+
+def strict(path):
+    """What the file says, times as decimals; no NaN, no key twice."""
+
+    def unique(pairs):
+        assert len(dict(pairs)) == len(pairs), pairs
+        return dict(pairs)
+
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.name.endswith(".gz") else data).decode("ascii")
+    return json.loads(text, parse_float=Decimal, parse_constant=refuse, object_pairs_hook=unique)["traceEvents"]
+
+
+def nested(events):
+    """Perfetto drops what overlaps partly on one thread: asserts that there is none."""
+    by_thread = {}
+    for event in events:
+        if event["ph"] == "X":
+            assert event["dur"] >= 0
+            by_thread.setdefault((event["pid"], event["tid"]), []).append(
+                (Decimal(event["ts"]), Decimal(event["ts"]) + Decimal(event["dur"]))
+            )
+    for spans in by_thread.values():
+        open_ = []
+        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+            while open_ and open_[-1] <= start and open_[-1] < end:
+                open_.pop()
+            assert not open_ or end <= open_[-1]
+            open_.append(end)
+
+
+def rules(events):
+    nested(events)
+    pids = {event["pid"] for event in events}
+    threads_ = {(e["pid"], e["tid"]) for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+    tids = [tid for _, tid in threads_]
+    assert len(tids) == len(set(tids))
+    assert not set(tids) & pids
+    assert {(e["pid"], e["tid"]) for e in events if e["ph"] == "X"} <= threads_
+
+
+def rows(run):
+    """Every event as (process, thread, name, start, duration in ps), args aside."""
+    trace = run.trace
+    lanes = trace.lanes
+    process, thread = lanes["process"].tolist(), lanes["thread"].tolist()
+    events = trace.events
+    return Counter(
+        (process[lane], thread[lane].partition(" (")[0], str(trace.names[name]), start, duration)
+        for lane, name, start, duration in zip(
+            *(c.tolist() for c in (events.lane, events.name, events.start, events.duration)), strict=True
+        )
+    )
+
+
+def chrome(folder, *events, **facts):
+    path = folder / "in.json"
+    path.write_text(json.dumps(document(*events, **facts)))
+    return load(path)
+
+
+@pytest.mark.parametrize("write", [training_run, gpu_run])
+@pytest.mark.parametrize("ending", [".json", ".json.gz"])
+def test_what_is_read_back_is_what_was_there(tmp_path, write, ending):
+    (tmp_path / "host.xplane.pb").write_bytes(write())
+    p = load(tmp_path / "host.xplane.pb")
+    path = p.trace.export(tmp_path / f"out{ending}")
+    assert path == tmp_path / f"out{ending}"
+    rules(strict(path))
+    again = load(path)
+    shift = p.run.trace.events.start.min() - again.run.trace.events.start.min()
+    moved = Counter({(*key[:3], key[3] + shift, key[4]): n for key, n in rows(again.run).items()})
+    tracks = p.run.timeline.tracks
+    lanes = {lane.id: lane for lane in tracks.lanes}
+    events = tracks.events
+    expected = Counter(
+        (lanes[lane].process, lanes[lane].name, str(tracks.names[name]), start, duration)
+        for lane, name, start, duration in zip(
+            *(c.tolist() for c in (events.lane, events.name, events.start, events.duration)), strict=True
+        )
+    )
+    assert moved == expected
+
+
+def test_args_keep_their_types_and_names_their_letters(tmp_path):
+    args = {"whole": 7, "huge": 2**63 + 5, "real": 0.1, "one": 1.0, "text": ODD, "minus": -3, 'quoted "key"': "v"}
+    p = chrome(tmp_path, complete(ODD, 1, 2, args=args), complete("plain", 5, 1))
+    written = [e for e in strict(p.trace.export(tmp_path / "out.json")) if e["ph"] == "X"]
+    assert [e["name"] for e in written][1] == "plain"
+    # A lone surrogate is no text that can be kept in UTF-8: what stands for it is what the reader made of it.
+    assert written[0]["name"] == str(p.run.trace.names[p.run.trace.events.name[0]])
+    found = written[0]["args"]
+    for key in ("whole", "huge", "minus"):
+        assert found[key] == args[key]
+        assert isinstance(found[key], int)
+    assert found["real"] == Decimal("0.1")
+    assert isinstance(found["one"], Decimal)
+    assert 'quoted "key"' in found
+    again = load(tmp_path / "out.json").run.trace
+    for key in ("whole", "huge", "real", "one", "minus"):
+        assert again.args[key].kinds.tolist() == p.run.trace.args[key].kinds.tolist()
+        assert again.args[key].values.tolist() == p.run.trace.args[key].values.tolist()
+
+
+def test_picoseconds_are_kept(tmp_path):
+    p = chrome(tmp_path, complete("a", 1234567.000001, 0.000003), complete("b", 1234568, 0))
+    events = p.run.trace.events
+    written = [e for e in strict(p.trace.export(tmp_path / "out.json")) if e["ph"] == "X"]
+    assert [Fraction(e["ts"]) * 10**6 for e in written] == events.start.tolist()
+    assert [Fraction(e["dur"]) * 10**6 for e in written] == events.duration.tolist()
+
+
+def test_what_overlaps_partly_goes_to_further_threads(tmp_path):
+    spans = [(0, 10), (5, 10), (6, 2), (12, 20), (3, 1), (7, 40)]
+    p = chrome(tmp_path, *(complete(f"e{i}", ts, dur) for i, (ts, dur) in enumerate(spans)))
+    events = strict(p.trace.export(tmp_path / "out.json"))
+    rules(events)
+    assert sorted(e["name"] for e in events if e["ph"] == "X") == [f"e{i}" for i in range(len(spans))]
+    names = {e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+    assert any(name.endswith("(2)") for name in names)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_thread_holds_a_partial_overlap(seed):
+    random = np.random.default_rng(seed)
+    count = 400
+    lane = np.sort(random.integers(0, 3, count)).astype(np.int32)
+    start, duration = random.integers(0, 500, count), random.integers(0, 60, count)
+    order = np.lexsort((-duration, start, lane))
+    events = Events(lane[order], lane[order], start[order].astype(np.int64), duration[order].astype(np.int64))
+    placed = threads(events)
+    written = [
+        {"ph": "X", "pid": int(lane), "tid": int(thread), "ts": int(at), "dur": int(took)}
+        for lane, thread, at, took in zip(events.lane, placed, events.start, events.duration, strict=True)
+    ]
+    nested(written)
+    assert placed.max() > 0
+
+
+def test_a_long_staircase_comes_to_an_end():
+    count = 3000
+    start = np.arange(count, dtype=np.int64) * 10
+    none = np.zeros(count, np.int32)
+    placed = threads(Events(none, none, start, np.full(count, 25, np.int64)))
+    nested([{"ph": "X", "pid": 0, "tid": int(t), "ts": int(s), "dur": 25} for t, s in zip(placed, start, strict=True)])
+    assert placed.max() < 20
+
+
+def test_flows_and_counters_come_back(tmp_path):
+    flow = {"cat": "ac2g", "name": "ac2g", "pid": 7, "id": 3}
+    p = chrome(
+        tmp_path,
+        complete("launch", 10, 4),
+        complete("kernel", 20, 5, tid=9),
+        {"ph": "s", "tid": 8, "ts": 11, **flow},
+        {"ph": "f", "tid": 9, "ts": 20, "bp": "e", **flow},
+        {"ph": "C", "pid": 7, "ts": 1, "name": "queue", "args": {"length": 4}},
+        {"ph": "C", "pid": 7, "ts": 2, "name": "queue", "args": {"length": 6}},
+    )
+    again = load(p.trace.export(tmp_path / "out.json")).run.trace
+    first = p.run.trace
+    assert again.flows is not None
+    for key in ("phase", "id", "time", "enclosing"):
+        assert getattr(again.flows, key).tolist() == getattr(first.flows, key).tolist(), key
+    assert [again.strings[c] for c in again.flows.category.tolist()] == ["ac2g", "ac2g"]
+    # Threads have new numbers: they are told by what runs on them.
+    for trace in (first, again):
+        on = dict(zip(trace.events.lane.tolist(), trace.names[trace.events.name].tolist(), strict=True))
+        assert [on[lane] for lane in trace.flows.lane.tolist()] == ["launch", "kernel"]
+    assert again.counters["value"].tolist() == [4.0, 6.0]
+    assert (again.counters["time"] - again.events.start.min()).tolist() == (first.counters["time"] - first.events.start.min()).tolist()
+
+
+def test_arrows_lead_from_a_launch_to_its_kernel(tmp_path):
+    p = load(real("tf-gpu/rtx5000-cnn-batch64"))
+    events = strict(p.trace.export(tmp_path / "out.json"))
+    made = p.run.activity.launches
+    known = made[made["target"] >= 0]
+    assert len(known) > 100
+    starts = {e["id"]: e for e in events if e["ph"] == "s"}
+    finishes = {e["id"]: e for e in events if e["ph"] == "f"}
+    assert len(starts) == len(finishes) == len(known)
+    # Both ends lie at the begin of a slice on their thread, which they belong to.
+    slices = {(e["pid"], e["tid"], e["ts"]) for e in events if e["ph"] == "X"}
+    for ident, start in starts.items():
+        finish = finishes[ident]
+        assert start["bp"] == finish["bp"] == "e"
+        assert {(e["pid"], e["tid"], e["ts"]) for e in (start, finish)} <= slices
+        assert start["ts"] <= finish["ts"]
+
+
+def test_a_part_of_the_trace(tmp_path):
+    p = chrome(tmp_path, complete("a", 1000, 10), complete("b", 5000, 10), complete("c", 5001, 2, tid=9))
+    start = p.run.trace.events.start.min() / 1e9
+    written = strict(p.trace.export(tmp_path / "out.json", between=(start + 3.9, start + 4.1)))
+    assert sorted(e["name"] for e in written if e["ph"] == "X") == ["b", "c"]
+    lane = int(p.run.trace.events.lane[0])
+    alone = strict(p.trace.export(tmp_path / "out.json", lanes=lane))
+    assert [e["name"] for e in alone if e["ph"] == "X"] == ["a", "b"]
+
+
+def test_chunks_make_no_difference(tmp_path, monkeypatch):
+    (tmp_path / "host.xplane.pb").write_bytes(training_run(20))
+    p = load(tmp_path / "host.xplane.pb")
+    whole = p.trace.export(tmp_path / "whole.json").read_bytes()
+    monkeypatch.setattr(module, "_CHUNK", 7)
+    assert sorted(p.trace.export(tmp_path / "parts.json").read_bytes().replace(b",\n", b"\n").split(b"\n")) == sorted(
+        whole.replace(b",\n", b"\n").split(b"\n")
+    )
+
+
+def test_what_cannot_be_written_is_a_sentence_and_leaves_nothing(tmp_path):
+    p = chrome(tmp_path, complete())
+    with pytest.raises(NbprofError, match=r"ends in \.json or \.json\.gz"):
+        p.trace.export(tmp_path / "out.txt")
+    with pytest.raises(NbprofError, match="could not be written"):
+        p.trace.export(tmp_path / "none" / "out.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.json"]
+
+
+@pytest.mark.parametrize("name", ["tf-gpu/rtx5000-cnn-batch64", "jax/mi300-jax08_attention", "kineto/v100-resnet50-workers0"])
+def test_real_profiles(tmp_path, name):
+    p = load(real(name))
+    path = p.trace.export(tmp_path / "out.json.gz")
+    events = strict(path)
+    nested(events)
+    assert sum(e["ph"] == "X" for e in events) == len(p.run.trace.events)
+    assert len(load(path).run.trace.events) == len(p.run.trace.events)
