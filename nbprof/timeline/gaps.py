@@ -79,7 +79,8 @@ def gaps(slices: Slices, from_: float | None = None, to: float | None = None, mo
         found += [Gap(host, process, int(start[i]), int(end[i])) for i in longest.tolist()]
     found.sort(key=lambda gap: (gap.start - gap.end, gap.start))
     # What the host did is looked up for the longest; below them it is no answer to anything.
-    return [_with_host(slices, gap) for gap in found[: min(most, _NAMED)]] + found[_NAMED:most], count
+    threads = _threads(slices)
+    return [_with_host(slices, gap, threads) for gap in found[: min(most, _NAMED)]] + found[_NAMED:most], count
 
 
 def at(slices: Slices, time: float | None, host: str | None = None, device: str | None = None) -> Gap | None:
@@ -102,17 +103,25 @@ def at(slices: Slices, time: float | None, host: str | None = None, device: str 
             far = int(away[i])
         if best is None or far < best[0]:
             best = far, Gap(on, process, int(start[i]), int(end[i]))
-    return _with_host(slices, best[1]) if best else None
+    return _with_host(slices, best[1], _threads(slices)) if best else None
 
 
-def _with_host(slices: Slices, gap: Gap) -> Gap:
+def _threads(slices: Slices) -> dict[str, list[Lane]]:
+    """Lanes of each host's threads."""
+    out: dict[str, list[Lane]] = {}
+    for lane in work_lanes(slices):
+        if lane.kind == "host":
+            out.setdefault(lane.host, []).append(lane)
+    return out
+
+
+def _with_host(slices: Slices, gap: Gap, threads: dict[str, list[Lane]]) -> Gap:
     """A gap with the name that took most self time of the host in it."""
     sets = []
-    for lane in work_lanes(slices):
-        if lane.kind == "host" and lane.host == gap.host:
-            part = slices.part_of(lane.id)
-            if part.has(lane.id, gap.start, gap.end):
-                sets += in_lane(part, lane.id, gap.start, gap.end)
+    for lane in threads.get(gap.host, []):
+        part = slices.part_of(lane.id)
+        if part.has(lane.id, gap.start, gap.end):
+            sets += in_lane(part, lane.id, gap.start, gap.end)
     sums = Sums(slices, sets)
     names = sums.names
     if not len(names.own) or names.own.max() <= 0:

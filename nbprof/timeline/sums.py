@@ -93,7 +93,10 @@ def in_lane(part: Part, lane: int, low: int, high: int) -> list[Rows]:
     """
     events = part.events
     first, behind = part.starting(lane, low, high)
-    before, beyond = part.reaching(lane, low), part.reaching(lane, high)
+    before = part.reaching(lane, low)
+    if first == behind and not len(before):
+        return []
+    beyond = part.reaching(lane, high)
     beyond = beyond[beyond >= first]
     cut = np.concatenate([before, beyond])
     start = np.maximum(events.start[cut], low)
