@@ -70,6 +70,9 @@ export interface About {
   files?: string[];
 }
 
+/** Kernels in which nbprof is known to be; one output finds it out for all. */
+const WITH_US = new WeakSet<Kernel>();
+
 /** What a saved output says of its profile, as far as it may be sent: the output may be anybody's. */
 export function about(saved: { key?: unknown; files?: unknown }, trusted: boolean): About | null {
   if (typeof saved.key !== "string" || !KEY.test(saved.key)) return null;
@@ -138,7 +141,10 @@ export class Link {
   }
 
   private status(_sender: unknown, status: string): void {
-    if (status === "restarting" || status === "autorestarting" || status === "dead") this.drop(GONE);
+    if (status !== "restarting" && status !== "autorestarting" && status !== "dead") return;
+    // The same connection, and another process behind it.
+    if (this.kernel) WITH_US.delete(this.kernel);
+    this.drop(GONE);
   }
 
   private message(_sender: unknown, { header, parent_header, content }: Message): void {
@@ -186,7 +192,7 @@ export class Link {
     this.last = performance.now();
     this.trying = true;
     try {
-      const here = kernel.status === "busy" ? null : await present(kernel);
+      const here = WITH_US.has(kernel) || (kernel.status === "busy" ? null : await present(kernel));
       if (kernel !== this.kernel || this.ended) return;
       if (here === false) {
         this.line.reason = ABSENT;
@@ -194,7 +200,8 @@ export class Link {
       }
       // In a long cell this is the only way to know, and a kernel without nbprof writes a line to its log: once is enough.
       if (here === null && (this.dared || kernel.status !== "busy")) return;
-      this.dared ||= here === null;
+      if (here) WITH_US.add(kernel);
+      else this.dared = true;
       await this.connect(kernel);
     } catch {
       // No comms on this connection, or the kernel is gone: the output stays what was saved.
@@ -221,8 +228,10 @@ export class Link {
     comm.open({});
     // Whoever waits for the answer does so without keeping the next attempt from being made when this one is dropped.
     void this.line.attach(letters.post, { ...this.profile }).then((live) => {
-      if (live) this.tries = 0;
-      else if (this.comm === comm) {
+      if (live) {
+        this.tries = 0;
+        WITH_US.add(kernel);
+      } else if (this.comm === comm) {
         const { reason } = this.line;
         this.part(reason, true);
       }

@@ -208,6 +208,21 @@ describe("a saved output and its kernel", () => {
     expect(without.comms[0]?.closed).toBe(0);
   });
 
+  it("does not ask a kernel again in which another output has found nbprof, until that restarts", async () => {
+    const kernel = new FakeKernel([KEY]);
+    const first = await start(kernel);
+    expect(kernel.asked).toBe(1);
+    const second = await start(kernel);
+    expect(second.line.state).toBe("live");
+    expect(kernel.asked).toBe(1);
+    kernel.knows = null;
+    for (const { session } of [first, second]) session.statusChanged.emit("restarting");
+    await vi.advanceTimersByTimeAsync(3000);
+    await second.session.executed();
+    expect(kernel.asked).toBe(2);
+    expect(kernel.comms).toHaveLength(2);
+  });
+
   it("says what the kernel says when it has not got the profile, closes the comm, and asks again later", async () => {
     const kernel = new FakeKernel([]);
     const { line, session } = await start(kernel);
