@@ -1,0 +1,190 @@
+"""What a report holds of the trace: within its budget, with the density of the rest."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from nbprof.errors import NbprofError
+from nbprof.timeline.density import Density, bytes_of
+from nbprof.timeline.lanes import Lane
+from nbprof.timeline.stack import stack
+from nbprof.timeline.tracks import Tracks
+from nbprof.trace import Events
+from nbprof.views import codec, payload, rest, trace
+from nbprof.views.longest import longest
+from tests.views import fake
+
+
+def made(seed, count=2000, lanes=5, deep=False):
+    random = np.random.default_rng(seed)
+    lane = np.sort(random.integers(0, lanes, count)).astype(np.int32)
+    start = random.integers(0, 10**9, count)
+    duration = random.choice([0, 5, 1000, 10**6, 10**8 if deep else 10**5], count).astype(np.int64)
+    order = np.lexsort((-duration, start, lane))
+    return Events(lane[order], np.zeros(count, np.int32), start[order].astype(np.int64), duration[order])
+
+
+def by_sorting(lane, duration, always, quota):
+    """The rule in words: all of some lanes, of the others the longest, of equals the first."""
+    kept = []
+    for number in np.unique(lane):
+        rows = np.flatnonzero(lane == number)
+        ranked = sorted(rows.tolist(), key=lambda i: (-duration[i], i))
+        kept += ranked if number in always else ranked[:quota]
+    return sorted(kept)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_longest_of_each_lane_stay(seed):
+    events = made(seed)
+    (kept,) = longest([(events.lane, events.duration)], set(), 200)
+    assert kept.tolist() == by_sorting(events.lane, events.duration, set(), 40)
+
+
+def test_parents_of_all_that_stay_stay():
+    events = made(1, deep=True)
+    for most in (10, 100, 700):
+        (kept,) = longest([(events.lane, events.duration)], set(), most)
+        parents = events.parent[kept]
+        assert np.isin(parents[parents >= 0], kept).all()
+        assert len(kept) <= most
+
+
+def test_steps_stay_unless_they_alone_fill_the_report():
+    lane = np.repeat([0, 1], [50, 1000]).astype(np.int32)
+    duration = np.arange(1050, dtype=np.int64)
+    assert (longest([(lane, duration)], {0}, 200)[0] < 50).sum() == 50
+    many = np.repeat([0, 1], [1000, 1000]).astype(np.int32)
+    kept = longest([(many, np.arange(2000, dtype=np.int64))], {0}, 200)[0]
+    assert len(kept) == 200
+    assert (kept < 1000).sum() == 100
+    assert [len(rows) for rows in longest([(lane, duration)], {0}, 0)] == [0]
+
+
+def test_density_is_the_time_taken_of_each_part():
+    events = made(3)
+    density = Density(5, 40, 0, 10**9)
+    density.add(events.lane, events.start, events.end)
+    shares = density.shares()
+    edges = np.linspace(0, 10**9, 41)
+    for row, part in ((0, 0), (2, 17), (4, 39)):
+        mine = events.lane == row
+        over = np.minimum(events.end[mine], edges[part + 1]) - np.maximum(events.start[mine], edges[part])
+        assert shares[row, part] == pytest.approx(np.maximum(over, 0).sum() / (10**9 / 40), rel=1e-6, abs=1e-9)
+    assert bytes_of(np.array([0.0, 1e-6, 0.5, 1.7])).tolist() == [0, 1, 128, 255]
+
+
+def tracks(events):
+    lanes = [Lane(i, "Host", f"thread {i}", "", "host", "h", "-1", 1) for i in range(int(events.lane.max()) + 1)]
+    none = np.zeros(0, np.int64)
+    extra = Events(none.astype(np.int32), none.astype(np.int32), none, none)
+    names = np.array(["op"], object)
+    return Tracks(lanes, events, extra, names, names, np.zeros(1, np.uint8), [], 0, int(events.end.max()))
+
+
+def test_the_rest_counts_all_that_is_left_out():
+    events = made(5)
+    (kept,) = longest([(events.lane, events.duration)], set(), 300)
+    level = stack(events).level
+    none = np.zeros(0, np.int64)
+    out = rest.rest(tracks(events), [kept, none], [level, none.astype(np.uint16)], 1000)
+    assert out["count"].sum() == len(events) - len(kept)
+    assert len(out["busy"]) == out["bins"] * len(out["lane"]) <= rest.MOST_BYTES
+    left = np.setdiff1d(np.arange(len(events)), kept)
+    pairs, counts = np.unique(np.stack([events.lane[left], level[left]]), axis=1, return_counts=True)
+    assert [out["lane"].tolist(), out["depth"].tolist()] == pairs.tolist()
+    assert out["count"].tolist() == counts.tolist()
+    assert out["from"] * 1000 == events.start[left].min()
+    assert out["to"] * 1000 == events.end[left].max()
+
+
+@pytest.mark.parametrize("lanes", [5000, 20_000])
+def test_thousands_of_lanes_fit(lanes):
+    events = made(2, count=100_000, lanes=lanes)
+    (kept,) = longest([(events.lane, events.duration)], set(), 5000)
+    none = np.zeros(0, np.int64)
+    out = rest.rest(tracks(events), [kept, none], [stack(events).level, none.astype(np.uint16)], 1000)
+    assert 0 < len(out["busy"]) <= rest.MOST_BYTES
+
+
+def test_levels_beyond_255_are_told():
+    count = 500
+    start = np.arange(count, dtype=np.int64) * 1000
+    lane = np.zeros(count, np.int32)
+    run = fake.run(trace=fake.trace(steps=1))
+    run.trace.events = Events(lane + 2, lane + 1, start, (2 * count - np.arange(count)).astype(np.int64) * 10**6)
+    part = codec.unpack(codec.pack(trace.payload(run)))
+    lane = next(lane for lane in part["lanes"] if lane["id"] == 2)
+    assert lane["depth"].dtype == np.uint16
+    assert lane["depth"].tolist() == list(range(count))
+    assert lane["depths"] == count
+
+
+def test_partial_overlaps_lie_on_levels_of_their_own_and_are_told():
+    run = fake.run(trace=fake.trace(steps=1))
+    none = np.zeros(3, np.int32)
+    run.trace.events = Events(none + 2, none + 1, np.array([0, 5, 8]) * 10**6, np.array([10, 10, 1]) * 10**6)
+    part = trace.payload(run)
+    lane = next(lane for lane in part["lanes"] if lane["id"] == 2)
+    spans = sorted(zip(lane["depth"].tolist(), lane["start"].values.tolist(), lane["duration"].tolist(), strict=True))
+    for (a, start, took), (b, after, _) in pairwise(spans):
+        assert a != b or start + took <= after
+    assert any("only partly" in note for note in part["notes"])
+
+
+def test_events_far_from_the_others_are_told():
+    run = fake.run(trace=fake.trace(steps=20))
+    events = run.trace.events
+    start = events.start.copy()
+    start[-1] = 86_400 * 10**12
+    run.trace.events = Events(events.lane, events.name, start, events.duration)
+    part = trace.payload(run)
+    assert [note for note in part["notes"] if "far from the others" in note]
+    assert not [note for note in trace.payload(fake.run())["notes"] if "far from the others" in note]
+
+
+def test_a_long_counter_keeps_its_peak():
+    from nbprof.timeline.tracks import Counter
+
+    value = np.random.default_rng(0).random(12_345)
+    value[7_777] = 5.0
+    counter = Counter(9, "Memory", "bytes", np.arange(12_345, dtype=np.int64) * 1000, value)
+    out = trace._samples(counter, 0)
+    assert len(out["time"]) <= trace.MOST_SAMPLES
+    assert out["value"].max() == 5.0
+    assert out["time"][np.argmax(out["value"])] == 7_777.0
+    assert (np.diff(out["time"]) > 0).all()
+
+
+def test_long_names_are_cut():
+    run = fake.run()
+    run.trace.names[2] = "x" * 20_000
+    assert max(map(len, trace.payload(run)["names"])) == trace.MOST_NAME
+
+
+def test_a_report_holds_as_many_events_as_asked_for():
+    run = fake.run()
+    few = payload.dashboard(run, events=30)
+    assert few["trace"]["shown"] <= 30 < few["trace"]["total"]
+    assert few["trace"]["rest"]["count"].sum() == few["trace"]["total"] - few["trace"]["shown"]
+    assert "about 30" in few["meta"]["receipt"][-1]["text"]
+    none = payload.dashboard(run, events=0)["trace"]
+    assert none["shown"] == 0
+    assert [lane["id"] for lane in none["lanes"]] == [lane["id"] for lane in few["trace"]["lanes"]]
+    with pytest.raises(NbprofError, match="from 0 on, not -1"):
+        payload.dashboard(run, events=-1)
+
+
+def test_rows_of_tables_know_their_longest_call():
+    run = fake.run()
+    op = run.ops.iloc[-1]
+    run.longest_calls[["where", "op"]] = [op["where"], op["op"]]
+    whole = payload.dashboard(run)
+    table = whole["ops"]["table"]["data"]
+    known = np.flatnonzero(~np.isnan(table["_at_ms"]))
+    assert [table["op"]["values"][table["op"]["codes"][row]] for row in known] == [op["op"]]
+    assert (table["_at_ms"][known[0]], table["_for_ms"][known[0]]) == (8.5, 4.25)
+    assert whole["kernels"]["table"]["data"]["_at_ms"].tolist() == [0.5, 9.0]
