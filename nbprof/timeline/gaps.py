@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST = 100
 _NAMED = 200
+# Threads that are looked at for all gaps together.
+_LOOKS = 100_000
 COLUMNS = ["host", "device", "start_ms", "duration_us", "meanwhile", "meanwhile_us"]
 
 
@@ -80,7 +82,8 @@ def gaps(slices: Slices, from_: float | None = None, to: float | None = None, mo
     found.sort(key=lambda gap: (gap.start - gap.end, gap.start))
     # What the host did is looked up for the longest; below them it is no answer to anything.
     threads = _threads(slices)
-    return [_with_host(slices, gap, threads) for gap in found[: min(most, _NAMED)]] + found[_NAMED:most], count
+    named = max(10, min(_NAMED, _LOOKS // max(sum(map(len, threads.values())), 1)))
+    return [_with_host(slices, gap, threads) for gap in found[: min(most, named)]] + found[named:most], count
 
 
 def at(slices: Slices, time: float | None, host: str | None = None, device: str | None = None) -> Gap | None:
@@ -150,7 +153,8 @@ def frame(run: Run, most: int = MOST, slices: Slices | None = None) -> pd.DataFr
     """The longest times in which a device ran nothing, longest first: the columns of `p.trace.gaps()`.
 
     A gap lies between two pieces of work of a device, on all its streams together. `meanwhile` is the name that took most self time on the
-    threads of the same host in it, and `meanwhile_us` that time, on all threads; empty where the host recorded nothing then.
+    threads of the same host in it, and `meanwhile_us` that time, on all threads; empty where the
+    host recorded nothing then, and below the longest 200 gaps (fewer with thousands of threads).
     """
     slices = slices or Slices(tracks(run))
     found, _ = gaps(slices, most=most)
