@@ -259,7 +259,8 @@ def test_a_small_file_that_unpacks_to_much_is_not_unpacked_for_an_output(here, r
     import gzip
 
     monkeypatch.setattr(live, "_LEAST_LIMIT", 1 << 16)
-    trace = b'{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}' + b" " * (8 << 20) + b"]}"
+    padding = b'{"ph":"M","name":"n","args":{"a":"' + b"0" * (8 << 20) + b'"}}'
+    trace = b'{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1},' + padding + b"]}"
     (here / "bomb.json.gz").write_bytes(gzip.compress(trace))
     known = live.fingerprint([here / "bomb.json.gz"])
     assert nbprof.load("bomb.json.gz").run.trace.receipt.events == 1
