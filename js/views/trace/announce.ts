@@ -108,7 +108,8 @@ export function rangeWords(info: RangeInfo): string {
 export function foundWords(query: string, found: Found, at: number): string {
   if (found.error) return `${found.error}`;
   const hits = `${count(found.count)} ${found.count === 1 ? "hit" : "hits"}`;
-  return at >= 0 ? `Hit ${count(at + 1)} of ${count(found.count)}.` : `${hits} for ${short(query, 60)}.`;
+  if (at >= 0) return `Hit ${count(at + 1)} of ${count(found.count)}.`;
+  return `${hits} for ${short(query, 60)}.${found.where ? ` ${found.where}` : ""}`;
 }
 
 export const viewWords = (from: number, to: number): string => `${length(to - from)} shown from ${moment(from)}.`;

@@ -38,6 +38,12 @@ export function details({ model, go, lanesInView, onSlice, onRange }: DetailsOpt
   // An answer that comes after the next question is dropped.
   const asked = { slice: 0, range: 0 };
   let shown: number | null = null;
+  let told = false;
+  const tell = (info: SliceInfo | null): void => {
+    // That nothing is known, once; and not while the view is still being made.
+    if (info || told) onSlice(info);
+    told = info !== null;
+  };
 
   const show = (parts: readonly HTMLElement[]): void => {
     // A link that is followed by key brings its own new text: focus stays in the details.
@@ -58,19 +64,19 @@ export function details({ model, go, lanesInView, onSlice, onRange }: DetailsOpt
         heading("Slice"),
         h("p.dim", "Click a slice, search, or press an arrow key to see one here. Ctrl+click selects several."),
       ]);
-      onSlice(null);
+      tell(null);
       return;
     }
     if (selection.length > 1) {
       shown = null;
-      onSlice(null);
+      tell(null);
       show(manyView(selection, null, go, null));
       const info = await source.many(selection.map((slice) => slice.event)).catch(() => null);
       if (turn === asked.slice && info) show(manyView(selection, info, go, names(info, go)));
       return;
     }
     if (shown !== selected.event) {
-      onSlice(null);
+      tell(null);
       show(briefly(selected, laneOf(selected.lane)));
     }
     try {
@@ -79,7 +85,7 @@ export function details({ model, go, lanesInView, onSlice, onRange }: DetailsOpt
       if (!info) throw new Error("This slice is not saved in the report.");
       shown = selected.event;
       show(sliceView({ info, laneOf, go, live: source.live }));
-      onSlice(info);
+      tell(info);
     } catch (error) {
       if (turn === asked.slice) left.append(h("p.dim", reason(error)));
     }

@@ -12,7 +12,7 @@ const REST = 150;
 const SLOW = 100;
 
 /** What of the model the search drives. */
-export type Searched = Pick<Model, "query" | "found" | "hit" | "find" | "step">;
+export type Searched = Pick<Model, "query" | "found" | "hit" | "find" | "step"> & { source: { live: boolean } };
 
 export interface Search {
   /** Field, count and buttons, for a toolbar. */
@@ -25,10 +25,12 @@ export interface Search {
 }
 
 /** "8 of 21 hits". */
-export function hitsText(found: Found | null, query: string, hit: number): string {
+export function hitsText(found: Found | null, query: string, hit: number, live = true): string {
   if (!query || !found || found.error) return "";
   const hits = `${count(found.count)} ${found.count === 1 ? "hit" : "hits"}`;
-  return hit >= 0 && found.count > 1 ? `${count(hit + 1)} of ${hits}` : hits;
+  const all = hit >= 0 && found.count > 1 ? `${count(hit + 1)} of ${hits}` : hits;
+  // The title of the text has the whole sentence.
+  return found.where ? `${all} ${live ? "(in part)" : "(saved only)"}` : all;
 }
 
 /** Waits until texts stop coming; `later` is setTimeout, or what a test puts in its place. */
@@ -58,7 +60,6 @@ export function searchBar(model: Searched, signal: AbortSignal): Search {
   let note = "";
   let slow = false;
   const hits = h("span.hits.dim");
-  const where = h("span.hits.dim.hide-n");
   const run = (text: string): void => {
     slow = false;
     const timer = setTimeout(() => {
@@ -114,8 +115,10 @@ export function searchBar(model: Searched, signal: AbortSignal): Search {
 
   function draw(): void {
     const { query, found, hit } = model;
-    hits.textContent = [slow && !found ? "Searching…" : hitsText(found, query, hit), note].filter(Boolean).join(", ");
-    where.textContent = (query && found?.where) || "";
+    hits.textContent = [slow && !found ? "Searching…" : hitsText(found, query, hit, model.source.live), note]
+      .filter(Boolean)
+      .join(", ");
+    hits.title = (query && found?.where) || "";
     bar.say(query && found?.error ? found.error : "");
     previous.disabled = next.disabled = !found?.count;
     previous.hidden = next.hidden = !query;
@@ -123,7 +126,7 @@ export function searchBar(model: Searched, signal: AbortSignal): Search {
 
   draw();
   return {
-    elements: [bar.element, hits, previous, next, where],
+    elements: [bar.element, hits, previous, next],
     focus() {
       bar.input.focus();
       bar.input.select();

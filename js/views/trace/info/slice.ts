@@ -5,7 +5,7 @@ import { count, num } from "../../../lib/format.js";
 import { copyButton, heading, link, swatch } from "../../../lib/parts.js";
 import { CATEGORIES } from "../../../lib/payload.js";
 import type { Arrow, Direction, SliceInfo, SliceRef, Where } from "../source.js";
-import { folded, longText } from "./folded.js";
+import { folded, longText, more } from "./folded.js";
 import { comparison, type LaneOf, laneText, length, moment, otherEnd, short } from "./words.js";
 
 /** What the links of the details do. */
@@ -99,12 +99,12 @@ const lines = (rows: readonly Line[]): HTMLElement =>
 /** Previous and next of the same name, as the keys , and . do. */
 function sameName(n: number, go: Go): Child[] {
   const button = (text: string, key: string, to: Direction): HTMLElement =>
-    h("button", { class: "btn quiet", title: `Key ${key}`, on: { click: () => go.move(to) } }, text);
+    more(text, () => go.move(to), { title: `Key ${key}` });
   return [
     button("‹ previous", ",", "previous_same"),
-    " ",
+    " · ",
     button("next ›", ".", "next_same"),
-    dim(` ${count(n)} slices`),
+    dim(` of ${count(n)} slices`),
   ];
 }
 
