@@ -168,7 +168,8 @@ def test_one_output_in_four_mime_types(built):
     data, metadata = mimebundle.mimebundle(run, made)
     assert list(data) == ["application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"]
     own = data["application/vnd.nbprof.v1+json"]
-    assert (own["v"], set(own)) == (1, {"v", "version", "data"})
+    assert (own["v"], set(own)) == (1, {"v", "version", "data", "key", "files"})
+    assert (own["key"], own["files"]) == (made["trace"]["key"], [])
     assert codec.unpack(base64.b64decode(own["data"]))["meta"]["label"] == "run 7"
     with Image.open(BytesIO(base64.b64decode(data["image/png"]))) as image:
         assert image.width == 2 * metadata["image/png"]["width"]
