@@ -1,6 +1,6 @@
 /** The trace: every track of the run on one time axis. */
 
-import { canvas } from "../lib/canvas.js";
+import { type Canvas, canvas } from "../lib/canvas.js";
 import { clear, h, handled, listen, modified } from "../lib/dom.js";
 import { count, ms, num } from "../lib/format.js";
 import { emptyView, field, hoverCard, legend, link } from "../lib/parts.js";
@@ -100,13 +100,15 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     },
   });
   const scroller = h("div.scroller", h("div.tlab.corner"), tree.pinned, tree.column, stage);
+  /** The lanes, once they can be drawn. */
+  let picture: Canvas | null = null;
   const desk = inspect({
     context,
     model,
     saved,
     share: () => mouse.share(),
     lanesInView: () => seen().flatMap((band) => (band.kind === "lane" ? [band.lane] : [])),
-    redraw: () => lanes.redraw(),
+    redraw: () => picture?.redraw(),
     toggleHelp,
   });
   const chips = h("span.chips");
@@ -132,7 +134,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     desk.details,
     desk.words,
   );
-  const line = connect(model, saved, context.asker, signal, () => lanes.redraw());
+  const line = connect(model, saved, context.asker, signal, () => picture?.redraw());
   el.append(h("section", toolbar, help, frame, h("p.more", line.element, colours(trace))));
 
   const theme = themeReader(frame);
@@ -153,6 +155,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
       line.drawn();
     },
   });
+  picture = lanes;
   const pace = new Pace(lanes.redraw);
   listen(signal, "abort", () => pace.stop());
   lanes.element.tabIndex = 0;
@@ -190,7 +193,11 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
       const threads = members.filter((at) => model.source.lanes[at]?.kind === "host").length;
       if (threads) notes.set(process, `${count(threads)} ${threads === 1 ? "thread" : "threads"}`);
     }
-    const { idle } = await saved.range(0, model.end, null);
+    // Of the longest events alone it would be wrong: then only a live source knows.
+    const { source } = model;
+    if (source.shown < source.total) return;
+    const { idle } = await source.range(0, model.end, null).catch(() => ({ idle: [] }));
+    if (source !== model.source) return;
     for (const { process, percent } of idle) notes.set(process, `${num(100 - percent, 1)}% busy`);
     lanes.redraw();
   }
