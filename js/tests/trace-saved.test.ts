@@ -257,7 +257,7 @@ describe("the details of a saved slice", () => {
       self_ns: 100,
       same: { count: 1, mean_ns: 100 },
       parent: { event: 0, name: "outer" },
-      step: String(steps.step[1]),
+      step: steps.name[1] || String(steps.step[1]),
       category: "input",
       launch: null,
       args: [],

@@ -16,6 +16,8 @@ const NAMES = 8;
 export interface DetailsOptions {
   model: Model;
   go: Go;
+  /** To the next idle gap; null where none is known. */
+  onGap: (() => void) | null;
   /** Ids of the lanes that can be seen. */
   lanesInView(): number[];
   /** All of the main slice is known; null when none is selected. */
@@ -31,10 +33,10 @@ export interface Details {
   drawRange(): void;
 }
 
-export function details({ model, go, lanesInView, onSlice, onRange }: DetailsOptions): Details {
+export function details({ model, go, onGap, lanesInView, onSlice, onRange }: DetailsOptions): Details {
   const left = h("div.slice");
   const laneOf: LaneOf = (id) => model.lanes.get(id);
-  const range = rangeView({ laneOf, to: go.to, onScope: () => void drawRange() });
+  const range = rangeView({ laneOf, to: go.to, onGap, onScope: () => void drawRange() });
   // An answer that comes after the next question is dropped.
   const asked = { slice: 0, range: 0 };
   let shown: number | null = null;

@@ -73,6 +73,7 @@ export function inspect(options: InspectOptions): Inspect {
   const parts = details({
     model,
     go,
+    onGap: context.payload.trace.gaps.start.length ? () => gap(1) : null,
     lanesInView: options.lanesInView,
     onSlice(next) {
       info = next;

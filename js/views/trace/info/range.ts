@@ -4,6 +4,7 @@ import { clear, h } from "../../../lib/dom.js";
 import { count, num } from "../../../lib/format.js";
 import { copyButton, heading, picker, segmented } from "../../../lib/parts.js";
 import type { RangeInfo, SliceRef } from "../source.js";
+import { more } from "./folded.js";
 import {
   type BusyKey,
   busyCsv,
@@ -39,6 +40,8 @@ const SCOPES: { id: Scope; label: string }[] = [
 export interface RangeViewOptions {
   laneOf: LaneOf;
   to(slice: SliceRef): void;
+  /** To the next idle gap; null where none is known. */
+  onGap: (() => void) | null;
   /** Another choice of lanes. */
   onScope(scope: Scope): void;
 }
@@ -55,7 +58,7 @@ export interface RangeView {
 }
 
 /** What was chosen stays when another range is marked. */
-export function rangeView({ laneOf, to, onScope }: RangeViewOptions): RangeView {
+export function rangeView({ laneOf, to, onGap, onScope }: RangeViewOptions): RangeView {
   const element = h("div.range");
   const title = h("div");
   const body = h("div.range-body");
@@ -87,7 +90,9 @@ export function rangeView({ laneOf, to, onScope }: RangeViewOptions): RangeView 
     return by === "name" ? sharesCsv(sorted()) : busyCsv(sortBusy(info.lanes, busyOrder), info.to - info.from, laneOf);
   }, "Copy CSV");
   csv.setAttribute("aria-label", "Copy the table as CSV");
-  const tools = h("div.toolbar.range-tools", modes, choose, h("span.end", csv));
+  const gap = (text: string): HTMLElement | null =>
+    onGap && more(text, onGap, { title: "Key G; Shift+G: the one before" });
+  const tools = h("div.toolbar.range-tools", modes, choose, h("span.end", gap("next idle gap"), csv));
   const sorted = () => (info ? sortShares(info.shares, shareOrder) : []);
 
   function table(label: string, headRow: HTMLElement, rows: HTMLElement[]): HTMLElement {
@@ -183,6 +188,7 @@ export function rangeView({ laneOf, to, onScope }: RangeViewOptions): RangeView 
     if (!info) {
       body.append(
         h("p.dim", "Shift+drag marks a range; M marks the selected slice. Its time by name and by lane comes here."),
+        gap("Go to the longest idle gap of the devices") ?? "",
       );
       return;
     }

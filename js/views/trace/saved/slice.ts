@@ -6,7 +6,7 @@ import { MOST_NAME } from "../ask.js";
 import type { SliceInfo, Where } from "../source.js";
 import type { At, SavedLanes, Source } from "./lanes.js";
 import { neighbour } from "./step.js";
-import { stepAt } from "./steps.js";
+import { stepIndex } from "./steps.js";
 
 const holds = (column: ColumnData | undefined, fits: (text: string) => boolean): boolean =>
   column !== undefined && (Array.isArray(column) ? column : ((column as Coded).values ?? [])).some(fits);
@@ -59,7 +59,8 @@ export function sliceInfo(saved: SavedLanes, event: number): SliceInfo | null {
   const lane = saved.lanes[at.lane] as Lane;
   const slice = saved.ref(at);
   const parent = neighbour(saved, at, "parent");
-  const step = lane.kind === "steps" ? null : stepAt(payload.steps, saved.clock(slice.start_ns));
+  const { steps } = payload;
+  const step = lane.kind === "steps" ? -1 : stepIndex(steps, saved.clock(slice.start_ns));
   const tab = tableOf(payload, slice.name, lane.kind);
   return {
     slice,
@@ -70,7 +71,7 @@ export function sliceInfo(saved: SavedLanes, event: number): SliceInfo | null {
     same: peers(saved, at),
     parent: parent && saved.ref(parent),
     op: tab === "kernels" ? opOf(payload, slice.name) : "",
-    step: step === null ? "" : String(step),
+    step: step < 0 ? "" : steps.name[step] || String(steps.step[step]),
     category: CATEGORIES[(saved.trace.category[saved.code(at)] ?? 0) - 1]?.key ?? "",
     launch: null,
     stack: [],
