@@ -123,6 +123,8 @@ def shown(browser, lab):
     page = context.new_page()
     problems = []
     page.on("pageerror", lambda error: problems.append(str(error)))
+    # The notebook may not be saved when the page is left.
+    page.on("dialog", lambda dialog: dialog.accept())
     open_notebook(page, url, "live.ipynb")
     page.wait_for_timeout(2000)
     command(page, "notebook:run-all-cells")
