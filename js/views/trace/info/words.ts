@@ -1,6 +1,6 @@
 /** How times, slices and arrows read in the details and to those who listen. */
 
-import { count, num } from "../../../lib/format.js";
+import { count, kernelName, num } from "../../../lib/format.js";
 import { lengthText } from "../draw.js";
 import type { Arrow, SliceRef } from "../source.js";
 
@@ -20,8 +20,11 @@ export function comparison(duration: number, mean: number, n: number): string {
   return `${num(Math.abs(part), 1)}% ${part > 0 ? "over" : "under"} the mean of ${count(n)}`;
 }
 
-/** A name in a sentence or on a button. */
-export const short = (name: string, most = 80): string => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+/** A name in a sentence or on a button: of a kernel without namespaces, template and arguments. */
+export function short(full: string, most = 80): string {
+  const { name } = kernelName(full);
+  return name.length > most ? `${name.slice(0, most - 1)}…` : name;
+}
 
 /** "Stream 19 of GPU 0". */
 export function laneText(lane: ReturnType<LaneOf>): string {
