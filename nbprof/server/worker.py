@@ -82,12 +82,11 @@ class Desk:
 
     def ask(self, body: bytes) -> bytes:
         """A packed answer of the timeline."""
-        from nbprof.timeline.serve import reply
+        from nbprof.comms import answer
 
         if self._run is None:
             raise ReadError("no profile is open here.")
-        packed: bytes = reply(self._run, json.loads(body))
-        return packed
+        return answer(self._run, json.loads(body))
 
     def _shown(self, text: str) -> str:
         """The person knows the file by its path in the file browser."""

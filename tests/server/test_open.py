@@ -31,7 +31,10 @@ async def test_the_trace_is_answered_with_all_its_events(profile, open_profile, 
     from nbprof.profiles import load
 
     _, reply = await open_profile("logs/host-a.xplane.pb")
-    status, body = await post("ask", {"path": "logs/host-a.xplane.pb", "version": reply.version, "request": {"ask": "open"}})
+    question = {"path": "logs/host-a.xplane.pb", "version": reply.version}
+    status, body = await post("ask", {**question, "request": {"ask": "hello"}})
+    assert (status, codec.unpack(body)) == (200, {"ok": True})
+    status, body = await post("ask", {**question, "request": {"ask": "open"}})
     assert status == 200, body
     answer = codec.unpack(body)
     assert answer["ok"]
