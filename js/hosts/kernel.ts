@@ -92,6 +92,8 @@ export class Link {
   private trying = false;
   /** Whether this kernel was asked without knowing that nbprof is there. */
   private dared = false;
+  /** Whether something was executed while nobody looked. */
+  private missed = false;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private ended = false;
 
@@ -120,8 +122,8 @@ export class Link {
 
   /** Somebody may look at the trace now; `asked`: by opening it. */
   nudge(asked = false): void {
-    // To scroll by it does not ask again what was just said.
-    if (this.tries > 0 && !asked) return;
+    // To scroll by it does not ask again what was just said, unless something was run since.
+    if (this.tries > 0 && !asked && !this.missed) return;
     this.tries = Math.min(this.tries, MOST_TRIES - 1);
     void this.attempt();
   }
@@ -150,7 +152,9 @@ export class Link {
   private message(_sender: unknown, { header, parent_header, content }: Message): void {
     const executed = header.msg_type === "status" && parent_header.msg_type === "execute_request";
     // It may have imported nbprof, or loaded the profile.
-    if (executed && content["execution_state"] === "idle") void this.attempt();
+    if (!executed || content["execution_state"] !== "idle") return;
+    this.missed = true;
+    void this.attempt();
   }
 
   /** Forgets the connection and what is known of the kernel. */
@@ -188,6 +192,7 @@ export class Link {
       }, wait);
       return;
     }
+    this.missed = false;
     this.tries++;
     this.last = performance.now();
     this.trying = true;

@@ -208,6 +208,20 @@ describe("a saved output and its kernel", () => {
     expect(without.comms[0]?.closed).toBe(0);
   });
 
+  it("asks when it is scrolled to if something was run while it was out of sight", async () => {
+    const kernel = new FakeKernel(null);
+    const { line, link, session, look } = await start(kernel);
+    look.shown = false;
+    kernel.knows = [KEY];
+    await vi.advanceTimersByTimeAsync(3000);
+    await session.executed();
+    expect(kernel.asked).toBe(1);
+    look.shown = true;
+    link.nudge();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(line.state).toBe("live");
+  });
+
   it("does not ask a kernel again in which another output has found nbprof, until that restarts", async () => {
     const kernel = new FakeKernel([KEY]);
     const first = await start(kernel);

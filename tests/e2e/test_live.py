@@ -193,6 +193,9 @@ def test_after_a_restart_it_is_what_was_saved_until_nbprof_is_back(shown):
     assert page.locator(".nbprof-host[data-live='live']").count() == 0
     # The profile is not loaded again: its file lies beside the notebook.
     run_code(page, "import nbprof")
+    wait_until_idle(page)
+    # Only what is looked at asks.
+    dashboards(page).first.scroll_into_view_if_needed()
     host(page, "live")
     log = (folder / "server.log").read_text()
     assert "No such comm" not in log
@@ -203,7 +206,7 @@ def test_after_a_restart_it_is_what_was_saved_until_nbprof_is_back(shown):
 def test_a_widget_asks_by_its_own_messages(shown):
     page, problems, _, _ = shown
     run_code(page, WIDGET)
-    page.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length >= 2", timeout=60_000)
+    page.locator(".jupyter-widgets .nbprof-host[data-live='live']").wait_for(timeout=60_000)
     assert problems == []
 
 
