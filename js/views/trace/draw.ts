@@ -284,7 +284,10 @@ function drawRuler(context: CanvasRenderingContext2D, scene: Scene, width: numbe
     if (x >= 0 && x <= width) label = { text, left, right: left + 2 * half };
   }
   context.font = `11px ${theme.font}`;
-  const { at, digits } = rulerTicks(from / size, to / size, width, 84);
+  let { at, digits } = rulerTicks(from / size, to / size, width, 84);
+  // Deep in a long profile numbers are long: fewer of them, then.
+  const widest = context.measureText(`${num(to / size, digits)} ${unit}`).width + 16;
+  if (widest > 84) ({ at, digits } = rulerTicks(from / size, to / size, width, widest));
   for (const tick of at) {
     const x = Math.round(((tick * size - from) / (to - from)) * width);
     const text = `${num(tick, digits)} ${unit}`;

@@ -72,7 +72,7 @@ export class Fetcher {
       return;
     }
     const length = tileLength(level);
-    const seen = this.missing(rows, level, Math.floor(from / length), Math.floor(to / length));
+    const seen = this.missing(rows, level, Math.floor(from / length), Math.ceil(to / length) - 1);
     if (seen.want.length) {
       const busy = this.jobs.filter((job) => !job.ahead && !job.gone.signal.aborted).length;
       if (busy < AT_ONCE) void this.fetch(seen, level, from, to, false);
@@ -85,12 +85,12 @@ export class Fetcher {
   /** One tile to each side, the rows above and below, and the next level out. */
   private ahead(rows: readonly Rows[], near: readonly Rows[], from: number, to: number, level: number): void {
     const side = tileLength(level);
-    const [first, last] = [Math.floor(from / side), Math.floor(to / side)];
+    const [first, last] = [Math.floor(from / side), Math.ceil(to / side) - 1];
     const out = 2 * side;
     const rounds = [
       [rows, level, first - 1, last + 1],
       [near, level, first, last],
-      [rows, level + 1, Math.floor(from / out), Math.floor(to / out)],
+      [rows, level + 1, Math.floor(from / out), Math.ceil(to / out) - 1],
     ] as const;
     for (const [of, at, begin, stop] of rounds) {
       const found = this.missing(of, at, Math.max(0, begin), stop);

@@ -132,7 +132,7 @@ export class LiveSource implements Source {
     const length = tileLength(level);
     const row = rowKey(lane, depth);
     const fill = this.kinds.get(lane) === "steps" ? STEP : 0;
-    const last = Math.floor(to / length);
+    const last = Math.ceil(to / length) - 1;
     let missing = Number.NaN;
     const flush = (until: number): void => {
       if (Number.isNaN(missing)) return;
@@ -162,7 +162,7 @@ export class LiveSource implements Source {
     const length = tileLength(level);
     const parts: { samples: Samples; first: number; count: number; base: number }[] = [];
     let size = 0;
-    for (let at = Math.floor(from / length); at <= Math.floor(to / length); at++) {
+    for (let at = Math.floor(from / length); at < Math.ceil(to / length); at++) {
       const found = this.tiles.best(rowKey(lane, 0), level, at, (tile: Tile, own, place) => {
         this.tiles.touch(tile);
         const { samples } = tile.block;

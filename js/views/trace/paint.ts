@@ -235,8 +235,10 @@ export class Painter implements Sink {
       let floor = value;
       let ceiling = value;
       while (i < time.length && xOf(time[i] as number) < x + 1) {
-        floor = Number.isNaN(floor) ? (low[i] as number) : Math.min(floor, low[i] as number);
-        ceiling = Number.isNaN(ceiling) ? (high[i] as number) : Math.max(ceiling, high[i] as number);
+        // A sample where the pixel starts leaves nothing of the value before.
+        const anew = Number.isNaN(value) || xOf(time[i] as number) <= x;
+        floor = anew ? (low[i] as number) : Math.min(floor, low[i] as number);
+        ceiling = anew ? (high[i] as number) : Math.max(ceiling, high[i] as number);
         value = last[i] as number;
         i++;
       }
