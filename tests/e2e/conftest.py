@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,10 +51,9 @@ def page(browser):
     context.close()
 
 
-@pytest.fixture(scope="session")
-def lab(tmp_path_factory):
-    """(url, folder) of a JupyterLab without tokens, on the loopback address only."""
-    folder = tmp_path_factory.mktemp("lab")
+@contextmanager
+def served(folder, *options, prefix=""):
+    """URL of a JupyterLab of a folder, on the loopback address only."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -65,23 +65,31 @@ def lab(tmp_path_factory):
     }
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
-        f"--notebook-dir={folder}", "--IdentityProvider.token=", "--ServerApp.password=", "--ServerApp.disable_check_xsrf=True",
-        "--LabApp.expose_app_in_browser=True", "--LabApp.news_url=",
+        f"--notebook-dir={folder}", "--ServerApp.password=", "--LabApp.expose_app_in_browser=True", "--LabApp.news_url=",
+        f"--ServerApp.base_url={prefix}/", *options,
     ]  # fmt: skip
     log = (folder / "server.log").open("w")
     server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=env, cwd=folder)
-    url = f"http://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{port}{prefix}"
     try:
         for _ in range(240):
             try:
-                with urllib.request.urlopen(f"{url}/api/status", timeout=2):
+                with urllib.request.urlopen(f"{url}/api", timeout=2):
                     break
             except OSError:
                 if server.poll() is not None:
                     raise RuntimeError((folder / "server.log").read_text()[-2000:]) from None
                 time.sleep(0.25)
-        yield url, folder
+        yield url
     finally:
         server.terminate()
         server.wait(20)
         log.close()
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory):
+    """(url, folder) of a JupyterLab without tokens."""
+    folder = tmp_path_factory.mktemp("lab")
+    with served(folder, "--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True") as url:
+        yield url, folder
