@@ -47,14 +47,19 @@ export function details({ model, go, onGap, lanesInView, onSlice, onRange }: Det
     told = info !== null;
   };
 
+  /** What had the focus when its text went: a link that was followed, a button that was pressed. */
+  let held: string | null = null;
   const show = (parts: readonly HTMLElement[]): void => {
-    // A link that is followed by key brings its own new text: focus stays in the details.
-    const inside = left.contains(
-      left.getRootNode() instanceof ShadowRoot ? (left.getRootNode() as ShadowRoot).activeElement : null,
-    );
+    const focused = (left.getRootNode() as Document | ShadowRoot).activeElement ?? null;
+    if (focused && left.contains(focused)) held = focused.textContent;
+    else if (focused && focused !== document.body) held = null;
     clear(left);
     left.append(...parts);
-    if (inside) left.querySelector<HTMLElement>("a,button")?.focus({ preventScroll: true });
+    // Focus stays in the details: on the same button of the next slice, which may still be asked for.
+    const stops = [...left.querySelectorAll<HTMLElement>("a,button")];
+    if (held === null || !stops.length) return;
+    (stops.find((stop) => stop.textContent === held) ?? stops[0])?.focus({ preventScroll: true });
+    held = null;
   };
 
   async function drawSlice(): Promise<void> {
