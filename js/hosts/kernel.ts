@@ -123,7 +123,8 @@ export class Link {
   /** Somebody may look at the trace now; `asked`: by opening it. */
   nudge(asked = false): void {
     // To scroll by it does not ask again what was just said, unless something was run since.
-    if (this.tries > 0 && !asked && !this.missed) return;
+    const quiet = this.tries >= MOST_TRIES || (this.tries > 0 && !this.missed);
+    if (quiet && !asked) return;
     this.tries = Math.min(this.tries, MOST_TRIES - 1);
     void this.attempt();
   }
