@@ -106,6 +106,24 @@ describe("a row of pixels", () => {
   });
 });
 
+describe("texts", () => {
+  it("have all of a slice for room, and come once, though it is painted in pieces", () => {
+    const painter = new Painter();
+    painter.begin(100, 4, inks(), 0, 100);
+    painter.beginRow(7, 0, 18);
+    for (const [a, b] of [
+      [0, 30],
+      [30, 100],
+    ] as const) {
+      painter.clip(a, b);
+      painter.mark(10, 90, 5, 3, 100, 1, 255, false);
+    }
+    painter.mark(91, 99, 6, 3, 100, 1, 255, false);
+    const { texts } = painter;
+    expect([texts.length, texts.left[0], texts.right[0], texts.lane[0], texts.duration[0]]).toEqual([1, 10, 90, 7, 80]);
+  });
+});
+
 describe("a counter", () => {
   const draw = (time: number[], value: number[], end: number): string[] => {
     const painter = new Painter();

@@ -125,15 +125,22 @@ interface View {
   ratio: number;
 }
 
+/** What was chosen of a band's lanes: there may be thousands, and a frame asks twice. */
+const chosen = new WeakMap<readonly number[], number[]>();
+
 /** The lanes of a closed band that are drawn in it: those with the most events. */
 export function together(model: Model, lanes: readonly number[]): number[] {
+  const known = chosen.get(lanes);
+  if (known) return known;
   const drawn = lanes.filter((id) => {
     const kind = model.lanes.get(id)?.kind;
     return kind === "host" || kind === "device";
   });
-  if (drawn.length <= MOST_TOGETHER) return drawn;
   const events = (id: number): number => model.lanes.get(id)?.events ?? 0;
-  return drawn.sort((a, b) => events(b) - events(a)).slice(0, MOST_TOGETHER);
+  const most =
+    drawn.length > MOST_TOGETHER ? drawn.sort((a, b) => events(b) - events(a)).slice(0, MOST_TOGETHER) : drawn;
+  chosen.set(lanes, most);
+  return most;
 }
 
 /** A band whose coordinates are `offset` from the top of the picture; nothing of it is above `least`. */

@@ -51,7 +51,8 @@ export function labels(options: LabelsOptions): Labels {
     // What the keyboard is at stays an element, or focus would be lost as it scrolls away.
     const at = model.bands.find((band) => band.key === current);
     const own = at && !seen.includes(at) ? [at] : [];
-    const key = JSON.stringify([seen, own, model.pinnedBands, current, seen.map((band) => noteOf(band))]);
+    const look = (band: Band): string => `${band.key} ${band.top} ${band.height} ${band.open} ${noteOf(band)}`;
+    const key = [current, ...model.pinnedBands.map(look), "", ...own.map(look), ...seen.map(look)].join("\n");
     if (key === drawn) return;
     drawn = key;
     const root = column.getRootNode() as Document | ShadowRoot;

@@ -135,7 +135,9 @@ export class Painter implements Sink {
       const drawn = right - (right - left >= 3 && end <= this.clipTo && right === Math.round(x1) ? 1 : 0);
       this.line.fill(ink[fill * DEGREES + DEGREES - 1] as number, left, drawn);
       this.what.fill(LONG, left, drawn);
-      if (x1 - x0 >= this.least && event !== this.texted) this.addText(left, right, event, name, fill, end - start);
+      // A text has all of the slice for room, not only the piece that is painted now.
+      const whole = Math.min(width, (end - this.from) * this.scale);
+      if (whole - x0 >= this.least && event !== this.texted) this.addText(left, whole, event, name, fill, end - start);
     } else {
       right = Math.min(width, Math.max(left + 1, Math.round(x1)));
       const degree = count === 1 ? DEGREES - 1 : (busy * (DEGREES - 1) + 127) >> 8;
