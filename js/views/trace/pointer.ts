@@ -91,7 +91,8 @@ export function pointer(options: PointerOptions): Pointer {
     const width = Math.max(1, canvas.width());
     // The time between the fingers stays between them.
     model.panBy(((a + b) / 2 - (c + d) / 2) / width);
-    if (Math.abs(a - b) > 8 && Math.abs(c - d) > 8) model.zoomBy(Math.abs(c - d) / Math.abs(a - b), (c + d) / 2 / width);
+    if (Math.abs(a - b) > 8 && Math.abs(c - d) > 8)
+      model.zoomBy(Math.abs(c - d) / Math.abs(a - b), (c + d) / 2 / width);
     return true;
   };
   const lift = (event: PointerEvent): void => {
