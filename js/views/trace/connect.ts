@@ -32,6 +32,7 @@ export function connect(
   const state = h("span.state");
   const busy = h("span.dim", { role: "status" });
   const text = h("span");
+  const element = h("span.source", { "data-drawn": "part" }, state, text, busy);
   let live: LiveSource | null = null;
   let opening = false;
 
@@ -76,8 +77,12 @@ export function connect(
   if (asker?.state === "live") void open();
   tell();
   return {
-    element: h("span.source", state, text, busy),
+    element,
     drawn() {
+      // Whether the picture is of all events, for whoever waits for that.
+      const { live: lively, complete } = model.source;
+      const drawn = lively && complete ? "all" : "part";
+      if (element.dataset["drawn"] !== drawn) element.dataset["drawn"] = drawn;
       const waits = model.source.waiting ? "Loading…" : "";
       if (busy.textContent !== waits) busy.textContent = waits;
     },

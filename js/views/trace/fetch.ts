@@ -41,6 +41,8 @@ export class Fetcher {
   private jobs: Job[] = [];
   private query = "";
   private failed = Number.NEGATIVE_INFINITY;
+  /** Whether the last frame had every tile that it wanted. */
+  complete = false;
   private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(private readonly options: FetcherOptions) {
@@ -62,6 +64,7 @@ export class Fetcher {
   /** A frame was drawn of these rows; `near` are those that come next when one scrolls. */
   want(rows: readonly Rows[], near: readonly Rows[], from: number, to: number, level: number): void {
     clearTimeout(this.timer);
+    this.complete = false;
     if (this.options.signal.aborted || !(to > from)) return;
     for (const job of this.jobs) {
       const off = Math.abs(job.level - level) > 1 || job.to < from || job.from > to || job.query !== this.query;
@@ -73,6 +76,7 @@ export class Fetcher {
     }
     const length = tileLength(level);
     const seen = this.missing(rows, level, Math.floor(from / length), Math.ceil(to / length) - 1);
+    this.complete = !seen.lacks;
     if (seen.want.length) {
       const busy = this.jobs.filter((job) => !job.ahead && !job.gone.signal.aborted).length;
       if (busy < AT_ONCE) void this.fetch(seen, level, from, to, false);
@@ -100,14 +104,15 @@ export class Fetcher {
     }
   }
 
-  /** What is neither here (for the present search) nor under way. */
+  /** What is neither here (for the present search) nor under way; `lacks` where anything is not here. */
   private missing(
     rows: readonly Rows[],
     level: number,
     first: number,
     last: number,
-  ): { want: Want[]; keys: Set<string> } {
+  ): { want: Want[]; keys: Set<string>; lacks: boolean } {
     const want: Want[] = [];
+    let lacks = false;
     const keys = new Set<string>();
     for (const { lane, depth, depth_to } of rows) {
       let open: Want | null = null;
@@ -116,6 +121,7 @@ export class Fetcher {
         const row = rowKey(lane, d);
         for (let tile = first; tile <= last; tile++) {
           if (this.options.tiles.get(row, level, tile)?.block.query === this.query) continue;
+          lacks = true;
           const key = `${row} ${level} ${tile}`;
           if (this.jobs.some((job) => job.query === this.query && !job.gone.signal.aborted && job.keys.has(key)))
             continue;
@@ -135,7 +141,7 @@ export class Fetcher {
         }
       }
     }
-    return { want, keys };
+    return { want, keys, lacks };
   }
 
   private async fetch(

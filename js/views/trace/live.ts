@@ -122,6 +122,10 @@ export class LiveSource implements Source {
     return this.fetcher.waiting;
   }
 
+  get complete(): boolean {
+    return this.fetcher.complete;
+  }
+
   want(rows: readonly Rows[], near: readonly Rows[], from: number, to: number, pixels: number): void {
     const { end } = this;
     this.fetcher.want(rows, near, Math.max(0, from), Math.min(to, end), levelOf(from, to, pixels));

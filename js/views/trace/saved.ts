@@ -23,6 +23,7 @@ export const binOf = (pixel_ns: number): number => 2 ** Math.floor(Math.log2(pix
 export class SavedSource implements Source {
   readonly live = false;
   readonly waiting = false;
+  readonly complete = true;
   readonly total: number;
   readonly shown: number;
   readonly lanes: readonly LaneHead[];

@@ -232,6 +232,8 @@ export interface Source extends Answers, Drawn {
   readonly shown: number;
   /** Whether what is asked for is under way for longer than one would not notice. */
   readonly waiting: boolean;
+  /** Whether the last frame lacked nothing: what it drew is as good as it gets. */
+  readonly complete: boolean;
   /**
    * Tells what a frame was drawn of: levels depth…depth_to of lanes in from…to at `pixels` pixels, and the ones that come
    * next when one scrolls.
