@@ -206,7 +206,11 @@ def test_after_a_restart_it_is_what_was_saved_until_nbprof_is_back(shown):
 def test_a_widget_asks_by_its_own_messages(shown):
     page, problems, _, _ = shown
     run_code(page, WIDGET)
-    page.locator(".jupyter-widgets .nbprof-host[data-live='live']").wait_for(timeout=60_000)
+    # The other outputs are drawn by the renderer of saved ones.
+    widget = page.locator(".jp-OutputArea-output:not(.nbprof-output) > * > .nbprof-host")
+    widget.wait_for(timeout=60_000)
+    page.wait_for_function("host => host.dataset.live === 'live'", arg=widget.element_handle(), timeout=30_000)
+    widget.get_by_text(f"All {EVENTS:,} events.").wait_for(timeout=30_000)
     assert problems == []
 
 
