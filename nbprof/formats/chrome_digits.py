@@ -19,6 +19,9 @@ Words = npt.NDArray[np.uint64]
 # So many bytes may be read behind the last place that is looked at.
 PADDING = 32
 
+# Of more spaces in a row than so many words have, the end is looked up: a file may have millions.
+_MOST_STEPS = 8
+
 _HIGH = np.uint64(0x8080808080808080)
 _LOW7 = np.uint64(0x7F7F7F7F7F7F7F7F)
 _ZEROS = np.uint64(0x3030303030303030)
@@ -49,13 +52,20 @@ def after_spaces(text: Bytes, word: Words, at: Int64s) -> Int64s:
     """The first place from each on that holds no space (space, tab, line feed and whatever control characters there are)."""
     out = at.copy()
     left = np.flatnonzero(text[out] <= 0x20)
-    while len(left):
+    for _ in range(_MOST_STEPS):
+        if not len(left):
+            return out
         w = word[out[left]]
         # The high bit of a byte ends up set where it is over 0x20.
         count = _leading((((w & _LOW7) + np.uint64(0x5F5F5F5F5F5F5F5F)) | w) & _HIGH)
         out[left] += count
         left = left[count == 8]
         left = left[text[out[left]] <= 0x20]
+    if len(left):
+        # Where spaces end; they all do, behind the text at the latest.
+        space = text <= 0x20
+        ends = np.flatnonzero(space[:-1] > space[1:]) + 1
+        out[left] = ends[np.searchsorted(ends, out[left])]
     return out
 
 
