@@ -102,6 +102,10 @@ def key_of(page):
     )
 
 
+def wait_for_kernel(page):
+    page.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'", timeout=60_000)
+
+
 def interrupt(page):
     page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
 
@@ -126,7 +130,7 @@ def shown(browser, lab):
     # The notebook may not be saved when the page is left.
     page.on("dialog", lambda dialog: dialog.accept())
     open_notebook(page, url, "live.ipynb")
-    page.wait_for_timeout(2000)
+    wait_for_kernel(page)
     command(page, "notebook:run-all-cells")
     open_trace(page)
     yield page, problems, folder, url
@@ -227,7 +231,7 @@ def test_a_notebook_that_is_not_trusted_asks_by_the_key_alone(browser, shown):
     context = browser.new_context(viewport={"width": 1300, "height": 1000})
     foreign = context.new_page()
     open_notebook(foreign, url, "foreign.ipynb")
-    foreign.wait_for_timeout(2000)
+    wait_for_kernel(foreign)
     open_trace(foreign)
     run_code(foreign, "import os\nos.environ['NBPROF_CACHE'] = '0'\nimport nbprof")
     foreign.wait_for_timeout(5000)
