@@ -23,13 +23,14 @@ def ops(activity: Activity) -> pd.DataFrame:
         `where`, "device", "host", or "input" for iterators and copies that are no ops of the host; `op`; `at_ms`, its start after the
         start of the profile; `for_ms`, its duration.
     """
-    calls = activity.calls
-    texts = activity.texts.values
+    # Names get their codes as the tables are made: these first.
+    device, host, iterators, calls = activity.device_ops, activity.host_ops, activity.iterators, activity.calls
+    names, texts = activity.ops.values, activity.texts.values
     copies = calls[np.isin(calls["kind"], np.flatnonzero(texts == COPY_TO_DEVICE))] if len(calls) else calls
     parts = [
-        _named("device", activity.ops.values, activity.device_ops, "op"),
-        _named("host", activity.ops.values, activity.host_ops, "op"),
-        _named("input", activity.ops.values, activity.iterators, "name"),
+        _named("device", names, device, "op"),
+        _named("host", names, host, "op"),
+        _named("input", names, iterators, "name"),
         _named("input", np.array([copy_name(text) for text in texts], object), copies, "name"),
     ]
     return pd.concat(parts, ignore_index=True)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _ROOM = 0.4
 _LEAST_NS = 500.0
 _PEAK_ROOM = 0.01
+# ps
+_NS = 1000
 _TO_DEVICE = " (host to device)"
 _WHAT = {"op": "op", "kernel": "kernel", "input": "input op", "function": "function"}
 
@@ -53,7 +55,8 @@ class Locator:
         ----------
         target : mapping
             `kind`, and as they apply `name` (exactly as the table has it), `host`, `device` (heading or number of a device), `where`
-            ("device" or "host", of an op), `step`, `time_ms` (after the start of the profile, as in the tables).
+            ("device" or "host", of an op), `step`, `time_ms` (after the start of the profile, as in the tables: of an op or kernel
+            where the longest call of the row starts that is meant).
         """
         kind = str(target["kind"])
         if kind == "step":
@@ -69,9 +72,13 @@ class Locator:
             on = " there" if len(calls) else ""
             what = f"call of the {_WHAT[kind]}" if kind in _WHAT else "slice called"
             return self._nothing(f"No {what} {_short(name)} is in the trace{on}.")
-        event = self._longest(chosen)
         call = "call" if kind in _WHAT else "slice"
         count = f"the only {call}" if len(chosen) == 1 else f"the longest of {len(chosen):,} {call}s"
+        event = self._longest(chosen)
+        # Several rows of a table may have one name: a kernel launched by different ops. The row tells when its own longest call starts.
+        row = self._starting(chosen, target.get("time_ms"))
+        if len(row) and event not in row:
+            event, count = self._longest(row), f"the longest {call} of its row"
         return self._around(event, f"{_short(name)}: {count}.")
 
     def _calls(self, kind: str, name: str, where: object) -> Int64s:
@@ -81,8 +88,9 @@ class Locator:
         if kind == "kernel":
             found = [_events(activity.kernels, "kernel", activity.kernel_names.codes.get(name))]
         elif kind == "op":
-            code = activity.ops.codes.get(name)
+            # Names get their codes as the tables are made: these first.
             sides = {"device": activity.device_ops, "host": activity.host_ops}
+            code = activity.ops.codes.get(name)
             found = [_events(table, "op", code) for side, table in sides.items() if where in (side, None, "")]
             # What ran on the device is what the op cost; its calls on the host only asked for it.
             found = next(([rows] for rows in found if len(rows)), [])
@@ -103,8 +111,9 @@ class Locator:
                 (calls["name"] == texts.get(name.removesuffix(_TO_DEVICE), -1)) & (calls["kind"] == texts.get(COPY_TO_DEVICE, -1))
             ]
             return [copies["event"].to_numpy(np.int64)]
+        tables = (activity.host_ops, "op"), (activity.iterators, "name")
         code = activity.ops.codes.get(name)
-        for table, column in ((activity.host_ops, "op"), (activity.iterators, "name")):
+        for table, column in tables:
             if len(rows := _events(table, column, code)):
                 return [rows]
         return []
@@ -140,6 +149,13 @@ class Locator:
             headings = {lane.device, lane.process, lane.process.removeprefix(f"{lane.host} · ")}
             lanes[lane.id] = (not host or lane.host == host) and (device in (None, "") or str(device) in headings)
         out: npt.NDArray[np.bool_] = lanes[self._lane(events)]
+        return out
+
+    def _starting(self, events: Int64s, time_ms: object) -> Int64s:
+        """Those that start at a time of a table, to within the ns to which tables round it."""
+        if not isinstance(time_ms, (int, float)) or isinstance(time_ms, bool):
+            return events[:0]
+        out: Int64s = events[np.abs(self._slices.starts(events) - float(time_ms) * 1e9) <= _NS]
         return out
 
     def _longest(self, events: Int64s) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 
@@ -120,6 +121,31 @@ def test_an_op_is_found_on_its_host_and_device(tmp_path: Path) -> None:
     for device in ("0", 0, "GPU 0"):
         assert find.locate({"kind": "op", "name": op, "host": host, "device": device})["found"]
     assert not find.locate({"kind": "op", "name": op, "device": "GPU 1"})["found"]
+
+
+@pytest.mark.parametrize("kind", ["op", "input"])
+def test_the_first_thing_that_is_asked_of_a_profile_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setenv("NBPROF_CACHE", "0")
+    data = gpu_run() if kind == "op" else training_run(5)
+    known = profile(tmp_path, data).run
+    name = (known.ops if kind == "op" else known.input_ops)["op"].iloc[0]
+    # Read anew: no table has been made yet.
+    found = locator(profile(tmp_path, data).run).locate({"kind": kind, "name": name})
+    assert found["found"]
+    assert found["text"].split(": ")[-1].startswith(("the only call", "the longest of"))
+    pd.testing.assert_frame_equal(profile(tmp_path, data).run.longest_calls, known.longest_calls)
+
+
+def test_of_several_rows_of_a_name_the_one_is_found_that_is_meant() -> None:
+    run = load(real("kineto/v100-resnet50-workers0")).run
+    find = locator(run)
+    longest = run.longest_launches
+    assert run.kernels["kernel"].duplicated().any()
+    for kernel, at_ms, for_ms in zip(run.kernels["kernel"], longest["at_ms"].round(6), longest["for_ms"], strict=True):
+        found = find.locate({"kind": "kernel", "name": kernel, "time_ms": at_ms})
+        assert found["slice"]["duration_ns"] == pytest.approx(for_ms * 1e6, abs=1)
+    op = run.ops.iloc[0]
+    assert find.locate({"kind": "op", "name": op["op"], "time_ms": 1e18})["found"]
 
 
 def test_a_name_is_found_whole_before_as_a_part(tmp_path: Path) -> None:
