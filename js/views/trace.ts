@@ -303,7 +303,7 @@ function describe(model: Model, steps: Steps, slice: Under) {
   const running = stepAt(steps, start);
   const { name } = slice;
   return {
-    title: name.length > 120 ? `${name.slice(0, 119)}…` : name,
+    title: name.length > 120 ? `${name.slice(0, 119)}…` : name || "…",
     total: slice.count > 1 ? `the longest of ${count(slice.count)} here` : lengthText(slice.duration_ns / 1e6),
     two: true,
     rows: [

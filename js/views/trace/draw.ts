@@ -217,17 +217,22 @@ function drawTexts(
     const name = model.source.label(texts.name[i] as number, lane, texts.event[i] as number);
     if (!name) continue;
     const steps = model.lanes.get(lane)?.kind === "steps";
-    const shown = scene.fit(
-      context,
-      steps ? `${name} · ${lengthText((texts.duration[i] as number) / 1e6)}` : name,
-      room,
-    );
+    const shown = steps
+      ? stepText(name, (texts.duration[i] as number) / 1e6, (text) => scene.fit(context, text, room))
+      : scene.fit(context, name, room);
     if (!shown) continue;
     if (fill !== ink) context.fillStyle = textColour(theme, fill);
     ink = fill;
     context.fillText(shown, left + PAD, (texts.top[i] as number) / ratio + RULER + SLICE / 2 + 0.5);
   }
   context.restore();
+}
+
+/** A step by name and length; without the length, or by its number alone, where there is no room: a cut number would be wrong. */
+export function stepText(name: string, length_ms: number, fit: (text: string) => string): string {
+  const number = /\d+$/.exec(name)?.[0] ?? "";
+  const texts = [`${name} · ${lengthText(length_ms)}`, name, number];
+  return texts.find((text) => text && fit(text) === text) ?? (number ? "" : fit(name));
 }
 
 function drawSelected(context: CanvasRenderingContext2D, scene: Scene, width: number, height: number): void {
@@ -300,7 +305,8 @@ function drawRuler(context: CanvasRenderingContext2D, scene: Scene, width: numbe
     const text = `${num(tick, digits)} ${unit}`;
     context.fillStyle = theme.line;
     const under = x >= label.left && x <= label.right;
-    context.fillRect(x, under ? RULER - 4 : 2, 1, RULER);
+    const top = under ? RULER - 4 : 2;
+    context.fillRect(x, top, 1, RULER - top);
     context.fillStyle = theme.fg2;
     const end = x + 4 + context.measureText(text).width;
     if (end <= label.left || (x >= label.right && end <= width)) context.fillText(text, x + 4, RULER / 2);

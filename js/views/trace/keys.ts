@@ -23,7 +23,7 @@ export const KEYS: readonly (readonly [keys: readonly string[], what: string])[]
   [["/"], "search"],
   [["Enter", "Shift+Enter"], "next, previous hit (in the search)"],
   [["Esc"], "clear selection"],
-  [["Shift+drag"], "mark a range"],
+  [["Shift+drag", "Shift+click"], "mark a range"],
   [["Ctrl+click"], "select several"],
   [["Ctrl+wheel", "Shift+wheel"], "zoom, pan"],
 ];

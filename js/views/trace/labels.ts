@@ -86,7 +86,7 @@ export function labels(options: LabelsOptions): Labels {
       ? [lane.name, laneTitle(lane)]
       : band.kind === "process"
         ? [band.process, band.process]
-        : [`${count((band as { lanes: number[] }).lanes.length)} more threads`, restTitle(band)];
+        : [restText(model, band), restTitle(band)];
     return h(
       "div",
       {
@@ -192,7 +192,14 @@ export function labels(options: LabelsOptions): Labels {
   return { column, pinned, draw };
 }
 
+/** "11 more threads"; lanes, where not all of them are threads. */
+function restText(model: Model, band: Band): string {
+  const lanes = band.kind === "lane" ? [] : band.lanes;
+  const threads = lanes.every((id) => model.lanes.get(id)?.kind === "host");
+  return `${count(lanes.length)} more ${threads ? "threads" : "lanes"}`;
+}
+
 function restTitle(band: Band): string {
   const closed = band.kind !== "lane" && band.lanes.length > MOST_TOGETHER;
-  return `Threads with little in them${closed ? `; closed, the ${MOST_TOGETHER} with the most events are drawn` : ""}`;
+  return `Those with little in them${closed ? `; closed, the ${MOST_TOGETHER} with the most events are drawn` : ""}`;
 }

@@ -12,6 +12,8 @@ import type { Span } from "./window.js";
 
 /** A press that moves less is a click. */
 const CLICK = 3;
+/** The pointer rests when it has been still for so long, ms. */
+const RESTS = 60;
 
 export interface Pointer {
   /** The range being dragged. */
@@ -51,9 +53,26 @@ export function pointer(options: PointerOptions): Pointer {
     return snap(timeAt(x), pixel, { source: model.source, own: rowUnder(model, y, options.scroll()) });
   };
 
+  /** The name of a mark that is too small to have come with one: asked for once the pointer rests on it. */
+  let named = { event: -1, name: "" };
+  let asking: ReturnType<typeof setTimeout> | undefined;
+  const name = (id: number, event: PointerEvent): void => {
+    clearTimeout(asking);
+    asking = setTimeout(async () => {
+      const info = await model.source.slice(id).catch(() => null);
+      if (!info) return;
+      named = { event: id, name: info.slice.name };
+      if (at && place(event).x === at.x && place(event).y === at.y && !held) hover(event);
+    }, RESTS);
+  };
+
   function hover(event: PointerEvent): void {
     at = place(event);
     const slice = sliceUnder(model, at.x, at.y, canvas.width(), options.scroll());
+    if (slice && !slice.name) {
+      if (named.event === slice.event) slice.name = named.name;
+      else name(slice.event, event);
+    }
     const spot = slice && model.placeOf(slice);
     element.style.cursor = slice ? "pointer" : "default";
     if (!slice || !spot) {
@@ -155,7 +174,11 @@ export function pointer(options: PointerOptions): Pointer {
       dragged = null;
       model.setRange(range);
     } else if (!release.moved && release.y >= RULER) {
-      void model.pick(sliceUnder(model, release.x, release.y, canvas.width(), options.scroll()), release.add);
+      const slice = sliceUnder(model, release.x, release.y, canvas.width(), options.scroll());
+      const first = model.selected;
+      // Shift+click goes on from the selected slice: from the start of the earlier to the end of the later.
+      if (release.range && first && slice) model.setRange(hull(model.spanOf(first), model.spanOf(slice)));
+      else void model.pick(slice, release.add);
     }
   });
   listen(element, "pointercancel", (event) => {
@@ -189,3 +212,5 @@ export function pointer(options: PointerOptions): Pointer {
   const share = (): number => (at ? at.x / Math.max(1, canvas.width()) : 0.5);
   return { dragged: () => dragged, share };
 }
+
+const hull = (a: Span, b: Span): Span => ({ from: Math.min(a.from, b.from), to: Math.max(a.to, b.to) });

@@ -205,7 +205,7 @@ export function rangeView({ laneOf, to, onGap, onScope }: RangeViewOptions): Ran
 
   function drawTitle(range: { from: number; to: number } | null, idle: RangeInfo["idle"]): void {
     clear(title);
-    const scopeText = range ? `${moment(range.from)} to ${moment(range.to)}, ${length(range.to - range.from)}` : "";
+    const scopeText = range ? `${num(range.from / 1e6, 3)}–${moment(range.to)}, ${length(range.to - range.from)}` : "";
     const chips = idle.slice(0, CHIPS).map(({ process, percent }) =>
       // The words say it; the colour only stresses.
       h("span", { class: percent >= 50 ? "chip in" : "chip" }, `${process} idle ${num(percent, 0)}%`),
