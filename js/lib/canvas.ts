@@ -17,6 +17,8 @@ export interface CanvasOptions {
   label: string;
   /** CSS pixels; the width follows the parent. */
   height: number;
+  /** Nothing shines through: `draw` covers all of it. */
+  opaque?: boolean;
   draw(context: CanvasRenderingContext2D, width: number, height: number): void;
 }
 
@@ -37,10 +39,10 @@ export function canvas(parent: HTMLElement, options: CanvasOptions): Canvas {
     if (pixels[0] === 0 || pixels[1] === 0) return;
     if (element.width !== pixels[0]) element.width = pixels[0];
     if (element.height !== pixels[1]) element.height = pixels[1];
-    const context = element.getContext("2d");
+    const context = element.getContext("2d", { alpha: !options.opaque });
     if (!context) return;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, width, height);
+    if (!options.opaque) context.clearRect(0, 0, width, height);
     options.draw(context, width, height);
   };
   const redraw = (): void => {

@@ -142,6 +142,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
   const lanes = canvas(stage, {
     signal,
     height: RULER,
+    opaque: true,
     label: summary(trace),
     draw: (ctx, width, height) => {
       const began = performance.now();

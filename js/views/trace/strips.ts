@@ -14,11 +14,22 @@ const colour = (theme: Theme, key: string): string =>
   theme.categories[CATEGORIES.findIndex((category) => category.key === key)] ?? theme.fg2;
 
 export function overviewStrip(parent: HTMLElement, model: Model, theme: () => Theme, signal: AbortSignal): Canvas {
-  function draw(context: CanvasRenderingContext2D, width: number): void {
+  /** The profile's own part, which stays as it is while the window moves. */
+  const back = document.createElement("canvas");
+  let painted: unknown[] = [];
+  function profile(width: number, ratio: number): HTMLCanvasElement {
+    const colours = theme();
+    const state = [model.source.strip, colours, width, ratio];
+    if (state.every((part, i) => part === painted[i])) return back;
+    painted = state;
     const pixels = Math.floor(width);
     const { above, below, below_is } = model.source.strip;
-    const colours = theme();
+    back.width = Math.round(width * ratio);
+    back.height = Math.round(HEIGHT * ratio);
+    const context = back.getContext("2d");
+    context?.scale(ratio, ratio);
     const strip = (values: Uint8Array, fill: string, top: number): void => {
+      if (!context) return;
       context.fillStyle = fill;
       for (let x = 0; x < pixels; x++) {
         const busy = meanOf(values, x / pixels, (x + 1) / pixels);
@@ -26,10 +37,16 @@ export function overviewStrip(parent: HTMLElement, model: Model, theme: () => Th
         context.globalAlpha = 0.25 + 0.75 * busy;
         context.fillRect(x, top, 1, 10);
       }
-      context.globalAlpha = 1;
     };
     strip(above, colour(colours, "input"), 4);
     strip(below, colour(colours, below_is === "device" ? "device_compute" : "host_compute"), 16);
+    return back;
+  }
+
+  function draw(context: CanvasRenderingContext2D, width: number): void {
+    const pixels = Math.floor(width);
+    const colours = theme();
+    context.drawImage(profile(width, context.canvas.width / width), 0, 0, width, HEIGHT);
     const x = (time: number): number => (time / Math.max(1, model.end)) * width;
     const [left, right] = [x(model.span.from), x(model.span.to)];
     context.fillStyle = colours.bg;
