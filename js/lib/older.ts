@@ -50,6 +50,16 @@ const NO_REST: Omit<Trace, "empty" | "tick_ns" | "end" | "names" | "category" | 
     start: new Float64Array(),
     duration: new Float64Array(),
   },
+  links: {
+    kind: new Uint8Array(),
+    from: new Uint32Array(),
+    to: new Uint32Array(),
+    left_out: 0,
+    work: new Uint32Array(),
+    on: new Uint8Array(),
+    delay: new Int32Array(),
+  },
+  lacks: ["arguments", "arrows", "stacks"],
   notes: [],
 };
 

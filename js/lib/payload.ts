@@ -353,6 +353,8 @@ export interface Lane {
   depth: Uint8Array | Uint16Array;
   /** Self time in ticks. */
   self: Uint32Array;
+  /** Of work on a device: 1 + the place of its framework op among the names, 0 where none is known. */
+  op?: Uint32Array | Uint16Array | Uint8Array;
   /** Number of each event in the profile: what a live source calls it. */
   event: Uint32Array;
   /** Collapsed at first (threads with little in them). */
@@ -398,6 +400,20 @@ export interface Gaps {
   duration: Float64Array;
 }
 
+/** Which slices belong together, by the numbers of their events. */
+export interface Links {
+  /** By arrow: 0 launch to work, 1 producer to consumer, 2 forward to backward, 3 any other of the file; both ends are here. */
+  kind: Uint8Array;
+  from: Uint32Array;
+  to: Uint32Array;
+  /** Arrows that were too many. */
+  left_out: number;
+  /** Work on a device whose launch is not here: the lane that the launch is on, and by how many ticks the work began later. */
+  work: Uint32Array;
+  on: Uint32Array | Uint16Array | Uint8Array;
+  delay: Int32Array;
+}
+
 export interface Trace {
   empty: Empty | null;
   /** What a kernel or server calls this profile; "" where none can be asked. */
@@ -416,6 +432,9 @@ export interface Trace {
   rest: Rest;
   strip: Strip;
   gaps: Gaps;
+  links: Links;
+  /** What was recorded of the slices and is not here: "arguments", "stacks". */
+  lacks: string[];
   /** What was derived, stacked or looks wrong, in sentences. */
   notes: string[];
 }

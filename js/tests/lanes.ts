@@ -1,6 +1,6 @@
 /** Lanes for tests, from a list of events. */
 
-import type { Lane, Trace } from "../lib/payload.js";
+import type { Lane, Links, Trace } from "../lib/payload.js";
 import { SavedSource } from "../views/trace/saved.js";
 import { sample } from "./sample.js";
 
@@ -45,7 +45,10 @@ export function sourceOf(of: Trace): SavedSource {
 }
 
 /** What a trace holds beside its lanes: nothing. */
-export function nothingElse(): Pick<Trace, "key" | "origin_ns" | "rest" | "strip" | "gaps" | "notes"> {
+export function nothingElse(): Pick<
+  Trace,
+  "key" | "origin_ns" | "rest" | "strip" | "gaps" | "links" | "lacks" | "notes"
+> {
   const [lane, count] = [new Uint32Array(), new Uint32Array()];
   const [depth, busy] = [new Uint16Array(), new Uint8Array()];
   return {
@@ -54,7 +57,24 @@ export function nothingElse(): Pick<Trace, "key" | "origin_ns" | "rest" | "strip
     rest: { bins: 0, from: 0, to: 0, lane, depth, count, busy },
     strip: { above: new Uint8Array(), below: new Uint8Array(), below_is: "device" },
     gaps: { process: { codes: new Uint8Array(), values: [] }, start: new Float64Array(), duration: new Float64Array() },
+    links: linked([]),
+    lacks: [],
     notes: [],
+  };
+}
+
+/** Arrows between slices: kind, and the numbers of the slices that it leaves and reaches. */
+export function linked(arrows: [kind: number, from: number, to: number][], more: Partial<Links> = {}): Links {
+  const column = (k: 0 | 1 | 2): number[] => arrows.map((arrow) => arrow[k]);
+  return {
+    kind: Uint8Array.from(column(0)),
+    from: Uint32Array.from(column(1)),
+    to: Uint32Array.from(column(2)),
+    left_out: 0,
+    work: new Uint32Array(),
+    on: new Uint8Array(),
+    delay: new Int32Array(),
+    ...more,
   };
 }
 

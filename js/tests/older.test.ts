@@ -27,7 +27,7 @@ function saved(): Payload {
   for (const category of old.input.categories) drop(category, "per_step_ms");
   for (const pipeline of old.input.pipelines) drop(pipeline, "fix", "slowest");
   for (const id of old.memory.ids) drop(id, "moments");
-  drop(old.trace, "key", "rest", "strip", "gaps", "notes");
+  drop(old.trace, "key", "rest", "strip", "gaps", "links", "lacks", "notes");
   for (const each of old.trace.lanes) drop(each, "id", "event", "derived");
   return old;
 }
@@ -43,6 +43,8 @@ describe("a report of an earlier version", () => {
     expect(payload.trace.rest.bins).toBe(0);
     expect(payload.trace.strip.above.length).toBe(0);
     expect(payload.trace.key).toBe("");
+    expect(payload.trace.links.kind.length).toBe(0);
+    expect(payload.trace.lacks).toEqual(["arguments", "arrows", "stacks"]);
   });
 
   it("numbers its lanes and slices, each once", () => {

@@ -5,7 +5,7 @@ import { nextGap } from "../views/trace/gaps.js";
 import { sumOf } from "../views/trace/info/many.js";
 import { busyCsv, head, nextOrder, sharesCsv, sortBusy, sortShares, unitOf } from "../views/trace/info/shares.js";
 import { argsText } from "../views/trace/info/slice.js";
-import { laneText, otherEnd } from "../views/trace/info/words.js";
+import { laneText, missingWords, otherEnd } from "../views/trace/info/words.js";
 import { type Actions, KEYS, press } from "../views/trace/keys.js";
 import type { Band } from "../views/trace/layout.js";
 import { measureText, SNAP, snap } from "../views/trace/measure.js";
@@ -402,5 +402,12 @@ describe("keys", () => {
       "Esc",
     ])
       expect(listed).toContain(key);
+  });
+});
+
+describe("what a report does not hold", () => {
+  it("is listed", () => {
+    expect(missingWords(["stacks"])).toBe("Not saved in a report: stacks. Open the profile to see them.");
+    expect(missingWords(["arguments", "arrows", "stacks"])).toMatch(/: arguments, arrows and stacks\. /);
   });
 });

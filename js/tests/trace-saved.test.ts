@@ -7,7 +7,8 @@ import { repeated, SavedLanes } from "../views/trace/saved/lanes.js";
 import { idle, manyInfo, rangeInfo, shares } from "../views/trace/saved/range.js";
 import { peers, sliceInfo } from "../views/trace/saved/slice.js";
 import { firstIn, neighbour } from "../views/trace/saved/step.js";
-import { type Event, lane, numbered, trace } from "./lanes.js";
+import { SavedSource } from "../views/trace/saved.js";
+import { type Event, lane, linked, numbered, trace } from "./lanes.js";
 import { sample } from "./sample.js";
 
 /** A report of lanes whose ticks are ns. */
@@ -343,5 +344,60 @@ describe("where a link leads in a report", () => {
     const gap = await answers({}, { gaps }).locate({ kind: "gap", device: "GPU 1" });
     expect(gap).toMatchObject({ from: 6e6, to: 6.5e6, slice: null });
     expect(await answers({}, { gaps }).locate({ kind: "gap", time_ms: 3.5 })).toMatchObject({ from: 3e6 });
+  });
+});
+
+describe("what belongs together in a report", () => {
+  const op: Event[] = [
+    [0, 50, 0, 0],
+    [10, 5, 1, 1],
+    [12, 3, 1, 2],
+  ];
+  const work: Event[] = [
+    [40, 20, 2, 0],
+    [80, 20, 2, 0],
+    [120, 20, 2, 0],
+  ];
+  const names = ["op", "launch", "kernel", "net/MatMul"];
+  const links = linked(
+    [
+      [0, 1, 3],
+      [0, 2, 3],
+      [1, 0, 1],
+      [2, 0, 99],
+    ],
+    { work: Uint32Array.of(4), on: Uint8Array.of(0), delay: Int32Array.of(-7) },
+  );
+  const data = saved(
+    [lane(op), lane(work, { kind: "device", process: "GPU 0", op: Uint8Array.of(4, 0, 0) })],
+    names,
+    200,
+    { links, tick_ns: 2, lacks: ["stacks"] },
+  );
+  const arrows = (event: number) =>
+    sliceInfo(data, event)?.arrows.map(({ kind, from, to }) => [kind, from.event, to.event]);
+
+  it("is told of both ends, without what is not here", () => {
+    expect(arrows(3)).toEqual([
+      ["launch", 1, 3],
+      ["launch", 2, 3],
+    ]);
+    expect(arrows(2)).toEqual([["launch", 2, 3]]);
+    expect(arrows(0)).toEqual([["producer", 0, 1]]);
+    expect(arrows(5)).toEqual([]);
+  });
+  it("is the last launch of a kernel, and how much later it ran", () => {
+    expect(sliceInfo(data, 3)?.launch).toMatchObject({ slice: { event: 2, lane: 0 }, delay_ns: 56 });
+    expect(sliceInfo(data, 2)?.launch).toBeNull();
+  });
+  it("is the lane of a launch that is left out", () => {
+    expect(sliceInfo(data, 4)?.launch).toEqual({ slice: null, lane: 0, delay_ns: -14 });
+    expect(sliceInfo(data, 5)?.launch).toBeNull();
+  });
+  it("is the op of a kernel", () => {
+    expect([3, 4].map((event) => sliceInfo(data, event)?.op)).toEqual(["net/MatMul", ""]);
+  });
+  it("says what is not here", () => {
+    expect(new SavedSource(data.payload).lacks).toEqual(["stacks"]);
   });
 });

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 MOST = 50
 """Arrows of one kind that are given for one event."""
 
-_LAUNCHES = frozenset({"ac2g", "async", "async_cpu_to_gpu", "async_gpu"})
-_FLOW_BITS = (1 << 56) - 1
+LAUNCHES = frozenset({"ac2g", "async", "async_cpu_to_gpu", "async_gpu"})
+"""Categories of arrows of a file that lead from a launch to its work."""
+FLOW_BITS = (1 << 56) - 1
+CORRELATED = ("correlation_id", "correlation")
+"""Args by which a launch and its work tell each other; the first that an event has."""
 _OPS = ("cpu_op", "operator")
 _PYTHON = "python_function"
 
@@ -45,7 +48,7 @@ class Links:
         self.run, self.tracks = run, tracks
         self.trace: Trace = run.trace
         self.events = run.trace.events
-        self._flows = FlowPoints(run.trace) if run.trace.flows is not None and len(run.trace.flows.phase) else None
+        self.flows = FlowPoints(run.trace) if run.trace.flows is not None and len(run.trace.flows.phase) else None
 
     def of(self, event: int) -> list[Arrow]:
         """Kind ("launch", "producer", "forward" or "flow"), begin and end of the arrows of an event; at most 50 of a kind."""
@@ -58,10 +61,10 @@ class Links:
 
     def launch(self, event: int) -> tuple[int, int] | None:
         """The call on the host that launched what a device did, and how long after its begin that began (ps)."""
-        if not self._recorded(event) or not self._on_device[self.events.lane[event]]:
+        if not self._recorded(event) or not self.on_device[self.events.lane[event]]:
             return None
-        calls = [other for other in self._correlated(event) if not self._on_device[self.events.lane[other]]]
-        if not calls and self._flows is not None:
+        calls = [other for other in self._correlated(event) if not self.on_device[self.events.lane[other]]]
+        if not calls and self.flows is not None:
             calls = [a for kind, a, b in self._of_file(event) if kind == "launch" and b == event]
         if not calls:
             return None
@@ -73,7 +76,7 @@ class Links:
         """The framework op that an event is or belongs to, as the table of ops calls it; "" where none is known."""
         if not self._recorded(event):
             return ""
-        if self._on_device[self.events.lane[event]]:
+        if self.on_device[self.events.lane[event]]:
             return self._of_table(event, "device_ops") or self._op_of_launch(event)
         return self._op_around(event)
 
@@ -95,7 +98,7 @@ class Links:
         if not self._recorded(event):
             extra = self.tracks.extra
             return self._step_at(self._host_of_extra(event), int(extra.start[event - len(self.events)]), None)
-        host = int(self._host[self.events.lane[event]])
+        host = int(self.host_of_lane[self.events.lane[event]])
         names = self.run.activity.group_names
         group = self._number("group_id", event)
         if group is not None and group >= 0:
@@ -111,7 +114,7 @@ class Links:
         return 0 <= event < len(self.events)
 
     @cached_property
-    def _on_device(self) -> npt.NDArray[np.bool_]:
+    def on_device(self) -> npt.NDArray[np.bool_]:
         """bool[lanes]"""
         return self.trace.lanes["kind"].isin(["device", "derived", "steps"]).to_numpy(np.bool_) & (self._device >= 0)
 
@@ -123,7 +126,7 @@ class Links:
         return np.array([v if isinstance(v, int) else -1 for v in values], np.int64)
 
     @cached_property
-    def _host(self) -> Int64s:
+    def host_of_lane(self) -> Int64s:
         """int64[lanes]: index into the hosts."""
         place = {host: i for i, host in enumerate(self.run.hosts)}
         return np.array([place.get(host, -1) for host in self.trace.lanes["host"].tolist()], np.int64)
@@ -168,7 +171,7 @@ class Links:
 
     def _here(self, found: Int64s, event: int) -> Int64s:
         """Those on the host of an event, without itself."""
-        here = self._host[self.events.lane[found]] == self._host[self.events.lane[event]]
+        here = self.host_of_lane[self.events.lane[found]] == self.host_of_lane[self.events.lane[event]]
         return np.asarray(found[here & (found != event)], np.int64)
 
     # Arrows.
@@ -185,17 +188,17 @@ class Links:
         return list(out), more
 
     def _correlated(self, event: int) -> list[int]:
-        for key in ("correlation_id", "correlation"):
+        for key in CORRELATED:
             value = self._number(key, event)
             if value is not None and value > 0:
                 return [int(other) for other in self._here(self._having(key, value), event)]
         return []
 
     def _launched(self, event: int) -> list[Arrow]:
-        if self._on_device[self.events.lane[event]]:
+        if self.on_device[self.events.lane[event]]:
             launch = self.launch(event)
             return [("launch", launch[0], event)] if launch is not None else []
-        work = [other for other in self._correlated(event) if self._on_device[self.events.lane[other]]]
+        work = [other for other in self._correlated(event) if self.on_device[self.events.lane[other]]]
         # A call of the runtime and the one of the driver in it state the same id: the work belongs to the last.
         return [("launch", event, other) for other in work if (launch := self.launch(other)) is not None and launch[0] == event]
 
@@ -217,12 +220,12 @@ class Links:
     def _turned(self, event: int) -> list[Arrow]:
         """Forward and backward by sequence number, where the file has no arrows for them."""
         number = self._number("Sequence number", event)
-        if number is None or number < 0 or (self._flows is not None and self._flows.has("fwdbwd")):
+        if number is None or number < 0 or (self.flows is not None and self.flows.has("fwdbwd")):
             return []
         group = np.append(self._here(self._having("Sequence number", number), event), event)
         group = group[np.argsort(self.events.start[group], kind="stable")]
         thread = np.array([self._number("Fwd thread id", e) or 0 for e in group.tolist()])
-        forward, backward = group[thread == 0], group[(thread != 0) & ~self._engine[self.events.name[group]]]
+        forward, backward = group[thread == 0], group[(thread != 0) & ~self.engine[self.events.name[group]]]
         if not len(forward) or not len(backward):
             return []
         # Ops in a forward op state its number too, as does whatever ran before the next one that is differentiated: the number is that
@@ -231,17 +234,17 @@ class Links:
         return [("forward", *pair)] if event in pair else []
 
     @cached_property
-    def _engine(self) -> npt.NDArray[np.bool_]:
+    def engine(self) -> npt.NDArray[np.bool_]:
         """bool[names]: calls of the autograd engine, in which the backward op runs."""
         return np.fromiter((str(n).startswith("autograd::engine::") for n in self.trace.names), np.bool_, len(self.trace.names))
 
     def _of_file(self, event: int) -> list[Arrow]:
-        if self._flows is None:
+        if self.flows is None:
             return []
         stated = bool(self._correlated(event))
         out: list[Arrow] = []
-        for category, start, finish in self._flows.of(event, MOST + 1):
-            if category in _LAUNCHES:
+        for category, start, finish in self.flows.of(event, MOST + 1):
+            if category in LAUNCHES:
                 if not stated:
                     out.append(("launch", start, finish))
             else:
@@ -254,8 +257,8 @@ class Links:
         column = self.trace.args.get("flow")
         if value is None or column is None:
             return []
-        ident = (value >> 2) & _FLOW_BITS
-        same = np.flatnonzero(((column.values >> 2) & _FLOW_BITS) == ident)
+        ident = (value >> 2) & FLOW_BITS
+        same = np.flatnonzero(((column.values >> 2) & FLOW_BITS) == ident)
         others = [(int(column.event[at]), int(column.values[at]) & 3) for at in same.tolist()]
         others.sort(key=lambda other: int(self.events.start[other[0]]))
         chain = [other for other, _ in others]

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from nbprof.timeline.density import strip
 from nbprof.timeline.gaps import busy, sections
+from nbprof.timeline.links import Links
 from nbprof.timeline.slices import Slices
 from nbprof.timeline.stack import Stack, stack
 from nbprof.timeline.tracks import Counter, Lane, Tracks, tracks
-from nbprof.views import rest
+from nbprof.views import arrows, rest
 from nbprof.views.codec import Delta, coded, short, smallest
 from nbprof.views.longest import Ints, longest
 from nbprof.views.wording import duration, one_line, plural
@@ -54,7 +55,8 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
     kept = longest([(events.lane, events.duration) for events in tables], always, most)
     stacks = [stack(events) for events in tables]
     levels = [each.level for each in stacks]
-    columns = _Columns(made, kept, levels, tick)
+    joined = _joined(run, made, kept[0], sum(map(len, kept)), most)
+    columns = _Columns(made, kept, levels, tick, joined)
     counters = {counter.id: counter for counter in made.counters}
     return {
         "empty": None,
@@ -62,14 +64,16 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
         "tick_ns": tick,
         "origin_ns": made.origin / _PS,
         "end": max((made.end - made.origin) // (tick * _PS), 0),
-        "names": [one_line(str(made.names[code]))[:MOST_NAME] for code in columns.used],
-        "category": made.category[columns.used].astype(np.uint8),
+        "names": columns.names,
+        "category": np.pad(made.category[columns.used].astype(np.uint8), (0, len(columns.names) - len(columns.used))),
         "lanes": [{**head(lane), **columns.of(lane, counters.get(lane.id))} for lane in made.lanes],
         "shown": sum(map(len, kept)),
         "total": len(made.events) + len(made.extra),
         "rest": rest.rest(made, kept, levels, tick * _PS),
         "strip": strip(made),
         "gaps": _gaps(slices),
+        "links": columns.links(joined),
+        "lacks": joined["lacks"],
         "notes": [*made.notes, *stacked(stacks), *lone(made)],
     }
 
@@ -88,11 +92,26 @@ def head(lane: Lane) -> dict[str, Any]:
     }
 
 
+def _joined(run: Run, tracks: Tracks, kept: Ints, shown: int, most: int) -> dict[str, Any]:
+    """What belongs together among the kept events, in types that the cache keeps."""
+
+    def make() -> dict[str, Any]:
+        timeline = getattr(run, "timeline", None)
+        links = timeline.links if timeline is not None else Links(run, tracks)
+        whole = shown == len(tracks.events) + len(tracks.extra)
+        found = arrows.arrows(links, kept)
+        more = [f"{plural(found.left_out, 'more arrow')}"] if found.left_out else []
+        return {**vars(found), "lacks": [*arrows.lacks(links, whole=whole), *more]}
+
+    made: dict[str, Any] = run.kept("timeline_arrows", make) if most == MOST_EVENTS else make()
+    return made
+
+
 class _Columns:
     """The kept events, and how one lane is cut out of them."""
 
-    def __init__(self, tracks: Tracks, kept: list[Ints], levels: list[rest.Levels], tick: int) -> None:
-        self._origin = tracks.origin
+    def __init__(self, tracks: Tracks, kept: list[Ints], levels: list[rest.Levels], tick: int, joined: dict[str, Any]) -> None:
+        self._origin, self._unit, self._of_trace = tracks.origin, tick * _PS, tracks.events
         unit = tick * _PS
         parts = []
         first = 0
@@ -107,7 +126,35 @@ class _Columns:
         self._lane = lane
         self.used, names = np.unique(name, return_inverse=True)
         self._names = smallest(names)
+        self.names = [one_line(str(tracks.names[code]))[:MOST_NAME] for code in self.used]
+        self._op = self._ops(joined["op"], joined["op_of"])
         self._depths = [rest.deepest(events, level) for events, level in zip((tracks.events, tracks.extra), levels, strict=True)]
+
+    def _ops(self, texts: list[str], op: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
+        """The op of each event as 1 + its place among the names, 0 where none is known; ops that no slice is called by follow the names."""
+        place = {name: i for i, name in reversed(list(enumerate(self.names, 1)))}
+        codes = [0]
+        for text in texts:
+            name = one_line(text)[:MOST_NAME]
+            if name not in place:
+                self.names.append(name)
+                place[name] = len(self.names)
+            codes.append(place[name])
+        return np.pad(smallest(np.array(codes)[op + 1]), (0, len(self._event) - len(op)))
+
+    def links(self, joined: dict[str, Any]) -> dict[str, Any]:
+        """The `Links` of js/lib/payload.ts."""
+        work, call = ((self._of_trace.start[joined[key]] - self._origin) // self._unit for key in ("work", "call"))
+        limits = np.iinfo(np.int32)
+        return {
+            "kind": joined["kind"],
+            "from": Delta(joined["start"]),
+            "to": Delta(joined["finish"]),
+            "left_out": joined["left_out"],
+            "work": Delta(joined["work"]),
+            "on": smallest(self._of_trace.lane[joined["call"]]),
+            "delay": np.clip(work - call, limits.min, limits.max).astype(np.int32),
+        }
 
     def of(self, lane: Lane, counter: Counter | None) -> dict[str, Any]:
         part = slice(*np.searchsorted(self._lane, [lane.id, lane.id + 1]))
@@ -121,6 +168,8 @@ class _Columns:
             "depth": _levels(self._level[part]),
             "event": Delta(self._event[part]),
         }
+        if self._op[part].any():
+            columns["op"] = smallest(self._op[part])
         return columns if counter is None else {**columns, **_samples(counter, self._origin)}
 
 
@@ -156,6 +205,12 @@ def _gaps(slices: Slices) -> dict[str, Any]:
             "duration": np.array([length for _, _, length in rows]),
         }
     )
+
+
+def no_links() -> dict[str, Any]:
+    """Of a timeline in which no slice has to do with another."""
+    none = np.zeros(0, np.uint8)
+    return {**dict.fromkeys(("kind", "from", "to", "work", "on"), none), "delay": none.astype(np.int32), "left_out": 0}
 
 
 def no_gaps() -> dict[str, Any]:
@@ -216,5 +271,7 @@ def nothing() -> dict[str, Any]:
         "rest": rest.nothing(),
         "strip": {"above": none, "below": none, "below_is": "device"},
         "gaps": no_gaps(),
+        "links": no_links(),
+        "lacks": [],
         "notes": [],
     }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import MARKERS, table
+from nbprof.activity import DEVICE_OPS, HOST_OPS, MARKERS, Names, table
 from nbprof.analysis import pods
 from nbprof.trace import Events, no_counters
 
@@ -61,7 +61,13 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "trace": trace(max(steps, 1)),
         "receipt": SimpleNamespace(events=1234, dropped=0, lines=[SimpleNamespace(level="warning", text=f"odd name {HOSTILE}")]),
         "activity": SimpleNamespace(
-            name_category=np.array([0, 0, 1, 1, 6, 0], np.uint8), framework="TensorFlow", markers=table(MARKERS), group_names={}
+            name_category=np.array([0, 0, 1, 1, 6, 0], np.uint8),
+            framework="TensorFlow",
+            markers=table(MARKERS),
+            group_names={},
+            host_ops=table(HOST_OPS),
+            device_ops=table(DEVICE_OPS),
+            ops=Names(),
         ),
         "source": SimpleNamespace(
             path="logs/plugins/profile/run-7",
@@ -325,4 +331,6 @@ def trace(steps: int = 8, per_step: int = 20) -> Any:
         }
     )
     names = np.array(["train", "train_function", "wgrad_alg0", HOSTILE, "IteratorGetNext", "never used"], dtype=object)
-    return SimpleNamespace(events=events, names=names, display=names, lanes=lanes, counters=no_counters())
+    return SimpleNamespace(
+        events=events, names=names, display=names, lanes=lanes, counters=no_counters(), args={}, name_args={}, flows=None, strings=[]
+    )

@@ -91,7 +91,7 @@ export function details({ model, go, onGap, lanesInView, onSlice, onRange }: Det
       if (turn !== asked.slice) return;
       if (!info) throw new Error("This slice is not saved in the report.");
       shown = selected.event;
-      show(sliceView({ info, laneOf, go, live: source.live }));
+      show(sliceView({ info, laneOf, go, lacks: source.lacks }));
       tell(info);
     } catch (error) {
       if (turn === asked.slice) left.append(h("p.dim", reason(error)));

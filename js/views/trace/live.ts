@@ -68,6 +68,7 @@ class FromSaved implements Sink {
 
 export class LiveSource implements Source {
   readonly live = true;
+  readonly lacks: readonly string[] = [];
   readonly lanes: readonly LaneHead[];
   readonly end: number;
   readonly strip: Strip;

@@ -26,6 +26,7 @@ export class SavedSource implements Source {
   readonly complete = true;
   readonly total: number;
   readonly shown: number;
+  readonly lacks: readonly string[];
   readonly lanes: readonly LaneHead[];
   readonly end: number;
   private readonly fills: Uint8Array;
@@ -42,6 +43,7 @@ export class SavedSource implements Source {
     this.trace = trace;
     this.total = trace.total;
     this.shown = trace.shown;
+    this.lacks = trace.lacks;
     this.end = trace.end * trace.tick_ns;
     this.lanes = trace.lanes.map(head);
     this.fills = fillsOf(trace.names, trace.category);

@@ -110,8 +110,8 @@ export interface SliceInfo {
   step: string;
   /** Name of the step-time category, "" where it has none. */
   category: string;
-  /** Where the work was asked for: the launch on the host, and how much later it ran. */
-  launch: { slice: SliceRef; delay_ns: number } | null;
+  /** Where the work was asked for: the launch on the host, and how much later it ran. Of a launch that is not here its lane is known. */
+  launch: { slice: SliceRef; delay_ns: number } | { slice: null; lane: number; delay_ns: number } | null;
   /** Innermost first. */
   stack: string[];
   /** Everything else that was recorded with it, in the words of the producer. */
@@ -241,6 +241,8 @@ export interface Source extends Answers, Drawn {
   want(rows: readonly Rows[], near: readonly Rows[], from: number, to: number, pixels: number): void;
   /** Calls back when more can be drawn than before. */
   onMore(fn: () => void): void;
+  /** What was recorded of slices that this source cannot tell: "arguments", "stacks". */
+  readonly lacks: readonly string[];
   /** The search whose hits are marked. */
   setQuery(query: string): void;
   close(): void;

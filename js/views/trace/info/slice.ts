@@ -6,7 +6,7 @@ import { copyButton, heading, link, swatch } from "../../../lib/parts.js";
 import { CATEGORIES } from "../../../lib/payload.js";
 import type { Arrow, Direction, SliceInfo, SliceRef, Where } from "../source.js";
 import { folded, longText, more } from "./folded.js";
-import { comparison, type LaneOf, laneText, length, moment, otherEnd, short } from "./words.js";
+import { comparison, type LaneOf, laneText, length, missingWords, moment, otherEnd, short } from "./words.js";
 
 /** What the links of the details do. */
 export interface Go {
@@ -37,11 +37,11 @@ export interface SliceView {
   info: SliceInfo;
   laneOf: LaneOf;
   go: Go;
-  /** Whether the whole profile answers; else a sentence says what a saved report does not hold. */
-  live: boolean;
+  /** What is known of slices but not here, for a sentence. */
+  lacks: readonly string[];
 }
 
-export function sliceView({ info, laneOf, go, live }: SliceView): HTMLElement[] {
+export function sliceView({ info, laneOf, go, lacks }: SliceView): HTMLElement[] {
   const { slice, launch, row, same } = info;
   const category = CATEGORIES.find(({ key, label }) => key === info.category || label === info.category);
   const part = slice.duration_ns > 0 ? `${num((100 * info.self_ns) / slice.duration_ns, 1)}% of it` : "";
@@ -49,12 +49,10 @@ export function sliceView({ info, laneOf, go, live }: SliceView): HTMLElement[] 
   const steps: Line[] = [];
   if (info.step) steps.push(["Step", info.step]);
   if (category) steps.push(["Step time", swatch(category.css), ` ${category.label}`]);
-  const delay =
-    launch && `${length(Math.abs(launch.delay_ns))} ${launch.delay_ns < 0 ? "after" : "before"} it ran, by `;
+  const call = launch?.slice;
+  const delay = launch && `${length(Math.abs(launch.delay_ns))} ${launch.delay_ns < 0 ? "after" : "before"} it ran, `;
   // The launch has its own line.
-  const arrows = info.arrows.filter(
-    (arrow) => !(launch && arrow.kind === "launch" && arrow.from.event === launch.slice.event),
-  );
+  const arrows = info.arrows.filter((arrow) => !(call && arrow.kind === "launch" && arrow.from.event === call.event));
   return [
     heading("Slice", info.thread, row && link(`${TABS[row.tab]} →`, () => go.row(row.tab, row.filter))),
     lines([
@@ -73,8 +71,8 @@ export function sliceView({ info, laneOf, go, live }: SliceView): HTMLElement[] 
             [
               "Launched",
               delay,
-              to(launch.slice),
-              dim(` on ${laneText(laneOf(launch.slice.lane)) || "another lane"}`),
+              ...(call ? ["by ", to(call), " "] : []),
+              dim(`on ${laneText(laneOf(call ? call.lane : (launch as { lane: number }).lane)) || "another lane"}`),
             ] as Line,
           ]
         : []),
@@ -84,9 +82,7 @@ export function sliceView({ info, laneOf, go, live }: SliceView): HTMLElement[] 
       ...(info.stack.length ? [["Stack", stackList(info.stack)] as Line] : []),
     ]),
     ...argsTable(info.args),
-    ...(live
-      ? []
-      : [h("p.dim", "Arguments, arrows and stacks are not saved in a report; open the profile to see them.")]),
+    ...(lacks.length ? [h("p.dim", missingWords(lacks))] : []),
   ];
 }
 

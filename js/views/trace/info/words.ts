@@ -43,3 +43,9 @@ export function otherEnd(arrow: Arrow, event: number): { word: string; slice: Sl
   const out = arrow.from.event === event;
   return { word: WORDS[arrow.kind][out ? 0 : 1], slice: out ? arrow.to : arrow.from, out };
 }
+
+/** What a report does not hold: "Not saved in a report: arguments and stacks. …" */
+export function missingWords(lacks: readonly string[]): string {
+  const listed = lacks.length > 1 ? `${lacks.slice(0, -1).join(", ")} and ${lacks.at(-1)}` : (lacks[0] ?? "");
+  return `Not saved in a report: ${listed}. Open the profile to see them.`;
+}

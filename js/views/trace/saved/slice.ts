@@ -5,6 +5,7 @@ import { CATEGORIES, type Coded, type ColumnData, type Lane } from "../../../lib
 import { MOST_NAME } from "../ask.js";
 import type { SliceInfo, Where } from "../source.js";
 import type { At, SavedLanes, Source } from "./lanes.js";
+import { arrowsOf, launchOf } from "./links.js";
 import { neighbour } from "./step.js";
 import { stepIndex } from "./steps.js";
 
@@ -51,7 +52,7 @@ export function peers(saved: SavedLanes, at: At): { count: number; mean_ns: numb
   return { count, mean_ns: count ? (sum * saved.tick) / count : Number.NaN };
 }
 
-/** Details of a slice; null where the report does not hold it. Arguments, arrows and stacks are never in a report. */
+/** Details of a slice; null where the report does not hold it. Arguments and stacks are never in a report. */
 export function sliceInfo(saved: SavedLanes, event: number): SliceInfo | null {
   const at = saved.at(event);
   if (!at) return null;
@@ -70,13 +71,13 @@ export function sliceInfo(saved: SavedLanes, event: number): SliceInfo | null {
     self_ns: (lane.self[at.index] as number) * saved.tick,
     same: peers(saved, at),
     parent: parent && saved.ref(parent),
-    op: tab === "kernels" ? opOf(payload, slice.name) : "",
+    op: saved.trace.names[(lane.op?.[at.index] ?? 0) - 1] ?? (tab === "kernels" ? opOf(payload, slice.name) : ""),
     step: step < 0 ? "" : steps.name[step] || String(steps.step[step]),
     category: CATEGORIES[(saved.trace.category[saved.code(at)] ?? 0) - 1]?.key ?? "",
-    launch: null,
+    launch: launchOf(saved, at),
     stack: [],
     args: [],
-    arrows: [],
+    arrows: arrowsOf(saved, event),
     row: tab && { tab, filter: slice.name },
   };
 }
