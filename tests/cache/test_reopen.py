@@ -31,7 +31,7 @@ from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run
 from tests.support.xspace import xspace as build
 
 DATA = Path(__file__).parents[1] / "data"
-FRAMES = [name for name, value in vars(Run).items() if isinstance(value, _Cached) and name != "activity"] + [
+FRAMES = [name for name, value in vars(Run).items() if isinstance(value, _Cached) and name not in ("activity", "timeline")] + [
     "ops",
     "ops_with_idle",
     "tf_data_nodes",
