@@ -47,6 +47,8 @@ def everything(path):
     out = {name: getattr(run, name) for name in FRAMES}
     payload = profile.payload()
     payload["meta"]["footer"].pop("analysed_s")
+    # What lies packed or at a URL gets another key each time it is loaded.
+    payload["trace"].pop("key")
     return run, {**out, "payload": payload, "receipt text": str(profile.receipt), "source": {**vars(run.source), "analysed_s": None}}
 
 
