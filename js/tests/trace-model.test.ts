@@ -89,6 +89,18 @@ describe("the model", () => {
     expect(model.span.to - model.span.from).toBe(500);
   });
 
+  it("moves to what is folded away where nothing else is in the window", async () => {
+    const model = modelOf();
+    for (const band of [...model.bands]) if (band.kind === "process") model.toggle(band);
+    await model.move("next");
+    expect(model.selected?.event).toBe(0);
+    expect(model.placeOf(model.selected as SliceRef)).not.toBeNull();
+    model.select(null);
+    model.setSpan({ from: 3990, to: 4020 });
+    await model.move("next");
+    expect(model.selected?.event).toBe(6);
+  });
+
   it("orders and cuts a range, and drops an empty one", () => {
     const model = modelOf();
     model.setRange({ from: 500, to: -100 });
@@ -184,6 +196,7 @@ describe("words", () => {
     expect(coverage(part, false)).toBe("Saved: 12,000 of 250,000 events, the longest of each track.");
     expect(coverage(part, true)).toContain("where the rest is, pale");
     expect(coverage({ shown: 9, total: 9 }, true)).toBe("All 9 events.");
+    expect(coverage({ shown: 1, total: 1 }, true)).toBe("The only event.");
   });
 });
 

@@ -121,6 +121,10 @@ describe("neighbours", () => {
     // Nothing starts there: then what reaches in.
     expect(firstIn(data, 95, 96, [1, 0])).toEqual({ lane: 0, index: 0 });
     expect(firstIn(data, 130, 140, [0, 1])).toBeNull();
+    // What is nearer comes first, also where only something further away starts there.
+    expect(firstIn(data, 95, 160, [0, 1])).toEqual({ lane: 0, index: 0 });
+    // Inside a slice the first that starts, not the next of the outermost level.
+    expect(firstIn(data, 15, 290, [0])).toEqual({ lane: 0, index: 3 });
   });
 });
 

@@ -210,6 +210,9 @@ describe("a live source", () => {
     expect(source.counter(1, 0, 500, 500)?.last).toEqual(Float64Array.of(7));
   });
 
+  it("has bins no finer and no coarser than Python cuts them", () => {
+    expect([levelOf(0, 1, 5000), levelOf(0, 2 ** 53, 100)]).toEqual([-10, 44]);
+  });
   it("has bins no wider than a pixel", () => {
     expect([levelOf(0, 1000, 1000), levelOf(0, 1999, 1000), levelOf(0, 2000, 1000), levelOf(0, 1, 1024)]).toEqual([
       0, 0, 1, -10,

@@ -135,7 +135,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     desk.words,
   );
   const line = connect(model, saved, context.asker, signal, () => picture?.redraw());
-  el.append(h("section", toolbar, help, frame, h("p.more", line.element, colours(trace))));
+  el.append(h("section", toolbar, help, frame, h("p.more", line.element, colours(trace)), notesOf(trace)));
 
   const theme = themeReader(frame);
   const strip = overviewStrip(stripBox, model, theme, signal);
@@ -314,6 +314,9 @@ function describe(model: Model, steps: Steps, slice: Under) {
     ],
   };
 }
+
+/** What of the lanes was made here, or is drawn otherwise than it was recorded. */
+const notesOf = ({ notes }: Trace): HTMLElement | null => (notes.length ? h("p.dim.notes", notes.join(" ")) : null);
 
 /** The categories that occur, as a legend. */
 function colours(trace: Trace): HTMLElement {

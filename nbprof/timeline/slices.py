@@ -282,7 +282,7 @@ class Slices:
         return int(rows[len(rows) - 1 - np.argmax(starts[rows][::-1])] if back else rows[np.argmin(starts[rows])])
 
     def first(self, from_: float, to: float, lanes: list[int]) -> int | None:
-        """The first event that starts in from…to (ns) on the first of some lanes that has one."""
+        """The first event that starts in from…to (ns), else the outermost that reaches in, on the first of some lanes that has one."""
         low, high = self.ps(from_), self.ps(to)
         for lane in lanes:
             if lane not in self.lanes:
@@ -291,6 +291,8 @@ class Slices:
             at, behind = part.starting(lane, low, high + 1)
             if at < behind:
                 return part.first + at
+            if len(rows := part.reaching(lane, low)):
+                return part.first + int(rows[0])
         return None
 
 

@@ -305,6 +305,14 @@ def test_what_was_derived_comes_back_from_the_cache(tmp_path):
     assert (first.names == again_.names).all()
 
 
+def test_the_busiest_thread_is_open_also_where_one_event_is_a_day_away(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    host.line("work", [host.event("e", j * MS, MS // 2) for j in range(100)], line_id=1)
+    host.line("late", [host.event("e", 86_400_000 * MS, MS)], line_id=2)
+    made = tracks(opened(tmp_path, xspace(host)))
+    assert [(lane.name, lane.folded) for lane in made.lanes] == [("work", False), ("late", True)]
+
+
 def test_five_thousand_lanes_keep_their_order_and_all_but_eight_are_folded(tmp_path):
     host = PlaneWriter("/host:CPU")
     for i in range(5000):

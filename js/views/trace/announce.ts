@@ -98,7 +98,7 @@ export function manyWords(slices: readonly SliceRef[]): string {
 export function rangeWords(info: RangeInfo): string {
   const [first] = info.shares;
   const parts = [
-    `Range of ${length(info.to - info.from)} from ${moment(info.from)}: ${count(info.count)} slices`,
+    `Range of ${length(info.to - info.from)} from ${moment(info.from)}: ${count(info.count)} ${info.count === 1 ? "slice" : "slices"}`,
     first && `most self time in ${short(first.name, 80)}, ${length(first.self_ns)}`,
     ...info.idle.slice(0, 2).map(({ process, percent }) => `${process} idle ${Math.round(percent)}%`),
   ].filter(Boolean);

@@ -10,7 +10,7 @@ import type { SavedSource } from "./saved.js";
 /** How many of how many events are drawn, and where the rest is. */
 export function coverage(source: { shown: number; total: number }, density: boolean): string {
   const { shown, total } = source;
-  if (shown >= total) return `All ${count(total)} events.`;
+  if (shown >= total) return total === 1 ? "The only event." : `All ${count(total)} events.`;
   const rest = density ? ", and where the rest is, pale" : "";
   return `Saved: ${count(shown)} of ${count(total)} events, the longest of each track${rest}.`;
 }

@@ -31,9 +31,12 @@ const SAVED = 2 ** 32;
 /** Fill of a step: the last tint. */
 const STEP = 107;
 
-/** The level whose bins are no wider than a pixel, and more than half of one. */
+/** The levels that there are: from bins of about a picosecond to tiles of 104 days. */
+const LEVELS = { finest: -10, coarsest: 44 };
+
+/** The level whose bins are no wider than a pixel, and more than half of one; or the nearest that there is. */
 export const levelOf = (from: number, to: number, pixels: number): number =>
-  Math.floor(Math.log2((to - from) / Math.max(1, pixels)));
+  Math.min(LEVELS.coarsest, Math.max(LEVELS.finest, Math.floor(Math.log2((to - from) / Math.max(1, pixels)))));
 
 /** Passes what the saved report has to another sink, its names told apart. */
 class FromSaved implements Sink {

@@ -289,7 +289,10 @@ export class Model {
   async move(direction: Direction): Promise<void> {
     const turn = ++this.turn;
     const { from, to } = this.span;
-    const lanes = this.bands.flatMap((band) => (band.kind === "lane" ? [band.lane] : []));
+    // What is folded away is reached too, after what can be seen.
+    const open = this.bands.flatMap((band) => (band.kind === "lane" ? [band.lane] : []));
+    const closed = this.bands.flatMap((band) => (band.kind === "lane" || band.open ? [] : band.lanes));
+    const lanes = [...open, ...closed];
     const next = this.selected
       ? await this.source.step(this.selected.event, direction)
       : await this.source.first(from, to, lanes);

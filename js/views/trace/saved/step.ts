@@ -1,6 +1,6 @@
 /** From one slice to another, in what a report holds. */
 
-import { longestOf, lowest, type Row, visible } from "../rows.js";
+import { longestOf, lowest, type Row } from "../rows.js";
 import type { Direction } from "../source.js";
 import type { At, SavedLanes } from "./lanes.js";
 
@@ -53,20 +53,20 @@ function sameName(saved: SavedLanes, at: At, by: 1 | -1): At | null {
   return best;
 }
 
-/** The first slice that starts in from…to on the first of the lanes that has one; else the first that reaches in. */
+/** The first slice that starts in from…to, else the outermost that reaches in, on the first of the lanes that has one. */
 export function firstIn(saved: SavedLanes, from: number, to: number, lanes: readonly number[]): At | null {
   for (const id of lanes) {
     const lane = saved.place(id);
+    let [best, start] = [-1, Number.POSITIVE_INFINITY];
+    let reaching = -1;
     for (const level of saved.levels(lane)) {
       const i = lowest(level.slice.length, (k) => (level.start[k] as number) >= from);
-      if (i < level.slice.length && (level.start[i] as number) <= to) return { lane, index: level.slice[i] as number };
+      const begins = level.start[i] ?? Number.POSITIVE_INFINITY;
+      if (begins <= to && begins < start) [best, start] = [level.slice[i] as number, begins];
+      if (reaching < 0 && i > 0 && (level.end[i - 1] as number) > from) reaching = level.slice[i - 1] as number;
     }
-  }
-  for (const id of lanes) {
-    const lane = saved.place(id);
-    const level = saved.levels(lane)[0];
-    const [first, last] = level ? visible(level, from, to) : [0, 0];
-    if (level && first < last) return { lane, index: level.slice[first] as number };
+    const index = best < 0 ? reaching : best;
+    if (index >= 0) return { lane, index };
   }
   return null;
 }
