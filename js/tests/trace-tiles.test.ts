@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Asker, Reply, Request } from "../lib/wire.js";
 import { LiveSource, levelOf } from "../views/trace/live.js";
+import { Model } from "../views/trace/model.js";
 import type { Rows, Sink } from "../views/trace/source.js";
 import { type Block, Tiles, tileLength } from "../views/trace/tiles.js";
 import { lane, sourceOf, trace } from "./lanes.js";
@@ -73,6 +74,8 @@ class Python implements Asker {
   readonly asked: Request[] = [];
   hold: (() => void)[] | null = null;
 
+  constructor(private readonly said: Reply = {}) {}
+
   onState(): void {}
 
   async ask(request: Request, signal?: AbortSignal): Promise<Reply> {
@@ -84,7 +87,7 @@ class Python implements Asker {
         { ...head, id: 1, name: "memory", kind: "counter" },
       ];
       const strip = { above: new Uint8Array(4), below: new Uint8Array(4), below_is: "host" };
-      return { lanes, end_ns: 1e6, total: 1, strip };
+      return { key: "5-ab", version: "", lanes, end_ns: 1e6, total: 1, strip, notes: ["Derived."], ...this.said };
     }
     if (this.hold) {
       const { hold } = this;
@@ -123,7 +126,11 @@ class Python implements Asker {
   }
 }
 
-const saved = () => sourceOf(trace([lane([[1, 1, 0, 0]])], ["kept"], 1000));
+const saved = (key = "5-ab") => {
+  const counter = lane([], { id: 1, name: "memory", kind: "counter", events: 1, depths: 1, unit: "bytes" });
+  const lanes = [lane([[1, 1, 0, 0]]), { ...counter, time: Float64Array.of(0), value: Float64Array.of(5) }];
+  return sourceOf({ ...trace(lanes, ["kept"], 1000), key, total: 1 });
+};
 const MAIN: Rows[] = [{ lane: 0, depth: 0, depth_to: 0 }];
 
 function marksOf(
@@ -204,7 +211,7 @@ describe("a live source", () => {
 
   it("has a counter over all tiles that are seen", async () => {
     const source = await open(new Python());
-    expect(source.counter(1, 0, 2047, 1024)).toBeNull();
+    expect(source.counter(1, 0, 2047, 1024)?.last).toEqual(Float64Array.of(5));
     source.want([{ lane: 1, depth: 0, depth_to: 0 }], [], 0, 2047, 2047);
     await vi.advanceTimersByTimeAsync(1);
     expect(source.counter(1, 0, 500, 500)?.last).toEqual(Float64Array.of(7));
@@ -213,6 +220,55 @@ describe("a live source", () => {
   it("has bins no finer and no coarser than Python cuts them", () => {
     expect([levelOf(0, 1, 5000), levelOf(0, 2 ** 53, 100)]).toEqual([-10, 44]);
   });
+
+  it("is that of the saved report where its profile, its nbprof and its lanes are", async () => {
+    const source = await open(new Python());
+    expect(source.ids).toBe(saved().ids);
+    expect(source.notes).toEqual(["Derived."]);
+  });
+
+  it("draws nothing of what was saved where that has other numbers", async () => {
+    const host = { id: 0, process: "Host", name: "main", note: "", kind: "host", folded: false, derived: false };
+    const others: [string, Reply, string?][] = [
+      ["key", { key: "5-cd" }],
+      ["no key", {}, ""],
+      ["version", { version: "9.0" }],
+      ["total", { total: 2 }],
+      ["lanes", { lanes: [{ ...host, depths: 1, events: 1 }] }],
+      ["events of a lane", { lanes: [{ ...host, depths: 1, events: 0 }] }],
+    ];
+    for (const [what, said, key] of others) {
+      const source = await LiveSource.open(new Python(said), saved(key), new AbortController().signal);
+      expect(source.ids, what).not.toBe(saved(key).ids);
+      expect(marksOf(source, 0, 4096, 1024), what).toEqual([]);
+      expect(source.counter(1, 0, 2047, 1024), what).toBeNull();
+      source.want(MAIN, [], 0, 4096, 1024);
+      await vi.advanceTimersByTimeAsync(1);
+      expect(marksOf(source, 0, 4096, 1024), what).toEqual([[42, "gemm", false]]);
+    }
+  });
+
+  it("keeps what is selected, pinned and opened where the numbers are the same, and drops it where not", async () => {
+    const slice = { event: 0, lane: 0, depth: 0, start_ns: 1, duration_ns: 1, name: "kept" };
+    for (const [said, kept] of [
+      [{}, true],
+      [{ version: "9.0" }, false],
+    ] as const) {
+      const model = new Model(saved());
+      model.select(slice);
+      model.pin(1);
+      const seen: string[] = [];
+      model.onChange((change) => seen.push(change));
+      model.setSource(await open(new Python(said)));
+      expect([model.selection, model.pinned]).toEqual(kept ? [[slice], [1]] : [[], []]);
+      expect(seen).toEqual(kept ? ["source", "lanes"] : ["source", "lanes", "slice"]);
+      // And back, when the connection is lost.
+      model.select({ ...slice, event: 42 });
+      model.setSource(saved());
+      expect(model.selected?.event ?? null).toBe(kept ? 42 : null);
+    }
+  });
+
   it("has bins no wider than a pixel", () => {
     expect([levelOf(0, 1000, 1000), levelOf(0, 1999, 1000), levelOf(0, 2000, 1000), levelOf(0, 1, 1024)]).toEqual([
       0, 0, 1, -10,

@@ -145,15 +145,3 @@ class Index:
     def fills(self) -> Fills:
         """Fills of names."""
         return Fills(self.tracks.names, self.tracks.category)
-
-    @cached_property
-    def notes(self) -> list[str]:
-        """What is drawn otherwise than it was recorded."""
-        moved = self.main.stack.moved + self.extra.stack.moved
-        lanes = self.main.stack.moved_lanes + self.extra.stack.moved_lanes
-        if not moved:
-            return []
-        what = "1 slice overlaps" if moved == 1 else f"{moved:,} slices overlap"
-        where = "1 track" if lanes == 1 else f"{lanes:,} tracks"
-        level = "a further level" if moved == 1 else "further levels"
-        return [f"{what} others of the same track only partly, on {where}; stacked on {level}."]

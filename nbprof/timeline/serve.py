@@ -166,16 +166,19 @@ def _columns(value: Any) -> Any:
 def _open(timeline: Timeline, asked: Asked) -> Answer:  # noqa: ARG001  nothing is given
     from nbprof import live
     from nbprof.timeline.density import strip
-    from nbprof.views.trace import head
+    from nbprof.views.payload import version
+    from nbprof.views.trace import head, notes
 
     tracks, index = timeline.tracks, timeline.index
+    units: dict[int, Answer] = {counter.id: {"unit": counter.unit} for counter in tracks.counters}
     return {
         "key": live.key(timeline.run),
-        "lanes": [{**head(lane), "depths": max(index.rows(lane.id), 1)} for lane in tracks.lanes],
+        "version": version(),
+        "lanes": [{**head(lane), "depths": max(index.rows(lane.id), 1), **units.get(lane.id, {})} for lane in tracks.lanes],
         "end_ns": max(tracks.end - tracks.origin, 0) / 1000,
         "total": timeline.events,
         "strip": timeline._once("strip", lambda: strip(tracks)),
-        "notes": [*tracks.notes, *index.notes],
+        "notes": timeline._once("notes", lambda: notes(tracks, [index.main.stack, index.extra.stack])),
     }
 
 

@@ -74,7 +74,7 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
         "gaps": _gaps(slices),
         "links": columns.links(joined),
         "lacks": joined["lacks"],
-        "notes": [*made.notes, *stacked(stacks), *lone(made)],
+        "notes": notes(made, stacks),
     }
 
 
@@ -216,6 +216,11 @@ def no_links() -> dict[str, Any]:
 def no_gaps() -> dict[str, Any]:
     """Of a profile whose devices never stood still, or that has none."""
     return {"process": coded([]), "start": np.zeros(0), "duration": np.zeros(0)}
+
+
+def notes(tracks: Tracks, stacks: list[Stack]) -> list[str]:
+    """What was derived, stacked or looks wrong, in sentences."""
+    return [*tracks.notes, *stacked(stacks), *lone(tracks)]
 
 
 def stacked(stacks: list[Stack]) -> list[str]:

@@ -61,11 +61,3 @@ def test_what_is_not_there_is_empty() -> None:
         index.level(1)
     with pytest.raises(IndexError):
         index.level(-1)
-
-
-def test_a_note_tells_of_slices_that_were_moved() -> None:
-    assert Index(tracks_of([(0, 0, 10), (0, 2, 4)])).notes == []
-    one = Index(tracks_of([(0, 0, 10), (0, 5, 10)])).notes
-    assert one == ["1 slice overlaps others of the same track only partly, on 1 track; stacked on a further level."]
-    more = Index(tracks_of([(0, 0, 10), (0, 5, 10), (1, 0, 10), (1, 5, 10)])).notes
-    assert more == ["2 slices overlap others of the same track only partly, on 2 tracks; stacked on further levels."]

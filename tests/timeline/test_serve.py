@@ -33,13 +33,15 @@ def ask(run: Run, **request: Any) -> dict[str, Any]:
 
 def test_a_page_gets_the_lanes_of_the_payload(run):
     opened = ask(run, ask="open")
-    trace = codec.unpack(codec.pack(dashboard(run)))["trace"]
+    payload = codec.unpack(codec.pack(dashboard(run)))
+    trace = payload["trace"]
     assert opened["ok"] is True
     assert opened["key"] == trace["key"]
     assert opened["total"] == trace["total"]
     assert opened["end_ns"] == pytest.approx(trace["end"] * trace["tick_ns"], abs=trace["tick_ns"])
-    shown = [{name: lane[name] for name in opened["lanes"][0]} for lane in trace["lanes"]]
-    assert opened["lanes"] == shown
+    assert opened["version"] == payload["meta"]["version"]
+    assert opened["notes"] == trace["notes"]
+    assert opened["lanes"] == [{name: lane[name] for name in told} for told, lane in zip(opened["lanes"], trace["lanes"], strict=True)]
     assert opened["strip"]["below"].tolist() == trace["strip"]["below"].tolist()
 
 

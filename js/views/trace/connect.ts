@@ -32,7 +32,8 @@ export function connect(
   const state = h("span.state");
   const busy = h("span.dim", { role: "status" });
   const text = h("span");
-  const element = h("span.source", { "data-drawn": "part" }, state, text, busy);
+  const notes = h("span.dim");
+  const element = h("span.source", { "data-drawn": "part" }, state, text, busy, notes);
   let live: LiveSource | null = null;
   let opening = false;
 
@@ -43,6 +44,7 @@ export function connect(
     state.title = lost || "";
     const note = lost ? ` ${lost}` : "";
     text.textContent = coverage(model.source, saved.hasRest) + note;
+    notes.textContent = model.source.notes.map((sentence) => ` ${sentence}`).join("");
   };
 
   async function open(): Promise<void> {

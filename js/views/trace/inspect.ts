@@ -11,7 +11,7 @@ import type { Go } from "./info/slice.js";
 import { type Actions, press } from "./keys.js";
 import type { Change, Model } from "./model.js";
 import { type Search, searchBar } from "./search.js";
-import type { Answers, Arrow, Direction, Located, SliceInfo, Target } from "./source.js";
+import type { Arrow, Direction, Located, SliceInfo, Source, Target } from "./source.js";
 import { around } from "./window.js";
 
 /** Share of the window that a range fills when it is gone to, and that a slice with its surroundings does. */
@@ -21,7 +21,7 @@ export interface InspectOptions {
   context: ViewContext;
   model: Model;
   /** What the report itself holds. */
-  saved: Pick<Answers, "locate">;
+  saved: Pick<Source, "locate" | "ids">;
   /** Where W and S zoom around: the share of the width under the pointer, or the middle. */
   share(): number;
   /** Ids of the lanes that can be seen. */
@@ -184,15 +184,17 @@ export function inspect(options: InspectOptions): Inspect {
   /** Goes to what a link means; null where nothing is known of it. */
   async function locate(target: Target): Promise<Located | null> {
     const turn = ++jump;
-    const { selected: before } = model;
+    const { selected: before, source } = model;
     const there = (found: Located | null): Located | null => (found && found.found !== false ? found : null);
-    const answer = await model.source.locate(target).catch(() => null);
+    const answer = await source.locate(target).catch(() => null);
     // What is saved here answers where the whole profile does not (any more), and knows steps and gaps to the ns.
     const exact = target.kind === "step" || target.kind === "gap";
     const here = exact || !there(answer) ? await options.saved.locate(target) : null;
-    const found = there(answer) ?? there(here);
     // Who selects something meanwhile does not want to be taken away from it.
     if (turn !== jump || model.selected !== before) return null;
+    const valid = (located: Located | null, { ids }: { ids: string }): Located | null =>
+      located && (ids === model.source.ids ? located : { ...located, slice: null });
+    const found = valid(there(answer), source) ?? valid(there(here), options.saved);
     if (!found) {
       tell(answer?.text ?? "");
       return null;

@@ -9,20 +9,21 @@ import { kernelName } from "../../lib/format.js";
 import type { Asker, Reply } from "../../lib/wire.js";
 import { Fetcher } from "./fetch.js";
 import type { SavedSource } from "./saved.js";
-import type {
-  Answers,
-  Found,
-  Hit,
-  LaneHead,
-  Located,
-  RangeInfo,
-  Rows,
-  Series,
-  Sink,
-  SliceInfo,
-  SliceRef,
-  Source,
-  Strip,
+import {
+  type Answers,
+  type Found,
+  type Hit,
+  idsOf,
+  type LaneHead,
+  type Located,
+  type RangeInfo,
+  type Rows,
+  type Series,
+  type Sink,
+  type SliceInfo,
+  type SliceRef,
+  type Source,
+  type Strip,
 } from "./source.js";
 import { pour, rowKey, type Samples, type Tile, Tiles, tileLength } from "./tiles.js";
 
@@ -72,6 +73,8 @@ class FromSaved implements Sink {
 export class LiveSource implements Source {
   readonly live = true;
   readonly lacks: readonly string[] = [];
+  readonly ids: string;
+  readonly notes: readonly string[];
   readonly lanes: readonly LaneHead[];
   readonly end: number;
   readonly strip: Strip;
@@ -82,6 +85,8 @@ export class LiveSource implements Source {
   private readonly kinds: Map<number, LaneHead["kind"]>;
   private readonly fetcher: Fetcher;
   private readonly fromSaved = new FromSaved();
+  /** What stands in for tiles that are not here; null where its numbers of lanes and events mean others. */
+  private readonly saved: SavedSource | null;
   private readonly gone = new AbortController();
   private readonly more: (() => void)[] = [];
   private query = "";
@@ -94,19 +99,22 @@ export class LiveSource implements Source {
 
   private constructor(
     private readonly asker: Asker,
-    private readonly saved: SavedSource,
+    saved: SavedSource,
     opened: Reply,
   ) {
-    const known = new Map(saved.lanes.map((lane) => [lane.id, lane]));
-    const heads = opened["lanes"] as Omit<LaneHead, "shown">[];
-    this.lanes = heads.map((head) => {
-      const { unit, most } = known.get(head.id) ?? {};
-      return { ...(unit && { unit }), ...(most !== undefined && { most }), ...head, shown: head.events };
-    });
-    this.kinds = new Map(this.lanes.map((lane) => [lane.id, lane.kind]));
     this.end = Number(opened["end_ns"]);
     this.total = Number(opened["total"]);
     this.shown = this.total;
+    this.notes = (opened["notes"] ?? []) as string[];
+    const heads = opened["lanes"] as Omit<LaneHead, "shown">[];
+    this.ids = idsOf(String(opened["key"]), String(opened["version"]), this.total, heads);
+    this.saved = saved.ids === this.ids ? saved : null;
+    const known = new Map(this.saved?.lanes.map(({ id, most }) => [id, most]));
+    this.lanes = heads.map((head) => {
+      const most = known.get(head.id);
+      return { ...head, ...(most !== undefined && { most }), shown: head.events };
+    });
+    this.kinds = new Map(this.lanes.map((lane) => [lane.id, lane.kind]));
     this.strip = opened["strip"] as Strip;
     this.fetcher = new Fetcher({
       asker,
@@ -145,7 +153,7 @@ export class LiveSource implements Source {
     const flush = (until: number): void => {
       if (Number.isNaN(missing)) return;
       const share = (until - missing) / (to - from);
-      this.saved.visit(lane, depth, missing, until, Math.max(1, pixels * share), this.fromSaved.to(sink));
+      this.saved?.visit(lane, depth, missing, until, Math.max(1, pixels * share), this.fromSaved.to(sink));
       missing = Number.NaN;
     };
     for (let at = Math.floor(from / length); at <= last; at++) {
@@ -185,7 +193,7 @@ export class LiveSource implements Source {
         parts.push({ samples, first, count: last - first, base });
         size += last - first;
       });
-      if (!found) return this.saved.counter(lane, from, to, pixels);
+      if (!found) return this.saved?.counter(lane, from, to, pixels) ?? null;
     }
     const series: Series = {
       time: new Float64Array(size),
@@ -206,7 +214,8 @@ export class LiveSource implements Source {
   }
 
   label(name: number, lane: number, event: number): string {
-    return name >= SAVED ? this.saved.label(name - SAVED, lane, event) : (this.names.get(name) ?? "");
+    if (name >= SAVED) return this.saved?.label(name - SAVED, lane, event) ?? "";
+    return this.names.get(name) ?? "";
   }
 
   onMore(fn: () => void): void {
@@ -215,7 +224,7 @@ export class LiveSource implements Source {
 
   setQuery(query: string): void {
     this.query = query;
-    this.saved.setQuery(query);
+    this.saved?.setQuery(query);
     this.fetcher.setQuery(query);
   }
 

@@ -75,15 +75,26 @@ export class Model {
     this.place();
   }
 
-  /** Draws and asks from another source from now on; what was opened, pinned and selected stays. */
+  /**
+   * Draws and asks from another source from now on. What was opened, pinned and selected stays, unless the numbers of its
+   * lanes and events mean others there.
+   */
   setSource(source: Source): void {
     if (source === this.source) return;
     this.turn++;
+    const others = source.ids !== this.source.ids;
+    if (others) {
+      this.selection = [];
+      this.hit = -1;
+      this.pinned = [];
+      this.folding = new Map();
+    }
     const whole = this.span.to - this.span.from >= this.end;
     this.take(source);
     this.span = clamp(whole ? { from: 0, to: this.end } : this.span, this.end);
     this.tell("source");
     this.tell("lanes");
+    if (others) this.tell("slice");
     if (this.query) void this.find(this.query);
   }
 

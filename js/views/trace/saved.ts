@@ -8,11 +8,13 @@ import { SavedAnswers } from "./saved/answers.js";
 import { hitSums } from "./saved/find.js";
 import type { SavedLanes } from "./saved/lanes.js";
 import { restOf } from "./saved/rest.js";
-import type { Answers, LaneHead, Series, Sink, Source, Strip } from "./source.js";
+import { type Answers, idsOf, type LaneHead, type Series, type Sink, type Source, type Strip } from "./source.js";
 import { overview } from "./strip.js";
 
 /** What of a payload the trace is made of. */
-export type Saved = Pick<Payload, "trace" | "steps" | "ops" | "kernels" | "input">;
+export type Saved = Pick<Payload, "trace" | "steps" | "ops" | "kernels" | "input"> & {
+  meta?: Pick<Payload["meta"], "version">;
+};
 
 /** Fill of a step of the saved lanes: the last tint. */
 const STEP = 107;
@@ -24,6 +26,8 @@ export class SavedSource implements Source {
   readonly live = false;
   readonly waiting = false;
   readonly complete = true;
+  readonly ids: string;
+  readonly notes: readonly string[];
   readonly total: number;
   readonly shown: number;
   readonly lacks: readonly string[];
@@ -46,6 +50,8 @@ export class SavedSource implements Source {
     this.lacks = trace.lacks;
     this.end = trace.end * trace.tick_ns;
     this.lanes = trace.lanes.map(head);
+    this.ids = idsOf(trace.key, saved.meta?.version ?? "", this.total, this.lanes);
+    this.notes = trace.notes;
     this.fills = fillsOf(trace.names, trace.category);
     this.labels = trace.names.map((name) => kernelName(name).name);
     this.rest = restOf(trace);

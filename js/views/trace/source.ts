@@ -1,8 +1,8 @@
 /**
  * Where the trace comes from: what was saved with the report, or a kernel or server that has all of it.
  *
- * Times are nanoseconds since the origin of the profile. A lane is told by its id, which is the same in every source; an
- * event by its number in the profile.
+ * Times are nanoseconds since the origin of the profile. A lane is told by its id, an event by its number in the profile;
+ * these are the same in all sources with the same `ids`.
  */
 
 import type { Target } from "../../lib/view.js";
@@ -21,7 +21,6 @@ export interface SliceRef {
 
 /** A lane as it is drawn and labelled; its slices are asked for. */
 export interface LaneHead {
-  /** The same in every source. */
   id: number;
   /** Section heading ("GPU 0", "Host"). */
   process: string;
@@ -220,8 +219,21 @@ export interface Drawn {
   label(name: number, lane: number, event: number): string;
 }
 
+/**
+ * What the numbers of lanes and events depend on: the profile, the nbprof that read it, and what that made of it. A report
+ * may be older than the nbprof of its kernel.
+ */
+export const idsOf = (key: string, version: string, total: number, lanes: readonly Counted[]): string =>
+  JSON.stringify([key, version, total, lanes.map(({ id, kind, events, depths }) => [id, kind, events, depths])]);
+
+type Counted = Pick<LaneHead, "id" | "kind" | "events" | "depths">;
+
 export interface Source extends Answers, Drawn {
   readonly live: boolean;
+  /** The same in all sources whose numbers mean the same. */
+  readonly ids: string;
+  /** What was derived, stacked or looks wrong, in sentences. */
+  readonly notes: readonly string[];
   /** In drawing order. */
   readonly lanes: readonly LaneHead[];
   /** Length of the profile. */
