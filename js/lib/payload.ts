@@ -5,6 +5,8 @@
  * Times carry their unit in the key. Nothing here is HTML: every string is foreign text.
  */
 
+import type { Target } from "./view.js";
+
 export type NumberArray = Float64Array | Float32Array | Int32Array | Uint32Array | Uint16Array | Uint8Array;
 
 /** A text column, dictionary coded: row i holds `values[codes[i]]`. A code of -1 (0xffff…) does not occur: missing text is "". */
@@ -109,6 +111,8 @@ export interface Advice {
   fix: { kind: "removed" | "added" | "same"; text: string }[];
   view: TabId;
   link: string;
+  /** What of the trace shows it, where one place does. */
+  target?: Target | null;
 }
 
 export interface Overview {

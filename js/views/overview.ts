@@ -64,7 +64,7 @@ function card(advice: Advice, context: ViewContext): HTMLElement {
         advice.gain_ms !== null && h("span.gain", "up to ", h("b", `−${num(advice.gain_ms, 1)} ms`), " a step"),
       ),
       h("p.ev", ...marked(advice.evidence)),
-      words && link(`${words} →`, () => context.go(advice.view)),
+      words && link(`${words} →`, () => context.go(advice.view, advice.target ? { target: advice.target } : undefined)),
     ),
     advice.fix.length > 0 && codeBox(advice.fix),
   );

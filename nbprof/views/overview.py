@@ -20,7 +20,7 @@ _KINDS = {"-": "removed", "+": "added"}
 def payload(run: Run) -> dict[str, Any]:
     """The `Overview` part."""
     facts = run.overview
-    advice = [_advice(row) for row in run.advice.head(MOST_ADVICE).to_dict("records")]
+    advice = [_advice(run, row) for row in run.advice.head(MOST_ADVICE).to_dict("records")]
     bound = facts.get("bound")
     return {
         "bound": bound if bound in BY_KEY else None,
@@ -225,7 +225,26 @@ def _memory(run: Run) -> dict[str, Any]:
     return figure("Peak memory", value, unit, digits, note)
 
 
-def _advice(row: dict[Any, Any]) -> dict[str, Any]:
+# What shows the evidence of a rule in the trace: the copy to the device that took longest, or where the device stood still.
+_COPIES = ("pinned_memory", "input_ahead", "input_copies")
+_IDLE = ("waits", "other")
+# What XLA's and TensorFlow's tracer of a GPU calls a copy to it.
+_COPY = "MemcpyH2D"
+
+
+def _target(run: Run, rule: str) -> dict[str, str] | None:
+    """Where in the trace the evidence of a rule is (`Target` of the front end); None where the whole trace is."""
+    if rule in _IDLE:
+        return {"kind": "gap"} if run.activity.has_device else None
+    if rule not in _COPIES:
+        return None
+    copies = run.input_ops[run.input_ops["category"] == "enqueue"]
+    if len(copies):
+        return {"kind": "input", "name": str(copies["op"].iloc[int(copies["total_ms"].to_numpy().argmax())])}
+    return {"kind": "name", "name": _COPY} if _COPY in set(run.trace.names) else None
+
+
+def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
     view, link = row.get("view"), row.get("link")
     return {
         "severity": str(row.get("severity") or "low"),
@@ -235,6 +254,7 @@ def _advice(row: dict[Any, Any]) -> dict[str, Any]:
         "fix": fix_lines(row.get("fix")),
         "view": view if isinstance(view, str) and view else "overview",
         "link": link if isinstance(link, str) else "",
+        "target": _target(run, str(row.get("rule") or "")) if view == "trace" else None,
     }
 
 

@@ -14,6 +14,7 @@ from nbprof.errors import NbprofError
 from nbprof.profiles import load
 from nbprof.views import codec, kernels, memory, ops, overview, payload, steps, text, trace
 from nbprof.views.categories import CATEGORIES
+from tests.support.profiles import real
 from tests.views import fake
 
 TWIN = (Path(__file__).parents[2] / "js" / "lib" / "payload.ts").read_text(encoding="utf-8")
@@ -376,3 +377,18 @@ def test_a_profile_of_jax_is_told_of_jaxs_own_markers():
 def test_versions_are_told_once():
     facts = {"environment": {"versions": {"TensorFlow": "2.21.0", "CUDA": "12.4"}}, "run_facts": [("Framework", "TensorFlow 2.21.0")]}
     assert overview._facts(facts)[-1] == ["Versions", "CUDA 12.4"]
+
+
+def test_advice_that_opens_the_trace_says_where_its_evidence_is():
+    run = load(real("tf-gpu/rtx5000-cnn-batch64")).run
+    targets = {item["link"]: item["target"] for item in overview.payload(run)["advice"] if item["view"] == "trace"}
+    assert targets == {"Trace: copies to the device": {"kind": "name", "name": "MemcpyH2D"}}
+    found = run.timeline.answer({"ask": "locate", **targets["Trace: copies to the device"]})
+    assert found["found"]
+    assert found["slice"]["name"] == "MemcpyH2D"
+
+
+def test_advice_about_waiting_goes_to_the_longest_idle_gap():
+    run = fake.run()
+    assert overview._target(run, "other") == {"kind": "gap"}
+    assert overview._target(run, "collectives") is None
