@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -389,6 +390,6 @@ def test_advice_that_opens_the_trace_says_where_its_evidence_is():
 
 
 def test_advice_about_waiting_goes_to_the_longest_idle_gap():
-    run = fake.run()
+    run = SimpleNamespace(activity=SimpleNamespace(has_device=True))
     assert overview._target(run, "other") == {"kind": "gap"}
     assert overview._target(run, "collectives") is None
