@@ -13,17 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.errors import NbprofError
-from nbprof.timeline import pick
+from nbprof.timeline import arrows, pick
 from nbprof.timeline.export_args import Args, text
 from nbprof.timeline.lanes import Lane
+from nbprof.timeline.links import LAUNCHES
 from nbprof.timeline.threads import threads
-from nbprof.timeline.tracks import Tracks
-from nbprof.trace import Int64s, Trace
+from nbprof.trace import TEXT, Int64s, Trace
 
 if TYPE_CHECKING:
     from nbprof.run import Run
 
 _CHUNK = 1 << 15
+_CLEAR = 450
+"""ps: how far from a ns a time is clearly rounded to it, also when it is taken for a float64 on the way."""
 _LEVEL = 1
 """Of gzip: what repeats so much is packed well by the fastest one."""
 _US = 10**6
@@ -41,7 +43,7 @@ def export(
     target = Path(path).expanduser()
     if not target.name.endswith((".json", ".json.gz")):
         raise NbprofError(f"{target}: a Chrome trace is written to a file that ends in .json or .json.gz")
-    whole = Export(run.trace, run.timeline.tracks, _launches(run), pick.pick(run.timeline.tracks, lanes, None, between), between, counters)
+    whole = Export(run, pick.pick(run.timeline.tracks, lanes, None, between), between, counters)
     # Beside it first: a file that is there stays whole if writing fails.
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -72,18 +74,12 @@ def _write(whole: Export, file: BinaryIO) -> None:
 class Export:
     """The lines of one trace: each an object of `traceEvents`."""
 
-    def __init__(
-        self,
-        trace: Trace,
-        tracks: Tracks,
-        launches: tuple[Int64s, Int64s],
-        events: Int64s,
-        between: tuple[float, float] | None,
-        counters: bool,
-    ) -> None:
-        self._trace, self._tracks, self._launches, self._events = trace, tracks, launches, events
+    def __init__(self, run: Run, events: Int64s, between: tuple[float, float] | None, counters: bool) -> None:
+        self._run, self._trace, self._events = run, run.trace, events
+        tracks = self._tracks = run.timeline.tracks
         self._between, self._counters = between, counters
         self._origin = tracks.origin
+        self._marks = marks(run.trace)
         self._further = tuple(threads(events) for events in (tracks.events, tracks.extra))
         used = np.zeros(max((lane.id for lane in tracks.lanes), default=-1) + 1, np.bool_)
         for ids, table in self._parts():
@@ -124,10 +120,14 @@ class Export:
         """Names, events lane by lane, flows and counters, in lists of bounded length."""
         yield list(self._names())
         for (ids, table), further in zip(self._parts(), self._further, strict=True):
-            args = Args(self._trace, self._tracks, own=table is self._tracks.events)
+            own = table is self._tracks.events
+            args = Args(self._trace, self._tracks, self._marks, own=own)
             for at in range(0, len(ids), _CHUNK):
                 yield self._slices(ids[at : at + _CHUNK], table, further, args)
+                if own:
+                    yield self._instants(ids[at : at + _CHUNK], further, args)
         yield from self._flows()
+        yield from self._arrows()
         if self._counters:
             yield from self._samples()
 
@@ -153,27 +153,46 @@ class Export:
         return out
 
     def _slices(self, ids: Int64s, table: Any, further: npt.NDArray[np.int32], args: Args) -> list[str]:
+        if table is self._tracks.events:
+            ids = ids[~self._marks[ids]]
         heads = self._heads(table.lane[ids], further[ids])
-        starts = _micros(table.start[ids] - self._origin)
-        lengths = _micros(np.maximum(table.duration[ids], 0))
+        starts, lengths = map(_micros, seen(table.start[ids] - self._origin, np.maximum(table.duration[ids], 0)))
         names, more = args.of(ids, table.name[ids])
         return [
             f'{{"ph":"X",{head}{start},"dur":{length},"name":{name}{arg}}}'
             for head, start, length, name, arg in zip(heads, starts, lengths, names, more, strict=True)
         ]
 
+    def _instants(self, ids: Int64s, further: npt.NDArray[np.int32], args: Args) -> list[str]:
+        """What the file has as instants."""
+        events = self._tracks.events
+        ids = ids[self._marks[ids]]
+        heads = self._heads(events.lane[ids], further[ids])
+        starts, _ = seen(events.start[ids] - self._origin, np.zeros(len(ids), np.int64))
+        names, more = args.of(ids, events.name[ids])
+        scopes = args.texts(ids, "s")
+        return [
+            f'{{"ph":"i",{head}{start},"s":{scope or _OF_THREAD},"name":{name}{arg}}}'
+            for head, start, scope, name, arg in zip(heads, _micros(starts), scopes, names, more, strict=True)
+        ]
+
     def _flows(self) -> Iterator[list[str]]:
-        """Arrows: those of the file, else from each launch to its work."""
-        flows = self._trace.flows
-        if flows is None or not len(flows.phase):
-            yield from self._arrows(*self._launches)
+        """Points of the arrows of the file, on the thread that their slice is on."""
+        points = self._run.timeline.links.flows
+        if points is None:
             return
-        drawn = {lane.id for lane in self._lanes}
+        flows, events = points.flows, self._tracks.events
+        drawn = np.zeros(len(self._trace.lanes), np.bool_)
+        drawn[[lane.id for lane in self._lanes if lane.id < len(drawn)]] = True
+        first_of = {row: lane for lane, row in reversed(list(enumerate(points.row_of.tolist()))) if drawn[lane]}
         low, high = (-np.inf, np.inf) if self._between is None else sorted(moment * 1e9 for moment in self._between)
-        rows = np.flatnonzero(np.isin(flows.lane, list(drawn)) & (flows.time >= low) & (flows.time <= high))
+        rows = np.flatnonzero(np.isin(flows.lane, list(first_of)) & (flows.time >= low) & (flows.time <= high))
         for at in range(0, len(rows), _CHUNK):
             part = rows[at : at + _CHUNK]
-            heads = self._heads(flows.lane[part], np.zeros(len(part), np.int32))
+            slices = points.slices(part)
+            on = (slices >= 0) & drawn[events.lane[slices]]
+            rest = np.array([first_of[row] for row in flows.lane[part].tolist()], np.int64)
+            heads = self._heads(np.where(on, events.lane[slices], rest), np.where(on, self._further[0][slices], 0))
             times = _micros(flows.time[part] - self._origin)
             strings = self._trace.strings
             category = {c: text(strings[c]) if c >= 0 else '""' for c in np.unique(flows.category[part]).tolist()}
@@ -191,20 +210,29 @@ class Export:
                 )
             ]
 
-    def _arrows(self, launch: Int64s, work: Int64s) -> Iterator[list[str]]:
+    def _arrows(self) -> Iterator[list[str]]:
+        """Arrows that the file has not drawn, between what is written: from launches to their work, and those that events state."""
+        links = self._run.timeline.links
         written = np.zeros(len(self._tracks.events), np.bool_)
         written[self._events[self._events < len(written)]] = True
-        both = written[launch] & written[work]
-        launch, work = launch[both], work[both]
+        if links.flows is None or not any(links.flows.has(category) for category in LAUNCHES):
+            launch, work = _launches(self._run)
+            both = written[launch] & written[work]
+            yield from self._arrow("launch", launch[both], work[both])
+        kind, start, finish = arrows.stated(links, np.flatnonzero(written))
+        for code, category in ((1, "producer"), (2, "fwdbwd"), (3, "flow")):
+            yield from self._arrow(category, start[kind == code], finish[kind == code])
+
+    def _arrow(self, category: str, start: Int64s, finish: Int64s) -> Iterator[list[str]]:
         events, further = self._tracks.events, self._further[0]
-        for at in range(0, len(launch), _CHUNK):
+        for at in range(0, len(start), _CHUNK):
             lines = []
-            for phase, ids in (("s", launch[at : at + _CHUNK]), ("f", work[at : at + _CHUNK])):
+            for phase, ids in (("s", start[at : at + _CHUNK]), ("f", finish[at : at + _CHUNK])):
                 heads = self._heads(events.lane[ids], further[ids])
-                times = _micros(events.start[ids] - self._origin)
+                times, _ = seen(events.start[ids] - self._origin, np.zeros(len(ids), np.int64))
                 lines += [
-                    f'{{"ph":"{phase}",{head}{time},"id":{at + i + 1},"cat":"launch","name":"launch"{_ENCLOSING}}}'
-                    for i, (head, time) in enumerate(zip(heads, times, strict=True))
+                    f'{{"ph":"{phase}",{head}{time},"id":{at + i + 1},"cat":"{category}","name":"{category}"{_ENCLOSING}}}'
+                    for i, (head, time) in enumerate(zip(heads, _micros(times), strict=True))
                 ]
             yield lines
 
@@ -224,11 +252,47 @@ class Export:
 
 
 _ENCLOSING = ',"bp":"e"'
+_OF_THREAD = '"t"'
 
 
 def _flow_id(ident: int, strings: Any) -> str:
     """A number, or the text whose code it is below -1."""
     return str(ident) if ident >= -1 else text(strings[-2 - ident])
+
+
+def marks(trace: Trace) -> npt.NDArray[np.bool_]:
+    """bool[events]: what the file has as instants, rather than as slices without length."""
+    out = np.zeros(len(trace.events), np.bool_)
+    column = trace.args.get("ph")
+    if column is not None:
+        events, codes = column.of(TEXT)
+        known = np.unique(codes)
+        instants = [code for code in known.tolist() if trace.strings[code] in ("i", "I")]
+        out[events[np.isin(codes, instants)]] = True
+        out &= trace.events.duration == 0
+    return out
+
+
+def seen(start: Int64s, duration: Int64s) -> tuple[Int64s, Int64s]:
+    """Times in ps that stay nested, and one after the other, in a viewer that rounds both to ns.
+
+    Perfetto rounds the begin and the duration of an event each by itself, so that an event may end a ns after the one that it lies in,
+    and is then dropped. What rounds to the ns in which begin and end lie stays as it is; the rest is moved by half a ns at most.
+    """
+    end = start + duration
+    end[(end < start) & (duration > 0)] = np.iinfo(np.int64).max
+    first, last = _rounded(start), _rounded(end)
+    return _near(start, first), _near(end - start, last - first)
+
+
+def _near(times: Int64s, ns: Int64s) -> Int64s:
+    """Times in ps, moved to where they clearly round to some ns."""
+    return np.clip(times, ns * 1000 - _CLEAR, ns * 1000 + _CLEAR)
+
+
+def _rounded(times: Int64s) -> Int64s:
+    """To the nearest ns, of those that have room around them in int64."""
+    return np.minimum(times // 1000 + (times % 1000 >= 500), np.iinfo(np.int64).max // 1000 - 1)
 
 
 def _micros(times: Int64s) -> list[str]:

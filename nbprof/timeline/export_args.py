@@ -13,6 +13,7 @@ import numpy.typing as npt
 from nbprof.timeline.tracks import Tracks
 from nbprof.trace import BYTES, DOUBLE, TEXT, UINT, ArgColumn, Int64s, Trace
 
+_OF_INSTANTS = ("ph", "s")
 MOST_REPEATED = 200
 """Letters of a value that holds for all events of a name, up to which it is written with each of them."""
 
@@ -42,12 +43,14 @@ class Args:
     ----------
     trace : Trace
     tracks : Tracks
+    marks : bool[events]
+        Instants: what kind of event they are, and how far they reach, is no arg of theirs.
     own : bool
         Whether these are the events of the trace; those derived from them have no args.
     """
 
-    def __init__(self, trace: Trace, tracks: Tracks, *, own: bool) -> None:
-        self._trace, self._tracks, self._own = trace, tracks, own
+    def __init__(self, trace: Trace, tracks: Tracks, marks: npt.NDArray[np.bool_], *, own: bool) -> None:
+        self._trace, self._tracks, self._own, self._marks = trace, tracks, own, marks
         self._each: dict[int, str] = {}
         self._first: dict[int, str] = {}
         for code in np.flatnonzero(tracks.names != tracks.full).tolist() if tracks.names is not tracks.full else ():
@@ -76,19 +79,28 @@ class Args:
             more[at] += part
         if self._own:
             for key, column in self._trace.args.items():
-                _add(more, ids, key, column, self._trace)
+                _add(more, ids, key, column, self._trace, self._marks if key in _OF_INSTANTS else None)
         names: list[str] = shown[place].tolist()
         return names, [f',"args":{{{part[1:]}}}' if part else "" for part in more.tolist()]
 
+    def texts(self, ids: Int64s, key: str) -> list[str]:
+        """An arg of each event in JSON, "" where it has no such text."""
+        column = self._trace.args.get(key)
+        if column is None or not len(ids):
+            return [""] * len(ids)
+        events, codes = column.of(TEXT)
+        at = np.minimum(np.searchsorted(events, ids), max(len(events) - 1, 0))
+        return [text(self._trace.strings[codes[i]]) if len(events) and events[i] == e else "" for i, e in zip(at, ids, strict=True)]
 
-def _add(more: npt.NDArray[np.object_], ids: Int64s, key: str, column: ArgColumn, trace: Trace) -> None:
-    """Adds one arg to the texts of some events, whose ids ascend."""
+
+def _add(more: npt.NDArray[np.object_], ids: Int64s, key: str, column: ArgColumn, trace: Trace, but: npt.NDArray[np.bool_] | None) -> None:
+    """Adds one arg to the texts of some events, whose ids ascend; not to those marked in `but`."""
     low, high = np.searchsorted(column.event, [ids[0], ids[-1] + 1]) if len(ids) else (0, 0)
     events = column.event[low:high]
     if not len(events):
         return
     at = np.minimum(np.searchsorted(ids, events), len(ids) - 1)
-    hit = np.flatnonzero(ids[at] == events)
+    hit = np.flatnonzero((ids[at] == events) & (True if but is None else ~but[events]))
     rows = at[hit]
     kinds = column.kinds[low:high][hit] if not isinstance(column.kind, int) else np.full(len(hit), column.kind, np.uint8)
     values = column.value[low:high][hit].astype(np.int64, copy=False)

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 MOST = 50
 """Arrows of one kind that are given for one event."""
 
-LAUNCHES = frozenset({"ac2g", "async", "async_cpu_to_gpu", "async_gpu"})
+LAUNCHES = frozenset({"ac2g", "async", "async_cpu_to_gpu", "async_gpu", "launch"})
 """Categories of arrows of a file that lead from a launch to its work."""
 FLOW_BITS = (1 << 56) - 1
+OF_FILE = {"fwdbwd": "forward", "producer": "producer"}
+"""What other categories of arrows mean; the rest is a flow."""
 CORRELATED = ("correlation_id", "correlation")
 """Args by which a launch and its work tell each other; the first that an event has."""
 _OPS = ("cpu_op", "operator")
@@ -248,7 +250,7 @@ class Links:
                 if not stated:
                     out.append(("launch", start, finish))
             else:
-                out.append(("forward" if category == "fwdbwd" else "flow", start, finish))
+                out.append((OF_FILE.get(category, "flow"), start, finish))
         return out
 
     def _async(self, event: int) -> list[Arrow]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -86,7 +87,9 @@ class Timeline:
         """Slices by event."""
         from nbprof.timeline.slices import Slices
 
-        return self._once("slices", lambda: Slices(self.tracks, lambda: (self.index.main.stack.level, self.index.extra.stack.level)))
+        # No cycle: a profile that is let go is out of memory at once.
+        mine = weakref.proxy(self)
+        return self._once("slices", lambda: Slices(self.tracks, lambda: (mine.index.main.stack.level, mine.index.extra.stack.level)))
 
     @property
     def details(self) -> Details:

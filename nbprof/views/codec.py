@@ -1,8 +1,8 @@
 """The payload as compact bytes and back: the twin of js/lib/codec.ts.
 
 The container: the length of the header (4 bytes, little endian), the header (UTF-8 JSON), zero padding to a multiple of 8, then the
-arrays, each aligned to 8. What is saved is packed by gzip; an answer to a page that waits is not, which the first two bytes tell. In the header an array is `{"$": [dtype, offset, length]}`; a fourth element `"delta"`
-says that first differences are stored.
+arrays, each aligned to 8. What is saved is packed by gzip; an answer to a page that waits is not, which the first two bytes tell. In
+the header an array is `{"$": [dtype, offset, length]}`; a fourth element `"delta"` says that first differences are stored.
 """
 
 from __future__ import annotations

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.timeline import arrows
 from nbprof.timeline.density import strip
 from nbprof.timeline.gaps import busy, sections
 from nbprof.timeline.links import Links
 from nbprof.timeline.slices import Slices
 from nbprof.timeline.stack import Stack, stack
 from nbprof.timeline.tracks import Counter, Lane, Tracks, tracks
-from nbprof.views import arrows, rest
+from nbprof.views import rest
 from nbprof.views.codec import Delta, coded, short, smallest
 from nbprof.views.longest import Ints, longest
 from nbprof.views.wording import duration, one_line, plural

@@ -49,7 +49,12 @@ def everything(path):
     payload["meta"]["footer"].pop("analysed_s")
     # What lies packed or at a URL gets another key each time it is loaded.
     payload["trace"].pop("key")
-    return run, {**out, "payload": payload, "receipt text": str(profile.receipt), "source": {**vars(run.source), "analysed_s": None}}
+    return run, {
+        **out,
+        "payload": payload,
+        "receipt text": str(profile.receipt),
+        "source": {**vars(run.source), "analysed_s": None, "key": None},
+    }
 
 
 def copy(name, tmp_path):

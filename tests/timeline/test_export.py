@@ -10,6 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nbprof.errors import NbprofError
 from nbprof.profiles import load
@@ -19,6 +21,7 @@ from nbprof.trace import Events
 from tests.support.chrome import complete, document
 from tests.support.profiles import real
 from tests.support.xspace import gpu_run, training_run
+from tests.timeline.test_arrows import MADE
 
 ODD = 'a "quoted" <b>\\ \u2028 \x01\n\ttab ☃ \ud800'
 
@@ -252,5 +255,61 @@ def test_real_profiles(tmp_path, name):
     path = p.trace.export(tmp_path / "out.json.gz")
     events = strict(path)
     nested(events)
-    assert sum(e["ph"] == "X" for e in events) == len(p.run.trace.events)
+    assert sum(e["ph"] in ("X", "i") for e in events) == len(p.run.trace.events)
     assert len(load(path).run.trace.events) == len(p.run.trace.events)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9_000), st.integers(0, 9_000)), min_size=1, max_size=20), st.integers(-(10**15), 10**15))
+def test_what_lies_inside_does_so_in_whole_nanoseconds_too(spans, origin):
+    # Each pair made to lie in the one before it: no viewer that rounds begin and duration to ns may see an overlap.
+    low, high = 0, 9_000
+    start, duration = [], []
+    for a, b in spans:
+        low, high = low + min(a, b) * (high - low) // 9_000, low + max(a, b) * (high - low) // 9_000
+        start.append(origin + low)
+        duration.append(high - low)
+    start, duration = np.array(start), np.array(duration)
+    moved, took = module.seen(start, duration)
+    assert np.abs(moved - start).max() <= 50
+    assert np.abs(took - duration).max() <= 1000
+    begin = np.round(moved / 1000).astype(np.int64)
+    end = begin + np.round(took / 1000).astype(np.int64)
+    assert (np.diff(begin) >= 0).all()
+    assert (np.diff(end) <= 0).all()
+    # What came one after the other still does.
+    later, _ = module.seen(start + duration, duration)
+    assert (np.round(later / 1000) >= end).all()
+
+
+def test_an_event_at_the_end_of_time_has_an_end():
+    start, took = module.seen(np.array([np.iinfo(np.int64).max - 10]), np.array([100]))
+    assert start[0] > 0
+    assert took[0] >= 0
+
+
+def test_instants_stay_instants(tmp_path):
+    instant = {"ph": "i", "name": "mark", "cat": "cpu_op", "pid": 7, "tid": 8, "ts": 12, "args": {"Bytes": 4}}
+    p = chrome(tmp_path, complete("a", 10, 10), {**instant, "s": "g"}, instant)
+    written = [e for e in strict(p.trace.export(tmp_path / "out.json")) if e["ph"] == "i"]
+    assert [(e["name"], e["s"], e["args"]["Bytes"]) for e in written] == [("mark", "g", 4), ("mark", "t", 4)]
+    assert not any("ph" in e["args"] or "s" in e["args"] for e in written)
+    again = load(tmp_path / "out.json").run.trace
+    assert len(again.events) == 3
+    assert module.marks(again).tolist() == module.marks(p.run.trace).tolist()
+
+
+@pytest.mark.parametrize("made", ["producers", "sequence", "fwdbwd", "flows", "flow numbers"])
+def test_arrows_come_back_as_what_they_were(tmp_path, made):
+    run = MADE[made](tmp_path)
+    (tmp_path / "written").mkdir()
+    again = load(module.export(run, tmp_path / "written" / "out.json")).run
+
+    def told(run):
+        links, names, events = run.timeline.links, run.trace.names, run.trace.events
+        said = {(kind, a, b) for event in range(len(events)) for kind, a, b in links.of(event)}
+        first = int(events.start.min())
+        place = [(str(names[events.name[e]]), int(events.start[e]) - first) for e in range(len(events))]
+        return {(kind, place[a], place[b]) for kind, a, b in said}
+
+    assert told(run)
+    assert told(again) == told(run)

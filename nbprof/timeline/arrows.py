@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.timeline.links import CORRELATED, FLOW_BITS, LAUNCHES, MOST, Links
+from nbprof.timeline.links import CORRELATED, FLOW_BITS, LAUNCHES, MOST, OF_FILE, Links
 from nbprof.trace import INT, UINT, ArgColumn, Int64s
 
 KINDS = ("launch", "producer", "forward", "flow")
@@ -69,6 +69,18 @@ def arrows(links: Links, kept: Int64s) -> Arrows:
     return _Kept(links, kept).made()
 
 
+def stated(links: Links, kept: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
+    """Kind (a code into `KINDS`), begin and end of the arrows that some events state in their args, launches left out; all of them.
+
+    Parameters
+    ----------
+    links : Links
+    kept : int64[k]
+        Ids, ascending.
+    """
+    return _Kept(links, kept).stated()
+
+
 def lacks(links: Links, *, whole: bool) -> list[str]:
     """What is known of the slices of a profile and not saved: "arguments", "stacks", and arrows to slices that are left out.
 
@@ -102,16 +114,14 @@ class _Kept:
         work, call = self._kept[has], launch[has]
         here = self._has(call)
         found.append((0, call[here], work[here]))
-        kind = np.concatenate([np.full(len(a), code, np.uint8) for code, a, _ in found])
-        start, finish = (np.concatenate([pair[i] for pair in found]) for i in (1, 2))
-        # By where they end, each once.
-        order = np.lexsort((start, finish, kind))
-        same = np.zeros(len(order), np.bool_)
-        same[1:] = (np.diff(kind[order]) == 0) & (np.diff(start[order]) == 0) & (np.diff(finish[order]) == 0)
-        order = order[~same]
-        left_out = max(len(order) - MOST_ARROWS, 0)
-        order = order[:MOST_ARROWS]
-        return Arrows(kind[order], start[order], finish[order], left_out, work[~here], call[~here], *self._ops(launch))
+        kind, start, finish = _once(found)
+        left_out = max(len(kind) - MOST_ARROWS, 0)
+        some = slice(MOST_ARROWS)
+        return Arrows(kind[some], start[some], finish[some], left_out, work[~here], call[~here], *self._ops(launch))
+
+    def stated(self) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
+        """Kind, begin and end of the arrows that events state, without launches and those of the file."""
+        return _once([self._producers(), self._turned(), self._async()])
 
     # Columns of args.
 
@@ -237,7 +247,8 @@ class _Kept:
         part = np.cumsum((flows.phase[rows] == 0) | (np.diff(key, prepend=key[:1] - 1) != 0))
         first = np.flatnonzero((np.diff(part) == 0) & (flows.phase[rows[:-1]] != 2) & self._has(slices[:-1]) & self._has(slices[1:]))
         start, finish, category = slices[first], slices[first + 1], flows.category[rows[first]]
-        name = np.array([kinds[code] for code in category.tolist()], object)
+        meant = np.array([KINDS.index(OF_FILE.get(name, "flow")) for name in kinds.values()], np.int64)
+        meant = meant[np.searchsorted(codes, category)]
         launches = np.isin(category, [code for code, text in kinds.items() if text in LAUNCHES])
         told = [self._place(side) for side in (start, finish)]
         news = launches & (~self._stated[told[0]] | ~self._stated[told[1]])
@@ -246,9 +257,9 @@ class _Kept:
         launch[told[1][mine]] = start[mine]
         rest = news.copy()
         rest[mine[launch[told[1][mine]] == start[mine]]] = False
-        forward = ~launches & (name == "fwdbwd")
-        other = ~launches & ~forward
-        return [(code, start[some], finish[some]) for code, some in ((0, rest), (2, forward), (3, other))]
+        return [(0, start[rest], finish[rest])] + [
+            (code, start[some], finish[some]) for code in (1, 2, 3) if (some := ~launches & (meant == code)).any()
+        ]
 
     def _async(self) -> tuple[int, Int64s, Int64s]:
         """Flows that XSpace events state: the number of the flow in 56 bits, and whether it comes in (1), goes out (2) or both."""
@@ -299,6 +310,17 @@ class _Kept:
         used, of = np.unique(np.where(texts[op] == "", -1, op), return_inverse=True)
         none = int(len(used) > 0 and used[0] < 0)
         return [str(texts[code]) for code in used[none:].tolist()], (of.ravel() - none).astype(np.int32)
+
+
+def _once(found: list[tuple[int, Int64s, Int64s]]) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
+    """Each arrow once, by kind and by where it ends."""
+    kind = np.concatenate([np.full(len(a), code, np.uint8) for code, a, _ in found])
+    start, finish = (np.concatenate([pair[i] for pair in found]) for i in (1, 2))
+    order = np.lexsort((start, finish, kind))
+    same = np.zeros(len(order), np.bool_)
+    same[1:] = (np.diff(kind[order]) == 0) & (np.diff(start[order]) == 0) & (np.diff(finish[order]) == 0)
+    order = order[~same]
+    return kind[order], start[order], finish[order]
 
 
 def _is_number(column: ArgColumn, at: Int64s | npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
