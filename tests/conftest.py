@@ -14,3 +14,8 @@ settings.load_profile("nbprof")
 def pytest_configure():
     # In the environment, so that it holds in every process that a test starts.
     os.environ["NBPROF_CACHE"] = "0"
+
+
+def pytest_collection_modifyitems(items):
+    # Browser tests come last: their browser runs an event loop in this thread until the end, and those of the server start their own.
+    items.sort(key=lambda item: "e2e" in item.path.parts)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from nbprof.timeline.lanes import Lane, heading, section
 from nbprof.trace import Events, Int64s
@@ -80,9 +81,10 @@ def counters(run: Run, lanes: list[Lane], first: int) -> list[tuple[Lane, Counte
         # A program of a TPU holds the time between its ops too.
         ids = [lane.id for lane in streams if lane.name == "XLA Ops"] or [lane.id for lane in streams]
         found.append((process, "Busy", "percent", streams[0].host, streams[0].device, partial(busy, run.trace.events, ids)))
+    rows = cache(partial(_by_memory, run))
     for memory in run.memory_summary["memory_id"].astype(str).tolist():
         process, host, device = _of_memory(memory, run.hosts, devices)
-        found.append((process, f"Memory in use, {memory}", "bytes", host, device, partial(in_use, run, memory)))
+        found.append((process, f"Memory in use, {memory}", "bytes", host, device, partial(in_use, run, memory, rows)))
     samples = run.trace.counters
     table = run.trace.lanes
     lane_of, series = samples["lane"].to_numpy(np.int64), samples["series"].tolist()
@@ -112,10 +114,17 @@ def _of_memory(memory: str, hosts: list[str], devices: dict[str, list[Lane]]) ->
     return heading(host, "Host", len(hosts)), host, "-1"
 
 
-def in_use(run: Run, memory: str) -> Samples:
+def _by_memory(run: Run) -> dict[str, Int64s]:
+    """Rows of the table of allocator events, by allocator."""
+    code, idents = pd.factorize(run.memory_timeline["memory_id"])
+    order, ends = np.argsort(code, kind="stable"), np.cumsum(np.bincount(code + 1, minlength=len(idents) + 1))
+    return {str(ident): order[ends[i] : ends[i + 1]] for i, ident in enumerate(idents)}
+
+
+def in_use(run: Run, memory: str, by_memory: Callable[[], dict[str, Int64s]]) -> Samples:
     """Bytes that an allocator has handed out, after each of its events."""
     table = run.memory_timeline
-    rows = np.flatnonzero((table["memory_id"] == memory).to_numpy(np.bool_))
+    rows = by_memory().get(memory, np.zeros(0, np.int64))
     value = table["in_use_bytes"].iloc[rows].to_numpy(np.float64, na_value=np.nan)
     known = ~np.isnan(value)
     return np.round(table["time_ms"].iloc[rows[known]].to_numpy(np.float64) * 1e9).astype(np.int64), value[known]

@@ -49,13 +49,20 @@ class Density:
         for at in range(0, len(row), _BLOCK):
             part = slice(at, at + _BLOCK)
             base = row[part].astype(np.int64) * (bins + 1)
-            for times, sign in ((start[part], 1.0), (end[part], -1.0)):
-                place = np.clip((times - self._first) / self._width, 0.0, float(bins))
-                bin_ = place.astype(np.int64)
-                key = base + bin_
-                size = len(self._edges)
-                self._edges += sign * np.bincount(key, minlength=size)
-                self._cover += sign * np.bincount(key, weights=bin_ + 1 - place, minlength=size)
+            begin, finish = ((times[part] - self._first) / self._width for times in (start, end))
+            for place in (begin, finish):
+                np.clip(place, 0.0, float(bins), out=place)
+            of_begin, of_end = begin.astype(np.int64), finish.astype(np.int64)
+            # Most events start and end in one part, where their two edges come to their length.
+            covers = finish - begin
+            far = np.flatnonzero(of_begin != of_end)
+            covers[far] = of_begin[far] + 1 - begin[far]
+            size = len(self._edges)
+            self._cover += np.bincount(base + of_begin, weights=covers, minlength=size)
+            if len(far):
+                starts, ends = base[far] + of_begin[far], base[far] + of_end[far]
+                self._edges += np.bincount(starts, minlength=size) - np.bincount(ends, minlength=size)
+                self._cover -= np.bincount(ends, weights=of_end[far] + 1 - finish[far], minlength=size)
 
     def shares(self) -> Floats:
         """Busy time by row and part as a share of the part; more than 1 where events of a row overlap. float64[rows, bins]"""

@@ -12,6 +12,7 @@ from nbprof.timeline.ranges import work_lanes
 from nbprof.timeline.slices import MOST_NAME, Slices
 from nbprof.timeline.sums import Sums, Union, covered, in_lane
 from nbprof.timeline.tracks import Lane, tracks
+from nbprof.trace import Int64s
 
 if TYPE_CHECKING:
     from nbprof.run import Run
@@ -77,13 +78,21 @@ def gaps(slices: Slices, from_: float | None = None, to: float | None = None, mo
             start, end = np.append(start, work.end[-1]), np.append(end, high)
         length = end - start
         count += len(length)
-        longest = np.argsort(-length, kind="stable")[:most]
+        longest = first_largest(length, most)
         found += [Gap(host, process, int(start[i]), int(end[i])) for i in longest.tolist()]
     found.sort(key=lambda gap: (gap.start - gap.end, gap.start))
     # What the host did is looked up for the longest; below them it is no answer to anything.
     threads = _threads(slices)
     named = max(10, min(_NAMED, _LOOKS // max(sum(map(len, threads.values())), 1)))
     return [_with_host(slices, gap, threads) for gap in found[: min(most, named)]] + found[named:most], count
+
+
+def first_largest(values: Int64s, most: int) -> Int64s:
+    """Places of the largest values, largest first, of equals the first ones; they are not all sorted for that."""
+    places = np.arange(len(values))
+    if len(values) > most > 0:
+        places = np.flatnonzero(values >= np.partition(values, -most)[-most])
+    return places[np.argsort(-values[places], kind="stable")[:most]]
 
 
 def at(slices: Slices, time: float | None, host: str | None = None, device: str | None = None) -> Gap | None:

@@ -76,6 +76,13 @@ class Timeline:
         return self._once("index", lambda: Index(self.tracks))
 
     @property
+    def strip(self) -> dict[str, Any]:
+        """The whole profile at a glance."""
+        from nbprof.timeline.density import strip
+
+        return self._once("strip", lambda: self.run.kept("timeline_strip", lambda: strip(self.tracks)))
+
+    @property
     def links(self) -> Links:
         """What belongs together."""
         from nbprof.timeline.links import Links
@@ -168,7 +175,6 @@ def _columns(value: Any) -> Any:
 
 def _open(timeline: Timeline, asked: Asked) -> Answer:  # noqa: ARG001  nothing is given
     from nbprof import live
-    from nbprof.timeline.density import strip
     from nbprof.views.payload import version
     from nbprof.views.trace import head, notes
 
@@ -180,7 +186,7 @@ def _open(timeline: Timeline, asked: Asked) -> Answer:  # noqa: ARG001  nothing 
         "lanes": [{**head(lane), "depths": max(index.rows(lane.id), 1), **units.get(lane.id, {})} for lane in tracks.lanes],
         "end_ns": max(tracks.end - tracks.origin, 0) / 1000,
         "total": timeline.events,
-        "strip": timeline._once("strip", lambda: strip(tracks)),
+        "strip": timeline.strip,
         "notes": timeline._once("notes", lambda: notes(tracks, [index.main.stack, index.extra.stack])),
     }
 

@@ -43,10 +43,13 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
     count = np.zeros(int(depths.sum()), np.int64)
     first, last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     for table in tables:
-        for rows in table.blocks():
-            count += np.bincount(base[table.events.lane[rows]] + table.level[rows], minlength=len(count))
-            start = table.events.start[rows]
-            first, last = min(first, int(start.min())), max(last, int((start + table.events.duration[rows]).max()))
+        for part, out in table.blocks():
+            row = base[table.events.lane[part]] + table.level[part]
+            count += np.bincount(row, minlength=len(count)) - np.bincount(row[out], minlength=len(count))
+            start = table.events.start[part].copy()
+            end = start + table.events.duration[part]
+            start[out], end[out] = first, last
+            first, last = int(start.min()), int(end.max())
     if not count.any():
         return nothing()
     last = max(last, first + 1)
@@ -54,15 +57,16 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
     level = np.arange(len(count)) - base[lane]
     told = _outermost(count, level)
     bins = int(np.clip(MOST_BYTES // len(told), _FEWEST_BINS, _MOST_BINS))
-    place = np.full(len(count), -1, np.int64)
+    # What is kept, or not told of, goes to a row behind the others: to take it out of every column first would cost more.
+    place = np.full(len(count), len(told), np.int64)
     place[told] = np.arange(len(told))
-    density = Density(len(told), bins, first, last)
+    density = Density(len(told) + 1, bins, first, last)
     for table in tables:
-        for rows in table.blocks():
-            row = place[base[table.events.lane[rows]] + table.level[rows]]
-            start = table.events.start[rows]
-            end = start + table.events.duration[rows]
-            density.add(*((row, start, end) if len(told) == len(count) else (column[row >= 0] for column in (row, start, end))))
+        for part, out in table.blocks():
+            row = place[base[table.events.lane[part]] + table.level[part]]
+            row[out] = len(told)
+            start = table.events.start[part]
+            density.add(row, start, start + table.events.duration[part])
     return {
         "bins": bins,
         "from": (first - tracks.origin) / unit,
@@ -70,7 +74,7 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
         "lane": lane[told].astype(np.uint32),
         "depth": level[told].astype(np.uint16),
         "count": count[told].astype(np.uint32),
-        "busy": bytes_of(density.shares()),
+        "busy": bytes_of(density.shares()[:-1]),
     }
 
 
@@ -79,15 +83,16 @@ class _Left:
 
     def __init__(self, events: Events, kept: Int64s, level: Levels) -> None:
         self.events, self.level = events, level
-        self._out = np.ones(len(events), np.bool_)
-        self._out[kept] = False
+        self._kept = kept
         self.depths = deepest(events, level)
 
-    def blocks(self) -> Iterator[Int64s]:
-        for at in range(0, len(self._out), _BLOCK):
-            rows = at + np.flatnonzero(self._out[at : at + _BLOCK])
-            if len(rows):
-                yield rows
+    def blocks(self) -> Iterator[tuple[slice, Int64s]]:
+        """Stretches of events with something left out, and where in each those are that are kept."""
+        for at in range(0, len(self.events), _BLOCK):
+            stop = min(at + _BLOCK, len(self.events))
+            first, last = np.searchsorted(self._kept, [at, stop])
+            if last - first < stop - at:
+                yield slice(at, stop), self._kept[first:last] - at
 
 
 def deepest(events: Events, level: Levels) -> Int64s:

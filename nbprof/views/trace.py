@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.nesting import self_times_of
 from nbprof.timeline import arrows
 from nbprof.timeline.density import strip
-from nbprof.timeline.gaps import busy, sections
+from nbprof.timeline.gaps import busy, first_largest, sections
+from nbprof.timeline.index import Index
 from nbprof.timeline.links import Links
 from nbprof.timeline.slices import Slices
-from nbprof.timeline.stack import Stack, stack
+from nbprof.timeline.stack import Stack
 from nbprof.timeline.tracks import Counter, Lane, Tracks, tracks
 from nbprof.views import rest
 from nbprof.views.codec import Delta, coded, short, smallest
@@ -46,7 +47,6 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
     """
     timeline = getattr(run, "timeline", None)
     made = timeline.tracks if timeline is not None else tracks(run)
-    slices = timeline.slices if timeline is not None else Slices(made)
     if not len(made.events) and not len(made.extra) and not made.counters:
         return nothing()
     # Times count from the start of the profile, as in every frame; an event before it moves the origin.
@@ -54,7 +54,10 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
     always = {lane.id for lane in made.lanes if lane.kind == "steps"}
     tables = (made.events, made.extra)
     kept = longest([(events.lane, events.duration) for events in tables], always, most)
-    stacks = [stack(events) for events in tables]
+    # Whoever looks at the timeline next needs the same rows.
+    index = timeline.index if timeline is not None else Index(made)
+    slices = timeline.slices if timeline is not None else Slices(made)
+    stacks = [index.main.stack, index.extra.stack]
     levels = [each.level for each in stacks]
     joined = _joined(run, made, kept[0], sum(map(len, kept)), most)
     columns = _Columns(made, kept, levels, tick, joined)
@@ -67,11 +70,11 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
         "end": max((made.end - made.origin) // (tick * _PS), 0),
         "names": columns.names,
         "category": np.pad(made.category[columns.used].astype(np.uint8), (0, len(columns.names) - len(columns.used))),
-        "lanes": [{**head(lane), **columns.of(lane, counters.get(lane.id))} for lane in made.lanes],
+        "lanes": [{**head(lane), "depths": max(index.rows(lane.id), 1), **columns.of(lane, counters.get(lane.id))} for lane in made.lanes],
         "shown": sum(map(len, kept)),
         "total": len(made.events) + len(made.extra),
         "rest": rest.rest(made, kept, levels, tick * _PS),
-        "strip": strip(made),
+        "strip": timeline.strip if timeline is not None else strip(made),
         "gaps": _gaps(slices),
         "links": columns.links(joined),
         "lacks": joined["lacks"],
@@ -120,7 +123,7 @@ class _Columns:
             start = events.start[rows] - tracks.origin
             # The end of every event is rounded like its start: what was nested stays nested.
             begin, end = start // unit, (start + np.maximum(events.duration[rows], 0)) // unit
-            own = np.minimum(np.maximum(events.self_time[rows], 0) // unit, end - begin)
+            own = np.minimum(np.maximum(self_times_of(rows, events.parent, events.duration), 0) // unit, end - begin)
             parts.append((events.lane[rows], begin, end - begin, own, level[rows], events.name[rows], rows + first))
             first += len(events)
         lane, self._start, self._duration, self._own, self._level, name, self._event = map(np.concatenate, zip(*parts, strict=True))
@@ -129,7 +132,6 @@ class _Columns:
         self._names = smallest(names)
         self.names = [one_line(str(tracks.names[code]))[:MOST_NAME] for code in self.used]
         self._op = self._ops(joined["op"], joined["op_of"])
-        self._depths = [rest.deepest(events, level) for events, level in zip((tracks.events, tracks.extra), levels, strict=True)]
 
     def _ops(self, texts: list[str], op: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
         """The op of each event as 1 + its place among the names, 0 where none is known; ops that no slice is called by follow the names."""
@@ -160,7 +162,6 @@ class _Columns:
     def of(self, lane: Lane, counter: Counter | None) -> dict[str, Any]:
         part = slice(*np.searchsorted(self._lane, [lane.id, lane.id + 1]))
         columns = {
-            "depths": max([1, *(int(depths[lane.id]) for depths in self._depths if lane.id < len(depths))]),
             "start": Delta(self._start[part]),
             "duration": self._duration[part].astype(np.uint32),
             # Beside the durations, which it mostly repeats: gzip finds that within its window.
@@ -183,9 +184,15 @@ def _samples(counter: Counter, origin: int) -> dict[str, Any]:
     rows = np.arange(len(counter.time))
     if len(rows) > MOST_SAMPLES:
         edges = np.linspace(0, len(rows), MOST_SAMPLES // 2 + 1).astype(np.int64)
-        picked = [[a + f(counter.value[a:b]) for f in (np.argmin, np.argmax)] for a, b in pairwise(edges.tolist())]
-        rows = np.unique(np.array(picked))
+        rows = np.unique([_first_of(f.reduceat(counter.value, edges[:-1]), counter.value, edges) for f in (np.minimum, np.maximum)])
     return {"time": short((counter.time[rows] - origin) / _PS), "value": short(counter.value[rows]), "unit": counter.unit}
+
+
+def _first_of(wanted: npt.NDArray[np.float64], values: npt.NDArray[np.float64], edges: Ints) -> Ints:
+    """By run of values, the place of the first that is wanted there; NaN is what is found where there is one."""
+    same = values == np.repeat(wanted, np.diff(edges))
+    at = np.flatnonzero(same | np.isnan(values))
+    return at[np.searchsorted(at, edges[:-1])]
 
 
 def _gaps(slices: Slices) -> dict[str, Any]:
@@ -194,7 +201,7 @@ def _gaps(slices: Slices) -> dict[str, Any]:
     for (_, process), lanes in sections(slices).items():
         work = busy(slices, lanes, slices.tracks.origin, slices.tracks.end + 1)
         start, length = work.end[:-1], work.start[1:] - work.end[:-1]
-        most = np.argsort(-length, kind="stable")[:MOST_GAPS]
+        most = first_largest(length, MOST_GAPS)
         rows += [(process, slices.ns(int(start[i])), int(length[i]) / _PS) for i in most.tolist() if length[i] > 0]
     rows.sort(key=lambda row: (-row[2], row[1]))
     return (

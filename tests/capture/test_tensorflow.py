@@ -38,7 +38,8 @@ def test_the_wait_is_input_time(record, model, data):
     from nbprof.profiles import open_recording
 
     frame = open_recording(record(lambda: model.fit(data, verbose=0))).steps.frame
-    assert (frame["input_ms"].iloc[1:] > 5).all()
+    # Of most: tf.data runs ahead by itself, so that a step that was held up waits less for the next batch.
+    assert frame["input_ms"].iloc[1:].median() > 5
 
 
 def test_steps_leave_no_gap_between_batches(record, model, data):
