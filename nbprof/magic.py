@@ -70,7 +70,7 @@ def _parser() -> _Parser:
     add("--no-save", action="store_false", dest="save", help="keep the files only as long as the profile lives")
     add("--views", metavar="A,B", default="", help="tabs to show, as overview,steps,memory; all by default")
     add("--height", metavar="PX", type=int, default=None, help="height of the dashboard; as high as its content by default")
-    add("--events", metavar="N", type=int, default=None, help="events of the trace to keep in the notebook; 20,000 by default")
+    add("--events", metavar="N", default=None, help="events of the trace to keep in the notebook; 20,000 by default")
     add("-h", "--help", action="help", help="show this and run nothing")
     return parser
 
@@ -87,9 +87,20 @@ def _choices(words: Sequence[str]) -> tuple[Options, Show]:
         save = given.save and not given.quiet
         options = Options(given.backend, steps, given.memory, given.python, given.host_level, given.logdir, save)
         views = [view.strip() for view in given.views.split(",") if view.strip()]
-        return options, Show(given.out, given.quiet, views or None, given.height, given.events)
+        return options, Show(given.out, given.quiet, views or None, given.height, _count(given.events))
     except CaptureError as error:
         raise UsageError(f"%%nbprof: {error}") from None
+
+
+def _count(text: str | None) -> int | None:
+    """A number of events as people write it: 100000, 100,000 or 100_000."""
+    from nbprof.errors import CaptureError
+
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}|[0-9]{1,3}([,_][0-9]{3}){1,5}", text):
+        raise CaptureError(f"--events takes a number from 0 on, not {text}")
+    return int(re.sub("[,_]", "", text))
 
 
 def _split(line: str) -> tuple[list[str], str]:

@@ -41,7 +41,7 @@ class Profile:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._payload: tuple[int | None, dict[str, Any]] | None = None
+        self._payload: tuple[int, dict[str, Any]] | None = None
         self._temporary: Path | None = None
 
     @property
@@ -150,8 +150,9 @@ class Profile:
         """What the dashboard draws: small numbers, texts and typed arrays, with so many events of the trace (20,000)."""
         from nbprof.views import payload
 
-        if self._payload is None or self._payload[0] != events:
-            self._payload = events, payload.dashboard(self.run, events=events)
+        most = payload.budget(events)
+        if self._payload is None or self._payload[0] != most:
+            self._payload = most, payload.dashboard(self.run, events=most)
         return self._payload[1]
 
     def text(self) -> str:
@@ -173,7 +174,7 @@ class Profile:
         Raises
         ------
         NbprofError
-            The file could not be written.
+            The file could not be written, or `events` is no number of events.
         """
         from nbprof.report import html
 
@@ -196,6 +197,15 @@ class Profile:
             Tabs to show; all when left out.
         height : int, optional
             Height in px; the natural one when left out.
+        selected : (int, int), optional
+            First and last step number of the selection.
+        events : int, optional
+            How many events of the trace it holds by itself, as `save` takes it; it has the others while the kernel runs.
+
+        Raises
+        ------
+        NbprofError
+            An unknown option or view, or a value that makes no sense.
         """
         from nbprof.widget import DashboardWidget
 
@@ -204,7 +214,24 @@ class Profile:
     def mimebundle(
         self, views: list[str] | None = None, height: int | None = None, live: bool = True, events: int | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The four mime types of the notebook output, and their metadata; `events` as `save` takes it."""
+        """The four mime types of the notebook output, and their metadata, for `display(..., raw=True)`.
+
+        Parameters
+        ----------
+        views : list of str, optional
+            Tabs to show; all when left out.
+        height : int, optional
+            Height of the live view in px.
+        live : bool
+            False: picture, text and HTML without script.
+        events : int, optional
+            How many events of the trace the output holds, as `save` takes it.
+
+        Raises
+        ------
+        NbprofError
+            An unknown view, or `events` is no number of events.
+        """
         from nbprof.report import mimebundle
 
         return mimebundle.mimebundle(self.run, self.payload(events), views=views, height=height, live=live)

@@ -18,7 +18,7 @@ from nbprof.views.payload import chosen, dashboard, select
 if TYPE_CHECKING:
     from nbprof.run import Run
 
-_OPTIONS = ("views", "height", "selected", "layout")
+_OPTIONS = ("views", "height", "selected", "events", "layout")
 
 
 class DashboardWidget(anywidget.AnyWidget):
@@ -45,11 +45,13 @@ class DashboardWidget(anywidget.AnyWidget):
         Height in px; the natural one when left out.
     selected : (int, int), optional
         First and last step number of the selection.
+    events : int, optional
+        How many events of the trace it holds by itself; 20,000 when left out. A payload that is given has what it has.
 
     Raises
     ------
     NbprofError
-        An unknown option or view, or a front end that was never built.
+        An unknown option or view, a value that makes no sense, or a front end that was never built.
     """
 
     _esm: Any = traitlets.Unicode().tag(sync=True)
@@ -74,6 +76,7 @@ class DashboardWidget(anywidget.AnyWidget):
         views: Iterable[str] | None = None,
         height: int | None = None,
         selected: Sequence[int] | None = None,
+        events: int | None = None,
         **options: Any,
     ) -> None:
         # traitlets would take a misspelt option without a word.
@@ -81,7 +84,7 @@ class DashboardWidget(anywidget.AnyWidget):
             raise NbprofError(f"a dashboard widget has no option {unknown[0]!r}; it takes {', '.join(_OPTIONS)}")
         shown = chosen(views) if views else []
         self._run = run
-        self._payload = select(payload, shown or None) if payload is not None else dashboard(run, shown or None)
+        self._payload = select(payload, shown or None) if payload is not None else dashboard(run, shown or None, events)
         self._steps = [int(step) for step in self._payload["steps"]["step"]]
         super().__init__(
             _esm=bundle.script(),

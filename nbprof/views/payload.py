@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +34,9 @@ TABS = {
 }
 _ALSO = {"steps": "input", "input_pipeline": "input"}
 """Other words for a tab."""
+
+_MOST_SHOWN = 60
+"""Letters of a wrong value in the sentence about it."""
 
 _ROOMS: dict[str, Callable[..., dict[str, Any]]] = {
     "input": input_pipeline.payload,
@@ -88,19 +93,29 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
     return {"meta": meta(run, shown, most), **payload}
 
 
-def budget(events: int | None) -> int:
-    """How many events of the trace a report holds.
+def budget(events: Any) -> int:
+    """How many events of the trace a report holds, from what a person gave for it: None, or a whole number of any type (`1e5`).
 
     Raises
     ------
     NbprofError
-        It is less than 0.
+        It is no whole number, or less than 0.
     """
     if events is None:
         return trace.MOST_EVENTS
-    if events < 0:
-        raise NbprofError(f"events= takes how many events of the trace the report is to hold, from 0 on, not {events!r}")
-    return events
+    whole = -1
+    number = isinstance(events, Real) and not isinstance(events, bool | np.bool_)
+    if number:
+        with suppress(ValueError, OverflowError):
+            whole = int(events)
+    if whole < 0 or whole != events:
+        raise NbprofError(f"events= takes how many events of the trace to hold, a whole number from 0 on, not {_short(events)}")
+    return min(whole, int(np.iinfo(np.int64).max))
+
+
+def _short(value: Any) -> str:
+    text = str(value) if isinstance(value, np.generic) else repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def _kept(run: Run, part: str, make: Callable[[Run], dict[str, Any]]) -> dict[str, Any]:
@@ -292,5 +307,5 @@ def _omissions(run: Run, most: int) -> list[dict[str, str]]:
         )
     if (total := run.kept("events", lambda: int(run.trace.lanes["events"].sum()))) > most:
         what = f"the longest of the {total:,} events, about {most:,}, with" if most else f"none of the {total:,} events one by one, but"
-        lines.append(f"The report holds {what} every lane and the density of the rest; events= of p.save and p.mimebundle sets how many.")
+        lines.append(f"The report holds {what} every lane and the density of the rest; events= of p.save and of outputs sets how many.")
     return [{"level": "info", "text": text} for text in lines]

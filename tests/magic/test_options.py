@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
+
+from nbprof.views import codec
 
 
 def test_help_is_printed_and_nothing_runs(kernel):
@@ -20,6 +24,7 @@ def test_help_is_printed_and_nothing_runs(kernel):
         "--no-save",
         "--views",
         "--height",
+        "--events",
     ):
         assert option in result.stdout
     assert kernel.ask("'ran' in globals()") == "False"
@@ -32,6 +37,8 @@ def test_help_is_printed_and_nothing_runs(kernel):
         ("--nonsense", "--nonsense"),
         ("--steps 9:3", "--steps 9:3 holds no step"),
         ("--steps x", "--steps takes A:B"),
+        ("--events many", "--events takes a number from 0 on, not many"),
+        ("--events -5", "--events takes a number from 0 on, not -5"),
         ("--host-level 9", "host level is 0, 1, 2 or 3"),
         ("--backend theano", "theano"),
         ("-o 1x", "-o takes the name of a variable"),
@@ -116,6 +123,19 @@ def test_load_shows_a_profile_that_exists(kernel):
     assert (result.status, len(result.dashboards)) == ("ok", 1), result.traceback
     assert kernel.ask("len(again.steps.frame)") == "8"
     assert len(kernel.run("%nbprof").dashboards) == 1
+
+
+def test_an_output_holds_as_many_events_as_asked_for(kernel):
+    def held(code):
+        result = kernel.run(code)
+        assert (result.status, len(result.dashboards)) == ("ok", 1), result.traceback
+        return codec.unpack(base64.b64decode(result.dashboards[0]["application/vnd.nbprof.v1+json"]["data"]))["trace"]["shown"]
+
+    assert held("%%nbprof --events 0 --logdir budget\nmodel.fit(data, verbose=0)") == 0
+    lanes = int(kernel.ask("len(nbprof.last.run.timeline.tracks.lanes)"))
+    assert 0 < held("%nbprof --events 50 load budget") <= 50 + lanes
+    assert held("%nbprof --events 1,000,000") == int(kernel.ask("nbprof.last.payload(1_000_000)['trace']['total']"))
+    assert held("display(nbprof.last)") <= 20_000 + lanes
 
 
 def test_load_of_an_empty_folder_is_a_sentence(kernel):

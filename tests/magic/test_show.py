@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from nbprof.cell import Show
 from nbprof.errors import CaptureError
+from nbprof.magic import _count
 
 
 @pytest.mark.parametrize(
@@ -14,6 +17,7 @@ from nbprof.errors import CaptureError
         ({"views": ["overview", "bogus"]}, "bogus"),
         ({"height": -5}, "-5"),
         ({"height": 0}, "above 0"),
+        ({"events": -1}, "from 0 on, not -1"),
         ({"out": "1x"}, "1x"),
         ({"out": "for"}, "for"),
     ],
@@ -38,3 +42,16 @@ def test_help_is_printed_once(capsys):
     assert out.count("usage: %%nbprof") == 1
     assert "never" not in shell.user_ns
     shell.run_line_magic("unload_ext", "nbprof")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("0", 0), ("100000", 100_000), ("100,000", 100_000), ("1_000_000", 1_000_000), (str(10**17), 10**17), (None, None)]
+)
+def test_numbers_of_events_are_taken_as_people_write_them(text, count):
+    assert _count(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "-5", "1.5", "1e5", "many", "1,00", "10,00,00", ",", "²", "9" * 5000])
+def test_what_is_no_number_of_events_is_refused(text):
+    with pytest.raises(CaptureError, match=re.escape(f"--events takes a number from 0 on, not {text}")):
+        _count(text)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import re
 
 import numpy as np
 import pytest
 
+from nbprof.errors import NbprofError
 from nbprof.report import html, mimebundle
 from nbprof.report.static import static_html
 from nbprof.views import codec, ops, picture
@@ -95,3 +97,32 @@ def test_a_real_profile(name):
     assert len(base64.b64decode(data["image/png"])) < 120_000
     assert len(data["text/plain"].splitlines()) <= 10
     assert not FORBIDDEN - {"script"} & set(Reader(data["text/html"]).tags)
+
+
+def test_a_number_of_events_is_taken_wherever_one_is_given(tmp_path):
+    run = profile(tmp_path, training_run(30))
+
+    def saved(most):
+        page = run.save(tmp_path / "report.html", events=most).read_text()
+        return codec.unpack(base64.b64decode(re.search(r'const data = "([^"]*)"', page)[1]))
+
+    def output(most):
+        return codec.unpack(base64.b64decode(run.mimebundle(events=most)[0][mimebundle.MIME]["data"]))
+
+    def widget(most):
+        return codec.unpack(run.widget(events=most).packed)
+
+    def view(most):
+        return codec.unpack(run.trace.widget(events=most).packed)
+
+    lanes = len(run.run.timeline.tracks.lanes)
+    for way in (saved, output, widget, view, run.payload):
+        none, few, all_ = (way(most)["trace"] for most in (0, np.int64(40), None))
+        assert none["shown"] == 0, way
+        assert none["rest"]["count"].sum() == none["total"] == all_["shown"]
+        assert 20 <= few["shown"] <= 40 + lanes < all_["shown"]
+        assert all_["shown"] == all_["total"] > 200
+        with pytest.raises(NbprofError, match="a whole number from 0 on, not 'few'"):
+            way("few")
+    assert "the longest of the" in str(saved(40)["meta"]["receipt"])
+    assert not list(tmp_path.glob("*.part"))

@@ -27,6 +27,13 @@ def test_the_widget_holds_the_payload_and_the_module():
     assert {"_esm", "packed", "selected", "views", "height"} <= set(widget.get_state())
 
 
+def test_it_holds_as_many_events_as_asked_for():
+    held = [codec.unpack(DashboardWidget(fake.run(), events=most).packed)["trace"]["shown"] for most in (0, 30, None)]
+    assert held[0] == 0 < held[1] <= 30 < held[2]
+    with pytest.raises(NbprofError, match="a whole number from 0 on, not 'many'"):
+        DashboardWidget(fake.run(), events="many")
+
+
 def test_a_payload_that_is_there_is_not_made_again():
     run = fake.run()
     made = payload.dashboard(run)
@@ -65,7 +72,7 @@ def test_a_run_without_steps_has_nothing_to_select():
 
 
 def test_a_misspelt_option_is_an_error():
-    with pytest.raises(NbprofError, match="no option 'heigth'; it takes views, height, selected, layout"):
+    with pytest.raises(NbprofError, match="no option 'heigth'; it takes views, height, selected, events, layout"):
         DashboardWidget(fake.run(), heigth=3)
     with pytest.raises(NbprofError, match="no view 'step'"):
         DashboardWidget(fake.run(), views=["step"])

@@ -174,8 +174,26 @@ def test_a_report_holds_as_many_events_as_asked_for():
     none = payload.dashboard(run, events=0)["trace"]
     assert none["shown"] == 0
     assert [lane["id"] for lane in none["lanes"]] == [lane["id"] for lane in few["trace"]["lanes"]]
-    with pytest.raises(NbprofError, match="from 0 on, not -1"):
-        payload.dashboard(run, events=-1)
+
+
+@pytest.mark.parametrize(
+    ("given", "most"), [(None, 20_000), (0, 0), (7, 7), (1e5, 100_000), (np.int32(9), 9), (np.float64(12), 12), (10**30, 2**63 - 1)]
+)
+def test_a_number_of_events_may_have_any_type(given, most):
+    assert payload.budget(given) == most
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        *((-1, "-1"), (2.5, "2.5"), (float("nan"), "nan"), (float("inf"), "inf"), ("many", "'many'"), ("100", "'100'")),
+        *((True, "True"), ([5], "[5]"), (np.float32(0.5), "0.5"), ("x" * 5000, "'" + "x" * 59 + "…")),
+    ],
+)
+def test_what_is_no_number_of_events_is_a_sentence(given, said):
+    with pytest.raises(NbprofError) as raised:
+        payload.dashboard(fake.run(), events=given)
+    assert str(raised.value) == f"events= takes how many events of the trace to hold, a whole number from 0 on, not {said}"
 
 
 def test_rows_of_tables_know_their_longest_call():
