@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { Lane, Payload, Steps, Trace } from "../lib/payload.js";
 import { candidates } from "../views/trace/ask.js";
 import { coverage } from "../views/trace/connect.js";
@@ -75,6 +75,30 @@ describe("the model", () => {
       [0, 0],
       [2, 3],
     ]);
+  });
+
+  it("numbers a hit that was selected by hand, and goes on from there", async () => {
+    const model = modelOf();
+    await model.find("forward");
+    const settle = () => vi.waitFor(() => expect(model.hit).toBeGreaterThanOrEqual(0));
+    model.select(await ref(6));
+    await settle();
+    expect(model.hit).toBe(2);
+    await model.step(1);
+    expect([model.selected?.event, model.hit]).toEqual([2, 3]);
+    // Between the hits: the next one after it, and none of the window's left edge.
+    model.select(await ref(5));
+    await model.step(-1);
+    expect(model.hit).toBe(1);
+    // The last has none behind it.
+    model.select(await ref(2));
+    await settle();
+    expect(model.hit).toBe(3);
+    // A search for what is selected knows which one it is.
+    await model.find("");
+    await model.find("forward");
+    await settle();
+    expect(model.hit).toBe(3);
   });
 
   it("brings a hit into view: out of the folded threads and into the window", async () => {

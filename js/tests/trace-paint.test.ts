@@ -27,8 +27,9 @@ function inks(): Inks {
   for (let code = 0; code < 256; code++)
     for (let d = 0; d < DEGREES; d++) fills[code * DEGREES + d] = mix(FULL, BG, (d + 1) / DEGREES);
   const rest = new Uint32Array(DEGREES).fill(0xffdddddd);
-  const plain = { bg: BG, raise: 1, grid: 2, line: 3, ink: 4, accent: 5, counter: 6, counterPale: 7 };
-  return { theme: {} as Theme, ...plain, fills, rest };
+  const plain = { bg: BG, raise: 1, grid: 2, line: 3, ink: 4, accent: 5 };
+  const counters = { bytes: [6, 7], percent: [8, 9], count: [10, 11] } as const;
+  return { theme: {} as Theme, ...plain, counters, fills, rest };
 }
 
 type Mark = [start: number, end: number, count?: number, busy?: number, hit?: boolean];
@@ -129,7 +130,7 @@ describe("a counter", () => {
     const painter = new Painter();
     painter.begin(8, 4, inks(), 0, 8);
     const values = Float64Array.from(value);
-    painter.counter({ time: Float64Array.from(time), low: values, high: values, last: values }, end, 0, 4, 3);
+    painter.counter({ time: Float64Array.from(time), low: values, high: values, last: values }, end, 0, 4, 3, [6, 7]);
     const words = new Uint32Array((painter.image as ImageData).data.buffer);
     return [0, 1, 2, 3].map((y) =>
       [...words.subarray(y * 8, y * 8 + 8)].map((w) => (w === 6 ? "#" : w === 7 ? "+" : ".")).join(""),

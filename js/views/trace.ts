@@ -121,7 +121,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     desk.said,
     h("span.end.dim", h("span.keyhint.hide-n", ...fewKeys()), helpButton),
   );
-  const size = room(scroller, () => place());
+  const size = room(scroller, () => place(), signal);
   const filter = field("Filter lanes", (text) => model.filterLanes(text), {
     title: "Part of the name of a lane or section, or /a regular expression/",
   });

@@ -159,7 +159,9 @@ function paintBand(view: View, band: Band, offset: number, least: number): void 
     const lane = model.lanes.get(band.lane);
     if (lane?.kind === "counter") {
       const series = model.source.counter(band.lane, model.span.from, model.span.to, painter.width);
-      if (series) painter.counter(series, model.end, pixel(top + 2), pixel(bottom) - line, counterMost(lane, series));
+      const colours = inks.counters[lane.unit ?? "count"];
+      if (series)
+        painter.counter(series, model.end, pixel(top + 2), pixel(bottom) - line, counterMost(lane, series), colours);
       return;
     }
     const first = Math.max(0, Math.floor((least - offset - top) / (ROW - 1)) - 1);

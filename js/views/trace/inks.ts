@@ -1,7 +1,8 @@
 /** Colours as the words of an image: what a fill looks like at each degree of busyness. */
 
 import { fillColour } from "./colours.js";
-import type { Theme } from "./palette.js";
+import { categoryColour, type Theme } from "./palette.js";
+import type { LaneHead } from "./source.js";
 
 /** Degrees of busyness that are told apart. */
 export const DEGREES = 32;
@@ -14,8 +15,8 @@ export interface Inks {
   line: number;
   ink: number;
   accent: number;
-  counter: number;
-  counterPale: number;
+  /** Of a counter by what it counts, where it is filled and where it only reaches now and then. */
+  counters: Record<NonNullable<LaneHead["unit"]>, readonly [full: number, pale: number]>;
   /** At fill × DEGREES + degree. */
   fills: Uint32Array;
   /** Events that are not here, by degree. */
@@ -52,18 +53,19 @@ let known: Inks | null = null;
 export function inksOf(theme: Theme): Inks {
   if (known?.theme === theme) return known;
   const codes = [...theme.categories.map((_, i) => i + 1), ...theme.tints.map((_, i) => 100 + i)];
-  const neutral = [theme.bg, theme.raise, theme.grid, theme.line, theme.ink, theme.accent, theme.fg2, theme.bytes];
-  const all = words([...neutral, ...codes.map((code) => fillColour(theme, code))]);
-  const [bg, raise, grid, line, ink, accent, fg2, counter] = all as unknown as [
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
+  const neutral = [
+    theme.bg,
+    theme.raise,
+    theme.grid,
+    theme.line,
+    theme.ink,
+    theme.accent,
+    theme.fg2,
+    theme.bytes,
+    categoryColour(theme, "device_compute"),
   ];
+  const all = words([...neutral, ...codes.map((code) => fillColour(theme, code))]);
+  const [bg = 0, raise = 0, grid = 0, line = 0, ink = 0, accent = 0, fg2 = 0, bytes = 0, device = 0] = all;
   const fills = new Uint32Array(256 * DEGREES);
   for (const [i, code] of codes.entries()) {
     for (let degree = 0; degree < DEGREES; degree++) {
@@ -74,6 +76,7 @@ export function inksOf(theme: Theme): Inks {
   const rest = Uint32Array.from({ length: DEGREES }, (_, d) => mix(fg2, bg, 0.1 + (0.24 * d) / (DEGREES - 1)));
   // Lines that are mixed with transparency would let through what the image had before.
   const opaque = (word: number): number => mix(word, bg, (word >>> 24) / 255);
+  const pair = (word: number): readonly [number, number] => [opaque(word), mix(word, bg, (0.45 * (word >>> 24)) / 255)];
   known = {
     theme,
     bg,
@@ -82,8 +85,7 @@ export function inksOf(theme: Theme): Inks {
     line: opaque(line),
     ink: opaque(ink),
     accent: opaque(accent),
-    counter: opaque(counter),
-    counterPale: mix(counter, bg, 0.45),
+    counters: { bytes: pair(bytes), percent: pair(device), count: pair(fg2) },
     fills,
     rest,
   };

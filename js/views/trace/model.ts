@@ -187,14 +187,15 @@ export class Model {
     return { from: slice.start_ns, to: slice.start_ns + slice.duration_ns };
   }
 
-  /** Selects a slice; with `bring` its lane is opened and it is brought into the window; with `add` beside those selected. */
-  select(slice: SliceRef | null, bring = false, add = false): void {
+  /** Selects a slice; with `bring` its lane is opened and it is brought into the window; with `add` beside those selected; `hit` where it is known to be one. */
+  select(slice: SliceRef | null, bring = false, add = false, hit = -1): void {
     this.turn++;
     const others = add ? this.selection.filter((each) => each.event !== slice?.event) : [];
     this.selection = slice ? [...others, slice] : others;
-    this.hit = -1;
+    this.hit = hit;
     if (slice && bring) this.bring(slice);
     this.tell("slice");
+    if (hit < 0) void this.count();
   }
 
   /**
@@ -214,6 +215,25 @@ export class Model {
     if (!exact || turn !== this.turn) return;
     this.selection = [...this.selection.slice(0, -1), exact];
     this.tell("slice");
+  }
+
+  /** Which hit the selected slice is, if it is one. */
+  private async count(): Promise<void> {
+    const { query, found, selected } = this;
+    if (!query || !found?.count || !selected) return;
+    const here = (): boolean => this.query === query && this.selected?.event === selected.event && this.hit < 0;
+    try {
+      // The hit before the next one is the slice itself, or one before it.
+      const next = await this.source.hit(query, { event: selected.event, by: 1 });
+      const index = ((next.index < 0 ? 0 : next.index) - 1 + found.count) % found.count;
+      if (!here()) return;
+      const own = await this.source.hit(query, { index });
+      if (!here() || own.slice?.event !== selected.event) return;
+      this.hit = index;
+      this.tell("search");
+    } catch {
+      // Then it has no number.
+    }
   }
 
   /** Opens the lane of a slice and moves the window to it. */
@@ -273,27 +293,26 @@ export class Model {
     if (turn !== this.turn && query !== this.query) return;
     this.found = found;
     this.tell("search");
+    void this.count();
   }
 
-  /** The next (1) or previous (-1) hit: after the selected one, else from the left edge of the window; then from the other end. */
+  /**
+   * The next (1) or previous (-1) hit: after the selected one, after the selected slice where that is in the window, else
+   * from the left edge of it; then from the other end.
+   */
   async step(by: 1 | -1): Promise<void> {
-    const { query, found } = this;
+    const { query, found, selected, span } = this;
     if (!query || !found?.count) return;
     const turn = ++this.turn;
-    const from = { time_ns: this.span.from, by };
+    const seen = selected && selected.start_ns <= span.to && selected.start_ns + selected.duration_ns >= span.from;
+    const from = seen ? { event: selected.event, by } : { time_ns: span.from, by };
     let next = await this.source.hit(
       query,
       this.hit < 0 ? from : { index: (this.hit + by + found.count) % found.count },
     );
     if (!next.slice) next = await this.source.hit(query, { index: by > 0 ? 0 : found.count - 1 });
     if (turn !== this.turn || !next.slice) return;
-    this.selectHit(next.slice, next.index);
-  }
-
-  private selectHit(slice: SliceRef, index: number): void {
-    this.select(slice, true);
-    this.hit = index;
-    this.tell("slice");
+    this.select(next.slice, true, false, next.index);
   }
 
   /** From the selected slice to its neighbour; without one, to the first slice in the window. */

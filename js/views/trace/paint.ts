@@ -223,11 +223,18 @@ export class Painter implements Sink {
     }
   }
 
-  /** A counter as a filled step line between top and bottom, 0…most; where several samples share a pixel, from low to high. */
-  counter(series: Series, end: number, top: number, bottom: number, most: number): void {
-    const { width, words, inks } = this;
+  /** A counter in its colours as a filled step line between top and bottom, 0…most; where several samples share a pixel, from low to high. */
+  counter(
+    series: Series,
+    end: number,
+    top: number,
+    bottom: number,
+    most: number,
+    [whole, pale]: readonly [full: number, pale: number],
+  ): void {
+    const { width, words } = this;
     const { time, low, high, last } = series;
-    if (!time.length || !(most > 0) || !inks) return;
+    if (!time.length || !(most > 0)) return;
     const room = bottom - top;
     const y = (value: number): number => bottom - Math.round((Math.max(0, Math.min(most, value)) / most) * (room - 1));
     const xOf = (at: number): number => (at - this.from) * this.scale;
@@ -249,7 +256,7 @@ export class Painter implements Sink {
       if (xOf(end) < x) break;
       const full = y(floor);
       for (let line = Math.max(0, y(ceiling)); line < Math.min(this.height, bottom); line++) {
-        words[line * width + x] = line >= full ? inks.counter : inks.counterPale;
+        words[line * width + x] = line >= full ? whole : pale;
       }
     }
   }

@@ -25,6 +25,10 @@ const TINTS = [
   ["#6FA08F", "#8CA562", "#7B90BE", "#B49560", "#9A83B1", "#639BB0", "#B07F7D", "#8F8D73"],
 ] as const;
 
+/** The colour of a step-time category by its key. */
+export const categoryColour = (theme: Theme, key: string): string =>
+  theme.categories[CATEGORIES.findIndex((category) => category.key === key)] ?? theme.fg2;
+
 /** The element that carries the theme. */
 export const frameOf = (el: Element): HTMLElement | null => el.closest<HTMLElement>("[data-theme]");
 

@@ -1,12 +1,15 @@
-/** How high the lanes are: as high as they need, up to a height that the reader chooses, or the room there is. */
+/** How high the lanes are: as high as they need, up to a height that the reader chooses, or the room that a page has for them. */
 
-import { h, handled, listen } from "../../lib/dom.js";
+import { boxOf, h, handled, listen } from "../../lib/dom.js";
 
 /** Most height at first; taller traces scroll inside, as tables do. */
 const TALLEST = 560;
 const LEAST = 120;
 /** What a fixed frame leaves to the details under the lanes. */
 const DETAILS = 190;
+/** What stands below the lanes on a page of their own while nothing is selected, and the least that lanes have there. */
+const BELOW = 232;
+const LEAST_PAGE = 360;
 
 export interface Room {
   /** Below the lanes: drags them taller. */
@@ -15,18 +18,40 @@ export interface Room {
   height(full: number): number;
 }
 
-/** `lanes` is what gets the height; `onChange` is called when the reader changes it. */
-export function room(lanes: HTMLElement, onChange: () => void): Room {
+/** The window that the dashboard has for itself: a tab of JupyterLab, or that of a report; null in the output of a cell. */
+function pageOf(host: Element): Element | null {
+  const tab = host.closest(".nbprof-body");
+  // A frame within a page may be made as high as what is in it: lanes that fill it would never stop growing.
+  const own = globalThis.top === globalThis.self && host.closest("body > main > [data-nbprof]");
+  return tab ?? (own ? document.documentElement : null);
+}
+
+/** `lanes` is what gets the height; `onChange` is called when the reader or the window changes it. */
+export function room(lanes: HTMLElement, onChange: () => void, signal: AbortSignal): Room {
   /** What the reader chose. */
   let chosen = 0;
   let full = TALLEST;
+  let page: Element | null = null;
+  const observer = new ResizeObserver(onChange);
+  listen(signal, "abort", () => observer.disconnect());
 
-  const most = (): number => {
-    if (chosen) return chosen;
+  const usual = (): number => {
+    const top = boxOf(lanes).top;
     const pane = lanes.closest<HTMLElement>(".fixed > .pane");
-    if (!pane) return TALLEST;
-    const above = lanes.getBoundingClientRect().top - pane.getBoundingClientRect().top + pane.scrollTop;
-    return Math.max(LEAST, pane.clientHeight - above - DETAILS);
+    if (pane) {
+      const above = top - boxOf(pane).top + pane.scrollTop;
+      return Math.max(LEAST, pane.clientHeight - above - DETAILS);
+    }
+    const root = lanes.getRootNode();
+    if (!(root instanceof ShadowRoot)) return TALLEST;
+    if (!page) {
+      page = pageOf(root.host);
+      if (page) observer.observe(page);
+      if (page) listen(globalThis, "resize", onChange, { signal });
+    }
+    if (!page) return TALLEST;
+    const above = top - boxOf(root.host).top;
+    return Math.max(LEAST_PAGE, page.clientHeight - above - BELOW);
   };
   const choose = (height: number): void => {
     chosen = Math.max(LEAST, Math.min(full, height));
@@ -53,7 +78,7 @@ export function room(lanes: HTMLElement, onChange: () => void): Room {
   };
   listen(handle, "pointerup", end);
   listen(handle, "pointercancel", end);
-  listen(handle, "dblclick", () => choose(lanes.clientHeight < full ? full : TALLEST));
+  listen(handle, "dblclick", () => choose(lanes.clientHeight < full ? full : usual()));
   listen(handle, "keydown", (event) => {
     const by = { ArrowDown: 54, ArrowUp: -54, End: full, Home: -full }[event.key];
     if (by === undefined) return;
@@ -64,7 +89,7 @@ export function room(lanes: HTMLElement, onChange: () => void): Room {
     handle,
     height(needed) {
       full = needed;
-      const height = Math.min(needed, most());
+      const height = Math.min(needed, chosen || usual());
       handle.hidden = needed <= LEAST;
       handle.setAttribute("aria-valuenow", String(Math.round(height)));
       handle.setAttribute("aria-valuemax", String(Math.round(needed)));

@@ -2,16 +2,12 @@
 
 import { type Canvas, canvas } from "../../lib/canvas.js";
 import { boxOf, listen } from "../../lib/dom.js";
-import { CATEGORIES } from "../../lib/payload.js";
 import type { Model } from "./model.js";
-import type { Theme } from "./palette.js";
+import { categoryColour, type Theme } from "./palette.js";
 
 const HEIGHT = 32;
 /** How near to an edge of the window a pointer takes hold of it. */
 const GRIP = 5;
-
-const colour = (theme: Theme, key: string): string =>
-  theme.categories[CATEGORIES.findIndex((category) => category.key === key)] ?? theme.fg2;
 
 export function overviewStrip(parent: HTMLElement, model: Model, theme: () => Theme, signal: AbortSignal): Canvas {
   /** The profile's own part, which stays as it is while the window moves. */
@@ -38,8 +34,8 @@ export function overviewStrip(parent: HTMLElement, model: Model, theme: () => Th
         context.fillRect(x, top, 1, 10);
       }
     };
-    strip(above, colour(colours, "input"), 4);
-    strip(below, colour(colours, below_is === "device" ? "device_compute" : "host_compute"), 16);
+    strip(above, categoryColour(colours, "input"), 4);
+    strip(below, categoryColour(colours, below_is === "device" ? "device_compute" : "host_compute"), 16);
     return back;
   }
 
