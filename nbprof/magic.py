@@ -62,8 +62,14 @@ def _parser() -> _Parser:
         help="auto (default), tensorflow, jax or torch",
     )
     add("--steps", metavar="A:B", default="", help="record only the steps A to B of the cell, counted from 1, both included")
+    add("--warmup", metavar="N", type=int, default=None, help="leave the first N recorded steps out of averages; found by default")
+    add("--every", metavar="N", type=int, default=0, help="record the window of --steps again each N steps")
+    add("--seconds", metavar="S", type=float, default=None, help="stop recording S seconds after it began, at the end of a step")
+    add("--limit", metavar="GB", type=float, default=None, help="stop when the process has grown by so much; a quarter of the memory")
     add("--memory", action="store_true", default=True, dest="memory", help="record allocations (default)")
     add("--no-memory", action="store_false", dest="memory", help="don't, where the framework has a switch for it")
+    add("--no-shapes", action="store_false", dest="shapes", help="don't record shapes of inputs, where there is a switch for it")
+    add("--stacks", action="store_true", help="record the Python stack of each op (PyTorch)")
     add("--python", action="store_true", help="record every Python call too: many events, a slower cell")
     add("--host-level", metavar="0-3", type=int, default=2, help="0 nothing, 1 what matters most, 2 ops too (default), 3 everything")
     add("--logdir", metavar="DIR", default=None, help="folder for the run, in TensorBoard's layout; nbprof-results by default")
@@ -85,7 +91,21 @@ def _choices(words: Sequence[str]) -> tuple[Options, Show]:
         steps = parse_steps(given.steps) if given.steps else None
         # Quiet means that nothing appears, in the working directory either.
         save = given.save and not given.quiet
-        options = Options(given.backend, steps, given.memory, given.python, given.host_level, given.logdir, save)
+        options = Options(
+            backend=given.backend,
+            steps=steps,
+            memory=given.memory,
+            python=given.python,
+            host_level=given.host_level,
+            logdir=given.logdir,
+            save=save,
+            warmup=given.warmup,
+            every=given.every,
+            seconds=given.seconds,
+            shapes=given.shapes,
+            stacks=given.stacks,
+            limit_gb=given.limit,
+        )
         views = [view.strip() for view in given.views.split(",") if view.strip()]
         return options, Show(given.out, given.quiet, views or None, given.height, _count(given.events))
     except CaptureError as error:

@@ -6,7 +6,7 @@ import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from nbprof.capture.options import Options, parse_steps
+from nbprof.capture.options import options_of, signature
 from nbprof.errors import CaptureError, NbprofError
 
 if TYPE_CHECKING:
@@ -22,12 +22,13 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
 
     Parameters
     ----------
-    backend : str
-        ``auto``, ``tensorflow``, ``jax`` or ``torch``.
-    steps : str or tuple of int, optional
-        Record only these steps, as ``"10:20"`` or ``(10, 20)``, counted from 1, both included.
-    memory, python, host_level, logdir, save
-        As the options of ``%%nbprof``.
+    **options
+        The fields of `nbprof.capture.options.Options`, which are the options of ``%%nbprof``; ``steps`` may be a text as well, ``"10:20"``.
+
+    Raises
+    ------
+    CaptureError
+        An option that there is not, or a value that makes no sense.
 
     Attributes
     ----------
@@ -42,19 +43,8 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
     >>> run.steps.summary  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        *,
-        backend: str = "auto",
-        steps: str | tuple[int, int | None] | None = None,
-        memory: bool = True,
-        python: bool = False,
-        host_level: int = 2,
-        logdir: str | None = None,
-        save: bool = True,
-    ) -> None:
-        window = parse_steps(steps) if isinstance(steps, str) else steps
-        self._options = Options(backend, window, memory, python, host_level, logdir, save)
+    def __init__(self, **options: Any) -> None:
+        self._options = options_of(options)
         self._session: Session | None = None
         self._reason = "the block has not run yet"
         self.result: Profile | None = None
@@ -106,3 +96,6 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
 
     def __repr__(self) -> str:
         return f"<nbprof.profile: {self._reason}>" if self.result is None else repr(self.result)
+
+
+profile.__signature__ = signature()  # type: ignore[attr-defined]  # for completion and help

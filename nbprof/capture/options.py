@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
+import math
+import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 from nbprof.errors import CaptureError
 
 BACKENDS = ("tensorflow", "jax", "torch")
 """The frameworks that can be recorded, in the order of preference."""
+
+LONGEST_S = 24 * 3600.0
+"""A recording that is to end by itself ends within a day; a longer one would fill any memory."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,25 @@ class Options:
         Folder that receives ``plugins/profile/<run>/``; by default ``nbprof-results`` in the working directory.
     save : bool
         False keeps the files in a temporary folder only as long as the profile lives.
+    warmup : int, optional
+        So many of the first recorded steps are warm-up: shown, but in no average. By default they are found by their length.
+    every : int
+        0, or the distance in steps from the beginning of one window of `steps` to the next: ``steps=(10, 12), every=100`` records the
+        steps 10 to 12, 110 to 112, 210 to 212 and so on.
+    seconds : float, optional
+        End the recording so long after it began, at the end of the step that runs then.
+    shapes : bool
+        Record the shapes of inputs, where the framework has a switch for it (PyTorch).
+    stacks : bool
+        Record the Python stack of each op, where the framework can (PyTorch).
+    limit_gb : float, optional
+        End the recording when the process has grown by so many GB since the first recorded step; by default a quarter of the machine's
+        memory.
+
+    Raises
+    ------
+    CaptureError
+        A value that makes no sense.
     """
 
     backend: str = "auto"
@@ -40,12 +68,89 @@ class Options:
     host_level: int = 2
     logdir: str | None = None
     save: bool = True
+    warmup: int | None = None
+    every: int = 0
+    seconds: float | None = None
+    shapes: bool = True
+    stacks: bool = False
+    limit_gb: float | None = None
 
     def __post_init__(self) -> None:
         if self.backend not in ("auto", *BACKENDS):
             raise CaptureError(f"unknown backend {self.backend!r}: choose auto, tensorflow, jax or torch")
         if self.host_level not in (0, 1, 2, 3):
             raise CaptureError(f"the host level is 0, 1, 2 or 3, not {self.host_level!r}")
+        if self.steps is not None:
+            _check_steps(self.steps)
+        if self.warmup is not None and not (_whole(self.warmup) and self.warmup >= 0):
+            raise CaptureError(f"warm-up is a number of steps from 0 on, not {self.warmup!r}")
+        if not (_whole(self.every) and self.every >= 0):
+            raise CaptureError(f"'every' is a number of steps from 0 on, not {self.every!r}")
+        if self.every:
+            self._check_every()
+        if self.seconds is not None and not (_number(self.seconds) and 0 < self.seconds <= LONGEST_S):
+            raise CaptureError(f"a recording lasts above 0 and up to {LONGEST_S:,.0f} seconds (a day), not {self.seconds!r}")
+        if self.limit_gb is not None and not (_number(self.limit_gb) and 0 < self.limit_gb < math.inf):
+            raise CaptureError(f"the limit is a number of GB above 0, not {self.limit_gb!r}")
+
+    def _check_every(self) -> None:
+        first, last = self.steps or (1, None)
+        if last is None:
+            raise CaptureError("'every' repeats a window of steps and needs its first and last one: steps 10:12 and every 100, for example")
+        if self.every < last - first + 1:
+            raise CaptureError(f"a window of {last - first + 1} steps cannot begin again every {self.every} steps: windows may not overlap")
+
+
+def options_of(given: Mapping[str, Any]) -> Options:
+    """The options that a person gave by name; `steps` may be a text or two numbers.
+
+    Raises
+    ------
+    CaptureError
+        An option that there is not, or a value that makes no sense.
+    """
+    known = [field.name for field in fields(Options)]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise CaptureError(
+                f"there is no option {name!r}: " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}")
+            )
+    values = dict(given)
+    steps = values.get("steps")
+    if isinstance(steps, str):
+        values["steps"] = parse_steps(steps)
+    elif isinstance(steps, list):
+        values["steps"] = tuple(steps)
+    if isinstance(values.get("logdir"), os.PathLike):
+        values["logdir"] = os.fspath(values["logdir"])
+    return Options(**values)
+
+
+def signature(*before: inspect.Parameter) -> inspect.Signature:
+    """What a function that takes options by name shows of itself: `before`, then each option with its default."""
+    named = [
+        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+        for field in fields(Options)
+    ]
+    return inspect.Signature([*before, *named])
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _check_steps(steps: object) -> None:
+    if not (isinstance(steps, tuple) and len(steps) == 2 and _whole(steps[0]) and (steps[1] is None or _whole(steps[1]))):
+        raise CaptureError(f"steps are a text such as '10:20' or two numbers such as (10, 20), counted from 1, not {steps!r}")
+    first: int = steps[0]
+    last: int | None = steps[1]
+    if first < 1 or (last is not None and last < first):
+        raise CaptureError(f"steps {first} to {last} are none: steps are counted from 1 and the first may not be after the last")
 
 
 def parse_steps(text: str) -> tuple[int, int | None]:

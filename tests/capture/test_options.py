@@ -1,0 +1,64 @@
+"""What a person may ask of a recording, and what is said where it makes no sense."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+import nbprof
+from nbprof.capture.options import Options, options_of
+from nbprof.errors import CaptureError
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"backend": "mxnet"}, "unknown backend 'mxnet': choose auto, tensorflow, jax or torch"),
+        ({"host_level": 4}, "the host level is 0, 1, 2 or 3, not 4"),
+        ({"steps": (0, 3)}, "steps 0 to 3 are none"),
+        ({"steps": (5, 3)}, "the first may not be after the last"),
+        ({"steps": (5,)}, "two numbers such as (10, 20)"),
+        ({"steps": 5}, "two numbers such as (10, 20)"),
+        ({"steps": (1.5, 3)}, "two numbers such as (10, 20)"),
+        ({"steps": "3:1"}, "steps are counted from 1"),
+        ({"warmup": -1}, "from 0 on, not -1"),
+        ({"warmup": 1.5}, "from 0 on, not 1.5"),
+        ({"warmup": True}, "from 0 on, not True"),
+        ({"every": -5}, "from 0 on, not -5"),
+        ({"every": 100}, "needs its first and last one"),
+        ({"every": 100, "steps": (5, None)}, "needs its first and last one"),
+        ({"every": 2, "steps": (5, 9)}, "a window of 5 steps cannot begin again every 2 steps"),
+        ({"seconds": 0}, "above 0 and up to 86,400 seconds (a day), not 0"),
+        ({"seconds": -1}, "not -1"),
+        ({"seconds": math.nan}, "not nan"),
+        ({"seconds": math.inf}, "not inf"),
+        ({"seconds": 864_000}, "not 864000"),
+        ({"seconds": "5"}, "not '5'"),
+        ({"limit_gb": 0}, "GB above 0, not 0"),
+        ({"limit_gb": math.nan}, "not nan"),
+        ({"limit_gb": math.inf}, "not inf"),
+        ({"step": "1:2"}, "there is no option 'step': did you mean 'steps'?"),
+        ({"zzz": 1}, "there is no option 'zzz': there are backend, steps,"),
+    ],
+)
+def test_what_makes_no_sense_is_a_sentence(given, says):
+    with pytest.raises(CaptureError, match=re.escape(says)):
+        options_of(given)
+
+
+def test_steps_are_a_text_or_two_numbers():
+    assert options_of({"steps": "10:20"}) == options_of({"steps": (10, 20)}) == options_of({"steps": [10, 20]}) == Options(steps=(10, 20))
+    assert options_of({"steps": "3:5", "every": 3}).every == 3
+    assert options_of({"logdir": Path("logs")}).logdir == "logs"
+    assert options_of({"seconds": 86_400, "warmup": 0, "limit_gb": 0.5}).warmup == 0
+
+
+def test_a_block_shows_and_takes_the_options():
+    names = set(inspect.signature(nbprof.profile).parameters)
+    assert set(inspect.signature(Options).parameters) <= names
+    with pytest.raises(CaptureError, match="did you mean 'seconds'"):
+        nbprof.profile(second=3)
