@@ -129,11 +129,11 @@ def _threads(slices: Slices) -> dict[str, list[Lane]]:
 
 def _with_host(slices: Slices, gap: Gap, threads: dict[str, list[Lane]]) -> Gap:
     """A gap with the name that took most self time of the host in it."""
+    touching = slices.touching(gap.start, gap.end)
     sets = []
     for lane in threads.get(gap.host, []):
-        part = slices.part_of(lane.id)
-        if part.has(lane.id, gap.start, gap.end):
-            sets += in_lane(part, lane.id, gap.start, gap.end)
+        if touching[lane.id]:
+            sets += in_lane(slices.part_of(lane.id), lane.id, gap.start, gap.end)
     sums = Sums(slices, sets)
     names = sums.names
     if not len(names.own) or names.own.max() <= 0:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof.timeline.density import repeats
 from nbprof.timeline.slices import MOST_NAME, Part, Slices
-from nbprof.timeline.sums import ByName, Rows, Sums, Union, covered, in_lane
+from nbprof.timeline.sums import NOTHING, ByName, Rows, Sums, Union, covered, in_lane
 from nbprof.timeline.tracks import Lane
 from nbprof.trace import Int64s
 
@@ -47,7 +47,12 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
     sets: list[Rows] = []
     busy = []
     unions: dict[int, Union] = {}
+    touching = slices.touching(low, high)
     for lane in chosen if high > low else ():
+        if not touching[lane.id]:
+            unions[lane.id] = NOTHING
+            busy.append(_busy(lane.id, NOTHING, low, high, 0))
+            continue
         part = slices.part_of(lane.id)
         found = in_lane(part, lane.id, low, high)
         sets += found

@@ -73,12 +73,30 @@ class Part:
         start = self.events.start[low:high]
         return low + int(np.searchsorted(start, np.int64(from_))), low + int(np.searchsorted(start, np.int64(to)))
 
-    def has(self, lane: int, from_: int, to: int) -> bool:
-        """Whether any event of a lane may lie in from…to, ps; told without a look at all of them."""
-        low, high = int(self.bounds[lane]), int(self.bounds[lane + 1])
-        if low == high or self.events.start[low] >= to:
-            return False
-        return bool(self._reach[low // _BLOCK : (high - 1) // _BLOCK + 1].max() > from_ or self.events.start[high - 1] >= from_)
+    @cached_property
+    def _several(self) -> npt.NDArray[np.bool_]:
+        """Which blocks of events hold more than one lane."""
+        first = self.events.lane[::_BLOCK]
+        behind = np.minimum(np.arange(1, len(first) + 1) * _BLOCK, len(self.events))
+        several: npt.NDArray[np.bool_] = self.events.lane[behind - 1] != first
+        return several
+
+    def touching(self, from_: int, to: int) -> npt.NDArray[np.bool_]:
+        """Lanes with events in from…to, ps: those of `starting` and `reaching`. bool[lanes]
+
+        Told for all lanes at once, as there may be thousands of a few events each. A block of one lane is looked at only where its time is
+        near.
+        """
+        out = np.zeros(self._lanes, np.bool_)
+        lane, start = self.events.lane, self.events.start
+        for block in np.flatnonzero((self._reach >= from_) & (self._several | (start[::_BLOCK] < to))).tolist():
+            if out[lane[block * _BLOCK]] and not self._several[block]:
+                continue
+            rows = slice(block * _BLOCK, (block + 1) * _BLOCK)
+            begin = start[rows]
+            inside = (begin < to) & ((begin >= from_) | (ends_of(self.events, rows) > from_))
+            out[lane[rows][inside]] = True
+        return out
 
     def reaching(self, lane: int, time: int) -> Int64s:
         """Events of a lane that start before a time (ps) and end after it, in order.
@@ -153,6 +171,11 @@ class Slices:
         """The part that the events of a lane are in."""
         first, second = self.parts
         return second if second.bounds[lane] < second.bounds[lane + 1] else first
+
+    def touching(self, from_: int, to: int) -> npt.NDArray[np.bool_]:
+        """Lanes with slices in from…to, ps. bool[lanes]"""
+        first, second = self.parts
+        return first.touching(from_, to) | second.touching(from_, to)
 
     def ns(self, time: int) -> float:
         """Time in ps on the trace's clock as ns since the origin."""
@@ -288,7 +311,7 @@ class Slices:
             if lane not in self.lanes:
                 continue
             part = self.part_of(lane)
-            at, behind = part.starting(lane, low, high + 1)
+            at, behind = part.starting(lane, low, min(high + 1, _FAR))
             if at < behind:
                 return part.first + at
             if len(rows := part.reaching(lane, low)):

@@ -51,6 +51,9 @@ class Union:
         return cls.of(np.concatenate([none, *(u.start for u in unions)]), np.concatenate([none, *(u.end for u in unions)]))
 
 
+NOTHING = Union(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
 @dataclass
 class Rows:
     """Some events of a part, and how much of each counts; an empty `cut` where all of them count whole.

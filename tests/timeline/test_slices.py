@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbprof.timeline import slices as module
@@ -111,3 +111,17 @@ def test_of_many_names_the_slices_of_the_last_are_kept() -> None:
         assert slices.same(event).tolist() == [event]
     assert len(slices._same) <= module._KEPT_NAMES
     assert slices.same(29) is slices.same(29)
+
+
+@given(SPANS, SPANS, st.integers(-5, 70), st.integers(0, 30))
+@settings(max_examples=200, deadline=None)
+def test_lanes_of_a_range_are_those_with_a_slice_in_it(spans: list[Span], derived: list[Span], low: int, length: int) -> None:
+    extra = [Span(s.lane + 4, s.name, s.start, s.duration) for s in derived]
+    slices, everything = timeline(spans, [*TRACKS, *TRACKS], extra=extra)
+    with pytest.MonkeyPatch.context() as patch:
+        # Blocks of some lanes, of one, and of a part of one.
+        patch.setattr(module, "_BLOCK", 4)
+        found = slices.touching(low, low + length)
+    high = low + length
+    expected = {s.lane for s in everything if s.start < high and (s.start >= low or s.start + s.duration > low)}
+    assert set(np.flatnonzero(found).tolist()) == expected
