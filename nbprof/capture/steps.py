@@ -33,21 +33,37 @@ class StepClock:
     ----------
     window : tuple of int or None, optional
         First and last step to record (from 1, both included).
+    every : int
+        Not 0: the window comes again each so many steps.
+    batches_of : str
+        Not empty: the window counts the batches of this kind (``train``, ``test``, ``predict``) instead of the steps.
     begin_window, end_window : callable
         Called before the first and after the last step of the window.
     on_step : callable, optional
         Called with the clock after each step.
+
+    Attributes
+    ----------
+    seen, marked : int
+        Steps that ended, and those of them that carry a marker in the trace.
+    found : dict of str to int
+        How steps were found, and how many in each way.
     """
 
     def __init__(
         self,
         *,
         window: tuple[int, int | None] | None = None,
+        every: int = 0,
+        batches_of: str = "",
         begin_window: Callable[[], None] = lambda: None,
         end_window: Callable[[], None] = lambda: None,
         on_step: Callable[[StepClock], None] | None = None,
     ) -> None:
         self.window = window
+        self.every = every
+        self.batches_of = batches_of
+        self.found: dict[str, int] = {}
         self.seen = 0
         self.marked = 0
         self.kind = ""
@@ -60,6 +76,11 @@ class StepClock:
         self._begin_window = begin_window
         self._end_window = end_window
         self._on_step = on_step
+        self._first, self._last = window or (0, None)
+        self._in_window = False
+        self._batches_seen = 0
+        self._after_step: Callable[[], None] | None = None
+        self._root_found = ""
         self._marker: Marker | None = None
         self._open = False
         self._owner = 0
@@ -73,13 +94,25 @@ class StepClock:
         open_now = self._roots > 0 or (self._open and self._entered)
         return self.seen + 1 if open_now or self.failed_at == self.seen + 1 else None
 
+    @property
+    def in_step(self) -> bool:
+        """True while a step runs, or while time belongs to the next one already."""
+        return self._roots > 0 or self._open
+
+    def after_step(self, act: Callable[[], None]) -> None:
+        """Call `act` once, when the step that runs now has ended, on the thread that ends it."""
+        self._after_step = act
+
     # Steps that nbprof finds (Keras, optimizers).
 
     def enter(self, kind: str) -> None:
         """From here on, time belongs to the next step, if it comes at all."""
-        if not self.alive or self._roots or self._open:
+        if not self.alive:
             return
-        self._arm()
+        if not self._open and (not self._roots or self.batches_of):
+            self._arm()
+        if self._roots or self._open:
+            return
         self._owner = threading.get_ident()
         self._open, self._entered, self.root_inside, self.kind = True, False, False, kind
         if self.open_marker is not None:
@@ -98,20 +131,29 @@ class StepClock:
         if self._mine():
             self._entered = True
 
-    def end(self, kind: str, batches: int = 1) -> None:
-        """A batch has ended; the next step begins here."""
-        if not self.alive or not self._mine():
+    def end(self, kind: str, batches: int = 1, found: str = "") -> None:
+        """A batch has ended; the next step begins here. `found` says what tells of batches, as ``batches of Keras``."""
+        if not self.alive:
+            return
+        if kind and kind == self.batches_of:
+            self._batches_seen += batches
+        if not self._mine():
+            if self.batches_of:
+                # Inside a marker of the person, batches are no steps, but they still count.
+                self._leave_window()
             return
         if self.root_inside or self._roots:
             # The person's own marker was inside (or is around): that one is the step, and it has been counted.
             self._drop()
+            self._leave_window()
         else:
             self.batches = max(self.batches, batches)
             marker, self._marker, self._open = self._marker, None, False
             if marker is not None:
                 marker.close(self.seen + 1, batches)
-                self.marked += 1
-            self._count(kind)
+                # The recording may have ended since the marker was opened; then it is in no file.
+                self.marked += self.open_marker is not None
+            self._count(kind, found)
         self.enter(kind)
 
     def leave(self) -> None:
@@ -121,10 +163,11 @@ class StepClock:
 
     # Steps that a person marks.
 
-    def root_begins(self, *, of_framework: bool = False) -> bool:
+    def root_begins(self, *, of_framework: bool = False, found: str = "") -> bool:
         """A marker of the person is about to open; True where it is the outermost.
 
-        One of the framework is a root in the trace wherever it stands; ``nbprof.step`` inside another one leaves no mark.
+        One of the framework is a root in the trace wherever it stands; ``nbprof.step`` inside another one leaves no mark. `found` says what
+        the marker is, as ``marked by nbprof.step``.
         """
         if not self.alive:
             return False
@@ -132,6 +175,7 @@ class StepClock:
             self.root_inside = True
         self._roots += 1
         if self._roots == 1:
+            self._root_found = found
             self._arm()
             return True
         return False
@@ -148,7 +192,7 @@ class StepClock:
         elif outcome == "done" and not self._roots:
             if self.open_marker is not None:
                 self.marked += 1
-            self._count(kind)
+            self._count(kind, self._root_found)
 
     def stop(self) -> None:
         """Close what is open and do nothing from now on."""
@@ -161,6 +205,19 @@ class StepClock:
         self._marker = None
         self._open = False
 
+    @property
+    def open_loop(self) -> str:
+        """The kind of step that is open; empty where none is."""
+        return self.kind if self._open else ""
+
+    def adopt(self) -> None:
+        """The loop goes on in this thread: what is open belongs to it from here on.
+
+        Only for markers that may be closed in another thread than the one that opened them.
+        """
+        if self._open:
+            self._owner = threading.get_ident()
+
     def _mine(self) -> bool:
         return self._open and self._owner == threading.get_ident()
 
@@ -169,15 +226,34 @@ class StepClock:
         if marker is not None and self._owner == threading.get_ident():
             marker.close(None)
 
+    @property
+    def counted(self) -> int:
+        """What the window counts: steps, or batches of one kind."""
+        return self._batches_seen if self.batches_of else self.seen
+
     def _arm(self) -> None:
-        if self.window and self.seen + 1 == self.window[0]:
+        # Batches come several at a time with steps_per_execution: the call that holds the first one is the first to record.
+        ahead = self.batches if self.batches_of else 1
+        if self.window and not self._in_window and self.counted < self._first <= self.counted + ahead:
+            self._in_window = True
             self._begin_window()
 
-    def _count(self, kind: str) -> None:
+    def _leave_window(self) -> None:
+        if self._in_window and self._last is not None and self.counted >= self._last:
+            self._in_window = False
+            if self.every:
+                self._first, self._last = self._first + self.every, self._last + self.every
+            self._end_window()
+
+    def _count(self, kind: str, found: str) -> None:
         self.seen += 1
         self.kind = kind
-        if self.window and self.seen == self.window[1]:
-            self._end_window()
+        if found:
+            self.found[found] = self.found.get(found, 0) + 1
+        self._leave_window()
+        act, self._after_step = self._after_step, None
+        if act is not None:
+            act()
         if self._on_step is not None:
             self._on_step(self)
 
@@ -199,12 +275,12 @@ def set_current(clock: StepClock | None) -> None:
 class _Root:
     """One marker of the person, from ``nbprof.step`` or ``nbprof.steps``."""
 
-    def __init__(self, name: str, number: int | None) -> None:
+    def __init__(self, name: str, number: int | None, found: str) -> None:
         self.name = name
         self.clock = _clock
         self.marker: Marker | None = None
         self.number = number or 0
-        self.outermost = self.clock is not None and self.clock.root_begins()
+        self.outermost = self.clock is not None and self.clock.root_begins(found=found)
         if self.clock is not None and self.outermost:
             self.number = self.clock.seen + 1 if number is None else number
             self.clock.root_inside = False
@@ -241,7 +317,7 @@ def step(name: str = "train", step_num: int | None = None) -> Iterator[None]:
     ...     with nbprof.step():
     ...         pass
     """
-    root = _Root(name, step_num)
+    root = _Root(name, step_num, "marked by nbprof.step")
     try:
         yield
     except BaseException:
@@ -268,7 +344,7 @@ def steps(iterable: Iterable[T], name: str = "train") -> Iterator[T]:
     """
     iterator = iter(iterable)
     while True:
-        root = _Root(name, None)
+        root = _Root(name, None, "marked by nbprof.steps")
         try:
             item = next(iterator)
         except StopIteration:
