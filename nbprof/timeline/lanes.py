@@ -24,13 +24,17 @@ _PLANE = re.compile(r"/device:(?:CUSTOM:)?([A-Za-z]+):(\d+)")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 _CHUNK = 1 << 18
 
+# Names of the lanes of PyTorch's recorder that hold no work; its overhead is some.
+_RECORDER = ("recording", "marks")
+
 
 @dataclass(frozen=True)
 class Lane:
     """One track of the timeline.
 
     `id` is the number of the trace's lane, or one behind these for a derived lane or a counter. `process` is the heading that it stands
-    under. `derived` tells that it says again, in other words, what other lanes have: made of these by the recorder or here.
+    under. `derived` tells that it says again, in other words, what other lanes have: made of these by the recorder or here. So are the
+    spans and marks that PyTorch's recorder writes of itself.
     """
 
     id: int
@@ -83,6 +87,8 @@ def recorded(run: Run, span: int) -> list[Lane]:
         kind: Kind = "steps" if kinds[i] == "steps" else "device" if kinds[i] == "device" or on_device else "host"
         # What a TPU writes itself are its modules and ops; on a GPU these are made of the kernels.
         made = kinds[i] in ("derived", "steps") and not under.startswith("TPU")
+        # The span of all that the recorder recorded is no work of the host: it would be the answer to every question.
+        made |= under == "Profiler" and thread[i] in _RECORDER
         lanes.append(
             Lane(
                 i,

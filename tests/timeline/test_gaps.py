@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from nbprof import frames
 from nbprof.timeline import gaps
+from tests.support.kineto import Kineto, profile
 from tests.support.made import Made, runs
 from tests.timeline.lanes import NAMES, SPANS, TRACKS, Span, Track, timeline
 
@@ -125,3 +127,19 @@ def test_only_the_gaps_that_are_listed_are_asked_about(most: int) -> None:
     slices, _ = timeline([Span(0, 0, 10 * i, 5) for i in range(10)])
     found, count = gaps.gaps(slices, most=most)
     assert (len(found), count) == (most, 9)
+
+
+def test_the_recorder_is_no_answer_to_what_the_host_did(tmp_path: Path) -> None:
+    file = Kineto()
+    file.add("PyTorch Profiler (0)", "Trace", 0, 1000, pid="Spans", tid="PyTorch Profiler")
+    file.add("Iteration Start: PyTorch Profiler", "Trace", 0, 1, pid="Traces", tid="Trace PyTorch Profiler")
+    file.add("Buffer Flush", "overhead", 600, 300, pid=-1, tid=0)
+    file.op("aten::mm", 0, 10)
+    file.op("next(loader)", 200, 250)
+    for at in (100, 500, 950):
+        file.kernel("gemm", at, 20)
+    p = profile(tmp_path, file)
+    first, second = (p.trace.gaps().set_index("start_ms")["meanwhile"][at] for at in (0.12, 0.52))
+    # What the recorder itself costs is some work of the host; that it records is none.
+    assert (first, second) == ("next(loader)", "Buffer Flush")
+    assert set(p.trace.range(0.0, 1.0)["name"]) == {"next(loader)", "Buffer Flush", "gemm", "aten::mm"}
