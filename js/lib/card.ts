@@ -37,6 +37,8 @@ export function categoryRows(parts_ms: readonly number[], total_ms: number): Car
 
 /** Gap between a mark and its card. */
 const GAP = 8;
+/** Most room of a card of text, px: a name as long as a kernel's goes on in the next line. */
+const WIDEST = 560;
 
 /** A hover card inside the dashboard's frame: on the side with more room, never over its mark. */
 export function hoverCard(near: HTMLElement, signal?: AbortSignal): HoverCard {
@@ -62,7 +64,12 @@ export function hoverCard(near: HTMLElement, signal?: AbortSignal): HoverCard {
       ),
     );
     const box = boxOf(frame);
-    Object.assign(card.style, { display: "", left: "0", top: "0", maxWidth: `${Math.max(120, box.width - 16)}px` });
+    Object.assign(card.style, {
+      display: "",
+      left: "0",
+      top: "0",
+      maxWidth: `${Math.max(120, Math.min(content.two ? WIDEST : box.width, box.width - 16))}px`,
+    });
     const { offsetWidth: width, offsetHeight: height } = card;
     const [roomLeft, roomRight] = [mark.left - box.left - GAP, box.right - mark.right - GAP];
     const middle = (mark.top + mark.bottom) / 2 - box.top;

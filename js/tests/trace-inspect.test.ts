@@ -5,7 +5,7 @@ import { nextGap } from "../views/trace/gaps.js";
 import { sumOf } from "../views/trace/info/many.js";
 import { busyCsv, head, nextOrder, sharesCsv, sortBusy, sortShares, unitOf } from "../views/trace/info/shares.js";
 import { argsText } from "../views/trace/info/slice.js";
-import { laneText, missingWords, otherEnd } from "../views/trace/info/words.js";
+import { exactLength, exactMoment, laneText, missingWords, otherEnd } from "../views/trace/info/words.js";
 import { type Actions, KEYS, press } from "../views/trace/keys.js";
 import type { Band } from "../views/trace/layout.js";
 import { measureText, SNAP, snap } from "../views/trace/measure.js";
@@ -25,6 +25,19 @@ const ref = (
   start_ns,
   duration_ns,
   name,
+});
+
+describe("times of a slice", () => {
+  it("are told to the ns, without zeros that say nothing", () => {
+    const lengths = [0, 0.25, 7, 960, 3392, 3400, 9.99e5, 4_380_214, 4_380_000, 12_000_000_001];
+    expect(lengths.map(exactLength)).toEqual([
+      ...["no time", "0.25 ns", "7 ns", "960 ns", "3.392 µs", "3.4 µs", "999.0 µs"],
+      ...["4.380214 ms", "4.38 ms", "12.000000001 s"],
+    ]);
+    expect([0, 66_470_336, 66_470_000, 1].map(exactMoment)).toEqual([
+      ...["0.000 ms", "66.470336 ms", "66.470 ms", "0.000001 ms"],
+    ]);
+  });
 });
 
 describe("arrows", () => {

@@ -159,6 +159,18 @@ describe("moving", () => {
     for (let i = 0; i < 120; i++) momentum.pass(1 / 60);
     expect(momentum.moving).toBe(false);
   });
+  it("moves by a tap that is shorter than a frame", () => {
+    const momentum = new Momentum();
+    momentum.down("s", false);
+    momentum.up("s");
+    expect(momentum.pass(1 / 60).zoom).toBeLessThan(0);
+    const { speed } = momentum;
+    const then = speed.zoom;
+    momentum.pass(1 / 60);
+    expect(Math.abs(speed.zoom)).toBeLessThan(Math.abs(then));
+    for (let i = 0; i < 120; i++) momentum.pass(1 / 60);
+    expect(momentum.moving).toBe(false);
+  });
   it("goes the other way at once", () => {
     const momentum = new Momentum();
     momentum.down("w", false);

@@ -44,9 +44,9 @@ export function stepsRange(steps: Steps, selection: Selection | null): [number, 
 }
 
 /** What a canvas says to those who do not see it. */
-export function summary(trace: Trace): string {
+export function summary(trace: Trace, drawn: { shown: number; total: number } = trace): string {
   const kinds = [...processes(trace.lanes)].map(([process, lanes]) => `${process} with ${count(lanes.length)} tracks`);
-  return `Timeline of ${ms((trace.end * trace.tick_ns) / 1e6)}: ${kinds.join(", ")}; ${coverage(trace, false)} Arrow keys move between slices.`;
+  return `Timeline of ${ms((trace.end * trace.tick_ns) / 1e6)}: ${kinds.join(", ")}; ${coverage(drawn, false)} Arrow keys move between slices.`;
 }
 
 export const render: View = (el, context, hint) => {
@@ -135,7 +135,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     desk.words,
   );
   const line = connect(model, saved, context.asker, signal, () => picture?.redraw());
-  el.append(h("section", toolbar, help, frame, h("p.more", line.element, colours(trace)), notesOf(trace)));
+  el.append(h("section", toolbar, help, frame, h("p.more", line.element, colours(trace))));
 
   const theme = themeReader(frame);
   const strip = overviewStrip(stripBox, model, theme, signal);
@@ -235,6 +235,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
       if (filter.input.value.trim() !== model.laneFilter) filter.set(model.laneFilter);
     }
     if (change === "source") {
+      lanes.element.setAttribute("aria-label", summary(trace, model.source));
       whole.textContent = `0–${lengthText(model.end / 1e6)}`;
       void noteProcesses();
     }
@@ -314,9 +315,6 @@ function describe(model: Model, steps: Steps, slice: Under) {
     ],
   };
 }
-
-/** What of the lanes was made here, or is drawn otherwise than it was recorded. */
-const notesOf = ({ notes }: Trace): HTMLElement | null => (notes.length ? h("p.dim.notes", notes.join(" ")) : null);
 
 /** The categories that occur, as a legend. */
 function colours(trace: Trace): HTMLElement {

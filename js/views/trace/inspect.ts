@@ -211,8 +211,8 @@ export function inspect(options: InspectOptions): Inspect {
     const found = await locate(target);
     if (!isNamed(target) || !text) return;
     const name = found?.slice?.name ?? text;
-    // The slices of an op are called by its kernel or type: say so instead of a silent other name.
-    search.set(name, found?.slice && name !== text ? "the slices of this op" : "");
+    // The slices of an op are called by its kernel or type, and others may be too: say whose name it is.
+    search.set(name, found?.slice && name !== text ? "by the name of the longest call" : "");
     if (!found && !said.textContent) tell(`No slice of ${text} is here.`);
   }
 

@@ -22,21 +22,29 @@ const KEYS: Record<string, readonly [axis: "zoom" | "pan", sign: 1 | -1]> = {
 export class Momentum {
   readonly speed = { zoom: 0, pan: 0 };
   private readonly held = new Map<string, boolean>();
+  /** Keys that went down since the last frame, and of these the ones that are up again: a tap shorter than a frame moves too. */
+  private readonly fresh = new Set<string>();
+  private readonly tapped = new Set<string>();
 
   /** A key went down; false when it moves nothing. */
   down(key: string, far: boolean): boolean {
     if (!(key in KEYS)) return false;
+    if (!this.held.has(key)) this.fresh.add(key);
+    this.tapped.delete(key);
     this.held.set(key, far);
     return true;
   }
 
   up(key: string): void {
-    this.held.delete(key);
+    if (this.fresh.has(key)) this.tapped.add(key);
+    else this.held.delete(key);
   }
 
   /** All keys are let go; what moves stops. */
   stop(): void {
     this.held.clear();
+    this.fresh.clear();
+    this.tapped.clear();
     this.speed.zoom = 0;
     this.speed.pan = 0;
   }
@@ -64,6 +72,9 @@ export class Momentum {
       this.speed[axis] = Math.abs(next) < 0.02 ? 0 : next;
       by[axis] = next * FASTEST[axis] * far * seconds;
     }
+    for (const key of this.tapped) this.held.delete(key);
+    this.fresh.clear();
+    this.tapped.clear();
     return by;
   }
 }
@@ -83,7 +94,7 @@ export function motion(element: HTMLElement, model: Model, share: () => number, 
   const step = (now: number): void => {
     frame = 0;
     // A frame that came late does not jump.
-    const { zoom, pan } = momentum.pass(Math.min(0.05, (now - last) / 1000));
+    const { zoom, pan } = momentum.pass(Math.max(0, Math.min(0.05, (now - last) / 1000)));
     last = now;
     if (zoom) model.zoomBy(Math.exp(zoom), share());
     if (pan) model.panBy(pan);
@@ -94,16 +105,13 @@ export function motion(element: HTMLElement, model: Model, share: () => number, 
     cancelAnimationFrame(frame);
     frame = 0;
   };
-  listen(element, "keyup", (event) => {
-    momentum.up(event.key.toLowerCase());
-    // Whoever wants no motion gets none that goes on by itself.
-    if (still.matches) stop();
-  });
+  listen(element, "keyup", (event) => momentum.up(event.key.toLowerCase()));
   listen(element, "blur", stop);
   listen(signal, "abort", stop);
   return {
     press(event) {
-      if (!momentum.down(event.key.toLowerCase(), event.shiftKey)) return false;
+      // Whoever wants no motion gets the steps of keys.ts.
+      if (still.matches || !momentum.down(event.key.toLowerCase(), event.shiftKey)) return false;
       if (!frame) {
         last = performance.now();
         frame = requestAnimationFrame(step);

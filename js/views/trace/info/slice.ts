@@ -6,7 +6,18 @@ import { copyButton, heading, link, swatch } from "../../../lib/parts.js";
 import { CATEGORIES } from "../../../lib/payload.js";
 import type { Arrow, Direction, SliceInfo, SliceRef, Where } from "../source.js";
 import { folded, longText, more } from "./folded.js";
-import { comparison, type LaneOf, laneText, length, missingWords, moment, otherEnd, short } from "./words.js";
+import {
+  comparison,
+  exactLength,
+  exactMoment,
+  type LaneOf,
+  laneText,
+  length,
+  missingWords,
+  moment,
+  otherEnd,
+  short,
+} from "./words.js";
 
 /** What the links of the details do. */
 export interface Go {
@@ -27,7 +38,7 @@ export function briefly(slice: SliceRef, lane: ReturnType<LaneOf>): HTMLElement[
     heading("Slice", lane?.name),
     lines([
       ["Name", longText(slice.name)],
-      ["Start, duration", `${moment(slice.start_ns)}, ${length(slice.duration_ns)}`],
+      ["Start, duration", `${exactMoment(slice.start_ns)}, ${exactLength(slice.duration_ns)}`],
       ["Lane", lane?.name ?? "", " ", dim(lane?.process ?? "")],
     ]),
   ];
@@ -60,10 +71,10 @@ export function sliceView({ info, laneOf, go, lacks }: SliceView): HTMLElement[]
       ...(info.op && info.op !== info.full_name ? [["Op", longText(info.op)] as Line] : []),
       [
         "Start, duration",
-        `${moment(slice.start_ns)}, ${length(slice.duration_ns)} `,
+        `${exactMoment(slice.start_ns)}, ${exactLength(slice.duration_ns)} `,
         dim(bracketed(comparison(slice.duration_ns, same.mean_ns, same.count))),
       ],
-      ["Self time", length(info.self_ns), " ", dim(part)],
+      ["Self time", exactLength(info.self_ns), " ", dim(part)],
       ["Lane", info.thread, " ", dim(info.process)],
       ...steps,
       ...(launch

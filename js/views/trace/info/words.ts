@@ -12,6 +12,25 @@ export const length = (ns: number): string => lengthText(ns / 1e6);
 /** A time since the origin. */
 export const moment = (ns: number): string => `${num(ns / 1e6, 3)} ms`;
 
+/** A time to the ns, in ms: two slices that follow each other start at different times. */
+export const exactMoment = (ns: number): string => `${trimmed(ns / 1e6, 3)} ms`;
+
+/** A length to the ns: "3.392 µs", "4.380214 ms". */
+export function exactLength(ns: number): string {
+  if (ns === 0) return "no time";
+  if (ns < 1e3) return `${trimmed(ns, 0, 3)} ns`;
+  if (ns < 1e6) return `${trimmed(ns / 1e3, 1, 3)} µs`;
+  return ns < 1e10 ? `${trimmed(ns / 1e6, 2)} ms` : `${trimmed(ns / 1e9, 2, 9)} s`;
+}
+
+/** Up to `most` decimals, of which zeros at the end are left out, down to `least`. */
+function trimmed(value: number, least: number, most = 6): string {
+  const text = num(value, most);
+  const [whole, part] = text.split(".");
+  const kept = part?.replace(/0+$/, "").padEnd(least, "0");
+  return kept ? `${whole}.${kept}` : `${whole}`;
+}
+
 /** "0.9% over the mean of 21". */
 export function comparison(duration: number, mean: number, n: number): string {
   if (n < 2 || !(mean > 0)) return n < 2 ? "the only one" : "";
