@@ -8,7 +8,7 @@ import numpy.typing as npt
 from nbprof import nesting
 from nbprof.analysis.self_time import overlapping
 from nbprof.timeline.stack import stack
-from nbprof.trace import Events
+from nbprof.trace import Events, Int64s
 
 _ROUNDS = 8
 
@@ -24,7 +24,10 @@ def threads(events: Events) -> npt.NDArray[np.int32]:
     for number in range(_ROUNDS):
         lane, start = events.lane[rows], events.start[rows]
         length = np.maximum(events.duration[rows], 0)
-        parent = events.parent if number == 0 else nesting.parents(lane, start, length)
+        parent = events.parent if number == 0 else None
+        # PyTorch's events may run a little past the one that they are said to lie in.
+        if parent is None or _past(start + length, parent):
+            parent = nesting.parents(lane, start, length)
         over = overlapping(lane, start, start + length, parent)
         if not over.any():
             return out
@@ -33,6 +36,12 @@ def threads(events: Events) -> npt.NDArray[np.int32]:
     rest = Events(events.lane[rows], events.name[rows], events.start[rows], events.duration[rows])
     out[rows] = _ROUNDS + stack(rest).level.astype(np.int32)
     return out
+
+
+def _past(end: Int64s, parent: npt.NDArray[np.int32]) -> bool:
+    """Whether an event ends after the one around it."""
+    inside = np.flatnonzero(parent >= 0)
+    return bool((end[inside] > end[parent[inside]]).any())
 
 
 def _with_inner(marked: npt.NDArray[np.bool_], parent: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:

@@ -313,3 +313,10 @@ def test_arrows_come_back_as_what_they_were(tmp_path, made):
 
     assert told(run)
     assert told(again) == told(run)
+
+
+def test_what_runs_a_little_past_the_one_around_it_overlaps(tmp_path):
+    # PyTorch's annotations do: they lie in each other all the same, but not for a viewer that takes only what nests.
+    p = chrome(tmp_path, complete("around", 0, 10), complete("past", 5, 5.002), complete("in it", 6, 1))
+    assert p.run.trace.events.parent.tolist() == [-1, 0, 1]
+    rules(strict(p.trace.export(tmp_path / "out.json")))
