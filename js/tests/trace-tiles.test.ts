@@ -178,8 +178,36 @@ describe("a live source", () => {
     source.want(MAIN, [], 8192, 12_288, 1024);
     await vi.advanceTimersByTimeAsync(50);
     expect(python.asked.filter(({ ask }) => ask === "tiles")).toHaveLength(1);
-    await vi.advanceTimersByTimeAsync(200);
+    await vi.advanceTimersByTimeAsync(300);
     expect(python.asked.slice(2)).toEqual([{ ask: "tiles", level: 2, want: [[0, 0, 0, 3, 6]], query: null }]);
+  });
+
+  it("waits for an answer before it asks more, unless that is long in coming", async () => {
+    const python = new Python();
+    const source = await open(python);
+    const asked = (): number => python.asked.filter(({ ask }) => ask === "tiles").length;
+    python.hold = [];
+    source.want(MAIN, [], 0, 4096, 1024);
+    source.want(MAIN, [], 2048, 6144, 1024);
+    await vi.advanceTimersByTimeAsync(60);
+    source.want(MAIN, [], 2048, 6144, 1024);
+    expect(asked()).toBe(1);
+    await vi.advanceTimersByTimeAsync(60);
+    source.want(MAIN, [], 2048, 6144, 1024);
+    expect(asked()).toBe(2);
+    // Two at a time are enough.
+    await vi.advanceTimersByTimeAsync(500);
+    source.want(MAIN, [], 4096, 8192, 1024);
+    expect(asked()).toBe(2);
+    for (const answer of python.hold.splice(0)) answer();
+    await vi.advanceTimersByTimeAsync(1);
+    source.want(MAIN, [], 4096, 8192, 1024);
+    expect(asked()).toBe(3);
+    expect(python.asked.slice(1).map((request) => request["want"])).toEqual([
+      [[0, 0, 0, 0, 1]],
+      [[0, 0, 0, 2, 2]],
+      [[0, 0, 0, 3, 3]],
+    ]);
   });
 
   it("takes back what nobody looks at any more", async () => {

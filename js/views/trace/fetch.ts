@@ -26,14 +26,14 @@ interface FetcherOptions {
   onNames(names: Record<string, string>): void;
 }
 
-/** Requests under way at a time: while one is answered the next can be on its way. */
+/** Requests under way at a time. */
 const AT_ONCE = 2;
 /** Tiles of one request. */
 const MOST = 1500;
 /** What is not asked again for a while after it failed, ms. */
 const PAUSE = 1500;
 /** How long the view rests before more than it shows is asked for, ms. */
-const IDLE = 120;
+const IDLE = 300;
 /** One notices what takes longer, ms. */
 const SLOW = 100;
 
@@ -78,12 +78,22 @@ export class Fetcher {
     const seen = this.missing(rows, level, Math.floor(from / length), Math.ceil(to / length) - 1);
     this.complete = !seen.lacks;
     if (seen.want.length) {
-      const busy = this.jobs.filter((job) => !job.ahead && !job.gone.signal.aborted).length;
-      if (busy < AT_ONCE) void this.fetch(seen, level, from, to, false);
+      if (this.free()) void this.fetch(seen, level, from, to, false);
       return;
     }
     if (this.jobs.length) return;
     this.timer = setTimeout(() => this.ahead(rows, near, from, to, level), IDLE);
+  }
+
+  /**
+   * Whether one may ask now. Python answers one question after the other, and two at once take twice as long each: the
+   * next one waits for the answer, unless that is long in coming, as over a slow line.
+   */
+  private free(): boolean {
+    const busy = this.jobs.filter((job) => !job.ahead && !job.gone.signal.aborted);
+    if (!busy.length) return true;
+    const waited = performance.now() - Math.max(...busy.map((job) => job.since));
+    return busy.length < AT_ONCE && waited > SLOW;
   }
 
   /** One tile to each side, the rows above and below, and the next level out. */

@@ -106,7 +106,13 @@ export function labels(options: LabelsOptions): Labels {
           },
         },
       },
-      h("span", opens && h("i", { "aria-hidden": "true" }, band.open ? "▾" : "▸"), text),
+      // The note beside it gets what a short name leaves, and of a long one up to about half.
+      h(
+        "span",
+        { style: { minWidth: `min(45%,${text.length}ch)` } },
+        opens && h("i", { "aria-hidden": "true" }, band.open ? "▾" : "▸"),
+        text,
+      ),
       h("small", noteOf(band)),
       lane && pinButton(lane.id, isPinned),
     );

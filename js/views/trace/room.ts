@@ -8,7 +8,7 @@ const LEAST = 120;
 /** What a fixed frame leaves to the details under the lanes. */
 const DETAILS = 190;
 /** What stands below the lanes on a page of their own while nothing is selected, and the least that lanes have there. */
-const BELOW = 232;
+const BELOW = { tab: 192, report: 232 };
 const LEAST_PAGE = 360;
 
 export interface Room {
@@ -51,7 +51,10 @@ export function room(lanes: HTMLElement, onChange: () => void, signal: AbortSign
     }
     if (!page) return TALLEST;
     const above = top - boxOf(root.host).top;
-    return Math.max(LEAST_PAGE, page.clientHeight - above - BELOW);
+    return Math.max(
+      LEAST_PAGE,
+      page.clientHeight - above - (page === document.documentElement ? BELOW.report : BELOW.tab),
+    );
   };
   const choose = (height: number): void => {
     chosen = Math.max(LEAST, Math.min(full, height));

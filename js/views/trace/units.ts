@@ -25,6 +25,7 @@ export function valueText(value: number, unit: LaneHead["unit"]): string {
 
 /** "0–12.00 MiB", what a counter's height stands for; "" while it is not known. */
 export function axisText(lane: LaneHead): string {
-  const most = lane.unit === "percent" ? 100 : (lane.most ?? seen.get(lane));
+  if (lane.unit === "percent") return "0–100%";
+  const most = lane.most ?? seen.get(lane);
   return most === undefined ? "" : `0–${valueText(most, lane.unit)}`;
 }
