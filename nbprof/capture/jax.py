@@ -77,7 +77,7 @@ class JaxBackend:
 
         @wraps(enter)
         def opened(self: Any) -> Any:
-            clock.root_begins(of_framework=True)
+            clock.root_begins(of_framework=True, found="marked by jax.profiler.StepTraceAnnotation")
             return enter(self)
 
         @wraps(leave)

@@ -52,10 +52,14 @@ class Place:
                 )
                 self.scratch = Path(tempfile.mkdtemp(prefix=".recording-", dir=self.logdir))
             return
+        self.renew()
+
+    def renew(self) -> None:
+        """Have a new scratch folder, for the next recording into the same logdir."""
         self.scratch = Path(tempfile.mkdtemp(prefix=".recording-", dir=self.logdir))
 
-    def settle(self) -> Path:
-        """Move the finished run out of the scratch folder and return its folder.
+    def settle(self, suffix: str = "") -> Path:
+        """Move the finished run out of the scratch folder and return its folder, whose name ends in `suffix`.
 
         Raises
         ------
@@ -68,10 +72,11 @@ class Place:
         home = self.logdir / "plugins" / "profile"
         try:
             home.mkdir(parents=True, exist_ok=True)
-            target = home / runs[0].name
+            name = f"{runs[0].name}{suffix}"
+            target = home / name
             number = 2
             while target.exists():
-                target = home / f"{runs[0].name}_{number}"
+                target = home / f"{name}_{number}"
                 number += 1
             runs[0].rename(target)
         except OSError as error:

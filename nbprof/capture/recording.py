@@ -45,6 +45,12 @@ class CaptureInfo:
         The batch size, where known.
     options : dict
         What was asked for.
+    out_of_memory : bool
+        True if the cell failed because memory could not be had.
+    window : list of int
+        First and last recorded step, counted from 1; empty where none was marked.
+    group : str
+        Not empty: runs with the same text are windows of one cell (``--every``).
     """
 
     backend: str = ""
@@ -61,6 +67,9 @@ class CaptureInfo:
     precision: str = ""
     batch: str = ""
     options: dict[str, Any] = field(default_factory=dict)
+    out_of_memory: bool = False
+    window: list[int] = field(default_factory=list)
+    group: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -75,6 +84,7 @@ class CaptureInfo:
             if key in empty and isinstance(value, (int, float) if key == "elapsed_s" else type(empty[key])):
                 fit[key] = value
         fit["notes"] = [note for note in fit.get("notes", []) if isinstance(note, str)]
+        fit["window"] = [step for step in fit.get("window", []) if isinstance(step, int)]
         return cls(**fit)
 
     @classmethod
@@ -99,11 +109,14 @@ class Recording:
         How it was made.
     temporary : Path or None
         The folder that vanishes with the profile, where nothing was to be kept.
+    others : list of Recording
+        The other windows of the same cell (``--every``), in time order.
     """
 
     path: Path
     info: CaptureInfo
     temporary: Path | None = None
+    others: list[Recording] = field(default_factory=list)
 
     @property
     def host_file(self) -> Path:

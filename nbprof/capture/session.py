@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
-import itertools
 import os
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import asdict
-from datetime import datetime
-from pathlib import Path
 from types import ModuleType
-from typing import Protocol
 
-from nbprof.capture import keras
+from nbprof.capture import describe, keras
 from nbprof.capture.detect import TITLES, choose
 from nbprof.capture.imports import ImportWatch
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
-from nbprof.capture.place import Place
 from nbprof.capture.recording import CaptureInfo, Recording
 from nbprof.capture.shield import shielded
-from nbprof.capture.steps import Marker, StepClock, set_current
+from nbprof.capture.steps import StepClock, set_current
+from nbprof.capture.windows import Backend, Windows
 from nbprof.errors import CaptureError
 
 __all__ = ["CaptureInfo", "Recording", "Session", "active"]
 
 
-class Backend(Protocol):
-    """What a framework must be able to do."""
-
-    name: str
-    title: str
-
-    def start(self, folder: Path, options: Options) -> list[str]: ...
-
-    def stop(self) -> None: ...
-
-    def open_marker(self, kind: str, number: int) -> Marker: ...
-
-    def versions(self) -> str: ...
-
-    def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None: ...
-
-
 _lock = threading.Lock()
 _active: Session | None = None
-_numbers = itertools.count(1)
 
 
 def active() -> Session | None:
@@ -71,6 +47,8 @@ class Session:
         The text of the cell, to see which framework it uses.
     on_step : callable, optional
         Called with the clock after each step, on the thread that runs the step.
+    batches_of : str
+        Not empty: ``options.steps`` counts batches of this kind of loop of Keras instead of steps.
 
     Attributes
     ----------
@@ -88,26 +66,33 @@ class Session:
         *,
         source: str = "",
         on_step: Callable[[StepClock], None] | None = None,
+        batches_of: str = "",
     ) -> None:
         self.options = options or Options()
         self.messages: list[str] = []
         self.recording: Recording | None = None
         self.failure = ""
-        self.backend: Backend | None = None
         self.superseded = False
         self._source = source
         self._choice = choose(self.options.backend, source)
-        self._notes: list[str] = []
         self._patches = Patches()
         self._watch: ImportWatch | None = None
-        self._place: Place | None = None
-        self._recording = False
-        self._recorded = False
         self._stopped = False
-        self._started_at = datetime.now().astimezone()
         self._imported_before = {name for name in TITLES if name in sys.modules}
-        self._elapsed = 0.0
-        self.clock = StepClock(window=self.options.steps, begin_window=self._begin, end_window=self._end_window, on_step=on_step)
+        self.clock = StepClock(
+            window=self.options.steps,
+            every=self.options.every,
+            batches_of=batches_of,
+            begin_window=lambda: self.windows.begin(),
+            end_window=lambda: self.windows.end(),
+            on_step=on_step,
+        )
+        self.windows = Windows(self.options, self.clock)
+
+    @property
+    def backend(self) -> Backend | None:
+        """What records, as soon as the framework is there."""
+        return self.windows.backend
 
     def start(self) -> Session:
         """Begin to record, or to wait for the cell to import its framework.
@@ -161,7 +146,7 @@ class Session:
         failed_at = self.clock.current_step
         self.clock.stop()
         try:
-            self._end()
+            self.windows.close()
         finally:
             if self._watch is not None:
                 self._watch.remove()
@@ -170,25 +155,27 @@ class Session:
                 if _active is self:
                     _active = None
                     set_current(None)
-        if self._recorded and self._place is not None:
-            self._settle(self._place, self._describe(error, failed_at))
-        elif not self.failure:
-            self.failure = self._why_nothing()
+        if self.windows.recordings:
+            self._finish(error, failed_at)
+        else:
+            self.failure = self.failure or self.windows.failure or self._why_nothing()
+            if self.windows.place is not None:
+                self.windows.place.remove()
 
-    def _settle(self, place: Place, capture: CaptureInfo) -> None:
-        try:
-            folder = place.settle()
-        except CaptureError as error:
-            self.failure = self.failure or str(error)
-            return
-        self.recording = Recording(folder, capture, temporary=place.logdir if place.temporary else None)
-        try:
-            self.recording.write()
-        except OSError as error:
-            capture.notes.append(f"the run's {folder.name} has no nbprof.json beside it: {error.strerror}")
-        if place.temporary:
+    def _finish(self, error: BaseException | None, failed_at: int | None) -> None:
+        """Tell the window to show, and the last one, how the cell ended."""
+        shown, last = self.windows.shown(), self.windows.recordings[-1]
+        for recording in (shown,) if last is shown else (shown, last):
+            self._tell(recording.info, error, failed_at)
+            try:
+                recording.write()
+            except OSError as trouble:
+                recording.info.notes.append(f"the run's {recording.path.name} has no whole nbprof.json beside it: {trouble.strerror}")
+        self.recording = shown
+        place = self.windows.place
+        if place is not None and place.temporary:
             # The profile holds the info for as long as anybody holds the profile.
-            weakref.finalize(capture, place.remove)
+            weakref.finalize(shown.info, place.remove)
 
     def _check_installed(self) -> None:
         wanted = self.options.backend
@@ -201,10 +188,11 @@ class Session:
         if self.backend is not None or not self.clock.alive:
             return
         try:
-            self.backend = _make_backend(module)
+            self.windows.backend = backend = _make_backend(module)
             if self.options.steps is None:
-                self._begin()
-            self.backend.hook(self.clock, self._patches, self._give_way)
+                self.windows.begin()
+            self.failure = self.windows.failure
+            backend.hook(self.clock, self._patches, self._give_way)
         except CaptureError as error:
             self.failure = str(error)
         except Exception as error:
@@ -215,80 +203,37 @@ class Session:
         try:
             keras.hook(module, self.clock, self._patches)
         except Exception as error:
-            self._notes.append(f"the steps of Keras could not be found: {type(error).__name__}: {error}")
-
-    def _begin(self) -> None:
-        """Start the framework's profiler."""
-        if self._recording or self._recorded or self.backend is None:
-            return
-        try:
-            self._place = Place(self.options)
-            self._notes += self._place.notes
-            with shielded():
-                self._notes += self.backend.start(self._place.scratch, self.options)
-                self._recording = True
-        except (CaptureError, OSError) as error:
-            self.failure = str(error)
-            if self._place is not None:
-                self._place.discard()
-                self._place.remove()
-            return
-        self.clock.open_marker = self.backend.open_marker
-
-    def _end(self) -> None:
-        """Stop the framework's profiler."""
-        self.clock.open_marker = None
-        self._elapsed = time.perf_counter() - self.clock.started
-        if not self._recording or self.backend is None:
-            return
-        self._recording = False
-        try:
-            with shielded():
-                self.backend.stop()
-                self._recorded = True
-        except CaptureError as error:
-            self.failure = str(error)
-            if self._place is not None:
-                self._place.discard()
-                self._place.remove()
-
-    def _end_window(self) -> None:
-        self._end()
+            self.windows.notes.append(f"the steps of Keras could not be found: {type(error).__name__}: {error}")
 
     def _give_way(self) -> None:
         if self._stopped:
             return
         title = self.backend.title if self.backend is not None else ""
-        self._notes.append(f"the cell starts {title}'s profiler itself, so nbprof stopped recording there, after step {self.clock.seen}")
+        own = f"the cell starts {title}'s profiler itself"
+        self.windows.notes.append(f"{own}, so nbprof stopped recording there, after step {self.clock.seen}")
         self.clock.leave()
-        self._end()
+        self.windows.close()
 
-    def _describe(self, error: BaseException | None, failed_at: int | None) -> CaptureInfo:
-        clock, backend = self.clock, self.backend
-        notes = list(self._notes)
+    def _tell(self, capture: CaptureInfo, error: BaseException | None, failed_at: int | None) -> None:
+        """Put what is known by now about the whole cell into the info of one of its windows."""
+        clock = self.clock
+        capture.steps_seen = clock.seen
+        capture.cell_failed = error is not None
+        capture.error = describe.failure(error, failed_at, clock.seen) if error is not None else ""
+        capture.failed_at_step = failed_at if error is not None else None
+        capture.out_of_memory = describe.out_of_memory(error)
+        notes = [*describe.how_steps_were_found(clock), *self.windows.notes, *getattr(self.backend, "notes", list)()]
+        if self.windows.failure:
+            notes.append(f"a later window could not be recorded: {self.windows.failure}")
         if clock.fault:
             notes.append(f"steps after {clock.seen} are not marked: {clock.fault}")
         if clock.batches > 1:
             notes.append(f"each step covers {clock.batches} batches (steps_per_execution)")
         window = self.options.steps
-        if window and window[1] and clock.seen < window[1]:
+        if window and window[1] and not clock.batches_of and clock.seen < window[1]:
             notes.append(f"--steps asked for {window[0]} to {window[1]}, but the cell ended after step {clock.seen}")
-        notes += self._second_framework()
-        return CaptureInfo(
-            backend=backend.name if backend else "",
-            framework=backend.versions() if backend else "",
-            started=self._started_at.isoformat(timespec="seconds"),
-            elapsed_s=self._elapsed,
-            steps_seen=clock.seen,
-            steps_marked=clock.marked,
-            cell_failed=error is not None,
-            error=_sentence(error, failed_at, clock.seen) if error is not None else "",
-            failed_at_step=failed_at if error is not None else None,
-            notes=notes,
-            label=f"run {next(_numbers)}",
-            precision=_precision(),
-            options=asdict(self.options),
-        )
+        notes += getattr(self.backend, "notes", list)()
+        capture.notes = notes + self._second_framework()
 
     def _second_framework(self) -> list[str]:
         if self.backend is None:
@@ -299,6 +244,9 @@ class Session:
 
     def _why_nothing(self) -> str:
         window = self.options.steps
+        if self.backend is not None and window and self.clock.batches_of:
+            ended = f"the {self.clock.batches_of} loop ended after batch {self.clock.counted}"
+            return f"batches {window[0]} to {window[1]} were asked for, but {ended}: nothing was recorded"
         if self.backend is not None and window:
             return f"--steps asked for step {window[0]}, but the cell ended after step {self.clock.seen}: nothing was recorded"
         if self.options.backend != "auto":
@@ -308,7 +256,7 @@ class Session:
     def forget(self) -> None:
         """Do nothing any more and touch nothing: this process is a child that merely inherited the session."""
         self._stopped = True
-        self._recording = False
+        self.windows.abandon()
         self.clock.abandon()
         if self._watch is not None:
             self._watch.remove()
@@ -334,23 +282,6 @@ def _installed(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
         return False
-
-
-def _precision() -> str:
-    policies = sys.modules.get("keras.src.dtype_policies.dtype_policy")
-    try:
-        return str(policies.dtype_policy().name) if policies is not None else ""
-    except Exception:
-        return ""
-
-
-def _sentence(error: BaseException, step: int | None, seen: int) -> str:
-    where = f"at step {step}" if step is not None else (f"after step {seen}" if seen else "before its first step")
-    if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
-        return f"cell interrupted {where}"
-    lines = str(error).strip().splitlines()
-    text = lines[0][:300] if lines else ""
-    return f"cell failed {where}: {type(error).__name__}" + (f": {text}" if text else "")
 
 
 def _forget_in_child() -> None:

@@ -133,7 +133,7 @@ def _hook_roots(trace: Any, clock: StepClock, patches: Patches) -> None:
         # A step range may have to start recording before the span opens.
         root = bool(kwargs.get("_r")) and clock.alive
         if root:
-            clock.root_begins(of_framework=True)
+            clock.root_begins(of_framework=True, found="marked by tf.profiler.experimental.Trace")
             self._nbprof_kind = name
         init(self, name, **kwargs)
 

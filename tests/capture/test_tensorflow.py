@@ -75,7 +75,7 @@ def test_steps_per_execution_makes_one_step_of_several_batches(record, markers, 
     model.compile("sgd", "mse", steps_per_execution=4)
     recording = record(lambda: model.fit(data, verbose=0))
     assert roots(markers(recording)) == [("train", 1), ("train", 2)]
-    assert recording.info.notes == ["each step covers 4 batches (steps_per_execution)"]
+    assert recording.info.notes == ["steps: batches of Keras", "each step covers 4 batches (steps_per_execution)"]
 
 
 def test_markers_of_the_person_win(record, markers, model, data, tf):
@@ -192,7 +192,7 @@ def test_the_persons_own_profiler_comes_first(record, model, data, tf, tmp_path)
 
     recording = record(cell)
     assert recording.info.steps_marked == 8
-    assert "the cell starts TensorFlow's profiler itself" in recording.info.notes[0]
+    assert "the cell starts TensorFlow's profiler itself" in recording.info.notes[1]
     assert list((tmp_path / "theirs").glob("plugins/profile/*/*.xplane.pb"))
 
 

@@ -1,0 +1,109 @@
+"""What ends a recording by itself: the time that was asked for, and the memory that it may take."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+PERIOD_S = 0.25
+"""The memory of the process is looked at four times a second."""
+
+SHARE = 4
+"""Unless it is said otherwise, a recording may take a quarter of the memory."""
+
+GB = 1e9
+
+# Where a container says how much of the machine's memory it has.
+_OF_CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def machine_bytes() -> int:
+    """The memory of this machine, or of the container that this process runs in."""
+    total = int(psutil.virtual_memory().total)
+    for name in _OF_CONTAINER:
+        with contextlib.suppress(OSError, ValueError):
+            total = min(total, int(Path(name).read_text(encoding="ascii")))
+    return total
+
+
+class Bounds:
+    """Watches the clock and the process from a thread of its own, and says once that a bound was reached.
+
+    Profilers keep what they record in the memory of the process until they are stopped, and none of them tells how much that is. So the
+    growth of the process is what is bounded; it is counted from the end of the first recorded step, when the model and its buffers
+    are there. A cell without steps has no such moment: its growth is counted from the beginning and may be the cell's own, so a limit
+    that nobody asked for counts only when the machine runs short as well.
+
+    Parameters
+    ----------
+    seconds : float or None
+        How long the recording may last.
+    limit_gb : float or None
+        How much the process may grow, in GB; None for a quarter of the machine's memory.
+    has_step : callable
+        Says whether a recorded step has ended.
+    reached : callable
+        Called with a sentence, once, on the thread of the bounds.
+    """
+
+    def __init__(
+        self,
+        seconds: float | None,
+        limit_gb: float | None,
+        has_step: Callable[[], bool],
+        reached: Callable[[str], None],
+    ) -> None:
+        self._seconds = seconds
+        self._asked = limit_gb is not None
+        self.limit = int(limit_gb * GB) if limit_gb is not None else machine_bytes() // SHARE
+        self._has_step = has_step
+        self._reached = reached
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="nbprof-bounds", daemon=True)
+        self.grown = 0
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Watch no longer."""
+        self._done.set()
+
+    def stop(self) -> None:
+        """Watch no longer, and wait for the thread to end."""
+        self.cancel()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(2)
+
+    def _watch(self) -> None:
+        process = psutil.Process()
+        end = None if self._seconds is None else time.monotonic() + self._seconds
+        base, counted_from_step = _resident(process), False
+        while True:
+            left = PERIOD_S if end is None else min(PERIOD_S, end - time.monotonic())
+            if left > 0 and self._done.wait(left):
+                return
+            if end is not None and time.monotonic() >= end:
+                self._reached(f"{self._seconds:g} s had passed since the recording began (--seconds)")
+                return
+            now = _resident(process)
+            if not counted_from_step and self._has_step():
+                base, counted_from_step = now, True
+            self.grown = now - base
+            if self.grown > self.limit and (counted_from_step or self._asked or psutil.virtual_memory().available < self.limit):
+                since = "since its first recorded step" if counted_from_step else "since the recording began"
+                self._reached(f"the process had grown by {self.grown / GB:,.2f} GB {since}, over {self.limit / GB:,.2f} GB (--limit)")
+                return
+
+
+def _resident(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.Error:
+        return 0

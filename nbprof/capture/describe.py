@@ -1,0 +1,71 @@
+"""What a recording tells about itself, in sentences."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Iterator
+
+from nbprof.capture.steps import StepClock
+
+_NO_MEMORY = re.compile(r"out of memory|\boom\b|alloc|not enough memory", re.IGNORECASE)
+
+
+def failure(error: BaseException, step: int | None, seen: int) -> str:
+    """What ended a cell and where, as ``cell failed at step 3: ValueError: bad batch``."""
+    where = f"at step {step}" if step is not None else (f"after step {seen}" if seen else "before its first step")
+    if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
+        return f"cell interrupted {where}"
+    lines = str(error).strip().splitlines()
+    text = lines[0][:300] if lines else ""
+    return f"cell failed {where}: {type(error).__name__}" + (f": {text}" if text else "")
+
+
+def out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that led to it, says that memory could not be had: of Python, TensorFlow, JAX or PyTorch.
+
+    The frameworks are not imported for it: TensorFlow raises ``ResourceExhaustedError``, JAX an ``XlaRuntimeError`` or ``JaxRuntimeError``
+    that begins with ``RESOURCE_EXHAUSTED``, PyTorch ``OutOfMemoryError`` or, for the CPU, a ``RuntimeError``. A message that is too large
+    for gRPC exhausts a resource too, so the text counts where the type alone does not say it.
+    """
+    return any(_is_out_of_memory(each) for each in _chain(error))
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    name, text = type(error).__name__, str(error)[:5000]
+    if name == "OutOfMemoryError":
+        return True
+    if name == "ResourceExhaustedError" or "RESOURCE_EXHAUSTED" in text:
+        return _NO_MEMORY.search(text) is not None
+    # "CUDA out of memory" of older PyTorch, "DefaultCPUAllocator: can't allocate memory", CUDA_ERROR_OUT_OF_MEMORY inside an InternalError.
+    own = isinstance(error, RuntimeError) or name == "InternalError"
+    return own and re.search(r"out of memory|OUT_OF_MEMORY|can't allocate memory|not enough memory", text) is not None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def how_steps_were_found(clock: StepClock) -> list[str]:
+    """A sentence on where the steps come from; none where nbprof saw no step while the cell ran."""
+    if not clock.found:
+        return []
+    if len(clock.found) == 1:
+        return [f"steps: {next(iter(clock.found))}"]
+    return ["steps: " + ", ".join(f"{count:,} {how}" for how, count in clock.found.items())]
+
+
+def precision() -> str:
+    """The dtype policy of Keras, where it is imported."""
+    policies = sys.modules.get("keras.src.dtype_policies.dtype_policy")
+    try:
+        return str(policies.dtype_policy().name) if policies is not None else ""
+    except Exception:
+        return ""

@@ -1,0 +1,236 @@
+"""The windows of a cell in which the framework's profiler runs: one, or one again and again; and what ends them."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+from nbprof.capture import describe
+from nbprof.capture.options import Options
+from nbprof.capture.place import Place
+from nbprof.capture.recording import CaptureInfo, Recording
+from nbprof.capture.shield import shielded
+from nbprof.capture.steps import Marker, StepClock
+from nbprof.errors import CaptureError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nbprof.capture.bounds import Bounds
+    from nbprof.capture.patches import Patches
+
+WAIT_S = 2.0
+"""The least time that the step which runs when a bound is reached has to end."""
+
+_numbers = itertools.count(1)
+
+
+class Backend(Protocol):
+    """What a framework must be able to do.
+
+    `start` and `stop` are called once for each window. A backend that can be stopped only on the thread that started it has an attribute
+    ``ends_anywhere`` that is False; one that learns more while it records has a method ``notes()`` that gives sentences.
+    """
+
+    name: str
+    title: str
+
+    def start(self, folder: Path, options: Options) -> list[str]:
+        """Begin to record into `folder`; gives what the person should know about it."""
+
+    def stop(self) -> None:
+        """End the recording and write its files."""
+
+    def open_marker(self, kind: str, number: int) -> Marker:
+        """Open a span that may become step `number`."""
+
+    def versions(self) -> str:
+        """The versions that matter for reading the run."""
+
+    def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
+        """Tell `clock` of the framework's own steps, and `give_way` to the person's own use of its profiler."""
+
+
+class Windows:
+    """Starts and stops the profiler, and keeps each window as a run of its own.
+
+    A file of a profiler has one clock and one beginning, and TensorBoard takes several files of a run for several machines; so windows that
+    are recorded one after the other are several runs.
+
+    Parameters
+    ----------
+    options : Options
+    clock : StepClock
+        Counts the steps; it is given the markers of the framework while the profiler runs.
+
+    Attributes
+    ----------
+    recordings : list of Recording
+        The windows that were recorded, in time order.
+    notes : list of str
+        What a reader of the numbers should know.
+    failure : str
+        Why the last window that was tried is not among them.
+    recording : bool
+        True while the profiler runs.
+    """
+
+    def __init__(self, options: Options, clock: StepClock) -> None:
+        self.options = options
+        self.clock = clock
+        self.backend: Backend | None = None
+        self.place: Place | None = None
+        self.recordings: list[Recording] = []
+        self.notes: list[str] = []
+        self.failure = ""
+        self.recording = False
+        # A bound is reached on a thread of its own, while the cell's thread may begin or end a window.
+        self._change = threading.RLock()
+        self._over = False
+        self._ended = threading.Event()
+        self._bounds: Bounds | None = None
+        self._started_at = datetime.now().astimezone()
+        self._began, self._seen_before, self._marked_before = 0.0, 0, 0
+        self._label = ""
+        self._group = uuid.uuid4().hex if options.every else ""
+
+    def begin(self) -> None:
+        """Start the framework's profiler, unless it runs or is not to run any more. Never raises."""
+        with self._change:
+            if self.recording or self._over or self.backend is None:
+                return
+            try:
+                if self.place is None:
+                    self.place = Place(self.options)
+                    self.notes += self.place.notes
+                else:
+                    self.place.renew()
+                with shielded():
+                    notes = self.backend.start(self.place.scratch, self.options)
+                    self.recording = True
+            except Exception as error:
+                self._fail(error)
+                return
+            self.notes += [note for note in notes if note not in self.notes]
+            self.clock.open_marker = self.backend.open_marker
+            self._began = time.perf_counter()
+            self._seen_before, self._marked_before = self.clock.seen, self.clock.marked
+        if self._bounds is None:
+            from nbprof.capture.bounds import Bounds
+
+            self._bounds = Bounds(self.options.seconds, self.options.limit_gb, lambda: self.clock.marked > 0, self._reached)
+            self._bounds.start()
+
+    def end(self) -> None:
+        """Stop the framework's profiler, and put its files where they stay. Never raises."""
+        with self._change:
+            self.clock.open_marker = None
+            if not self.recording or self.backend is None or self.place is None:
+                return
+            self.recording = False
+            self._over = self._over or not self.options.every
+            elapsed = time.perf_counter() - self._began
+            try:
+                with shielded():
+                    self.backend.stop()
+                    self._settle(self.place, self._describe(self.backend, elapsed))
+            except Exception as error:
+                self._fail(error)
+            if self._over and self._bounds is not None:
+                self._bounds.cancel()
+
+    def close(self) -> None:
+        """End what runs; no window begins any more."""
+        self._over = True
+        self._ended.set()
+        if self._bounds is not None:
+            self._bounds.stop()
+        self.end()
+
+    def shown(self) -> Recording:
+        """The window to show, which knows the others: the last that has all its steps, or the last."""
+        first, last = self.options.steps or (1, None)
+        asked = last - first + 1 if last is not None and not self.clock.batches_of else 0
+        whole = [recording for recording in self.recordings if recording.info.steps_marked >= asked]
+        shown = (whole or self.recordings)[-1]
+        shown.others = [recording for recording in self.recordings if recording is not shown]
+        return shown
+
+    def abandon(self) -> None:
+        """Do nothing any more and touch nothing (after a fork)."""
+        self._over, self.recording = True, False
+
+    def _settle(self, place: Place, capture: CaptureInfo) -> None:
+        if self._group and not capture.window and self.recordings:
+            # Windows without a gap: the last one begins before it is known that no step will come.
+            place.discard()
+            return
+        suffix = f"-steps-{capture.window[0]}-{capture.window[-1]}" if self._group and capture.window else ""
+        recording = Recording(place.settle(suffix), capture, temporary=place.logdir if place.temporary else None)
+        # Already now: a cell that never ends, or a machine that goes down, leaves whole runs.
+        recording.write()
+        self.recordings.append(recording)
+
+    def _describe(self, backend: Backend, elapsed: float) -> CaptureInfo:
+        clock = self.clock
+        marked = clock.marked - self._marked_before
+        self._label = self._label or f"run {next(_numbers)}"
+        return CaptureInfo(
+            backend=backend.name,
+            framework=backend.versions(),
+            started=self._started_at.isoformat(timespec="seconds"),
+            elapsed_s=elapsed,
+            steps_seen=clock.seen,
+            steps_marked=marked,
+            notes=[*describe.how_steps_were_found(clock), *self.notes],
+            label=self._label,
+            precision=describe.precision(),
+            options=asdict(self.options),
+            window=[self._seen_before + 1, clock.seen] if marked else [],
+            group=self._group,
+        )
+
+    def _fail(self, error: Exception) -> None:
+        # Whatever it is, the person's cell goes on.
+        known = isinstance(error, (CaptureError, OSError))
+        self.failure = str(error) if known else f"the recording failed: {type(error).__name__}: {error}"
+        if self.place is not None:
+            self.place.discard()
+            if not self.recordings:
+                self.place.remove()
+
+    def _reached(self, why: str) -> None:
+        """A bound was reached: end at the end of the step that runs, or now where none runs. Called on the thread of the bounds."""
+        with self._change:
+            if not self.recording:
+                if not self._over:
+                    self._over = True
+                    self.notes.append(f"{why}: no further window was recorded")
+                return
+            clock, anywhere = self.clock, getattr(self.backend, "ends_anywhere", True)
+            waits = clock.in_step or not anywhere
+            if waits:
+                marked = clock.marked - self._marked_before
+                of_a_step = (time.perf_counter() - self._began) / marked if marked else 0.0
+                clock.after_step(lambda: self._end_by(why))
+        if not waits:
+            self._end_by(why)
+        elif anywhere:
+            wait = max(WAIT_S, 3 * of_a_step)
+            if not self._ended.wait(wait):
+                self._end_by(f"{why}, and no step ended in the {wait:.0f} s after it")
+
+    def _end_by(self, why: str) -> None:
+        with self._change:
+            self._over = True
+            if self.recording:
+                seen = self.clock.seen
+                self.notes.append(f"{why}: recording ended {f'after step {seen:,}' if seen else 'before the first step ended'}")
+                self.end()
+        self._ended.set()
