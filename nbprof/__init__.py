@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from nbprof import cache
+    from nbprof import cache, capture
     from nbprof.capture.block import profile
+    from nbprof.capture.remote.serve import serve
     from nbprof.capture.steps import step, steps
     from nbprof.errors import CaptureError, NbprofError, ReadError
     from nbprof.profiles import Profile, load, runs
@@ -29,9 +30,24 @@ _WHERE = {
     "NbprofError": "nbprof.errors",
     "ReadError": "nbprof.errors",
     "CaptureError": "nbprof.errors",
+    "serve": "nbprof.capture.remote.serve",
 }
 
-__all__ = ["CaptureError", "NbprofError", "Profile", "ReadError", "cache", "last", "load", "profile", "runs", "step", "steps"]
+__all__ = [
+    "CaptureError",
+    "NbprofError",
+    "Profile",
+    "ReadError",
+    "cache",
+    "capture",
+    "last",
+    "load",
+    "profile",
+    "runs",
+    "serve",
+    "step",
+    "steps",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -43,10 +59,10 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(_WHERE[name]), name)
-    if name == "cache":
+    if name in ("cache", "capture"):
         from importlib import import_module
 
-        return import_module("nbprof.cache")
+        return import_module(f"nbprof.{name}")
     raise AttributeError(f"module 'nbprof' has no attribute {name!r}")
 
 

@@ -1,0 +1,92 @@
+"""Where the workers are: addresses as people write them, checked before anybody is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from nbprof.errors import CaptureError
+
+# A name or IPv4 address, or an IPv6 address in brackets.
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?|\[[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,32})?\]"
+_EXAMPLE = "write it as host:6009, with the port that its profiler server listens at"
+
+
+@dataclass(frozen=True)
+class Address:
+    """A profiler server: `host`, an IPv6 address in brackets, and `port`."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def file_stem(self) -> str:
+        """What its file is called, before ``.xplane.pb``; two workers of one machine differ in the port."""
+        return f"{re.sub(r'[^A-Za-z0-9._-]', '_', self.host.strip('[]'))}_{self.port}"
+
+    @property
+    def is_here(self) -> bool:
+        """True where the name alone says that it is this machine."""
+        return self.host.lower() in ("localhost", "[::1]") or self.host.startswith("127.")
+
+
+def parse(given: str | Iterable[str]) -> tuple[list[Address], list[str]]:
+    """Return the addresses, each once, and a sentence for each that was given again.
+
+    Parameters
+    ----------
+    given : str or iterable of str
+        ``grpc://a:6009,grpc://b:6009``, also without ``grpc://``, or a list of such texts.
+
+    Raises
+    ------
+    CaptureError
+        An address that is none, or none at all.
+    """
+    texts = _texts(given)
+    found: list[Address] = []
+    notes = []
+    for text in ",".join(texts).split(","):
+        if not (text := text.strip()):
+            continue
+        address = _one(text)
+        if address not in found:
+            found.append(address)
+        elif (note := f"{address} was given more than once and recorded once") not in notes:
+            notes.append(note)
+    if not found:
+        raise CaptureError("no address was given: name the workers, as grpc://host:6009,grpc://host2:6009")
+    return found, notes
+
+
+def _texts(given: Any) -> list[str]:
+    """One text or many, as a list; whatever else a person may hand over is refused."""
+    if isinstance(given, str):
+        return [given]
+    if isinstance(given, (bytes, bytearray)) or not isinstance(given, Iterable):
+        raise CaptureError(f"addresses are a text such as 'host:6009,host2:6009' or a list of texts, not {type(given).__name__}")
+    texts = list(given)
+    for text in texts:
+        if not isinstance(text, str):
+            raise CaptureError(f"an address is a text such as 'host:6009', not {text!r}")
+    return texts
+
+
+def _one(text: str) -> Address:
+    scheme, found, rest = text.rpartition("://")
+    if found and scheme.lower() != "grpc":
+        raise CaptureError(f"{text}: a profiler server speaks gRPC, not {scheme}; {_EXAMPLE}")
+    match = re.fullmatch(rf"({_HOST})(?::(\d{{1,9}}))?/?", rest)
+    if match is None:
+        hint = "; an IPv6 address stands in brackets, as [::1]:6009" if rest.count(":") > 1 else ""
+        raise CaptureError(f"{text!r} is no address: {_EXAMPLE}{hint}")
+    if match[2] is None:
+        raise CaptureError(f"{text} has no port: {_EXAMPLE}")
+    if not 0 < int(match[2]) < 65536:
+        raise CaptureError(f"{text}: a port is a number from 1 to 65535")
+    return Address(match[1], int(match[2]))

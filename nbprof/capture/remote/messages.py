@@ -1,0 +1,158 @@
+"""The messages of ``tensorflow.ProfilerService``, which the servers of TensorFlow, JAX and PyTorch/XLA speak.
+
+The few fields that are needed are written by hand, so that neither TensorFlow nor protobuf has to be installed. Field numbers are those of
+``tsl/profiler/protobuf/profiler_service.proto`` and ``profiler_options.proto``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nbprof.formats.wire import LENGTH, VARINT, fields
+
+PROFILE = "/tensorflow.ProfilerService/Profile"
+TERMINATE = "/tensorflow.ProfilerService/Terminate"
+
+TOOL = "xplane.pb"
+# Read by servers of TensorFlow 2.2 and older only; the number is what TensorFlow's own client sends.
+_MAX_EVENTS = 1_000_000
+_OPTIONS_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ProfileRequest:
+    """Asks a worker to record.
+
+    Parameters
+    ----------
+    duration_ms : int
+        How long.
+    host_level, device_level, python_level : int
+        As `host_tracer_level`, `device_tracer_level` and `python_tracer_level` of TensorFlow and JAX.
+    start_ns : int
+        When to begin, in ns since 1970 by the worker's clock; 0 at once.
+    root, session, host : str
+        A server that cannot send its recording writes it to ``<root>/<session>/<host>.xplane.pb``. `session` also names the recording that
+        is to be ended early.
+    """
+
+    duration_ms: int
+    host_level: int = 2
+    device_level: int = 1
+    python_level: int = 0
+    start_ns: int = 0
+    root: str = ""
+    session: str = ""
+    host: str = ""
+
+    def encode(self) -> bytes:
+        """The message on the wire."""
+        options = b"".join(
+            (
+                number(1, 1),  # include_dataset_ops
+                number(2, self.host_level),
+                number(3, self.device_level),
+                number(4, self.python_level),
+                number(5, _OPTIONS_VERSION),
+                number(7, 1),  # enable_hlo_proto
+                number(8, self.start_ns),
+                number(9, self.duration_ms),
+            )
+        )
+        return b"".join(
+            (
+                number(1, self.duration_ms),
+                number(2, _MAX_EVENTS),
+                text(3, TOOL),
+                chunk(4, options),
+                text(5, self.root),
+                text(6, self.session),
+                text(7, self.host),
+                number(9, 1),  # emit_xspace: the recording comes in the answer
+            )
+        )
+
+
+@dataclass(frozen=True)
+class ProfileResponse:
+    """What a worker answers.
+
+    Parameters
+    ----------
+    xspace : memoryview or None
+        The recording; None where the server wrote it to a file itself.
+    empty : bool
+        Nothing happened while it recorded.
+    """
+
+    xspace: memoryview | None = None
+    empty: bool = False
+
+    @classmethod
+    def decode(cls, data: bytes) -> ProfileResponse:
+        """The answer of these bytes; `xspace` is a part of them, not a copy.
+
+        Raises
+        ------
+        ReadError
+            They are no protobuf message.
+        """
+        whole = memoryview(data)
+        xspace: memoryview | None = None
+        empty = False
+        tool: memoryview | None = None
+        for number_, kind, value, end in fields(data, 0, len(data)):
+            if number_ == 7 and kind == VARINT:
+                empty = bool(value)
+            elif number_ == 8 and kind == LENGTH:
+                xspace = whole[value:end]
+            elif number_ == 6 and kind == LENGTH:
+                tool = _tool(whole, value, end) or tool
+        return cls(tool if xspace is None else xspace, empty)
+
+
+def _tool(data: memoryview, start: int, end: int) -> memoryview | None:
+    """The content of a file in the answer (`ProfileToolData`), if it is the recording."""
+    name, content = b"", None
+    for number_, kind, value, stop in fields(data, start, end):
+        if kind == LENGTH and number_ == 1:
+            name = bytes(data[value:stop])
+        elif kind == LENGTH and number_ == 2:
+            content = data[value:stop]
+    return content if name.endswith(TOOL.encode()) else None
+
+
+@dataclass(frozen=True)
+class TerminateRequest:
+    """Asks a worker to end the recording `session` now and to answer with what it has."""
+
+    session: str = field(default="")
+
+    def encode(self) -> bytes:
+        """The message on the wire."""
+        return text(1, self.session)
+
+
+def varint(value: int) -> bytes:
+    """A number from 0 to 2**64 - 1 on the wire."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def number(field_: int, value: int) -> bytes:
+    """A number field; nothing where it is 0, which is what a missing field means."""
+    return varint(field_ << 3 | VARINT) + varint(value) if value else b""
+
+
+def chunk(field_: int, data: bytes) -> bytes:
+    """A field of bytes or of a message."""
+    return varint(field_ << 3 | LENGTH) + varint(len(data)) + data
+
+
+def text(field_: int, value: str) -> bytes:
+    """A text field; nothing where it is empty. What is no Unicode, as in a path with stray bytes, is replaced."""
+    return chunk(field_, value.encode("utf-8", "replace")) if value else b""

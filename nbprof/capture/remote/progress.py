@@ -1,0 +1,82 @@
+"""One line about what is going on, which changes at most four times a second and is gone in the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+Tell = Callable[[str], None]
+
+REPAINT_S = 0.25
+
+
+class Progress:
+    """Shows a line where people look: as an output of the cell in a notebook, in a terminal as a line that is written over.
+
+    Use it in a `with` block; the line is gone after it. It never raises: a front end that has gone must not end a recording.
+
+    Parameters
+    ----------
+    show : bool or callable
+        True shows the line here, where there is a notebook or a terminal; a callable receives each text instead, as `print`.
+    """
+
+    def __init__(self, show: bool | Tell = True) -> None:
+        self._write: Tell | None = None
+        self._wipe: Callable[[], None] = lambda: None
+        if callable(show):
+            self._write = show
+        elif show:
+            self._write, self._wipe = _here()
+        self._painted = 0.0
+        self._text = ""
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._painted:
+            try:
+                self._wipe()
+            except Exception:
+                self._write = None
+
+    def __call__(self, text: str) -> None:
+        """Show a text, unless the last one is too fresh."""
+        now = time.monotonic()
+        if self._write is None or text == self._text or now - self._painted < REPAINT_S:
+            return
+        self._painted, self._text = now, text
+        try:
+            self._write(f"nbprof: {text}")
+        except Exception:
+            self._write = None
+
+
+def _here() -> tuple[Tell | None, Callable[[], None]]:
+    """How to write a line here, and how to remove it."""
+    shell = _shell()
+    if shell is not None and hasattr(shell, "kernel"):
+        from nbprof.cell import Slot
+
+        slot = Slot(shell)
+        # The output itself stays, without a height.
+        return slot.line, lambda: slot.final({"text/plain": "", "text/html": ""}, {})
+    stream = sys.stderr
+    if stream is not None and stream.isatty():
+
+        def write(text: str) -> None:
+            stream.write(f"\r\x1b[K{text[:200]}")
+            stream.flush()
+
+        return write, lambda: write("")
+    return None, lambda: None
+
+
+def _shell() -> Any:
+    """The shell of IPython, without importing it."""
+    module = sys.modules.get("IPython")
+    return module.get_ipython() if module is not None else None

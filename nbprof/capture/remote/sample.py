@@ -1,0 +1,145 @@
+"""Sample running workers: ask their profiler servers to record, and make one profile of what they send."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from nbprof.capture.options import Options
+from nbprof.capture.place import Place
+from nbprof.capture.recording import CaptureInfo, Recording
+from nbprof.capture.remote.addresses import parse
+from nbprof.capture.remote.client import library
+from nbprof.capture.remote.messages import chunk
+from nbprof.capture.remote.progress import Progress, Tell
+from nbprof.capture.remote.sampling import Sampling
+from nbprof.capture.remote.workers import Worker, Workers
+from nbprof.errors import CaptureError
+
+if TYPE_CHECKING:
+    from nbprof.profiles import Profile
+
+_numbers = itertools.count(1)
+
+
+def capture(addresses: str | Iterable[str], sampling: Sampling, progress: bool | Tell = True) -> Profile:
+    """The profile of a sample; `nbprof.capture` describes it."""
+    from nbprof.profiles import open_recording
+
+    with Progress(progress) as tell:
+        recording = record(addresses, sampling, tell)
+        return open_recording(recording, progress=tell)
+
+
+def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell) -> Recording:
+    """Record workers and return where the files lie.
+
+    Parameters
+    ----------
+    addresses : str or iterable of str
+        As `nbprof.capture` takes them.
+    sampling : Sampling
+        What to record.
+    tell : callable
+        Called with what is going on.
+
+    Raises
+    ------
+    CaptureError
+        A wrong address, a logdir that cannot be written, or no worker recorded anything.
+    KeyboardInterrupt
+        Ctrl-C came before anything was recorded.
+    """
+    targets, notes = parse(addresses)
+    library()
+    place = _place(sampling)
+    try:
+        started = datetime.now().astimezone()
+        folder = place.scratch / "plugins" / "profile" / time.strftime("%Y_%m_%d_%H_%M_%S", started.timetuple())
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise CaptureError(f"{place.logdir} cannot be written ({error.strerror}): --logdir DIR chooses another place") from error
+        workers = Workers(targets, sampling, folder, tell)
+        workers.run()
+        recorded = [worker for worker in workers.all if worker.file is not None]
+        if not recorded:
+            if workers.stopped_after_s is not None:
+                raise KeyboardInterrupt
+            raise CaptureError(_nothing(workers.all))
+        name_hosts(recorded)
+    except BaseException:
+        place.discard()
+        place.remove()
+        raise
+    run = place.settle()
+    info = CaptureInfo(
+        started=started.isoformat(timespec="seconds"),
+        elapsed_s=sampling.duration_ms / 1000 if workers.stopped_after_s is None else workers.stopped_after_s,
+        notes=[*_how(workers, sampling), *notes, *place.notes],
+        label=f"sample {next(_numbers)}",
+        options={"addresses": [str(target) for target in targets], **asdict(sampling)},
+    )
+    recording = Recording(run, info, temporary=place.logdir if place.temporary else None)
+    try:
+        recording.write()
+    except OSError as error:
+        info.notes.append(f"the run's {run.name} has no nbprof.json beside it: {error.strerror}")
+    return recording
+
+
+def _place(sampling: Sampling) -> Place:
+    """The folder of the run; one that was asked for must be writable, since nothing is lost yet by saying so."""
+    place = Place(Options(logdir=sampling.logdir, save=sampling.save))
+    if sampling.logdir and place.notes:
+        shutil.rmtree(place.logdir, ignore_errors=True)
+        reason = place.notes[0].partition(":")[0]
+        raise CaptureError(f"{reason}; nothing was recorded. Choose a --logdir that you may write to")
+    return place
+
+
+def name_hosts(recorded: list[Worker]) -> None:
+    """Tell workers of one machine apart: the recordings of both call it by the same name, so each file names its worker before that."""
+    names = Counter(worker.hostname for worker in recorded)
+    wanted = {id(w): w.hostname if names[w.hostname] == 1 else f"{w.hostname}:{w.address.port}" for w in recorded}
+    same = Counter(wanted.values())
+    for worker in recorded:
+        name = wanted[id(worker)] if same[wanted[id(worker)]] == 1 and worker.hostname else str(worker.address)
+        if name == worker.hostname or worker.file is None:
+            continue
+        named = worker.file.with_suffix(".named")
+        with worker.file.open("rb") as old, named.open("wb") as new:
+            # hostnames, of which the first counts; fields may come in any order.
+            new.write(chunk(4, name.encode()))
+            shutil.copyfileobj(old, new, 1 << 20)
+        named.replace(worker.file)
+        worker.hostname = name
+
+
+def _nothing(workers: list[Worker]) -> str:
+    if len(workers) == 1:
+        return f"{workers[0].address}: {workers[0].reason}"
+    return "no worker could be recorded. " + ". ".join(f"{worker.address}: {worker.reason}" for worker in workers)
+
+
+def _how(workers: Workers, sampling: Sampling) -> list[str]:
+    """What a reader of the numbers should know about how they came."""
+    recorded = [worker for worker in workers.all if worker.file is not None]
+    count = f"{len(recorded)} of {len(workers.all)} workers" if len(workers.all) > 1 else str(workers.all[0].address)
+    notes = [f"sampled from outside: {count}, {sampling.duration_ms / 1000:g} s"]
+    if workers.stopped_after_s is not None:
+        notes.append(f"the recording was stopped by hand after {workers.stopped_after_s:.1f} of {sampling.duration_ms / 1000:g} s")
+    notes += [f"{worker.address} is missing: {worker.reason}" for worker in workers.all if worker.file is None]
+    first_ns = min(worker.started_ns for worker in recorded)
+    for worker in recorded:
+        late_s = (worker.started_ns - first_ns) / 1e9
+        if worker.failures and (late_s >= 0.05 or len(recorded) == 1):
+            when = f"{late_s:.1f} s later than the first" if len(recorded) > 1 else f"at try {len(worker.failures) + 1}"
+            notes.append(f"{worker.address} was recorded {when}: {worker.failures[0].reason}")
+    return notes

@@ -1,0 +1,71 @@
+"""What a person may ask of a sample of running workers."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+
+from nbprof.errors import CaptureError
+
+MOST_MS = 3_600_000
+TOGETHER_MS = 500
+"""Several workers begin so long after they were asked, for all to have got the message by then."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The choices of one sample, checked.
+
+    Parameters
+    ----------
+    duration_ms : int
+        How long to record, 1 ms to an hour.
+    host_level : int
+        0 nothing on the host, 1 what matters most, 2 ops as well, 3 everything.
+    device_level, python_level : int
+        1 records devices, and every Python call; 0 doesn't.
+    retries : int
+        How often a worker that was idle, busy or away is asked again, 0 to 100.
+    delay_ms : int, optional
+        When to begin after the workers were asked: at one time for all, by their clocks. 0 lets each begin when it is asked. When left out,
+        several workers begin after half a second and one at once.
+    logdir : str, optional
+        Folder that receives ``plugins/profile/<run>/``; by default ``nbprof-results`` in the working directory.
+    save : bool
+        False keeps the files in a temporary folder only as long as the profile lives.
+    """
+
+    duration_ms: int = 2000
+    host_level: int = 2
+    device_level: int = 1
+    python_level: int = 0
+    retries: int = 3
+    delay_ms: int | None = None
+    logdir: str | None = None
+    save: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least, most, what in (
+            ("duration_ms", 1, MOST_MS, "the duration is 1 ms to 3,600,000 ms (an hour)"),
+            ("host_level", 0, 3, "the host level is 0, 1, 2 or 3"),
+            ("device_level", 0, 1, "the device level is 0 or 1"),
+            ("python_level", 0, 1, "the Python level is 0 or 1"),
+            ("retries", 0, 100, "the number of retries is 0 to 100"),
+            ("delay_ms", 0, MOST_MS, "the delay is 0 ms to 3,600,000 ms (an hour)"),
+        ):
+            value = getattr(self, name)
+            if name == "delay_ms" and value is None:
+                continue
+            try:
+                count = operator.index(value)
+            except TypeError:
+                raise CaptureError(f"{what}, a whole number, not {value!r}") from None
+            if isinstance(value, bool) or not least <= count <= most:
+                raise CaptureError(f"{what}, not {value:,}" if not isinstance(value, bool) else f"{what}, not {value}")
+            object.__setattr__(self, name, count)
+
+    def delay_for(self, workers: int) -> int:
+        """Milliseconds between asking so many workers and their start."""
+        if self.delay_ms is not None:
+            return self.delay_ms
+        return TOGETHER_MS if workers > 1 else 0

@@ -1,0 +1,152 @@
+"""Let this process be sampled: start the profiler server of the framework that it uses."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import sys
+import threading
+from typing import Any
+
+from nbprof.capture.detect import TITLES
+from nbprof.errors import CaptureError
+
+SERVERS = ("tensorflow", "jax")
+_OWN_WAYS = "%%nbprof above its cell, or `with nbprof.profile():` in its script, records it"
+_lock = threading.Lock()
+# Framework and its port, in the process that started it.
+_serving: dict[str, tuple[int, int]] = {}
+
+
+def serve(port: int = 6009, backend: str = "auto") -> int:
+    """Starts the profiler server of TensorFlow or JAX in this process and returns its port; `nbprof.capture` then records it from anywhere.
+
+    It costs nothing until it is asked. It runs as long as the process. A second call changes nothing and returns the port of the first.
+
+    Both frameworks let the server listen at all network addresses of the machine, without a password: whoever reaches the port can record
+    the program. Where others do, let a firewall close the port and use a tunnel: ``ssh -L 6009:localhost:6009 machine``.
+
+    Parameters
+    ----------
+    port : int
+        0 takes one that is free.
+    backend : str
+        ``tensorflow``, ``jax``, or ``auto``: the one that Keras runs on, or that is imported.
+
+    Returns
+    -------
+    int
+        The port.
+
+    Raises
+    ------
+    CaptureError
+        The port is taken, no framework is imported, or it has no profiler server: PyTorch has none.
+
+    Examples
+    --------
+    >>> import nbprof, jax                      # doctest: +SKIP
+    >>> nbprof.serve(6009)                      # doctest: +SKIP
+    6009
+    """
+    if not _is_port(port):
+        raise CaptureError(f"a port is a number from 1 to 65535, or 0 for one that is free, not {port!r}")
+    with _lock:
+        name = _choose(backend)
+        module = _module(name)
+        process, running = _serving.get(name, (0, 0))
+        if process == os.getpid():
+            if port not in (0, running):
+                raise CaptureError(f"{TITLES[name]}'s profiler server of this process listens at port {running} already; it has only one")
+            return running
+        chosen = _free(port)
+        try:
+            _start(name, module, chosen)
+        except CaptureError:
+            raise
+        except Exception as error:
+            raise CaptureError(f"{TITLES[name]}'s profiler server did not start: {error}") from error
+        if not _listens(chosen):
+            raise CaptureError(f"{TITLES[name]}'s profiler server does not listen at port {chosen}: {_low(chosen)}choose another port")
+        _serving[name] = (os.getpid(), chosen)
+        return chosen
+
+
+def _is_port(port: Any) -> bool:
+    return isinstance(port, int) and not isinstance(port, bool) and 0 <= port < 65536
+
+
+def _choose(backend: str) -> str:
+    if backend == "torch":
+        raise CaptureError(f"PyTorch has no profiler server, so it cannot be sampled from elsewhere: {_OWN_WAYS}")
+    if backend in SERVERS:
+        return backend
+    if backend != "auto":
+        raise CaptureError(f"unknown backend {backend!r}: choose auto, tensorflow or jax")
+    keras = sys.modules.get("keras")
+    try:
+        of_keras = str(keras.backend.backend()) if keras is not None else ""
+    except AttributeError:
+        of_keras = ""
+    for name in (of_keras, *SERVERS):
+        if name in SERVERS and name in sys.modules:
+            return name
+    if "torch" in sys.modules:
+        raise CaptureError(f"PyTorch has no profiler server, so it cannot be sampled from elsewhere: {_OWN_WAYS}")
+    raise CaptureError("neither TensorFlow nor JAX is imported here: import it first, or name it: nbprof.serve(6009, backend='jax')")
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise CaptureError(f"{TITLES[name]} is not installed here ({error})") from error
+
+
+def _start(name: str, module: Any, port: int) -> None:
+    if name == "tensorflow":
+        module.profiler.experimental.server.start(port)
+        return
+    try:
+        module.profiler.start_server(port)
+    except ValueError as error:
+        if "one profiler server" in str(error):
+            raise CaptureError("JAX's profiler server runs in this process already, at the port that it was started with") from error
+        raise
+
+
+def _free(port: int) -> int:
+    """A port that nobody listens at.
+
+    Two gRPC servers may listen at one port without an error, and requests would go to either; so it is asked for here, without that
+    sharing.
+    """
+    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    with socket.socket(family) as probe:
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if os.name != "nt":
+            # As servers do: a port on which only old connections linger is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except PermissionError as error:
+            raise CaptureError(f"port {port} may not be used here: {_low(port)}choose another, or 0 for one that is free") from error
+        except OSError as error:
+            raise CaptureError(
+                f"port {port} is taken, by another profiler server or another program: choose another, or 0 for one that is free"
+            ) from error
+        return int(probe.getsockname()[1])
+
+
+def _low(port: int) -> str:
+    return "ports below 1024 need privileges; " if port < 1024 else ""
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("localhost", port), timeout=5):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,260 @@
+"""Ask many workers to record at the same time, ask again those that were not ready, and keep what each sends."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nbprof.capture.remote.addresses import Address
+from nbprof.capture.remote.client import Call, Refusal, profile
+from nbprof.capture.remote.failures import IDLE, Failure, explain, shared
+from nbprof.capture.remote.messages import ProfileRequest, ProfileResponse
+from nbprof.capture.remote.progress import REPAINT_S, Tell
+from nbprof.capture.remote.sampling import Sampling
+from nbprof.capture.shield import shielded
+from nbprof.errors import ReadError
+from nbprof.formats.wire import LENGTH, fields
+
+SLACK_S = 60.0
+"""The least time that a worker has to collect and send what it recorded; a long recording has its own length again."""
+RETRY_S = 0.25
+"""Before an unreachable worker is asked again; twice as long each time."""
+BUSY_S = 1.0
+"""Before a worker that is being recorded by someone else is asked again; twice as long each time."""
+
+
+@dataclass
+class Worker:
+    """One worker and what became of it.
+
+    Parameters
+    ----------
+    address : Address
+    file : Path or None
+        Its recording.
+    hostname : str
+        What the recording calls its machine.
+    started_ns : int
+        When its recording began, in ns since 1970 by our clock.
+    failures : list of Failure
+        The tries that gave nothing.
+    """
+
+    address: Address
+    file: Path | None = None
+    hostname: str = ""
+    started_ns: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    given_up: bool = False
+    _call: Call | None = None
+    _asked: float = 0.0
+    _due: float = 0.0
+
+    @property
+    def open(self) -> bool:
+        """True while something may still come."""
+        return self.file is None and not self.given_up
+
+    @property
+    def reason(self) -> str:
+        """Why there is nothing of it."""
+        if not self.failures:
+            return "it was not asked"
+        last, first = self.failures[-1], self.failures[0]
+        tries = f" ({len(self.failures)} tries)" if len(self.failures) > 1 else ""
+        if first.reason != last.reason:
+            return f"{first.reason}; then {last.reason}{tries}"
+        return f"{last.reason}{tries}"
+
+
+class Workers:
+    """Records workers, from `run` to its end.
+
+    Everything happens on the caller's thread; gRPC's own threads only wake it. Ctrl-C asks the workers to end the recording and to send
+    what they have; a second one waits no longer.
+
+    Parameters
+    ----------
+    addresses : list of Address
+    sampling : Sampling
+        What to record.
+    folder : Path
+        Receives the files. It is `<root>/<session>`, as servers that write their file themselves want it.
+    tell : callable
+        Called with what is going on.
+
+    Attributes
+    ----------
+    all : list of Worker
+        In the order of the addresses.
+    stopped_after_s : float or None
+        How long the recording had lasted when it was ended by Ctrl-C.
+    """
+
+    def __init__(self, addresses: list[Address], sampling: Sampling, folder: Path, tell: Tell) -> None:
+        self.all = [Worker(address) for address in addresses]
+        self.stopped_after_s: float | None = None
+        self._sampling = sampling
+        self._folder = folder
+        self._tell = tell
+        self._news = threading.Event()
+        self._delay_s = sampling.delay_for(len(addresses)) / 1000
+        self._duration_s = sampling.duration_ms / 1000
+        self._begins_ns = 0
+
+    def run(self) -> None:
+        """Record until nothing more can come."""
+        self._begins_ns = time.time_ns() + round(self._delay_s * 1e9)
+        try:
+            while any(worker.open for worker in self.all):
+                try:
+                    self._turn()
+                except KeyboardInterrupt:
+                    if self.stopped_after_s is not None:
+                        break
+                    self._stop()
+        finally:
+            for worker in self.all:
+                if worker._call is not None:
+                    worker._call.cancel()
+                    worker.failures.append(Failure("it had not answered when the recording was given up"))
+                    worker._call, worker.given_up = None, True
+
+    def _turn(self) -> None:
+        with shielded():
+            self._news.clear()
+            for worker in self.all:
+                if worker._call is not None and worker._call.done:
+                    self._take(worker, worker._call)
+            for worker in self.all:
+                if worker.open and worker._call is None and worker._due <= time.monotonic():
+                    self._ask(worker)
+        if any(worker.open for worker in self.all):
+            self._tell(self._state())
+            waits = [worker._due - time.monotonic() for worker in self.all if worker.open and worker._call is None]
+            self._news.wait(max(0.0, min([REPAINT_S, *waits])))
+
+    def _ask(self, worker: Worker) -> None:
+        # All begin together; who is asked again begins at once.
+        start_ns = 0 if worker.failures or not self._delay_s else self._begins_ns
+        sampling = self._sampling
+        request = ProfileRequest(
+            sampling.duration_ms,
+            sampling.host_level,
+            sampling.device_level,
+            sampling.python_level,
+            start_ns,
+            root=str(self._folder.parent),
+            session=self._folder.name,
+            host=worker.address.file_stem,
+        )
+        worker._asked = time.monotonic()
+        worker.started_ns = start_ns or time.time_ns()
+        limit_s = (self._delay_s if start_ns else 0.0) + self._duration_s + max(SLACK_S, self._duration_s)
+        worker._call = profile(worker.address, request.encode(), limit_s, self._news.set)
+
+    def _take(self, worker: Worker, call: Call) -> None:
+        """Keep what a worker has sent, or see whether to ask it again."""
+        worker._call = None
+        outcome = call.outcome()
+        if isinstance(outcome, Refusal):
+            waited_s = time.monotonic() - worker._asked
+            failure: Failure | None = explain(outcome, worker.address, str(self._folder.parent), waited_s)
+        else:
+            failure = self._keep(worker, outcome)
+        if failure is None:
+            return
+        worker.failures.append(failure)
+        tries = len(worker.failures)
+        if not failure.again or tries > self._sampling.retries or self.stopped_after_s is not None:
+            worker.given_up = True
+            return
+        # What was idle has been waited for already: as long as the recording lasted.
+        wait_s = 0.0 if failure.reason == IDLE else (BUSY_S if failure.busy else RETRY_S) * 2 ** (tries - 1)
+        worker._due = time.monotonic() + wait_s
+
+    def _keep(self, worker: Worker, response: ProfileResponse) -> Failure | None:
+        path = self._folder / f"{worker.address.file_stem}.xplane.pb"
+        if response.empty:
+            path.unlink(missing_ok=True)
+            return Failure(IDLE, again=True)
+        try:
+            if response.xspace is not None:
+                worker.hostname = hostname(response.xspace)
+                _write(path, response.xspace)
+            elif path.is_file() and path.stat().st_size:
+                # Of an older server, on this machine or on a disk that it shares.
+                worker.hostname = hostname(memoryview(path.read_bytes()))
+            else:
+                return Failure(f"it is an older server, which wrote its file to {path.parent} on its own machine: {shared()}")
+        except ReadError as error:
+            return Failure(f"its recording is damaged ({error})", again=True)
+        except OSError as error:
+            size = f"{len(response.xspace or b'') / 1e6:.1f} MB"
+            return Failure(f"its {size} could not be written to {path.parent} ({error.strerror}): --logdir DIR chooses another place")
+        worker.file = path
+        return None
+
+    def _stop(self) -> None:
+        """End the recording early: what there is comes."""
+        with shielded():
+            now = time.time_ns()
+            self.stopped_after_s = max(0.0, (now - self._begins_ns) / 1e9)
+            for worker in (w for w in self.all if w.open):
+                if worker._call is not None and now > worker.started_ns:
+                    worker._call.terminate(self._folder.name)
+                    continue
+                if worker._call is not None:
+                    worker._call.cancel()
+                    worker._call = None
+                if not worker.failures:
+                    worker.failures.append(Failure("it was stopped before the recording began"))
+                worker.given_up = True
+
+    def _state(self) -> str:
+        missing = [worker for worker in self.all if worker.open]
+        came = sum(worker.file is not None for worker in self.all)
+        count = f"{len(self.all)} workers" if len(self.all) > 1 else str(self.all[0].address)
+        passed_s = (time.time_ns() - self._begins_ns) / 1e9
+        again = [worker for worker in missing if worker.failures]
+        if self.stopped_after_s is not None:
+            what = "stopping"
+        elif again and len(again) == len(missing):
+            worker = again[0]
+            why = worker.failures[-1].reason.partition(":")[0].partition(";")[0]
+            what = f"asking {worker.address} again, {len(worker.failures)} of {self._sampling.retries}: {why}"
+        elif passed_s < 0:
+            what = f"recording of {count} begins in {-passed_s:.1f} s"
+        elif passed_s < self._duration_s:
+            what = f"recording {count} · {passed_s:.1f} of {self._duration_s:.1f} s"
+        else:
+            what = f"waiting for {missing[0].address} · {passed_s - self._duration_s:.0f} s"
+        return f"{what} · {came} of {len(self.all)} came" if came else what
+
+
+def hostname(xspace: memoryview) -> str:
+    """What an XSpace calls its machine; empty where it names none.
+
+    Raises
+    ------
+    ReadError
+        It is no XSpace, or cut off.
+    """
+    name = ""
+    for number, kind, value, end in fields(xspace, 0, len(xspace)):
+        if number == 4 and kind == LENGTH and not name:
+            name = bytes(xspace[value:end]).decode("utf-8", "replace")
+    return name
+
+
+def _write(path: Path, data: memoryview) -> None:
+    try:
+        with path.open("wb") as file:
+            file.write(data)
+    except OSError:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise
