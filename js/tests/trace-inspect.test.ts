@@ -31,7 +31,7 @@ describe("times of a slice", () => {
   it("are told to the ns, without zeros that say nothing", () => {
     const lengths = [0, 0.25, 7, 960, 3392, 3400, 9.99e5, 4_380_214, 4_380_000, 12_000_000_001];
     expect(lengths.map(exactLength)).toEqual([
-      ...["no time", "0.25 ns", "7 ns", "960 ns", "3.392 µs", "3.4 µs", "999.0 µs"],
+      ...["0 ns", "0.25 ns", "7 ns", "960 ns", "3.392 µs", "3.4 µs", "999.0 µs"],
       ...["4.380214 ms", "4.38 ms", "12.000000001 s"],
     ]);
     expect([0, 66_470_336, 66_470_000, 1].map(exactMoment)).toEqual([

@@ -179,6 +179,14 @@ describe("a range of a report", () => {
     expect(idle(device, 0, 100)).toEqual([{ process: "GPU 0", percent: 60 }]);
     expect(idle(data, 0, 100)).toEqual([]);
   });
+  it("does not take the recorder for work of the host", () => {
+    const host = saved(
+      [lane([[0, 100, 0, 0]], { kind: "host", derived: true }), lane([[10, 20, 1, 0]], { kind: "host" })],
+      ["PyTorch Profiler (0)", "aten::mm"],
+      100,
+    );
+    expect(times(host, 0, 100)).toEqual([["aten::mm", 1, 20]]);
+  });
   it("has one line for different codes that read the same", () => {
     const twins = saved(
       [

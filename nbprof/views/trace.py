@@ -180,12 +180,28 @@ def _levels(level: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint8 | np.uint16]:
 
 
 def _samples(counter: Counter, origin: int) -> dict[str, Any]:
-    """A counter's samples; of too many, the lowest and the highest of equally long runs of them."""
-    rows = np.arange(len(counter.time))
-    if len(rows) > MOST_SAMPLES:
-        edges = np.linspace(0, len(rows), MOST_SAMPLES // 2 + 1).astype(np.int64)
-        rows = np.unique([_first_of(f.reduceat(counter.value, edges[:-1]), counter.value, edges) for f in (np.minimum, np.maximum)])
-    return {"time": short((counter.time[rows] - origin) / _PS), "value": short(counter.value[rows]), "unit": counter.unit}
+    """A counter's samples; of too many, the lowest, the highest and the last of equally long runs of them.
+
+    The last is there because a sample holds until the next, however long that is. Of a share of time it is the mean of equal parts of the
+    time: what it is at a moment says nothing of the time around it.
+    """
+    time, value = counter.samples
+    if len(time) > MOST_SAMPLES and counter.unit == "percent":
+        time, value = _means(time, value, MOST_SAMPLES - 1)
+    elif len(time) > MOST_SAMPLES:
+        edges = np.linspace(0, len(time), MOST_SAMPLES // 3 + 1).astype(np.int64)
+        extremes = [_first_of(f.reduceat(value, edges[:-1]), value, edges) for f in (np.minimum, np.maximum)]
+        rows = np.unique([*extremes, edges[1:] - 1])
+        time, value = time[rows], value[rows]
+    return {"time": short((time - origin) / _PS), "value": short(value), "unit": counter.unit}
+
+
+def _means(time: Ints, value: npt.NDArray[np.float64], parts: int) -> tuple[Ints, npt.NDArray[np.float64]]:
+    """Means of equal parts of the time, and the last value; the values hold until the next."""
+    edges = np.linspace(float(time[0]), float(time[-1]), parts + 1)
+    reached = np.append(0.0, np.cumsum(value[:-1] * np.diff(time)))
+    mean = np.diff(np.interp(edges, time.astype(np.float64), reached)) / np.diff(edges)
+    return edges.astype(np.int64), np.append(mean, value[-1])
 
 
 def _first_of(wanted: npt.NDArray[np.float64], values: npt.NDArray[np.float64], edges: Ints) -> Ints:

@@ -159,6 +159,35 @@ def test_a_long_counter_keeps_its_peak():
     assert (np.diff(out["time"]) > 0).all()
 
 
+def test_a_long_counter_holds_what_it_ended_at_while_nothing_happens():
+    from nbprof.timeline.tracks import Counter
+
+    time = np.arange(3000, dtype=np.int64) * 1000
+    time[1500:] += 10**9
+    value = np.tile([1.0, 9.0, 4.0], 1000)
+    out = trace._samples(Counter(9, "Memory", "bytes", time, value), 0)
+    before = np.searchsorted(out["time"], time[1500] / 1000) - 1
+    assert out["value"][before] == value[1499]
+
+
+def test_a_long_share_of_time_is_the_mean_of_equal_parts():
+    from nbprof.timeline.tracks import Counter
+
+    rng = np.random.default_rng(3)
+    time = np.cumsum(rng.integers(1, 50, 4001)) * 1000
+    value = np.append(rng.random(4000) * 100, 0.0)
+    # A gap in the middle: nothing ran for a tenth of the time.
+    time[2000:] += (time[-1] - time[0]) // 9
+    value[1999] = 0.0
+    out = trace._samples(Counter(9, "Busy", "percent", time, value), int(time[0]))
+    at, mean = out["time"] * 1000 + time[0], out["value"]
+    assert len(at) <= trace.MOST_SAMPLES
+    assert (mean[:-1] * np.diff(at)).sum() == pytest.approx((value[:-1] * np.diff(time)).sum(), rel=1e-3)
+    inside = (at[:-1] >= time[1999]) & (at[1:] <= time[2000])
+    assert inside.sum() > 40
+    assert not mean[:-1][inside].any()
+
+
 def test_long_names_are_cut():
     run = fake.run()
     run.trace.names[2] = "x" * 20_000

@@ -51,10 +51,10 @@ const codeOf = (key: string): number => CATEGORIES.findIndex((category) => categ
 /** Input above; below the device, or where none was recorded, how many of the host's threads were busy. */
 export function overview(trace: Trace, pixels: number): Strip {
   const input = codeOf("input");
-  const threads = trace.lanes.filter((lane) => lane.kind === "host").length;
+  const again = repeated(trace.lanes);
+  const threads = trace.lanes.filter((lane, l) => lane.kind === "host" && !again.has(l)).length;
   const category = (l: number, i: number): number => trace.category[trace.lanes[l]?.name_code[i] as number] ?? 0;
   const kind = (l: number): string => trace.lanes[l]?.kind ?? "";
-  const again = repeated(trace.lanes);
   const device = trace.lanes.some((lane) => lane.kind === "device" && lane.start.length > 0);
   return {
     above: bytes(
@@ -63,7 +63,12 @@ export function overview(trace: Trace, pixels: number): Strip {
     below: device
       ? bytes(strip(trace, pixels, (l, i) => kind(l) === "device" && !again.has(l) && trace.lanes[l]?.depth[i] === 0))
       : bytes(
-          strip(trace, pixels, (l, i) => kind(l) === "host" && trace.lanes[l]?.depth[i] === 0, Math.max(1, threads)),
+          strip(
+            trace,
+            pixels,
+            (l, i) => kind(l) === "host" && !again.has(l) && trace.lanes[l]?.depth[i] === 0,
+            Math.max(1, threads),
+          ),
         ),
     below_is: device ? "device" : "host",
   };

@@ -17,7 +17,6 @@ export const exactMoment = (ns: number): string => `${trimmed(ns / 1e6, 3)} ms`;
 
 /** A length to the ns: "3.392 µs", "4.380214 ms". */
 export function exactLength(ns: number): string {
-  if (ns === 0) return "no time";
   if (ns < 1e3) return `${trimmed(ns, 0, 3)} ns`;
   if (ns < 1e6) return `${trimmed(ns / 1e3, 1, 3)} µs`;
   return ns < 1e10 ? `${trimmed(ns / 1e6, 2)} ms` : `${trimmed(ns / 1e9, 2, 9)} s`;

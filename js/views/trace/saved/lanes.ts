@@ -16,7 +16,7 @@ export interface At {
 const WORK = /^(stream\b|xla ops$)/i;
 
 /**
- * Positions of the device lanes that say again, by op, module or name scope, what the work lanes of the same device say.
+ * Positions of the lanes that say again what others say: of a device by op, module or name scope.
  * Counting them would count the work twice, and a scope also covers the gaps between its kernels.
  */
 export function repeated(lanes: readonly Lane[]): Set<number> {
@@ -24,7 +24,8 @@ export function repeated(lanes: readonly Lane[]): Set<number> {
   lanes.forEach((lane, i) => {
     if (lane.kind === "device") devices.set(lane.process, [...(devices.get(lane.process) ?? []), i]);
   });
-  const found = new Set<number>();
+  // So do those of the host that the recorder made, and its spans of itself are no work.
+  const found = new Set([...lanes.keys()].filter((i) => lanes[i]?.kind === "host" && lanes[i]?.derived));
   for (const members of devices.values()) {
     const work = members.filter((i) => WORK.test(lanes[i]?.name ?? ""));
     for (const i of members) if (lanes[i]?.derived || (work.length && !work.includes(i))) found.add(i);
@@ -40,7 +41,7 @@ export class SavedLanes {
   readonly tick: number;
   /** ns of the origin on the clock of the tables and steps: 0, or less. */
   readonly origin: number;
-  /** Device lanes that say again what others say. */
+  /** Lanes that say again what others say. */
   readonly repeated: Set<number>;
   private readonly byLane: (readonly Row[] | undefined)[] = [];
   private readonly places = new Map<number, number>();
