@@ -146,6 +146,22 @@ class Profile:
         """Folder of the recorded files."""
         return self.run.source.path
 
+    @property
+    def runs(self) -> pd.DataFrame:
+        """The windows that were recorded of the same cell (`--every`), this one among them; one row without `--every`.
+
+        One row a window in time order: `run`, the name of its folder; `first_step` and `last_step`, counted from 1, missing where no step
+        was marked; `shown`, whether it is this profile; `path`, which `nbprof.load` takes.
+        """
+        from nbprof.capture.recording import windows_of
+
+        own = Path(self.path)
+        found = windows_of(own, self.run.capture) if self.run.capture is not None else []
+        rows = [(path.name, *(info.window or [None, None]), path == own, str(path)) for path, info in found]
+        rows = rows or [(own.name, None, None, True, str(own))]
+        frame = pd.DataFrame(rows, columns=["run", "first_step", "last_step", "shown", "path"])
+        return frame.astype({"first_step": "Int64", "last_step": "Int64"})
+
     def payload(self, events: int | None = None) -> dict[str, Any]:
         """What the dashboard draws: small numbers, texts and typed arrays, with so many events of the trace (20,000)."""
         from nbprof.views import payload

@@ -114,7 +114,9 @@ class Run:
             A file is damaged or is no XSpace profile.
         """
         began = time.perf_counter()
-        shelf = cache.open_shelf(files, keep=keep)
+        warmup = capture.warmup if capture is not None else None
+        # Averages depend on it, and averages are kept.
+        shelf = cache.open_shelf(files, None if warmup is None else {"warmup": warmup}, keep=keep)
         trace = shelf.trace(lambda: reader(files)(shelf.pieces, progress))
         for note in files.notes:
             trace.receipt.info(note)
@@ -174,6 +176,8 @@ class Run:
         if self.capture is not None:
             for note in self.capture.notes:
                 receipt.info(note)
+            if about := steps.about_warmup(self.steps, self.capture.warmup):
+                receipt.info(about)
             if self.capture.cell_failed:
                 receipt.warn(f"The cell failed: {self.capture.error}")
         for line in self._notes:
@@ -193,7 +197,7 @@ class Run:
 
     @_Kept
     def _steps_and_share(self) -> tuple[pd.DataFrame, float | None, pd.DataFrame, float | None]:
-        frame = steps.frame(self.activity)
+        frame = steps.frame(self.activity, warmup=self.capture.warmup if self.capture is not None else None)
         busy = overview.busy(self.activity, frame)
         out = frame, steps.share_of_16_bit(self.activity), steps.by_core(self.activity), busy
         # Nothing else is made of the classified spans, and they are as many as the events.

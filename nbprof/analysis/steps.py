@@ -45,10 +45,11 @@ _OF_DEVICE = ("device_compute_ms", "device_to_device_ms", "device_collectives_ms
 _OF_HOST = ("host_compute_ms", "kernel_launch_ms")
 
 
-def frame(activity: Activity, work: pd.DataFrame | None = None) -> pd.DataFrame:
+def frame(activity: Activity, work: pd.DataFrame | None = None, warmup: int | None = None) -> pd.DataFrame:
     """One row a step of each host, in time order, in ms; the columns of `p.steps.frame`.
 
-    `work` is classified in another way than `activity.work`, when given.
+    `work` is classified in another way than `activity.work`, when given. `warmup` is how many of the first steps of each host are warm-up,
+    unless that leaves none; None finds them by their length.
     """
     times = ["start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
     columns = ["host", "step", "name", *times, "kind", "warmup", "cut", "counted", "host_to_device_ms", "group"]
@@ -64,7 +65,7 @@ def frame(activity: Activity, work: pd.DataFrame | None = None) -> pd.DataFrame:
     kind = out["name"].str.extract(NUMBERED)[0].fillna("")
     # Training, validation and prediction are populations of their own: one of them is averaged.
     out["kind"] = kind.where(kind != "", np.nan).ffill().bfill().fillna("")
-    out["warmup"] = out.groupby(["host", "kind"], sort=False)["step_time_ms"].transform(_warmup).astype(bool)
+    out["warmup"] = _warming(out, warmup)
     main = _averaged(out[~out["warmup"]].groupby("kind")["step_time_ms"].sum())
     host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
     out["cut"] = [pair in activity.cut for pair in zip(host, out["group"], strict=True)]
@@ -135,6 +136,32 @@ def _averaged(time: pd.Series) -> str:
     """
     most = str(time.idxmax())
     return TRAINING if TRAINING_FACTOR * time.get(TRAINING, 0.0) >= time[most] else most
+
+
+def _warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:
+    """Whether each step is warm-up: one of the first `warmup` of its host, or, for None, one that is found to be."""
+    if warmup is not None:
+        first = steps.groupby("host", sort=False).cumcount() < warmup
+        if not first.all():
+            return first
+    return steps.groupby(["host", "kind"], sort=False)["step_time_ms"].transform(_warmup).astype(bool)
+
+
+def about_warmup(steps: pd.DataFrame, warmup: int | None) -> str:
+    """A sentence on which steps are warm-up, and why; empty where there are no steps."""
+    if not len(steps):
+        return ""
+    count = int(steps[steps["warmup"].astype(bool)].groupby("host").size().max()) if steps["warmup"].any() else 0
+    which = {0: "no step is", 1: "the first step is"}.get(count, f"the first {count} steps are")
+    if warmup is not None and warmup < int(steps.groupby("host").size().min()):
+        return f"warm-up: {which} left out of averages, as --warmup {warmup} asked for"
+    why = (
+        f"no step of the first three takes over {WARMUP_FACTOR:g} times the median of those after it"
+        if not count
+        else (f"over {WARMUP_FACTOR:g} times the median of those after it")
+    )
+    none_left = f"; --warmup {warmup} would leave no step" if warmup is not None else ""
+    return f"warm-up: {which} left out of averages ({why}){none_left}"
 
 
 def _warmup(series: pd.Series) -> npt.NDArray[np.bool_]:

@@ -71,6 +71,12 @@ class CaptureInfo:
     window: list[int] = field(default_factory=list)
     group: str = ""
 
+    @property
+    def warmup(self) -> int | None:
+        """How many of the first steps are warm-up, where that was asked for."""
+        value = self.options.get("warmup")
+        return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return asdict(self)
@@ -84,7 +90,8 @@ class CaptureInfo:
             if key in empty and isinstance(value, (int, float) if key == "elapsed_s" else type(empty[key])):
                 fit[key] = value
         fit["notes"] = [note for note in fit.get("notes", []) if isinstance(note, str)]
-        fit["window"] = [step for step in fit.get("window", []) if isinstance(step, int)]
+        window = fit.get("window", [])
+        fit["window"] = window if len(window) == 2 and all(isinstance(step, int) for step in window) else []
         return cls(**fit)
 
     @classmethod
@@ -140,3 +147,15 @@ class Recording:
         """Put the info beside the trace files, for whoever opens the run later."""
         text = json.dumps(self.info.to_dict(), indent=1)
         (self.path / SIDECAR).write_text(text, encoding="utf-8")
+
+
+def windows_of(folder: Path, info: CaptureInfo) -> list[tuple[Path, CaptureInfo]]:
+    """The runs beside `folder` that are windows of the same cell, that one included, in the order of their steps."""
+    if not info.group:
+        return [(folder, info)]
+    found = []
+    for sidecar in folder.parent.glob(f"*/{SIDECAR}"):
+        other = info if sidecar.parent == folder else CaptureInfo.read(sidecar.parent)
+        if other is not None and other.group == info.group:
+            found.append((sidecar.parent, other))
+    return sorted(found, key=lambda each: (each[1].window or [2**62], each[0].name))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.support.xspace import training_run
 
 
@@ -30,3 +32,76 @@ def test_the_label_and_framework_come_back(tmp_path):
     assert again.overview["environment"]["versions"] == {"TensorFlow": "9", "Keras": "9"}
     (folder / "nbprof.json").write_text("{ not json")
     assert load(tmp_path).run.capture is None
+
+
+def recorded(folder, **info):
+    folder.mkdir(parents=True)
+    (folder / "h.xplane.pb").write_bytes(training_run(8))
+    (folder / "nbprof.json").write_text(json.dumps({"backend": "tensorflow", **info}))
+    return folder
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_warm_up_that_was_asked_for_is_in_no_average(tmp_path, monkeypatch, kept):
+    from nbprof.profiles import load
+
+    if kept:
+        monkeypatch.setenv("NBPROF_CACHE", "1")
+        monkeypatch.setenv("NBPROF_CACHE_DIR", str(tmp_path / "cache"))
+    found = load(recorded(tmp_path / "a"))
+    assert not found.steps.frame["warmup"].any()
+    text = str(found.receipt)
+    assert "warm-up: no step is left out of averages (no step of the first three takes over 4 times the median of those after it)" in text
+    asked = load(recorded(tmp_path / "b", options={"warmup": 3}))
+    frame = asked.steps.frame
+    assert frame["warmup"].tolist() == [True] * 3 + [False] * 5
+    assert not frame["counted"][:3].any()
+    assert frame["counted"].sum() == found.steps.frame["counted"][3:].sum()
+    assert "warm-up: the first 3 steps are left out of averages, as --warmup 3 asked for" in str(asked.receipt)
+    assert asked.overview["step_time_ms"] == pytest.approx(frame["step_time_ms"][frame["counted"]].mean())
+    # What was asked for may change in the file: what was kept of the first answer is not the second.
+    (tmp_path / "b" / "nbprof.json").write_text(json.dumps({"options": {"warmup": 1}}))
+    assert load(tmp_path / "b").steps.frame["warmup"].sum() == 1
+
+
+@pytest.mark.parametrize("warmup", [8, 10**12])
+def test_a_warm_up_that_would_leave_nothing_is_said(tmp_path, warmup):
+    from nbprof.profiles import load
+
+    profile = load(recorded(tmp_path / "a", options={"warmup": warmup}))
+    assert not profile.steps.frame["warmup"].any()
+    assert profile.steps.frame["counted"].any()
+    assert f"; --warmup {warmup} would leave no step" in str(profile.receipt)
+
+
+@pytest.mark.parametrize("warmup", [-1, 1.5, "3", None, True])
+def test_a_damaged_warm_up_is_none(tmp_path, warmup):
+    from nbprof.profiles import load
+
+    assert load(recorded(tmp_path / "a", options={"warmup": warmup})).run.capture.warmup is None
+
+
+def test_windows_of_a_cell_know_each_other(tmp_path):
+    from nbprof.profiles import load
+
+    home = tmp_path / "plugins" / "profile"
+    for first in (101, 1, 201):
+        recorded(home / f"steps-{first}", group="one", window=[first, first + 7])
+    recorded(home / "another", group="two", window=[1, 8])
+    recorded(home / "plain")
+    (home / "damaged").mkdir()
+    (home / "damaged" / "nbprof.json").write_text("[")
+    runs = load(home / "steps-101").runs
+    assert runs["run"].tolist() == ["steps-1", "steps-101", "steps-201"]
+    assert runs["first_step"].tolist() == [1, 101, 201]
+    assert runs["shown"].tolist() == [False, True, False]
+    assert load(runs["path"][2]).runs["shown"].tolist() == [False, False, True]
+    assert load(home / "plain").runs["run"].tolist() == ["plain"]
+    assert load(home / "another").runs["last_step"].tolist() == [8]
+
+
+def test_a_damaged_window_is_none(tmp_path):
+    from nbprof.capture.recording import CaptureInfo
+
+    for window in ([1], ["a", "b"], [1, 2, 3], "ab", {}):
+        assert CaptureInfo.from_dict({"window": window}).window == []
