@@ -232,7 +232,6 @@ class Session:
         window = self.options.steps
         if window and window[1] and not clock.batches_of and clock.seen < window[1]:
             notes.append(f"--steps asked for {window[0]} to {window[1]}, but the cell ended after step {clock.seen}")
-        notes += getattr(self.backend, "notes", list)()
         capture.notes = notes + self._second_framework()
 
     def _second_framework(self) -> list[str]:
