@@ -44,7 +44,8 @@ class Bins:
         self.width = 1000 * 2.0**level
         self.least = -(-self.tile // TILE)
         # Edges between picoseconds: what starts at the next whole one is behind them.
-        self._offsets = np.array([-(-self.tile * k // TILE) for k in range(TILE + 1)], np.int64)
+        places = np.arange(TILE + 1)
+        self._offsets: Int64s = places * self.least if level >= 0 else -(-self.tile * places // TILE)
 
     def clip(self, tile: int, tile_to: int, first: int, end: int) -> range:
         """Of some tiles those that may hold something from `first` to `end` ps."""
@@ -54,8 +55,10 @@ class Bins:
         """Where a tile starts, ps."""
         return self.origin + tile * self.tile
 
-    def edges(self, start: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
-        """int64[k, 513] ps: the bounds of the bins of tiles; and which of them are behind all that int64 holds."""
+    def edges(self, start: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_] | None]:
+        """int64[k, 513] ps: the bounds of the bins of tiles; and which of them are behind all that int64 holds, None where none is."""
+        if int(start.max()) + self.tile <= _LAST:
+            return start[:, None] + self._offsets, None
         beyond = self._offsets > (_LAST - np.maximum(start, 0))[:, None]
         with np.errstate(over="ignore"):
             return np.where(beyond, _LAST, start[:, None] + self._offsets), beyond
@@ -64,6 +67,8 @@ class Bins:
 def since(time: Int64s, start: Int64s) -> npt.NDArray[np.float32]:
     """Times as ns from a tile's start, or from several; as floats where int64 cannot hold the difference."""
     exact = time - start
+    if not len(time) or max(int(time.max()) - int(start.min()), int(start.max()) - int(time.min())) <= _LAST:
+        return (exact / 1000).astype(np.float32)
     wrapped = ((time >= start) & (exact < 0)) | ((time < start) & (exact > 0))
-    out = np.where(wrapped, time.astype(np.float64) - start, exact) if wrapped.any() else exact
+    out = np.where(wrapped, time.astype(np.float64) - start, exact)
     return (out / 1000).astype(np.float32)

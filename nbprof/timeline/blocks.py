@@ -87,20 +87,21 @@ class Blocks:
 
     def event(self, position: Int64s, flat: bool) -> npt.NDArray[np.integer]:
         """Events of positions, which are all of flat lanes or all of others."""
-        return position if flat else self._order[position]
+        return position if flat else self._order.take(position)
 
     def sums(self, first: Int64s, stop: Int64s, flat: bool) -> Int64s:
         """Sum of the durations of each stretch of a row, without the position `stop`, ps."""
         whole, rest = (first + 7) & ~7, stop & ~7
-        out: Int64s = np.where(whole < rest, self._sums[rest >> 3] - self._sums[np.minimum(whole, rest) >> 3], 0)
+        out: Int64s = np.where(whole < rest, self._sums.take(rest >> 3) - self._sums.take(np.minimum(whole, rest) >> 3), 0)
         # What lies before the first whole block and behind the last; a block may hold positions of another row, which do not count.
         head = np.minimum(whole, stop)
-        for at, end in ((first, head), (np.maximum(rest, head), stop)):
-            for k in range(7):
-                rows = np.flatnonzero(at + k < end)
-                if not len(rows):
-                    break
-                out[rows] += self._duration[self.event(at[rows] + k, flat)]
+        tail = np.maximum(rest, head)
+        at, size = np.stack([first, tail], axis=1).ravel(), np.stack([head - first, stop - tail], axis=1).ravel()
+        until = np.cumsum(size)
+        single = np.arange(int(until[-1]) if len(until) else 0)
+        single += np.repeat(at - (until - size), size)
+        sums = np.append(0, np.cumsum(self._duration.take(self.event(single, flat))))
+        out += np.diff(sums.take(until[1::2]), prepend=0)
         return out
 
     def longest(self, first: Int64s, last: Int64s, flat: bool) -> Int64s:
@@ -112,35 +113,35 @@ class Blocks:
         base = last & ~7
         within = first >= base
         best: Int64s = np.where(within, first, base)
-        best += _LOWEST[masks[last] >> (best & 7).astype(np.uint8)]
+        best += _LOWEST.take(masks.take(last) >> (best & 7).astype(np.uint8))
         far = np.flatnonzero(~within)
         if not len(far):
             return best
-        first, last = first[far], last[far]
-        right = best[far]
+        first, last, right = first.take(far), last.take(far), best.take(far)
         length = self._length(level, right, flat)
         middle = np.flatnonzero((last >> 3) - (first >> 3) > 1)
         if len(middle):
-            block = self._longest(level + 1, (first[middle] >> 3) + 1, (last[middle] >> 3) - 1, flat)
+            block = self._longest(level + 1, (first.take(middle) >> 3) + 1, (last.take(middle) >> 3) - 1, flat)
             item = self._of_block(level, block)
             other = self._length(level, item, flat)
-            wins = other >= length[middle]
-            right[middle[wins]], length[middle[wins]] = item[wins], other[wins]
-        left = first + _LOWEST[masks[first | 7] >> (first & 7).astype(np.uint8)]
+            wins = np.flatnonzero(other >= length.take(middle))
+            middle = middle.take(wins)
+            right[middle], length[middle] = item.take(wins), other.take(wins)
+        left = first + _LOWEST.take(masks.take(first | 7) >> (first & 7).astype(np.uint8))
         best[far] = np.where(self._length(level, left, flat) >= length, left, right)
         return best
 
     def _of_block(self, level: int, block: Int64s) -> Int64s:
         """The longest item of a block of eight of a level."""
         item: Int64s = block * 8
-        item += _LOWEST[self._masks[level][item + 7]]
+        item += _LOWEST.take(self._masks[level].take(item + 7))
         return item
 
     def _length(self, level: int, item: Int64s, flat: bool) -> Int64s:
         """Duration of the longest event of an item, ps."""
         if level > 1:
-            return self._most[level - 2][item]
-        out: Int64s = self._duration[self.event(self._of_block(0, item) if level else item, flat)]
+            return self._most[level - 2].take(item)
+        out: Int64s = self._duration.take(self.event(self._of_block(0, item) if level else item, flat))
         return out
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from nbprof.errors import NbprofError
 from nbprof.timeline.bins import Bins, since
 from nbprof.timeline.tracks import Counter, Tracks
+from nbprof.trace import Int64s
 
 COLUMNS = (("lane", "u4"), ("tile", "f8"), ("t", "f4"), ("low", "f8"), ("high", "f8"), ("last", "f8"))
 
@@ -38,21 +39,26 @@ def counter_tiles(tracks: Tracks, bins: Bins, want: list[tuple[int, int, int, in
         count += len(some)
         if count > most:
             raise NbprofError(f"More than {most:,} tiles of counters are wanted at once; ask for fewer rows or a coarser level.")
-        parts.extend(_tile(counter, bins, k, end) for k in some)
+        if len(some):
+            parts.append(_tiles(counter, bins, np.array(some), end))
     return {
         name: np.concatenate([part[i] for part in parts], dtype=kind, casting="unsafe") if parts else np.zeros(0, kind)
         for i, (name, kind) in enumerate(COLUMNS)
     }
 
 
-def _tile(counter: Counter, bins: Bins, tile: int, end: int) -> list[npt.NDArray[Any]]:
-    start = np.array([bins.start(tile)])
-    (edges,), (beyond,) = bins.edges(start)
+def _tiles(counter: Counter, bins: Bins, tile: Int64s, end: int) -> list[npt.NDArray[Any]]:
+    """The columns of tiles that follow one another."""
+    start = np.array([bins.start(k) for k in tile.tolist()])
+    edges, beyond = bins.edges(start)
     bounds = np.searchsorted(counter.time, edges)
-    bounds[beyond] = len(counter.time)
+    if beyond is not None:
+        bounds[beyond] = len(counter.time)
     # From the bin of the first sample to that of the end.
-    shown = (bounds[1:] > 0) & (edges[:-1] <= end) & ~beyond[:-1]
-    first, stop = bounds[:-1][shown], bounds[1:][shown]
+    shown = (bounds[:, 1:] > 0) & (edges[:, :-1] <= end)
+    if beyond is not None:
+        shown &= ~beyond[:, :-1]
+    first, stop, begin = bounds[:, :-1][shown], bounds[:, 1:][shown], edges[:, :-1][shown]
     held = first > 0
     low = np.where(held, counter.value[first - 1], np.inf)
     high = np.where(held, counter.value[first - 1], -np.inf)
@@ -61,9 +67,9 @@ def _tile(counter: Counter, bins: Bins, tile: int, end: int) -> list[npt.NDArray
         # Bins with samples lie side by side: each ends where the next one starts.
         values, at = counter.value[first[filled[0]] : stop[filled[-1]]], first[filled] - first[filled[0]]
         # A sample at a bin's very start leaves nothing of the value before.
-        anew = counter.time[first[filled]] <= edges[:-1][shown][filled]
+        anew = counter.time[first[filled]] <= begin[filled]
         low[filled] = np.fmin(np.where(anew, np.inf, low[filled]), np.fmin.reduceat(values, at))
         high[filled] = np.fmax(np.where(anew, -np.inf, high[filled]), np.fmax.reduceat(values, at))
-    size = len(first)
-    times = since(edges[:-1][shown], start)
-    return [np.full(size, counter.id), np.full(size, tile), times, low, high, counter.value[stop - 1]]
+    size = shown.sum(axis=1)
+    times = since(begin, np.repeat(start, size))
+    return [np.full(len(first), counter.id), np.repeat(tile, size), times, low, high, counter.value[stop - 1]]

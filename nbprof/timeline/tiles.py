@@ -59,7 +59,7 @@ class _Units:
 
 @dataclass
 class _Marks:
-    """Marks by unit in the order of time; ids are those of the table, `start` and `end` ps."""
+    """Marks by unit in the order of time; ids are those of the table, `start` and `end` ps (which may wrap around int64's end)."""
 
     unit: Int64s
     first: Int64s
@@ -94,8 +94,8 @@ def tiles(index: Index, request: Mapping[str, Any], hits: npt.NDArray[np.integer
     dict
         `rows`: columns lane, depth, first, count (u4) and tile (f8), one entry for each tile of a row that has marks, which are `count`
         marks from the `first` on. By mark: `start`, `end` (f4, ns from the tile's start), `event` (u4, of merged slices the longest),
-        `name` (u4), `fill`, `count`, `busy` (share of the bin, 1…255; 255 for a slice of its own), `hit`. `names`: text by name code of
-        slices 8 bins wide or more. `counters`: see `counter_tiles`.
+        `name`, `fill`, `count`, `busy` (share of the bin, 1…255; 255 for a slice of its own), `hit` (none where nothing was found), in
+        the narrowest unsigned types. `names`: text by name code of slices 8 bins wide or more. `counters`: see `counter_tiles`.
         A slice of a bin or more that reaches into a tile from before it is in both; a shorter one is where it starts.
 
     Raises
@@ -148,10 +148,12 @@ def _bisect(units: _Units, first: Int64s, stop: Int64s, edges: Int64s) -> Int64s
     """The first position from `first` on, before `stop`, whose event starts at an edge or later; `stop` where there is none."""
     blocks, start = units.table.blocks, units.table.events.start
     low, high = np.broadcast_arrays(first, stop, edges)[:2]
-    while (low < high).any():
+    last = stop - 1
+    while (open_ := low < high).any():
         middle = (low + high) >> 1
         # Where nothing is left to halve, the position may be behind the last.
-        less = (start[blocks.event(np.minimum(middle, stop - 1), units.flat)] < edges) & (low < high)
+        less = start.take(blocks.event(np.minimum(middle, last), units.flat)) < edges
+        less &= open_
         low, high = np.where(less, middle + 1, low), np.where(less, high, middle)
     return low
 
@@ -160,7 +162,8 @@ def _positions(units: _Units, bins: Bins) -> Int64s:
     """int64[units, 513]: the first position of each bin, and the one behind the last."""
     edges, beyond = bins.edges(units.start)
     ends = _bisect(units, units.first[:, None], units.stop[:, None], edges[:, [0, TILE]])
-    ends = np.where(beyond[:, [0, TILE]], units.stop[:, None], ends)
+    if beyond is not None:
+        ends = np.where(beyond[:, [0, TILE]], units.stop[:, None], ends)
     start, order, sample = units.table.events.start, units.table.stack.order, units.table.blocks.sample
     step = units.table.blocks.step
     out = np.empty(edges.shape, np.int64)
@@ -178,7 +181,7 @@ def _positions(units: _Units, bins: Bins) -> Int64s:
         first = -(-at // step)
         k = np.stack([np.searchsorted(sample[i:j], edges[u]) for u, i, j in zip(many, first[:, 0], -(-stop[:, 0] // step), strict=True)])
         out[many] = _bisect(units, np.where(k > 0, (first + k - 1) * step + 1, at), np.minimum((first + k) * step, stop), edges[many])
-    return np.where(beyond, units.stop[:, None], out)
+    return out if beyond is None else np.where(beyond, units.stop[:, None], out)
 
 
 def _marks(units: _Units, bins: Bins) -> _Marks:
@@ -191,36 +194,40 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
     reaches = (duration[earlier] >= bins.least) & (start[earlier] + duration[earlier] > units.start[before])
     before, earlier = before[reaches], earlier[reaches]
     # What starts in each bin that has something: short ones first, then perhaps a long one.
-    bin_ = np.flatnonzero(np.diff(bounds, axis=1))
+    size = np.diff(bounds, axis=1).ravel()
+    bin_ = np.flatnonzero(size)
     unit = bin_ // TILE
-    first, stop = bounds[:, :-1].ravel()[bin_], bounds[:, 1:].ravel()[bin_]
+    # A tile has an edge more than bins.
+    first = bounds.ravel().take(bin_ + unit)
+    stop = first + size.take(bin_)
     last = blocks.event(stop - 1, flat)
-    long = duration[last] >= bins.least
-    stop = stop - long
+    long = duration.take(last) >= bins.least
+    stop -= long
     short = stop > first
-    first, stop = first[short], stop[short]
     # Where marks go: by unit, what reaches in, then by bin.
     reaching = np.zeros(len(units.lane), np.int64)
     reaching[before] = 1
     some = short.astype(np.int64) + long
-    place = np.cumsum(some) - some + np.cumsum(reaching)[unit]
-    at_short, at_long = place[short], (place + short)[long]
-    at_before = np.append(0, np.cumsum(some))[np.searchsorted(unit, before)] + np.arange(len(before))
-    size = len(at_short) + len(at_long) + len(before)
-    marks = _Marks.own(size)
-    marks.unit[at_before], marks.unit[at_short], marks.unit[at_long] = before, unit[short], unit[long]
-    marks.first[at_before], marks.first[at_long] = earlier, last[long]
+    until = np.cumsum(some)
+    place = until - some + np.cumsum(reaching).take(unit)
+    of_short, of_long = np.flatnonzero(short), np.flatnonzero(long)
+    first, stop = first.take(of_short), stop.take(of_short)
+    at_short, at_long = place.take(of_short), (place + short).take(of_long)
+    at_before = np.append(0, until).take(np.searchsorted(unit, before)) + np.arange(len(before))
+    marks = _Marks.own(len(at_short) + len(at_long) + len(before))
+    marks.unit[at_before], marks.unit[at_short], marks.unit[at_long] = before, unit.take(of_short), unit.take(of_long)
+    marks.first[at_before], marks.first[at_long] = earlier, last.take(of_long)
     marks.first[at_short] = blocks.event(first, flat)
     marks.last[:] = marks.first
     marks.event[:] = marks.first
     several = np.flatnonzero(stop - first > 1)
-    to, first, stop = at_short[several], first[several], stop[several]
+    to, first, stop = at_short.take(several), first.take(several), stop.take(several)
     marks.count[to] = stop - first
     marks.last[to] = blocks.event(stop - 1, flat)
     marks.event[to] = blocks.event(blocks.longest(first, stop - 1, flat), flat)
     marks.busy[to] = np.clip(np.rint(blocks.sums(first, stop, flat) * (255 / bins.width)), 1, 255)
-    marks.start[:] = start[marks.first]
-    marks.end[:] = start[marks.last] + duration[marks.last]
+    start.take(marks.first, out=marks.start)
+    np.add(start.take(marks.last), duration.take(marks.last), out=marks.end)
     return marks
 
 
@@ -242,19 +249,19 @@ class _Columns:
         firsts = np.cumsum(counts) - counts
         self._rows.append([units.lane[used], units.level[used], units.tile[used], firsts[used] + self._size, counts[used]])
         self._size += len(marks.unit)
-        origin = units.start[marks.unit]
+        origin = units.start.take(marks.unit)
         start, end = since(marks.start, origin), since(marks.end, origin)
-        name = units.table.events.name[marks.event]
-        wide = (marks.count == 1) & (units.table.events.duration[marks.event] >= LABEL_BINS * self._bins.width)
+        name = units.table.events.name.take(marks.event)
+        wide = (marks.count == 1) & (marks.end - marks.start >= LABEL_BINS * self._bins.width)
         self._texts.update(np.unique(name[wide]).tolist())
         event = marks.event + units.table.base
         hit = self._hit(units, marks, used, firsts, counts)
         self._marks.append([start, end, event, name, self._index.fills.of(name), marks.count, marks.busy, hit])
 
     def _hit(self, units: _Units, marks: _Marks, used: Int64s, firsts: Int64s, counts: Int64s) -> npt.NDArray[np.uint8]:
-        out = np.zeros(len(marks.unit), np.uint8)
         if self._hits is None:
-            return out
+            return np.zeros(0, np.uint8)
+        out = np.zeros(len(marks.unit), np.uint8)
         for u in used.tolist():
             found = self._hits.of(units.table, int(units.lane[u]), int(units.level[u]))
             if len(found):
@@ -267,13 +274,16 @@ class _Columns:
 
     def columns(self) -> dict[str, Any]:
         """`rows`, marks and `names`."""
+        from nbprof.views.codec import smallest
         from nbprof.views.wording import one_line
 
         rows = _joined(self._rows, ("lane", "u4"), ("depth", "u4"), ("tile", "f8"), ("first", "u4"), ("count", "u4"))
         marks = _joined(self._marks, *MARKS)
         texts = self._index.tracks.names
         names = {str(code): one_line(str(texts[code])[: 2 * MOST_TEXT])[:MOST_TEXT] for code in sorted(self._texts)}
-        return {"rows": rows, **marks, "names": names}
+        # A page holds what it has got for long, so these are as narrow as can be.
+        narrow = {column: smallest(marks[column]) for column in ("name", "count")}
+        return {"rows": rows, **marks, **narrow, "names": names}
 
 
 def _joined(parts: list[list[npt.NDArray[Any]]], *columns: tuple[str, str]) -> dict[str, npt.NDArray[Any]]:

@@ -10,16 +10,20 @@ const MOST_BYTES = 60e6;
 export const binAt = (level: number): number => 2 ** level;
 export const tileLength = (level: number): number => TILE * 2 ** level;
 
+/** Numbers in the narrowest type that holds them. */
+type Codes = Uint8Array | Uint16Array | Uint32Array;
+
 /** Marks of many tiles, as one answer brought them. */
 export interface Marks {
   /** ns from the start of the tile. */
   start: Float32Array;
   end: Float32Array;
   event: Uint32Array;
-  name: Uint32Array;
+  name: Codes;
   fill: Uint8Array;
-  count: Uint32Array;
+  count: Codes;
   busy: Uint8Array;
+  /** Empty where the search found nothing, or there is none. */
   hit: Uint8Array;
 }
 
