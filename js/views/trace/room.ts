@@ -7,8 +7,9 @@ const TALLEST = 560;
 const LEAST = 120;
 /** What a fixed frame leaves to the details under the lanes. */
 const DETAILS = 190;
-/** What stands below the lanes on a page of their own while nothing is selected, and the least that lanes have there. */
-const BELOW = { tab: 192, report: 232 };
+/** What a report has around the dashboard, above and below together. */
+const AROUND = 32;
+/** The least that lanes have on a page of their own. */
 const LEAST_PAGE = 360;
 
 export interface Room {
@@ -32,6 +33,7 @@ export function room(lanes: HTMLElement, onChange: () => void, signal: AbortSign
   let chosen = 0;
   let full = TALLEST;
   let page: Element | null = null;
+  let below: number | null = null;
   const observer = new ResizeObserver(onChange);
   listen(signal, "abort", () => observer.disconnect());
 
@@ -50,11 +52,9 @@ export function room(lanes: HTMLElement, onChange: () => void, signal: AbortSign
       if (page) listen(globalThis, "resize", onChange, { signal });
     }
     if (!page) return TALLEST;
-    const above = top - boxOf(root.host).top;
-    return Math.max(
-      LEAST_PAGE,
-      page.clientHeight - above - (page === document.documentElement ? BELOW.report : BELOW.tab),
-    );
+    // What stands below the lanes while nothing is selected: details that grow make the page scroll, not the lanes jump.
+    below ??= boxOf(root.host).bottom - boxOf(lanes).bottom + (page === document.documentElement ? AROUND : 0);
+    return Math.max(LEAST_PAGE, page.clientHeight - (top - boxOf(root.host).top) - below);
   };
   const choose = (height: number): void => {
     chosen = Math.max(LEAST, Math.min(full, height));
