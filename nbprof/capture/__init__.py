@@ -52,7 +52,7 @@ class _Room(ModuleType):
             How often a worker that gave nothing is asked again.
         delay_ms : int, optional
             When to begin after the workers were asked: at one time for all, by their clocks. 0 lets each begin when it is asked. When left
-            out, several workers begin after half a second and one at once.
+            out, several workers begin after a second and one at once.
         logdir : str, optional
             Folder that receives ``plugins/profile/<run>/<host>_<port>.xplane.pb``; ``nbprof-results`` when left out.
         save : bool

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nbprof.errors import CaptureError
 
 MOST_MS = 3_600_000
-TOGETHER_MS = 500
+TOGETHER_MS = 1000
 """Several workers begin so long after they were asked, for all to have got the message by then."""
 
 
@@ -28,7 +28,7 @@ class Sampling:
         How often a worker that was idle, busy or away is asked again, 0 to 100.
     delay_ms : int, optional
         When to begin after the workers were asked: at one time for all, by their clocks. 0 lets each begin when it is asked. When left out,
-        several workers begin after half a second and one at once.
+        several workers begin after a second and one at once.
     logdir : str, optional
         Folder that receives ``plugins/profile/<run>/``; by default ``nbprof-results`` in the working directory.
     save : bool

@@ -7,7 +7,6 @@ import errno
 import gc
 import itertools
 import json
-import signal
 import socket
 import sys
 import threading
@@ -20,6 +19,7 @@ import nbprof
 from nbprof.capture.recording import CaptureInfo
 from nbprof.capture.remote.messages import ProfileResponse
 from nbprof.errors import CaptureError
+from tests.support.ctrl_c import ctrl_c
 from tests.support.places import space
 from tests.support.profiler_server import Refuse, answer, standing_in
 
@@ -310,27 +310,18 @@ def waits(request, server):
     return answer("stopped")
 
 
-def press_ctrl_c(servers, times=1):
-    """Interrupt when all servers have been asked; again when they have been told to stop."""
-
-    def press():
-        for number in range(times):
-            ready = [server.ended if number else server.requests for server in servers]
-            while not all(ready):
-                time.sleep(0.005)
-            time.sleep(0.05)
-            signal.raise_signal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else signal.pthread_kill(
-                threading.main_thread().ident, signal.SIGINT
-            )
-
-    threading.Thread(target=press, daemon=True).start()
+def when(wait_for, over):
+    """Wait until all of these lists hold something; False if the test is over before."""
+    while not all(wait_for):
+        if over.wait(0.005):
+            return False
+    return not over.wait(0.05)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to a thread")
 def test_ctrl_c_gives_what_was_recorded_until_then():
     with standing_in(waits) as a, standing_in(waits) as b:
-        press_ctrl_c([a, b])
-        profile = sample(a, b, duration_ms=15_000)
+        with ctrl_c(lambda over: when([a.requests, b.requests], over)):
+            profile = sample(a, b, duration_ms=15_000)
         assert [len(server.ended) for server in (a, b)] == [1, 1]
         assert a.ended == [Path(profile.path).name]
     assert sorted(profile.hosts) == [f"stopped:{port}" for port in sorted((a.port, b.port))]
@@ -338,25 +329,24 @@ def test_ctrl_c_gives_what_was_recorded_until_then():
     assert profile.run.capture.elapsed_s < 15
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to a thread")
 def test_a_second_ctrl_c_waits_no_longer_and_keeps_what_came():
     def deaf(request, server):
         time.sleep(0.5)
         return answer("deaf")
 
-    with standing_in(answer("came")) as a, standing_in(deaf) as b:
-        press_ctrl_c([b], times=2)
+    with (
+        standing_in(answer("came")) as a,
+        standing_in(deaf) as b,
+        ctrl_c(lambda over: when([b.requests], over), lambda over: when([b.ended], over)),
+    ):
         profile = sample(a, b, duration_ms=15_000)
     assert profile.hosts == ["came"]
     assert f"{b.address} is missing: it had not answered when the recording was given up" in notes(profile)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to a thread")
 def test_ctrl_c_before_anything_was_recorded_is_an_interrupt():
-    with standing_in(waits) as server:
-        press_ctrl_c([server])
-        with pytest.raises(KeyboardInterrupt):
-            sample(server, delay_ms=20_000)
+    with standing_in(waits) as server, ctrl_c(lambda over: when([server.requests], over)), pytest.raises(KeyboardInterrupt):
+        sample(server, delay_ms=20_000)
     assert not list(Path("nbprof-results").glob(".recording*"))
 
 
