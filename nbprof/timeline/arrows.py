@@ -239,7 +239,7 @@ class _Kept:
         slices = points.slices(rows)
         # Only arrows with both ends here need to be put in order.
         here = self._has(slices)
-        key = _small(flows.id[rows]) * len(codes) + np.searchsorted(codes, flows.category[rows])
+        key = _small(points.number[rows]) * len(codes) + np.searchsorted(codes, flows.category[rows])
         near = np.isin(key, _repeated(key[here]))
         rows, slices, key = rows[near], slices[near], key[near]
         order = np.lexsort((flows.phase[rows], flows.time[rows], key))

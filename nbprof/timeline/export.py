@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from nbprof.run import Run
 
 _CHUNK = 1 << 15
-_CLEAR = 450
-"""ps: how far from a ns a time is clearly rounded to it, also when it is taken for a float64 on the way."""
 _LEVEL = 1
 """Of gzip: what repeats so much is packed well by the fastest one."""
 _US = 10**6
@@ -78,7 +76,10 @@ class Export:
         self._run, self._trace, self._events = run, run.trace, events
         tracks = self._tracks = run.timeline.tracks
         self._between, self._counters = between, counters
-        self._origin = tracks.origin
+        # Perfetto takes no times before 0.
+        flows = run.trace.flows
+        firsts = [counter.time for counter in tracks.counters] + ([flows.time] if flows is not None else [])
+        self._origin = min([tracks.origin, *(int(times.min()) for times in firsts if len(times))])
         self._marks = marks(run.trace)
         self._further = tuple(threads(events) for events in (tracks.events, tracks.extra))
         used = np.zeros(max((lane.id for lane in tracks.lanes), default=-1) + 1, np.bool_)
@@ -156,7 +157,8 @@ class Export:
         if table is self._tracks.events:
             ids = ids[~self._marks[ids]]
         heads = self._heads(table.lane[ids], further[ids])
-        starts, lengths = map(_micros, seen(table.start[ids] - self._origin, np.maximum(table.duration[ids], 0)))
+        start = table.start[ids] - self._origin
+        starts, lengths = _micros(start), _micros(seen(start, np.maximum(table.duration[ids], 0)))
         names, more = args.of(ids, table.name[ids])
         return [
             f'{{"ph":"X",{head}{start},"dur":{length},"name":{name}{arg}}}'
@@ -168,12 +170,11 @@ class Export:
         events = self._tracks.events
         ids = ids[self._marks[ids]]
         heads = self._heads(events.lane[ids], further[ids])
-        starts, _ = seen(events.start[ids] - self._origin, np.zeros(len(ids), np.int64))
         names, more = args.of(ids, events.name[ids])
         scopes = args.texts(ids, "s")
         return [
-            f'{{"ph":"i",{head}{start},"s":{scope or _OF_THREAD},"name":{name}{arg}}}'
-            for head, start, scope, name, arg in zip(heads, _micros(starts), scopes, names, more, strict=True)
+            f'{{"ph":"i",{head}{start},"s":{scope if scope in _SCOPES else _OF_THREAD},"name":{name}{arg}}}'
+            for head, start, scope, name, arg in zip(heads, _micros(events.start[ids] - self._origin), scopes, names, more, strict=True)
         ]
 
     def _flows(self) -> Iterator[list[str]]:
@@ -197,13 +198,13 @@ class Export:
             strings = self._trace.strings
             category = {c: text(strings[c]) if c >= 0 else '""' for c in np.unique(flows.category[part]).tolist()}
             yield [
-                f'{{"ph":"{"stf"[phase]}",{head}{time},"id":{_flow_id(ident, strings)},"cat":{category[c]},"name":{category[c]}'
+                f'{{"ph":"{"stf"[phase]}",{head}{time},"id":{ident},"cat":{category[c]},"name":{category[c]}'
                 f"{_ENCLOSING if inside else ''}}}"
                 for phase, head, time, ident, c, inside in zip(
                     flows.phase[part].tolist(),
                     heads,
                     times,
-                    flows.id[part].tolist(),
+                    points.number[part].tolist(),
                     flows.category[part].tolist(),
                     flows.enclosing[part].tolist(),
                     strict=True,
@@ -229,10 +230,10 @@ class Export:
             lines = []
             for phase, ids in (("s", start[at : at + _CHUNK]), ("f", finish[at : at + _CHUNK])):
                 heads = self._heads(events.lane[ids], further[ids])
-                times, _ = seen(events.start[ids] - self._origin, np.zeros(len(ids), np.int64))
+                times = _micros(events.start[ids] - self._origin)
                 lines += [
                     f'{{"ph":"{phase}",{head}{time},"id":{at + i + 1},"cat":"{category}","name":"{category}"{_ENCLOSING}}}'
-                    for i, (head, time) in enumerate(zip(heads, _micros(times), strict=True))
+                    for i, (head, time) in enumerate(zip(heads, times, strict=True))
                 ]
             yield lines
 
@@ -253,11 +254,7 @@ class Export:
 
 _ENCLOSING = ',"bp":"e"'
 _OF_THREAD = '"t"'
-
-
-def _flow_id(ident: int, strings: Any) -> str:
-    """A number, or the text whose code it is below -1."""
-    return str(ident) if ident >= -1 else text(strings[-2 - ident])
+_SCOPES = ('"g"', '"p"', '"t"')
 
 
 def marks(trace: Trace) -> npt.NDArray[np.bool_]:
@@ -273,40 +270,57 @@ def marks(trace: Trace) -> npt.NDArray[np.bool_]:
     return out
 
 
-def seen(start: Int64s, duration: Int64s) -> tuple[Int64s, Int64s]:
-    """Times in ps that stay nested, and one after the other, in a viewer that rounds both to ns.
+def seen(start: Int64s, duration: Int64s) -> Int64s:
+    """Durations of events in ps with which they stay nested, and one after the other, in a viewer that cuts times off at ns.
 
-    Perfetto rounds the begin and the duration of an event each by itself, so that an event may end a ns after the one that it lies in,
-    and is then dropped. What rounds to the ns in which begin and end lie stays as it is; the rest is moved by half a ns at most.
+    Perfetto cuts off the begin and the duration of an event each by itself, so that an event may end a ns after the one that it lies in,
+    and is then dropped. A duration that would lose the ns in which the event ends is raised to it.
     """
     end = start + duration
     end[(end < start) & (duration > 0)] = np.iinfo(np.int64).max
-    first, last = _rounded(start), _rounded(end)
-    return _near(start, first), _near(end - start, last - first)
-
-
-def _near(times: Int64s, ns: Int64s) -> Int64s:
-    """Times in ps, moved to where they clearly round to some ns."""
-    return np.clip(times, ns * 1000 - _CLEAR, ns * 1000 + _CLEAR)
-
-
-def _rounded(times: Int64s) -> Int64s:
-    """To the nearest ns, of those that have room around them in int64."""
-    return np.minimum(times // 1000 + (times % 1000 >= 500), np.iinfo(np.int64).max // 1000 - 1)
+    return np.maximum(end - start, (end // 1000 - start // 1000) * 1000)
 
 
 def _micros(times: Int64s) -> list[str]:
     """Times in ps as µs in decimals, nothing rounded."""
+    times, low = _clear(times)
     whole, rest = np.divmod(np.abs(times), _US)
     if not (rest % 1000).any():
         # Recorded in ns, as by most tools: three digits are all there are.
         rest = rest // 1000
         found = [f"{a}.{b:03d}" if b else str(a) for a, b in zip(whole.tolist(), rest.tolist(), strict=True)]
+        more = "0004"
     else:
         found = [f"{a}.{b:06d}" if b else str(a) for a, b in zip(whole.tolist(), rest.tolist(), strict=True)]
+        more = "4"
+    for i in low.tolist():
+        found[i] += more
     for i in np.flatnonzero(times < 0).tolist():
         found[i] = "-" + found[i]
     return found
+
+
+def _clear(times: Int64s) -> tuple[Int64s, Int64s]:
+    """Times in ps that keep their ns where a viewer takes them for float64 µs and cuts off, and which of them need 0.4 ps more for that.
+
+    That is no ps more, so who reads the decimals has the time as it was. Only hours from the start, where float64 is coarser than that,
+    times are moved by some ps.
+    """
+    ns = times // 1000
+    low = np.flatnonzero((times > 0) & (times % _US != 0) & (_cut(times / _US) < ns))
+    clear = _cut((times[low] + 0.4) / _US) >= ns[low]
+    far, low = low[~clear], low[clear]
+    if len(far):
+        times = times.copy()
+        step = np.ceil(2 * np.spacing(times[far] / _US) * _US).astype(np.int64)
+        times[far] = np.minimum(times[far] + step, ns[far] * 1000 + 999)
+    return times, low
+
+
+def _cut(micros: npt.NDArray[np.float64]) -> Int64s:
+    """The ns that are left of times by way of float64."""
+    out: Int64s = (micros * 1000.0).astype(np.int64)
+    return out
 
 
 def _launches(run: Run) -> tuple[Int64s, Int64s]:

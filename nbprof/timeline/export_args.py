@@ -54,7 +54,7 @@ class Args:
         self._each: dict[int, str] = {}
         self._first: dict[int, str] = {}
         for code in np.flatnonzero(tracks.names != tracks.full).tolist() if tracks.names is not tracks.full else ():
-            self._name(code, "long_name", tracks.full[code])
+            self._name(code, "full_name" if own and code in trace.name_args.get("long_name", {}) else "long_name", tracks.full[code])
         if own:
             for key, values in trace.name_args.items():
                 for code, value in values.items():
@@ -63,6 +63,8 @@ class Args:
     def _name(self, code: int, key: str, value: object) -> None:
         written = plain(value)
         into = self._each if len(written) <= MOST_REPEATED else self._first
+        # An event may state for itself what its name states, too, and no key may be there twice.
+        key = f"{key} of the name" if self._own and key in self._trace.args else key
         into[code] = into.get(code, "") + f",{text(key)}:{written}"
 
     def of(self, ids: Int64s, name: npt.NDArray[Any]) -> tuple[list[str], list[str]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
+import pandas as pd
 
 from nbprof.trace import Int64s, Trace
 
@@ -24,6 +27,18 @@ class FlowPoints:
         self.row_of = rows
         self._categories: set[str] | None = None
 
+    @cached_property
+    def number(self) -> Int64s:
+        """int64[points]: the number of the arrow of each, from 0 on. It is the id in the file, unless that is a text or there are several
+        hosts, each of which numbers its arrows by itself.
+        """
+        ids = self.flows.id
+        host = np.append(pd.factorize(self.trace.lanes["host"])[0], -1)[self.flows.lane].astype(np.int64)
+        if not len(ids) or (ids.min() >= 0 and (host == host[0]).all()):
+            return ids
+        place = np.unique(ids, return_inverse=True)[1].ravel()
+        return np.asarray(place * (int(host.max()) + 2) + host + 1, np.int64)
+
     def has(self, category: str) -> bool:
         """Whether there are arrows of a category."""
         if self._categories is None:
@@ -41,7 +56,7 @@ class FlowPoints:
         near = np.flatnonzero((flows.lane == row) & (flows.time >= first) & (flows.time <= last))
         out: list[tuple[str, int, int]] = []
         for point in near[self.slices(near) == event].tolist():
-            chain = np.flatnonzero((flows.id == flows.id[point]) & (flows.category == flows.category[point]))
+            chain = np.flatnonzero((self.number == self.number[point]) & (flows.category == flows.category[point]))
             chain = self._part(chain, point)
             slices = self.slices(chain)
             at = int(np.flatnonzero(chain == point)[0])

@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from nbprof.errors import NbprofError
 from nbprof.profiles import load
 from nbprof.timeline import export as module
+from nbprof.timeline.args import value_of
+from nbprof.timeline.export_args import plain
 from nbprof.timeline.threads import threads
 from nbprof.trace import Events
 from tests.support.chrome import complete, document
 from tests.support.profiles import real
-from tests.support.xspace import gpu_run, training_run
+from tests.support.xspace import PlaneWriter, chunk, gpu_run, training_run, xspace
 from tests.timeline.test_arrows import MADE
 
 ODD = 'a "quoted" <b>\\ \u2028 \x01\n\ttab ☃ \ud800'
@@ -42,22 +44,28 @@ def strict(path):
     return json.loads(text, parse_float=Decimal, parse_constant=refuse, object_pairs_hook=unique)["traceEvents"]
 
 
+def cut(time):
+    """What Perfetto makes of a time in µs: by way of float64 in some versions, from the decimals in others."""
+    by_float, by_text = int(float(time) * 1000.0), int(Decimal(time) * 1000)
+    # A day from the start float64 has no nanoseconds left.
+    assert by_float == by_text or by_text > 10**14
+    return by_text
+
+
 def nested(events):
-    """Perfetto drops what overlaps partly on one thread: asserts that there is none."""
+    """Perfetto walks each thread in the order of time, those of one ns as they stand in the file, and drops what overlaps partly."""
     by_thread = {}
     for event in events:
-        if event["ph"] == "X":
-            assert event["dur"] >= 0
-            by_thread.setdefault((event["pid"], event["tid"]), []).append(
-                (Decimal(event["ts"]), Decimal(event["ts"]) + Decimal(event["dur"]))
-            )
+        if event["ph"] == "X" or (event["ph"] == "i" and event["s"] == "t"):
+            assert event.get("dur", 0) >= 0 <= event["ts"]
+            by_thread.setdefault((event["pid"], event["tid"]), []).append((cut(event["ts"]), cut(event.get("dur", 0))))
     for spans in by_thread.values():
         open_ = []
-        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
-            while open_ and open_[-1] <= start and open_[-1] < end:
+        for start, took in sorted(spans, key=lambda span: span[0]):
+            while open_ and (open_[-1][1] < start or (open_[-1][1] == start and (took or open_[-1][0] < start))):
                 open_.pop()
-            assert not open_ or end <= open_[-1]
-            open_.append(end)
+            assert not open_ or start + took <= open_[-1][1]
+            open_.append((start, start + took))
 
 
 def rules(events):
@@ -137,8 +145,8 @@ def test_picoseconds_are_kept(tmp_path):
     p = chrome(tmp_path, complete("a", 1234567.000001, 0.000003), complete("b", 1234568, 0))
     events = p.run.trace.events
     written = [e for e in strict(p.trace.export(tmp_path / "out.json")) if e["ph"] == "X"]
-    assert [Fraction(e["ts"]) * 10**6 for e in written] == events.start.tolist()
-    assert [Fraction(e["dur"]) * 10**6 for e in written] == events.duration.tolist()
+    assert [round(Fraction(e["ts"]) * 10**6) for e in written] == events.start.tolist()
+    assert [round(Fraction(e["dur"]) * 10**6) for e in written] == events.duration.tolist()
 
 
 def test_what_overlaps_partly_goes_to_further_threads(tmp_path):
@@ -249,19 +257,56 @@ def test_what_cannot_be_written_is_a_sentence_and_leaves_nothing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["in.json"]
 
 
-@pytest.mark.parametrize("name", ["tf-gpu/rtx5000-cnn-batch64", "jax/mi300-jax08_attention", "kineto/v100-resnet50-workers0"])
-def test_real_profiles(tmp_path, name):
+REAL = [
+    *("tf-cpu/prefetch-example", "tf-gpu/rtx5000-cnn-batch64", "tf-gpu/v100x8-collectives", "tf-gpu/t4-one-step"),
+    *("jax/tpu-v6e-inference", "jax/mi300-jax08_attention", "jax/gtx1080ti-reactant"),
+    *("kineto/v100-resnet50-workers0", "kineto/h100-bert", "kineto/mi300-ddp-resnet18", "kineto/a100-nccl-ranks"),
+    "ascend/msprof_ut_expected",
+]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_profiles_are_written_whole(tmp_path, name):
     p = load(real(name))
     path = p.trace.export(tmp_path / "out.json.gz")
-    events = strict(path)
-    nested(events)
-    assert sum(e["ph"] in ("X", "i") for e in events) == len(p.run.trace.events)
-    assert len(load(path).run.trace.events) == len(p.run.trace.events)
+    written = strict(path)
+    rules(written)
+    run, trace, tracks = p.run, p.run.trace, p.run.timeline.tracks
+    events = trace.events
+    instant = module.marks(trace)
+    for phase, ids in (("X", np.flatnonzero(~instant)), ("i", np.flatnonzero(instant))):
+        of_phase = [e for e in written if e["ph"] == phase]
+        assert [e["name"] for e in of_phase] == tracks.names[events.name[ids]].tolist()
+        assert [cut(e["ts"]) for e in of_phase] == ((events.start[ids] - tracks.origin) // 1000).tolist()
+        took = np.array([round(Fraction(e.get("dur", 0)) * 10**6) for e in of_phase])
+        assert ((took - events.duration[ids] >= 0) & (took - events.duration[ids] < 1000)).all()
+        stated = Counter(key for e in of_phase for key in e.get("args", ()))
+        for key, column in trace.args.items():
+            if key not in ("ph", "s"):
+                assert stated[key] >= int(np.isin(column.event, ids).sum()), key
+        for at in np.linspace(0, len(ids) - 1, 200).astype(int).tolist() if len(ids) else ():
+            found = of_phase[at].get("args", {})
+            for key, column in trace.args.items():
+                row = np.searchsorted(column.event, ids[at])
+                if row < len(column.event) and column.event[row] == ids[at] and key not in ("ph", "s"):
+                    value = value_of(trace, column, int(ids[at]))
+                    same = found[key] == json.loads(plain(value), parse_float=Decimal) if key not in trace.name_args else key in found
+                    assert same, key
+    samples = Counter(e["pid"] for e in written if e["ph"] == "C")
+    assert samples.total() == sum(int(np.isfinite(counter.value).sum()) for counter in tracks.counters)
+    points = Counter(e["ph"] for e in written if e["ph"] in "stf")
+    flows = run.timeline.links.flows
+    assert points.total() >= (len(flows.flows.phase) if flows is not None else 0)
+    if not len(events):
+        return
+    again = load(path).run
+    assert len(again.trace.events) == len(events)
+    assert again.receipt.dropped == 0
 
 
-@given(st.lists(st.tuples(st.integers(0, 9_000), st.integers(0, 9_000)), min_size=1, max_size=20), st.integers(-(10**15), 10**15))
+@given(st.lists(st.tuples(st.integers(0, 9_000), st.integers(0, 9_000)), min_size=1, max_size=20), st.integers(0, 10**15))
 def test_what_lies_inside_does_so_in_whole_nanoseconds_too(spans, origin):
-    # Each pair made to lie in the one before it: no viewer that rounds begin and duration to ns may see an overlap.
+    # Each pair made to lie in the one before it: no viewer that cuts begin and duration off at ns may see an overlap.
     low, high = 0, 9_000
     start, duration = [], []
     for a, b in spans:
@@ -269,22 +314,74 @@ def test_what_lies_inside_does_so_in_whole_nanoseconds_too(spans, origin):
         start.append(origin + low)
         duration.append(high - low)
     start, duration = np.array(start), np.array(duration)
-    moved, took = module.seen(start, duration)
-    assert np.abs(moved - start).max() <= 50
-    assert np.abs(took - duration).max() <= 1000
-    begin = np.round(moved / 1000).astype(np.int64)
-    end = begin + np.round(took / 1000).astype(np.int64)
+    took = module.seen(start, duration)
+    assert ((took - duration >= 0) & (took - duration < 1000)).all()
+    whole = (duration % 1000 == 0) & (start % 1000 == 0)
+    assert (took[whole] == duration[whole]).all()
+    begin = np.array([cut(text) for text in module._micros(start)])
+    end = begin + [cut(text) for text in module._micros(took)]
     assert (np.diff(begin) >= 0).all()
     assert (np.diff(end) <= 0).all()
     # What came one after the other still does.
-    later, _ = module.seen(start + duration, duration)
-    assert (np.round(later / 1000) >= end).all()
+    assert ([cut(text) for text in module._micros(start + duration)] >= end).all()
+
+
+@given(st.lists(st.integers(0, 10**15) | st.integers(0, 10**12).map(lambda ns: ns * 1000), min_size=1))
+def test_times_keep_their_nanosecond_and_picosecond(times):
+    for text, time in zip(module._micros(np.array(times)), times, strict=True):
+        assert cut(text) == time // 1000
+        assert round(Fraction(text) * 10**6) == time
+
+
+@given(st.integers(10**15, 10**17))
+def test_late_times_keep_their_nanosecond(time):
+    text = module._micros(np.array([time]))[0]
+    assert cut(text) == time // 1000
+    assert abs(Fraction(text) * 10**6 - time) < 100
 
 
 def test_an_event_at_the_end_of_time_has_an_end():
-    start, took = module.seen(np.array([np.iinfo(np.int64).max - 10]), np.array([100]))
-    assert start[0] > 0
-    assert took[0] >= 0
+    took = module.seen(np.array([np.iinfo(np.int64).max - 10]), np.array([100]))
+    assert 0 <= took[0] <= 1000
+
+
+def test_no_time_is_before_zero(tmp_path):
+    # Perfetto drops what is.
+    flow = {"cat": "ac2g", "name": "ac2g", "pid": 7, "tid": 8, "id": 3}
+    sample = {"ph": "C", "pid": 7, "ts": -50, "name": "queue", "args": {"length": 4}}
+    p = chrome(tmp_path, complete("a", 10, 4), complete("b", 20, 4), sample, {"ph": "s", "ts": -70, **flow}, {"ph": "f", "ts": 21, **flow})
+    written = strict(p.trace.export(tmp_path / "out.json"))
+    at = {e["name"]: e["ts"] for e in written if e["ph"] in "sCX"}
+    assert at == {"ac2g": 0, "queue length": 20, "a": 80, "b": 90}
+
+
+def test_arrows_have_numbers_that_perfetto_takes(tmp_path):
+    # It reads a text as a hexadecimal number, and drops the arrow where that is none.
+    def flow(phase, ts, tid, ident):
+        return {"ph": phase, "cat": "ac2g", "name": "ac2g", "pid": 7, "tid": tid, "ts": ts, "id": ident}
+
+    ends = [flow("s", 11, 8, "call x"), flow("f", 21, 9, "call x"), flow("s", 12, 8, 5), flow("f", 22, 9, 5), flow("s", 13, 8, -4)]
+    p = chrome(tmp_path, complete("call", 10, 4), complete("work", 20, 4, tid=9), *ends)
+    found = [e["id"] for e in strict(p.trace.export(tmp_path / "out.json")) if e["ph"] in "sf"]
+    assert all(isinstance(ident, int) and ident >= 0 for ident in found)
+    assert sorted(Counter(found).values()) == [1, 2, 2]
+
+
+def test_arrows_of_two_ranks_are_not_taken_for_one(tmp_path):
+    def flow(phase, ts, tid):
+        return {"ph": phase, "cat": "ac2g", "name": "ac2g", "pid": 7, "tid": tid, "ts": ts, "id": 3, "bp": "e"}
+
+    for rank in range(2):
+        events = [complete(f"call {rank}", 10, 4), complete(f"work {rank}", 20, 4, tid=9), flow("s", 11, 8), flow("f", 21, 9)]
+        (tmp_path / f"rank{rank}.pt.trace.json").write_text(json.dumps(document(*events)))
+    p = load(sorted(tmp_path.glob("*.json")))
+    names, events, links = p.run.trace.names, p.run.trace.events, p.run.timeline.links
+    for event in range(len(events)):
+        said = [str(names[events.name[e]])[-1] for _, a, b in links.of(event) for e in (a, b)]
+        assert said == [said[0]] * 2
+    found = [e for e in strict(p.trace.export(tmp_path / "out.json")) if e["ph"] in "sf"]
+    assert sorted(Counter(e["id"] for e in found).values()) == [2, 2]
+    assert all(len({e["pid"] for e in found if e["id"] == ident}) == 1 for ident in {e["id"] for e in found})
 
 
 def test_instants_stay_instants(tmp_path):
@@ -320,3 +417,18 @@ def test_what_runs_a_little_past_the_one_around_it_overlaps(tmp_path):
     p = chrome(tmp_path, complete("around", 0, 10), complete("past", 5, 5.002), complete("in it", 6, 1))
     assert p.run.trace.events.parent.tolist() == [-1, 0, 1]
     rules(strict(p.trace.export(tmp_path / "out.json")))
+
+
+def test_what_an_event_and_its_name_both_state_is_written_twice_under_two_keys(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    own = host.event("op", 0, 5000, flops=7)
+    host.event_extra["op"] = chunk(5, host.stat("flops", 5)) + chunk(5, host.stat("long_name", "all of it"))
+    host.line("python", [own, host.event("op", 10_000, 5000)], line_id=7)
+    (tmp_path / "host.xplane.pb").write_bytes(xspace(host))
+    p = load(tmp_path / "host.xplane.pb")
+    assert p.run.trace.name_args["flops"]
+    found = [e["args"] for e in strict(p.trace.export(tmp_path / "out.json")) if e["ph"] == "X"]
+    assert [(args.get("flops"), args["flops of the name"], args["long_name"]) for args in found] == [
+        (7, 5, "all of it"),
+        (None, 5, "all of it"),
+    ]
