@@ -11,7 +11,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from nbprof import cache, capture
-    from nbprof.capture.block import profile
+    from nbprof.capture.block import profile, start, stop
     from nbprof.capture.remote.serve import serve
     from nbprof.capture.steps import step, steps
     from nbprof.errors import CaptureError, NbprofError, ReadError
@@ -25,6 +25,8 @@ _WHERE = {
     "runs": "nbprof.profiles",
     "Profile": "nbprof.profiles",
     "profile": "nbprof.capture.block",
+    "start": "nbprof.capture.block",
+    "stop": "nbprof.capture.block",
     "step": "nbprof.capture.steps",
     "steps": "nbprof.capture.steps",
     "NbprofError": "nbprof.errors",
@@ -45,8 +47,10 @@ __all__ = [
     "profile",
     "runs",
     "serve",
+    "start",
     "step",
     "steps",
+    "stop",
 ]
 
 
@@ -59,7 +63,7 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(_WHERE[name]), name)
-    if name in ("cache", "capture"):
+    if name in ("cache", "capture", "keras"):
         from importlib import import_module
 
         return import_module(f"nbprof.{name}")

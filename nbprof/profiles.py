@@ -157,8 +157,9 @@ class Profile:
 
         own = Path(self.path)
         found = windows_of(own, self.run.capture) if self.run.capture is not None else []
-        rows = [(path.name, *(info.window or [None, None]), path == own, str(path)) for path, info in found]
-        rows = rows or [(own.name, None, None, True, str(own))]
+        nothing: list[int | None] = [None, None]
+        rows = [(path.name, *(info.window or nothing), path == own, str(path)) for path, info in found]
+        rows = rows or [(own.name, *nothing, True, str(own))]
         frame = pd.DataFrame(rows, columns=["run", "first_step", "last_step", "shown", "path"])
         return frame.astype({"first_step": "Int64", "last_step": "Int64"})
 

@@ -1,7 +1,8 @@
-"""``with nbprof.profile() as run:`` records a block, in a notebook or in a script."""
+"""``with nbprof.profile() as run:``, ``@nbprof.profile`` and ``nbprof.start()`` record what a notebook or a script runs."""
 
 from __future__ import annotations
 
+import threading
 import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -10,15 +11,21 @@ from nbprof.capture.options import options_of, signature
 from nbprof.errors import CaptureError, NbprofError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nbprof.capture.recording import Recording
     from nbprof.capture.session import Session
     from nbprof.profiles import Profile
 
 
 class profile:  # noqa: N801 - a context manager that reads as a verb, like `warnings.catch_warnings`
-    """Record the block and give its profile; everything a `Profile` has is on the object after the block.
+    """Record a block, or each call of a function, and give the profile; everything a `Profile` has is on the object after the block.
 
     An exception in the block goes on as if nbprof were not there, and what was recorded until then is kept.
+
+    As a decorator, of functions, methods, generators and asynchronous ones of each, it records each call as a run of its own; the last one
+    is `function.profile`. There is one recording at a time in a process, so calls within a recording, as those of a function that calls
+    itself, are part of that one.
 
     Parameters
     ----------
@@ -41,7 +48,18 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
     >>> with nbprof.profile() as run:  # doctest: +SKIP
     ...     model.fit(data)
     >>> run.steps.summary  # doctest: +SKIP
+
+    >>> @nbprof.profile(steps="10:20")  # doctest: +SKIP
+    ... def train(): ...
+    >>> train()  # doctest: +SKIP
+    >>> train.profile.save("report.html")  # doctest: +SKIP
     """
+
+    def __new__(cls, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Decorate at once where it stands above a function without parentheses."""
+        if function is None:
+            return super().__new__(cls)
+        return cls(**options)(function)
 
     def __init__(self, **options: Any) -> None:
         self._options = options_of(options)
@@ -49,44 +67,64 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
         self._reason = "the block has not run yet"
         self.result: Profile | None = None
 
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Record each call of `function`."""
+        from nbprof.capture.decorator import decorate
+
+        return decorate(function, self._options)
+
     def __enter__(self) -> profile:
+        self._begin(stacklevel=3)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._finish(error, stacklevel=3)
+
+    def _begin(self, *, stacklevel: int) -> None:
         from nbprof.capture.session import Session
 
         self._reason = "the block has not ended yet"
         self._session = Session(self._options)
+        messages = self._session.messages
         try:
             self._session.start()
         except CaptureError as error:
-            self._give_up(str(error))
-        for message in self._session.messages:
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
-        return self
+            self._give_up(str(error), stacklevel + 1)
+        except Exception as error:
+            # Nothing of nbprof may fail the block.
+            self._session.stop()
+            self._give_up(f"the recording did not start ({type(error).__name__}: {error})", stacklevel + 1)
+        for message in messages:
+            warnings.warn(message, RuntimeWarning, stacklevel=stacklevel)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def _finish(self, error: BaseException | None, *, stacklevel: int) -> None:
         session, self._session = self._session, None
         if session is None:
             return
         recording = session.stop(error)
-        if recording is None:
-            self._give_up(session.failure)
+        if session.superseded:
+            self._give_up("this recording ended when another one began", stacklevel + 1)
+        elif recording is None:
+            self._give_up(session.failure, stacklevel + 1)
             return
-        self._read(recording)
+        if recording is not None:
+            self._read(recording, stacklevel + 1)
 
-    def _read(self, recording: Recording) -> None:
+    def _read(self, recording: Recording, stacklevel: int) -> None:
         from nbprof.profiles import open_recording
 
         try:
             self.result = open_recording(recording)
         except NbprofError as error:
-            self._give_up(f"the run could not be read: {error}")
+            self._give_up(f"the run could not be read: {error}", stacklevel + 1)
         except Exception as error:
             # A fault of nbprof must not take the place of what the block raised.
-            self._give_up(f"the run in {recording.path} could not be read: {type(error).__name__}: {error}")
+            self._give_up(f"the run in {recording.path} could not be read: {type(error).__name__}: {error}", stacklevel + 1)
 
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self, reason: str, stacklevel: int) -> None:
         self._session = None
         self._reason = reason
-        warnings.warn(f"nbprof: {reason}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"nbprof: {reason}", RuntimeWarning, stacklevel=stacklevel)
 
     def __getattr__(self, name: str) -> Any:
         result = self.__dict__.get("result")
@@ -99,3 +137,53 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
 
 
 profile.__signature__ = signature()  # type: ignore[attr-defined]  # for completion and help
+
+_started: list[profile] = []
+_lock = threading.Lock()
+
+
+def start(**options: Any) -> None:
+    """Record from here to `nbprof.stop()`, which may be in another cell or another function.
+
+    Nothing is raised where nothing can be recorded: a warning says why. A recording that is open already is stopped, and its files are
+    kept.
+
+    Parameters
+    ----------
+    **options
+        As `nbprof.profile` takes them.
+
+    Raises
+    ------
+    CaptureError
+        An option that there is not, or a value that makes no sense.
+
+    Examples
+    --------
+    >>> nbprof.start(seconds=30)  # doctest: +SKIP
+    >>> train()  # doctest: +SKIP
+    >>> p = nbprof.stop()  # doctest: +SKIP
+    """
+    block = profile(**options)
+    block._begin(stacklevel=3)
+    with _lock:
+        _started[:] = [block]
+
+
+start.__signature__ = signature()  # type: ignore[attr-defined]
+
+
+def stop() -> Profile | None:
+    """End what `nbprof.start()` began, and give its profile, which is `nbprof.last` then; None if nothing could be recorded.
+
+    Raises
+    ------
+    CaptureError
+        If `nbprof.start()` was not called before.
+    """
+    with _lock:
+        block = _started.pop() if _started else None
+    if block is None:
+        raise CaptureError("nothing was started: nbprof.start() begins a recording, and nbprof.stop() ends it")
+    block._finish(None, stacklevel=3)
+    return block.result

@@ -12,11 +12,17 @@ from nbprof.capture.steps import StepClock
 _NO_MEMORY = re.compile(r"out of memory|\boom\b|alloc|not enough memory", re.IGNORECASE)
 
 
+class LeftEarlyError(Exception):
+    """Stands for the exception that ended a loop where that is not known; its text is the name of the loop."""
+
+
 def failure(error: BaseException, step: int | None, seen: int) -> str:
     """What ended a cell and where, as ``cell failed at step 3: ValueError: bad batch``."""
     where = f"at step {step}" if step is not None else (f"after step {seen}" if seen else "before its first step")
     if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
         return f"cell interrupted {where}"
+    if isinstance(error, LeftEarlyError):
+        return f"{error} was left by an exception {where}"
     lines = str(error).strip().splitlines()
     text = lines[0][:300] if lines else ""
     return f"cell failed {where}: {type(error).__name__}" + (f": {text}" if text else "")

@@ -1,0 +1,246 @@
+"""``nbprof.keras.Callback``: some batches of a training that no notebook runs."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import sys
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from nbprof.capture.describe import LeftEarlyError
+from nbprof.capture.options import Options, options_of
+from nbprof.errors import CaptureError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Function
+    from pathlib import Path
+    from types import FrameType
+
+    from nbprof.capture.session import Session
+    from nbprof.profiles import Profile
+
+__all__ = ["Callback"]
+
+_LOOPS = {"train": "fit", "test": "evaluate", "predict": "predict"}
+
+
+class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
+    """Record some batches of each `fit`, `evaluate` or `predict` that it is given to, and say where the run lies.
+
+    For scripts; in a notebook, ``%%nbprof --steps 10:15`` above the cell does the same and shows the result. It works with each backend
+    of Keras, has no method that is called for each batch, and so changes nothing in how batches are dispatched.
+
+    A recording that is open already is left alone: the batches are part of that one.
+
+    Parameters
+    ----------
+    batches : (int, int), int or str
+        First and last batch, as ``(10, 15)`` or ``"10:15"``, or the only one, counted from 1 over all epochs of the loop, both included.
+        Batches of a validation within `fit` are recorded where they lie in between, and not counted.
+    logdir : str, optional
+        Folder that receives ``plugins/profile/<run>/``; by default ``nbprof-results`` in the working directory.
+    say : callable, optional
+        Receives the line that says where the run is; `print` by default.
+    **options
+        The others of `nbprof.profile`.
+
+    Attributes
+    ----------
+    runs : list of Path
+        Folders of the runs that it has written; `nbprof.load` opens one.
+
+    Raises
+    ------
+    CaptureError
+        An option that there is not, or a value that makes no sense.
+
+    Examples
+    --------
+    >>> model.fit(data, callbacks=[nbprof.keras.Callback(batches=(10, 15), logdir="logs")])  # doctest: +SKIP
+    nbprof: batches 10 to 15 of fit are recorded in logs/plugins/profile/2026_01_01_12_00_00; nbprof.load(...) opens the run
+    """
+
+    def __init__(
+        self,
+        batches: tuple[int, int] | int | str = (10, 15),
+        logdir: str | None = None,
+        say: Function[[str], Any] = print,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if isinstance(batches, int) and not isinstance(batches, bool):
+            batches = (batches, batches)
+        for name in ("steps", "save"):
+            if name in options:
+                instead = "batches=(10, 15) says which" if name == "steps" else "a run that is not saved could not be opened"
+                raise CaptureError(f"nbprof.keras.Callback has no option {name!r}: {instead}")
+        try:
+            self._options: Options = options_of({**options, "steps": batches, "logdir": logdir})
+        except CaptureError as error:
+            raise CaptureError(f"nbprof.keras.Callback: {error}") from None
+        self._say = say
+        self._session: Session | None = None
+        self._running: _Loop | None = None
+        self._watch: weakref.finalize[Any, Any] | None = None
+        self.runs: list[Path] = []
+
+    @property
+    def result(self) -> Profile | None:
+        """The profile of the last run; None before there is one."""
+        from nbprof.profiles import load
+
+        return load(self.runs[-1]) if self.runs else None
+
+    def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002 - as Keras calls it
+        """A `fit` begins."""
+        self._begins("train")
+
+    def on_test_begin(self, logs: Any = None) -> None:  # noqa: ARG002
+        """An `evaluate` begins, or the validation of a `fit`."""
+        self._begins("test")
+
+    def on_predict_begin(self, logs: Any = None) -> None:  # noqa: ARG002
+        """A `predict` begins."""
+        self._begins("predict")
+
+    def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
+        """A `fit` has ended."""
+        self._ended("train")
+
+    def on_test_end(self, logs: Any = None) -> None:  # noqa: ARG002
+        """An `evaluate` has ended."""
+        self._ended("test")
+
+    def on_predict_end(self, logs: Any = None) -> None:  # noqa: ARG002
+        """A `predict` has ended."""
+        self._ended("predict")
+
+    def close(self, error: BaseException | None = None) -> None:
+        """End what is being recorded, and say where it is. Called by itself at the end of the loop, and when the loop fails.
+
+        Parameters
+        ----------
+        error : exception, optional
+            What ended the loop, if it did not run to its end.
+        """
+        session, self._session = self._session, None
+        watch, self._watch = self._watch, None
+        loop, self._running = self._running, None
+        if watch is not None:
+            watch.detach()
+        atexit.unregister(self._at_exit)
+        if session is not None and loop is not None:
+            self._tell(session, loop, error)
+
+    def _begins(self, kind: str) -> None:
+        loop = _Loop.around(kind, sys._getframe(2))
+        if self._running is not None:
+            if self._running.runs(loop):
+                return
+            # The loop before was left by an exception that somebody still holds.
+            self.close(LeftEarlyError(self._running.name))
+        from nbprof.capture.session import Session, active
+
+        if active() is not None:
+            self._say("nbprof: something is being recorded already; the batches that the callback asks for are part of that")
+            return
+        try:
+            session = Session(self._options, source="import keras", batches_of=kind).start()
+            if kind != "train":
+                # What would tell of the beginning of the loop is running already. An epoch is still to begin.
+                session.clock.loop(kind)
+        except Exception as error:
+            # Nothing of nbprof may fail a training.
+            with_kind = "" if isinstance(error, CaptureError) else f"{type(error).__name__}: "
+            self._say(f"nbprof: {loop.name} is not recorded: {with_kind}{error}")
+            return
+        self._session, self._running = session, loop
+        if loop.callbacks is not None:
+            # Keras tells nobody that a loop has failed. Then the list of its callbacks goes without an end.
+            self._watch = weakref.finalize(loop.callbacks, _left, weakref.ref(self))
+            self._watch.atexit = False
+        loop.callbacks = None
+        atexit.register(self._at_exit)
+        _after_cell(self)
+
+    def _ended(self, kind: str) -> None:
+        if self._running is not None and self._running.is_of(kind, sys._getframe(2)):
+            self.close()
+
+    def _at_exit(self) -> None:
+        # Python has printed what ended the script, and kept it.
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        self.close(error or LeftEarlyError(self._running.name if self._running else ""))
+
+    def _tell(self, session: Session, loop: _Loop, error: BaseException | None) -> None:
+        try:
+            recording = session.stop(error)
+            first, last = session.options.steps or (1, None)
+            if recording is None:
+                self._say(f"nbprof: {session.failure}")
+                return
+            self.runs.append(recording.path)
+            which = f"batches {first} to {last}" if last is not None else f"batches from {first} on"
+            ended = f"; {loop.name} ended after batch {session.clock.counted}" if last is not None and session.clock.counted < last else ""
+            failed = f"; {recording.info.error}" if error is not None else ""
+            where = f'{recording.path}; nbprof.load("{recording.path}") opens the run'
+            self._say(f"nbprof: {which} of {loop.name} are recorded in {where}{ended}{failed}")
+        except Exception as fault:
+            self._say(f"nbprof: the recording of {loop.name} could not be finished ({type(fault).__name__}: {fault})")
+
+
+class _Loop:
+    """One call of `fit`, `evaluate` or `predict`."""
+
+    def __init__(self, kind: str, callbacks: Any, frames: list[int]) -> None:
+        self.kind = kind
+        self.name = _LOOPS[kind]
+        self.callbacks = callbacks
+        self._of = id(callbacks)
+        self._thread = threading.get_ident()
+        self._frames = frames
+
+    @classmethod
+    def around(cls, kind: str, frame: FrameType | None) -> _Loop:
+        """The loop whose list of callbacks is calling; `frame` is that of the list's method."""
+        callbacks = frame.f_locals.get("self") if frame is not None else None
+        if not isinstance(callbacks, keras.callbacks.CallbackList):
+            callbacks = None
+        frames = []
+        while frame is not None:
+            frames.append(id(frame))
+            frame = frame.f_back
+        return cls(kind, callbacks, frames)
+
+    def runs(self, inner: _Loop) -> bool:
+        """Whether this loop is still running, around `inner`: the function that called its callbacks is among the callers."""
+        return self._thread != inner._thread or (len(self._frames) > 1 and self._frames[1] in inner._frames)
+
+    def is_of(self, kind: str, frame: FrameType | None) -> bool:
+        """Whether it is this loop that tells of its end."""
+        return kind == self.kind and frame is not None and id(frame.f_locals.get("self")) == self._of
+
+
+def _left(reference: weakref.ref[Callback]) -> None:
+    callback = reference()
+    if callback is not None and callback._running is not None:
+        callback.close(LeftEarlyError(callback._running.name))
+
+
+def _after_cell(callback: Callback) -> None:
+    """In a notebook, which keeps what an exception holds, the end of the cell is the end of the loop."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is None:
+        return
+    reference = weakref.ref(callback)
+
+    def ended(*_: Any) -> None:
+        with contextlib.suppress(ValueError):
+            shell.events.unregister("post_run_cell", ended)
+        _left(reference)
+
+    shell.events.register("post_run_cell", ended)
