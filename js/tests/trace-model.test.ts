@@ -188,6 +188,7 @@ describe("the model", () => {
     expect(model.bands.flatMap((band) => (band.kind === "lane" ? [band.lane] : []))).toEqual([2]);
     expect(model.filterLanes("/(/")).not.toBe("");
     expect(model.laneFilter).toBe("other");
+    expect(modelOf().filterLanes("nowhere")).toContain("No lane");
     // A slice that is asked for is shown, whatever the filter.
     model.select(await ref(0), true);
     expect(model.placeOf(await ref(0))).not.toBeNull();
@@ -220,6 +221,9 @@ describe("words", () => {
     expect(coverage(part, false)).toBe("Saved: 12,000 of 250,000 events, the longest of each track.");
     expect(coverage(part, true)).toContain("where the rest is, pale");
     expect(coverage({ shown: 9, total: 9 }, true)).toBe("All 9 events.");
+    expect(coverage({ shown: 9, total: 9 }, true, 7)).toBe("All 9 events, 2 of them derived.");
+    expect(coverage({ shown: 4, total: 9 }, false, 7)).toContain("4 of 9 events (2 derived), the longest");
+    expect(coverage({ shown: 9, total: 9 }, true, 9)).toBe("All 9 events.");
     expect(coverage({ shown: 1, total: 1 }, true)).toBe("The only event.");
   });
 });

@@ -7,12 +7,14 @@ import { LiveSource } from "./live.js";
 import type { Model } from "./model.js";
 import type { SavedSource } from "./saved.js";
 
-/** How many of how many events are drawn, and where the rest is. */
-export function coverage(source: { shown: number; total: number }, density: boolean): string {
+/** How many of how many events are drawn, and where the rest is. `recorded`: how many the profile has, without those made of them here. */
+export function coverage(source: { shown: number; total: number }, density: boolean, recorded?: number): string {
   const { shown, total } = source;
-  if (shown >= total) return total === 1 ? "The only event." : `All ${count(total)} events.`;
+  const made = total - (recorded ?? total);
+  const derived = made > 0 ? `, ${count(made)} of them derived` : "";
+  if (shown >= total) return total === 1 ? "The only event." : `All ${count(total)} events${derived}.`;
   const rest = density ? ", and where the rest is, pale" : "";
-  return `Saved: ${count(shown)} of ${count(total)} events, the longest of each track${rest}.`;
+  return `Saved: ${count(shown)} of ${count(total)} events${made > 0 ? ` (${count(made)} derived)` : ""}, the longest of each track${rest}.`;
 }
 
 export interface Connection {
@@ -43,7 +45,7 @@ export function connect(
     state.textContent = model.source.live ? "Live" : lost ? "Not connected" : "";
     state.title = lost || "";
     const note = lost ? ` ${lost}` : "";
-    text.textContent = coverage(model.source, saved.hasRest) + note;
+    text.textContent = coverage(model.source, saved.hasRest, saved.recorded) + note;
     notes.textContent = model.source.notes.map((sentence) => ` ${sentence}`).join("");
   };
 

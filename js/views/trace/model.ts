@@ -136,7 +136,7 @@ export class Model {
     this.matches = matches;
     this.place();
     this.tell("lanes");
-    return "";
+    return matches && !this.bands.length ? "No lane or section is called so." : "";
   }
 
   toggle(band: Band): void {

@@ -13,7 +13,7 @@ import { overview } from "./strip.js";
 
 /** What of a payload the trace is made of. */
 export type Saved = Pick<Payload, "trace" | "steps" | "ops" | "kernels" | "input"> & {
-  meta?: Pick<Payload["meta"], "version">;
+  meta?: Pick<Payload["meta"], "version" | "footer">;
 };
 
 /** Fill of a step of the saved lanes: the last tint. */
@@ -28,6 +28,8 @@ export class SavedSource implements Source {
   readonly complete = true;
   readonly ids: string;
   readonly notes: readonly string[];
+  /** Events of the profile, without those derived from them; undefined where that is not known. */
+  readonly recorded: number | undefined;
   readonly total: number;
   readonly shown: number;
   readonly lacks: readonly string[];
@@ -52,6 +54,7 @@ export class SavedSource implements Source {
     this.lanes = trace.lanes.map(head);
     this.ids = idsOf(trace.key, saved.meta?.version ?? "", this.total, this.lanes);
     this.notes = trace.notes;
+    this.recorded = saved.meta?.footer.events;
     this.fills = fillsOf(trace.names, trace.category);
     this.labels = trace.names.map((name) => kernelName(name).name);
     this.rest = restOf(trace);
