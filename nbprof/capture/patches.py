@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -10,6 +11,11 @@ class Patches:
 
     def __init__(self) -> None:
         self._kept: list[tuple[Any, str, Any, Any, bool]] = []
+        self._actions: list[Callable[[], object]] = []
+
+    def on_restore(self, action: Callable[[], object]) -> None:
+        """Call `action` at the end, for what is not an attribute, as a hook that a framework keeps."""
+        self._actions.append(action)
 
     def replace(self, owner: Any, name: str, replacement: Any) -> None:
         """Put `replacement` at ``owner.name``.
@@ -26,6 +32,8 @@ class Patches:
 
         What somebody else has wrapped since is left: taking it away would break their wrapper, and ours passes calls through.
         """
+        while self._actions:
+            self._actions.pop()()
         while self._kept:
             owner, name, original, replacement, own = self._kept.pop()
             if vars(owner).get(name) is not replacement:

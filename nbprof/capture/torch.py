@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-import socket
+import gc
 import sys
+import threading
 import time
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from nbprof.capture import torch_trace, trouble
+from nbprof.capture.logged import stderr_lines
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.steps import Marker, StepClock
+from nbprof.capture.torch_memory import AllocatorHistory
+from nbprof.capture.torch_steps import OptimizerSteps
 from nbprof.errors import CaptureError
 
 MODULE = "torch"
 TITLE = "PyTorch"
 
+_BEGINNINGS = (("profile", "_prepare_trace"), ("profile", "_start_trace"), ("emit_nvtx", "__enter__"), ("emit_itt", "__enter__"))
+"""Where a profiler of PyTorch begins: classes of `torch.autograd.profiler` and their methods."""
+
 
 class TorchBackend:
-    """Starts and stops PyTorch's profiler and writes its Kineto trace into the layout that TensorBoard reads."""
+    """Starts and stops PyTorch's profiler and writes its Kineto trace into the layout that TensorBoard reads.
+
+    With allocations, PyTorch records the thread that starts it and what that starts (backward passes); without, all threads.
+    """
 
     name = "torch"
     title = TITLE
@@ -30,74 +42,207 @@ class TorchBackend:
         self._profile: Any = None
         self._folder = Path()
         self._handle: Any = None
+        self._thread = 0
+        self._starting = False
+        self._history: AllocatorHistory | None = None
+        self._steps: OptimizerSteps | None = None
+        self._notes: list[str] = []
+
+    @property
+    def ends_anywhere(self) -> bool:
+        """Whether any thread may end the recording."""
+        return not self._thread
 
     def start(self, folder: Path, options: Options) -> list[str]:
-        """Begin recording; the files will go to `folder`. Returns what the person should know about it."""
+        """Begin recording; the files will go to `folder`. Returns what the person should know about it.
+
+        Raises
+        ------
+        CaptureError
+            If a profiler of the person records already, or PyTorch refuses.
+        """
         import torch.profiler  # type: ignore[import-not-found,unused-ignore]  # the cell has imported torch already
 
+        if _somebody_records(self._torch):
+            raise CaptureError(trouble.OWN_PROFILER)
         profiler = torch.profiler
         self._folder = folder
-        try:
-            self._profile = profiler.profile(
-                activities=profiler.supported_activities(),
-                record_shapes=True,
-                profile_memory=options.memory,
-                with_stack=options.python,
-            )
-            self._profile.start()
-        except Exception as error:
-            self._profile = None
-            raise CaptureError(f"PyTorch's profiler did not start: {error}") from error
-        return [] if options.host_level == 2 else ["PyTorch's profiler has no host levels: --host-level changes nothing"]
+        choice, everywhere = _experimental(all_threads=not options.memory, stacks=options.stacks, frames=options.python or options.stacks)
+        with stderr_lines() as lines:
+            try:
+                self._starting = True
+                self._profile = profiler.profile(
+                    activities=profiler.supported_activities(),
+                    record_shapes=options.shapes,
+                    profile_memory=options.memory,
+                    with_stack=options.python or options.stacks,
+                    **choice,
+                )
+                self._profile.start()
+            except Exception as error:
+                self._profile = None
+                raise CaptureError(f"PyTorch's profiler did not start: {error}") from error
+            finally:
+                self._starting = False
+        self._thread = 0 if everywhere else threading.get_ident()
+        if self._steps is not None:
+            self._steps.recorded_thread = self._thread
+            self._steps.recording_began()
+        if options.memory:
+            self._history = AllocatorHistory.begin(self._torch, stacks=options.stacks)
+        notes = trouble.named(lines) or self._devices(profiler)
+        if options.host_level != 2:
+            notes.append("PyTorch's profiler has no host levels: --host-level changes nothing")
+        return notes
+
+    def _devices(self, profiler: Any) -> list[str]:
+        """Why no GPU will be in the trace, where one could be expected."""
+        torch = self._torch
+        cuda, version = getattr(torch, "cuda", None), getattr(torch, "version", None)
+        if cuda is None or version is None:
+            return []
+        for_cuda = bool(getattr(version, "cuda", None))
+        if cuda.is_available():
+            kinds = {getattr(activity, "name", "") for activity in profiler.supported_activities()}
+            return [trouble.NO_CUPTI] if for_cuda and "CUDA" not in kinds else []
+        other = getattr(version, "hip", None) or getattr(version, "xpu", None)
+        return [] if other else trouble.unseen_gpu(str(torch.__version__), built_for_cuda=for_cuda)
 
     def stop(self) -> None:
-        """End the recording and write its file."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
+        """End the recording and write its files.
+
+        Raises
+        ------
+        CaptureError
+            If PyTorch has nothing to write or the disk does not take it.
+        """
         profile, self._profile = self._profile, None
+        history, self._history = self._history, None
+        steps = self._steps
+        marks = steps.marks[:] if steps is not None else []
+        if steps is not None:
+            steps.marks.clear()
         if profile is None:
             return
+        name = torch_trace.worker()
         run = self._folder / "plugins" / "profile" / time.strftime("%Y_%m_%d_%H_%M_%S")
         try:
-            profile.stop()
-            run.mkdir(parents=True, exist_ok=True)
-            profile.export_chrome_trace(str(run / f"{socket.gethostname()}.pt.trace.json.gz"))
+            if self._thread and self._thread != threading.get_ident():
+                raise CaptureError(trouble.WRONG_THREAD)
+            _tell_ranks(profile)
+            with stderr_lines() as lines:
+                profile.stop()
+            self._note(*trouble.named(lines))
+            if not torch_trace.export(profile, run / f"{name}{torch_trace.SUFFIX}.gz", marks):
+                self._note("this version of PyTorch writes its trace in a form that steps could not be put into")
+        except CaptureError:
+            raise
         except Exception as error:
             raise CaptureError(f"PyTorch's profiler wrote no file: {error}") from error
+        finally:
+            if history is not None:
+                self._note(*history.end(run / f"{name}.memory_snapshot.pickle"))
+
+    def _note(self, *sentences: str) -> None:
+        self._notes += [sentence for sentence in sentences if sentence not in self._notes]
+
+    def notes(self) -> list[str]:
+        """What the person should know by now, apart from what `start` has returned."""
+        return [*self._notes, *(self._steps.notes() if self._steps is not None else ())]
 
     def open_marker(self, kind: str, number: int) -> Marker:
-        """Open a span named as PyTorch names its own steps."""
-        del kind
-        return _Span(self._torch.profiler.record_function(f"ProfilerStep#{number}"))
+        """Begin a stretch of time that may become step `number`."""
+        del kind, number
+        assert self._steps is not None
+        return self._steps.open_mark()
 
     def versions(self) -> str:
         """Return the versions that matter for reading the run."""
-        return f"PyTorch {self._torch.__version__}"
+        keras = sys.modules.get("keras")
+        text = f"PyTorch {self._torch.__version__}"
+        return f"{text}, Keras {keras.__version__}" if keras is not None and hasattr(keras, "__version__") else text
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Let each optimizer step end a step of the run."""
-        del patches, give_way
-        from torch.optim.optimizer import (  # type: ignore[import-not-found,unused-ignore]
-            register_optimizer_step_post_hook,
-        )
+        """Let each optimizer step end a step of the run, and the person's own profiler come first.
 
-        def stepped(*_: Any) -> None:
-            # Keras on PyTorch tells its batches itself.
-            if "keras.src.backend.torch.trainer" not in sys.modules:
-                clock.end("train")
+        Parameters
+        ----------
+        clock : StepClock
+            Is told about steps.
+        patches : Patches
+            Remembers what to restore.
+        give_way : callable
+            Called before a profiler of the person begins: two at once would end the process.
+        """
+        self._steps = steps = OptimizerSteps(clock)
+        steps.recorded_thread = self._thread
+        patches.on_restore(steps.hook(self._torch, patches).remove)
+        self._hook_profilers(patches, give_way)
+        steps.begin()
 
-        self._handle = register_optimizer_step_post_hook(stepped)
-        clock.begin("train")
+    def _hook_profilers(self, patches: Patches, give_way: Callable[[], None]) -> None:
+        module = sys.modules.get("torch.autograd.profiler")
+        for owner, method in (
+            ("profile", "_prepare_trace"),
+            ("profile", "_start_trace"),
+            ("emit_nvtx", "__enter__"),
+            ("emit_itt", "__enter__"),
+        ):
+            kind = getattr(module, owner, None)
+            if kind is None or method not in vars(kind):
+                continue
+            original = getattr(kind, method)
+
+            @wraps(original)
+            def begin(*args: Any, _original: Any = original, **kwargs: Any) -> Any:
+                __tracebackhide__ = True
+                if self._profile is not None and not self._starting:
+                    give_way()
+                return _original(*args, **kwargs)
+
+            patches.replace(kind, method, begin)
 
 
-class _Span:
-    """A record_function span; its name is final from the start, so one that is given up stays in the trace."""
+def _somebody_records(torch: Any) -> bool:
+    """Whether a profiler of the person has begun and not ended, in whatever thread; one that only prepares itself counts.
 
-    def __init__(self, span: Any) -> None:
-        self._span = span
-        span.__enter__()
+    PyTorch does not tell of it, lets a second one begin, and crashes when the first is exported.
+    """
+    profiler = sys.modules.get("torch.autograd.profiler")
+    kind = getattr(profiler, "profile", None)
+    if kind is None:
+        return False
+    for each in gc.get_objects():
+        if type(each) is kind and getattr(each, "entered", False) and getattr(each, "kineto_results", True) is None:
+            return True
+    enabled = getattr(getattr(torch, "autograd", None), "_profiler_enabled", None)
+    return bool(enabled is not None and enabled())
 
-    def close(self, step: int | None, batches: int = 1) -> None:
-        del step, batches
-        self._span.__exit__(None, None, None)
+
+def _experimental(*, all_threads: bool, stacks: bool, frames: bool) -> tuple[dict[str, Any], bool]:
+    """What this version of PyTorch knows of: arguments of the profiler, and whether it will record all threads."""
+    try:
+        from torch._C._profiler import _ExperimentalConfig  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        return {}, False
+    # Each version knows more than the one before; events of Python objects are of no use here.
+    wanted = {"verbose": stacks, "profile_all_threads": all_threads, "trace_only": not frames, "record_python_gc_info": True}
+    for leave_out in ((), ("trace_only",), ("trace_only", "record_python_gc_info"), tuple(wanted)):
+        given: dict[str, Any] = {key: value for key, value in wanted.items() if key not in leave_out and value}
+        try:
+            return {"experimental_config": _ExperimentalConfig(**given)}, "profile_all_threads" in given
+        except TypeError:
+            continue
+    return {}, False
+
+
+def _tell_ranks(profile: Any) -> None:
+    """Put into the trace which rank it is of, where the job was joined after the recording had begun."""
+    described = getattr(profile, "_get_distributed_info", None)
+    if described is None or torch_trace.rank_and_size()[0] is None:
+        return
+    import json
+
+    facts = described()
+    if facts:
+        profile.add_metadata_json("distributedInfo", json.dumps(facts, default=str))

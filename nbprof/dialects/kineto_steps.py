@@ -22,8 +22,9 @@ from nbprof.trace import Int64s, Note
 WHOLE_STEP = 0.8
 
 HOW = (
-    "No steps are in this profile, so step time is unknown: the loop never called prof.step(). Record with "
-    "torch.profiler.profile(schedule=...) and call prof.step() at the end of each iteration, or use %%nbprof, which marks the steps itself."
+    "No steps are in this profile, so step time is unknown: nothing in it marks them. With torch.profiler, call prof.step() at the end of "
+    "each iteration; %%nbprof and nbprof.profile() find the steps of optimizers themselves, and nbprof.steps(loader) around what a loop runs "
+    "over marks those of any other loop."
 )
 
 ONLY_DEVICE = (

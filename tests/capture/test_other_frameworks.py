@@ -1,4 +1,4 @@
-"""JAX and PyTorch, which are not installed here: the calls that their documentation asks for, made on stand-ins."""
+"""JAX of an older version, which is not installed here: the calls that their documentation asks for, made on stand-ins."""
 
 from __future__ import annotations
 
@@ -91,60 +91,3 @@ def test_the_persons_own_jax_trace_comes_first(jax):
     jax.profiler.start_trace("theirs")
     assert jax.state["folder"] == "theirs"
     assert "the cell starts JAX's profiler itself" in session.stop().info.notes[0]
-
-
-def test_torch_is_recorded_with_the_steps_of_its_optimizers(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "keras.src.backend.torch.trainer", raising=False)
-    spans, hooks, given = [], [], {}
-
-    class Profile:
-        def __init__(self, **kwargs):
-            given.update(kwargs)
-
-        def start(self):
-            spans.append("start")
-
-        def stop(self):
-            spans.append("stop")
-
-        def export_chrome_trace(self, path):
-            tmp_path.__class__(path).write_bytes(b"{}")
-
-    class RecordFunction:
-        def __init__(self, name):
-            self.name = name
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            spans.append(self.name)
-
-    class Handle:
-        def remove(self):
-            hooks.clear()
-
-    def register(hook):
-        hooks.append(hook)
-        return Handle()
-
-    torch, profiler, optim, optimizer = (
-        types.ModuleType(name) for name in ("torch", "torch.profiler", "torch.optim", "torch.optim.optimizer")
-    )
-    torch.__version__, torch.profiler, torch.optim = "2.9.0", profiler, optim
-    profiler.profile, profiler.record_function, profiler.supported_activities = Profile, RecordFunction, lambda: {"cpu"}
-    optim.optimizer, optimizer.register_optimizer_step_post_hook = optimizer, register
-    for module in (torch, profiler, optim, optimizer):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    session = Session(Options(backend="torch", memory=False)).start()
-    for _ in range(2):
-        hooks[0](None, (), {})
-    recording = session.stop()
-    assert recording.info.framework == "PyTorch 2.9.0"
-    assert recording.info.steps_seen == 2
-    assert given["profile_memory"] is False
-    # What followed the last optimizer step is closed before the profiler stops.
-    assert spans == ["start", "ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3", "stop"]
-    assert recording.host_file.name.endswith(".pt.trace.json.gz")
-    assert not hooks

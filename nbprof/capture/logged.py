@@ -1,0 +1,49 @@
+"""What native libraries write to stderr while a profiler starts or stops: kept, read, and passed on but for the recorder's chatter."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+
+_KINETO = re.compile(r"(?:USDT|STAGE|INFO|VERBOSE|WARNING|ERROR):\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \d+:\d+ \S+\] ?")
+_CHATTER = re.compile(r"(?:USDT|STAGE|INFO|VERBOSE):\d{4}-")
+
+
+@contextlib.contextmanager
+def stderr_lines() -> Iterator[list[str]]:
+    """Collect the lines that arrive at file descriptor 2 in the block; the list is filled when it ends.
+
+    PyTorch's recorder logs there that it starts and that it stops, which a person would read as an error under the cell. Everything else is
+    written to stderr when the block has ended, so nothing is lost. Meant for short calls: other threads write there too.
+    """
+    lines: list[str] = []
+    try:
+        sys.stderr.flush()
+        kept = os.dup(2)
+    except (OSError, ValueError, AttributeError):
+        # There is no stderr here.
+        yield lines
+        return
+    try:
+        with tempfile.TemporaryFile() as caught:
+            os.dup2(caught.fileno(), 2)
+            try:
+                yield lines
+            finally:
+                os.dup2(kept, 2)
+                caught.seek(0)
+                lines += caught.read().decode(errors="replace").splitlines()
+                rest = "".join(f"{line}\n" for line in lines if not _CHATTER.match(line))
+                with contextlib.suppress(OSError):
+                    os.write(2, rest.encode())
+    finally:
+        os.close(kept)
+
+
+def text_of(line: str) -> str:
+    """What a line of Kineto's log says, without when and where."""
+    return _KINETO.sub("", line).strip()

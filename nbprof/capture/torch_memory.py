@@ -1,0 +1,65 @@
+"""The history of PyTorch's CUDA allocator, taken beside the trace: what https://pytorch.org/memory_viz and memory tools read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+ENTRIES = 200_000
+"""Allocations and frees that are remembered, the last ones; some 20 MB on disk at most."""
+
+
+class AllocatorHistory:
+    """Remembers what the CUDA allocator does from `begin` to `end`."""
+
+    def __init__(self, torch: Any, *, stacks: bool) -> None:
+        self._torch = torch
+        self._stacks = stacks
+        self._on = False
+        self._over = False
+        self._trouble: list[str] = []
+
+    @classmethod
+    def begin(cls, torch: Any, *, stacks: bool) -> AllocatorHistory | None:
+        """Begin as soon as CUDA is in use, which nbprof does not cause; None where there is no CUDA or the person remembers it already."""
+        cuda = getattr(torch, "cuda", None)
+        if cuda is None or not getattr(getattr(torch, "version", None), "cuda", None) or not cuda.is_available():
+            return None
+        if not hasattr(getattr(cuda, "memory", None), "_record_memory_history"):
+            return None
+        history = cls(torch, stacks=stacks)
+        # Called at once where CUDA is initialised, else when the cell does that: a context costs memory, and forbids to fork.
+        cuda._lazy_call(history._start)
+        return history
+
+    def _start(self) -> None:
+        memory = self._torch.cuda.memory
+        enabled = getattr(getattr(self._torch, "_C", None), "_cuda_isHistoryEnabled", None)
+        if self._over or (enabled is not None and enabled()):
+            return
+        try:
+            # The stack of each allocation costs more than the allocation.
+            memory._record_memory_history(enabled="all", context="alloc" if self._stacks else None, stacks="python", max_entries=ENTRIES)
+            self._on = True
+        except Exception as error:
+            self._trouble.append(f"the history of the CUDA allocator could not be recorded: {type(error).__name__}: {error}")
+
+    def end(self, path: Path) -> list[str]:
+        """Write what is remembered to `path`, and remember no more; returns what the person should know."""
+        self._over = True
+        if not self._on:
+            return self._trouble
+        memory = self._torch.cuda.memory
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            memory._dump_snapshot(str(path))
+            self._trouble.append(
+                f"{path.name} beside the trace has the CUDA allocator's own history: https://pytorch.org/memory_viz opens it"
+            )
+        except Exception as error:
+            self._trouble.append(f"the history of the CUDA allocator could not be written: {type(error).__name__}: {error}")
+        try:
+            memory._record_memory_history(enabled=None)
+        except Exception as error:
+            self._trouble.append(f"the CUDA allocator goes on to remember: {type(error).__name__}: {error}")
+        return self._trouble

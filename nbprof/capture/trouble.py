@@ -1,0 +1,78 @@
+"""What can stand in the way of a recording, each with its remedy: the sentences, in one place.
+
+Where a GPU cannot be recorded the host still is, and every sentence says so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+HOST_ONLY = "the host is recorded all the same"
+
+PRIVILEGES = (
+    "the GPU is not recorded: its driver lets only administrators read performance counters (CUPTI_ERROR_INSUFFICIENT_PRIVILEGES). "
+    "The line 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in a file of /etc/modprobe.d and a reboot allow it to all; a "
+    f"container needs --cap-add=SYS_ADMIN; {HOST_ONLY}"
+)
+NO_CUPTI = (
+    "the GPU is not recorded: CUPTI, NVIDIA's tracing library, could not be loaded or started. It comes with PyTorch's CUDA packages (pip "
+    f"install nvidia-cuda-cupti-cu12, or -cu13) and must be as new as the driver expects; {HOST_ONLY}"
+)
+TAKEN = (
+    "the GPU is not recorded: another tool holds its tracing interface (CUPTI allows one: nsys, ncu, DCGM and other profilers use it). End "
+    f"that, restart the kernel and record again; {HOST_ONLY}"
+)
+NO_GPU_SEEN = (
+    "PyTorch sees no GPU here (torch.cuda.is_available() is False), so only the host is recorded: nvidia-smi tells whether the driver works"
+)
+HIDDEN = "PyTorch sees no GPU here because CUDA_VISIBLE_DEVICES is {value!r}: only the host is recorded"
+CPU_BUILD = (
+    "PyTorch {version} is built without CUDA although there is an NVIDIA GPU: only the host is recorded. https://pytorch.org/get-started "
+    "has the command that installs the build with CUDA"
+)
+OWN_PROFILER = (
+    "PyTorch's profiler is already recording: end that first with its stop(), or leave its 'with torch.profiler.profile(...)' block"
+)
+OTHER_THREAD = (
+    "the optimizer steps on another thread than the one that nbprof began on, and with allocations PyTorch records one thread only: "
+    "without them (--no-memory, memory=False) it records all threads"
+)
+WRONG_THREAD = (
+    "PyTorch's recording ended on another thread than it began on, and with allocations it must be the same one: "
+    "without them (--no-memory, memory=False) any thread may end it"
+)
+NO_STEPS = (
+    "no optimizer of torch.optim made a step, so none is marked: 'for batch in nbprof.steps(loader):' makes each round of any loop a step"
+)
+
+# What the recorders write to stderr when the device cannot be traced, most telling first.
+_SAYINGS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"INSUFFICIENT_PRIVILEGES|ERR_NVGPUCTRPERM"), PRIVILEGES),
+    (re.compile(r"MULTIPLE_SUBSCRIBERS|CUPTI_ERROR_(?:DISABLED|BUSY)|already subscribed"), TAKEN),
+    (re.compile(r"CUPTI initialization failed|CUPTI_ERROR_NOT_(?:INITIALIZED|COMPATIBLE|SUPPORTED)|libcupti", re.IGNORECASE), NO_CUPTI),
+)
+
+
+def named(lines: list[str]) -> list[str]:
+    """The sentences for what a recorder logged, each once; what is not known is left to the log."""
+    text = "\n".join(lines)
+    # The first cause explains those that follow from it.
+    return next(([sentence] for pattern, sentence in _SAYINGS if pattern.search(text)), [])
+
+
+def unseen_gpu(version: str, *, built_for_cuda: bool) -> list[str]:
+    """Why PyTorch sees no NVIDIA GPU, if there is reason to think that it should: it is built for one, or the machine has one."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    there = nvidia_gpu()
+    if built_for_cuda:
+        if hidden is not None and hidden.strip() in ("", "-1"):
+            return [HIDDEN.format(value=hidden)]
+        return [NO_GPU_SEEN]
+    return [CPU_BUILD.format(version=version)] if there else []
+
+
+def nvidia_gpu() -> bool:
+    """Whether the machine has an NVIDIA GPU with a driver (Linux; elsewhere this is not known, and False)."""
+    return any(Path("/dev").glob("nvidia[0-9]*"))

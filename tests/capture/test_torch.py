@@ -1,0 +1,520 @@
+"""Recordings of PyTorch as it is installed, on the CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import importlib.util
+import itertools
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from tests.capture.torches import Training, counts, document, events, steps
+from tests.support.profiles import needed
+
+
+@pytest.fixture(scope="module")
+def torch():
+    if importlib.util.find_spec("torch") is None:
+        needed("PyTorch is not installed")
+    return importlib.import_module("torch")
+
+
+@pytest.fixture
+def profile():
+    from nbprof.profiles import open_recording
+
+    return open_recording
+
+
+@pytest.fixture
+def record(record):
+    """Record a function that uses PyTorch and give the recording."""
+
+    def of_torch(function, **options):
+        return record(function, source="import torch", **options)
+
+    return of_torch
+
+
+def hooks_left():
+    return importlib.import_module("torch.optim.optimizer")._global_optimizer_post_hooks
+
+
+def test_a_step_ends_with_each_optimizer_step(torch, record, profile):
+    training = Training(torch)
+    recording = record(lambda: training.run(6))
+    assert [number for number, *_ in steps(recording)] == [1, 2, 3, 4, 5, 6]
+    assert recording.info.steps_seen == recording.info.steps_marked == 6
+    assert recording.info.notes == ["steps: optimizer steps of torch.optim"]
+    assert recording.info.framework.startswith(f"PyTorch {torch.__version__}")
+    frame = profile(recording).steps.frame
+    assert frame.step.tolist() == [1, 2, 3, 4, 5, 6]
+    measured = frame.step_time_ms[1:].tolist()
+    assert sum(measured) == pytest.approx(sum(training.steps_ms), rel=0.05)
+    for ours, wall in zip(measured, training.steps_ms, strict=True):
+        assert ours == pytest.approx(wall, rel=0.2, abs=5)
+
+
+def test_steps_touch_and_end_where_their_optimizer_step_does(torch, record):
+    recording = record(lambda: Training(torch, 0).run(4))
+    found = steps(recording)
+    optimizer = sorted(event["ts"] + event["dur"] for event in events(recording) if event.get("name") == "Optimizer.step#SGD.step")
+    assert len(found) == len(optimizer) == 4
+    for (_, _, end, _), ends in zip(found, optimizer, strict=True):
+        assert end == pytest.approx(ends, abs=0.002)
+    for one, two in itertools.pairwise(found):
+        assert two[1] == pytest.approx(one[2], abs=0.002)
+
+
+def test_what_follows_the_last_optimizer_step_is_no_step(torch, record):
+    def run():
+        training = Training(torch)
+        training.run(2)
+        training.backward()
+
+    recording = record(run)
+    assert [number for number, *_ in steps(recording)] == [1, 2]
+    assert not [name for name in counts(recording) if name and "ProfilerStep" in name and name not in ("ProfilerStep#1", "ProfilerStep#2")]
+
+
+def test_ops_memory_and_backward_are_there(torch, record, profile):
+    recording = record(lambda: Training(torch).run(3))
+    found = counts(recording)
+    assert found["aten::addmm"] == 6
+    assert found["[memory]"] > 10
+    opened = profile(recording)
+    assert "AddmmBackward0" in set(opened.ops.frame.op)
+    arrows = [event for event in events(recording) if event.get("cat") == "fwdbwd"]
+    assert len([event for event in arrows if event["ph"] == "s"]) == len([event for event in arrows if event["ph"] == "f"]) > 0
+    assert len(opened.memory.timeline)
+
+
+@pytest.mark.parametrize("asked", [{}, {"memory": False}, {"shapes": False}, {"stacks": True}, {"python": True}])
+def test_each_option_changes_what_the_trace_holds(torch, record, asked):
+    recording = record(lambda: Training(torch).run(2), **asked)
+    found = events(recording)
+    ops = [event for event in found if event.get("name") == "aten::addmm"]
+    assert len(ops) == 4
+    assert any(event.get("name") == "[memory]" for event in found) == asked.get("memory", True)
+    assert all("Input Dims" in event["args"] for event in ops) == asked.get("shapes", True)
+    assert any(event.get("cat") == "python_function" for event in found) == bool(asked.get("stacks") or asked.get("python"))
+    assert all("Call stack" in event["args"] for event in ops) == bool(asked.get("stacks"))
+
+
+def test_no_memory_records_every_thread(torch, record):
+    training = Training(torch)
+
+    def run():
+        thread = threading.Thread(target=training.run, args=(5,))
+        thread.start()
+        thread.join()
+
+    recording = record(run, memory=False)
+    found = steps(recording)
+    assert [number for number, *_ in found] == [1, 2, 3, 4, 5]
+    assert sum(end - start for _, start, end, _ in found[1:]) / 1e3 == pytest.approx(sum(training.steps_ms), rel=0.05)
+    ops = {event["tid"] for event in events(recording) if event.get("name") == "aten::addmm"}
+    assert ops == {thread for *_, thread in found}
+    assert "thread" not in " ".join(recording.info.notes)
+
+
+def test_a_training_on_another_thread_is_told_when_it_could_not_be_recorded(torch, record):
+    training = Training(torch)
+
+    def run():
+        thread = threading.Thread(target=training.run, args=(3,))
+        thread.start()
+        thread.join()
+
+    recording = record(run)
+    assert counts(recording)["aten::addmm"] == 0
+    assert any("--no-memory" in note and "another thread" in note for note in recording.info.notes)
+    # When the steps were is known all the same.
+    assert len(steps(recording)) == 3
+
+
+@pytest.mark.parametrize(("workers", "start"), [(0, None), (2, "fork"), (2, "spawn")])
+def test_waiting_for_a_loader_is_input_of_its_step(torch, record, profile, workers, start, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "slow_rows.py").write_text(
+        "import time\nimport torch\n\nclass Rows(torch.utils.data.Dataset):\n    def __len__(self):\n        return 24\n\n"
+        "    def __getitem__(self, i):\n        time.sleep(0.02)\n        return torch.ones(16) + i\n"
+    )
+    rows = importlib.import_module("slow_rows").Rows()
+    loader = torch.utils.data.DataLoader(rows, batch_size=4, num_workers=workers, multiprocessing_context=start)
+    training = Training(torch)
+
+    def run():
+        for batch in loader:
+            training.optimizer.zero_grad()
+            training.model(batch).square().mean().backward()
+            training.optimizer.step()
+            training.ends.append(time.perf_counter())
+
+    recording = record(run)
+    sys.modules.pop("slow_rows")
+    assert len(steps(recording)) == 6
+    opened = profile(recording)
+    frame = opened.steps.frame
+    assert sum(frame.step_time_ms[1:]) == pytest.approx(sum(training.steps_ms), rel=0.1)
+    waits = sorted(
+        (event["ts"], event["ts"] + event["dur"])
+        for event in events(recording)
+        if str(event.get("name")).startswith("enumerate(DataLoader)")
+    )
+    for number, begin, end, _ in steps(recording):
+        inside = [b - a for a, b in waits if begin <= a and b <= end]
+        # One wait in each; the last of the six may hold the end of the loader too.
+        assert inside, number
+    found = steps(recording)
+    waited = sum(b - a for a, b in waits if a >= found[0][2] and b <= found[-1][2]) / 1e3
+    assert frame.input_ms[1:].sum() == pytest.approx(waited, rel=0.2, abs=2)
+
+
+def test_a_gan_has_one_step_a_batch(torch, record):
+    def run():
+        one, other = Training(torch), Training(torch)
+        for _ in range(5):
+            one.step()
+            other.step()
+
+    recording = record(run)
+    found = steps(recording)
+    assert [number for number, *_ in found] == [1, 2, 3, 4, 5]
+    turns = sorted(event["ts"] for event in events(recording) if event.get("name") == "Optimizer.step#SGD.step")
+    for _, begin, end, _ in found:
+        assert sum(begin <= turn < end for turn in turns) == 2
+
+
+def test_a_critic_that_steps_more_often_makes_the_steps(torch, record):
+    def run():
+        critic, generator = Training(torch, 0), Training(torch, 0)
+        for _ in range(3):
+            critic.run(5)
+            generator.step()
+
+    assert len(steps(record(run))) == 15
+
+
+def test_an_optimizer_for_each_parameter_is_one_step(torch, record):
+    def run():
+        training = Training(torch)
+        optimizers = {parameter: torch.optim.SGD([parameter], lr=0.1) for parameter in training.model.parameters()}
+
+        def update(parameter):
+            optimizers[parameter].step()
+            optimizers[parameter].zero_grad()
+
+        for parameter in optimizers:
+            parameter.register_post_accumulate_grad_hook(update)
+        for _ in range(4):
+            training.model(torch.ones(8, 16)).sum().backward()
+
+    assert len(steps(record(run))) == 4
+
+
+def test_trials_one_after_the_other_all_have_their_steps(torch, record):
+    def run():
+        for _ in range(3):
+            Training(torch).run(4)
+
+    assert len(steps(record(run))) == 12
+
+
+def test_accumulated_gradients_are_one_step(torch, record):
+    def run():
+        training = Training(torch, 0)
+        for _ in range(3):
+            for _ in range(4):
+                training.backward()
+            training.optimizer.step()
+
+    recording = record(run)
+    found = steps(recording)
+    assert len(found) == 3
+    forwards = [event["ts"] for event in events(recording) if event.get("name") == "aten::square"]
+    assert [sum(begin <= at < end for at in forwards) for _, begin, end, _ in found] == [4, 4, 4]
+
+
+def test_closures_of_lbfgs_lie_in_one_step(torch, record):
+    def run():
+        training = Training(torch)
+        optimizer = torch.optim.LBFGS(training.model.parameters(), max_iter=3)
+        for _ in range(3):
+            optimizer.step(training.backward)
+
+    assert len(steps(record(run))) == 3
+
+
+def test_steps_that_a_scaler_skips_are_steps_and_told(torch, record):
+    def run():
+        training = Training(torch)
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+        for i in range(5):
+            training.optimizer.zero_grad()
+            loss = training.model(torch.ones(8, 16)).sum() * (float("inf") if i == 2 else 1.0)
+            scaler.scale(loss).backward()
+            scaler.step(training.optimizer)
+            scaler.update()
+
+    recording = record(run)
+    assert len(steps(recording)) == 5
+    assert "1 step without update: GradScaler found gradients that were not finite" in recording.info.notes
+    assert "_original" not in torch.amp.grad_scaler.GradScaler.step.__code__.co_varnames
+
+
+def test_an_evaluation_between_epochs_is_in_no_step(torch, record):
+    spans = []
+
+    def run():
+        training = Training(torch, 0)
+        for _ in range(2):
+            training.model.train()
+            training.run(3)
+            training.model.eval()
+            began = time.time_ns() / 1e3
+            with torch.no_grad():
+                for _ in range(3):
+                    time.sleep(0.02)
+                    training.model(torch.ones(8, 16))
+            spans.append((began, time.time_ns() / 1e3))
+
+    before = torch.nn.Module.train
+    recording = record(run)
+    assert torch.nn.Module.train is before
+    assert len(steps(recording)) == 6
+    base = document(recording)["baseTimeNanoseconds"] / 1e3
+    for _, begin, end, _ in steps(recording):
+        assert not any(begin + base < (a + b) / 2 < end + base for a, b in spans)
+    told = [note for note in recording.info.notes if "evaluation mode" in note]
+    assert len(told) == 1
+    assert told[0].startswith("a stretch with the model in evaluation mode (0.")
+
+
+def test_layers_that_stay_in_evaluation_mode_leave_steps_whole(torch, record):
+    class Frozen(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.layer = torch.nn.BatchNorm1d(16), torch.nn.Linear(16, 4)
+
+        def train(self, mode=True):
+            super().train(mode)
+            self.norm.eval()
+            return self
+
+        def forward(self, x):
+            return self.layer(self.norm(x))
+
+    training = Training(torch)
+
+    def run():
+        training.model = Frozen()
+        training.optimizer = torch.optim.SGD(training.model.parameters(), lr=0.1)
+        for _ in range(4):
+            time.sleep(0.02)
+            training.model.train()
+            training.backward()
+            training.optimizer.step()
+            training.ends.append(time.perf_counter())
+
+    recording = record(run)
+    found = steps(recording)
+    assert sum(end - begin for _, begin, end, _ in found[1:]) / 1e3 == pytest.approx(sum(training.steps_ms), rel=0.05)
+    assert not [note for note in recording.info.notes if "evaluation" in note]
+
+
+def test_the_first_step_begins_with_the_loop(torch, record):
+    rows = torch.utils.data.TensorDataset(torch.ones(8, 16))
+
+    def run():
+        time.sleep(0.3)
+        training = Training(torch, 0)
+        for (batch,) in torch.utils.data.DataLoader(rows, batch_size=4):
+            training.optimizer.zero_grad()
+            training.model(batch).sum().backward()
+            training.optimizer.step()
+
+    recording = record(run)
+    found = steps(recording)
+    began = next(event["ts"] for event in events(recording) if event.get("name") == "Iteration Start: PyTorch Profiler")
+    assert len(found) == 2
+    assert found[0][1] - began > 300_000
+
+
+def test_a_loop_without_optimizer_has_no_steps_and_the_remedy_is_said(torch, record, profile):
+    import nbprof
+
+    model = torch.nn.Linear(16, 4)
+
+    def predict(batches):
+        model.eval()
+        with torch.no_grad():
+            for _ in batches:
+                model(torch.ones(8, 16))
+
+    recording = record(lambda: predict(range(3)))
+    assert not steps(recording)
+    assert any("nbprof.steps" in note for note in recording.info.notes)
+    assert "nbprof.steps" in str(profile(recording).run.activity.missing["steps"])
+    recording = record(lambda: predict(nbprof.steps(range(3))))
+    assert len(steps(recording)) == 3
+    assert not any("no optimizer" in note for note in recording.info.notes)
+
+
+def test_a_loop_of_the_persons_own_markers_wins(torch, record):
+    import nbprof
+
+    training = Training(torch)
+
+    def run():
+        for _ in range(3):
+            with nbprof.step():
+                training.run(2)
+
+    assert len(steps(record(run))) == 3
+
+
+@pytest.mark.parametrize("error", [ValueError("bad batch"), MemoryError("no")])
+def test_an_exception_leaves_the_whole_steps(torch, record, profile, error):
+    training = Training(torch)
+
+    def run():
+        training.run(3)
+        training.backward()
+        raise error
+
+    recording = record(run)
+    assert recording.info.cell_failed
+    assert len(steps(recording)) == 3
+    assert len(profile(recording).steps.frame) == 3
+    assert not hooks_left()
+
+
+def test_out_of_memory_is_named_and_memory_stands(torch, record, profile):
+    training = Training(torch)
+
+    def run():
+        training.run(2)
+        torch.empty(1 << 60, dtype=torch.uint8)
+
+    recording = record(run)
+    assert recording.info.out_of_memory
+    assert recording.info.error.startswith("cell failed")
+    assert len(profile(recording).memory.timeline)
+
+
+def test_an_interrupt_leaves_the_whole_steps(torch, place):
+    from nbprof.capture.options import Options
+    from nbprof.capture.session import Session
+
+    training = Training(torch)
+    session = Session(Options(), source="import torch").start()
+    caught = None
+    try:
+        training.run(3)
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt as error:
+        caught = error
+    recording = session.stop(caught)
+    assert caught is not None
+    assert recording.info.error.startswith("cell interrupted")
+    assert len(steps(recording)) == 3
+
+
+def test_a_profiler_of_the_person_that_records_already_is_left_alone(torch, place):
+    from nbprof.capture.options import Options
+    from nbprof.capture.session import Session
+    from nbprof.errors import CaptureError
+
+    written = place / "theirs.json"
+    plan = torch.profiler.schedule(wait=0, warmup=1, active=1, repeat=1)
+    with torch.profiler.profile(schedule=plan, on_trace_ready=lambda theirs: theirs.export_chrome_trace(str(written))) as theirs:
+        for _ in range(2):
+            session = Session(Options(), source="import torch")
+            with contextlib.suppress(CaptureError):
+                session.start()
+            Training(torch).run(1)
+            assert session.stop() is None
+            assert "already recording" in session.failure
+            theirs.step()
+    assert "aten::addmm" in written.read_text()
+
+
+def test_a_profiler_of_the_person_that_begins_later_comes_first(torch, place):
+    from nbprof.capture.options import Options
+    from nbprof.capture.session import Session
+
+    before = torch.autograd.profiler.profile._prepare_trace
+    session = Session(Options(), source="import torch").start()
+    training = Training(torch)
+    training.run(2)
+    with torch.profiler.profile() as theirs:
+        training.run(2)
+    recording = session.stop()
+    assert len(theirs.events()) > 10
+    assert len(steps(recording)) == 2
+    assert any("the cell starts PyTorch's profiler itself" in note for note in recording.info.notes)
+    assert torch.autograd.profiler.profile._prepare_trace is before
+
+
+def test_recordings_one_after_the_other_leave_nothing(torch, record):
+    before = len(gc.get_objects())
+    for _ in range(3):
+        recording = record(lambda: Training(torch, 0).run(2), save=False)
+    assert not hooks_left()
+    assert not [hooked for hooked in (torch.nn.Module.train, torch.utils.data.DataLoader.__iter__) if hasattr(hooked, "__wrapped__")]
+    home = recording.path
+    del recording
+    gc.collect()
+    assert not home.exists()
+    assert len(gc.get_objects()) < before + 20_000
+
+
+def test_nothing_of_the_recorder_is_written_to_stderr(torch, record, capfd):
+    record(lambda: (Training(torch).run(1), print("mine", file=sys.stderr, flush=True)))
+    err = capfd.readouterr().err
+    assert "mine" in err
+    assert "profiler_st" not in err
+
+
+def test_a_window_of_steps(torch, record):
+    recording = record(lambda: Training(torch).run(8), steps=(3, 5))
+    found = steps(recording)
+    assert [number for number, *_ in found] == [3, 4, 5]
+    assert all(end > begin for _, begin, end, _ in found)
+    assert 3 <= counts(recording)["aten::square"] <= 4
+
+
+@pytest.mark.parametrize("when", ["before", "inside", "inside a function"])
+def test_torch_is_recorded_wherever_it_is_imported(torch, place, when):
+    script = textwrap.dedent(f"""
+        from nbprof.capture.options import Options
+        from nbprof.capture.session import Session
+        when = {when!r}
+        if when == "before":
+            import torch
+        session = Session(Options(), source="import torch" if when == "inside" else "train()").start()
+
+        def train():
+            import torch
+            layer = torch.nn.Linear(4, 4)
+            optimizer = torch.optim.Adam(layer.parameters())
+            for _ in range(3):
+                layer(torch.ones(2, 4)).sum().backward()
+                optimizer.step()
+
+        train()
+        recording = session.stop()
+        assert recording is not None, session.failure
+        print(recording.info.backend, recording.info.steps_seen, recording.info.steps_marked)
+    """)
+    done = subprocess.run([sys.executable, "-c", script], cwd=place, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["torch", "3", "3"], done.stderr
