@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from nbprof.capture.describe import LeftEarlyError
+from nbprof.capture.keras import LOOPS
 from nbprof.capture.options import Options, options_of
 from nbprof.errors import CaptureError
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from nbprof.profiles import Profile
 
 __all__ = ["Callback"]
-
-_LOOPS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 
 
 class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
@@ -78,6 +77,8 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
             if name in options:
                 instead = "batches=(10, 15) says which" if name == "steps" else "a run that is not saved could not be opened"
                 raise CaptureError(f"nbprof.keras.Callback has no option {name!r}: {instead}")
+        if batches is None:
+            raise CaptureError("nbprof.keras.Callback needs the batches to record, as batches=(10, 15)")
         try:
             self._options: Options = options_of({**options, "steps": batches, "logdir": logdir})
         except CaptureError as error:
@@ -198,7 +199,7 @@ class _Loop:
 
     def __init__(self, kind: str, callbacks: Any, frames: list[int]) -> None:
         self.kind = kind
-        self.name = _LOOPS[kind]
+        self.name = LOOPS[kind]
         self.callbacks = callbacks
         self._of = id(callbacks)
         self._thread = threading.get_ident()

@@ -15,7 +15,7 @@ from nbprof.capture.patches import Patches
 from nbprof.capture.steps import StepClock
 
 MODULE = "keras.src.callbacks.callback_list"
-KINDS = ("train", "test", "predict")
+LOOPS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 
 
 def hook(module: ModuleType, clock: StepClock, patches: Patches) -> None:
@@ -31,7 +31,7 @@ def hook(module: ModuleType, clock: StepClock, patches: Patches) -> None:
         Remembers what to restore.
     """
     owner = module.CallbackList
-    for kind in KINDS:
+    for kind in LOOPS:
         first: dict[str, int] = {}
 
         def batch_begins(args: tuple[Any, ...], kind: str = kind, first: dict[str, int] = first) -> None:

@@ -244,8 +244,9 @@ class Session:
     def _why_nothing(self) -> str:
         window = self.options.steps
         if self.backend is not None and window and self.clock.batches_of:
-            ended = f"the {self.clock.batches_of} loop ended after batch {self.clock.counted}"
-            return f"batches {window[0]} to {window[1]} were asked for, but {ended}: nothing was recorded"
+            loop = keras.LOOPS[self.clock.batches_of]
+            asked = f"batches {window[0]} to {window[1]} were" if window[1] else f"batches from {window[0]} on were"
+            return f"{asked} asked for, but {loop} ended after batch {self.clock.counted}: nothing was recorded"
         if self.backend is not None and window:
             return f"--steps asked for step {window[0]}, but the cell ended after step {self.clock.seen}: nothing was recorded"
         if self.options.backend != "auto":

@@ -235,9 +235,10 @@ def test_an_asynchronous_generator_takes_values_and_errors(stub):
         assert room.active() is not None
         with pytest.raises(StopAsyncIteration):
             await generator.asend("end")
-        async for number in echo():
-            out.append(number)
-            break
+        async with contextlib.aclosing(echo()) as given_up:
+            async for said in given_up:
+                out.append(said)
+                break
         return out
 
     assert inspect.isasyncgenfunction(echo)

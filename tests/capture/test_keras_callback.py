@@ -1,0 +1,250 @@
+"""``nbprof.keras.Callback`` with real models, on each backend of Keras that is installed."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from nbprof.capture import session as room
+from nbprof.errors import CaptureError
+from tests.support.profiles import needed
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def frame(callback):
+    return callback.result.steps.frame
+
+
+@pytest.fixture
+def callback(tf, place):
+    del tf
+    module = importlib.import_module("nbprof.keras")
+    said = []
+
+    def callback(*args, **options):
+        made = module.Callback(*args, say=said.append, **options)
+        made.said = said
+        return made
+
+    yield callback
+    assert room.active() is None
+
+
+def test_only_the_batches_are_recorded_and_one_line_says_where(callback, model, data, place):
+    recorder = callback(batches=(3, 5), logdir=str(place / "logs"))
+    model.fit(data, verbose=0, callbacks=[recorder])
+    (run,) = recorder.runs
+    assert recorder.said == [f'nbprof: batches 3 to 5 of fit are recorded in {run}; nbprof.load("{run}") opens the run']
+    assert run.parent == place / "logs" / "plugins" / "profile"
+    assert frame(recorder)["name"].tolist() == ["train 3", "train 4", "train 5"]
+    # The wait for the first batch lies in its step.
+    assert frame(recorder)["input_ms"].iloc[0] >= 0
+    assert recorder.result.run.capture.steps_seen == 8
+
+
+def test_the_first_batch_can_be_recorded_too(callback, model, data):
+    recorder = callback(batches="1:2")
+    model.fit(data, verbose=0, callbacks=[recorder])
+    assert frame(recorder)["name"].tolist() == ["train 1", "train 2"]
+
+
+def test_batches_count_over_epochs_and_not_those_of_the_validation(callback, model, data):
+    recorder = callback(batches=(8, 10))
+    model.fit(data, epochs=2, verbose=0, validation_data=data.take(2), callbacks=[recorder])
+    assert [name.split()[0] for name in frame(recorder)["name"]] == ["train", "test", "test", "train", "train"]
+
+
+def test_evaluate_and_predict_are_loops_of_their_own(callback, model, data):
+    recorder = callback(batches=(2, 3))
+    model.evaluate(data.take(4), verbose=0, callbacks=[recorder])
+    assert frame(recorder)["name"].tolist() == ["test 2", "test 3"]
+    model.predict(data.map(lambda x, y: x).take(4), verbose=0, callbacks=[recorder])
+    assert frame(recorder)["name"].tolist() == ["predict 2", "predict 3"]
+    model.evaluate(data.take(4), verbose=0, callbacks=[recorder])
+    first = callback(batches=1)
+    model.evaluate(data.take(4), verbose=0, callbacks=[first])
+    assert frame(first)["name"].tolist() == ["test 1"]
+    assert [re.search("of (.*) are", line)[1] for line in recorder.said] == ["evaluate", "predict", "evaluate", "evaluate"]
+
+
+def test_a_loop_that_ends_before_is_said(callback, model, data):
+    recorder = callback(batches=(10, 15))
+    model.fit(data, verbose=0, callbacks=[recorder])
+    assert recorder.said == ["nbprof: batches 10 to 15 were asked for, but fit ended after batch 8: nothing was recorded"]
+    assert recorder.result is None
+    shorter = callback(batches=(7, 15))
+    model.fit(data, verbose=0, callbacks=[shorter])
+    assert shorter.said[-1].endswith("; fit ended after batch 8")
+    assert len(frame(shorter)) == 2
+
+
+def test_several_batches_a_call(callback, data, tf):
+    import keras
+
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", steps_per_execution=2)
+    recorder = callback(batches=(4, 6))
+    model.fit(data, verbose=0, callbacks=[recorder])
+    assert frame(recorder)["name"].tolist() == ["train 2", "train 3"]
+
+
+def test_a_fit_that_fails_leaves_what_was_recorded(callback, model, data):
+    import keras
+
+    class Fails(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == 4:
+                raise ValueError("bad batch")
+
+    recorder = callback(batches=(2, 15))
+    with pytest.raises(ValueError, match="bad batch"):
+        model.fit(data, verbose=0, callbacks=[recorder, Fails()])
+    # pytest holds the exception no longer, nor its frames.
+    assert room.active() is None
+    assert recorder.said[0].endswith("; fit ended after batch 4; fit was left by an exception at step 5")
+    assert recorder.result.run.capture.cell_failed
+    model.fit(data, verbose=0, callbacks=[recorder])
+    assert len(recorder.runs) == 2
+
+
+def test_a_fit_whose_exception_is_kept_is_over_when_the_next_begins(callback, model, data):
+    import keras
+
+    class Fails(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            raise ValueError("bad batch")
+
+    recorder = callback(batches=(1, 2))
+    kept = None
+    try:
+        model.fit(data, verbose=0, callbacks=[recorder, Fails()])
+    except ValueError as error:
+        kept = error
+    assert room.active() is not None
+    model.evaluate(data, verbose=0, callbacks=[recorder])
+    assert [re.search("of (.*) are", line)[1] for line in recorder.said] == ["fit", "evaluate"]
+    del kept
+
+
+def test_a_training_within_a_training_is_part_of_it(callback, model, data):
+    import keras
+
+    inner = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+    inner.compile("sgd", "mse")
+    recorder = callback(batches=(2, 3))
+
+    class Trains(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            inner.fit(data.take(2), verbose=0, callbacks=[recorder])
+
+    model.fit(data, verbose=0, callbacks=[recorder, Trains()])
+    assert len(recorder.runs) == 1
+    assert frame(recorder)["name"].tolist() == ["train 2", "train 3"]
+
+
+def test_a_recording_that_is_open_is_left_alone(callback, model, data):
+    import nbprof
+
+    recorder = callback(batches=(2, 3))
+    with nbprof.profile(save=False) as run:
+        model.fit(data, verbose=0, callbacks=[recorder])
+    assert recorder.said == ["nbprof: something is being recorded already; the batches that the callback asks for are part of that"]
+    assert len(run.steps.frame) == 8
+
+
+def test_a_profiler_of_the_person_is_a_line_and_fit_runs(callback, model, data, tf, place):
+    recorder = callback(batches=(1, 3))
+    tf.profiler.experimental.start(str(place / "theirs"))
+    try:
+        history = model.fit(data, verbose=0, callbacks=[recorder])
+    finally:
+        tf.profiler.experimental.stop(save=False)
+    assert len(history.epoch) == 1
+    assert len(recorder.said) == 1
+    assert "TensorFlow's profiler is already recording" in recorder.said[0]
+
+
+def test_the_dispatch_of_batches_is_not_changed(callback):
+    from keras.src import utils
+
+    recorder = callback()
+    for name in ("on_batch_end", "on_train_batch_end", "on_test_batch_end", "on_predict_batch_end"):
+        assert utils.is_default(getattr(recorder, name))
+
+
+def test_a_tuner_may_copy_it(callback, model, data):
+    recorder = copy.deepcopy(callback(batches=(2, 3)))
+    recorder._say = list.append.__get__([])
+    model.fit(data, verbose=0, callbacks=[recorder])
+    assert len(recorder.runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"batches": (0, 3)}, "steps are counted from 1"),
+        ({"batches": (5, 3)}, "the first may not be after the last"),
+        ({"batches": "x"}, "not 'x'"),
+        ({"batches": None}, "needs the batches"),
+        ({"steps": (1, 2)}, "batches=(10, 15) says which"),
+        ({"save": False}, "could not be opened"),
+        ({"second": 1}, "did you mean 'seconds'"),
+    ],
+)
+def test_what_makes_no_sense_is_a_sentence(callback, given, says):
+    with pytest.raises(CaptureError, match=re.escape(says)):
+        callback(**given)
+
+
+SCRIPT = """
+    import os
+    import numpy as np
+    import keras
+    import nbprof
+
+    x, y = np.ones((64, 4), "f"), np.ones((64, 1), "f")
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+
+    class Fails(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == 5:
+                raise MemoryError("no more")
+
+    recorder = nbprof.keras.Callback(batches=(3, 5), logdir="logs")
+    model.fit(x, y, batch_size=8, verbose=0, callbacks=[recorder])
+    assert recorder.result.steps.frame["step"].tolist() == [3, 4, 5], recorder.result.steps.frame
+    print("steps:", *recorder.result.run.capture.notes)
+    again = nbprof.keras.Callback(batches=(3, 8), logdir="failed")
+    model.fit(x, y, batch_size=8, verbose=0, callbacks=[again, Fails()])
+"""
+
+
+@pytest.mark.parametrize(("backend", "module"), [("tensorflow", "tensorflow"), ("jax", "jax"), ("torch", "torch")])
+def test_a_script_on_each_backend_keeps_its_run_also_when_it_fails(tmp_path, backend, module):
+    if importlib.util.find_spec(module) is None or importlib.util.find_spec("keras") is None:
+        needed(f"Keras or {module} is not installed")
+    (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.strip().endswith("MemoryError: no more"), done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("nbprof:")]
+    assert "batches 3 to 5 of fit are recorded in" in lines[0]
+    assert "steps: batches of Keras" in done.stdout
+    # Python has printed the traceback; then the run is finished.
+    assert "batches 3 to 8 of fit are recorded in" in lines[1]
+    assert lines[1].endswith("; fit ended after batch 5; cell failed at step 6: MemoryError: no more")
+    for folder in ("logs", "failed"):
+        assert len(list((tmp_path / folder / "plugins" / "profile").iterdir())) == 1
+        assert not list((tmp_path / folder).glob(".recording-*"))
