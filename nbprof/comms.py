@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 HELLO = "hello"
 _MOST_ID = 64
+_MOST_WAITING = 64
+"""Requests that wait for the thread, of all outputs together: a view has a few under way."""
+_BUSY = "Too many requests wait for an answer. Ask again in a moment."
 # What may take longer than a person waits for the picture to move, so that tiles need not wait for it.
 _SLOW = {HELLO, "search", "range", "many", "locate", "gaps", "open"}
 
@@ -53,7 +56,7 @@ class Visitor:
 
     def receive(self, message: object) -> None:
         """Answers one message; what is no request is left alone."""
-        deliver(message, self._answer, self._reply)
+        deliver(message, self._answer, self._reply, lambda: self._here)
 
     def _reply(self, data: dict[str, Any], buffers: list[bytes]) -> None:
         if self._here:
@@ -72,25 +75,35 @@ def answer(run: Run, request: dict[str, Any]) -> bytes:
     return codec.contain({"ok": True}) if request.get("ask") == HELLO else serve.reply(run, request)
 
 
-def deliver(message: object, answer: Callable[[dict[str, Any]], bytes], send: Send) -> None:
-    """Has a message answered: at once, or by the thread for what takes long."""
+def deliver(message: object, answer: Callable[[dict[str, Any]], bytes], send: Send, wanted: Callable[[], bool] = lambda: True) -> None:
+    """Has a message answered: at once, or by the thread for what takes long, if it is still `wanted` then."""
     if not isinstance(message, dict):
         return
     ident, request = message.get("id"), message.get("request")
     if not isinstance(ident, str) or len(ident) > _MOST_ID or not isinstance(request, dict):
         return
 
-    def work() -> None:
-        try:
-            packed, ok = answer(request), True
-        except Exception as error:
-            packed, ok = codec.contain(serve.refusal(error)), False
+    def reply(packed: bytes, ok: bool) -> None:
         # The page may be gone, and the kernel about to end.
         with contextlib.suppress(Exception):
             send({"id": ident, "ok": ok}, [packed])
 
-    if request.get("ask") in _SLOW:
-        _later(work)
+    def work() -> None:
+        if not wanted():
+            return
+        try:
+            packed, ok = answer(request), True
+        except Exception as error:
+            packed, ok = codec.contain(serve.refusal(error)), False
+        reply(packed, ok)
+
+    ask = request.get("ask")
+    # Nothing but a text can be looked up among the names.
+    if isinstance(ask, str) and ask in _SLOW:
+        if _jobs.qsize() >= _MOST_WAITING:
+            reply(codec.contain({"ok": False, "error": _BUSY}), False)
+        else:
+            _later(work)
     else:
         work()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from nbprof.errors import NbprofError
@@ -69,7 +68,8 @@ class Asked:
     def number(self, name: str, missing: float | None = None) -> float:
         """A finite number that int64 could hold."""
         value = self._value(name, missing)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or abs(value) >= _FAR:
+        # No float is made of an integer before it is known to fit; NaN is not less than anything.
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _FAR:
             raise self._wrong(name, "a number")
         return float(value)
 

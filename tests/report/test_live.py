@@ -353,6 +353,67 @@ def test_nothing_is_sent_to_an_output_that_is_gone(here, registry):
     assert page.came.empty()
 
 
+@pytest.mark.parametrize("word", [[], {}, ["search"], {"search": 1}, 3, None, True])
+def test_a_request_whose_word_is_none_gets_a_sentence(here, registry, word):
+    p = nbprof.load("logs")
+    page = Page()
+    assert page.ask(ask="hello", key=live.key(p.run))["ok"]
+    assert page.ask(ask=word)["error"].endswith(".")
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """The thread for what takes long is held up by a search until the event is set."""
+    began, go_on = threading.Event(), threading.Event()
+    answers = []
+
+    def slow(*given):
+        answers.append(given)
+        began.set()
+        assert go_on.wait(60)
+        return codec.contain({"ok": True})
+
+    monkeypatch.setattr(comms.serve, "reply", slow)
+    yield began, go_on, answers
+    go_on.set()
+
+
+def test_requests_that_wait_are_not_more_than_a_few(here, registry, monkeypatch, held):
+    monkeypatch.setattr(comms, "_MOST_WAITING", 5)
+    began, go_on, answers = held
+    p = nbprof.load("logs")
+    page = Page()
+    assert page.ask(ask="hello", key=live.key(p.run))["ok"]
+    page.tell({"id": "first", "request": {"ask": "search", "query": "x"}})
+    assert began.wait(60)
+    for i in range(50):
+        page.tell({"id": str(i), "request": {"ask": "search", "query": "x"}})
+    refused = [page.came.get(timeout=60) for _ in range(45)]
+    assert {data["ok"] for data, _ in refused} == {False}
+    assert "Ask again" in codec.unpack(refused[0][1])["error"]
+    go_on.set()
+    answered = [page.came.get(timeout=60)[0]["id"] for _ in range(6)]
+    assert answered == ["first", "0", "1", "2", "3", "4"]
+    assert len(answers) == 6
+
+
+def test_a_page_that_leaves_has_nothing_worked_on_for_it(here, registry, held):
+    began, go_on, answers = held
+    p = nbprof.load("logs")
+    page, other = Page(), Page()
+    for one in (page, other):
+        assert one.ask(ask="hello", key=live.key(p.run))["ok"]
+    for i in range(5):
+        page.tell({"id": str(i), "request": {"ask": "search", "query": "x"}})
+    assert began.wait(60)
+    page._closed({})
+    other.tell({"id": "other", "request": {"ask": "search", "query": "y"}})
+    go_on.set()
+    assert other.came.get(timeout=60)[0]["id"] == "other"
+    assert page.came.empty()
+    assert len(answers) == 2, "the one that was under way, and that of the other page"
+
+
 def test_a_widget_answers_by_its_messages(here, registry, monkeypatch, tmp_path):
     path = tmp_path / "dashboard.js"
     path.write_text("export default { render() {} }")

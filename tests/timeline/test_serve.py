@@ -127,6 +127,53 @@ def test_a_request_that_makes_no_sense_gets_a_sentence(run, request_, words):
     assert len(answer["error"]) <= 300
 
 
+def deep(levels: int) -> Any:
+    value: Any = 0
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+HOSTILE: list[Any] = [
+    None, True, -1, 0.5, 2**31, 2**63, -(2**63), 10**400, 1e308, -1e308, float("nan"), float("inf"), -float("inf"), "", "x" * 100_000, "\0",
+    "\ud800", "/(a+)+$/", "/[/", [], [None], [[]], [[None] * 5], [[0, 0, 65535, -(2**53), -(2**53)]], [[0, 5, 1, 3, -3]], {}, {"a": {}},
+    deep(500), [0.0] * 200_000, [[0, 0, 65535, 0, 0]] * 4096,
+]  # fmt: skip
+FIELDS = {
+    "open": {},
+    "tiles": {"level": 10, "want": [[0, 0, 1, 0, 1]], "query": "x"},
+    "slice": {"event": 0},
+    "step": {"event": 0, "to": "next"},
+    "first": {"from": 0, "to": 1e6, "lanes": [0]},
+    "range": {"from": 0, "to": 1e6, "lanes": [0]},
+    "many": {"events": [0]},
+    "search": {"query": "x"},
+    "hit": {"query": "x", "index": 0, "event": 0, "time_ns": 0, "by": 1, "longest": True},
+    "locate": {"kind": "name", "name": "x", "host": "", "device": "", "step": 0, "time_ms": 1.0, "where": ""},
+    "gaps": {"from": 0, "to": 1e6, "most": 3},
+}
+
+
+@pytest.mark.parametrize(("word", "field"), [(word, field) for word, fields in FIELDS.items() for field in ["ask", *fields]])
+def test_no_value_of_any_field_does_harm(run, word, field):
+    assert set(FIELDS) == set(serve._ANSWERS), "a new request is tried here too"
+    for value in HOSTILE:
+        packed = serve.reply(run, {"ask": word, **FIELDS[word], field: value})
+        answer = codec.unpack(packed)
+        assert len(packed) < 64 << 20
+        if not answer["ok"]:
+            # A sentence that says what is wrong, and none of Python's own.
+            assert answer["error"]
+            assert not answer["error"].startswith("This could not be answered"), (value if len(str(value)) < 200 else "", answer)
+
+
+def test_a_lane_that_there_is_not_is_empty_or_refused(run):
+    known = {lane["id"] for lane in ask(run, ask="open")["lanes"]}
+    for lane in set(range(max(known) + 5)) - known:
+        answer = ask(run, ask="tiles", level=20, want=[[lane, 0, 65535, 0, 3]])
+        assert not answer["ok"] or len(answer["lane"]) == 0
+
+
 def test_what_nobody_thought_of_is_an_answer_too(run, monkeypatch):
     def broken(*_: object) -> None:
         raise ZeroDivisionError("division by zero")
