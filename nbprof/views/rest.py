@@ -61,12 +61,14 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
     place = np.full(len(count), len(told), np.int64)
     place[told] = np.arange(len(told))
     density = Density(len(told) + 1, bins, first, last)
+    # An instant takes no time, and has to be seen all the same, the one at the end too.
+    least = max((last - first) // bins // 1000, 1)
     for table in tables:
         for part, out in table.blocks():
             row = place[base[table.events.lane[part]] + table.level[part]]
             row[out] = len(told)
-            start = table.events.start[part]
-            density.add(row, start, start + table.events.duration[part])
+            start = np.minimum(table.events.start[part], last - least)
+            density.add(row, start, np.maximum(table.events.start[part] + table.events.duration[part], start + least))
     return {
         "bins": bins,
         "from": (first - tracks.origin) / unit,

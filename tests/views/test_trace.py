@@ -101,6 +101,17 @@ def test_the_rest_counts_all_that_is_left_out():
     assert out["to"] * 1000 == events.end[left].max()
 
 
+@pytest.mark.parametrize("at", [0, 500_000, 1_000_000])
+def test_a_lone_instant_is_in_the_density(at):
+    times = np.array([0, 999_999, at], np.int64)
+    duration = np.array([1, 1, 0], np.int64)
+    lane = np.array([0, 0, 1], np.int32)
+    none = np.zeros(0, np.int64)
+    out = rest.rest(tracks(Events(lane, lane, times, duration)), [none, none], [lane.astype(np.uint16) * 0, none.astype(np.uint16)], 1)
+    seen = np.flatnonzero(out["busy"].reshape(2, -1)[1])
+    assert seen.tolist() == [min(at * out["bins"] // 10**6, out["bins"] - 1)]
+
+
 @pytest.mark.parametrize("lanes", [5000, 20_000])
 def test_thousands_of_lanes_fit(lanes):
     events = made(2, count=100_000, lanes=lanes)
