@@ -49,7 +49,7 @@ def _parser() -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Profile this cell and show the dashboard as its output. The profile is nbprof.last, too.",
         epilog="%nbprof [options] CODE profiles one statement, %nbprof load PATH shows a profile that exists,\n"
-        "%nbprof shows the last one again.",
+        "%nbprof capture HOST:PORT samples workers that run elsewhere (%nbprof capture -h), %nbprof shows the last one again.",
     )
     add = parser.add_argument
     add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile after the cell")
@@ -198,6 +198,11 @@ class NbprofMagics(Magics):
         """Profile one statement, ``load PATH`` a profile, or show the last one again."""
         __tracebackhide__ = True
         words, code = _split(line)
+        if sampling := re.fullmatch(r"capture(?:\s+(?![=(\[.])(.*))?", code):
+            from nbprof.sampling_magic import run
+
+            run(self._ip, words, sampling[1] or "")
+            return None
         try:
             options, show = _choices(words)
         except _Help:  # argparse has printed it

@@ -176,6 +176,8 @@ class Run:
         if self.capture is not None:
             for note in self.capture.notes:
                 receipt.info(note)
+            for warning in self.capture.warnings:
+                receipt.warn(warning)
             if about := steps.about_warmup(self.steps, self.capture.warmup):
                 receipt.info(about)
             if self.capture.cell_failed:

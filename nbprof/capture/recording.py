@@ -37,6 +37,8 @@ class CaptureInfo:
         The step that was running then.
     notes : list of str
         What a reader of the numbers should know.
+    warnings : list of str
+        What makes the numbers less than was asked for, as a worker that is missing.
     label : str
         ``run 7``: recordings are counted in each kernel.
     precision : str
@@ -70,6 +72,7 @@ class CaptureInfo:
     out_of_memory: bool = False
     window: list[int] = field(default_factory=list)
     group: str = ""
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def warmup(self) -> int | None:
@@ -89,7 +92,8 @@ class CaptureInfo:
         for key, value in values.items():
             if key in empty and isinstance(value, (int, float) if key == "elapsed_s" else type(empty[key])):
                 fit[key] = value
-        fit["notes"] = [note for note in fit.get("notes", []) if isinstance(note, str)]
+        for key in ("notes", "warnings"):
+            fit[key] = [note for note in fit.get(key, []) if isinstance(note, str)]
         window = fit.get("window", [])
         fit["window"] = window if len(window) == 2 and all(isinstance(step, int) for step in window) else []
         return cls(**fit)

@@ -35,6 +35,9 @@ def ctrl_c(*moments: Callable[[threading.Event], bool]) -> Iterator[None]:
     threading.Thread(target=press, daemon=True).start()
     try:
         yield
+    except KeyboardInterrupt:
+        # It would end all tests, and look as if those so far were all.
+        raise AssertionError("Ctrl-C was not taken care of") from None
     finally:
         with lock:
             over.set()

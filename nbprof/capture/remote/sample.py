@@ -83,6 +83,7 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell) -> Re
         started=started.isoformat(timespec="seconds"),
         elapsed_s=sampling.duration_ms / 1000 if workers.stopped_after_s is None else workers.stopped_after_s,
         notes=[*_how(workers, sampling), *notes, *place.notes],
+        warnings=[f"{worker.address} is missing: {worker.reason}" for worker in workers.all if worker.file is None],
         label=f"sample {next(_numbers)}",
         options={"addresses": [str(target) for target in targets], **asdict(sampling)},
     )
@@ -135,7 +136,6 @@ def _how(workers: Workers, sampling: Sampling) -> list[str]:
     notes = [f"sampled from outside: {count}, {sampling.duration_ms / 1000:g} s"]
     if workers.stopped_after_s is not None:
         notes.append(f"the recording was stopped by hand after {workers.stopped_after_s:.1f} of {sampling.duration_ms / 1000:g} s")
-    notes += [f"{worker.address} is missing: {worker.reason}" for worker in workers.all if worker.file is None]
     first_ns = min(worker.started_ns for worker in recorded)
     for worker in recorded:
         late_s = (worker.started_ns - first_ns) / 1e9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -146,21 +147,21 @@ def test_a_worker_that_someone_else_records_is_waited_for(trainers, which):
 def test_ctrl_c_gives_what_both_have_recorded(trainers):
     began = time.monotonic()
     with ctrl_c(lambda over: not over.wait(1.0)):
-        profile = sample(trainers[0], trainers[1], duration_ms=120_000)
+        profile = sample(trainers[0], trainers[1], duration_ms=120_000, delay_ms=0)
     assert time.monotonic() - began < 60
     assert len(profile.hosts) == 2
     assert len(profile.steps.frame) >= 5
-    assert "the recording was stopped by hand after 0." in profile.run.capture.notes[1]
+    assert re.search(r"the recording was stopped by hand after \d+\.\d of 120 s", "\n".join(profile.run.capture.notes))
     # Nothing is left open there.
     assert len(sample(trainers[0], trainers[1], duration_ms=100, retries=0).hosts) == 2
 
 
 def test_one_is_killed_in_the_middle_and_the_other_is_kept(trainers):
     tensorflow, _, victim = trainers
-    threading.Timer(0.9, victim.process.kill).start()
-    profile = sample(tensorflow, victim, duration_ms=1000, retries=1)
+    threading.Timer(0.5, victim.process.kill).start()
+    profile = sample(tensorflow, victim, duration_ms=1000, delay_ms=0, retries=1)
     assert len(profile.hosts) == 1
-    text = "\n".join(profile.run.capture.notes)
+    text = "\n".join(profile.run.capture.notes + profile.run.capture.warnings)
     assert "sampled from outside: 1 of 2 workers" in text
     assert (
         f"{victim.address} is missing: the connection broke while it was recording; was the worker stopped?; then nothing listens there"

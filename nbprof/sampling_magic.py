@@ -1,0 +1,116 @@
+"""``%nbprof capture grpc://host:6009``: sample workers that run elsewhere, and show the dashboard."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from IPython.core.error import UsageError
+
+from nbprof.capture.remote.sample import capture
+from nbprof.capture.remote.sampling import Sampling
+from nbprof.cell import Show, Slot
+from nbprof.errors import CaptureError, NbprofError
+from nbprof.magic import _count, _Help, _Parser
+
+
+class _SamplingParser(_Parser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog}: {message}. %nbprof capture -h lists the options.")
+
+
+def _parser() -> _SamplingParser:
+    parser = _SamplingParser(
+        prog="%nbprof capture",
+        add_help=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Record running workers through the profiler servers in them, and show the dashboard. The profile is nbprof.last, too.",
+        epilog="A worker starts its server with nbprof.serve(6009). Ctrl-C ends the recording early and shows what was recorded.",
+    )
+    add = parser.add_argument
+    add("workers", metavar="grpc://HOST:PORT", nargs="*", help="one or several, with commas; or a variable that holds them")
+    add("--duration", metavar="MS", type=int, default=2000, help="how long to record, 1 ms to an hour; 2000 by default")
+    add("--host-level", metavar="0-3", type=int, default=2, help="0 nothing, 1 what matters most, 2 ops too (default), 3 everything")
+    add("--device-level", metavar="0-1", type=int, default=1, help="1 records devices (default), 0 doesn't")
+    add("--python-level", metavar="0-1", type=int, default=0, help="1 records every Python call: many events; 0 by default")
+    add("--retries", metavar="N", type=int, default=3, help="how often a worker that was idle, busy or away is asked again; 3 by default")
+    add("--delay", metavar="MS", type=int, default=None, help="when all begin after they were asked; 0: each at once; 1000 for several")
+    add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile")
+    add("-q", "--quiet", action="store_true", help="show nothing, and keep the files only with --logdir")
+    add("--logdir", metavar="DIR", default=None, help="folder for the run, in TensorBoard's layout; nbprof-results by default")
+    add("--no-save", action="store_false", dest="save", help="keep the files only as long as the profile lives")
+    add("--views", metavar="A,B", default="", help="tabs to show, as overview,steps,memory; all by default")
+    add("--height", metavar="PX", type=int, default=None, help="height of the dashboard; as high as its content by default")
+    add("--events", metavar="N", default=None, help="events of the trace to keep in the notebook; 20,000 by default")
+    add("-h", "--help", action="help", help="show this and record nothing")
+    return parser
+
+
+def run(shell: Any, before: Sequence[str], rest: str) -> None:
+    """Sample and show.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+    before : sequence of str
+        Options in front of the word `capture`.
+    rest : str
+        What stands behind it.
+
+    Raises
+    ------
+    UsageError
+        A sentence: what was typed makes no sense, or nothing was recorded.
+    """
+    from IPython.utils.process import arg_split  # type: ignore[attr-defined]
+
+    try:
+        given = _parser().parse_args([*before, *arg_split(rest, posix=True)])
+    except _Help:  # argparse has printed it
+        return
+    try:
+        sampling = Sampling(
+            given.duration,
+            given.host_level,
+            given.device_level,
+            given.python_level,
+            given.retries,
+            given.delay,
+            given.logdir,
+            given.save and not given.quiet,
+        )
+        views = [view.strip() for view in given.views.split(",") if view.strip()]
+        show = Show(given.out, given.quiet, views or None, given.height, _count(given.events))
+        _sample(shell, _workers(shell, given.workers), sampling, show)
+    except CaptureError as error:
+        raise UsageError(f"%nbprof capture: {error}") from None
+    except NbprofError as error:
+        raise UsageError(f"%nbprof capture: the workers were recorded, but the run could not be read: {error}") from None
+
+
+def _workers(shell: Any, words: list[str]) -> Any:
+    """The addresses; a word that is the name of a variable stands for its value, since no address is a name."""
+    if len(words) == 1 and words[0].isidentifier() and words[0] in shell.user_ns:
+        return shell.user_ns[words[0]]
+    return words
+
+
+def _sample(shell: Any, workers: Any, sampling: Sampling, show: Show) -> None:
+    slot = Slot(shell)
+    shown = []
+
+    def line(text: str) -> None:
+        shown.append(text)
+        slot.line(text)
+
+    try:
+        profile = capture(workers, sampling, progress=False if show.quiet else line)
+    except BaseException:
+        if shown:
+            slot.final({"text/plain": "", "text/html": ""}, {})
+        raise
+    if show.out:
+        shell.user_ns[show.out] = profile
+    if not show.quiet:
+        slot.final(*profile.mimebundle(views=show.views, height=show.height, live=True, events=show.events))
