@@ -130,6 +130,8 @@ def select(payload: dict[str, Any], views: Iterable[str] | None) -> dict[str, An
     known = {tab["id"]: tab for tab in payload["meta"]["tabs"]}
     # A tab that is asked for by name is there, if only to say why it is empty.
     tabs = [known.get(tab) or {"id": tab, "label": TABS[tab], "count": None, "flag": None} for tab in shown if views or tab in known]
+    if next(iter(known), "") == "memory":
+        tabs.sort(key=lambda tab: tab["id"] != "memory")
     dropped = {tab: left_out(tab) for tab in _ROOMS if tab not in shown}
     return {**payload, **dropped, "meta": {**payload["meta"], "tabs": tabs}}
 
@@ -173,6 +175,9 @@ def left_out(key: str) -> dict[str, Any]:
 def meta(run: Run, shown: list[str], most: int = trace.MOST_EVENTS) -> dict[str, Any]:
     """What stands around the views: header, tabs, notice, footer, receipt."""
     source, receipt = run.source, run.receipt
+    if _out_of_memory(run):
+        # What has to be looked at is what stood in the memory.
+        shown = sorted(shown, key=lambda tab: tab != "memory")
     return {
         "version": version(),
         "label": label(run),
@@ -254,7 +259,7 @@ def notice(run: Run) -> dict[str, Any] | None:
         return {
             "kind": "partial",
             "title": f"{what.rstrip('.')}.",
-            "text": f"What was recorded until then is shown: {seen}.",
+            "text": f"What was recorded until then is shown: {seen}." if not _out_of_memory(run) else _at_the_peak(run),
         }
     if error:
         return {
@@ -272,6 +277,20 @@ def notice(run: Run) -> dict[str, Any] | None:
     if run.steps.empty:
         return {"kind": "no_steps", **steps.no_steps(run)}
     return None
+
+
+def _at_the_peak(run: Run) -> str:
+    """What to look at after the memory ran out."""
+    summary = run.memory_summary
+    if not len(summary):
+        return "Memory ran out, and no allocation was recorded until then."
+    largest = summary.sort_values("peak_bytes", kind="stable").iloc[-1]
+    peak, allocator = wording.size(largest["peak_bytes"]), wording.one_line(str(largest["memory_id"]))
+    return f"Memory ran out. The most that was recorded until then is {peak} of {allocator}; what was alive at that peak is in Memory."
+
+
+def _out_of_memory(run: Run) -> bool:
+    return bool(getattr(run.capture, "out_of_memory", False))
 
 
 def _cell_failed(run: Run) -> bool:

@@ -105,3 +105,36 @@ def test_a_damaged_window_is_none(tmp_path):
 
     for window in ([1], ["a", "b"], [1, 2, 3], "ab", {}):
         assert CaptureInfo.from_dict({"window": window}).window == []
+
+
+def test_after_out_of_memory_the_memory_stands_first(tmp_path):
+    from nbprof.profiles import load
+    from nbprof.views.payload import select
+
+    error = "cell failed at step 9: ResourceExhaustedError: OOM when allocating tensor"
+    profile = load(recorded(tmp_path / "a", cell_failed=True, error=error, out_of_memory=True))
+    meta = profile.payload()["meta"]
+    assert [tab["id"] for tab in meta["tabs"]] == ["memory", "overview", "input", "ops", "kernels", "trace"]
+    assert meta["notice"]["title"] == f"The {error}."
+    largest = profile.memory.summary.sort_values("peak_bytes").iloc[-1]
+    assert meta["notice"]["text"] == (
+        f"Memory ran out. The most that was recorded until then is {int(largest['peak_bytes'])} B of {largest['memory_id']}; "
+        "what was alive at that peak is in Memory."
+    )
+    assert [tab["id"] for tab in select(profile.payload(), ["overview", "memory", "trace"])["meta"]["tabs"]] == [
+        "memory",
+        "overview",
+        "trace",
+    ]
+    assert [tab["id"] for tab in select(profile.payload(), ["overview", "ops"])["meta"]["tabs"]] == ["overview", "ops"]
+    failed = load(recorded(tmp_path / "b", cell_failed=True, error="cell failed at step 9: ValueError: no")).payload()["meta"]
+    assert failed["tabs"][0]["id"] == "overview"
+    assert failed["notice"]["text"] == "What was recorded until then is shown: 8 steps."
+
+
+def test_out_of_memory_before_anything_was_allocated_is_said(tmp_path):
+    from nbprof.profiles import load
+
+    folder = recorded(tmp_path / "a", cell_failed=True, error="cell failed", out_of_memory=True)
+    (folder / "h.xplane.pb").write_bytes(training_run(0))
+    assert load(folder).payload()["meta"]["notice"]["text"] == "Memory ran out, and no allocation was recorded until then."
