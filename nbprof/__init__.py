@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from nbprof import cache, capture
+    from nbprof import cache, capture, torch
     from nbprof.capture.block import profile, start, stop
     from nbprof.capture.remote.serve import serve
     from nbprof.capture.steps import step, steps
@@ -51,6 +51,7 @@ __all__ = [
     "step",
     "steps",
     "stop",
+    "torch",
 ]
 
 
@@ -63,7 +64,7 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(_WHERE[name]), name)
-    if name in ("cache", "capture", "keras"):
+    if name in ("cache", "capture", "keras", "torch"):
         from importlib import import_module
 
         return import_module(f"nbprof.{name}")
