@@ -289,7 +289,17 @@ class _Builder:
                 if absolute:
                     part.start[at : at + count] += late * 1000
                 at += count
-        return epoch
+        return self._from_first(epoch)
+
+    def _from_first(self, epoch: int) -> int:
+        """Where an event began before the clock did, times count from that event; returns the zero, ns."""
+        starts = [part.start for part in self.parts if len(part.start)]
+        low = min((int(start.min()) for start in starts), default=0)
+        if low >= 0 or max(int(start.max()) for start in starts) - low >= MOST_PS:
+            return epoch
+        for start in starts:
+            start -= low
+        return epoch + low // 1000 if epoch else 0
 
     def _sorted(self) -> Events:
         """The events in the order of a trace."""

@@ -278,7 +278,8 @@ def seen(start: Int64s, duration: Int64s) -> Int64s:
     """
     end = start + duration
     end[(end < start) & (duration > 0)] = np.iinfo(np.int64).max
-    return np.maximum(end - start, (end // 1000 - start // 1000) * 1000)
+    out: Int64s = np.maximum(end - start, (end // 1000 - start // 1000) * 1000)
+    return out
 
 
 def _micros(times: Int64s) -> list[str]:

@@ -172,6 +172,11 @@ def expected(space: Any) -> dict[str, Any]:
         for *stated, events in lanes.values():
             events.sort(key=lambda e: (e[0], -e[1]))
             out["lanes"].append((tuple(stated), events))
+    # Where an event began before the clock did, times count from that event.
+    starts = [event[0] for _, events in out["lanes"] for event in events]
+    low = min(starts, default=0)
+    if low < 0 and max(starts) - low < _MOST_PS:
+        out["lanes"] = [(stated, [(event[0] - low, *event[1:]) for event in events]) for stated, events in out["lanes"]]
     return out
 
 
