@@ -22,6 +22,8 @@ class Bins:
 
     Attributes
     ----------
+    level : int
+        A bin is 2**level ns.
     tile : int
         ps of a tile; an integer at every level.
     width : float
@@ -39,6 +41,7 @@ class Bins:
         low, high = LEVELS
         if not isinstance(level, int) or isinstance(level, bool) or not low <= level <= high:
             raise NbprofError(f"The level of tiles is an integer from {low} to {high}, not {str(level)[:40]}.")
+        self.level = level
         self.origin = origin
         self.tile = TILE * 1000 << level if level > 0 else TILE * 1000 >> -level
         self.width = 1000 * 2.0**level

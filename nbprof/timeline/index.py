@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.timeline.blocks import Blocks
+from nbprof.timeline.coarse import LEAST, Coarse
 from nbprof.timeline.colours import Fills
 from nbprof.timeline.stack import Stack, stack
 from nbprof.timeline.tracks import Tracks
@@ -25,11 +26,25 @@ class Rows:
         self.base = base
         self.stack: Stack = stack(events)
         self.place = {lane: k for k, lane in enumerate(self.stack.lanes.tolist())}
+        self.coarse: dict[tuple[int, int], Coarse] = {}
+        """Rows in wide bins by lane and level, as far as they have been made."""
 
     @cached_property
     def blocks(self) -> Blocks:
         """Sums and longest events of stretches of rows."""
         return Blocks(self.stack)
+
+    def long_rows(self) -> list[tuple[int, int]]:
+        """Lane and level of the rows that wide bins are worth it for."""
+        sizes, stack = np.diff(self.stack.row), self.stack
+        place = np.searchsorted(stack.first_row, long := np.flatnonzero(sizes >= LEAST), side="right") - 1
+        return list(zip(stack.lanes[place].tolist(), (long - stack.first_row[place]).tolist(), strict=True))
+
+    def coarsen(self, lane: int, level: int, origin: int) -> None:
+        """Makes the wide bins of a row. Without them its tiles are the same, but take longer."""
+        made = Coarse.of(self.blocks, *self.range(lane, level), bool(self.stack.flat[self.place[lane]]), origin)
+        if made is not None:
+            self.coarse[lane, level] = made
 
     def range(self, lane: int, level: int) -> tuple[int, int]:
         """First position of a row, and the one behind its last."""

@@ -35,6 +35,8 @@ TARGETS = ("op", "kernel", "input", "function", "step", "gap", "memory_peak", "n
 MOST_QUERY = 500
 MOST_GAPS = 10_000
 MOST_NAME = 65_536
+MANY = 200_000
+"""Events from which on what tiles are taken from is made before it is needed."""
 _MOST_REASON = 300
 
 
@@ -122,6 +124,14 @@ class Timeline:
         """One more than the largest id of an event."""
         return len(self.tracks.events) + len(self.tracks.extra)
 
+    def prepare(self) -> None:
+        """Begins to make what tiles are taken from, while the page still draws what it has."""
+        if len(self.tracks.events) >= MANY and "prepared" not in self._made:
+            self._made["prepared"] = True
+            # Where there are no threads, it is made when it is needed.
+            with contextlib.suppress(RuntimeError):
+                threading.Thread(target=_prepare, args=(self.index, self._drawing), name="nbprof-tiles", daemon=True).start()
+
     def hits(self, query: str) -> Hits | None:
         """The hits of a search; None where nothing is searched for."""
         if not query.strip():
@@ -143,6 +153,15 @@ class Timeline:
                 return {"ok": True, **answers(self, asked)}
         except Exception as error:
             return refusal(error)
+
+
+def _prepare(index: Index, lock: threading.Lock) -> None:
+    # A page that asks for tiles meanwhile waits for one row.
+    with lock:
+        _ = index.main.blocks
+    for lane, level in index.main.long_rows():
+        with lock:
+            index.main.coarsen(lane, level, index.tracks.origin)
 
 
 def refusal(error: Exception) -> Answer:
@@ -179,6 +198,7 @@ def _open(timeline: Timeline, asked: Asked) -> Answer:  # noqa: ARG001  nothing 
     from nbprof.views.trace import head, notes
 
     tracks, index = timeline.tracks, timeline.index
+    timeline.prepare()
     units: dict[int, Answer] = {counter.id: {"unit": counter.unit} for counter in tracks.counters}
     return {
         "key": live.key(timeline.run),

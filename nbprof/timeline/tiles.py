@@ -56,6 +56,11 @@ class _Units:
     first: Int64s
     stop: Int64s
 
+    def some(self, units: Int64s) -> _Units:
+        """Some of the units."""
+        columns = (self.lane, self.level, self.tile, self.start, self.first, self.stop)
+        return _Units(self.table, self.flat, *(column[units] for column in columns))
+
 
 @dataclass
 class _Marks:
@@ -158,8 +163,33 @@ def _bisect(units: _Units, first: Int64s, stop: Int64s, edges: Int64s) -> Int64s
     return low
 
 
+@dataclass
+class _Known:
+    """Sums and longest events by bin, int64[units, 512], of units with `coarse` rows; `row` is the row here of each unit, or -1."""
+
+    row: Int64s
+    sums: Int64s
+    longest: Int64s
+
+
+def _bounds(units: _Units, bins: Bins) -> tuple[Int64s, _Known | None]:
+    """int64[units, 513]: the first position of each bin, and the one behind the last; and what is known of the bins."""
+    of = [units.table.coarse.get(row) for row in zip(units.lane.tolist(), units.level.tolist(), strict=True)]
+    known = [u for u, coarse in enumerate(of) if coarse is not None and coarse.level <= bins.level]
+    if not known:
+        return _positions(units, bins), None
+    read = [of[u].tile(units.table.blocks, units.flat, bins.level, int(units.tile[u])) for u in known]  # type: ignore[union-attr]
+    out = np.empty((len(of), TILE + 1), np.int64)
+    row = np.full(len(of), -1)
+    row[known] = np.arange(len(known))
+    out[known] = [bounds for bounds, _, _ in read]
+    if len(others := np.flatnonzero(row < 0)):
+        out[others] = _positions(units.some(others), bins)
+    return out, _Known(row, np.array([sums for _, sums, _ in read]), np.array([longest for _, _, longest in read]))
+
+
 def _positions(units: _Units, bins: Bins) -> Int64s:
-    """int64[units, 513]: the first position of each bin, and the one behind the last."""
+    """int64[units, 513]: the first position of each bin, and the one behind the last, as the events' starts have them."""
     edges, beyond = bins.edges(units.start)
     ends = _bisect(units, units.first[:, None], units.stop[:, None], edges[:, [0, TILE]])
     if beyond is not None:
@@ -187,7 +217,7 @@ def _positions(units: _Units, bins: Bins) -> Int64s:
 def _marks(units: _Units, bins: Bins) -> _Marks:
     blocks, start, duration = units.table.blocks, units.table.events.start, units.table.events.duration
     flat = units.flat
-    bounds = _positions(units, bins)
+    bounds, known = _bounds(units, bins)
     # What reaches in from before.
     before = np.flatnonzero(bounds[:, 0] > units.first)
     earlier = blocks.event(bounds[before, 0] - 1, flat)
@@ -224,8 +254,21 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
     to, first, stop = at_short.take(several), first.take(several), stop.take(several)
     marks.count[to] = stop - first
     marks.last[to] = blocks.event(stop - 1, flat)
-    marks.event[to] = blocks.event(blocks.longest(first, stop - 1, flat), flat)
-    marks.busy[to] = np.clip(np.rint(blocks.sums(first, stop, flat) * (255 / bins.width)), 1, 255)
+    if known is None:
+        longest, sums = blocks.longest(first, stop - 1, flat), blocks.sums(first, stop, flat)
+    else:
+        longest, sums = np.empty((2, len(to)), np.int64)
+        of = of_short.take(several)
+        row = known.row.take(unit.take(of))
+        # What is known of a bin is of all that starts in it, also of a long one.
+        read = (row >= 0) & ~long.take(of)
+        here, rest = np.flatnonzero(read), np.flatnonzero(~read)
+        place = row.take(here) * TILE + bin_.take(of.take(here)) % TILE
+        longest[here], sums[here] = known.longest.ravel().take(place), known.sums.ravel().take(place)
+        first, stop = first.take(rest), stop.take(rest)
+        longest[rest], sums[rest] = blocks.longest(first, stop - 1, flat), blocks.sums(first, stop, flat)
+    marks.event[to] = blocks.event(longest, flat)
+    marks.busy[to] = np.clip(np.rint(sums * (255 / bins.width)), 1, 255)
     start.take(marks.first, out=marks.start)
     np.add(start.take(marks.last), duration.take(marks.last), out=marks.end)
     return marks

@@ -285,3 +285,18 @@ def test_questions_about_real_profiles_are_answered(name):
         info = ask(run, ask="slice", event=event)
         assert info["ok"], info
         assert info["slice"]["event"] == event
+
+
+def test_what_a_page_needs_next_is_made_when_it_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "MANY", 0)
+    monkeypatch.setattr("nbprof.timeline.coarse.LEAST", 2)
+    monkeypatch.setattr("nbprof.timeline.index.LEAST", 2)
+    run = load(real("tf-gpu/rtx5000-cnn-batch64")).run
+    assert ask(run, ask="open")["ok"]
+    for thread in threading.enumerate():
+        if thread.name == "nbprof-tiles":
+            thread.join()
+    main = run.timeline.index.main
+    assert "blocks" in main.__dict__
+    assert set(main.coarse) <= set(main.long_rows())
+    assert len(main.coarse) > 1

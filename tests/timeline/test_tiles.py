@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbprof.errors import NbprofError
+from nbprof.timeline import coarse
 from nbprof.timeline import tiles as module
 from nbprof.timeline.bins import LEVELS, TILE
 from nbprof.timeline.blocks import Blocks
@@ -112,6 +113,23 @@ def test_every_tile_is_what_a_look_at_every_event_gives(main: Spans, extra: Span
                 total += sum(count for first, start, _, _, count, _ in expected if start >= begin)
     assert not found
     assert total == len(main) + len(extra)
+
+
+@given(spans, spans, st.integers(0, 44), st.sampled_from([1, 3]))
+@settings(max_examples=150, deadline=None)
+def test_wide_bins_made_before_change_nothing(main: Spans, extra: Spans, level: int, events: int) -> None:
+    # Bins of ns.
+    index, other = (Index(tracks_of(*([(lane, 900 * at, 900 * length) for lane, at, length in of] for of in (main, extra)))) for _ in "ab")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coarse, "LEAST", 2)
+        patch.setattr(coarse, "EVENTS", events)
+        for lane in range(14):
+            for row in range(other.rows(lane)):
+                table = other.table(lane)
+                assert table is not None
+                table.coarsen(lane, row, other.tracks.origin)
+    want = everything(index, level)
+    assert answered(other, level, want) == answered(index, level, want)
 
 
 @given(spans, some_levels, st.data())

@@ -1,0 +1,93 @@
+"""Long rows in bins that hold some dozens of events each, made once: tiles of this level and of all coarser ones are read off them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nbprof.timeline.bins import LEVELS, TILE
+from nbprof.timeline.blocks import Blocks
+from nbprof.trace import Int32s, Int64s
+
+EVENTS = 32
+"""In a bin, on average."""
+
+LEAST = 4096
+"""Events of a row that is worth it."""
+
+_LAST = 2**63 - 1
+
+
+@dataclass
+class Coarse:
+    """The bins of a row.
+
+    Attributes
+    ----------
+    level : int
+        A bin is 2**level ns.
+    first : int
+        Number of the first bin, from the origin of the profile.
+    bounds : int32[bins + 1]
+        The first position of each bin, and the one behind the last.
+    sums : int64[bins + 1]
+        Durations of all events before each bin, ps; beyond int64 they wrap around, which differences do not.
+    longest : int32[bins]
+        Position of the longest event that starts in a bin, of equals the first; -1 where none does.
+    """
+
+    level: int
+    first: int
+    bounds: Int32s
+    sums: Int64s
+    longest: Int32s
+
+    @classmethod
+    def of(cls, blocks: Blocks, at: int, stop: int, flat: bool, origin: int) -> Coarse | None:
+        """The bins of the row of positions at…stop; None where the row is too short for it."""
+        start = blocks.stack.events.start
+        if stop - at < LEAST:
+            return None
+        begin, last = (int(start[i]) for i in ((at, stop - 1) if flat else blocks.stack.order[[at, stop - 1]].tolist()))
+        level = max(((last - begin) * EVENTS // ((stop - at) * 1000)).bit_length(), 0)
+        width = 1000 << level
+        first, count = (begin - origin) // width, (last - origin) // width - (begin - origin) // width + 1
+        if level > LEVELS[1] or origin + (first + count) * width > _LAST:
+            return None
+        edges = origin + (first + np.arange(count + 1)) * width
+        starts = start[at:stop] if flat else start.take(blocks.stack.order[at:stop])
+        bounds = at + np.searchsorted(starts, edges)
+        filled = np.flatnonzero(bounds[1:] > bounds[:-1])
+        low, high = bounds[:-1].take(filled), bounds[1:].take(filled)
+        sums, longest = np.zeros(count + 1, np.int64), np.full(count, -1, np.int32)
+        sums[1 + filled] = blocks.sums(low, high, flat)
+        longest[filled] = blocks.longest(low, high - 1, flat)
+        return cls(level, first, bounds.astype(np.int32), np.cumsum(sums), longest)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self.bounds.nbytes + self.sums.nbytes + self.longest.nbytes
+
+    def tile(self, blocks: Blocks, flat: bool, level: int, tile: int) -> tuple[Int64s, Int64s, Int64s]:
+        """Of the 512 bins of a tile of a level that is no finer: bounds int64[513], sums, ps, and longest events' positions, int64[512]."""
+        finer = level - self.level
+        count = len(self.longest)
+        low = (tile * TILE << finer) - self.first
+        # Far out a tile holds far more bins than the row has.
+        edges = np.array([min(max(low + (k << finer), 0), count) for k in range(TILE + 1)]) if finer > 40 else self._edges(low, finer)
+        longest = np.zeros(TILE, np.int64)
+        bins = np.flatnonzero(edges[1:] > edges[:-1])
+        if len(bins):
+            begin, size = edges.take(bins) - edges[0], edges.take(bins + 1) - edges.take(bins)
+            positions = self.longest[edges[0] : edges[-1]].astype(np.int64)
+            length = np.where(positions < 0, -1, blocks.stack.events.duration.take(blocks.event(np.maximum(positions, 0), flat)))
+            most = np.maximum.reduceat(length, begin)
+            best = np.flatnonzero(length == np.repeat(most, size))
+            longest[bins] = positions.take(best.take(np.searchsorted(best, begin)))
+        return self.bounds.take(edges).astype(np.int64), np.diff(self.sums.take(edges)), longest
+
+    def _edges(self, low: int, finer: int) -> Int64s:
+        edges: Int64s = np.clip(low + (np.arange(TILE + 1) << finer), 0, len(self.longest))
+        return edges
