@@ -56,10 +56,20 @@ class TraceView(View):
         kind : str, optional
             Only lanes of this kind: steps, device or host.
 
+        Returns
+        -------
+        DataFrame
+            One row an event: `host` `process` `lane` `name` (in full), `start_us` after the start of the profile, `duration_us`,
+            `depth` (how many events of its lane it lies in), `self_us` (without what lies in it), `event` (its number in the profile), and the args.
+
         Raises
         ------
         NbprofError
-            An arg that no event has, or a text that is no regular expression.
+            An arg that no event has, a kind that there is not, or a text that is no regular expression.
+
+        Examples
+        --------
+        >>> p.trace.events(lane="Stream", name="/gemm|conv/", between=(120.0, 140.0))   # doctest: +SKIP
         """
         run = self._profile.run
         tracks = run.timeline.tracks
@@ -77,6 +87,10 @@ class TraceView(View):
         ------
         NbprofError
             The expression is wrong, or could take without end.
+
+        Examples
+        --------
+        >>> p.trace.find("all_reduce")["duration_us"].sum()   # doctest: +SKIP
         """
         run = self._profile.run
         hits = run.timeline.finder.hits(text)
@@ -94,6 +108,16 @@ class TraceView(View):
             After the start of the profile.
         lanes : int, str, pattern, or several of these, optional
             As `lane` of `events`; when left out all lanes that hold work themselves, those of devices that say it again left out.
+
+        Returns
+        -------
+        DataFrame
+            One row a name: `name`, `count`, `self_us`, `total_us` (with what lies in it), `percent` (`self_us` of the range; lanes run at
+            the same time, so the sum may pass 100).
+
+        Examples
+        --------
+        >>> p.trace.range(120.0, 140.0).head()   # doctest: +SKIP
         """
         slices = self._profile.run.timeline.slices
         low, high = sorted(round(float(moment) * 1e9) for moment in (from_ms, to_ms))
@@ -146,5 +170,9 @@ class TraceView(View):
         ------
         NbprofError
             Another ending, or the file could not be written.
+
+        Examples
+        --------
+        >>> p.trace.export("trace.json.gz", lanes="Stream")   # doctest: +SKIP
         """
         return writer.export(self._profile.run, path, between=between, lanes=lanes, counters=counters)
