@@ -20,6 +20,7 @@ from nbprof.capture.remote.messages import chunk
 from nbprof.capture.remote.progress import Progress, Tell
 from nbprof.capture.remote.sampling import Sampling
 from nbprof.capture.remote.workers import Worker, Workers
+from nbprof.capture.shield import shielded
 from nbprof.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -68,17 +69,14 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell) -> Re
             raise CaptureError(f"{place.logdir} cannot be written ({error.strerror}): --logdir DIR chooses another place") from error
         workers = Workers(targets, sampling, folder, tell)
         workers.run()
-        recorded = [worker for worker in workers.all if worker.file is not None]
-        if not recorded:
+        if not workers.recorded:
             if workers.stopped_after_s is not None:
                 raise KeyboardInterrupt
             raise CaptureError(_nothing(workers.all))
-        name_hosts(recorded)
     except BaseException:
         place.discard()
         place.remove()
         raise
-    run = place.settle()
     info = CaptureInfo(
         started=started.isoformat(timespec="seconds"),
         elapsed_s=sampling.duration_ms / 1000 if workers.stopped_after_s is None else workers.stopped_after_s,
@@ -87,11 +85,14 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell) -> Re
         label=f"sample {next(_numbers)}",
         options={"addresses": [str(target) for target in targets], **asdict(sampling)},
     )
-    recording = Recording(run, info, temporary=place.logdir if place.temporary else None)
-    try:
-        recording.write()
-    except OSError as error:
-        info.notes.append(f"the run's {run.name} has no nbprof.json beside it: {error.strerror}")
+    # What was recorded is not lost any more, whatever happens.
+    with shielded():
+        name_hosts(workers.recorded)
+        recording = Recording(place.settle(), info, temporary=place.logdir if place.temporary else None)
+        try:
+            recording.write()
+        except OSError as error:
+            info.notes.append(f"the run's {recording.path.name} has no nbprof.json beside it: {error.strerror}")
     return recording
 
 
@@ -115,11 +116,16 @@ def name_hosts(recorded: list[Worker]) -> None:
         if name == worker.hostname or worker.file is None:
             continue
         named = worker.file.with_suffix(".named")
-        with worker.file.open("rb") as old, named.open("wb") as new:
-            # hostnames, of which the first counts; fields may come in any order.
-            new.write(chunk(4, name.encode()))
-            shutil.copyfileobj(old, new, 1 << 20)
-        named.replace(worker.file)
+        try:
+            with worker.file.open("rb") as old, named.open("wb") as new:
+                # hostnames, of which the first counts; fields may come in any order.
+                new.write(chunk(4, name.encode()))
+                shutil.copyfileobj(old, new, 1 << 20)
+            named.replace(worker.file)
+        except OSError:
+            # The disk is full: the reader tells hosts of one name apart by their files, too.
+            named.unlink(missing_ok=True)
+            return
         worker.hostname = name
 
 
@@ -131,7 +137,7 @@ def _nothing(workers: list[Worker]) -> str:
 
 def _how(workers: Workers, sampling: Sampling) -> list[str]:
     """What a reader of the numbers should know about how they came."""
-    recorded = [worker for worker in workers.all if worker.file is not None]
+    recorded = workers.recorded
     count = f"{len(recorded)} of {len(workers.all)} workers" if len(workers.all) > 1 else str(workers.all[0].address)
     notes = [f"sampled from outside: {count}, {sampling.duration_ms / 1000:g} s"]
     if workers.stopped_after_s is not None:

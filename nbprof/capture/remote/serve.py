@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import os
 import socket
@@ -68,7 +70,7 @@ def serve(port: int = 6009, backend: str = "auto") -> int:
         except Exception as error:
             raise CaptureError(f"{TITLES[name]}'s profiler server did not start: {error}") from error
         if not _listens(chosen):
-            raise CaptureError(f"{TITLES[name]}'s profiler server does not listen at port {chosen}: {_low(chosen)}choose another port")
+            raise CaptureError(f"{TITLES[name]}'s profiler server does not listen at port {chosen}{_low(chosen)}: choose another port")
         _serving[name] = (os.getpid(), chosen)
         return chosen
 
@@ -122,7 +124,17 @@ def _free(port: int) -> int:
     Two gRPC servers may listen at one port without an error, and requests would go to either; so it is asked for here, without that
     sharing.
     """
-    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    if socket.has_dualstack_ipv6():
+        with contextlib.suppress(OSError):
+            return _bind(socket.AF_INET6, port)
+    try:
+        return _bind(socket.AF_INET, port)
+    except OSError as error:
+        raise CaptureError(f"port {port} cannot be used: {error.strerror}") from error
+
+
+def _bind(family: socket.AddressFamily, port: int) -> int:
+    """The port, free in this family of addresses; OSError where there are no such addresses."""
     with socket.socket(family) as probe:
         if family == socket.AF_INET6:
             probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -131,17 +143,19 @@ def _free(port: int) -> int:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
-        except PermissionError as error:
-            raise CaptureError(f"port {port} may not be used here: {_low(port)}choose another, or 0 for one that is free") from error
         except OSError as error:
-            raise CaptureError(
-                f"port {port} is taken, by another profiler server or another program: choose another, or 0 for one that is free"
-            ) from error
+            if error.errno == errno.EADDRINUSE:
+                why = "is taken, by another profiler server or another program"
+            elif error.errno == errno.EACCES:
+                why = f"may not be used here{_low(port)}"
+            else:
+                raise
+            raise CaptureError(f"port {port} {why}: choose another, or 0 for one that is free") from error
         return int(probe.getsockname()[1])
 
 
 def _low(port: int) -> str:
-    return "ports below 1024 need privileges; " if port < 1024 else ""
+    return ", since ports below 1024 need privileges" if port < 1024 else ""
 
 
 def _listens(port: int) -> bool:

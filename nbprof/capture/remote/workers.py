@@ -105,6 +105,11 @@ class Workers:
         self._duration_s = sampling.duration_ms / 1000
         self._begins_ns = 0
 
+    @property
+    def recorded(self) -> list[Worker]:
+        """Those that sent a recording."""
+        return [worker for worker in self.all if worker.file is not None]
+
     def run(self) -> None:
         """Record until nothing more can come."""
         self._begins_ns = time.time_ns() + round(self._delay_s * 1e9)
@@ -115,7 +120,11 @@ class Workers:
                 except KeyboardInterrupt:
                     if self.stopped_after_s is not None:
                         break
-                    self._stop()
+                    try:
+                        self._stop()
+                    except KeyboardInterrupt:
+                        # Pressed twice at once.
+                        break
         finally:
             for worker in self.all:
                 if worker._call is not None:

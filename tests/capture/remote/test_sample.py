@@ -7,6 +7,7 @@ import errno
 import gc
 import itertools
 import json
+import shutil
 import socket
 import sys
 import threading
@@ -280,6 +281,17 @@ def test_a_full_disk_is_said_and_leaves_no_half_file(monkeypatch):
         with pytest.raises(CaptureError, match=r"its 0.0 MB could not be written to .* \(No space left on device\): --logdir DIR"):
             sample(server)
     assert not list(Path().rglob("*.xplane.pb"))
+
+
+def test_a_disk_that_is_full_for_a_new_name_loses_nothing(monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    with standing_in(answer("vm")) as a, standing_in(answer("vm")) as b:
+        profile = sample(a, b)
+    assert len(profile.hosts) == 2
+    assert not list(Path(profile.path).glob("*.named"))
 
 
 def test_without_save_the_files_go_with_the_profile():
