@@ -288,7 +288,7 @@ def test_a_disk_that_is_full_for_a_new_name_loses_nothing(monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(shutil, "copyfileobj", full)
-    with standing_in(answer("vm")) as a, standing_in(answer("vm")) as b:
+    with standing_in(answer("vm")) as a, standing_in(answer("vm", space("other/Add:Add"))) as b:
         profile = sample(a, b)
     assert len(profile.hosts) == 2
     assert not list(Path(profile.path).glob("*.named"))
