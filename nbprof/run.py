@@ -30,6 +30,7 @@ from nbprof.analysis import (
     xprof_ops,
     xprof_steps,
 )
+from nbprof.capture import trouble
 from nbprof.formats.pieces import RunFiles
 from nbprof.source import Dialect, RunSource, dialect, facts, reader
 from nbprof.trace import Note, Receipt, Trace
@@ -173,6 +174,9 @@ class Run:
     def receipt(self) -> Receipt:
         """What was read, skipped or looks wrong."""
         receipt = self._trace.receipt
+        # What profilers write about GPUs into their files names a function of a library; the remedy is known.
+        for remedy in trouble.named([line.text for line in receipt.notes if line.level == "warning"]):
+            receipt.warn(remedy)
         if self.capture is not None:
             for note in self.capture.notes:
                 receipt.info(note)

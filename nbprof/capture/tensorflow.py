@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from nbprof.capture import trouble
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.steps import Marker, StepClock
@@ -47,7 +48,7 @@ class TensorFlowBackend:
         except Exception as error:
             raise CaptureError(f"TensorFlow's profiler did not start: {error}") from error
         self._recording = True
-        notes = []
+        notes = trouble.unseen_by_tensorflow(self._tf)
         if not options.memory:
             notes.append("TensorFlow has no switch for allocations: they were recorded although --no-memory asked for none")
         return notes

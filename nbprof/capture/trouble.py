@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 HOST_ONLY = "the host is recorded all the same"
 
@@ -17,8 +18,8 @@ PRIVILEGES = (
     f"container needs --cap-add=SYS_ADMIN; {HOST_ONLY}"
 )
 NO_CUPTI = (
-    "the GPU is not recorded: CUPTI, NVIDIA's tracing library, could not be loaded or started. It comes with PyTorch's CUDA packages (pip "
-    f"install nvidia-cuda-cupti-cu12, or -cu13) and must be as new as the driver expects; {HOST_ONLY}"
+    "the GPU is not recorded: CUPTI, NVIDIA's tracing library, could not be loaded or started. It comes with the framework's CUDA "
+    f"packages (pip install nvidia-cuda-cupti-cu12, or -cu13) and must be as new as the driver expects; {HOST_ONLY}"
 )
 TAKEN = (
     "the GPU is not recorded: another tool holds its tracing interface (CUPTI allows one: nsys, ncu, DCGM and other profilers use it). End "
@@ -47,9 +48,15 @@ NO_STEPS = (
     "no optimizer of torch.optim made a step, so none is marked: 'for batch in nbprof.steps(loader):' makes each round of any loop a step"
 )
 
-# What the recorders write to stderr when the device cannot be traced, most telling first.
+TF_UNSEEN = (
+    "TensorFlow sees no GPU although the machine has one, so only the host is recorded: pip install 'tensorflow[and-cuda]' brings the CUDA "
+    "libraries, nvidia-smi tells whether the driver works"
+)
+TF_HIDDEN = "TensorFlow sees no GPU here because CUDA_VISIBLE_DEVICES is {value!r}: only the host is recorded"
+
+# What the recorders write to stderr, or into their files, when the device cannot be traced, most telling first.
 _SAYINGS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"INSUFFICIENT_PRIVILEGES|ERR_NVGPUCTRPERM"), PRIVILEGES),
+    (re.compile(r"INSUFFICIENT_PRIVILEGES|ERR_NVGPUCTRPERM|Insufficient privilege to run libcupti"), PRIVILEGES),
     (re.compile(r"MULTIPLE_SUBSCRIBERS|CUPTI_ERROR_(?:DISABLED|BUSY)|already subscribed"), TAKEN),
     (re.compile(r"CUPTI initialization failed|CUPTI_ERROR_NOT_(?:INITIALIZED|COMPATIBLE|SUPPORTED)|libcupti", re.IGNORECASE), NO_CUPTI),
 )
@@ -71,6 +78,14 @@ def unseen_gpu(version: str, *, built_for_cuda: bool) -> list[str]:
             return [HIDDEN.format(value=hidden)]
         return [NO_GPU_SEEN]
     return [CPU_BUILD.format(version=version)] if there else []
+
+
+def unseen_by_tensorflow(tf: Any) -> list[str]:
+    """Why TensorFlow sees no NVIDIA GPU where the machine has one. It is asked only then: the question starts its GPU runtime."""
+    if not nvidia_gpu() or tf.config.list_physical_devices("GPU"):
+        return []
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return [TF_HIDDEN.format(value=hidden) if hidden is not None and hidden.strip() in ("", "-1") else TF_UNSEEN]
 
 
 def nvidia_gpu() -> bool:

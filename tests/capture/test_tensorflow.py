@@ -242,3 +242,39 @@ def test_xprof_opens_the_run_and_finds_the_steps(record, model, data):
     labels = [row["c"][0]["v"] for row in json.loads(text)[1]["rows"]]
     # XProf leaves out a first and a last step that it takes to be cut off.
     assert set(labels) >= {f"train {number}" for number in range(2, 8)}
+
+
+def test_a_gpu_that_tensorflow_does_not_see_is_named(record, tf, monkeypatch):
+    from nbprof.capture import trouble
+
+    if tf.config.list_physical_devices("GPU"):
+        pytest.skip("TensorFlow sees a GPU here")
+    monkeypatch.setattr(trouble, "nvidia_gpu", lambda: True)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert trouble.TF_UNSEEN in record(lambda: None).info.notes
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert trouble.TF_HIDDEN.format(value="-1") in record(lambda: None).info.notes
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("host: Insufficient privilege to run libcupti (you need root permission).", "PRIVILEGES"),
+        ("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", "PRIVILEGES"),
+        ("host: Failed to load libcupti (is it installed and accessible?)", "NO_CUPTI"),
+        ("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED", "TAKEN"),
+        ("host: No GPU detected.", ""),
+    ],
+)
+@pytest.mark.parametrize("field", [2, 3])
+def test_what_the_profiler_wrote_about_the_gpu_has_a_remedy_in_the_receipt(tmp_path, said, remedy, field):
+    from nbprof.capture import trouble
+    from nbprof.profiles import load
+    from tests.support.xspace import chunk, training_run
+
+    (tmp_path / "h.xplane.pb").write_bytes(training_run(2) + chunk(field, said))
+    receipt = load(tmp_path).receipt
+    warnings = [line.text for line in receipt.lines if line.level == "warning"]
+    assert any(said in text for text in warnings)
+    remedies = [name for name in ("PRIVILEGES", "NO_CUPTI", "TAKEN") if getattr(trouble, name) in warnings]
+    assert remedies == ([remedy] if remedy else [])
