@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 import threading
@@ -80,7 +81,10 @@ class TorchBackend:
                 )
                 self._profile.start()
             except Exception as error:
-                self._profile = None
+                failed, self._profile = self._profile, None
+                # It may have begun to prepare itself, and would keep the next one from beginning.
+                with contextlib.suppress(Exception):
+                    failed.stop()
                 raise CaptureError(f"PyTorch's profiler did not start: {error}") from error
             finally:
                 self._starting = False

@@ -403,7 +403,7 @@ def test_out_of_memory_is_named_and_memory_stands(torch, record, profile):
 
     def run():
         training.run(2)
-        torch.empty(1 << 60, dtype=torch.uint8)
+        torch.empty(1 << 50, dtype=torch.uint8)
 
     recording = record(run)
     assert recording.info.out_of_memory
