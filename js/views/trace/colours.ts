@@ -26,8 +26,8 @@ export interface Palette {
   /** In the order of CATEGORIES. */
   categories: string[];
   tints: readonly string[];
-  /** Text on a category's colour. */
-  onCategory: string;
+  /** Text on a category's colour, in the same order. */
+  onCategory: readonly string[];
   onTint: string;
 }
 
@@ -40,4 +40,14 @@ export const fillColour = (palette: Palette, fill: number): string =>
   (fill >= 100 ? palette.tints[fill - 100] : palette.categories[fill - 1]) ?? "";
 
 export const textColour = (palette: Palette, fill: number): string =>
-  fill >= 100 ? palette.onTint : palette.onCategory;
+  (fill >= 100 ? palette.onTint : palette.onCategory[fill - 1]) ?? palette.onTint;
+
+/** White or black: what can be read on a colour ("rgb(207, 74, 26)"), white where it has a contrast of 4.5 to 1. */
+export function inkOn(colour: string): string {
+  const [r = 0, g = 0, b = 0] = (colour.match(/[\d.]+/g) ?? []).map((part) => {
+    const value = Number(part) / 255;
+    return value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  });
+  // Relative luminance of WCAG 2.
+  return 1.05 / (0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05) >= 4.5 ? "#fff" : "#000";
+}

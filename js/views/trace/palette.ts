@@ -3,7 +3,7 @@
 import { listen } from "../../lib/dom.js";
 import { CATEGORIES } from "../../lib/payload.js";
 import { cssColor } from "../../lib/theme.js";
-import type { Palette } from "./colours.js";
+import { inkOn, type Palette } from "./colours.js";
 
 export interface Theme extends Palette {
   bg: string;
@@ -54,6 +54,7 @@ export function themeReader(el: Element): () => Theme {
     const colour = (name: string): string => cssColor(el, name);
     const bg = colour("--bg");
     const dark = frame.getAttribute("data-theme") === "dark";
+    const categories = CATEGORIES.map((category) => colour(`--c-${category.css}`));
     theme = {
       bg,
       fg: colour("--fg"),
@@ -65,9 +66,9 @@ export function themeReader(el: Element): () => Theme {
       grid: colour("--grid"),
       bytes: colour("--m-heap"),
       font: style.fontFamily,
-      categories: CATEGORIES.map((category) => colour(`--c-${category.css}`)),
+      categories,
       tints: TINTS[dark ? 1 : 0],
-      onCategory: dark ? "#0d1114" : "#fff",
+      onCategory: categories.map(inkOn),
       onTint: "#15191e",
     };
     return theme;
