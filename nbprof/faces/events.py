@@ -15,6 +15,9 @@ from nbprof.timeline import gaps, pick
 from nbprof.timeline.ranges import work_lanes
 from nbprof.timeline.sums import Sums, in_lane
 
+_FAR = 2.0**62
+"""ps"""
+
 
 class TraceView(View):
     """Every event on its lane."""
@@ -60,7 +63,8 @@ class TraceView(View):
         -------
         DataFrame
             One row an event: `host` `process` `lane` `name` (in full), `start_us` after the start of the profile, `duration_us`,
-            `depth` (how many events of its lane it lies in), `self_us` (without what lies in it), `event` (its number in the profile), and the args.
+            `depth` (how many events of its lane it lies in), `self_us` (without what lies in it), `event` (its number in the
+            profile), and the args.
 
         Raises
         ------
@@ -120,7 +124,13 @@ class TraceView(View):
         >>> p.trace.range(120.0, 140.0).head()   # doctest: +SKIP
         """
         slices = self._profile.run.timeline.slices
-        low, high = sorted(round(float(moment) * 1e9) for moment in (from_ms, to_ms))
+        tracks = slices.tracks
+        # Beyond the profile there is nothing.
+        first, last = (
+            min(max(moment, tracks.origin - 1), tracks.end + 1) if abs(moment) > _FAR else moment
+            for moment in pick.window((from_ms, to_ms))
+        )
+        low, high = round(first), round(last)
         chosen = work_lanes(slices) if lanes is None else pick.lanes(slices.tracks, lanes, None)
         names = Sums(slices, [rows for lane in chosen for rows in in_lane(slices.part_of(lane.id), lane.id, low, high)]).names
         out = pd.DataFrame(

@@ -38,12 +38,29 @@ def pick(
         if hit is not None:
             rows = rows[hit[events.name[rows]]]
         if between is not None:
-            low, high = sorted(float(each) * 1e9 for each in between)
+            low, high = window(between)
             rows = rows[events.start[rows] <= high]
             rows = rows[events.start[rows] + events.duration[rows] >= low]
         found.append(rows + first)
         first += len(events)
     return np.concatenate(found)
+
+
+def window(between: object) -> tuple[float, float]:
+    """Two times in ms, in any order, as ps in order.
+
+    Raises
+    ------
+    NbprofError
+        It is no such pair.
+    """
+    try:
+        first, last = (float(each) * 1e9 for each in between)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        first = last = float("nan")
+    if first != first or last != last:
+        raise NbprofError(f"between= takes two times in ms after the start of the profile, as (120.0, 140.0), not {between!r}")
+    return min(first, last), max(first, last)
 
 
 def lanes(tracks: Tracks, lane: Lanes | None, kind: str | None) -> list[Lane]:

@@ -10,6 +10,7 @@ import pytest
 
 from nbprof.errors import NbprofError
 from nbprof.profiles import load
+from nbprof.timeline import pick
 from tests.support.chrome import complete, document
 
 
@@ -112,3 +113,20 @@ def test_derived_lanes_are_there_by_number():
         assert len(made) == row.events
         assert (made["event"] >= len(cpu.run.trace.events)).all()
         assert np.isfinite(made["self_us"]).all()
+
+
+@pytest.mark.parametrize("between", [(1,), (1, 2, 3), "ab", 5, (None, 3), (float("nan"), 1)])
+def test_what_is_no_range_is_a_sentence(between):
+    with pytest.raises(NbprofError, match="between= takes two times in ms"):
+        pick.window(between)
+
+
+def test_a_range_may_be_open():
+    assert pick.window((float("inf"), 1)) == (1e9, float("inf"))
+
+
+def test_a_range_without_end_is_the_whole(tmp_path):
+    (tmp_path / "in.json").write_text(json.dumps(document(complete("a", 0, 10), complete("b", 20, 10))))
+    p = load(tmp_path / "in.json")
+    assert p.trace.range(float("-inf"), float("inf"))["count"].sum() == 2
+    assert len(p.trace.events(between=(0.015, float("inf")))) == 1
