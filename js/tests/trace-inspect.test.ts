@@ -159,6 +159,7 @@ describe("idle gaps", () => {
 describe("the tables of a range", () => {
   const share = (name: string, count: number, self_ns: number, total_ns: number): Share => ({
     name,
+    on: "device",
     fill: 1,
     count,
     self_ns,
@@ -193,8 +194,8 @@ describe("the tables of a range", () => {
   });
   it("are copied in full precision, names as they are", () => {
     expect(sharesCsv([share('say "x", y', 1, 50.5, 60)]).split("\r\n")).toEqual([
-      "name,count,self_ns,total_ns,percent",
-      '"say ""x"", y",1,50.5,60,5.05',
+      "name,on,count,self_ns,total_ns,percent",
+      '"say ""x"", y",device,1,50.5,60,5.05',
       "",
     ]);
     const lanes = [{ lane: 4, busy_ns: 30, percent: 30, count: 2 }];
@@ -289,6 +290,7 @@ describe("announcements", () => {
   it("name a range by what took most of it", () => {
     const share = {
       name: "Map",
+      on: "host" as const,
       fill: 1,
       count: 2,
       self_ns: 2e6,

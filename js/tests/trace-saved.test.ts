@@ -204,6 +204,16 @@ describe("a range of a report", () => {
       ["Add", 1, 5],
     ]);
   });
+  it("keeps a launch apart from the kernel that is called like it", () => {
+    const gpu = lane([[10, 40, 0, 0]], { kind: "device", process: "GPU 0", name: "Stream 1" });
+    const both = saved([gpu, lane([[0, 15, 0, 0]])], ["gemm"], 100);
+    const rows = [
+      { name: "gemm", on: "device", count: 1, self_ns: 40, percent: 100 },
+      { name: "gemm", on: "host", count: 1, self_ns: 5, percent: 12.5 },
+    ];
+    expect(rangeInfo(both, 10, 50, null).shares).toMatchObject(rows);
+    expect(manyInfo(both, [0, 1]).shares).toMatchObject([{ on: "device" }, { on: "host" }]);
+  });
   it("sums up the names beyond the most that are listed", () => {
     const n = 450;
     const events = Array.from({ length: n }, (_, i): Event => [i * 10, 1 + (i % 7), i, 0]);

@@ -12,8 +12,8 @@ from nbprof.errors import NbprofError
 from nbprof.faces.view import View
 from nbprof.timeline import export as writer
 from nbprof.timeline import gaps, pick
-from nbprof.timeline.ranges import work_lanes
-from nbprof.timeline.sums import Sums, in_lane
+from nbprof.timeline.ranges import by_name, work_lanes
+from nbprof.timeline.sums import Rows, in_lane
 
 _FAR = 2.0**62
 """ps"""
@@ -106,6 +106,8 @@ class TraceView(View):
     def range(self, from_ms: float, to_ms: float, lanes: pick.Lanes | None = None) -> pd.DataFrame:
         """What took the time between two moments, by name, most self time first. Times are in µs, and only what lies in the range.
 
+        `on` tells the kind of lane: a launch on the host may be called like its kernel on the device, and is a row of its own.
+
         Parameters
         ----------
         from_ms, to_ms : float
@@ -132,11 +134,12 @@ class TraceView(View):
         )
         low, high = round(first), round(last)
         chosen = work_lanes(slices) if lanes is None else pick.lanes(slices.tracks, lanes, None)
-        names = Sums(slices, [rows for lane in chosen for rows in in_lane(slices.part_of(lane.id), lane.id, low, high)]).names
-        out = pd.DataFrame(
-            {"name": slices.tracks.names[names.code], "count": names.count, "self_us": names.own / 1e6, "total_us": names.total / 1e6}
-        )
-        out = out.groupby("name", sort=False).sum().reset_index()
+        sets: dict[str, list[Rows]] = {}
+        for lane in chosen:
+            sets.setdefault(lane.kind, []).extend(in_lane(slices.part_of(lane.id), lane.id, low, high))
+        names = by_name(slices, sets)
+        columns = {"name": names.name, "on": names.on, "count": names.count, "self_us": names.own / 1e6, "total_us": names.total / 1e6}
+        out = pd.DataFrame(columns)
         out["percent"] = out["self_us"] * (1e8 / (high - low)) if high > low else np.zeros(len(out))
         return out.sort_values(["self_us", "count"], ascending=False, kind="stable", ignore_index=True)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,8 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.timeline.density import repeats
-from nbprof.timeline.slices import MOST_NAME, Part, Slices
-from nbprof.timeline.sums import NOTHING, ByName, Rows, Sums, Union, covered, in_lane
+from nbprof.timeline.slices import KINDS, MOST_NAME, Part, Slices
+from nbprof.timeline.sums import NOTHING, Floats, Rows, Sums, Union, covered, in_lane
 from nbprof.timeline.tracks import Lane
 from nbprof.trace import Int64s
 
@@ -44,7 +47,7 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
     low, high = slices.ps(from_), slices.ps(to)
     work = work_lanes(slices)
     chosen = work if lanes is None else [lane for i in dict.fromkeys(lanes) if (lane := slices.lanes.get(i)) and lane.kind != "counter"]
-    sets: list[Rows] = []
+    sets: dict[str, list[Rows]] = {}
     busy = []
     unions: dict[int, Union] = {}
     touching = slices.touching(low, high)
@@ -55,7 +58,7 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
             continue
         part = slices.part_of(lane.id)
         found = in_lane(part, lane.id, low, high)
-        sets += found
+        sets.setdefault(lane.kind, []).extend(found)
         unions[lane.id] = covered(part, lane.id, low, high)
         busy.append(_busy(lane.id, unions[lane.id], low, high, sum(map(len, found))))
     sections: dict[tuple[str, str], list[Union]] = {}
@@ -65,7 +68,7 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
     return {
         "from": from_,
         "to": to,
-        **_shares(slices, Sums(slices, sets), high - low),
+        **_shares(slices, by_name(slices, sets), high - low),
         "lanes": busy,
         "idle": [
             {"process": process, "percent": 100 - _percent(Union.all(found).length, high - low)} for (_, process), found in sections.items()
@@ -87,18 +90,21 @@ def many_info(slices: Slices, events: list[int]) -> dict[str, Any]:
     ids = np.unique(np.asarray(events, np.int64))
     if len(ids) and (ids[0] < 0 or ids[-1] >= len(slices)):
         raise IndexError(f"there is no event {int(ids[0] if ids[0] < 0 else ids[-1]):,}; there are {len(slices):,}")
-    sets, lanes = [], []
+    sets: dict[str, list[Rows]] = {}
+    lanes = []
     none = np.zeros(0, np.int64)
     start, duration = slices.starts(ids), slices.durations(ids)
     low, high = (int(start.min()), max(map(sum, zip(start.tolist(), duration.tolist(), strict=True)))) if len(ids) else (0, 0)
     for part in slices.parts:
         rows = ids[(ids >= part.first) & (ids < part.first + len(part.events))] - part.first
-        sets.append(Rows(part, rows, none, none, none))
+        kind = slices.kind[part.events.lane[rows]]
+        for code in np.unique(kind).tolist():
+            sets.setdefault(KINDS[code], []).append(Rows(part, rows[kind == code], none, none, none))
         lanes += _busy_lanes(part, rows, low, high)
     return {
         "from": slices.ns(low) if len(ids) else 0.0,
         "to": slices.ns(high) if len(ids) else 0.0,
-        **_shares(slices, Sums(slices, sets), high - low),
+        **_shares(slices, by_name(slices, sets), high - low),
         "lanes": lanes,
         "idle": [],
         "note": "",
@@ -124,45 +130,71 @@ def _percent(time: float, of: float) -> float:
     return 100 * float(time) / of if of > 0 else 0.0
 
 
-def _shares(slices: Slices, sums: Sums, length: int) -> dict[str, Any]:
-    """`shares`, `others` and `count` of a `RangeInfo`."""
-    names = sums.names
-    group, texts = _alike(slices.tracks.names[names.code])
-    count = np.bincount(group, names.count, len(texts)).astype(np.int64)
-    own = np.bincount(group, names.own, len(texts))
-    total = np.bincount(group, names.total, len(texts))
-    order = np.lexsort((np.arange(len(texts)), -count, -own))
-    # One name more than fit gets its own line rather than one that sums up a single name.
-    head, rest = (order, order[:0]) if len(order) <= MOST_NAMES + 1 else (order[:MOST_NAMES], order[MOST_NAMES:])
-    shares = []
-    longest = _longest(names, group, len(texts))
-    for i in head.tolist():
-        code = int(names.code[longest[i]])
-        shares.append(
-            {
-                "name": str(texts[i])[:MOST_NAME],
-                "fill": slices.fill(code),
-                "count": int(count[i]),
-                "self_ns": float(own[i]) / 1000,
-                "total_ns": float(total[i]) / 1000,
-                "percent": _percent(own[i], length),
-                "longest": slices.ref(sums.longest(int(longest[i]))),
-            }
-        )
-    others = {"names": len(rest), "count": int(count[rest].sum()), "self_ns": float(own[rest].sum()) / 1000} if len(rest) else None
-    return {"shares": shares, "others": others, "count": sums.count}
+@dataclass
+class Named:
+    """Sums by what a name reads and the kind of lane it is on; times in ps.
+
+    A launch on the host may be called like the kernel that it launches: their times say different things, so they are never added up.
+    """
+
+    name: npt.NDArray[np.object_]
+    on: npt.NDArray[np.object_]
+    count: Int64s
+    own: Floats
+    total: Floats
+    longest: list[Callable[[], int]]
+    """Id of the longest event of each, looked for when it is asked for."""
+    code: Int64s
+    """Name code of that event."""
 
 
-def _alike(texts: npt.NDArray[np.object_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.object_]]:
-    """For each name the place of its text among the different ones, and these: names may differ in full and be shown as one."""
-    group, unique = pd.factorize(texts)
-    return group, np.asarray(unique, object)
-
-
-def _longest(names: ByName, group: npt.NDArray[np.intp], size: int) -> Int64s:
-    """By text, the place in `names` of the code that has its longest event."""
-    out = np.zeros(size, np.int64)
-    order = np.lexsort((-np.arange(len(group)), names.longest))
+def by_name(slices: Slices, sets: dict[str, list[Rows]]) -> Named:
+    """Sums over rows, which are given by the kind of their lanes. In no order."""
+    kinds = list(sets)
+    sums = [Sums(slices, sets[kind]) for kind in kinds]
+    side = np.repeat(np.arange(len(kinds)), [len(each.names.code) for each in sums])
+    place = np.concatenate([np.zeros(0, np.int64), *(np.arange(len(each.names.code)) for each in sums)])
+    parts = [each.names for each in sums] or [Sums(slices, []).names]
+    code, count, own, total, most = (
+        np.concatenate([getattr(part, column) for part in parts]) for column in ("code", "count", "own", "total", "longest")
+    )
+    # Names may differ in full and be shown as one.
+    text, texts = pd.factorize(slices.tracks.names[code])
+    group, alike = pd.factorize(text * len(kinds) + side)
+    size = len(alike)
+    order = np.lexsort((-np.arange(len(group)), most))
+    best = np.zeros(size, np.int64)
     # The last assignment wins.
-    out[group[order]] = order
-    return out
+    best[group[order]] = order
+    return Named(
+        np.asarray(texts, object)[text[best]],
+        np.asarray(kinds, object)[side[best]],
+        np.bincount(group, count, size).astype(np.int64),
+        np.bincount(group, own, size).astype(np.float64),
+        np.bincount(group, total, size).astype(np.float64),
+        [partial(sums[side[i]].longest, int(place[i])) for i in best.tolist()],
+        code[best],
+    )
+
+
+def _shares(slices: Slices, names: Named, length: int) -> dict[str, Any]:
+    """`shares`, `others` and `count` of a `RangeInfo`."""
+    count, own, size = names.count, names.own, len(names.name)
+    order = np.lexsort((np.arange(size), -count, -own))
+    # One name more than fit gets its own line rather than one that sums up a single name.
+    head, rest = (order, order[:0]) if size <= MOST_NAMES + 1 else (order[:MOST_NAMES], order[MOST_NAMES:])
+    shares = [
+        {
+            "name": str(names.name[i])[:MOST_NAME],
+            "on": names.on[i],
+            "fill": slices.fill(int(names.code[i])),
+            "count": int(count[i]),
+            "self_ns": float(own[i]) / 1000,
+            "total_ns": float(names.total[i]) / 1000,
+            "percent": _percent(own[i], length),
+            "longest": slices.ref(names.longest[i]()),
+        }
+        for i in head.tolist()
+    ]
+    others = {"names": len(rest), "count": int(count[rest].sum()), "self_ns": float(own[rest].sum()) / 1000} if len(rest) else None
+    return {"shares": shares, "others": others, "count": int(count.sum())}

@@ -17,6 +17,8 @@ from nbprof.trace import Events, Int64s
 Direction = Literal["previous", "next", "parent", "child", "previous_same", "next_same"]
 Levels = npt.NDArray[np.unsignedinteger[Any]]
 
+KINDS = ("", "steps", "device", "host", "counter")
+"""Kinds of lanes by the number that stands for them here; that of none is 0."""
 MOST_NAME = 2_000
 """Characters of a name that is listed; the details of a slice have all of it."""
 _BLOCK = 1024
@@ -144,11 +146,10 @@ class Slices:
         count = max([size, *(int(e.lane[-1]) + 1 for e in both if len(e))])
         given = (lambda i: lambda: levels()[i]) if levels is not None else (lambda i: lambda: both[i].depth)
         self.parts = [Part(e, first, count, given(i)) for i, (e, first) in enumerate(zip(both, (0, len(tracks.events)), strict=True))]
-        kinds = {"steps": 1, "device": 2, "host": 3, "counter": 4}
         self.kind = np.zeros(count, np.uint8)
         """By lane id: what kind of lane it is; 0 for one that is not drawn."""
         for lane in tracks.lanes:
-            self.kind[lane.id] = kinds[lane.kind]
+            self.kind[lane.id] = KINDS.index(lane.kind)
         self._same: OrderedDict[tuple[str, int], Int64s] = OrderedDict()
 
     def __len__(self) -> int:

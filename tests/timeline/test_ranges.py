@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nbprof import load
 from nbprof.timeline import ranges, sums
+from tests.support.profiles import real
 from tests.timeline.lanes import NAMES, SPANS, TRACKS, Span, Track, covered, timeline
 
 
@@ -26,13 +28,13 @@ def test_sums_of_a_range_are_those_of_its_slices(spans: list[Span], low: int, le
     high = low + length
     slices, order = timeline(spans)
     parent = slices.tracks.events.parent
-    count: dict[str, int] = defaultdict(int)
-    own: dict[str, int] = defaultdict(int)
-    total: dict[str, int] = defaultdict(int)
-    longest: dict[str, int] = defaultdict(int)
+    count: dict[tuple[str, str], int] = defaultdict(int)
+    own: dict[tuple[str, str], int] = defaultdict(int)
+    total: dict[tuple[str, str], int] = defaultdict(int)
+    longest: dict[tuple[str, str], int] = defaultdict(int)
     for i, span in enumerate(order):
         if _is_in(span, low, high):
-            name = NAMES[span.name]
+            name = NAMES[span.name], TRACKS[span.lane].kind
             children = sum(_inside(s, low, high) for k, s in enumerate(order) if parent[k] == i)
             count[name] += 1
             total[name] += _inside(span, low, high)
@@ -42,10 +44,10 @@ def test_sums_of_a_range_are_those_of_its_slices(spans: list[Span], low: int, le
         patch.setattr(sums, "_CHUNK", chunk)
         found = ranges.range_info(slices, slices.ns(low), slices.ns(high), None)
     assert found["count"] == sum(count.values())
-    assert {s["name"]: s["count"] for s in found["shares"]} == count
-    assert {s["name"]: round(s["total_ns"] * 1000) for s in found["shares"]} == total
-    assert {s["name"]: round(s["self_ns"] * 1000) for s in found["shares"]} == own
-    assert {s["name"]: round(s["longest"]["duration_ns"] * 1000) for s in found["shares"]} == longest
+    assert {(s["name"], s["on"]): s["count"] for s in found["shares"]} == count
+    assert {(s["name"], s["on"]): round(s["total_ns"] * 1000) for s in found["shares"]} == total
+    assert {(s["name"], s["on"]): round(s["self_ns"] * 1000) for s in found["shares"]} == own
+    assert {(s["name"], s["on"]): round(s["longest"]["duration_ns"] * 1000) for s in found["shares"]} == longest
     for share in found["shares"]:
         assert share["longest"]["name"] == share["name"]
         assert share["percent"] == pytest.approx(100 * share["self_ns"] * 1000 / length)
@@ -75,10 +77,10 @@ def test_a_set_of_slices_counts_each_once_and_whole(spans: list[Span], chosen: l
     ids = sorted({i % len(order) for i in chosen}) if order else []
     found = ranges.many_info(slices, [*ids, *ids])
     assert found["count"] == len(ids)
-    total: dict[str, int] = defaultdict(int)
+    total: dict[tuple[str, str], int] = defaultdict(int)
     for i in ids:
-        total[NAMES[order[i].name]] += order[i].duration
-    assert {s["name"]: round(s["total_ns"] * 1000) for s in found["shares"]} == total
+        total[NAMES[order[i].name], TRACKS[order[i].lane].kind] += order[i].duration
+    assert {(s["name"], s["on"]): round(s["total_ns"] * 1000) for s in found["shares"]} == total
     if ids:
         assert found["from"] == slices.ns(min(order[i].start for i in ids))
         assert found["to"] == slices.ns(max(order[i].start + order[i].duration for i in ids))
@@ -117,6 +119,30 @@ def test_names_that_read_the_same_are_one_share() -> None:
     slices, _ = timeline([Span(0, 0, 0, 5), Span(0, 1, 10, 50), Span(0, 2, 100, 7)], names=("same", "same", "else"))
     found = ranges.range_info(slices, 0, 1, None)
     assert [(s["name"], s["count"], s["longest"]["event"]) for s in found["shares"]] == [("same", 2, 1), ("else", 1, 2)]
+
+
+def test_a_launch_that_is_called_like_its_kernel_is_a_share_of_its_own() -> None:
+    slices, _ = timeline([Span(0, 0, 0, 100), Span(2, 0, 10, 30), Span(3, 0, 50, 20)])
+    for found in (ranges.range_info(slices, 0, slices.ns(100), None), ranges.many_info(slices, [0, 1, 2])):
+        assert [(s["on"], s["count"], s["percent"], s["longest"]["lane"]) for s in found["shares"]] == [
+            ("device", 1, 100, 0),
+            ("host", 2, 50, 2),
+        ]
+        assert len({s["name"] for s in found["shares"]}) == 1
+        assert found["count"] == 3
+
+
+def test_a_kernel_of_tensorflow_takes_what_it_takes_alone() -> None:
+    trace = load(real("tf-gpu/rtx5000-cnn-batch64")).trace
+    kernel = trace.events(lane="Stream 19").iloc[0]
+    start = kernel["start_us"] / 1000
+    found = trace.range(start, start + kernel["duration_us"] / 1000).set_index("on")
+    device = found.loc[["device"]]
+    assert device["name"].tolist() == [kernel["name"]]
+    assert device["self_us"].tolist() == pytest.approx([kernel["duration_us"]])
+    assert device["percent"].tolist() == pytest.approx([100.0])
+    # The host was still in the launch of that name.
+    assert kernel["name"] in found.loc[["host"], "name"].tolist()
 
 
 def test_a_range_of_no_length_or_without_lanes_is_empty() -> None:

@@ -135,13 +135,13 @@ function names(info: RangeInfo, go: Go): HTMLElement {
   const { shown, rest } = head(info, shares, NAMES);
   const rows = shown.map((share) => shareRow(share, unit, go.to));
   if (rest) rows.push(restRow(rest, info.to - info.from, unit, null));
-  const heads = ["Name", "Count", `Self ${unit.unit}`, `Total ${unit.unit}`, "% of it"];
+  const heads = ["Name", "On", "Count", `Self ${unit.unit}`, `Total ${unit.unit}`, "% of it"];
   return h(
     "div.tx",
     { tabindex: "0", role: "group", "aria-label": "Self time of the selected slices, by name" },
     h(
       "table.t",
-      h("thead", h("tr", ...heads.map((text, i) => h(i ? "th.n" : "th", { scope: "col" }, text)))),
+      h("thead", h("tr", ...heads.map((text, i) => h(i > 1 ? "th.n" : "th", { scope: "col" }, text)))),
       h("tbody", ...rows),
     ),
   );

@@ -122,6 +122,8 @@ export interface SliceInfo {
 
 export interface Share {
   name: string;
+  /** Kind of its lanes: a launch on the host may be called like its kernel. */
+  on: LaneHead["kind"];
   fill: number;
   count: number;
   self_ns: number;

@@ -114,6 +114,7 @@ export function rangeView({ laneOf, to, onGap, onScope }: RangeViewOptions): Ran
     const unit = unitOf(most);
     const columns: Column<ShareKey | "percent">[] = [
       { key: "name", label: "Name", number: false },
+      { key: "on", label: "On", number: false },
       { key: "count", label: "Count", number: true },
       { key: "self_ns", label: `Self ${unit.unit}`, number: true },
       { key: "total_ns", label: `Total ${unit.unit}`, number: true },

@@ -9,7 +9,7 @@ import { fillName } from "../../names.js";
 import type { LaneBusy, RangeInfo, Share, SliceRef } from "../source.js";
 import type { LaneOf } from "./words.js";
 
-export type ShareKey = "name" | "count" | "self_ns" | "total_ns";
+export type ShareKey = "name" | "on" | "count" | "self_ns" | "total_ns";
 export type BusyKey = "lane" | "count" | "busy_ns";
 
 export interface Order<K> {
@@ -19,7 +19,7 @@ export interface Order<K> {
 
 /** A head was clicked: numbers come largest first, a second click turns round. */
 export function nextOrder<K extends string>(now: Order<K>, key: K): Order<K> {
-  const text = key === "name" || key === "lane";
+  const text = key === "name" || key === "on" || key === "lane";
   return { key, descending: now.key === key ? !now.descending : !text };
 }
 
@@ -28,7 +28,9 @@ const collator = new Intl.Collator("en", { numeric: true });
 export function sortShares(shares: readonly Share[], { key, descending }: Order<ShareKey>): Share[] {
   const sign = descending ? -1 : 1;
   return [...shares].sort(
-    (a, b) => (key === "name" ? collator.compare(a.name, b.name) : a[key] - b[key]) * sign || b.self_ns - a.self_ns,
+    (a, b) =>
+      (key === "name" || key === "on" ? collator.compare(a[key], b[key]) : a[key] - b[key]) * sign ||
+      b.self_ns - a.self_ns,
   );
 }
 
@@ -134,6 +136,7 @@ export function shareRow(share: Share, unit: ReturnType<typeof unitOf>, to: (sli
   return h(
     "tr",
     cell,
+    h("td.dim", share.on),
     h("td.n", count(share.count)),
     h("td.n", num(share.self_ns / size, digits)),
     h("td.n", num(share.total_ns / size, digits)),
@@ -152,6 +155,7 @@ export function restRow(
   return h(
     "tr",
     h("td.name", show ? link(text, show) : text),
+    h("td"),
     h("td.n.dim", count(rest.count)),
     h("td.n.dim", num(rest.self_ns / size, digits)),
     h("td.n.dim", num(rest.total_ns === null ? null : rest.total_ns / size, digits)),
@@ -180,9 +184,10 @@ export function sharesCsv(shares: readonly Share[]): string {
     Float64Array.from(shares, (share) => share[key]);
   const keys = ["count", "self_ns", "total_ns", "percent"] as const;
   const table: Table = {
-    columns: [column("name", "text"), ...keys.map((key) => column(key, "number"))],
+    columns: [column("name", "text"), column("on", "text"), ...keys.map((key) => column(key, "number"))],
     data: {
       name: shares.map((share) => share.name),
+      on: shares.map((share) => share.on),
       ...Object.fromEntries(keys.map((key) => [key, numbers(key)])),
     },
     rows: shares.length,

@@ -1,6 +1,7 @@
 /** What happened in a range, as far as a report tells. */
 
 import { count } from "../../../lib/format.js";
+import type { Lane } from "../../../lib/payload.js";
 import { covered, type Row, visible } from "../rows.js";
 import type { LaneBusy, RangeInfo, Share } from "../source.js";
 import type { At, SavedLanes } from "./lanes.js";
@@ -44,7 +45,7 @@ const inside = (start: number, end: number, from: number, to: number): boolean =
 const ownPart = (below: Row | undefined, from: number, to: number): number =>
   to - from - (below ? covered([below], from, to) : 0);
 
-/** Adds up by what the names read: different ops may be shown under one name. */
+/** Adds up by kind of lane and by what the names read: different ops may be shown under one name. */
 class Sums {
   private readonly byName = new Map<string, Share & { at: At }>();
 
@@ -56,11 +57,12 @@ class Sums {
   add(at: At, self_ns: number, total_ns: number): void {
     const code = this.saved.code(at);
     const name = this.saved.trace.names[code] ?? "";
-    let share = this.byName.get(name);
+    const on = (this.saved.lanes[at.lane] as Lane).kind;
+    let share = this.byName.get(on + name);
     if (!share) {
       const fill = this.saved.fill(code);
-      share = { name, fill, count: 0, self_ns: 0, total_ns: 0, percent: 0, longest: this.saved.ref(at), at };
-      this.byName.set(name, share);
+      share = { name, on, fill, count: 0, self_ns: 0, total_ns: 0, percent: 0, longest: this.saved.ref(at), at };
+      this.byName.set(on + name, share);
     }
     share.count++;
     share.self_ns += self_ns;
