@@ -80,7 +80,15 @@ def _around(
             _safely(clock, after, args)
         return result
 
+    # Keras leaves its own frames out of tracebacks; this one stands for one of them.
+    _stands_for(method, original)
     patches.replace(owner, name, method)
+
+
+def _stands_for(method: Any, original: Any) -> None:
+    own = getattr(original, "__code__", None)
+    if own is not None:
+        method.__code__ = method.__code__.replace(co_filename=own.co_filename, co_name=own.co_name, co_firstlineno=own.co_firstlineno)
 
 
 def _safely(clock: StepClock, tell: Callable[[tuple[Any, ...]], None], args: tuple[Any, ...]) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 from nbprof.capture.options import Options
 from nbprof.errors import CaptureError
 
 DEFAULT = "nbprof-results"
+
+LEFT_S = 24 * 3600.0
+"""A scratch folder that nobody has touched for a day is left over from a process that was killed."""
 
 
 class Place:
@@ -43,6 +48,7 @@ class Place:
                 wanted.mkdir(parents=True, exist_ok=True)
                 if not options.logdir:
                     _ignore_by_git(wanted)
+                _clear_leftovers(wanted)
                 self.scratch = Path(tempfile.mkdtemp(prefix=".recording-", dir=wanted))
             except OSError as error:
                 self.logdir = Path(tempfile.mkdtemp(prefix="nbprof-"))
@@ -92,6 +98,14 @@ class Place:
         """Remove everything, where nothing was to be kept."""
         if self.temporary:
             shutil.rmtree(self.logdir, ignore_errors=True)
+
+
+def _clear_leftovers(logdir: Path) -> None:
+    """Remove the scratch folders of processes that were killed: no recording lasts as long."""
+    for folder in logdir.glob(".recording-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime > LEFT_S:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _ignore_by_git(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import sys
@@ -293,6 +294,15 @@ def _forget_in_child() -> None:
     if session is not None:
         session.forget()
 
+
+def _finish_at_exit() -> None:
+    session = _active
+    if session is not None:
+        # A script that ends, a kernel that is shut down: what was recorded is kept.
+        session.stop()
+
+
+atexit.register(_finish_at_exit)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_in_child)
