@@ -69,6 +69,12 @@ def named(lines: list[str]) -> list[str]:
     return next(([sentence] for pattern, sentence in _SAYINGS if pattern.search(text)), [])
 
 
+def place(text: str) -> str:
+    """What to add to an error that says that the disk took no more."""
+    full = re.search(r"No space left|File too large|[Qq]uota exceeded|ENOSPC|disk is full", text)
+    return "; the disk is full, or limited: --logdir DIR (logdir=) chooses another place" if full else ""
+
+
 def unseen_gpu(version: str, *, built_for_cuda: bool) -> list[str]:
     """Why PyTorch sees no NVIDIA GPU, if there is reason to think that it should: it is built for one, or the machine has one."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")

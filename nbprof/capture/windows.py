@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -11,7 +12,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from nbprof.capture import describe
+from nbprof.capture import describe, trouble
 from nbprof.capture.options import Options
 from nbprof.capture.place import Place
 from nbprof.capture.recording import CaptureInfo, Recording
@@ -173,9 +174,10 @@ class Windows:
             return
         suffix = f"-steps-{capture.window[0]}-{capture.window[-1]}" if self._group and capture.window else ""
         recording = Recording(place.settle(suffix), capture, temporary=place.logdir if place.temporary else None)
-        # Already now: a cell that never ends, or a machine that goes down, leaves whole runs.
-        recording.write()
         self.recordings.append(recording)
+        # Already now: a cell that never ends, or a machine that goes down, leaves whole runs.
+        with contextlib.suppress(OSError):
+            recording.write()
 
     def _describe(self, backend: Backend, elapsed: float) -> CaptureInfo:
         clock = self.clock
@@ -199,7 +201,8 @@ class Windows:
     def _fail(self, error: Exception) -> None:
         # Whatever it is, the person's cell goes on.
         known = isinstance(error, (CaptureError, OSError))
-        self.failure = str(error) if known else f"the recording failed: {type(error).__name__}: {error}"
+        said = str(error) if known else f"the recording failed: {type(error).__name__}: {error}"
+        self.failure = said + trouble.place(said)
         if self.place is not None:
             self.place.discard()
             if not self.recordings:

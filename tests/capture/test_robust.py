@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
-from tests.magic.conftest import MODEL, Kernel
+from tests.magic.conftest import MODEL, ROOT, Kernel
 from tests.support.profiles import needed
 
 STATE = """
@@ -32,8 +35,6 @@ def state():
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
-    import importlib.util
-
     if importlib.util.find_spec("tensorflow") is None:
         needed("TensorFlow is not installed")
     kernel = Kernel(tmp_path_factory.mktemp("robust"))
@@ -218,8 +219,6 @@ def test_out_of_memory_is_raised_untouched_with_the_memory_below_it(kernel):
 
 
 def test_a_jax_cell_out_of_memory_is_known_too(kernel):
-    import importlib.util
-
     if importlib.util.find_spec("jax") is None:
         needed("JAX is not installed")
     result = kernel.run("%%nbprof -o p --backend jax\nimport jax.numpy as jnp\njnp.ones((10**7, 10**7)).sum()")
@@ -291,3 +290,32 @@ def test_what_a_killed_kernel_left_is_cleared_by_a_later_recording(kernel):
     ok(kernel.run("%%nbprof --logdir left\nmodel.fit(data, verbose=0)"))
     assert not scratch.exists()
     assert len(list((kernel.folder / "left" / "plugins" / "profile").iterdir())) == 2
+
+
+FULL = """
+import resource, signal, sys, warnings
+import tensorflow as tf
+import nbprof
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    with nbprof.profile(logdir="full") as run:
+        for _ in nbprof.steps(range(3)):
+            tf.reduce_sum(tf.ones((100, 100)))
+        # From here on no file may grow over 1 KB, as on a disk that is full.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+print(run.result, [str(w.message) for w in said if "nbprof" in str(w.message)])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of a process here")
+def test_a_disk_that_is_full_is_a_sentence_and_leaves_no_half_run(tmp_path):
+    if importlib.util.find_spec("tensorflow") is None:
+        needed("TensorFlow is not installed")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, "-c", FULL], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("None ")
+    assert "nbprof: TensorFlow's profiler wrote no file: " in done.stdout
+    assert "; the disk is full, or limited: --logdir DIR (logdir=) chooses another place" in done.stdout
+    assert not list((tmp_path / "full").glob(".recording-*"))

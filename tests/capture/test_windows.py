@@ -295,3 +295,13 @@ def test_an_error_that_another_led_to_is_out_of_memory_too():
         with pytest.raises(ValueError, match="wrapped") as caught:
             fails(again)
         assert describe.out_of_memory(caught.value) is again
+
+
+def test_a_run_is_kept_where_what_is_known_of_it_cannot_be_written(stub, monkeypatch):
+    def full(self):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("nbprof.capture.recording.Recording.write", full)
+    recording = recorded(stub, 2).recording
+    assert recording.host_file.exists()
+    assert recording.info.notes[-1].endswith("has no whole nbprof.json beside it: No space left on device")
