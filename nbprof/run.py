@@ -267,7 +267,7 @@ class Run:
     @_Kept
     def longest_calls(self) -> pd.DataFrame:
         """The longest run of each op: `where op at_ms for_ms`."""
-        return longest_calls.ops(self.activity)
+        return longest_calls.ops(self.activity, self.trace.events.start)
 
     @_Kept
     def longest_launches(self) -> pd.DataFrame:

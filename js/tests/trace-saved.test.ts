@@ -347,6 +347,12 @@ describe("where a link leads in a report", () => {
     const times = { _at_ms: Float64Array.of(2, 0), _for_ms: Float64Array.of(0.5, 0) };
     expect((await answers(times).locate({ kind: "op", name: "a/Conv2D" }))?.slice?.name).toBe("Conv2D");
   });
+  it("is one of the name that starts there, where the device has a clock of its own", async () => {
+    const times = { _at_ms: Float64Array.of(5, 0), _for_ms: Float64Array.of(0.1, 0) };
+    const found = await answers(times).locate({ kind: "op", name: "a/Conv2D" });
+    expect(found).toMatchObject({ from: 5e6, to: 5.3e6, slice: { event: 3 } });
+    expect(found?.text).toBe("The longest call of a/Conv2D, 100.0 µs by the device's own clock.");
+  });
   it("counts from the origin", async () => {
     const times = { _at_ms: Float64Array.of(4, 2), _for_ms: Float64Array.of(0.3, 0.5) };
     const found = await answers(times, { origin_ns: -1e6 }).locate({ kind: "op", name: "a/Conv2D" });

@@ -14,36 +14,49 @@ COLUMNS = ("where", "op", "at_ms", "for_ms")
 Floats = npt.NDArray[np.float64]
 
 
-def ops(activity: Activity) -> pd.DataFrame:
+def ops(activity: Activity, start: Int64s) -> pd.DataFrame:
     """The longest run of each op on each side; of equally long ones the first.
+
+    A device may count its ops by a clock of its own, as a TPU does: then the op that is longest by it, and so in the tables, is taken, and
+    where the timeline has it.
+
+    Parameters
+    ----------
+    activity : Activity
+    start : int64[events]
+        ps.
 
     Returns
     -------
     DataFrame
-        `where`, "device", "host", or "input" for iterators and copies that are no ops of the host; `op`; `at_ms`, its start after the
-        start of the profile; `for_ms`, its duration.
+        `where`, "device", "host", or "input" for iterators and copies that are no ops of the host; `op`; `at_ms`, its start in the
+        timeline after that of the profile; `for_ms`, its duration as the tables have it.
     """
     # Names get their codes as the tables are made: these first.
     device, host, iterators, calls = activity.device_ops, activity.host_ops, activity.iterators, activity.calls
     names, texts = activity.ops.values, activity.texts.values
     copies = calls[np.isin(calls["kind"], np.flatnonzero(texts == COPY_TO_DEVICE))] if len(calls) else calls
     parts = [
-        _named("device", names, device, "op"),
-        _named("host", names, host, "op"),
-        _named("input", names, iterators, "name"),
-        _named("input", np.array([copy_name(text) for text in texts], object), copies, "name"),
+        _named("device", names, device, "op", start),
+        _named("host", names, host, "op", start),
+        _named("input", names, iterators, "name", start),
+        _named("input", np.array([copy_name(text) for text in texts], object), copies, "name", start),
     ]
     return pd.concat(parts, ignore_index=True)
 
 
-def _named(where: str, names: npt.NDArray[np.object_], rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    code, at = rows[column].to_numpy(np.int64), rows["start"].to_numpy(np.int64)
+def _named(where: str, names: npt.NDArray[np.object_], rows: pd.DataFrame, column: str, start: Int64s) -> pd.DataFrame:
+    code, at, event = (rows[key].to_numpy(np.int64) for key in (column, "start", "event"))
     length = rows["end"].to_numpy(np.int64) - at
     first = longest(code, length)
     used = np.flatnonzero(first >= 0)
     row = first[used]
     op = names[used] if len(used) else np.zeros(0, object)
-    return pd.DataFrame({"where": where, "op": op, "at_ms": at[row] / 1e9, "for_ms": length[row] / 1e9})
+    # What was made of several events is no event itself.
+    shown = at[row]
+    known = np.flatnonzero(event[row] >= 0)
+    shown[known] = start[event[row][known]]
+    return pd.DataFrame({"where": where, "op": op, "at_ms": shown / 1e9, "for_ms": length[row] / 1e9})
 
 
 def longest(code: Int64s, length: Int64s) -> Int64s:

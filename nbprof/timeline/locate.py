@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,8 @@ _LEAST_NS = 500.0
 _PEAK_ROOM = 0.01
 # ps
 _NS = 1000
+# Two clocks that differ by less say the same.
+_CLOCKS = 0.001
 _TO_DEVICE = " (host to device)"
 _WHAT = {"op": "op", "kernel": "kernel", "input": "input op", "function": "function"}
 
@@ -67,24 +70,32 @@ class Locator:
             return self._peak(target)
         name = str(target.get("name") or "")
         calls = self._calls(kind, name, target.get("where"))
-        chosen = calls[self._on(calls, target)]
-        if not len(chosen):
-            on = " there" if len(calls) else ""
+        chosen = calls.at(np.flatnonzero(self._on(calls.event, target)))
+        if not len(chosen.event):
+            on = " there" if len(calls.event) else ""
             what = f"call of the {_WHAT[kind]}" if kind in _WHAT else "slice called"
             return self._nothing(f"No {what} {_short(name)} is in the trace{on}.")
         call = "call" if kind in _WHAT else "slice"
-        count = f"the only {call}" if len(chosen) == 1 else f"the longest of {len(chosen):,} {call}s"
-        event = self._longest(chosen)
+        many = len(chosen.event)
+        count = f"the only {call}" if many == 1 else f"the longest of {many:,} {call}s"
+        event, length = chosen.longest()
         # Several rows of a table may have one name: a kernel launched by different ops. The row tells when its own longest call starts.
-        row = self._starting(chosen, target.get("time_ms"))
-        if len(row) and event not in row:
-            event, count = self._longest(row), f"the longest {call} of its row"
+        row = chosen.at(self._starting(chosen.event, target.get("time_ms")))
+        if len(row.event) and event not in row.event:
+            event, length = row.longest()
+            # Of calls as long as each other a table may have taken another.
+            if length < chosen.length.max():
+                count = f"the longest {call} of its row"
+        drawn = int(self._slices.durations(np.array([event]))[0])
+        if abs(drawn - length) > max(_NS, _CLOCKS * length):
+            # As a TPU counts its ops: the table and the slice are both right.
+            count += f" by the device's own clock, {_time(length / 1000)}; {_time(drawn / 1000)} by the clock of the trace"
         return self._around(event, f"{_short(name)}: {count}.")
 
-    def _calls(self, kind: str, name: str, where: object) -> Int64s:
-        """Ids of the events that a row of a table counts, ascending."""
+    def _calls(self, kind: str, name: str, where: object) -> _Calls:
+        """The events that a row of a table counts."""
         activity = self._run.activity
-        found: list[npt.NDArray[Any]] = []
+        found: list[_Calls] = []
         if kind == "kernel":
             found = [_events(activity.kernels, "kernel", activity.kernel_names.codes.get(name))]
         elif kind == "op":
@@ -93,16 +104,18 @@ class Locator:
             code = activity.ops.codes.get(name)
             found = [_events(table, "op", code) for side, table in sides.items() if where in (side, None, "")]
             # What ran on the device is what the op cost; its calls on the host only asked for it.
-            found = next(([rows] for rows in found if len(rows)), [])
+            found = next(([rows] for rows in found if len(rows.event)), [])
         elif kind == "input":
             found = self._input(name)
         elif kind == "function":
             found = [_events(activity.functions, "name", activity.texts.codes.get(name))]
-        events = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
-        events = events[events >= 0]
-        return events if len(events) else self._named(name, part=kind == "name")
+        calls = _Calls.of(found)
+        if len(calls.event):
+            return calls
+        events = self._named(name, part=kind == "name")
+        return _Calls(events, self._slices.durations(events))
 
-    def _input(self, name: str) -> list[npt.NDArray[Any]]:
+    def _input(self, name: str) -> list[_Calls]:
         activity = self._run.activity
         if name.endswith(_TO_DEVICE):
             texts = activity.texts.codes
@@ -110,11 +123,11 @@ class Locator:
             copies = calls[
                 (calls["name"] == texts.get(name.removesuffix(_TO_DEVICE), -1)) & (calls["kind"] == texts.get(COPY_TO_DEVICE, -1))
             ]
-            return [copies["event"].to_numpy(np.int64)]
+            return [_Calls.rows(copies)]
         tables = (activity.host_ops, "op"), (activity.iterators, "name")
         code = activity.ops.codes.get(name)
         for table, column in tables:
-            if len(rows := _events(table, column, code)):
+            if len((rows := _events(table, column, code)).event):
                 return [rows]
         return []
 
@@ -151,15 +164,11 @@ class Locator:
         out: npt.NDArray[np.bool_] = lanes[self._lane(events)]
         return out
 
-    def _starting(self, events: Int64s, time_ms: object) -> Int64s:
-        """Those that start at a time of a table, to within the ns to which tables round it."""
+    def _starting(self, events: Int64s, time_ms: object) -> npt.NDArray[np.intp]:
+        """Positions of those that start at a time of a table, to within the ns to which tables round it."""
         if not isinstance(time_ms, (int, float)) or isinstance(time_ms, bool):
-            return events[:0]
-        out: Int64s = events[np.abs(self._slices.starts(events) - float(time_ms) * 1e9) <= _NS]
-        return out
-
-    def _longest(self, events: Int64s) -> int:
-        return int(events[np.argmax(self._slices.durations(events))])
+            return np.zeros(0, np.intp)
+        return np.flatnonzero(np.abs(self._slices.starts(events) - float(time_ms) * 1e9) <= _NS)
 
     def _step(self, target: Mapping[str, Any]) -> dict[str, Any]:
         steps = self._run.steps
@@ -244,11 +253,41 @@ class Locator:
         return {"found": False, "slice": None, "from": 0.0, "to": self._slices.ns(self._slices.tracks.end), "text": text}
 
 
-def _events(table: pd.DataFrame, column: str, code: int | None) -> Int64s:
-    if code is None or not len(table):
-        return np.zeros(0, np.int64)
-    rows = np.flatnonzero(table[column].to_numpy() == code)
-    return table["event"].to_numpy()[rows].astype(np.int64)
+@dataclass
+class _Calls:
+    """Ids of events, ascending, and how long each took by the clock of the table that counts them, ps."""
+
+    event: Int64s
+    length: Int64s
+
+    @classmethod
+    def rows(cls, table: pd.DataFrame) -> _Calls:
+        """The events of rows of a table of the activity."""
+        length = table["duration"] if "duration" in table else table["end"] - table["start"]
+        return cls(table["event"].to_numpy(np.int64), length.to_numpy(np.int64))
+
+    @classmethod
+    def of(cls, parts: list[_Calls]) -> _Calls:
+        """All of several, each once."""
+        none = np.zeros(0, np.int64)
+        event, length = (np.concatenate([none, *(getattr(part, column) for part in parts)]) for column in ("event", "length"))
+        # Of an event that is counted twice the longer one.
+        order = np.lexsort((-length, event))
+        event, length = event[order], length[order]
+        first = np.flatnonzero(np.diff(event, prepend=-1) > 0)
+        return cls(event[first], length[first])
+
+    def at(self, rows: npt.NDArray[np.intp]) -> _Calls:
+        return _Calls(self.event[rows], self.length[rows])
+
+    def longest(self) -> tuple[int, int]:
+        """Id and length of the first of the longest."""
+        row = int(np.argmax(self.length))
+        return int(self.event[row]), int(self.length[row])
+
+
+def _events(table: pd.DataFrame, column: str, code: int | None) -> _Calls:
+    return _Calls.rows(table.iloc[:0] if code is None else table.iloc[np.flatnonzero(table[column].to_numpy() == code)])
 
 
 def _short(name: str) -> str:

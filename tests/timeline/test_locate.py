@@ -174,3 +174,18 @@ def test_all_rows_of_a_real_profile_are_found(name: str) -> None:
         found = find.locate({"kind": "step", "step": row.step, "host": row.host, "time_ms": row.start_ms})
         assert found["from"] <= row.start_ms * 1e6 - find._slices.tracks.origin / 1000
     assert np.isfinite([find.locate({"kind": "gap"})[k] for k in ("from", "to")]).all()
+
+
+def test_a_jump_goes_to_the_call_that_is_longest_by_the_clock_of_the_table() -> None:
+    """A TPU counts its ops by its own clock; the longest by the clock of the trace is another."""
+    run = load(real("jax/tpu-v6e-inference")).run
+    find, longest = locator(run), run.longest_calls.set_index(["where", "op"])
+    for op, differs in (("copy-done.2", True), ("copy-done.1", False)):
+        at, took = longest.loc[("device", op), ["at_ms", "for_ms"]]
+        for target in ({"time_ms": round(at, 6)}, {}):
+            found = find.locate({"kind": "op", "name": op, "where": "device", **target})
+            assert found["slice"]["name"] == op
+            assert found["slice"]["start_ns"] == pytest.approx(at * 1e6, abs=1)
+            assert run.trace.arg("device_duration_ps")[found["slice"]["event"]] == pytest.approx(took * 1e9, abs=1)
+            assert (abs(found["slice"]["duration_ns"] - took * 1e6) > 1e6) == differs
+            assert ("by the device's own clock, 194 ms; " in found["text"]) == differs

@@ -64,6 +64,8 @@ export function inspect(options: InspectOptions): Inspect {
   let announced = "";
   // What a jump asks for; the answer to an earlier one is dropped.
   let jump = 0;
+  // A jump whose slice the report lacks, and the range it led to: the whole profile may have it.
+  let unmet: { target: Target; text: string; range: Model["range"] } | null = null;
 
   const go: Go = {
     to: (slice) => model.select(slice, true),
@@ -208,12 +210,24 @@ export function inspect(options: InspectOptions): Inspect {
   }
 
   async function open(target: Target, text: string): Promise<void> {
+    unmet = null;
+    const asked = model.source;
     const found = await locate(target);
     if (!isNamed(target) || !text) return;
+    if (!found?.slice) {
+      unmet = { target, text, range: model.range };
+      if (model.source !== asked) again();
+    }
     const name = found?.slice?.name ?? text;
     // The slices of an op are called by its kernel or type, and others may be too: say whose name it is.
     search.set(name, found?.slice && name !== text ? "by the name of the longest call" : "");
     if (!found && !said.textContent) tell(`No slice of ${text} is here.`);
+  }
+
+  /** The whole profile came after the jump: once more, unless one went elsewhere meanwhile. */
+  function again(): void {
+    if (!unmet || !model.source.live || model.selected || model.range !== unmet.range) return;
+    void open(unmet.target, unmet.text);
   }
 
   return {
@@ -238,6 +252,7 @@ export function inspect(options: InspectOptions): Inspect {
         );
         parts.drawSlice();
         parts.drawRange();
+        again();
       }
       if (change === "slice" || change === "search" || change === "source") search.draw();
       const { query, found, hit } = model;

@@ -3,6 +3,7 @@
 import { numberAt, textAt } from "../../../lib/codec.js";
 import type { Table } from "../../../lib/payload.js";
 import { candidates } from "../ask.js";
+import { length } from "../info/words.js";
 import { lowest, visible } from "../rows.js";
 import type { Located, Target } from "../source.js";
 import { hitAt, hitsOf } from "./find.js";
@@ -21,24 +22,28 @@ export function longestOf(table: Table, row: number): { from: number; to: number
   return to >= from ? { from, to } : null;
 }
 
-/** The slice that lies from…to, to within what a tick rounds; of several the innermost of the name, else the innermost. */
+/**
+ * The slice that lies from…to, to within what a tick rounds; of several the innermost of the name, else the innermost. One of the
+ * name that only starts there will do: a device may count its ops by a clock of its own.
+ */
 export function sliceLike(saved: SavedLanes, from: number, to: number, names: readonly string[]): At | null {
   const slack = 1.5 * saved.tick;
-  let best: { at: At; named: boolean; depth: number } | null = null;
+  let best: At | null = null;
+  let rank = 0;
   saved.lanes.forEach((lane, place) => {
     if (lane.kind === "counter") return;
     saved.levels(place).forEach((level, depth) => {
       const first = lowest(level.slice.length, (i) => (level.start[i] as number) >= from - slack);
       for (let i = first; i < level.slice.length && (level.start[i] as number) <= from + slack; i++) {
-        if (Math.abs((level.end[i] as number) - to) > slack) continue;
+        const fits = Math.abs((level.end[i] as number) - to) <= slack;
         const at = { lane: place, index: level.slice[i] as number };
         const named = names.includes(saved.name(at));
-        if (!best || (named && !best.named) || (named === best.named && depth > best.depth))
-          best = { at, named, depth };
+        const own = (fits ? 2 : 0) + (named ? 1 : 0) + depth / (depth + 1);
+        if ((fits || named) && own > rank) [best, rank] = [at, own];
       }
     });
   });
-  return (best as { at: At } | null)?.at ?? null;
+  return best;
 }
 
 /** The longest slice that one of the texts finds, best text first. */
@@ -115,7 +120,15 @@ export function locate(saved: SavedLanes, target: Target): Located | null {
       const range = there && { from: saved.time(there.from), to: saved.time(there.to) };
       const at = range && sliceLike(saved, range.from, range.to, texts);
       // The longest call itself may be left out of a report: then only its range is shown.
-      if (range) return located(saved, at, `The longest call of ${name}.`, range);
+      if (range && there) {
+        const took = (there.to - there.from) * 1e6;
+        const drawn = at ? saved.duration(at) : took;
+        const clock =
+          Math.abs(drawn - took) > Math.max(3 * saved.tick, took / 1000)
+            ? `, ${length(took)} by the device's own clock`
+            : "";
+        return located(saved, at, `The longest call of ${name}${clock}.`, clock ? undefined : range);
+      }
       return located(saved, byName(saved, texts), `The longest saved call of ${name}.`);
     }
     case "step": {
