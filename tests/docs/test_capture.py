@@ -1,0 +1,97 @@
+"""docs/capture.md names each option as it is, and what it shows runs as it stands there."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import nbprof
+from nbprof.capture.options import Options
+from nbprof.magic import _parser
+from tests.support.profiles import needed
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "capture.md"
+
+
+def section(title):
+    return re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE)[1]
+
+
+def rows(title):
+    lines = [line for line in section(title).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_each_option_of_the_magic_has_its_row():
+    named = {option: row for row in rows("Options") for option in re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", row[0])}
+    parser = _parser()
+    assert set(named) == {option for action in parser._actions for option in action.option_strings}
+    for action in parser._actions:
+        if action.metavar:
+            assert f"{action.option_strings[-1]} {action.metavar}`" in named[action.option_strings[-1]][0]
+
+
+def test_each_option_of_a_block_has_its_row_and_default():
+    named = {}
+    for row in rows("Options"):
+        if found := re.match(r"`(\w+)`", row[1]):
+            named[found[1]] = row[2]
+    assert set(named) == {field.name for field in dataclasses.fields(Options)}
+    words = {
+        "steps": "all",
+        "warmup": "found",
+        "seconds": "none",
+        "limit_gb": "a quarter",
+        "logdir": "`nbprof-results`",
+        "backend": "`auto`",
+    }
+    for field in dataclasses.fields(Options):
+        assert named[field.name] == words.get(field.name, f"`{field.default}`"), field.name
+
+
+def test_the_sentences_on_steps_are_those_that_are_said():
+    import nbprof.capture
+
+    room = Path(nbprof.capture.__path__[0])
+    source = "\n".join(path.read_text() for path in room.glob("*.py"))
+    said = [row[2].strip("`").removeprefix("steps: ") for row in rows("Steps")]
+    assert len(said) >= 6
+    for sentence in said:
+        assert f'"{sentence}"' in source, sentence
+
+
+def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
+    if importlib.util.find_spec("tensorflow") is None:
+        needed("TensorFlow is not installed")
+    import keras
+    import numpy as np
+
+    monkeypatch.chdir(tmp_path)
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((64, 4), "f"), np.ones((64, 1), "f")
+    data = importlib.import_module("tensorflow").data.Dataset.from_tensor_slices((x, y)).batch(8)
+    names = {"nbprof": nbprof, "model": model, "data": data, "train": lambda: model.fit(data, verbose=0)}
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) >= 3
+    for block in blocks:
+        exec(compile(block, str(PAGE), "exec"), names)
+    assert len(names["p"].steps.frame) == 8
+    assert names["fit"].profile.steps.frame["step"].tolist() == [2, 3]
+    line = re.search(r"^    (nbprof: .*?) in logs", PAGE.read_text(), re.MULTILINE)[1]
+    assert f"{line} in {tmp_path / 'logs'}" in capsys.readouterr().out
+    assert (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("text", sorted(set(re.findall(r"`(nbprof\.[A-Za-z_]+(?:\.[A-Za-z_]+)*)", PAGE.read_text()))))
+def test_what_the_page_names_is_there(text):
+    if text.startswith("nbprof.keras") and importlib.util.find_spec("keras") is None:
+        needed("Keras is not installed")
+    thing = nbprof
+    for name in text.split(".")[1:]:
+        assert hasattr(thing, name) or name == "last"
+        thing = getattr(thing, name, None)
