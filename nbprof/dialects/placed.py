@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from nbprof.codes import heads, starting
 from nbprof.dialects.grouping import Groups, group
+from nbprof.dialects.xplane_programs import ProgramSteps, find
 from nbprof.trace import Int32s, Trace
 
 Flags = npt.NDArray[np.bool_]
@@ -55,7 +56,17 @@ class Placed:
     @cached_property
     def groups(self) -> Groups:
         """The step that each event belongs to."""
-        return group(self.trace, self.trace.names)
+        return self._grouped[0]
+
+    @property
+    def program_steps(self) -> ProgramSteps | None:
+        """Steps that no program marked, found by runs of compiled programs; None where there are none."""
+        return self._grouped[1]
+
+    @cached_property
+    def _grouped(self) -> tuple[Groups, ProgramSteps | None]:
+        groups = group(self.trace, self.trace.names)
+        return groups, find(self.trace, groups, self.host, self.lane_kind)
 
     @cached_property
     def empty_text(self) -> int:

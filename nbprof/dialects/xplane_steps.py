@@ -48,14 +48,28 @@ def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple
         name = groups.names.get((at, ident)) or text
         if name:
             names[at, ident] = name
-    table = pd.concat(parts, ignore_index=True)
+    found = _program_markers(placed)
+    table = pd.concat([*parts, found], ignore_index=True)
     # XProf makes markers for the files alone that it groups itself.
     made = table["event"].to_numpy(np.int64)[table["device"].to_numpy() >= 0]
     made = made[(placed.lane_kind != "steps")[events.lane[made]]]
     by_us = {at for at, _ in groups.roots}
     made = made[~np.isin(host[made], list(by_us))]
     over = table["event"].to_numpy(np.int64)[np.isin(table["host"].to_numpy(np.int64), list(groups.over_loops))]
-    return table, names, np.concatenate([made, over])
+    names.update({key: groups.names[key] for key in zip(found["host"].tolist(), found["group"].tolist(), strict=True)})
+    return table, names, np.concatenate([made, over, found["event"].to_numpy(np.int64)])
+
+
+def _program_markers(placed: Placed) -> pd.DataFrame:
+    """Steps that are runs of a compiled program; on hosts whose devices recorded those, on the first device."""
+    steps = placed.program_steps
+    if steps is None:
+        return act.table(act.MARKERS)
+    table = steps.table
+    device = np.where(np.isin(table["host"], list(steps.on_device)), 0, -1)
+    return pd.DataFrame({"event": table["event"], "host": table["host"], "group": table["group"], "device": device}).assign(
+        start=table["begin"], end=table["end"]
+    )
 
 
 def _stated(placed: Placed, key: str) -> Flags:
@@ -88,6 +102,8 @@ def _device_markers(placed: Placed, names: dict[tuple[int, int], str]) -> pd.Dat
     marked = np.zeros(len(trace.planes), np.bool_)
     marked[trace.lanes["plane"].to_numpy(np.int64)[placed.lane_kind == "steps"]] = True
     raw = np.flatnonzero(placed.on_gpu & (group >= 0) & ~marked[plane])
+    if placed.program_steps is not None:
+        raw = raw[~np.isin(host[raw], placed.program_steps.hosts)]
     raw = raw[np.lexsort((-events.duration[raw], events.start[raw], plane[raw]))]
     parts.append(_runs(act.spans(events, raw, host, group, placed.device), plane[raw]))
     return pd.concat(parts, ignore_index=True).astype(act.MARKERS)
@@ -105,13 +121,14 @@ def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
     return out
 
 
-def notes(out: act.Activity) -> list[Note]:
-    """What the receipt says of step markers."""
+def notes(placed: Placed, out: act.Activity) -> list[Note]:
+    """What the receipt says of steps: how they were found, where nothing marks them, and which markers are empty."""
     markers = out.markers
+    how = [Note("info", text) for text in placed.program_steps.notes] if placed.program_steps is not None else []
     longest = (markers["end"] - markers["start"]).groupby([markers["host"], markers["group"]]).max()
     empty = int((longest <= 0).sum())
     what = "1 marked step has" if empty == 1 else f"{empty:,} marked steps have"
-    return [Note("warning", f"{what} no time: not shown.")] if empty else []
+    return how + ([Note("warning", f"{what} no time: not shown.")] if empty else [])
 
 
 def classify(name: str, shape: str) -> int:
@@ -155,7 +172,8 @@ def work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], i
         The class of an event of a GPU, by its name and the shapes that it states.
     """
     parts = [_gpu_work(placed, of_gpu_event), core_work(placed)] if out.has_device else []
-    return act.joined([*parts, _host_work(placed, out)], act.WORK)
+    table = act.joined([*parts, _host_work(placed, out)], act.WORK)
+    return table if placed.program_steps is None else placed.program_steps.cut(table)
 
 
 def work_as_xprof(placed: Placed, out: act.Activity) -> pd.DataFrame:
