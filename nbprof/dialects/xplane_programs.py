@@ -1,0 +1,258 @@
+"""Steps of JAX programs that mark none: the runs of the compiled program that takes most of the time.
+
+A loop of training or evaluation in JAX runs one compiled program again and again. Its n-th step goes from the end of the run before to the
+end of its own run on the device (with several devices: on the last of them). So waiting for input, and what the host does between, lie in
+the step that waits; and a step ends when the device is done, not when the call that started it returns.
+
+XProf has no steps for such files. A program that marks any step itself has those alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.codes import heads, starting
+from nbprof.dialects.event_links import match
+from nbprof.dialects.grouping import Groups, inherit
+from nbprof.trace import Int64s, Trace
+
+LEAST_RUNS = 2
+LEAST_SHARE = 0.2
+"""Of the time of all programs, for the one that steps are runs of."""
+OWN_LOOP_SHARE = 0.1
+"""Another program that is run in a loop of its own (evaluation) has steps of its own, where its runs take so much of the main one's."""
+
+# What `jnp.add(a, b)` outside of `jit` runs is a program too, named after the function. Steps are never runs of these.
+_OF_CALLS = re.compile(
+    "(?:add|subtract|multiply|divide|true_divide|floor_divide|power|integer_pow|float_power|square|sqrt|rsqrt|cbrt|exp|exp2|expm1|log|log2|"
+    "log10|log1p|logaddexp|sin|cos|tan|tanh|sinh|cosh|arctan2?|negative|abs|absolute|sign|floor|ceil|round|clip|maximum|minimum|mod|"
+    "remainder|matmul|dot|dot_general|vdot|inner|outer|tensordot|einsum|_einsum|transpose|swapaxes|moveaxis|reshape|ravel|squeeze|"
+    "expand_dims|broadcast_in_dim|broadcast_to|concatenate|stack|split|_split|tile|repeat|pad|_pad|flip|roll|_roll.*|where|_where|select_n|"
+    "select|equal|not_equal|less|less_equal|greater|greater_equal|logical_.*|bitwise_.*|isnan|isinf|isfinite|any|all|convert_element_type|"
+    "_astype|astype|copy|iota|arange|_linspace|linspace|eye|_eye|tril|triu|diag|ones_like|zeros_like|full_like|_mean|mean|_var|var|_std|std|"
+    "_?reduce_.*|_cum.*|cumsum|cumprod|argmax|argmin|_argmax|_argmin|sort|argsort|_sort|top_k|gather|scatter.*|dynamic_slice|"
+    "dynamic_update_slice|_?multi_slice|slice|_take|take|take_along_axis|_threefry.*|threefry.*|_random_.*|random_.*|_uniform|_normal.*|"
+    "_randint|_bernoulli|_shuffle|_permutation|relu|silu|gelu|sigmoid|logistic|softmax|_softmax|log_softmax|_one_hot|one_hot|fn|"
+    "_unstack|unstack|_psum|_identity_fn|identity)"
+)
+# What runs one program on one device; kernels are launched inside.
+_EXECUTES = ("PjRtStreamExecutorLoadedExecutab", "CommonPjRtLoadedExecutable::Execu", "GpuExecutable::ExecuteThunks")
+_LAUNCH = "PjitFunction("
+
+
+@dataclass
+class ProgramSteps:
+    """Steps that were found, in time order on each host.
+
+    Attributes
+    ----------
+    table : DataFrame
+        ``host group event begin end``: where the step lies, ps, and the first event of its run.
+    notes : list of str
+        How they were found.
+    on_device : frozenset of int
+        Hosts whose runs were seen on devices.
+    """
+
+    table: pd.DataFrame
+    notes: list[str] = field(default_factory=list)
+    on_device: frozenset[int] = frozenset()
+
+    @property
+    def hosts(self) -> Int64s:
+        """The hosts that have such steps."""
+        return np.asarray(self.table["host"].unique(), np.int64)
+
+    def cut(self, work: pd.DataFrame) -> pd.DataFrame:
+        """Pieces of work that reach over the end of a step, once for each step that they reach into.
+
+        The host runs ahead of the device: what it does belongs to each step in whose time it is done.
+        """
+        of_host = work["host"].to_numpy()
+        parts = [work[~np.isin(of_host, self.hosts)]]
+        for host in self.hosts.tolist():
+            mine = work[of_host == host]
+            begin, end, group = (self.table.loc[self.table["host"] == host, c].to_numpy(np.int64) for c in ("begin", "end", "group"))
+            first = np.searchsorted(end, mine["start"].to_numpy(), side="right")
+            after = np.maximum(np.searchsorted(begin, mine["end"].to_numpy(), side="left"), first)
+            times = after - first
+            out = mine.loc[mine.index.repeat(times)].copy()
+            turn = np.arange(len(out)) - np.repeat(np.cumsum(times) - times, times)
+            out["group"] = group[np.repeat(first, times) + turn]
+            parts.append(out)
+        return pd.concat(parts, ignore_index=True)
+
+
+def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]) -> ProgramSteps | None:
+    """Steps of the hosts on which no step is marked, or None; their events get the group of the step in which they begin, in place.
+
+    Parameters
+    ----------
+    trace : Trace
+    groups : Groups
+        What the marks in the file say.
+    host : int[events]
+    lane_kind : object[lanes]
+    """
+    if "hlo_module" not in trace.args:
+        return None
+    marked = {at for at, ident in groups.names if not groups.names[at, ident].startswith("EagerKernelExecute ")}
+    marked |= set(np.unique(host[groups.group >= 0]).tolist()) - {at for at, _ in groups.names}
+    runs, on_device = _runs(trace, host, lane_kind)
+    parts, notes = [], []
+    for at in sorted(set(runs["host"].tolist()) - marked):
+        mine = runs[runs["host"] == at]
+        steps, how = _steps(mine.reset_index(drop=True), _first_call(trace, host, at))
+        if steps is None:
+            continue
+        parts.append(steps)
+        notes.append(how if len(trace.hosts) < 2 else f"{trace.hosts[at]}: {how}")
+        _place(trace, groups, host, at, steps)
+    if not parts:
+        return None
+    return ProgramSteps(pd.concat(parts, ignore_index=True), list(dict.fromkeys(notes)), frozenset(on_device))
+
+
+def function_of(module: str) -> str:
+    """What the function of a compiled program is called: ``jit_train_step`` and ``pmap_train_step`` are ``train_step``."""
+    return re.sub(r"\A(?:jit|pmap|pjit|xmap)_(?=.)", "", module)
+
+
+def _runs(trace: Trace, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]) -> tuple[pd.DataFrame, set[int]]:
+    """Runs of programs by end: ``host module run event start end turns``; and the hosts where devices recorded them.
+
+    `turns` is how often the second most frequent op of the run was run on one device: more than once, the program loops. (One op alone may
+    be several kernels.)
+    """
+    events = trace.events
+    module = trace.text_arg("hlo_module")
+    kind = lane_kind[events.lane]
+    rows = np.flatnonzero((module >= 0) & ((kind == "device") | (kind == "host")))
+    rows = rows[events.duration[rows] > 0]
+    of_device = kind[rows] == "device"
+    with_device = set(np.unique(host[rows[of_device]]).tolist())
+    # On a host with devices, the calls of the host that launched kernels name the program too.
+    rows = rows[of_device | ~np.isin(host[rows], list(with_device))]
+    ordinal = np.maximum(trace.arg("device_ordinal")[rows], trace.lanes["device"].to_numpy(np.int64)[events.lane[rows]])
+    table = pd.DataFrame(
+        {
+            "host": host[rows].astype(np.int64),
+            "module": module[rows],
+            "device": ordinal,
+            "op": trace.text_arg("hlo_op")[rows],
+            "event": rows,
+            "start": events.start[rows],
+            "end": events.start[rows] + events.duration[rows],
+        }
+    ).sort_values("start", kind="stable", ignore_index=True)
+    if not len(table):
+        return table.assign(run=0, turns=0), with_device
+    table["run"] = _run_numbers(trace, host, table)
+    key = ["host", "module", "run"]
+    often = table.groupby([*key, "device", "op"]).size().rename("turns").reset_index().sort_values("turns", ascending=False, kind="stable")
+    turns = often.groupby([*key, "device"]).nth(1).groupby(key)["turns"].max()
+    out = table.groupby(key, sort=False).agg(event=("event", "first"), start=("start", "min"), end=("end", "max"))
+    out = out.assign(turns=turns.reindex(out.index, fill_value=1)).reset_index()
+    out["module"] = trace.texts(out["module"].to_numpy(np.int64))
+    return out.sort_values(["host", "end"], kind="stable", ignore_index=True), with_device
+
+
+def _run_numbers(trace: Trace, host: npt.NDArray[np.integer], table: pd.DataFrame) -> Int64s:
+    """Which run of its program an op belongs to: as the recorder states it, else the n-th on its device."""
+    rows = table["event"].to_numpy(np.int64)
+    stated = trace.args.get("run_id")
+    known = np.isin(rows, stated.event) if stated is not None else np.zeros(len(rows), np.bool_)
+    if known.all():
+        return np.asarray(trace.arg("run_id")[rows], np.int64)
+    # GPUs state none: a run is what one call to execute launched; where such calls are not known, a run begins with the program's first op.
+    call = _execute_calls(trace, host, rows)
+    of_program = table.groupby(["host", "module", "device"], sort=False)
+    begins = table["op"] == of_program["op"].transform("first")
+    calls = pd.Series(call, table.index)
+    changed = calls != calls.groupby([table["host"], table["module"], table["device"]], sort=False).shift(fill_value=-2)
+    begins = begins.where(call < 0, changed)
+    number = begins.groupby([table["host"], table["module"], table["device"]], sort=False).cumsum()
+    return np.asarray(number, np.int64)
+
+
+def _execute_calls(trace: Trace, host: npt.NDArray[np.integer], rows: Int64s) -> Int64s:
+    """int64[rows]: the call on the host that executed the program for one device, by the launch of each kernel; -1 where not known."""
+    events, correlation, machine = trace.events, trace.arg("correlation_id"), host.astype(np.int64)
+    table = starting(heads(trace.names), *(text[:32] for text in _EXECUTES))
+    executes = np.flatnonzero(table[events.name])
+    if not len(executes):
+        return np.full(len(rows), -1, np.int64)
+    own = np.full(len(events), -1, np.int64)
+    own[executes] = executes
+    call = inherit(events.parent, events.depth, own)
+    launches = np.flatnonzero((correlation > 0) & (call >= 0))
+    up, down = match(launches, [correlation[launches], machine[launches]], rows, [correlation[rows], machine[rows]])
+    of_event = np.full(len(events), -1, np.int64)
+    of_event[down] = call[up]
+    return of_event[rows]
+
+
+def _first_call(trace: Trace, host: npt.NDArray[np.integer], at: int) -> dict[str, int]:
+    """By function: when it was first called on a host, ps."""
+    events = trace.events
+    called = starting(heads(trace.names), _LAUNCH)
+    rows = np.flatnonzero(called[events.name] & (host == at))
+    rows = rows[np.argsort(events.start[rows], kind="stable")]
+    code, first = np.unique(events.name[rows], return_index=True)
+    return {str(trace.names[c])[len(_LAUNCH) : -1]: int(events.start[rows[i]]) for c, i in zip(code.tolist(), first.tolist(), strict=True)}
+
+
+def _steps(runs: pd.DataFrame, called: dict[str, int]) -> tuple[pd.DataFrame | None, str]:
+    """The steps of one host from its runs in order of their ends, and a sentence on them; None where no program can be what is looped."""
+    spans = dict(list((runs["end"] - runs["start"]).groupby(runs["module"])))
+    total = {name: int(of.sum()) for name, of in spans.items()}
+    able = [name for name, of in spans.items() if len(of) >= LEAST_RUNS and not _OF_CALLS.fullmatch(function_of(name))]
+    main = max(able, key=total.__getitem__, default="")
+    if not main or total[main] < LEAST_SHARE * sum(total.values()):
+        return None, ""
+    names = [main, *_loops(runs["module"], main, able, {name: total[name] / len(spans[name]) for name in able})]
+    used = runs[runs["module"].isin(names)].reset_index(drop=True)
+    end = used["end"].to_numpy(np.int64)
+    first = min(int(used["start"].iloc[0]), called.get(function_of(str(used["module"].iloc[0])), int(used["start"].iloc[0])))
+    begin = np.append(first, end[:-1])
+    steps = pd.DataFrame({"host": used["host"], "group": np.arange(len(used)), "event": used["event"], "begin": begin, "end": end})
+    steps["name"] = [f"{function_of(m)} {n}" for n, m in enumerate(used["module"], 1)]
+    several = "the programs " + " and ".join(names) if len(names) > 1 else f"the program {main}"
+    how = f"steps: runs of {several}, each from the end of the run before to its own end"
+    if (used.loc[used["module"] == main, "turns"] > 1).mean() > 0.5:
+        how += "; the program loops inside, so that one step here may be several steps of training"
+    return steps, how
+
+
+def _loops(module: pd.Series, main: str, able: list[str], mean: dict[str, float]) -> list[str]:
+    """Other programs that are run again and again without the main one between, as an evaluation is."""
+    out = []
+    for name in able:
+        if name == main or mean[name] < OWN_LOOP_SHARE * mean[main]:
+            continue
+        order = module[module.isin([main, name])].to_numpy()
+        mine = order == name
+        stretches = int(mine[0]) + int((mine[1:] & ~mine[:-1]).sum())
+        if mine.sum() >= LEAST_RUNS * stretches:
+            out.append(name)
+    return out
+
+
+def _place(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], at: int, steps: pd.DataFrame) -> None:
+    """Gives each event of a host the group of the step in which it begins, in place, and the steps their names."""
+    begin, end = steps["begin"].to_numpy(np.int64), steps["end"].to_numpy(np.int64)
+    rows = np.flatnonzero(host == at)
+    start = trace.events.start[rows]
+    step = np.searchsorted(end, start, side="right")
+    inside = (step < len(end)) & (start >= begin[0])
+    groups.group[rows] = np.where(inside, step, -1)
+    for key in [key for key in groups.names if key[0] == at]:
+        del groups.names[key]
+        groups.roots.pop(key, None)
+    for ident, name in zip(steps["group"].tolist(), steps["name"].tolist(), strict=True):
+        groups.names[at, ident] = name
