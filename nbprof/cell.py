@@ -225,11 +225,13 @@ class Cell:
         if self._show.quiet or not self._due():
             return
         elapsed = time.perf_counter() - clock.started
-        window = clock.window
-        if window and clock.seen < window[0] - 1:
+        window, session = clock.window, self._session
+        if session is not None and session.windows.recording:
+            text = f"recording · step {clock.seen}"
+        elif window and clock.seen < window[0] - 1:
             text = f"waiting for step {window[0]} · now at step {clock.seen}"
-        elif window and window[1] and clock.seen >= window[1]:
-            text = f"recorded steps {window[0]} to {window[1]} · now at step {clock.seen}"
+        elif session is not None and session.windows.recordings:
+            text = f"recorded · now at step {clock.seen}"
         else:
             text = f"recording · step {clock.seen}"
         try:

@@ -102,13 +102,20 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
         if session is None:
             return
         recording = session.stop(error)
+        later = None
         if session.superseded:
+            from nbprof.profiles import last, set_last
+
+            later = last()
             self._give_up("this recording ended when another one began", stacklevel + 1)
         elif recording is None:
             self._give_up(session.failure, stacklevel + 1)
             return
         if recording is not None:
             self._read(recording, stacklevel + 1)
+        if later is not None:
+            # The one that began later is the last one.
+            set_last(later)
 
     def _read(self, recording: Recording, stacklevel: int) -> None:
         from nbprof.profiles import open_recording
