@@ -115,8 +115,10 @@ class StepClock:
             return
         self._owner = threading.get_ident()
         self._open, self._entered, self.root_inside, self.kind = True, False, False, kind
-        if self.open_marker is not None:
-            self._marker = self.open_marker(kind, self.seen + 1)
+        # Read once: a bound may end the recording on its own thread.
+        open_marker = self.open_marker
+        if open_marker is not None:
+            self._marker = open_marker(kind, self.seen + 1)
 
     def loop(self, kind: str) -> None:
         """A loop over batches begins; one that was left open by an exception ends here."""
@@ -259,11 +261,12 @@ class StepClock:
 
 
 _clock: StepClock | None = None
+_standing: StepClock | None = None
 
 
 def current() -> StepClock | None:
-    """Return the clock of the recording that is running, if one is."""
-    return _clock
+    """Return the clock of the recording that is running; else the standing one, if there is one."""
+    return _standing if _clock is None else _clock
 
 
 def set_current(clock: StepClock | None) -> None:
@@ -272,29 +275,52 @@ def set_current(clock: StepClock | None) -> None:
     _clock = clock
 
 
+def set_standing(clock: StepClock | None) -> None:
+    """Make `clock` the one that ``nbprof.step`` speaks to while no recording runs: somebody else may record this process."""
+    global _standing
+    _standing = clock
+
+
 class _Root:
     """One marker of the person, from ``nbprof.step`` or ``nbprof.steps``."""
 
     def __init__(self, name: str, number: int | None, found: str) -> None:
         self.name = name
-        self.clock = _clock
+        self.clock = current()
         self.marker: Marker | None = None
         self.number = number or 0
-        self.outermost = self.clock is not None and self.clock.root_begins(found=found)
-        if self.clock is not None and self.outermost:
-            self.number = self.clock.seen + 1 if number is None else number
-            self.clock.root_inside = False
-            if self.clock.open_marker is not None:
-                self.marker = self.clock.open_marker(name, self.number)
+        self._safely(lambda clock: self._open(clock, number, found))
 
     def close(self, outcome: str) -> None:
         """End it as ``done``, ``failed`` or ``unused`` (there was nothing left to do)."""
-        if self.clock is None or not self.clock.alive:
+        self._safely(lambda clock: self._close(clock, outcome))
+
+    def _open(self, clock: StepClock, number: int | None, found: str) -> None:
+        if not clock.root_begins(found=found):
+            return
+        self.number = clock.seen + 1 if number is None else number
+        clock.root_inside = False
+        open_marker = clock.open_marker
+        if open_marker is not None:
+            self.marker = open_marker(self.name, self.number)
+
+    def _close(self, clock: StepClock, outcome: str) -> None:
+        if not clock.alive:
             return
         if self.marker is not None:
             # A marker of the framework inside this one is a step already: two roots would be two steps.
-            self.marker.close(self.number if outcome == "done" and not self.clock.root_inside else None)
-        self.clock.root_ends(self.name, outcome)
+            self.marker.close(self.number if outcome == "done" and not clock.root_inside else None)
+        clock.root_ends(self.name, outcome)
+
+    def _safely(self, act: Callable[[StepClock], None]) -> None:
+        if self.clock is None:
+            return
+        try:
+            act(self.clock)
+        except Exception as error:
+            # A fault in the marking must not break the person's loop.
+            self.clock.fault = f"{type(error).__name__}: {error}"
+            self.clock.abandon()
 
 
 @contextmanager

@@ -128,6 +128,8 @@ class _TraceSpan:
 
 def _hook_roots(trace: Any, clock: StepClock, patches: Patches) -> None:
     init, leave = trace.__init__, trace.__exit__
+    # Two clocks may listen: that of a recording, and that of a program that is sampled from elsewhere.
+    mark = f"_nbprof_kind_{id(clock)}"
 
     @wraps(init)
     def opened(self: Any, name: str, **kwargs: Any) -> None:
@@ -135,13 +137,13 @@ def _hook_roots(trace: Any, clock: StepClock, patches: Patches) -> None:
         root = bool(kwargs.get("_r")) and clock.alive
         if root:
             clock.root_begins(of_framework=True, found="marked by tf.profiler.experimental.Trace")
-            self._nbprof_kind = name
+            setattr(self, mark, name)
         init(self, name, **kwargs)
 
     @wraps(leave)
     def closed(self: Any, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
         leave(self, exc_type, exc_val, exc_tb)
-        kind = self.__dict__.pop("_nbprof_kind", None)
+        kind = self.__dict__.pop(mark, None)
         if kind is not None:
             clock.root_ends(kind, "done" if exc_type is None else "failed")
 

@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import threading
+import warnings
 from typing import Any
 
 from nbprof.capture.detect import TITLES
@@ -21,10 +22,11 @@ _lock = threading.Lock()
 _serving: dict[str, tuple[int, int]] = {}
 
 
-def serve(port: int = 6009, backend: str = "auto") -> int:
+def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int:
     """Starts the profiler server of TensorFlow or JAX in this process and returns its port; `nbprof.capture` then records it from anywhere.
 
-    It costs nothing until it is asked. It runs as long as the process. A second call changes nothing and returns the port of the first.
+    It runs as long as the process. A second call changes nothing and returns the port of the first. From then on the steps of Keras, of
+    `nbprof.step` and `nbprof.steps` are marked, so that a sample has steps; a marker that nobody records costs a few microseconds.
 
     Both frameworks let the server listen at all network addresses of the machine, without a password: whoever reaches the port can record
     the program. Where others do, let a firewall close the port and use a tunnel: ``ssh -L 6009:localhost:6009 machine``.
@@ -35,6 +37,8 @@ def serve(port: int = 6009, backend: str = "auto") -> int:
         0 takes one that is free.
     backend : str
         ``tensorflow``, ``jax``, or ``auto``: the one that Keras runs on, or that is imported.
+    steps : bool
+        False marks no steps.
 
     Returns
     -------
@@ -72,7 +76,21 @@ def serve(port: int = 6009, backend: str = "auto") -> int:
         if not _listens(chosen):
             raise CaptureError(f"{TITLES[name]}'s profiler server does not listen at port {chosen}{_low(chosen)}: choose another port")
         _serving[name] = (os.getpid(), chosen)
+        if steps:
+            _mark_steps(name, module)
         return chosen
+
+
+def _mark_steps(name: str, module: Any) -> None:
+    from nbprof.capture.remote.marks import StandingMarks
+
+    marks = StandingMarks(name, module)
+    try:
+        marks.install()
+    except Exception as error:
+        # The server is of use without them.
+        marks.remove()
+        warnings.warn(f"nbprof: steps are not marked: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=3)
 
 
 def _is_port(port: Any) -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 import nbprof
 from nbprof.capture.remote import serve as room
+from nbprof.capture.steps import current
 from nbprof.errors import CaptureError
 
 
@@ -20,6 +21,8 @@ def bare(monkeypatch):
     for name in ("tensorflow", "jax", "torch", "keras"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(room, "_serving", {})
+    # The stand-ins have nothing to mark steps with.
+    monkeypatch.setattr(room, "_mark_steps", lambda name, module: None)
     return monkeypatch
 
 
@@ -57,6 +60,16 @@ def test_a_free_port_is_found_and_a_second_call_changes_nothing(bare, name):
         nbprof.serve(port - 1)
     for each in sockets:
         each.close()
+
+
+def test_a_framework_that_has_nothing_to_mark_steps_with_serves_nevertheless(monkeypatch):
+    monkeypatch.setattr(room, "_serving", {})
+    ports = []
+    sockets = framework(monkeypatch, "jax", ports)
+    with pytest.warns(RuntimeWarning, match="nbprof: steps are not marked: AttributeError"):
+        assert nbprof.serve(0, "jax") == ports[0]
+    sockets[0].close()
+    assert current() is None
 
 
 def test_a_child_has_no_server_of_its_parent(bare):
