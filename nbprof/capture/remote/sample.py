@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import time
+import weakref
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -93,6 +94,9 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell) -> Re
             recording.write()
         except OSError as error:
             info.notes.append(f"the run's {recording.path.name} has no nbprof.json beside it: {error.strerror}")
+    if place.temporary:
+        # The profile holds the info for as long as anybody holds the profile; at the latest the files go with the process.
+        weakref.finalize(info, place.remove)
     return recording
 
 

@@ -7,8 +7,10 @@ import errno
 import gc
 import itertools
 import json
+import os
 import shutil
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -304,6 +306,15 @@ def test_without_save_the_files_go_with_the_profile():
         profile = sample(server, save=False)
     gc.collect()
     assert not folder.exists()
+
+
+def test_nor_do_they_outlive_the_process():
+    with standing_in() as server:
+        code = f"import nbprof; print(nbprof.capture('{server.address}', 20, save=False, progress=False).path)"
+        env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=60)
+    assert "nbprof-" in done.stdout
+    assert not Path(done.stdout.strip()).exists()
 
 
 def test_runs_of_one_second_do_not_overwrite_each_other():
