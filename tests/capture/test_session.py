@@ -242,3 +242,46 @@ def test_a_range_opens_before_its_first_and_closes_after_its_last_step():
         clock.begin("train")
         clock.end("train")
     assert calls == [("begin", 1), ("end", 3)]
+
+
+def test_a_fault_in_the_marking_breaks_no_loop():
+    from nbprof.capture.steps import set_current
+
+    clock, _ = clock_with_spans()
+    set_current(clock)
+    try:
+        rounds = []
+        for number in steps(range(4)):
+            if number == 2:
+                clock.open_marker = lambda kind, step: 1 / 0
+            rounds.append(number)
+        with step():
+            rounds.append("step")
+    finally:
+        set_current(None)
+    assert rounds == [0, 1, 2, 3, "step"]
+    assert (clock.seen, clock.fault, clock.alive) == (3, "ZeroDivisionError: division by zero", False)
+
+
+def test_a_recording_that_a_bound_ends_meanwhile_harms_no_step():
+    class Ends(StepClock):
+        # As a thread that ends the recording between two looks of this one.
+        looks = 0
+
+        @property
+        def open_marker(self):
+            self.looks += 1
+            return self.spans if self.looks % 2 else None
+
+        @open_marker.setter
+        def open_marker(self, value):
+            pass
+
+    clock = Ends()
+    clock.spans = Spans()
+    clock.loop("train")
+    for _ in range(5):
+        clock.begin("train")
+        clock.end("train")
+    clock.stop()
+    assert clock.seen == 5

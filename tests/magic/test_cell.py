@@ -182,6 +182,7 @@ def test_a_read_only_working_directory_is_no_obstacle(kernel):
     result = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)")
     kernel.run("os.chdir('..')")
     assert (result.status, len(result.dashboards)) == ("ok", 1)
-    (note,) = kernel.capture()["notes"]
+    how, note = kernel.capture()["notes"]
+    assert how == "steps: batches of Keras"
     assert "nbprof-results cannot be written" in note
     assert "--logdir DIR" in note
