@@ -137,8 +137,8 @@ class TorchBackend:
             with stderr_lines() as lines:
                 profile.stop()
             self._note(*trouble.named(lines))
-            if not torch_trace.export(profile, run / f"{name}{torch_trace.SUFFIX}.gz", marks):
-                self._note("this version of PyTorch writes its trace in a form that steps could not be put into")
+            note = torch_trace.export(profile, run / f"{name}{torch_trace.SUFFIX}.gz", marks)
+            self._note(*([note] if note else []))
         except CaptureError:
             raise
         except Exception as error:

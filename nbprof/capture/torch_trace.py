@@ -53,8 +53,8 @@ def rank_and_size() -> tuple[int | None, int | None]:
         return None, None
 
 
-def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> bool:
-    """Write what `profile` has recorded to `target`, packed; False where the steps could not be put in.
+def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> str:
+    """Write what `profile` has recorded to `target`, packed; a sentence where the steps were not put in.
 
     Parameters
     ----------
@@ -75,16 +75,16 @@ def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> bool:
     plain, packed = (target.with_name(f".{target.name}.{kind}") for kind in ("unpacked", "part"))
     try:
         profile.export_chrome_trace(str(plain))
-        placed = pack(plain, packed, marks)
+        note = pack(plain, packed, marks)
         packed.replace(target)
-        return placed
+        return note
     finally:
         plain.unlink(missing_ok=True)
         packed.unlink(missing_ok=True)
 
 
-def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> bool:
-    """Pack a trace with the steps in it; False where there is no place for them, and then it is packed as it is."""
+def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> str:
+    """Pack a trace with the steps in it; where there is no place for them, or steps are in it, as it is, and a sentence says so."""
     with plain.open("rb") as source, packed.open("wb") as out:
         size = source.seek(0, os.SEEK_END)
         if not size:
@@ -93,14 +93,24 @@ def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> bool:
             begin = _EVENTS.search(text)
             compress = _compressor()
             at = begin.end() if begin else 0
+            note = _obstacle(text, found=begin is not None) if marks else ""
             for piece in _chunks(text, 0, at):
                 out.write(compress.compress(piece))
-            if begin and marks:
+            if marks and not note:
                 out.write(compress.compress(_events(text, at, marks)))
             for piece in _chunks(text, at, size):
                 out.write(compress.compress(piece))
             out.write(compress.flush())
-            return begin is not None or not marks
+            return note
+
+
+def _obstacle(text: mmap.mmap, *, found: bool) -> str:
+    if not found:
+        return "this version of PyTorch writes its trace in a form that steps could not be put into"
+    if text.find(b'"name": "ProfilerStep#') >= 0:
+        # A profiler that only waits marks steps in whatever is recorded.
+        return "steps are those that a torch.profiler.profile of the cell's own marks with its step()"
+    return ""
 
 
 def _compressor() -> Any:
@@ -121,8 +131,12 @@ def _events(text: mmap.mmap, at: int, marks: Sequence[Mark]) -> bytes:
     origin = int(base[1]) if base else 0
     ends = _optimizer_ends(text)
     lines = []
+    before = -sys.maxsize
     for mark in sorted(marks, key=lambda mark: mark.start):
         start, end = (_after(ends.get(mark.thread, ()), time - origin) for time in (mark.start, mark.end))
+        # Steps of two threads that take turns end at calls of different threads.
+        start = max(start, before)
+        before = max(end, before)
         lines.append(
             f'\n  {{\n    "ph": "X", "cat": "user_annotation", "name": "ProfilerStep#{mark.number}", "pid": {os.getpid()}, '
             f'"tid": {mark.thread},\n    "ts": {_microseconds(start)}, "dur": {_microseconds(max(end - start, 0))}\n  }}'

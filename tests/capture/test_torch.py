@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import importlib
 import importlib.util
 import itertools
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -518,3 +521,149 @@ def test_torch_is_recorded_wherever_it_is_imported(torch, place, when):
     """)
     done = subprocess.run([sys.executable, "-c", script], cwd=place, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["torch", "3", "3"], done.stderr
+
+
+def test_a_compiled_model_has_its_steps(torch, record):
+    if shutil.which("g++") is None and shutil.which("clang++") is None:
+        pytest.skip("torch.compile needs a C++ compiler, and there is none here")
+
+    def run():
+        training = Training(torch, 0)
+        training.model = torch.compile(training.model)
+        training.run(4)
+
+    recording = record(run)
+    found = steps(recording)
+    assert [number for number, *_ in found] == [1, 2, 3, 4]
+    # The first compiles.
+    assert found[0][2] - found[0][1] > 5 * (found[3][2] - found[3][1])
+    assert any("Torch-Compiled Region" in str(name) for name in counts(recording))
+
+
+class Wrapped:
+    """An optimizer as Accelerate and Lightning wrap it: one that has an optimizer and hands calls on, with a closure or without."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def step(self, closure=None):
+        return self.optimizer.step(closure)
+
+    def zero_grad(self):
+        self.optimizer.zero_grad()
+
+
+def test_loops_of_trainers_have_their_steps(torch, record):
+    """What the loops of Lightning (a closure with forward and backward in the optimizer's step) and Accelerate do; they are not installed."""
+
+    def lightning():
+        training = Training(torch, 0)
+        optimizer = Wrapped(training.optimizer)
+        for _ in range(2):
+            training.model.train()
+            for _ in range(3):
+                optimizer.step(closure=training.backward)
+            training.model.eval()
+            with torch.no_grad():
+                training.model(torch.ones(8, 16))
+
+    def accelerate():
+        training = Training(torch, 0)
+
+        class AcceleratedOptimizer(torch.optim.Optimizer):
+            def __init__(self, optimizer):
+                self.optimizer = optimizer
+
+            def step(self, closure=None):
+                self.optimizer.step(closure)
+
+        optimizer = AcceleratedOptimizer(training.optimizer)
+        for i in range(8):
+            training.backward()
+            # Gradients of two batches are accumulated.
+            if i % 2:
+                optimizer.step()
+
+    assert len(steps(record(lightning))) == 6
+    assert len(steps(record(accelerate))) == 4
+
+
+def test_the_garbage_collection_of_python_is_seen_where_python_is(torch, record):
+    def run():
+        Training(torch, 0).run(1)
+        gc.collect()
+
+    assert counts(record(run, python=True))["Python GC"] >= 1
+
+
+def test_an_async_training_has_its_steps(torch, record):
+    async def run():
+        training = Training(torch, 0)
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+            training.step()
+
+    assert len(steps(record(lambda: asyncio.run(run())))) == 3
+
+
+def test_two_trainings_at_once_do_not_mix(torch, record):
+    """Each step in the file is of one thread, and they follow each other."""
+    trainings = [Training(torch, 0.01), Training(torch, 0.01)]
+
+    def run():
+        threads = [threading.Thread(target=training.run, args=(6,)) for training in trainings]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    found = steps(record(run, memory=False))
+    assert found
+    for one, two in itertools.pairwise(found):
+        assert two[1] >= one[2] - 0.002
+
+
+def test_a_child_that_trains_by_itself_is_not_counted(torch, record, place):
+    """A process that was forked from a recorded one has its own life."""
+
+    def run():
+        training = Training(torch, 0)
+        training.run(2)
+        child = os.fork()
+        if child == 0:
+            try:
+                # No product of matrices: the threads that OpenMP would use for it are not in the child.
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(30)
+                for _ in range(3):
+                    training.optimizer.step()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        training.run(1)
+
+    recording = record(run)
+    assert len(steps(recording)) == 3
+    assert [path.name for path in recording.path.iterdir() if path.name.endswith(".gz")] == [recording.host_file.name]
+
+
+def test_a_profiler_of_the_person_that_only_waits_is_let_begin(torch, place):
+    from nbprof.capture.options import Options
+    from nbprof.capture.session import Session
+
+    plan = torch.profiler.schedule(wait=3, warmup=1, active=1, repeat=1)
+    ready = []
+    training = Training(torch, 0)
+    with torch.profiler.profile(schedule=plan, on_trace_ready=lambda theirs: ready.append(len(theirs.events()))) as theirs:
+        session = Session(Options(), source="import torch").start()
+        for _ in range(6):
+            training.step()
+            theirs.step()
+        recording = session.stop()
+    assert ready
+    assert ready[0] > 5
+    # Their marks are in our trace, and no second set of ours.
+    assert [number for number, *_ in steps(recording)] == [1, 2]
+    assert any("marks with its step()" in note for note in recording.info.notes)
+    assert any("starts PyTorch's profiler itself" in note for note in recording.info.notes)
