@@ -55,18 +55,18 @@ class Placed:
 
     @cached_property
     def groups(self) -> Groups:
-        """The step that each event belongs to."""
-        return self._grouped[0]
-
-    @property
-    def program_steps(self) -> ProgramSteps | None:
-        """Steps that no program marked, found by runs of compiled programs; None where there are none."""
-        return self._grouped[1]
+        """The step that each event belongs to, by the marks in the file."""
+        return group(self.trace, self.trace.names)
 
     @cached_property
-    def _grouped(self) -> tuple[Groups, ProgramSteps | None]:
-        groups = group(self.trace, self.trace.names)
-        return groups, find(self.trace, groups, self.host, self.lane_kind)
+    def program_steps(self) -> ProgramSteps | None:
+        """Steps that no program marked, found by runs of compiled programs; None where there are none."""
+        return find(self.trace, self.groups, self.host, self.lane_kind)
+
+    @cached_property
+    def step_group(self) -> Int32s:
+        """int32[events]: the step that each event belongs to, whether marked or found; -1 for none."""
+        return self.groups.group if self.program_steps is None else self.program_steps.place(self.trace, self.groups.group, self.host)
 
     @cached_property
     def empty_text(self) -> int:

@@ -19,7 +19,7 @@ import pandas as pd
 from nbprof.codes import heads, starting
 from nbprof.dialects.event_links import match
 from nbprof.dialects.grouping import Groups, inherit
-from nbprof.trace import Int64s, Trace
+from nbprof.trace import Int32s, Int64s, Trace
 
 LEAST_RUNS = 2
 LEAST_SHARE = 0.2
@@ -52,7 +52,7 @@ class ProgramSteps:
     Attributes
     ----------
     table : DataFrame
-        ``host group event begin end``: where the step lies, ps, and the first event of its run.
+        ``host group event begin end name``: where the step lies, ps, the first event of its run, and what the step is called.
     notes : list of str
         How they were found.
     on_device : frozenset of int
@@ -68,6 +68,22 @@ class ProgramSteps:
         """The hosts that have such steps."""
         return np.asarray(self.table["host"].unique(), np.int64)
 
+    def place(self, trace: Trace, marked: Int32s, host: npt.NDArray[np.integer]) -> Int32s:
+        """int32[events]: on the hosts that have such steps the one in which each event begins, on others `marked`."""
+        out = marked.copy()
+        for at in self.hosts.tolist():
+            begin, end, group = self._of(at)
+            rows = np.flatnonzero(host == at)
+            start = trace.events.start[rows]
+            step = np.searchsorted(end, start, side="right")
+            inside = (step < len(end)) & (start >= begin[0])
+            out[rows] = np.where(inside, np.append(group, -1)[step], -1)
+        return out
+
+    def _of(self, host: int) -> tuple[Int64s, Int64s, Int64s]:
+        mine = self.table[self.table["host"] == host]
+        return mine["begin"].to_numpy(np.int64), mine["end"].to_numpy(np.int64), mine["group"].to_numpy(np.int64)
+
     def cut(self, work: pd.DataFrame) -> pd.DataFrame:
         """Pieces of work that reach over the end of a step, once for each step that they reach into.
 
@@ -77,7 +93,7 @@ class ProgramSteps:
         parts = [work[~np.isin(of_host, self.hosts)]]
         for host in self.hosts.tolist():
             mine = work[of_host == host]
-            begin, end, group = (self.table.loc[self.table["host"] == host, c].to_numpy(np.int64) for c in ("begin", "end", "group"))
+            begin, end, group = self._of(host)
             first = np.searchsorted(end, mine["start"].to_numpy(), side="right")
             after = np.maximum(np.searchsorted(begin, mine["end"].to_numpy(), side="left"), first)
             times = after - first
@@ -89,7 +105,7 @@ class ProgramSteps:
 
 
 def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]) -> ProgramSteps | None:
-    """Steps of the hosts on which no step is marked, or None; their events get the group of the step in which they begin, in place.
+    """Steps of the hosts on which no step is marked, or None.
 
     Parameters
     ----------
@@ -107,12 +123,13 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
     parts, notes = [], []
     for at in sorted(set(runs["host"].tolist()) - marked):
         mine = runs[runs["host"] == at]
-        steps, how = _steps(mine.reset_index(drop=True), _first_call(trace, host, at))
+        # Groups of eager ops (TensorFlow's, that feed the program) keep their numbers.
+        above = int(groups.group[host == at].max(initial=-1)) + 1
+        steps, how = _steps(mine.reset_index(drop=True), _first_call(trace, host, at), above)
         if steps is None:
             continue
         parts.append(steps)
         notes.append(how if len(trace.hosts) < 2 else f"{trace.hosts[at]}: {how}")
-        _place(trace, groups, host, at, steps)
     if not parts:
         return None
     return ProgramSteps(pd.concat(parts, ignore_index=True), list(dict.fromkeys(notes)), frozenset(on_device))
@@ -207,7 +224,7 @@ def _first_call(trace: Trace, host: npt.NDArray[np.integer], at: int) -> dict[st
     return {str(trace.names[c])[len(_LAUNCH) : -1]: int(events.start[rows[i]]) for c, i in zip(code.tolist(), first.tolist(), strict=True)}
 
 
-def _steps(runs: pd.DataFrame, called: dict[str, int]) -> tuple[pd.DataFrame | None, str]:
+def _steps(runs: pd.DataFrame, called: dict[str, int], above: int) -> tuple[pd.DataFrame | None, str]:
     """The steps of one host from its runs in order of their ends, and a sentence on them; None where no program can be what is looped."""
     spans = dict(list((runs["end"] - runs["start"]).groupby(runs["module"])))
     total = {name: int(of.sum()) for name, of in spans.items()}
@@ -220,7 +237,7 @@ def _steps(runs: pd.DataFrame, called: dict[str, int]) -> tuple[pd.DataFrame | N
     end = used["end"].to_numpy(np.int64)
     first = min(int(used["start"].iloc[0]), called.get(function_of(str(used["module"].iloc[0])), int(used["start"].iloc[0])))
     begin = np.append(first, end[:-1])
-    steps = pd.DataFrame({"host": used["host"], "group": np.arange(len(used)), "event": used["event"], "begin": begin, "end": end})
+    steps = pd.DataFrame({"host": used["host"], "group": above + np.arange(len(used)), "event": used["event"], "begin": begin, "end": end})
     steps["name"] = [f"{function_of(m)} {n}" for n, m in enumerate(used["module"], 1)]
     several = "the programs " + " and ".join(names) if len(names) > 1 else f"the program {main}"
     how = f"steps: runs of {several}, each from the end of the run before to its own end"
@@ -241,18 +258,3 @@ def _loops(module: pd.Series, main: str, able: list[str], mean: dict[str, float]
         if mine.sum() >= LEAST_RUNS * stretches:
             out.append(name)
     return out
-
-
-def _place(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], at: int, steps: pd.DataFrame) -> None:
-    """Gives each event of a host the group of the step in which it begins, in place, and the steps their names."""
-    begin, end = steps["begin"].to_numpy(np.int64), steps["end"].to_numpy(np.int64)
-    rows = np.flatnonzero(host == at)
-    start = trace.events.start[rows]
-    step = np.searchsorted(end, start, side="right")
-    inside = (step < len(end)) & (start >= begin[0])
-    groups.group[rows] = np.where(inside, step, -1)
-    for key in [key for key in groups.names if key[0] == at]:
-        del groups.names[key]
-        groups.roots.pop(key, None)
-    for ident, name in zip(steps["group"].tolist(), steps["name"].tolist(), strict=True):
-        groups.names[at, ident] = name

@@ -15,10 +15,11 @@ import pandas as pd
 
 from nbprof import activity as act
 from nbprof.dialects import xplane_tpu
-from nbprof.dialects.grouping import THREADPOOL_CONTEXT, group, inherit, match
+from nbprof.dialects.grouping import THREADPOOL_CONTEXT, inherit, match
+from nbprof.dialects.grouping import group as grouped
 from nbprof.dialects.placed import Flags, Placed
 from nbprof.dialects.xplane_tpu_work import core_work
-from nbprof.trace import Int64s, Note
+from nbprof.trace import Int32s, Int64s, Note
 
 _MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
 # They lie around the work of a step, or are instants of the thread pool.
@@ -32,11 +33,11 @@ def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple
     events = trace.events
     names: dict[tuple[int, int], str] = {}
     parts = [_device_markers(placed, names)] if out.has_device else []
-    grouped = placed.on_host & (groups.group >= 0)
+    in_group = placed.on_host & (groups.group >= 0)
     marks = placed.named("train", "test", "TraceContext")
     for code in np.flatnonzero(marks).tolist():
         marks[code] = bool(_MARKER.match(trace.names[code]))
-    marker = (marks[events.name] | _stated(placed, "step_name")) & grouped
+    marker = (marks[events.name] | _stated(placed, "step_name")) & in_group
     for key, root in groups.roots.items():
         # A root without a name of its own is no marker that a program set.
         if not groups.names[key].isdigit():
@@ -56,7 +57,9 @@ def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple
     by_us = {at for at, _ in groups.roots}
     made = made[~np.isin(host[made], list(by_us))]
     over = table["event"].to_numpy(np.int64)[np.isin(table["host"].to_numpy(np.int64), list(groups.over_loops))]
-    names.update({key: groups.names[key] for key in zip(found["host"].tolist(), found["group"].tolist(), strict=True)})
+    if placed.program_steps is not None:
+        steps = placed.program_steps.table
+        names.update(zip(zip(steps["host"].tolist(), steps["group"].tolist(), strict=True), steps["name"].tolist(), strict=True))
     return table, names, np.concatenate([made, over, found["event"].to_numpy(np.int64)])
 
 
@@ -102,8 +105,6 @@ def _device_markers(placed: Placed, names: dict[tuple[int, int], str]) -> pd.Dat
     marked = np.zeros(len(trace.planes), np.bool_)
     marked[trace.lanes["plane"].to_numpy(np.int64)[placed.lane_kind == "steps"]] = True
     raw = np.flatnonzero(placed.on_gpu & (group >= 0) & ~marked[plane])
-    if placed.program_steps is not None:
-        raw = raw[~np.isin(host[raw], placed.program_steps.hosts)]
     raw = raw[np.lexsort((-events.duration[raw], events.start[raw], plane[raw]))]
     parts.append(_runs(act.spans(events, raw, host, group, placed.device), plane[raw]))
     return pd.concat(parts, ignore_index=True).astype(act.MARKERS)
@@ -163,17 +164,16 @@ def classify_as_xprof(name: str, shape: str) -> int:
     return act.DEVICE_COMPUTE_16 if half else act.DEVICE_COMPUTE_32
 
 
-def work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int] = classify) -> pd.DataFrame:
-    """Spans by step class, of devices and of host threads.
-
-    Parameters
-    ----------
-    of_gpu_event : callable
-        The class of an event of a GPU, by its name and the shapes that it states.
-    """
-    parts = [_gpu_work(placed, of_gpu_event), core_work(placed)] if out.has_device else []
-    table = act.joined([*parts, _host_work(placed, out)], act.WORK)
+def work(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """Spans by step class, of devices and of host threads."""
+    table = _work(placed, out, classify, placed.step_group)
     return table if placed.program_steps is None else placed.program_steps.cut(table)
+
+
+def _work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:
+    """Spans by step class; `of_gpu_event` gives the class of an event of a GPU by its name and the shapes that it states."""
+    parts = [_gpu_work(placed, of_gpu_event, group), core_work(placed)] if out.has_device else []
+    return act.joined([*parts, _host_work(placed, out, group)], act.WORK)
 
 
 def work_as_xprof(placed: Placed, out: act.Activity) -> pd.DataFrame:
@@ -182,11 +182,11 @@ def work_as_xprof(placed: Placed, out: act.Activity) -> pd.DataFrame:
     Beside the classes of GPU events two things differ in files that it groups itself: what made an element of tf.data on another thread
     is in no step, and the instant at which a thread pool begins what a step gave it is host compute, of no length.
     """
-    table = work(placed, out, classify_as_xprof)
+    table = _work(placed, out, classify_as_xprof, placed.groups.group)
     if "group_id" in placed.trace.args:
         return table
     if len(placed.groups.links):
-        known = group(placed.trace, placed.trace.names, elements=False).group >= 0
+        known = grouped(placed.trace, placed.trace.names, elements=False).group >= 0
         table = table[known[table["event"].to_numpy(np.int64)] | (table["device"] >= 0).to_numpy()]
     return pd.concat([table, _pool_starts(placed)], ignore_index=True).astype(act.WORK)
 
@@ -206,10 +206,10 @@ def _pool_starts(placed: Placed) -> pd.DataFrame:
     return spans.assign(end=spans["start"], cls=np.int16(act.HOST_COMPUTE))
 
 
-def _gpu_work(placed: Placed, of_event: Callable[[str, str], int]) -> pd.DataFrame:
-    trace, groups = placed.trace, placed.groups
+def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:
+    trace = placed.trace
     events = trace.events
-    rows = np.flatnonzero(placed.on_gpu & (groups.group >= 0) & (trace.arg("correlation_id") >= 0))
+    rows = np.flatnonzero(placed.on_gpu & (group >= 0) & (trace.arg("correlation_id") >= 0))
     if not len(rows):
         return act.table(act.WORK)
     shape = trace.text_arg("shape")[rows]
@@ -219,16 +219,20 @@ def _gpu_work(placed: Placed, of_event: Callable[[str, str], int]) -> pd.DataFra
     for i, key in enumerate(seen.tolist()):
         name, text = divmod(key, len(trace.strings) + 1)
         table[i] = of_event(trace.names[name], trace.strings[text - 1] if text else "")
-    return act.spans(events, rows, placed.host, groups.group, placed.device).assign(cls=table[code])
+    return act.spans(events, rows, placed.host, group, placed.device).assign(cls=table[code])
 
 
-def _host_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def _host_work(placed: Placed, out: act.Activity, group: Int32s) -> pd.DataFrame:
     """What host threads did in steps; the first rule that fits an event wins."""
-    trace, groups, host = placed.trace, placed.groups, placed.host
+    trace, host = placed.trace, placed.host
     events, code = trace.events, trace.events.name
     marker = np.zeros(len(events), np.bool_)
-    marker[out.markers.loc[out.markers["device"] < 0, "event"].to_numpy(np.int64)] = True
-    rows = np.flatnonzero(placed.on_host & (groups.group >= 0) & ~placed.named(*_ENCLOSING)[code] & ~marker)
+    marks = out.markers.loc[out.markers["device"] < 0, "event"].to_numpy(np.int64)
+    if placed.program_steps is not None:
+        # The first op of a run stands for its step, but is no marker.
+        marks = marks[~np.isin(marks, placed.program_steps.table["event"])]
+    marker[marks] = True
+    rows = np.flatnonzero(placed.on_host & (group >= 0) & ~placed.named(*_ENCLOSING)[code] & ~marker)
     # Few names begin like one that is asked for, in whatever case.
     upper = {at: trace.names[at][:24].upper() for at in np.flatnonzero(placed.named("I", "i", "M", "m")).tolist()}
 
@@ -252,7 +256,7 @@ def _host_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
     copies[starts("INFEEDENQUEUE", "MEMCPYHTOD")] = act.HOST_TO_DEVICE
     copied = copies[code[rows]]
     cls = np.where(copied > 0, copied, cls)
-    return act.spans(events, rows, host, groups.group).assign(cls=cls)
+    return act.spans(events, rows, host, group).assign(cls=cls)
 
 
 def _root_stages(placed: Placed) -> Flags:

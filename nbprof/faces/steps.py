@@ -23,6 +23,8 @@ class Steps(Framed):
         nesting on a thread, by ids of producers and consumers, by the correlation of a launch with its kernel, by elements of tf.data, and
         every root (`_r`, TraceContext; where nothing is marked, an iteration of a loop in a graph) gives its group to all below it. On
         the CPU an eager op that no mark is around is no step. PyTorch marks steps itself.
+        Where a JAX program marks none, its steps are the runs of the compiled program that takes most of the time (of the calls of
+        `jax.numpy` none), each from the end of the run before, on its last device, to its own end; the receipt says so.
 
         **Step time** is the longest marker on a device (the `Steps` line; without one, stretches of device events of one group), or the
         longest marker on the host where that includes it; without a device the marker on the host. The step of a host with several TPU

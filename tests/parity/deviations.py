@@ -9,6 +9,11 @@ from tests.parity.peer import GUIDE, NAMES, XPROF, Deviation
 
 _RTX = ("tf-gpu/rtx5000-cnn-batch8", "tf-gpu/rtx5000-cnn-batch64", "tf-gpu/rtx5000-cnn-batch512")
 _OLD_GPU = (*_RTX, "tf-gpu/t4-one-step", "tf-gpu/v100x8-collectives")
+_UNMARKED = "jax/mi300-jax_conv_minimal_08"
+_BY_PROGRAM = (
+    "JAX programs need not mark steps, and XProf then has none. nbprof takes the runs of the compiled program that takes most of the time for "
+    "steps, and says so; `p.steps.as_xprof()` stays empty."
+)
 
 KERNELS = [
     Deviation(
@@ -119,6 +124,14 @@ INPUT: list[Deviation] = [
         ("tf-cpu/prefetch-128-empty-gpu-plane",),
         "Where a device was traced but ran nothing, XProf has no steps. The host has marked them, so nbprof shows them.",
         "parity/test_input_pipeline.py::test_steps_of_the_host_count_where_the_device_ran_nothing",
+    ),
+    Deviation(
+        "input_pipeline_analyzer",
+        "level",
+        XPROF,
+        (_UNMARKED,),
+        _BY_PROGRAM,
+        "dialects/test_program_steps.py::test_runs_of_a_program_on_several_gpus_are_steps",
     ),
     Deviation(
         "input_pipeline_analyzer",
@@ -328,6 +341,14 @@ OVERVIEW: list[Deviation] = [
         ("tf-cpu/prefetch-128-empty-gpu-plane",),
         "Where a device was traced but ran nothing, XProf has no steps. The host has marked them, so nbprof shows them.",
         "parity/test_input_pipeline.py::test_steps_of_the_host_count_where_the_device_ran_nothing",
+    ),
+    Deviation(
+        "overview_page",
+        "diagnostics",
+        XPROF,
+        (_UNMARKED,),
+        _BY_PROGRAM,
+        "dialects/test_program_steps.py::test_runs_of_a_program_on_several_gpus_are_steps",
     ),
 ]
 
