@@ -1,10 +1,13 @@
 """What does %%nbprof cost on top of the framework's own profiler?
 
-The same Keras cell runs in pairs, in changing order: once between ``tf.profiler.experimental.start`` and ``stop``, once in the recording
-that ``%%nbprof`` uses, step markers and progress callback included. Printed are the ratios of the cell's time, pair by pair, start and stop
-included; and, for scale, those of the framework's profiler over the bare cell. Other load on the machine widens the range: read the median.
+The same cell runs in turns, in changing order: bare, under the framework's own profiler, and in the recording that ``%%nbprof`` uses, step
+markers and progress callback included. Printed are ratios, turn by turn: of the loop alone, and of the whole cell with start, stop and the
+writing of files. Other load on the machine widens the range: read the median.
 
-    python benchmarks/overhead.py [--pairs 15] [--batches 200]
+    python benchmarks/overhead.py [--framework tensorflow|torch] [--step-ms 5] [--steps 200] [--turns 15]
+
+``--step-ms`` is how long a step of the bare cell is to take: the work in it is fitted to that first. XProf's and PyTorch's recorders cost
+more the more events a step has, so a step of many small ops (``--step-ms 5``) shows most.
 """
 
 from __future__ import annotations
@@ -18,78 +21,177 @@ import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import keras
-import numpy as np
-import tensorflow as tf
-
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
 
 
-def cell(batches: int):
-    """The cell: a small CNN; gives the function that runs it."""
-    rng = np.random.default_rng(0)
-    images = rng.random((batches * 32, 28, 28, 1), dtype=np.float32)
-    labels = rng.integers(0, 10, batches * 32)
-    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(32).prefetch(2)
-    model = keras.Sequential(
-        [
-            keras.layers.Input((28, 28, 1)),
-            keras.layers.Conv2D(16, 3, activation="relu"),
-            keras.layers.MaxPooling2D(),
-            keras.layers.Flatten(),
-            keras.layers.Dense(10, activation="softmax"),
-        ]
-    )
-    model.compile("adam", "sparse_categorical_crossentropy")
-    return lambda: model.fit(data, verbose=0)
+class KerasCell:
+    """A small CNN; its pictures are as many as make a step of the length that was asked for."""
+
+    backend = "tensorflow"
+
+    def __init__(self, step_ms: float, steps: int) -> None:
+        import keras
+        import numpy as np
+        import tensorflow as tf
+
+        self._tf = tf
+        self.steps = steps
+        rng = np.random.default_rng(0)
+
+        def data(batch, batches):
+            images = rng.random((min(batch * batches, 4096), 28, 28, 1), dtype=np.float32)
+            labels = rng.integers(0, 10, len(images))
+            return tf.data.Dataset.from_tensor_slices((images, labels)).repeat().batch(batch).take(batches).prefetch(2)
+
+        layers = keras.layers
+        self.model = keras.Sequential(
+            [
+                layers.Input((28, 28, 1)),
+                layers.Conv2D(16, 3, activation="relu"),
+                layers.MaxPooling2D(),
+                layers.Flatten(),
+                layers.Dense(10, activation="softmax"),
+            ]
+        )
+        self.model.compile("adam", "sparse_categorical_crossentropy")
+
+        def length(batch):
+            self.data = data(batch, 20)
+            self.loop()
+            return 50 * self.loop()
+
+        batch = fitted(length, step_ms, 8)
+        self.data = data(batch, steps)
+        self.size = f"{batch} pictures a batch"
+
+    def loop(self) -> float:
+        begin = time.perf_counter()
+        self.model.fit(self.data, verbose=0)
+        return time.perf_counter() - begin
+
+    def profiled(self, folder: str) -> float:
+        experimental = self._tf.profiler.experimental
+        experimental.start(folder, options=experimental.ProfilerOptions(host_tracer_level=2))
+        took = self.loop()
+        experimental.stop()
+        return took
 
 
-def bare(run, _folder):
-    run()
+class TorchCell:
+    """Layers of 256, as many as make a step of the length that was asked for: many small ops, as PyTorch's models have."""
+
+    backend = "torch"
+
+    def __init__(self, step_ms: float, steps: int) -> None:
+        import torch
+
+        self._torch = torch
+        self.steps = 20
+
+        def length(layers):
+            self._build(layers)
+            self.loop()
+            return 50 * self.loop()
+
+        layers = fitted(length, step_ms, 4)
+        self._build(layers)
+        self.steps = steps
+        self.size = f"{layers} layers"
+
+    def _build(self, layers: int) -> None:
+        torch = self._torch
+        nn = torch.nn
+        self.model = nn.Sequential(*[nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(layers)])
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+        self.batch = torch.ones(32, 256)
+
+    def loop(self) -> float:
+        begin = time.perf_counter()
+        for _ in range(self.steps):
+            self.optimizer.zero_grad()
+            self.model(self.batch).square().mean().backward()
+            self.optimizer.step()
+        return time.perf_counter() - begin
+
+    def profiled(self, folder: str) -> float:
+        # With step marks, as nbprof's recording has them.
+        with self._torch.profiler.profile(record_shapes=True, profile_memory=True) as profiler:
+            begin = time.perf_counter()
+            for _ in range(self.steps):
+                self.optimizer.zero_grad()
+                self.model(self.batch).square().mean().backward()
+                self.optimizer.step()
+                profiler.step()
+            took = time.perf_counter() - begin
+        profiler.export_chrome_trace(f"{folder}/trace.json.gz")
+        return took
 
 
-def framework(run, folder):
-    tf.profiler.experimental.start(folder, options=tf.profiler.experimental.ProfilerOptions(host_tracer_level=2))
-    run()
-    tf.profiler.experimental.stop()
+def fitted(length, wanted_ms: float, least: int) -> int:
+    """The size of the work with which a step takes about as long as wanted; `length` gives ms a step for a size."""
+    size = least
+    for _ in range(6):
+        took = length(size)
+        if abs(took / wanted_ms - 1) < 0.1:
+            break
+        size = max(1, round(size * wanted_ms / took))
+    return size
 
 
-def nbprof(run, folder):
-    session = Session(Options(logdir=folder), on_step=lambda _: time.monotonic()).start()
-    run()
+def bare(cell, _folder):
+    return cell.loop()
+
+
+def framework(cell, folder):
+    return cell.profiled(folder)
+
+
+def nbprof(cell, folder):
+    session = Session(Options(backend=cell.backend, logdir=folder), on_step=lambda _: time.monotonic()).start()
+    took = cell.loop()
     recording = session.stop()
-    assert recording is not None
-    assert recording.info.steps_marked == recording.info.steps_seen > 0
+    assert recording is not None, session.failure
+    assert recording.info.steps_marked == recording.info.steps_seen == cell.steps
+    return took
 
 
-def timed(way, run):
+def timed(way, cell):
+    """Seconds of the loop and of the whole cell."""
     folder = tempfile.mkdtemp()
     try:
-        start = time.perf_counter()
-        way(run, folder)
-        return time.perf_counter() - start
+        begin = time.perf_counter()
+        loop = way(cell, folder)
+        return loop, time.perf_counter() - begin
     finally:
         shutil.rmtree(folder)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=15)
-    parser.add_argument("--batches", type=int, default=200)
+    parser.add_argument("--framework", choices=("tensorflow", "torch"), default="tensorflow")
+    parser.add_argument("--step-ms", type=float, default=5.0)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--turns", type=int, default=15)
     given = parser.parse_args()
-    run = cell(given.batches)
-    for way in (bare, framework, nbprof):
-        timed(way, run)
-    times = {bare: [], framework: [], nbprof: []}
-    for pair in range(given.pairs):
-        order = (framework, nbprof, bare) if pair % 2 else (nbprof, framework, bare)
-        for way in order:
-            times[way].append(timed(way, run))
-    for label, upper, lower in (("nbprof / framework profiler", nbprof, framework), ("framework profiler / bare cell", framework, bare)):
-        ratios = [a / b for a, b in zip(times[upper], times[lower], strict=True)]
-        print(f"{label}: median {statistics.median(ratios):.4f}, min {min(ratios):.4f}, max {max(ratios):.4f} ({given.pairs} pairs)")
-    print("median seconds of the cell: " + ", ".join(f"{way.__name__} {statistics.median(found):.3f}" for way, found in times.items()))
+    cell = {"tensorflow": KerasCell, "torch": TorchCell}[given.framework](given.step_ms, given.steps)
+    ways = (bare, framework, nbprof)
+    for way in ways:
+        timed(way, cell)
+    times = {way: [] for way in ways}
+    for turn in range(given.turns):
+        # Each way is first, second and last equally often.
+        order = [ways[(i + turn) % 3] for i in range(3)]
+        for way in order if turn % 2 else reversed(order):
+            times[way].append(timed(way, cell))
+    step_ms = 1e3 * statistics.median(loop for loop, _ in times[bare]) / cell.steps
+    print(f"{given.framework}: {cell.steps} steps of {step_ms:.2f} ms ({cell.size}), {given.turns} turns")
+    for part, what in ((0, "the loop"), (1, "the whole cell")):
+        for label, upper, lower in (("nbprof / framework profiler", nbprof, framework), ("framework profiler / bare", framework, bare)):
+            ratios = [a[part] / b[part] for a, b in zip(times[upper], times[lower], strict=True)]
+            low, middle, high = min(ratios), statistics.median(ratios), max(ratios)
+            print(f"{what}, {label}: median {middle:.4f}, min {low:.4f}, max {high:.4f}")
+        print(f"{what}, median seconds: " + ", ".join(f"{w.__name__} {statistics.median(t[part] for t in times[w]):.3f}" for w in ways))
 
 
 if __name__ == "__main__":
