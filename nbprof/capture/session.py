@@ -299,7 +299,9 @@ def _finish_at_exit() -> None:
     session = _active
     if session is not None:
         # A script that ends, a kernel that is shut down: what was recorded is kept.
-        session.stop()
+        recording = session.stop()
+        if recording is not None and not recording.temporary:
+            sys.stderr.write(f"nbprof: the recording ended with the process; its files are in {recording.path}\n")
 
 
 atexit.register(_finish_at_exit)
