@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -14,6 +15,8 @@ settings.load_profile("nbprof")
 def pytest_configure():
     # In the environment, so that it holds in every process that a test starts.
     os.environ["NBPROF_CACHE"] = "0"
+    # Whoever runs tests in the background has Ctrl-C turned off, for every process started here too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):
