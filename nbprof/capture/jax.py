@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+import threading
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from nbprof.capture import trouble
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.steps import Marker, StepClock
@@ -17,9 +21,16 @@ from nbprof.errors import CaptureError
 MODULE = "jax"
 TITLE = "JAX"
 
+WAIT_S = 30.0
+"""The longest that the begin and the end of a recording wait for what the device has still to do."""
+
 
 class JaxBackend:
-    """Starts and stops JAX's profiler, which writes the same layout as TensorFlow's, and marks steps in its trace."""
+    """Starts and stops JAX's profiler, which writes the same layout as TensorFlow's, and marks steps in its trace.
+
+    Starting the profiler starts JAX's devices. A cell that imports JAX may still choose them (``jax.config.update("jax_platforms", ...)``,
+    ``jax.distributed.initialize()``), which only works before. So where they have not been started, the profiler starts right after them.
+    """
 
     name = "jax"
     title = TITLE
@@ -27,35 +38,65 @@ class JaxBackend:
     def __init__(self, module: ModuleType) -> None:
         self._jax = module
         self._recording = False
+        self._ours = False
+        self._waiting: Callable[[], None] | None = None
+        self._failure = ""
+        self._notes: list[str] = []
 
     def start(self, folder: Path, options: Options) -> list[str]:
-        """Begin recording into `folder`; returns what the person should know about it."""
-        profiler = self._jax.profiler
+        """Begin recording into `folder`; returns what the person should know about it.
+
+        Raises
+        ------
+        CaptureError
+            If JAX is recording already, or refuses.
+        """
         notes = []
         arguments: dict[str, Any] = {}
-        if hasattr(profiler, "ProfileOptions"):
-            choice = profiler.ProfileOptions()
+        if hasattr(self._jax.profiler, "ProfileOptions"):
+            choice = self._jax.profiler.ProfileOptions()
             choice.host_tracer_level = options.host_level
             choice.python_tracer_level = int(options.python)
             arguments["profiler_options"] = choice
         elif options.host_level != 2 or options.python:
             notes.append(f"JAX {self._jax.__version__} takes neither --host-level nor --python: recorded with its defaults")
-        try:
-            profiler.start_trace(str(folder), **arguments)
-        except Exception as error:
-            raise CaptureError(f"JAX's profiler did not start: {error}") from error
-        self._recording = True
         if not options.memory:
             notes.append("JAX has no switch for allocations: --no-memory changes nothing")
+        if options.host_level == 0:
+            notes.append("--host-level 0 records nothing of a host, and programs that run on the CPU run on the host")
+        if self._own_session() is not None:
+            raise CaptureError("JAX's profiler is already recording: end that first with jax.profiler.stop_trace()")
+        self._failure = ""
+        self._recording = True
+        if self._devices_are_there():
+            self._begin(str(folder), arguments)
+            if self._failure:
+                self._recording = False
+                raise CaptureError(self._failure)
+        else:
+            self._begin_later(str(folder), arguments)
         return notes
 
     def stop(self) -> None:
-        """End the recording and write its files."""
+        """Wait for what the devices have still to do, end the recording and write its files.
+
+        Raises
+        ------
+        CaptureError
+            If JAX has nothing to write or cannot write it.
+        """
         if not self._recording:
             return
         self._recording = False
+        if self._waiting is not None:
+            self._waiting()
+            self._failure = self._failure or "JAX was imported, but nothing ran on it: nothing was recorded"
+        if self._failure:
+            raise CaptureError(self._failure)
+        if not self._settled():
+            self._note(f"the device was still busy {WAIT_S:.0f} s after the cell had ended: what it did after that is not recorded")
         try:
-            self._jax.profiler.stop_trace()
+            self._call("stop_trace")
         except Exception as error:
             raise CaptureError(f"JAX's profiler wrote no file: {error}") from error
 
@@ -68,6 +109,10 @@ class JaxBackend:
         keras = sys.modules.get("keras")
         text = f"JAX {self._jax.__version__}"
         return f"{text}, Keras {keras.__version__}" if keras is not None and hasattr(keras, "__version__") else text
+
+    def notes(self) -> list[str]:
+        """What was learnt while it recorded."""
+        return self._notes
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
         """Notice the person's own ``StepTraceAnnotation`` and the person's own use of the profiler."""
@@ -88,16 +133,132 @@ class JaxBackend:
 
         patches.replace(annotation, "__enter__", opened)
         patches.replace(annotation, "__exit__", closed)
-        original = self._jax.profiler.start_trace
+        start, stop = self._jax.profiler.start_trace, self._jax.profiler.stop_trace
 
-        @wraps(original)
+        @wraps(start)
         def start_trace(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
-            if self._recording:
+            if self._recording and not self._ours:
+                if self._waiting is not None:
+                    self._failure = "the cell starts JAX's profiler itself, so nbprof recorded nothing"
                 give_way()
-            return original(*args, **kwargs)
+            return start(*args, **kwargs)
 
-        patches.replace(self._jax.profiler, "start_trace", start_trace)
+        @wraps(stop)
+        def stop_trace(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            if self._recording and not self._ours:
+                # What runs is nbprof's; the person would meet this without it.
+                raise RuntimeError("No profile started")
+            return stop(*args, **kwargs)
+
+        # `with jax.profiler.trace(...)` finds them in the module that defines them.
+        for module in (self._jax.profiler, sys.modules.get(getattr(start, "__module__", ""))):
+            if getattr(module, "start_trace", None) is start:
+                patches.replace(module, "start_trace", start_trace)
+                patches.replace(module, "stop_trace", stop_trace)
+
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> None:
+        """Call JAX's profiler for ourselves."""
+        self._ours = True
+        try:
+            getattr(self._jax.profiler, name)(*args, **kwargs)
+        finally:
+            self._ours = False
+
+    def _begin(self, folder: str, arguments: dict[str, Any]) -> None:
+        """Start the profiler; a failure is kept. Devices must have been started."""
+        # What an earlier cell left to the device is no part of this one.
+        self._settled()
+        choice: Any = arguments.get("profiler_options")
+        # Unless it is asked to, JAX does not say that a recorder did not start.
+        strict = hasattr(choice, "raise_error_on_start_failure")
+        try:
+            if strict:
+                choice.raise_error_on_start_failure = True
+            self._call("start_trace", folder, **arguments)
+        except Exception as error:
+            known = trouble.named([str(error)])
+            if not (strict and known):
+                self._failure = f"JAX's profiler did not start: {error}"
+                return
+            self._note(known[0])
+            choice.raise_error_on_start_failure = False
+            try:
+                self._call("start_trace", folder, **arguments)
+            except Exception as again:
+                self._failure = f"JAX's profiler did not start: {again}"
+                return
+        for text in trouble.unseen_by_jax(self._jax):
+            self._note(text)
+
+    def _begin_later(self, folder: str, arguments: dict[str, Any]) -> None:
+        """Start the profiler when the cell has started JAX's devices."""
+        bridge: Any = sys.modules["jax._src.xla_bridge"]
+        original, process, lock = bridge.backends, os.getpid(), threading.Lock()
+
+        def forget() -> None:
+            self._waiting = None
+            if bridge.backends is backends:
+                bridge.backends = original
+
+        @wraps(original)
+        def backends(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            try:
+                found = original(*args, **kwargs)
+            except BaseException as error:
+                self._failure = trouble.no_jax_device(error)
+                raise
+            with lock:
+                due = self._waiting is not None and os.getpid() == process
+                forget()
+            if due:
+                self._failure = ""
+                try:
+                    self._begin(folder, arguments)
+                except Exception as error:
+                    # Nothing of ours may fail what the person calls.
+                    self._failure = f"JAX's profiler did not start: {type(error).__name__}: {error}"
+            return found
+
+        bridge.backends = backends
+        self._waiting = forget
+
+    def _devices_are_there(self) -> bool:
+        """Whether JAX has started its devices; True where this JAX does not tell."""
+        tells = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
+        return True if tells is None else bool(tells())
+
+    def _own_session(self) -> Any:
+        """JAX's profiler session, where one is open."""
+        state = getattr(sys.modules.get("jax._src.profiler"), "_profile_state", None)
+        return getattr(state, "profile_session", None)
+
+    def _settled(self) -> bool:
+        """Wait until the devices have done what was asked of them, so far as anything holds the results; False if that takes too long.
+
+        Calls in JAX return before the device has done the work, and a profiler that is stopped does not see what comes after.
+        """
+        if not hasattr(self._jax, "live_arrays"):
+            return True
+        done = threading.Event()
+
+        def wait() -> None:
+            with contextlib.suppress(Exception):
+                for array in self._jax.live_arrays():
+                    # A program that failed is the person's to see, and a buffer may be given away meanwhile.
+                    with contextlib.suppress(Exception):
+                        array.block_until_ready()
+            done.set()
+
+        # Not on this thread: a wait that is too long could not be left.
+        threading.Thread(target=wait, name="nbprof-jax-wait", daemon=True).start()
+        return done.wait(WAIT_S)
+
+    def _note(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes.append(text)
 
 
 class _Annotation:

@@ -54,6 +54,16 @@ TF_UNSEEN = (
 )
 TF_HIDDEN = "TensorFlow sees no GPU here because CUDA_VISIBLE_DEVICES is {value!r}: only the host is recorded"
 
+JAX_UNSEEN = (
+    "JAX sees no GPU although the machine has one, so only the host is recorded: pip install 'jax[cuda13]' (or jax[cuda12]) brings its "
+    "plugin for NVIDIA GPUs, nvidia-smi tells whether the driver works"
+)
+JAX_HIDDEN = "JAX sees no GPU here because {name} is {value!r}: only the host is recorded"
+JAX_NO_DEVICE = (
+    "JAX could not start its devices{asked}{why}, so nothing ran and nothing was recorded. JAX_PLATFORMS must name what is there (cpu, "
+    "cuda, rocm, tpu); pip install 'jax[cuda13]' brings the plugin for NVIDIA GPUs, nvidia-smi tells whether the driver works"
+)
+
 # What the recorders write to stderr, or into their files, when the device cannot be traced, most telling first.
 _SAYINGS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"INSUFFICIENT_PRIVILEGES|ERR_NVGPUCTRPERM|Insufficient privilege to run libcupti"), PRIVILEGES),
@@ -92,6 +102,24 @@ def unseen_by_tensorflow(tf: Any) -> list[str]:
         return []
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     return [TF_HIDDEN.format(value=hidden) if hidden is not None and hidden.strip() in ("", "-1") else TF_UNSEEN]
+
+
+def unseen_by_jax(jax: Any) -> list[str]:
+    """Why JAX uses the CPU where the machine has an NVIDIA GPU. JAX's devices must have been started: the question would do it."""
+    if not nvidia_gpu() or not hasattr(jax, "default_backend") or jax.default_backend() != "cpu":
+        return []
+    for name in ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES"):
+        value = os.environ.get(name, "gpu")
+        if value.strip().lower() in ("", "-1", "cpu") and not (name == "JAX_PLATFORMS" and not value.strip()):
+            return [JAX_HIDDEN.format(name=name, value=value)]
+    return [JAX_UNSEEN]
+
+
+def no_jax_device(error: BaseException) -> str:
+    """What JAX said when it could not start the devices that it was asked for, and what to do."""
+    asked = os.environ.get("JAX_PLATFORMS")
+    lines = str(error).strip().splitlines()
+    return JAX_NO_DEVICE.format(asked=f" (JAX_PLATFORMS is {asked!r})" if asked else "", why=f": {lines[0][:300]}" if lines else "")
 
 
 def nvidia_gpu() -> bool:
