@@ -199,12 +199,18 @@ describe("the model", () => {
 describe("words", () => {
   const steps = {
     step: Int32Array.of(7, 8, 9),
+    name: ["", "train 8", ""],
     start_ms: Float64Array.of(0, 10, 20),
     step_time_ms: Float64Array.of(10, 9, 10),
   } as unknown as Steps;
 
   it("name the step that runs at a time", () => {
-    expect([stepAt(steps, 0), stepAt(steps, 12), stepAt(steps, 19.5), stepAt(steps, 30)]).toEqual([7, 8, null, null]);
+    expect([stepAt(steps, 0), stepAt(steps, 12), stepAt(steps, 19.5), stepAt(steps, 30)]).toEqual([
+      "7",
+      "train 8",
+      "",
+      "",
+    ]);
   });
   it("give the time of the selected steps", () => {
     expect(stepsRange(steps, { first: 8, last: 9 })).toEqual([10, 30]);

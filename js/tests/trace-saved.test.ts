@@ -76,6 +76,17 @@ describe("search in a report", () => {
   });
 });
 
+it("compares a step with those of its own lane only", () => {
+  const steps = { kind: "steps" } as const;
+  const data = saved(
+    [lane([[0, 9, 0, 0]], { ...steps, process: "GPU 0" }), lane([[0, 7, 0, 0]], steps)],
+    ["train 1"],
+    10,
+  );
+  expect(peers(data, { lane: 0, index: 0 })).toEqual({ count: 1, mean_ns: 9 });
+  expect(neighbour(data, { lane: 0, index: 0 }, "next_same")).toBeNull();
+});
+
 describe("neighbours", () => {
   const data = saved(
     [

@@ -311,7 +311,7 @@ function describe(model: Model, steps: Steps, slice: Under) {
     rows: [
       { label: "Start", value: `${num(start, 3)} ms` },
       { label: "Lane", value: lane?.name ?? "" },
-      ...(running === null ? [] : [{ label: "Step", value: String(running) }]),
+      ...(running ? [{ label: "Step", value: running }] : []),
     ],
   };
 }

@@ -65,6 +65,9 @@ def frame(activity: Activity, work: pd.DataFrame | None = None, warmup: int | No
     kind = out["name"].str.extract(NUMBERED)[0].fillna("")
     # Training, validation and prediction are populations of their own: one of them is averaged.
     out["kind"] = kind.where(kind != "", np.nan).ffill().bfill().fillna("")
+    # The recorder calls a group that states no number by its own: the step has the name that its neighbours give it.
+    own = (out["name"] == out["group"].astype(str)).to_numpy(np.bool_)
+    out.loc[own, "name"] = [f"{k} {n}".lstrip() for k, n in zip(out["kind"][own], out["step"][own], strict=True)]
     out["warmup"] = _warming(out, warmup)
     main = _averaged(out[~out["warmup"]].groupby("kind")["step_time_ms"].sum())
     host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})

@@ -16,7 +16,7 @@ import pandas as pd
 
 from nbprof.codes import distinct
 from nbprof.timeline.derived import HLO, MODULES, OPS, SCOPES, STEPS, Line, Made, chains, runs
-from nbprof.timeline.lanes import heading, section
+from nbprof.timeline.lanes import heading, section, step_names
 from nbprof.trace import TEXT, Events, Int64s, Trace
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class _Gpus:
     def _steps(self) -> dict[tuple[str, int], tuple[Int64s, Int64s, Int64s]]:
         """Start, end and name of the steps of each device, in time order."""
         run = self.run
-        markers, names = run.activity.markers, run.activity.group_names
+        markers, names = run.activity.markers, step_names(run)
         markers = markers[markers["device"] >= 0].sort_values("start", kind="stable")
         host, device, group, start, end = (markers[c].to_numpy(np.int64) for c in ("host", "device", "group", "start", "end"))
         coded = np.array([self.made.code(names.get(key, str(key[1]))) for key in zip(host.tolist(), group.tolist(), strict=True)], np.int64)

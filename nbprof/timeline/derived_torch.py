@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from nbprof.timeline.derived import SCOPES as SCOPES
 from nbprof.timeline.derived import STEPS, TORCH_MODULES, TORCH_OPS, Line, Made, runs
-from nbprof.timeline.lanes import heading
+from nbprof.timeline.lanes import heading, step_names
 from nbprof.trace import Events, Int64s, Trace
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _launched(run: Run, event: Int64s) -> tuple[Int64s, Int64s]:
 
 def _steps(run: Run, made: Made, work: _Work, rows: Int64s, host: str, device: str, process: str) -> Line:
     """The steps of a device: from the first to the last that was launched in one, the end of the step before cut off."""
-    markers, names = run.activity.markers, run.activity.group_names
+    markers, names = run.activity.markers, step_names(run)
     number, events = run.hosts.index(host), run.trace.events
     mine = markers[(markers["host"] == number) & (markers["device"] < 0)].sort_values("start", kind="stable")
     mark = mine["event"].to_numpy(np.int64)

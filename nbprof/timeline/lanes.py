@@ -49,6 +49,16 @@ class Lane:
     derived: bool = False
 
 
+def step_names(run: Run) -> dict[tuple[int, int], str]:
+    """What steps are called, by number of their host and group: as in the table of steps, others as they were recorded."""
+    steps = run.steps
+    names = {key: str(name) for key, name in run.activity.group_names.items()}
+    if len(steps):
+        host = steps["host"].map({host: i for i, host in enumerate(run.hosts)})
+        names.update(zip(zip(host.tolist(), steps["group"].tolist(), strict=True), steps["name"].astype(str).tolist(), strict=True))
+    return names
+
+
 def section(process: str, device: object = None) -> str:
     """The heading of a group of lanes: "GPU 0" for "/device:GPU:0", "Host" for "/host:CPU"."""
     if match := _PLANE.match(process):

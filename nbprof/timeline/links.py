@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.timeline.flowpoints import FlowPoints
+from nbprof.timeline.lanes import step_names
 from nbprof.trace import INT, TEXT, UINT, ArgColumn, Int64s, Trace
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Links:
             extra = self.tracks.extra
             return self._step_at(self._host_of_extra(event), int(extra.start[event - len(self.events)]), None)
         host = int(self.host_of_lane[self.events.lane[event]])
-        names = self.run.activity.group_names
+        names = self._step_names
         group = self._number("group_id", event)
         if group is not None and group >= 0:
             return names.get((host, group), str(group))
@@ -111,6 +112,10 @@ class Links:
         return self._step_at(host, time, device if device >= 0 else None)
 
     # Where events are.
+
+    @cached_property
+    def _step_names(self) -> dict[tuple[int, int], str]:
+        return step_names(self.run)
 
     def _recorded(self, event: int) -> bool:
         return 0 <= event < len(self.events)
@@ -348,7 +353,7 @@ class Links:
 
     def _step_at(self, host: int, time: int, device: int | None) -> str:
         """The name of the step in which a moment lies."""
-        names = self.run.activity.group_names
+        names = self._step_names
         marks = self._marks(host, device)
         if marks is not None:
             begin, stop, group = marks

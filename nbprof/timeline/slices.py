@@ -253,17 +253,24 @@ class Slices:
         return None
 
     def same(self, event: int) -> Int64s:
-        """Ids of the events of the same name on lanes of the same kind, ascending; kept for the last few names."""
+        """Ids of the events of the same name on lanes of the same kind, ascending; kept for the last few names.
+
+        Of a step only those on its own lane: that of a device and that of its host are not two of a kind.
+        """
         part, row = self.of(event)
-        kind = int(self.kind[part.events.lane[row]])
-        key = (self.name(event), kind)
+        lane = int(part.events.lane[row])
+        kind = int(self.kind[lane])
+        wanted = self.kind == kind
+        if KINDS[kind] == "steps":
+            wanted = np.arange(len(self.kind)) == lane
+        key = (self.name(event), kind if KINDS[kind] != "steps" else -1 - lane)
         known = self._same.pop(key, None)
         if known is None:
             # Different names in full may be shown as one.
             codes = np.flatnonzero(self.tracks.names == key[0])
             found = []
             for each in self.parts:
-                for at, behind in each.stretches(self.kind == kind):
+                for at, behind in each.stretches(wanted):
                     rows = np.flatnonzero(_any_of(each.events.name[at:behind], codes, len(self.tracks.names)))
                     found.append((rows + (at + each.first)).astype(np.int32))
             known = np.concatenate(found)

@@ -70,7 +70,9 @@ def tracks(run: Run) -> Tracks:
     more = [Lane(first + i, *given) for i, given in enumerate(made["lanes"])]
     counters = counting.counters(run, lanes, first + len(more))
     names = np.concatenate([trace.display, np.array(made["short"], object)])
-    names[made["relabelled"]] = made["labels"]
+    full = np.concatenate([trace.names, np.array(made["full"], object)])
+    for texts in (names, full):
+        texts[made["relabelled"]] = made["labels"]
     category = np.asarray(run.activity.name_category)
     codes = np.zeros(len(names), np.uint8)
     codes[: len(category)] = category
@@ -79,7 +81,7 @@ def tracks(run: Run) -> Tracks:
         events,
         extra,
         names,
-        np.concatenate([trace.names, np.array(made["full"], object)]),
+        full,
         codes,
         [counter for _, counter in counters],
         origin,
@@ -131,7 +133,7 @@ def _derive(run: Run, lanes: list[Lane]) -> dict[str, Any]:
 
 def _labels(run: Run) -> tuple[Int64s, list[str]]:
     """Recorders call a device's step by its number alone: name codes of those, and the names that the table of steps has for them."""
-    trace, names = run.trace, run.activity.group_names
+    trace, names = run.trace, drawn.step_names(run)
     on_steps = (trace.lanes["kind"] == "steps").to_numpy(np.bool_)
     if not on_steps.any():
         return np.zeros(0, np.int64), []

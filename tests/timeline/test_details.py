@@ -14,7 +14,7 @@ from nbprof.profiles import Profile
 from nbprof.timeline.args import MOST_ARGS, MOST_VALUE, shown
 from nbprof.timeline.details import Details
 from nbprof.timeline.links import Links
-from nbprof.timeline.slices import Slices
+from nbprof.timeline.slices import KINDS, Slices
 from nbprof.timeline.tracks import tracks
 from tests.support.build import profile
 from tests.support.made import Made, runs
@@ -112,7 +112,7 @@ def test_details_agree_with_the_events(made: Made) -> None:
     run = given.run
     found = details(given)
     frame = given.trace.events()
-    names = run.trace.display[run.trace.events.name]
+    names = found._slices.tracks.names[run.trace.events.name]
     for event in range(len(frame)):
         info, row = found.info(event), frame.iloc[event]
         assert info["full_name"] == row["name"]
@@ -120,6 +120,8 @@ def test_details_agree_with_the_events(made: Made) -> None:
         assert info["slice"]["duration_ns"] == pytest.approx(row["duration_us"] * 1000)
         kind = found._slices.kind
         alike = (names == names[event]) & (kind[run.trace.events.lane] == kind[run.trace.events.lane[event]])
+        if kind[run.trace.events.lane[event]] == KINDS.index("steps"):
+            alike &= run.trace.events.lane == run.trace.events.lane[event]
         assert info["same"]["count"] == alike.sum()
         assert info["same"]["mean_ns"] == pytest.approx(run.trace.events.duration[alike].mean() / 1000)
         parent = run.trace.events.parent[event]

@@ -321,3 +321,18 @@ def test_five_thousand_lanes_keep_their_order_and_all_but_eight_are_folded(tmp_p
     assert [lane.name for lane in made.lanes] == [f"t{i}" for i in range(5000) if i % 2]
     assert sum(not lane.folded for lane in made.lanes) == 8
     assert {int(lane.name[1:]) % 7 for lane in made.lanes if not lane.folded} == {6}
+
+
+def test_a_step_has_one_name_everywhere():
+    p = nbprof.load(real("tf-gpu/rtx5000-cnn-batch64"))
+    run, steps = p.run, p.run.steps
+    assert steps["name"].tolist() == [f"train {n}" for n in range(499, 520)] == [f"train {n}" for n in steps["step"]]
+    lane = next(lane for lane in run.timeline.tracks.lanes if lane.kind == "steps")
+    drawn = p.trace.events(lane=lane.id)
+    assert drawn["name"].tolist() == steps["name"].tolist()
+    for event, name, step in zip(drawn["event"], steps["name"], steps["step"], strict=True):
+        info = run.timeline.answer({"ask": "slice", "event": int(event)})
+        assert info["step"] == info["full_name"] == info["slice"]["name"] == name
+        assert run.timeline.answer({"ask": "locate", "kind": "step", "step": int(step)})["text"] == f"Step {name}."
+    first = p.trace.events(kind="device").query("duration_us > 0").iloc[0]
+    assert run.timeline.answer({"ask": "slice", "event": int(first["event"])})["step"] in steps["name"].tolist()

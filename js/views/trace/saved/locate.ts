@@ -9,7 +9,7 @@ import type { Located, Target } from "../source.js";
 import { hitAt, hitsOf } from "./find.js";
 import type { At, SavedLanes } from "./lanes.js";
 import { firstIn } from "./step.js";
-import { stepIndex } from "./steps.js";
+import { stepIndex, stepName } from "./steps.js";
 
 /** Hidden columns of a table: when the longest call of a row starts, and how long it takes (ms). */
 const AT = "_at_ms";
@@ -141,7 +141,7 @@ export function locate(saved: SavedLanes, target: Target): Located | null {
       const to = from + (steps.step_time_ms[i] as number) * 1e6;
       const lanes = saved.lanes.filter((lane) => lane.kind === "steps").map((lane) => lane.id);
       const at = lanes.length ? firstIn(saved, from - 1.5 * saved.tick, to, lanes) : null;
-      return located(saved, at, `Step ${target.step}.`, { from, to });
+      return located(saved, at, `Step ${stepName(steps, i)}.`, { from, to });
     }
     case "gap": {
       const { start, duration, process } = saved.trace.gaps;

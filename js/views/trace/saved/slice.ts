@@ -6,8 +6,8 @@ import { MOST_NAME } from "../ask.js";
 import type { SliceInfo, Where } from "../source.js";
 import type { At, SavedLanes, Source } from "./lanes.js";
 import { arrowsOf, launchOf } from "./links.js";
-import { neighbour } from "./step.js";
-import { stepIndex } from "./steps.js";
+import { alike, neighbour } from "./step.js";
+import { stepIndex, stepName } from "./steps.js";
 
 const holds = (column: ColumnData | undefined, fits: (text: string) => boolean): boolean =>
   column !== undefined && (Array.isArray(column) ? column : ((column as Coded).values ?? [])).some(fits);
@@ -35,14 +35,13 @@ function opOf(payload: Source, kernel: string): string {
   return found.size === 1 ? ([...found][0] as string) : "";
 }
 
-/** All slices here of that name on lanes of the same kind: how many they are, and their mean. */
+/** All slices here of that name on lanes like its own: how many they are, and their mean. */
 export function peers(saved: SavedLanes, at: At): { count: number; mean_ns: number } {
   const code = saved.code(at);
-  const kind = saved.lanes[at.lane]?.kind;
   let count = 0;
   let sum = 0;
   for (const lane of saved.lanes) {
-    if (lane.kind !== kind) continue;
+    if (!alike(saved, lane, at)) continue;
     for (let i = 0; i < lane.start.length; i++) {
       if (lane.name_code[i] !== code) continue;
       count++;
@@ -72,7 +71,7 @@ export function sliceInfo(saved: SavedLanes, event: number): SliceInfo | null {
     same: peers(saved, at),
     parent: parent && saved.ref(parent),
     op: saved.trace.names[(lane.op?.[at.index] ?? 0) - 1] ?? (tab === "kernels" ? opOf(payload, slice.name) : ""),
-    step: step < 0 ? "" : steps.name[step] || String(steps.step[step]),
+    step: stepName(steps, step),
     category: CATEGORIES[(saved.trace.category[saved.code(at)] ?? 0) - 1]?.key ?? "",
     launch: launchOf(saved, at),
     stack: [],

@@ -1,5 +1,6 @@
 /** From one slice to another, in what a report holds. */
 
+import type { Lane } from "../../../lib/payload.js";
 import { longestOf, lowest, type Row } from "../rows.js";
 import type { Direction } from "../source.js";
 import type { At, SavedLanes } from "./lanes.js";
@@ -36,14 +37,19 @@ function longestIn(level: Row | undefined, start: number, end: number): number |
   return first < last ? (level.slice[longestOf(level, first, last)] as number) : null;
 }
 
-/** The next or previous slice of the name on lanes of the same kind, by start. */
+/** Whether a lane is of the same kind as that of a slice; of a step only its own, as a device and its host are not two of a kind. */
+export const alike = (saved: SavedLanes, lane: Lane, at: At): boolean => {
+  const own = saved.lanes[at.lane];
+  return own?.kind === "steps" ? lane === own : lane.kind === own?.kind;
+};
+
+/** The next or previous slice of the name on lanes like its own, by start. */
 function sameName(saved: SavedLanes, at: At, by: 1 | -1): At | null {
   const code = saved.code(at);
-  const kind = saved.lanes[at.lane]?.kind;
   const order = (a: At, b: At): number => saved.start(a) - saved.start(b) || a.lane - b.lane || a.index - b.index;
   let best: At | null = null;
   saved.lanes.forEach((lane, l) => {
-    if (lane.kind !== kind) return;
+    if (!alike(saved, lane, at)) return;
     for (let index = 0; index < lane.start.length; index++) {
       if (lane.name_code[index] !== code) continue;
       const one = { lane: l, index };

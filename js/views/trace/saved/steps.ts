@@ -11,10 +11,11 @@ export function stepIndex(steps: Steps, time_ms: number): number {
   return -1;
 }
 
-/** Number of the step that is running at a time; null between steps and without any. */
-export function stepAt(steps: Steps, time_ms: number): number | null {
-  return steps.step[stepIndex(steps, time_ms)] ?? null;
-}
+/** What the step at a position is called. */
+export const stepName = (steps: Steps, i: number): string => steps.name[i] || String(steps.step[i] ?? "");
+
+/** Name of the step that is running at a time; "" between steps and without any. */
+export const stepAt = (steps: Steps, time_ms: number): string => stepName(steps, stepIndex(steps, time_ms));
 
 /**
  * How the slices of a lane of steps are called in the other views; by position of the lane. Where a lane has another
