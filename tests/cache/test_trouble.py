@@ -220,10 +220,10 @@ def test_a_person_who_waits_is_waited_for(cache, path, monkeypatch):
     monkeypatch.setattr(shelf, "_AFTER_READING_S", 60.0)
     profile = load(path)
 
-    def slow(activity):
+    def slow(activity, **options):
         inside.set()
         assert go_on.wait(30)
-        return original(activity)
+        return original(activity, **options)
 
     from nbprof.analysis import steps
 
