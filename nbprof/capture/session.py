@@ -248,6 +248,11 @@ class Session:
             loop = keras.LOOPS[self.clock.batches_of]
             asked = f"batches {window[0]} to {window[1]} were" if window[1] else f"batches from {window[0]} on were"
             return f"{asked} asked for, but {loop} ended after batch {self.clock.counted}: nothing was recorded"
+        if self.backend is not None and window and not self.clock.seen and self.backend.name == "jax":
+            return (
+                f"--steps asked for step {window[0]}, but the cell marks none, and the steps of JAX are found after the recording: "
+                "'for batch in nbprof.steps(batches):' counts them, or record without --steps"
+            )
         if self.backend is not None and window:
             return f"--steps asked for step {window[0]}, but the cell ended after step {self.clock.seen}: nothing was recorded"
         if self.options.backend != "auto":

@@ -232,7 +232,7 @@ def _steps(runs: pd.DataFrame, called: dict[str, int], above: int) -> tuple[pd.D
     main = max(able, key=total.__getitem__, default="")
     if not main or total[main] < LEAST_SHARE * sum(total.values()):
         return None, ""
-    names = [main, *_loops(runs["module"], main, able, {name: total[name] / len(spans[name]) for name in able})]
+    names = [main, *_loops(runs["module"], main, able, {name: float(spans[name].median()) for name in able})]
     used = runs[runs["module"].isin(names)].reset_index(drop=True)
     end = used["end"].to_numpy(np.int64)
     first = min(int(used["start"].iloc[0]), called.get(function_of(str(used["module"].iloc[0])), int(used["start"].iloc[0])))
@@ -246,11 +246,11 @@ def _steps(runs: pd.DataFrame, called: dict[str, int], above: int) -> tuple[pd.D
     return steps, how
 
 
-def _loops(module: pd.Series, main: str, able: list[str], mean: dict[str, float]) -> list[str]:
+def _loops(module: pd.Series, main: str, able: list[str], usual: dict[str, float]) -> list[str]:
     """Other programs that are run again and again without the main one between, as an evaluation is."""
     out = []
     for name in able:
-        if name == main or mean[name] < OWN_LOOP_SHARE * mean[main]:
+        if name == main or usual[name] < OWN_LOOP_SHARE * usual[main]:
             continue
         order = module[module.isin([main, name])].to_numpy()
         mine = order == name
