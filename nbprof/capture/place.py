@@ -79,12 +79,7 @@ class Place:
         try:
             home.mkdir(parents=True, exist_ok=True)
             name = f"{runs[0].name}{suffix}"
-            target = home / name
-            number = 2
-            while target.exists():
-                target = home / f"{name}_{number}"
-                number += 1
-            runs[0].rename(target)
+            target = _move(runs[0], home, name)
         except OSError as error:
             raise CaptureError(f"the run could not be moved to {home}: {error.strerror}; it is in {runs[0]}") from error
         self.discard()
@@ -98,6 +93,20 @@ class Place:
         """Remove everything, where nothing was to be kept."""
         if self.temporary:
             shutil.rmtree(self.logdir, ignore_errors=True)
+
+
+def _move(run: Path, home: Path, name: str) -> Path:
+    """Move a run to a name that is free, and return where it is; other processes of a job may take the same name in that moment."""
+    target, number = home / name, 2
+    while True:
+        try:
+            if not target.exists():
+                return run.rename(target)
+        except OSError:
+            if not target.exists():
+                raise
+        target = home / f"{name}_{number}"
+        number += 1
 
 
 def _clear_leftovers(logdir: Path) -> None:

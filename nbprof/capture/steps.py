@@ -212,6 +212,11 @@ class StepClock:
         """The kind of step that is open; empty where none is."""
         return self.kind if self._open else ""
 
+    @property
+    def in_marker(self) -> bool:
+        """True inside a marker of the person."""
+        return self._roots > 0
+
     def adopt(self) -> None:
         """The loop goes on in this thread: what is open belongs to it from here on.
 

@@ -161,7 +161,7 @@ class OptimizerSteps:
     def loop_begins(self, *, resumes: bool) -> None:
         """A loop begins, or goes on after an evaluation: what was before it is no part of its first step."""
         mark = self._mark
-        if mark is None or self._clock.open_loop != KIND:
+        if mark is None or self._clock.open_loop != KIND or self._clock.in_marker:
             return
         if self._key is None:
             mark.start = self.now()

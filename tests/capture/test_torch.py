@@ -385,6 +385,21 @@ def test_a_loop_of_the_persons_own_markers_wins(torch, record):
     assert len(steps(record(run))) == 3
 
 
+def test_a_marker_of_the_person_keeps_its_beginning(torch, record):
+    import nbprof
+
+    rows = torch.utils.data.TensorDataset(torch.ones(8, 16))
+
+    def run():
+        with nbprof.step():
+            time.sleep(0.2)
+            for (batch,) in torch.utils.data.DataLoader(rows, batch_size=8):
+                Training(torch, 0).model(batch)
+
+    ((_, begin, end, _),) = steps(record(run))
+    assert end - begin > 200_000
+
+
 @pytest.mark.parametrize("error", [ValueError("bad batch"), MemoryError("no")])
 def test_an_exception_leaves_the_whole_steps(torch, record, profile, error):
     training = Training(torch)

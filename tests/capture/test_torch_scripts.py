@@ -182,3 +182,28 @@ def test_a_rank_that_records_a_block_says_which_it_is(torch, tmp_path):
     assert len(files) == 2
     assert {path.name.split("_rank")[1][0] for path in files} == {"0", "1"}
     assert sorted(nbprof.load(files).run.trace.hosts) == ["rank 0", "rank 1"]
+
+
+def test_runs_of_one_second_do_not_meet(tmp_path, monkeypatch):
+    """Another rank takes the name between the look and the move."""
+    from nbprof.capture.options import Options
+    from nbprof.capture.place import Place
+
+    places = [Place(Options(logdir=str(tmp_path))) for _ in range(2)]
+    for place in places:
+        run = place.scratch / "plugins" / "profile" / "2026_01_01_00_00_00"
+        run.mkdir(parents=True)
+        (run / "host.pt.trace.json.gz").write_bytes(b"")
+    first = places[0].settle()
+    asked = []
+    original = type(first).exists
+
+    def unseen_at_first(self, *args, **options):
+        asked.append(self)
+        return False if self == first and asked.count(first) == 1 else original(self, *args, **options)
+
+    monkeypatch.setattr(type(first), "exists", unseen_at_first)
+    second = places[1].settle()
+    assert asked.count(first) == 2
+    assert (first.name, second.name) == ("2026_01_01_00_00_00", "2026_01_01_00_00_00_2")
+    assert len(list(second.iterdir())) == len(list(first.iterdir())) == 1
