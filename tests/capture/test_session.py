@@ -137,7 +137,8 @@ def test_nothing_to_record_has_a_reason_and_leaves_no_folder(tmp_path, monkeypat
 
 
 def test_a_second_recording_stops_the_first(monkeypatch):
-    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    for name in ("tensorflow", "jax", "torch"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     first = Session(Options()).start()
     second = Session(Options()).start()
     assert first.superseded
