@@ -117,12 +117,15 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
     """
     if "hlo_module" not in trace.args:
         return None
-    marked = {at for at, ident in groups.names if not groups.names[at, ident].startswith("EagerKernelExecute ")}
-    marked |= set(np.unique(host[groups.group >= 0]).tolist()) - {at for at, _ in groups.names}
-    runs, on_device = _runs(trace, host, lane_kind)
+    open_ = sorted(set(range(len(trace.hosts))) - _marked(groups, host))
+    if not open_:
+        return None
+    runs, on_device = _runs(trace, host, lane_kind, open_)
     parts, notes = [], []
-    for at in sorted(set(runs["host"].tolist()) - marked):
+    for at in open_:
         mine = runs[runs["host"] == at]
+        if not len(mine):
+            continue
         # Groups of eager ops (TensorFlow's, that feed the program) keep their numbers.
         above = int(groups.group[host == at].max(initial=-1)) + 1
         steps, how = _steps(mine.reset_index(drop=True), _first_call(trace, host, at), above)
@@ -135,23 +138,32 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
     return ProgramSteps(pd.concat(parts, ignore_index=True), list(dict.fromkeys(notes)), frozenset(on_device))
 
 
+def _marked(groups: Groups, host: npt.NDArray[np.integer]) -> set[int]:
+    """Hosts on which anything but an eager op of TensorFlow is the root of a group."""
+    named = {at for at, _ in groups.names}
+    grouped = set(np.flatnonzero(np.bincount(host[groups.group >= 0], minlength=1)).tolist())
+    return (grouped - named) | {at for (at, _), name in groups.names.items() if not name.startswith("EagerKernelExecute ")}
+
+
 def function_of(module: str) -> str:
     """What the function of a compiled program is called: ``jit_train_step`` and ``pmap_train_step`` are ``train_step``."""
     return re.sub(r"\A(?:jit|pmap|pjit|xmap)_(?=.)", "", module)
 
 
-def _runs(trace: Trace, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]) -> tuple[pd.DataFrame, set[int]]:
-    """Runs of programs by end: ``host module run event start end turns``; and the hosts where devices recorded them.
+def _runs(
+    trace: Trace, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_], hosts: list[int]
+) -> tuple[pd.DataFrame, set[int]]:
+    """Runs of programs on some hosts, by end: ``host module run event start end turns``; and the hosts where devices recorded them.
 
     `turns` is how often the second most frequent op of the run was run on one device: more than once, the program loops. (One op alone may
     be several kernels.)
     """
     events = trace.events
     module = trace.text_arg("hlo_module")
-    kind = lane_kind[events.lane]
-    rows = np.flatnonzero((module >= 0) & ((kind == "device") | (kind == "host")))
-    rows = rows[events.duration[rows] > 0]
-    of_device = kind[rows] == "device"
+    used = np.isin(lane_kind, ("device", "host"))[events.lane]
+    rows = np.flatnonzero((module >= 0) & used & (events.duration > 0))
+    rows = rows[np.isin(host[rows], hosts)]
+    of_device = (lane_kind == "device")[events.lane[rows]]
     with_device = set(np.unique(host[rows[of_device]]).tolist())
     # On a host with devices, the calls of the host that launched kernels name the program too.
     rows = rows[of_device | ~np.isin(host[rows], list(with_device))]
