@@ -31,7 +31,7 @@ def add(run: Run, made: Made, hosts: int) -> None:
     event = table["event"].to_numpy(np.int64)
     launch, op = _launched(run, event)
     lines: set[str] = set()
-    work = _Work(run.trace, event, launch, op)
+    work = _Work(run, event, launch, op)
     of_host, of_device = table["host"].to_numpy(), table["device"].to_numpy()
     for (name, number), title in keys.items():
         rows = np.flatnonzero((of_host == run.hosts.index(name)) & (of_device == number))
@@ -106,12 +106,17 @@ def _asked(run: Run, mark: Int64s, low: Int64s, high: Int64s) -> tuple[Int64s, I
 class _Work:
     """What devices did: the event, its launch and the op of that, int64[w] in the order of events."""
 
-    def __init__(self, trace: Trace, event: Int64s, launch: Int64s, op: Int64s) -> None:
-        self.trace, self.event, self.launch, self.op = trace, event, launch, op
+    def __init__(self, run: Run, event: Int64s, launch: Int64s, op: Int64s) -> None:
+        self.trace = trace = run.trace
+        self.event, self.launch, self.op = event, launch, op
         self.start: Int64s = trace.events.start[event]
         self.end: Int64s = self.start + trace.events.duration[event]
         named = np.fromiter((str(n).startswith(_MODULE) for n in trace.names), np.bool_, len(trace.names))
-        self.ops, self.op_at = _around(trace.events, op, _kind_of_ops(trace), op >= 0)
+        # The mark of a step is written as an op in some versions: the lane of steps tells it. An optimizer's is work, too.
+        ops = _kind_of_ops(trace)
+        mark = run.activity.markers["event"].to_numpy(np.int64)
+        ops[[event for event in mark.tolist() if not str(trace.names[trace.events.name[event]]).startswith("Optimizer.step#")]] = False
+        self.ops, self.op_at = _around(trace.events, op, ops, op >= 0)
         # Without an op, the call itself may lie in a module.
         where = np.where(op >= 0, op, launch)
         self.modules, self.module_at = (

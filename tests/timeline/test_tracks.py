@@ -336,3 +336,12 @@ def test_a_step_has_one_name_everywhere():
         assert run.timeline.answer({"ask": "locate", "kind": "step", "step": int(step)})["text"] == f"Step {name}."
     first = p.trace.events(kind="device").query("duration_us > 0").iloc[0]
     assert run.timeline.answer({"ask": "slice", "event": int(first["event"])})["step"] in steps["name"].tolist()
+
+
+def test_the_mark_of_a_step_is_no_op_of_a_device():
+    p = nbprof.load(real("kineto/v100-resnet50-workers0"))
+    lanes = {lane.name: lane for lane in p.run.timeline.tracks.lanes if lane.process == "GPU 0"}
+    ops = p.trace.events(lane=lanes["Ops"].id)["name"]
+    assert ops.str.startswith("aten::").any()
+    assert ops[ops.str.startswith("ProfilerStep#")].tolist() == []
+    assert p.trace.events(lane=lanes["Steps"].id)["name"].str.startswith("ProfilerStep#").all()
