@@ -23,8 +23,8 @@ WHOLE_STEP = 0.8
 
 HOW = (
     "No steps are in this profile, so step time is unknown: nothing in it marks them. With torch.profiler, call prof.step() at the end of "
-    "each iteration; %%nbprof and nbprof.profile() find the steps of optimizers themselves, and nbprof.steps(loader) around what a loop runs "
-    "over marks those of any other loop."
+    "each iteration; %%nbprof and nbprof.profile() find the steps of optimizers themselves, and nbprof.steps(loader) around what any other "
+    "loop runs over marks those of it."
 )
 
 ONLY_DEVICE = (

@@ -22,6 +22,14 @@ from nbprof.capture.steps import StepClock, step, steps
 from nbprof.errors import CaptureError
 
 
+@pytest.fixture(autouse=True)
+def no_framework(monkeypatch, tmp_path):
+    """Other tests of this process may have imported one, and a session would record it, into the working directory."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("tensorflow", "jax", "torch"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
 @pytest.mark.parametrize(("text", "range_"), [("3:7", (3, 7)), ("3:", (3, None)), (":7", (1, 7)), (" 5 ", (5, 5))])
 def test_step_ranges(text, range_):
     assert parse_steps(text) == range_
@@ -136,9 +144,7 @@ def test_nothing_to_record_has_a_reason_and_leaves_no_folder(tmp_path, monkeypat
     assert not list(tmp_path.iterdir())
 
 
-def test_a_second_recording_stops_the_first(monkeypatch):
-    for name in ("tensorflow", "jax", "torch"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+def test_a_second_recording_stops_the_first():
     first = Session(Options()).start()
     second = Session(Options()).start()
     assert first.superseded
