@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from nbprof import cache, capture, torch
+    from nbprof import cache, torch
+    from nbprof.capture import Room
     from nbprof.capture.block import profile, start, stop
     from nbprof.capture.remote.serve import serve
     from nbprof.capture.steps import step, steps
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from nbprof.profiles import Profile, load, runs
 
     last: Profile | None
+    capture: Room
 
 # Imported when first used: loading the extension must not cost the import of pandas, let alone of a framework.
 _WHERE = {

@@ -261,7 +261,11 @@ class Profile:
 
     def __del__(self) -> None:
         if getattr(self, "_temporary", None) is not None:
-            shutil.rmtree(str(self._temporary), ignore_errors=True)
+            try:
+                shutil.rmtree(str(self._temporary), ignore_errors=True)
+            except AttributeError:
+                # The interpreter ends and has taken shutil away; the recording's own finalizer has removed the folder by then.
+                return
 
 
 # What pandas can count in nanoseconds.

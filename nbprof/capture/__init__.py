@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from nbprof.profiles import Profile
 
 
-class _Room(ModuleType):
+class Room(ModuleType):
+    """The module `nbprof.capture`, which can be called."""
+
     # A module and a function of one name: whichever is imported last would hide the other.
     def __call__(
         self,
@@ -82,4 +84,4 @@ class _Room(ModuleType):
         return capture(addresses, sampling, progress)
 
 
-sys.modules[__name__].__class__ = _Room
+sys.modules[__name__].__class__ = Room
