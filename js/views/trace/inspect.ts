@@ -146,6 +146,7 @@ export function inspect(options: InspectOptions): Inspect {
     follow(by) {
       const next = info && follow(info.arrows, info.slice.event, by);
       if (next) model.select(next, true);
+      else if (!model.selected) words.say("said", "No slice is selected.");
       else words.say("said", by > 0 ? "No arrow leaves this slice." : "No arrow reaches this slice.");
     },
     gap,
