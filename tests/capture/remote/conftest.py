@@ -10,11 +10,11 @@ from tests.support.profiles import needed
 
 
 @pytest.fixture(autouse=True)
-def place(request, tmp_path, monkeypatch):
+def place(tmp_path, monkeypatch):
     """A working directory of its own, and short waits before somebody is asked again."""
     from nbprof.capture.remote import workers
 
-    if importlib.util.find_spec("grpc") is None and "grpc" not in request.node.keywords:
+    if importlib.util.find_spec("grpc") is None:
         needed("grpcio is not installed")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(workers, "RETRY_S", 0.01)
