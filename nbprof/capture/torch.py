@@ -132,6 +132,9 @@ class TorchBackend:
         run = self._folder / "plugins" / "profile" / time.strftime("%Y_%m_%d_%H_%M_%S")
         try:
             if self._thread and self._thread != threading.get_ident():
+                # There is nothing to get from it here; but it must be over for the next one to begin.
+                with stderr_lines(), contextlib.suppress(Exception):
+                    profile.stop()
                 raise CaptureError(trouble.WRONG_THREAD)
             _tell_ranks(profile)
             with stderr_lines() as lines:

@@ -682,3 +682,31 @@ def test_a_profiler_of_the_person_that_only_waits_is_let_begin(torch, place):
     assert [number for number, *_ in steps(recording)] == [1, 2]
     assert any("marks with its step()" in note for note in recording.info.notes)
     assert any("starts PyTorch's profiler itself" in note for note in recording.info.notes)
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_a_recording_that_another_thread_ends(torch, place, memory):
+    from nbprof.capture.options import Options
+    from nbprof.capture.session import Session
+
+    session = Session(Options(memory=memory), source="import torch")
+
+    def begin():
+        session.start()
+        Training(torch, 0).run(2)
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    thread.join()
+    recording = session.stop()
+    if memory:
+        assert recording is None
+        assert "--no-memory" in session.failure
+    else:
+        assert len(steps(recording)) == 2
+    # The next one is as good as any.
+    again = Session(Options(), source="import torch").start()
+    Training(torch, 0).run(2)
+    recording = again.stop()
+    assert recording is not None, again.failure
+    assert counts(recording)["aten::addmm"] == 4
