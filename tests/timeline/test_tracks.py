@@ -49,7 +49,8 @@ def jax_gpu(**streams):
 
 
 def hlo(op, program=7, **more):
-    return {"hlo_op": op, "hlo_module": "jit_f", "program_id": program, **more}
+    """What an op of a program states; one that is called like a function of jax.numpy, so that its runs are no steps."""
+    return {"hlo_op": op, "hlo_module": "jit_add", "program_id": program, **more}
 
 
 def test_equal_neighbours_are_one_slice_and_a_module_ends_the_ops(tmp_path):
@@ -58,12 +59,12 @@ def test_equal_neighbours_are_one_slice_and_a_module_ends_the_ops(tmp_path):
         (8, 9, hlo("call::other", 8)),
     ]  # fmt: skip
     made = tracks(opened(tmp_path, jax_gpu(s1=kernels)))
-    assert slices(made, "XLA modules") == [("jit_f", 0, 4), ("jit_f", 5, 9)]
+    assert slices(made, "XLA modules") == [("jit_add", 0, 4), ("jit_add", 5, 9)]
     assert slices(made, "XLA ops") == [
         ("fusion", 0, 2), ("dot.1", 3, 4), ("dot.1", 5, 6), ("call", 6, 9), ("inner", 6, 7), ("other", 8, 9)
     ]  # fmt: skip
     full = {str(made.full[c]) for c in made.extra.name}
-    assert {"jit_f(7)", "jit_f(8)"} <= full
+    assert {"jit_add(7)", "jit_add(8)"} <= full
     assert any("XLA modules" in note for note in made.notes)
 
 
@@ -278,7 +279,7 @@ def test_many_hosts_have_their_name_in_front():
 
 def test_a_tpu_is_busy_while_an_op_runs(tmp_path):
     core = PlaneWriter("/device:TPU:0")
-    core.line("XLA Modules", [core.event("jit_f(1)", 0, 10 * MS)], line_id=2)
+    core.line("XLA Modules", [core.event("jit_add(1)", 0, 10 * MS)], line_id=2)
     core.line("XLA Ops", [core.event("%dot", 0, 4 * MS), core.event("%add", 6 * MS, 2 * MS)], line_id=3)
     made = tracks(opened(tmp_path, xspace(core)))
     counter = next(c for c in made.counters if c.label == "Busy")
