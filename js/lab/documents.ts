@@ -23,6 +23,9 @@ const FILE_TYPES = [
   },
 ];
 
+/** Any JSON may be a trace, as the files of PyTorch's ranks are: Open With has nbprof for it, its own editor stays the default. */
+const MAYBE = ["json", "nbprof-json-gz"];
+
 const isProfile = (name: string): boolean =>
   FILE_TYPES.some(({ extensions }) => extensions.some((extension) => name.endsWith(extension)));
 
@@ -108,6 +111,14 @@ export const documents: JupyterFrontEndPlugin<void> = {
   activate: (app: JupyterFrontEnd, restorer: ILayoutRestorer | null, browsers: IFileBrowserFactory | null) => {
     const { contents, serverSettings } = app.serviceManager;
     const server = new Server(serverSettings);
+    app.docRegistry.addFileType({
+      name: "nbprof-json-gz",
+      displayName: "JSON (packed)",
+      extensions: [".json.gz"],
+      contentType: "file",
+      fileFormat: null,
+      mimeTypes: [],
+    });
     for (const type of FILE_TYPES) {
       app.docRegistry.addFileType({ ...type, icon, contentType: "file", fileFormat: null, mimeTypes: [] });
     }
@@ -116,7 +127,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
     const factory = new ProfileFactory(server, {
       name: FACTORY,
       label: "Profile (nbprof)",
-      fileTypes,
+      fileTypes: [...fileTypes, ...MAYBE],
       defaultFor: fileTypes,
       modelName: MODEL,
       readOnly: true,

@@ -45,7 +45,7 @@ export function noticeLine(notice: Notice): HTMLElement {
 /** The words for a report that is read with no kernel. */
 export function savedNotice({ meta }: Payload): Notice {
   const when = meta.created ? ` on ${meta.created.slice(0, 16)}` : "";
-  const text = `saved from ${meta.label}${when}. Every tab works; to capture again, run the cell.`;
+  const text = `saved from ${meta.label}${when}. Every tab works with no kernel.`;
   return { kind: "static", title: "Static report:", text };
 }
 

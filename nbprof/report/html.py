@@ -138,7 +138,7 @@ def page(run: Run, payload: dict[str, Any]) -> str:  # noqa: ARG001  called like
 
 def _static_notice(meta: dict[str, Any]) -> dict[str, str]:
     when = f" on {meta['created']}" if meta["created"] else ""
-    text = f"saved from {meta['label']}{when}. Every tab works; to capture again, run the cell."
+    text = f"saved from {meta['label']}{when}. Every tab works with no kernel."
     return {"kind": "static", "title": "Static report:", "text": text}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -28,6 +29,8 @@ def profiles(lab):
         trace.step(i, i * 1000.0, 900.0)
         trace.launched("gemm", i * 1000.0 + 100, i * 1000.0 + 200, 300.0, trace.op("aten::mm", i * 1000.0 + 50, 100.0))
     (folder / "host.pt.trace.json").write_bytes(trace.encode())
+    (folder / "rank0.json").write_bytes(trace.encode())
+    (folder / "rank1.json.gz").write_bytes(gzip.compress(trace.encode()))
     return url, folder
 
 
@@ -82,6 +85,19 @@ def test_a_double_click_opens_the_dashboard_without_a_kernel(browse, profiles):
 
 def test_a_torch_trace_opens_as_a_profile_and_not_as_json(browse):
     assert "aten::mm" in visit(opened(browse, "host.pt.trace.json"), "Ops").inner_text()
+
+
+@pytest.mark.parametrize("name", ["rank0.json", "rank1.json.gz"])
+def test_any_json_opens_by_open_with_and_keeps_its_editor(browse, name):
+    if name == "rank0.json":
+        item(browse, name).dblclick()
+        browse.locator(".jp-MainAreaWidget:visible .jp-RenderedJSON").wait_for(timeout=60_000)
+        assert not browse.locator(".nbprof-document").count()
+    item(browse, name).click(button="right")
+    browse.locator(".lm-Menu-item", has_text="Open With").hover()
+    browse.locator(".lm-Menu-item:visible", has_text="Profile (nbprof)").click()
+    dashboard(browse).get_by_role("tab", name="Overview").wait_for(timeout=60_000)
+    assert "aten::mm" in visit(dashboard(browse), "Ops").inner_text()
 
 
 def visit(board, name):

@@ -231,10 +231,10 @@ function drawTexts(
 }
 
 /** A step by name and length; without the length, or by its number alone, where there is no room: a cut number would be wrong. */
-export function stepText(name: string, length_ms: number, fit: (text: string) => string): string {
+export function stepText(name: string, length_ms: number, cut: (text: string) => string): string {
   const number = /\d+$/.exec(name)?.[0] ?? "";
   const texts = [`${name} · ${lengthText(length_ms)}`, name, number];
-  return texts.find((text) => text && fit(text) === text) ?? (number ? "" : fit(name));
+  return texts.find((text) => text && cut(text) === text) ?? (number ? "" : cut(name));
 }
 
 function drawSelected(context: CanvasRenderingContext2D, scene: Scene, width: number, height: number): void {
