@@ -9,7 +9,7 @@ import time
 
 
 class Training:
-    """A small training, of one compiled program a step, that waits for each batch.
+    """A small training, of one compiled program a step, that waits for each batch and for the end of each step.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Training:
 
     def step(self):
         time.sleep(self.wait_s)
-        self.w = self.train_step(self.w, self.x)
+        self.w = self.train_step(self.w, self.x).block_until_ready()
 
     def run(self, steps):
         for _ in range(steps):

@@ -13,6 +13,7 @@ import pytest
 
 import nbprof
 from nbprof.capture import jax as capture
+from nbprof.capture import trouble
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
 from nbprof.errors import CaptureError
@@ -380,3 +381,69 @@ def test_tensorflow_feeds_a_loop_of_jax(jax, training, recorded, tf):
 
     p = recorded(cell, backend="jax")
     assert names(p) == [f"train_step {n}" for n in range(1, 7)]
+
+
+def test_an_interrupt_keeps_what_was_recorded(training, place):
+    session = Session(Options(), source="import jax").start()
+    training.run(3)
+    recording = session.stop(KeyboardInterrupt())
+    assert recording.info.error.startswith("cell interrupted")
+    assert len(open_recording(recording).steps.frame) == 3
+
+
+# There is no GPU here: what JAX says where one cannot be recorded is given by stand-ins of its calls.
+
+
+@pytest.fixture
+def refusing(jax, monkeypatch):
+    """A profiler that refuses to start with a GPU, as JAX says it when it is asked to be strict."""
+    asked = []
+
+    def use(text):
+        start = jax.profiler.start_trace
+
+        def start_trace(folder, profiler_options):
+            asked.append(profiler_options.raise_error_on_start_failure)
+            if profiler_options.raise_error_on_start_failure:
+                raise RuntimeError(text)
+            return start(folder, profiler_options=profiler_options)
+
+        monkeypatch.setattr(jax.profiler, "start_trace", start_trace)
+        return asked
+
+    return use
+
+
+def test_the_host_is_recorded_where_the_gpu_cannot_be(refusing, training, record):
+    asked = refusing("INTERNAL: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
+    recording = record(lambda: training.run(3))
+    assert asked == [True, False]
+    assert any("NVreg_RestrictProfilingToAdminUsers=0" in note for note in recording.info.notes)
+    assert len(open_recording(recording).steps.frame) == 3
+
+
+def test_a_refusal_that_has_no_remedy_is_told(refusing, jax, training, place):
+    asked = refusing("ALREADY_EXISTS: Only one active profiler")
+    with pytest.raises(CaptureError, match="JAX's profiler did not start: ALREADY_EXISTS: Only one active profiler"):
+        Session(Options(backend="jax")).start()
+    assert asked == [True]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("JAX_PLATFORMS", "cpu", "JAX sees no GPU here because JAX_PLATFORMS is 'cpu'"),
+        ("CUDA_VISIBLE_DEVICES", "", "JAX sees no GPU here because CUDA_VISIBLE_DEVICES is ''"),
+        ("JAX_PLATFORMS", "", "pip install 'jax[cuda13]'"),
+        ("CUDA_VISIBLE_DEVICES", "0", "pip install 'jax[cuda13]'"),
+    ],
+)
+def test_a_gpu_that_jax_does_not_see_is_named(jax, training, record, monkeypatch, name, value, says):
+    for each in ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(name, value)
+    monkeypatch.setattr(trouble, "nvidia_gpu", lambda: True)
+    recording = record(lambda: training.run(2))
+    assert any(says in note for note in recording.info.notes), recording.info.notes
+    monkeypatch.setattr(trouble, "nvidia_gpu", lambda: False)
+    assert not trouble.unseen_by_jax(jax)
