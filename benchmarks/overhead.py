@@ -1,8 +1,9 @@
 """What does %%nbprof cost on top of the framework's own profiler?
 
-The same cell runs in turns, in changing order: bare, under the framework's own profiler, and in the recording that ``%%nbprof`` uses, step
-markers and progress callback included. Printed are ratios, turn by turn: of the loop alone, and of the whole cell with start, stop and the
-writing of files. Other load on the machine widens the range: read the median.
+The same cell runs in turns, in changing order: bare, under the framework's own profiler, in the recording that ``%%nbprof`` uses, step
+markers included, and in that with the live strip, whose messages are packed and sent as a kernel does it. Printed are ratios, turn by turn:
+of the loop alone, and of the whole cell with start, stop and the writing of files. Other load on the machine widens the range: read the
+median, and for the strip the CPU time that its thread takes in a second.
 
     python benchmarks/overhead.py [--framework tensorflow|torch|jax] [--step-ms 5] [--steps 200] [--turns 15]
 
@@ -210,6 +211,44 @@ def nbprof(cell, folder):
     return took
 
 
+class Page:
+    """Where a strip is shown: packs and signs its messages as a kernel does, and sends them to nobody."""
+
+    def __init__(self):
+        import zmq
+        from jupyter_client.session import Session as Messages
+
+        self.session = Messages(key=b"key")
+        self.socket = zmq.Context.instance().socket(zmq.PUB)
+        self.socket.bind_to_random_port("tcp://127.0.0.1")
+
+    def draw(self, data):
+        content = {"data": data, "metadata": {}, "transient": {"display_id": "strip"}}
+        self.session.send(self.socket, "update_display_data", content, parent={}, ident=b"display_data")
+
+
+def strip(cell, folder):
+    from nbprof.strip import Strip
+
+    shown = []
+    options = Options(backend=cell.backend, logdir=folder)
+    session = Session(options, on_step=lambda _: shown and shown[0].stepped()).start()
+    shown.append(Strip(session, page))
+    shown[0].begin()
+    begin = time.perf_counter()
+    took = cell.loop()
+    shown[0].end()
+    strip_cpu.append(shown[0].cpu_s / (time.perf_counter() - begin))
+    recording = session.stop()
+    assert recording is not None, session.failure
+    assert recording.info.steps_marked == recording.info.steps_seen == (0 if cell.backend == "jax" else cell.steps)
+    return took
+
+
+strip_cpu: list[float] = []
+page = Page()
+
+
 def timed(way, cell):
     """Seconds of the loop and of the whole cell."""
     folder = tempfile.mkdtemp()
@@ -229,23 +268,30 @@ def main():
     parser.add_argument("--turns", type=int, default=15)
     given = parser.parse_args()
     cell = {"tensorflow": KerasCell, "torch": TorchCell, "jax": JaxCell}[given.framework](given.step_ms, given.steps)
-    ways = (bare, framework, nbprof)
+    ways = (bare, framework, nbprof, strip)
     for way in ways:
         timed(way, cell)
     times = {way: [] for way in ways}
+    strip_cpu.clear()
     for turn in range(given.turns):
         # Each way is first, second and last equally often.
-        order = [ways[(i + turn) % 3] for i in range(3)]
+        order = [ways[(i + turn) % len(ways)] for i in range(len(ways))]
         for way in order if turn % 2 else reversed(order):
             times[way].append(timed(way, cell))
     step_ms = 1e3 * statistics.median(loop for loop, _ in times[bare]) / cell.steps
     print(f"{given.framework}: {cell.steps} steps of {step_ms:.2f} ms ({cell.size}), {given.turns} turns")
     for part, what in ((0, "the loop"), (1, "the whole cell")):
-        for label, upper, lower in (("nbprof / framework profiler", nbprof, framework), ("framework profiler / bare", framework, bare)):
+        pairs = (
+            ("nbprof / framework profiler", nbprof, framework),
+            ("framework profiler / bare", framework, bare),
+            ("nbprof with its strip / without", strip, nbprof),
+        )
+        for label, upper, lower in pairs:
             ratios = [a[part] / b[part] for a, b in zip(times[upper], times[lower], strict=True)]
             low, middle, high = min(ratios), statistics.median(ratios), max(ratios)
             print(f"{what}, {label}: median {middle:.4f}, min {low:.4f}, max {high:.4f}")
         print(f"{what}, median seconds: " + ", ".join(f"{w.__name__} {statistics.median(t[part] for t in times[w]):.3f}" for w in ways))
+    print(f"the thread of the strip: median {statistics.median(strip_cpu):.3%} of a core, max {max(strip_cpu):.3%}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One profiled cell: the recording, the progress line, and the dashboard that takes its place."""
+"""One profiled cell: the recording, the live strip, and the dashboard that takes its place."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import html
 import keyword
 import sys
+import threading
 import time
 import uuid
 from dataclasses import dataclass
@@ -21,12 +22,19 @@ if TYPE_CHECKING:
     from nbprof.capture.session import Session
     from nbprof.capture.steps import StepClock
     from nbprof.profiles import Profile
+    from nbprof.strip import Strip
 
 VIEWS = ("overview", "steps", "input", "ops", "kernels", "memory", "pods", "trace")
 """Tabs that `--views` takes; `steps` and `input` are one."""
 
 REPAINT_S = 0.25
-"""The progress line changes at most four times a second."""
+"""A line about reading changes at most four times a second."""
+
+AGAIN_S = 1.0
+"""A cell that clears its output, as one that draws each epoch anew, has it for itself for so long."""
+
+FIRST_LINE_S = 10.0
+"""In a terminal a line is written after so long, and then each time it has been twice as long."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +82,56 @@ class Slot:
     Parameters
     ----------
     shell : InteractiveShell
-        In a terminal there are no places to rewrite: only what is final is shown there.
+        In a terminal there are no places to rewrite: what is final is shown there, and a line now and then before it.
     """
 
     def __init__(self, shell: Any) -> None:
         self._id: str | None = None
         self._publisher: Any = shell.display_pub if hasattr(shell, "kernel") else None
         self._hooked = False
+        # Also what a thread of ours shows belongs to this cell.
+        self._parent: Any = getattr(self._publisher, "parent_header", None)
+        self._began = time.monotonic()
+        self._cleared = float("-inf")
+        self._next_line = FIRST_LINE_S
+
+    def draw(self, data: dict[str, Any]) -> None:
+        """Show what something else will follow, from any thread.
+
+        It is sent past what a cell does with outputs: one that captures some gets no strips among them, and its streams are not flushed.
+        """
+        publisher = self._publisher
+        if publisher is None:
+            self._write_line(data["text/plain"])
+            return
+        if getattr(publisher, "pub_socket", None) is None or getattr(publisher, "session", None) is None:
+            # Everything is being kept, or this is another kind of kernel.
+            return
+        ident, update = self._id, True
+        if ident is None:
+            if time.monotonic() - self._cleared < AGAIN_S:
+                return
+            ident, update = uuid.uuid4().hex, False
+            self._id = ident
+            if threading.current_thread() is threading.main_thread():
+                self._hook()
+        publisher.session.send(
+            publisher.pub_socket,
+            "update_display_data" if update else "display_data",
+            {"data": data, "metadata": {}, "transient": {"display_id": ident}},
+            parent=self._parent,
+            ident=publisher.topic,
+        )
+
+    def _write_line(self, text: str) -> None:
+        waited = time.monotonic() - self._began
+        stream = sys.stderr
+        if waited < self._next_line or stream is None or not stream.isatty():
+            return
+        self._next_line = 2 * waited
+        # A progress bar that stands there draws itself again below.
+        stream.write(f"\r\x1b[K{text}\n")
+        stream.flush()
 
     def line(self, text: str) -> None:
         """Show a line that something else will follow."""
@@ -120,6 +171,7 @@ class Slot:
     def _watch(self, message: dict[str, Any]) -> dict[str, Any]:
         if message["header"]["msg_type"] == "clear_output":
             self._id = None
+            self._cleared = time.monotonic()
         return message
 
 
@@ -147,6 +199,7 @@ class Cell:
         self._source = source
         self._slot = Slot(shell)
         self._session: Session | None = None
+        self._strip: Strip | None = None
         self._painted = 0.0
 
     def begin(self) -> None:
@@ -168,7 +221,17 @@ class Cell:
                 sys.stderr.write(f"{message}\n")
         self._session = session
         if not self._show.quiet:
-            self._slot.line("nbprof: recording")
+            self._begin_strip(session)
+
+    def _begin_strip(self, session: Session) -> None:
+        try:
+            from nbprof import strip
+
+            strip.listen(self._shell)
+            self._strip = strip.Strip(session, self._slot)
+            self._strip.begin()
+        except Exception as error:
+            session.windows.notes.append(f"the live strip could not be shown: {type(error).__name__}: {error}")
 
     def finish(self, error: BaseException | None = None) -> None:
         """Stop, read and show.
@@ -181,6 +244,11 @@ class Cell:
         session, self._session = self._session, None
         if session is None:
             return
+        strip, self._strip = self._strip, None
+        if strip is not None:
+            # Who interrupts now means the cell, which has ended.
+            with contextlib.suppress(Exception, KeyboardInterrupt):
+                strip.end()
         try:
             recording = session.stop(error)
         except KeyboardInterrupt:
@@ -221,24 +289,12 @@ class Cell:
         if not self._show.quiet and self._due():
             self._slot.line(f"nbprof: {text}")
 
-    def _stepped(self, clock: StepClock) -> None:
-        if self._show.quiet or not self._due():
-            return
-        elapsed = time.perf_counter() - clock.started
-        window, session = clock.window, self._session
-        if session is not None and session.windows.recording:
-            text = f"recording · step {clock.seen}"
-        elif window and clock.seen < window[0] - 1:
-            text = f"waiting for step {window[0]} · now at step {clock.seen}"
-        elif session is not None and session.windows.recordings:
-            text = f"recorded · now at step {clock.seen}"
-        else:
-            text = f"recording · step {clock.seen}"
-        try:
-            self._slot.line(f"nbprof: {text} · {elapsed:.1f} s")
-        except Exception:
-            # A front end that has gone must not stop a training run.
-            self._painted = float("inf")
+    def _stepped(self, clock: StepClock) -> None:  # noqa: ARG002  the strip knows it
+        strip = self._strip
+        if strip is not None:
+            # Whatever it is, it must not stop a training run.
+            with contextlib.suppress(Exception):
+                strip.stepped()
 
     def _due(self) -> bool:
         now = time.monotonic()

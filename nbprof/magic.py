@@ -283,6 +283,12 @@ class NbprofMagics(Magics):
         self._armed = None
         cell.finish(_error(result))
 
+    def finish(self) -> None:
+        """Stop and show what is recorded now: nobody will do so when the cell ends."""
+        armed, self._armed = self._armed, None
+        if armed is not None:
+            armed[0].finish()
+
 
 def _error(result: Any) -> BaseException | None:
     if result is None:
@@ -311,6 +317,7 @@ def unload(shell: Any) -> None:
     magics = _loaded.pop(shell, None)
     if magics is None:
         return
+    magics.finish()
     shell.input_transformers_cleanup.remove(rewrite)
     shell.events.unregister("pre_run_cell", magics.pre_run_cell)
     shell.events.unregister("post_run_cell", magics.post_run_cell)

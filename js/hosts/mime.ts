@@ -26,7 +26,7 @@ interface Saved {
 }
 
 /** The session of the document that a widget is in. */
-function sessionOf(widget: Widget): Session | null {
+export function sessionOf(widget: Widget): Session | null {
   for (let above = widget.parent; above; above = above.parent) {
     const { context } = above as Widget & { context?: { sessionContext?: Session } };
     if (context?.sessionContext) return context.sessionContext;

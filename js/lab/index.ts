@@ -3,6 +3,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import { rendererFactory } from "../hosts/mime.js";
+import { stripFactory } from "../hosts/strip.js";
 import { documents } from "./documents.js";
 
 const plugin: JupyterFrontEndPlugin<void> = {
@@ -13,6 +14,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
   activate: (_app: JupyterFrontEnd, registry: IRenderMimeRegistry) => {
     // Before the widget view (-10) and text/html (50), which the same output also holds.
     registry.addFactory(rendererFactory, -20);
+    registry.addFactory(stripFactory, -20);
   },
 };
 

@@ -194,6 +194,7 @@ class Session:
                 self.windows.begin()
             self.failure = self.windows.failure
             backend.hook(self.clock, self._patches, self._give_way)
+            self.clock.waits.hook(self._patches)
         except CaptureError as error:
             self.failure = str(error)
         except Exception as error:

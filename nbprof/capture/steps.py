@@ -10,8 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol, TypeVar
+
+from nbprof.capture.pace import Waits
 
 T = TypeVar("T")
 
@@ -46,6 +48,10 @@ class StepClock:
     ----------
     seen, marked : int
         Steps that ended, and those of them that carry a marker in the trace.
+    first : int
+        The first step of the window that comes or runs, as `counted` counts.
+    waits : Waits
+        The time that steps spent waiting for input, where that is seen.
     found : dict of str to int
         How steps were found, and how many in each way.
     """
@@ -73,10 +79,11 @@ class StepClock:
         self.fault = ""
         self.open_marker: OpenMarker | None = None
         self.started = time.perf_counter()
+        self.waits = Waits()
         self._begin_window = begin_window
         self._end_window = end_window
         self._on_step = on_step
-        self._first, self._last = window or (0, None)
+        self.first, self._last = window or (0, None)
         self._in_window = False
         self._batches_seen = 0
         self._after_step: Callable[[], None] | None = None
@@ -241,7 +248,7 @@ class StepClock:
     def _arm(self) -> None:
         # Batches come several at a time with steps_per_execution: the call that holds the first one is the first to record.
         ahead = self.batches if self.batches_of else 1
-        if self.window and not self._in_window and self.counted < self._first <= self.counted + ahead:
+        if self.window and not self._in_window and self.counted < self.first <= self.counted + ahead:
             self._in_window = True
             self._begin_window()
 
@@ -249,7 +256,7 @@ class StepClock:
         if self._in_window and self._last is not None and self.counted >= self._last:
             self._in_window = False
             if self.every:
-                self._first, self._last = self._first + self.every, self._last + self.every
+                self.first, self._last = self.first + self.every, self._last + self.every
             self._end_window()
 
     def _count(self, kind: str, found: str) -> None:
@@ -295,6 +302,10 @@ class _Root:
         self.marker: Marker | None = None
         self.number = number or 0
         self._safely(lambda clock: self._open(clock, number, found))
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Around what the step waits for."""
+        return nullcontext() if self.clock is None else self.clock.waits.waiting()
 
     def close(self, outcome: str) -> None:
         """End it as ``done``, ``failed`` or ``unused`` (there was nothing left to do)."""
@@ -377,7 +388,8 @@ def steps(iterable: Iterable[T], name: str = "train") -> Iterator[T]:
     while True:
         root = _Root(name, None, "marked by nbprof.steps")
         try:
-            item = next(iterator)
+            with root.waiting():
+                item = next(iterator)
         except StopIteration:
             root.close("unused")
             return

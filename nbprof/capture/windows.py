@@ -125,7 +125,7 @@ class Windows:
         if self._bounds is None:
             from nbprof.capture.bounds import Bounds
 
-            self._bounds = Bounds(self.options.seconds, self.options.limit_gb, lambda: self.clock.marked > 0, self._reached)
+            self._bounds = Bounds(self.options.seconds, self.options.limit_gb, lambda: self.clock.marked > 0, self.end_soon)
             self._bounds.start()
 
     def end(self) -> None:
@@ -208,8 +208,29 @@ class Windows:
             if not self.recordings:
                 self.place.remove()
 
-    def _reached(self, why: str) -> None:
-        """A bound was reached: end at the end of the step that runs, or now where none runs. Called on the thread of the bounds."""
+    @property
+    def over(self) -> bool:
+        """Whether no window runs or will begin any more."""
+        return self._over and not self.recording
+
+    @property
+    def full(self) -> float | None:
+        """The growth of the process by the bound that ends the recording; None where nothing is recorded."""
+        bounds = self._bounds
+        if bounds is None or not self.recording or not bounds.limit:
+            return None
+        return max(bounds.grown, 0) / bounds.limit
+
+    def end_soon(self, why: str) -> None:
+        """End at the end of the step that runs, or now where none runs; no window begins any more.
+
+        It is called on another thread than the cell's, and may wait there.
+
+        Parameters
+        ----------
+        why : str
+            A bound that was reached, or what the person did: the beginning of a sentence that goes into the notes.
+        """
         with self._change:
             if not self.recording:
                 if not self._over:

@@ -89,7 +89,7 @@ def test_a_range_that_never_comes_is_said(kernel):
 
 def test_waiting_for_a_range_is_said_while_it_lasts(kernel):
     result = kernel.run("%%nbprof --steps 7:8\nmodel.fit(data, verbose=0, callbacks=[Slow()])")
-    assert any("waiting for step 7 · now at step " in line for line in result.lines)
+    assert any("waiting for step 7 · step " in line for line in result.lines)
 
 
 def test_the_line_is_not_expanded(kernel):

@@ -1,0 +1,131 @@
+"""How fast the steps of a running cell come, and how long they wait for input."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from nbprof.capture.patches import Patches
+
+RECENT = 64
+"""So many of the last steps are what "recent" means."""
+
+# Classes whose `__next__` gives a Python loop its next batch.
+_ITERATORS = (
+    ("torch.utils.data.dataloader", "_BaseDataLoaderIter"),
+    ("tensorflow.python.data.ops.iterator_ops", "OwnedIterator"),
+)
+
+
+class Waits:
+    """The time that the thread of the steps has spent in iterators, in s, and how many items it got.
+
+    Where the framework takes the batch inside its own program, as `fit` of Keras on TensorFlow does, nothing of it is seen here.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self.total = 0.0
+        self.items = 0
+        self.thread = 0
+        """The thread that ends the steps, whose waits count; 0: not known yet, then any does. To fill a queue elsewhere delays no step."""
+        self._since = 0.0
+        self._now = now
+
+    @property
+    def open_s(self) -> float:
+        """How long the wait lasts that is going on; 0 where none is."""
+        since = self._since
+        return max(self._now() - since, 0.0) if since else 0.0
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time of the block, unless it is inside of another one or elsewhere."""
+        if self._since or self.thread not in (0, threading.get_ident()):
+            yield
+            return
+        self._since = began = self._now()
+        try:
+            yield
+        finally:
+            self._since = 0.0
+            self.total += self._now() - began
+            self.items += 1
+
+    def hook(self, patches: Patches) -> None:
+        """Watch the iterators of the frameworks that are imported by now."""
+        for module, name in _ITERATORS:
+            owner = getattr(sys.modules.get(module), name, None)
+            if owner is not None and "__next__" in vars(owner):
+                self._around(owner, patches)
+
+    def _around(self, owner: Any, patches: Patches) -> None:
+        original = owner.__next__
+
+        @wraps(original)
+        def following(iterator: Any) -> Any:
+            __tracebackhide__ = True
+            # Not the context manager: this runs for every batch, and its frames would stand in the person's traceback.
+            if self._since or self.thread not in (0, threading.get_ident()):
+                return original(iterator)
+            self._since = began = self._now()
+            try:
+                return original(iterator)
+            finally:
+                self._since = 0.0
+                self.total += self._now() - began
+                self.items += 1
+
+        patches.replace(owner, "__next__", following)
+
+
+class Pace:
+    """When the last steps ended. What is asked of it may be asked on another thread."""
+
+    def __init__(self, waits: Waits, now: Callable[[], float] = time.perf_counter) -> None:
+        self._waits = waits
+        self._now = now
+        self._ends: deque[tuple[float, float, int]] = deque(maxlen=RECENT + 1)
+
+    def stepped(self) -> None:
+        """A step has ended, on the thread that calls this."""
+        waits = self._waits
+        waits.thread = threading.get_ident()
+        self._ends.append((self._now(), waits.total, waits.items))
+
+    def step_ms(self) -> float | None:
+        """The median of the recent steps, in ms; None before the second one."""
+        ends = self._recent()
+        between = [(after[0] - before[0]) * 1e3 for before, after in pairwise(ends)]
+        return median(between) if between else None
+
+    def waiting_share(self) -> float | None:
+        """The share of the recent steps spent waiting for input, 0 to 1; None where it is not seen."""
+        ends = self._recent()
+        if len(ends) < 2:
+            return None
+        took, waited, items = (last - first for first, last in zip(ends[0], ends[-1], strict=True))
+        # A loop that takes its batches elsewhere may still use an iterator now and then, as while its program is traced.
+        if took <= 0 or items < (len(ends) - 1) / 2:
+            return None
+        return min(max(waited / took, 0.0), 1.0)
+
+    def waits_now(self) -> bool:
+        """Whether the step that runs has waited for input for longer than steps take, and for a second."""
+        return self._waits.open_s > max(1.0, (self.step_ms() or 0.0) / 1e3)
+
+    def _recent(self) -> list[tuple[float, float, int]]:
+        for _ in range(3):
+            try:
+                return list(self._ends)
+            except RuntimeError:
+                # A step ended meanwhile.
+                continue
+        return []

@@ -1,0 +1,129 @@
+"""The live strip of a profiled cell in a real JupyterLab: it is seen, its button ends the recording and not the cell, and it leaves nothing."""
+
+from __future__ import annotations
+
+import json
+
+import nbformat
+import pytest
+
+from tests.e2e.test_lab import command, dashboards, open_notebook
+from tests.e2e.test_live import restart, run_code, running, wait_for_kernel, wait_until_idle
+
+pytestmark = pytest.mark.browser
+
+READY = """
+%load_ext nbprof
+import json, time, os
+import tensorflow as tf
+import nbprof
+
+def train(steps, until=None):
+    for i in nbprof.steps(range(steps)):
+        tf.reduce_sum(tf.ones((50, 50)))
+        time.sleep(0.02)
+        if until and os.path.exists(until):
+            break
+    return i + 1
+"""
+STOPPED = "%%nbprof -o p\nsteps = train(20000, 'go')\njson.dump([steps, p is None if 'p' in globals() else True], open('ran', 'w'))"
+TOLD = "json.dump([p.run.capture.steps_seen, p.run.capture.steps_marked, p.run.capture.notes], open('told', 'w'))"
+ENDLESS = "%%nbprof\ntrain(100000)"
+
+
+def strip(page):
+    return page.locator(".nbprof-strip")
+
+
+def shows(page, text, timeout=30_000):
+    page.wait_for_function("text => document.querySelector('.nbprof-strip .head')?.textContent.startsWith(text)", arg=text, timeout=timeout)
+
+
+def step(page):
+    return int(page.locator(".nbprof-strip .item[data-name='step'] b").inner_text().replace(",", ""))
+
+
+def outputs(folder, name):
+    notebook = nbformat.read(folder / name, 4)
+    return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+
+
+@pytest.fixture
+def opened(browser, lab):
+    """A notebook whose kernel has nbprof and a loop; gives the page, what went wrong on it, and the folder."""
+    url, folder = lab
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(READY)], metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    )
+    nbformat.write(notebook, folder / "strip.ipynb")
+    for name in ("go", "ran", "told"):
+        (folder / name).unlink(missing_ok=True)
+    context = browser.new_context(viewport={"width": 1300, "height": 1000})
+    page = context.new_page()
+    problems = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("dialog", lambda dialog: dialog.accept())
+    open_notebook(page, url, "strip.ipynb")
+    wait_for_kernel(page)
+    command(page, "notebook:run-all-cells")
+    wait_until_idle(page)
+    yield page, problems, folder
+    for kernel in page.request.get(f"{url}/api/kernels").json():
+        page.request.delete(f"{url}/api/kernels/{kernel['id']}")
+    context.close()
+
+
+def test_the_button_ends_the_recording_and_the_cell_goes_on(opened):
+    page, problems, folder = opened
+    run_code(page, STOPPED)
+    shows(page, "recording")
+    button = page.get_by_role("button", name="Stop and analyse")
+    button.wait_for()
+    first = step(page)
+    page.wait_for_function(
+        "first => Number(document.querySelector('.nbprof-strip .item[data-name=step] b').textContent) > first", arg=first
+    )
+    strip(page).locator(".item[data-name='CPU']").wait_for()
+    names = strip(page).locator(".item").evaluate_all("items => items.map(item => item.dataset.name)")
+    assert names[:2] == ["step", "a step"]
+    assert {"input", "CPU", "memory", "buffer", ""} <= set(names)
+    # Who listens is told of the phase, and not of every picture.
+    said = strip(page).get_by_role("status").inner_text()
+    page.wait_for_timeout(1500)
+    assert strip(page).get_by_role("status").inner_text() == said
+    button.click()
+    shows(page, "recorded steps 1 to ")
+    last = int(strip(page).locator(".head").inner_text().split(" to ")[1].split(";")[0].replace(",", ""))
+    assert not button.is_visible()
+    page.wait_for_function("last => Number(document.querySelector('.nbprof-strip .item[data-name=step] b').textContent) > last", arg=last)
+    assert running(page)
+    assert not (folder / "ran").exists()
+    (folder / "go").touch()
+    dashboards(page).first.get_by_role("tab", name="Overview").wait_for(timeout=60_000)
+    assert strip(page).count() == 0
+    wait_until_idle(page)
+    run_code(page, TOLD)
+    wait_until_idle(page)
+    seen, marked, notes = json.loads((folder / "told").read_text())
+    assert marked == last < seen == json.loads((folder / "ran").read_text())[0]
+    assert f"Stop and analyse was pressed: recording ended after step {last:,}" in notes
+    command(page, "docmanager:save")
+    page.wait_for_timeout(2500)
+    saved = outputs(folder, "strip.ipynb")
+    assert [set(output["data"]) for output in saved] == [{"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}]
+    assert problems == []
+
+
+def test_a_kernel_that_is_restarted_leaves_a_line(opened):
+    page, problems, folder = opened
+    run_code(page, ENDLESS)
+    page.get_by_role("button", name="Stop and analyse").wait_for(timeout=30_000)
+    restart(page)
+    page.wait_for_function("() => document.querySelector('.nbprof-strip:not([data-kind])')")
+    assert strip(page).locator("*").count() == 0
+    assert strip(page).inner_text().startswith("nbprof: recording · step ")
+    command(page, "docmanager:save")
+    page.wait_for_timeout(2500)
+    (left,) = outputs(folder, "strip.ipynb")
+    assert left["data"]["text/plain"].startswith("nbprof: recording · step ")
+    assert problems == []
