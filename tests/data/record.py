@@ -1,6 +1,7 @@
 """Remakes the recordings of this folder that nbprof reads in its tests: short runs on the CPU, without the Python tracer.
 
     python tests/data/record.py jax     # needs jax
+    python tests/data/record.py jax_loop   # needs jax; a loop on two devices that marks no step, and an evaluation
     python tests/data/record.py tf      # needs tensorflow
     python tests/data/record.py torch   # needs torch
     python tests/data/record.py key_averages   # needs torch; a run with what `key_averages()` says of it
@@ -39,6 +40,33 @@ with jax.profiler.trace(sys.argv[1], profiler_options=options):
         with jax.profiler.StepTraceAnnotation("train", step_num=i):
             w, value = train_step(w, x, y)
             value.block_until_ready()
+"""
+
+JAX_LOOP = """
+import os, sys
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+mesh = Mesh(np.array(jax.devices()), ("batch",))
+def loss(w, x):
+    return jnp.mean(jnp.tanh(x @ w) ** 2)
+@jax.jit
+def train_step(w, x):
+    return w - 0.1 * jax.grad(loss)(w, x)
+@jax.jit
+def evaluate(w, x):
+    return loss(w, x) + jnp.max(jnp.tanh(x @ w) @ w)
+w = jax.device_put(jnp.ones((128, 128)), NamedSharding(mesh, PartitionSpec()))
+x = jax.device_put(jnp.ones((64, 128)), NamedSharding(mesh, PartitionSpec("batch")))
+w = train_step(w, x)
+evaluate(w, x).block_until_ready()
+options = jax.profiler.ProfileOptions()
+options.python_tracer_level = 0
+with jax.profiler.trace(sys.argv[1], profiler_options=options):
+    for i in range(5):
+        w = train_step(w, x)
+    values = [evaluate(w, x) for _ in range(3)]
+    jax.block_until_ready(values)
 """
 
 TF = """
@@ -147,13 +175,13 @@ def check(data: bytes, label: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("framework", choices=["jax", "tf", "torch", "key_averages"])
+    parser.add_argument("framework", choices=["jax", "jax_loop", "tf", "torch", "key_averages"])
     parser.add_argument("--python", default=sys.executable, help="interpreter that has the framework")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
         # The log directory is a stat of the profile.
-        code = {"jax": JAX, "tf": TF, "torch": TORCH, "key_averages": KEY_AVERAGES}[given.framework]
+        code = {"jax": JAX, "jax_loop": JAX_LOOP, "tf": TF, "torch": TORCH, "key_averages": KEY_AVERAGES}[given.framework]
         subprocess.run([given.python, "-c", code, "logs"], check=True, cwd=folder)
         if given.framework in ("torch", "key_averages"):
             text = (folder / "logs.pt.trace.json").read_bytes()
@@ -171,6 +199,9 @@ def main() -> None:
             return
         space = renamed(next(folder.rglob("*.xplane.pb")).read_bytes())
         check(space, "the XSpace")
+        if given.framework == "jax_loop":
+            (HERE / "xspace" / "jax_loop.xplane.pb").write_bytes(space)
+            return
         (HERE / "xspace" / f"{given.framework}_cpu.xplane.pb").write_bytes(space)
         for path in folder.rglob("*.trace.json.gz"):
             text = gzip.decompress(path.read_bytes())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from nbprof.profiles import load
@@ -164,6 +166,18 @@ def test_runs_of_a_program_on_several_gpus_are_steps():
     ends = frame["start_ms"] + frame["step_time_ms"]
     assert frame["start_ms"].tolist()[1:] == pytest.approx(ends.tolist()[:-1])
     assert not len(p.steps.as_xprof())
+
+
+def test_a_recorded_loop_on_two_devices():
+    p = load(Path(__file__).parents[1] / "data" / "xspace" / "jax_loop.xplane.pb")
+    assert p.steps.frame["kind"].tolist() == ["train_step"] * 5 + ["evaluate"] * 3
+    assert p.steps.frame["counted"].tolist() == [True] * 5 + [False] * 3
+    table = p.run.activity.markers
+    assert (table["start"].to_numpy()[1:] == table["end"].to_numpy()[:-1]).all()
+    trace = p.run.trace
+    ops = trace.text_arg("hlo_op") >= 0
+    assert set(trace.arg("device_ordinal")[ops].tolist()) == {0, 1}
+    assert trace.events.end[ops].max() == table["end"].max(), "the last step ends on the last device"
 
 
 def test_one_run_and_calls_one_by_one_have_no_steps():
