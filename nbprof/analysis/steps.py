@@ -29,7 +29,8 @@ from nbprof.trace import Int64s
 _MOST_GROUPS = 1 << 22
 # A leading step that takes this many times the median of the others compiles or warms up.
 WARMUP_FACTOR = 4.0
-# Where other steps take no more than this many times the time of training, training is what averages are of.
+# Where other steps take no more than this many times the time of training, training is what averages are of. Steps that are runs of a
+# program have the name of its function, as `train_step`.
 TRAINING, TRAINING_FACTOR = "train", 4.0
 # The kind and the number of a step: "train 500", "ProfilerStep#6".
 NUMBERED = r"(.*)[ #](\d+)\Z"
@@ -138,7 +139,9 @@ def _averaged(time: pd.Series) -> str:
     Else the figures of a training run would be those of its validation when that happens to take longer.
     """
     most = str(time.idxmax())
-    return TRAINING if TRAINING_FACTOR * time.get(TRAINING, 0.0) >= time[most] else most
+    training = [str(kind) for kind in time.index if str(kind).startswith(TRAINING)]
+    longest_training = max(training, key=time.__getitem__, default="")
+    return longest_training if training and TRAINING_FACTOR * time[longest_training] >= time[most] else most
 
 
 def _warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:

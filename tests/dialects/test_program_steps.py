@@ -94,6 +94,17 @@ def test_an_evaluation_has_steps_of_its_own_and_what_takes_turns_is_one_step(tmp
     assert "runs of the programs jit_grads and jit_evaluate" in str(p.receipt)
 
 
+@pytest.mark.parametrize(("evaluation", "averaged"), [(9, "train_step"), (80, "evaluate")])
+def test_averages_are_of_training_unless_the_rest_takes_far_longer(tmp_path, evaluation, averaged):
+    host = Cpu()
+    for i in range(4):
+        host.ran("jit_train_step", 5 * i, 5 * i + 4)
+    for i in range(4):
+        host.ran("jit_evaluate", 20 + evaluation * i, 20 + evaluation * (i + 1) - 1)
+    frame = profile(tmp_path, host.data()).steps.frame
+    assert frame.loc[frame["counted"], "kind"].unique().tolist() == [averaged]
+
+
 def test_single_calls_of_jax_numpy_are_no_steps(tmp_path):
     host = Cpu()
     for i in range(9):
