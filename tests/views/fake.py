@@ -88,6 +88,7 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
 def _steps(count: int) -> pd.DataFrame:
     number = np.arange(500, 500 + count)
     frame = pd.DataFrame({"host": "worker-0", "step": number, "name": [f"train {n}" for n in number], "start_ms": 8.0 * np.arange(count)})
+    frame["group"] = number
     frame["step_time_ms"] = sum(CATEGORY_MS.values())
     for key, value in CATEGORY_MS.items():
         frame[f"{key}_ms"] = value
