@@ -59,9 +59,9 @@ def test_a_loop_without_marks_has_the_runs_of_its_program_as_steps(training, rec
     assert "steps: runs of the program jit_train_step, each from the end of the run before to its own end" in str(p.receipt)
     later = p.steps.frame.iloc[1:]
     assert later["step_time_ms"].min() >= 20, "the wait for the next batch lies in its step"
-    assert later["other_ms"].sum() > later["host_compute_ms"].sum() * 0.5, "nothing was recorded while it waited"
+    assert later["other_ms"].min() > 0, "nothing was recorded while it waited"
     assert p.overview["framework"].startswith("JAX")
-    assert p.overview["step_time_ms"] >= 20
+    assert p.overview["step_time_ms"] == pytest.approx(p.steps.frame.loc[p.steps.frame["counted"], "step_time_ms"].mean())
 
 
 def test_the_end_of_the_cell_waits_for_the_device(jax, record, recorded):
