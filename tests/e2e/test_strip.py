@@ -110,7 +110,12 @@ def test_the_button_ends_the_recording_and_the_cell_goes_on(opened):
     command(page, "docmanager:save")
     page.wait_for_timeout(2500)
     saved = outputs(folder, "strip.ipynb")
-    assert [set(output["data"]) for output in saved] == [{"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}]
+    # What a framework writes when it is first imported is its own.
+    texts = [output["text"] for output in saved if output["output_type"] == "stream"]
+    assert not any("nbprof" in text or "recording" in text for text in texts)
+    assert [set(output["data"]) for output in saved if output["output_type"] != "stream"] == [
+        {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}
+    ]
     assert problems == []
 
 

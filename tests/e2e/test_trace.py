@@ -217,7 +217,7 @@ def test_a_range_is_marked_by_shift_and_drag_and_says_what_took_its_time(view):
     view.page.mouse.up()
     view.page.keyboard.up("Shift")
     expect(view.range).to_contain_text("GPU 0 idle 60%")
-    assert re.search(r"volta_sgemm_128x64_nn\s+2\s+6\.000", view.range.inner_text())
+    assert re.search(r"volta_sgemm_128x64_nn\s+device\s+2\s+6\.000", view.range.inner_text())
     expect(view.words).to_contain_text("Range of")
     view.range.get_by_text("By lane").click()
     expect(view.range).to_contain_text("Stream 7")
