@@ -181,7 +181,7 @@ def test_a_run_is_what_tensorboard_expects(trainers, tmp_path):
     try:
         from xprof.convert import raw_to_tool_data
     except ImportError:
-        pytest.skip("xprof is not installed")
+        needed("xprof is not installed")
     files = [str(path) for path in folder.glob("*.xplane.pb")]
     data, _ = raw_to_tool_data.xspace_to_tool_data(files, "overview_page", {})
     assert data
