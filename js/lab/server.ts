@@ -109,6 +109,31 @@ export class Server {
     }
   }
 
+  /** An answer that comes in lines of JSON objects, each told as it comes. Aborting ends the work. */
+  async lines(
+    name: string,
+    body: unknown,
+    each: (line: Record<string, unknown>) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const answer = await this.send(name, body, signal);
+    if (!answer.body) throw new Error("The server answered with nothing.");
+    const lines = new Lines(answer.body.getReader());
+    for (let line = await lines.line(); line !== null; line = await lines.line()) {
+      if (line) each(JSON.parse(line) as Record<string, unknown>);
+    }
+  }
+
+  /** An answer that is one JSON object. */
+  async call(name: string, body: unknown): Promise<Record<string, unknown>> {
+    return (await this.send(name, body)).json() as Promise<Record<string, unknown>>;
+  }
+
+  /** Where the browser gets something from, by itself. */
+  address(name: string, query: Record<string, string>): string {
+    return URLExt.join(this.settings.baseUrl, "nbprof/api", name) + URLExt.objectToQueryString(query);
+  }
+
   /** The way of questions about a profile that was opened. */
   post(path: string, version: string): Post {
     return async (request, signal) => (await this.send("ask", { path, version, request }, signal)).arrayBuffer();
