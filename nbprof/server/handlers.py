@@ -80,14 +80,28 @@ class Handler(APIHandler):
         """
         if not isinstance(path, str):
             raise RefusedError(400, "this request names no path.")
+        root, hidden = self.root(), self.hidden()
+        links, largest = self.app.follow_links, self.app.largest
+        return await asyncio.to_thread(resolve, root, path, follow_links=links, hidden=hidden, largest=largest)
+
+    def root(self) -> str:
+        """The folder that Jupyter serves.
+
+        Raises
+        ------
+        RefusedError
+            Its files are somewhere else than on a disk.
+        """
         root = getattr(self.contents_manager, "root_dir", "")
         if not root:
             raise RefusedError(
                 501, "the files of this server are not on a disk that nbprof could read. Download the profile, and load it in a notebook."
             )
-        hidden = bool(getattr(self.contents_manager, "allow_hidden", False))
-        links, largest = self.app.follow_links, self.app.largest
-        return await asyncio.to_thread(resolve, root, path, follow_links=links, hidden=hidden, largest=largest)
+        return str(root)
+
+    def hidden(self) -> bool:
+        """Whether names that begin with a dot may be read."""
+        return bool(getattr(self.contents_manager, "allow_hidden", False))
 
     def refuse(self, error: NbprofError) -> None:
         """Answers with the sentence of an error."""

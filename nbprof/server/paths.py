@@ -68,11 +68,41 @@ def resolve(root: str, path: str, *, follow_links: bool = False, hidden: bool = 
     RefusedError
         It is outside of the root, hidden, not there, neither file nor folder, or too large.
     """
+    shown, top, real = locate(root, path, follow_links=follow_links, hidden=hidden)
+    try:
+        now = real.stat()
+        states = list(_states(real, now))
+    except (OSError, ValueError) as error:
+        raise could_not(error, shown) from None
+    if not stat.S_ISREG(now.st_mode) and not stat.S_ISDIR(now.st_mode):
+        raise RefusedError(422, "it is neither a file nor a folder.", path=shown)
+    count = sum(size for _, size, *_ in states) if stat.S_ISDIR(now.st_mode) else now.st_size
+    if largest is not None and count > largest:
+        raise RefusedError(
+            413,
+            f"it has {count / 1e9:,.2f} GB, and the server opens up to {largest / 1e9:,.2f} GB. "
+            "Load it in a notebook with nbprof.load, or raise c.NbprofServer.largest.",
+            path=shown,
+        )
+    version = hashlib.sha256(repr((str(real), states)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return Place(shown, real, None if follow_links else top, count, version)
+
+
+def locate(root: str, path: str, *, follow_links: bool = False, hidden: bool = False, top_too: bool = False) -> tuple[str, Path, Path]:
+    """Where a path of the file browser leads: as the browser calls it, the root without links, and the place without links.
+
+    With `top_too`, the empty path is the root itself. The other parameters are those of `resolve`.
+
+    Raises
+    ------
+    RefusedError
+        It is outside of the root, or hidden.
+    """
     parts = [part for part in path.split("/") if part]
     shown = "/".join(parts)
     # A backslash or a drive would have a meaning of its own on Windows.
     foreign = "\0" in path or (os.name == "nt" and any(set(part) & set('\\:*?"<>|') for part in parts))
-    if not parts or foreign or any(part in (".", "..") for part in parts):
+    if not (parts or top_too) or foreign or any(part in (".", "..") for part in parts):
         raise RefusedError(404, "this is no path below the folder that Jupyter serves. Open a profile from the file browser.", path=shown)
     if not hidden and any(part.startswith(".") for part in parts):
         raise RefusedError(404, "it is hidden, or in a folder that is: Jupyter does not open what begins with a dot.", path=shown)
@@ -88,23 +118,7 @@ def resolve(root: str, path: str, *, follow_links: bool = False, hidden: bool = 
     # A link to a hidden place inside the root does not make it visible.
     if not hidden and inside(real, top) and any(part.startswith(".") for part in real.relative_to(top).parts):
         raise RefusedError(404, "it leads to something hidden: Jupyter does not open what begins with a dot.", path=shown)
-    try:
-        now = real.stat()
-        states = list(_states(real, now))
-    except (OSError, ValueError) as error:
-        raise _could_not(error, shown) from None
-    if not stat.S_ISREG(now.st_mode) and not stat.S_ISDIR(now.st_mode):
-        raise RefusedError(422, "it is neither a file nor a folder.", path=shown)
-    count = sum(size for _, size, *_ in states) if stat.S_ISDIR(now.st_mode) else now.st_size
-    if largest is not None and count > largest:
-        raise RefusedError(
-            413,
-            f"it has {count / 1e9:,.2f} GB, and the server opens up to {largest / 1e9:,.2f} GB. "
-            "Load it in a notebook with nbprof.load, or raise c.NbprofServer.largest.",
-            path=shown,
-        )
-    version = hashlib.sha256(repr((str(real), states)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    return Place(shown, real, None if follow_links else top, count, version)
+    return shown, top, real
 
 
 def inside(path: Path, root: Path) -> bool:
@@ -124,7 +138,8 @@ def _states(real: Path, now: os.stat_result) -> Iterator[tuple[str, int, int, in
                 yield entry.name, one.st_size, one.st_mtime_ns, one.st_ino
 
 
-def _could_not(error: Exception, shown: str) -> RefusedError:
+def could_not(error: Exception, shown: str) -> RefusedError:
+    """The refusal of what the system did not open."""
     if isinstance(error, FileNotFoundError):
         return RefusedError(404, "there is no such file any more. Was it moved or deleted? Open it from where it is now.", path=shown)
     if isinstance(error, PermissionError):

@@ -1,0 +1,152 @@
+"""The list of runs, as JupyterLab's sidebar asks for it: told as the runs are found, and once more as they become known."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jupyter_server.auth.decorator import authorized
+from tornado import web
+from tornado.iostream import StreamClosedError
+
+from nbprof.errors import NbprofError
+from nbprof.server.handlers import Handler
+from nbprof.server.paths import RefusedError, locate
+
+if TYPE_CHECKING:
+    from nbprof.server.runs import OnDisk, Problem
+
+DEPTH, MOST_DEPTH = 8, 32
+"""Folders below the one that is asked for that are looked into, and the most that can be asked for."""
+MOST_FOLDERS = 100
+"""Of one request."""
+_BEAT_S = 10.0
+"""How often a reader hears something, so that no proxy takes the line for dead."""
+
+# Their own: a disk that does not answer must not keep the threads busy that open profiles.
+_threads = ThreadPoolExecutor(4, thread_name_prefix="nbprof list")
+
+
+class RunsHandler(Handler):
+    """POST {folders: [path, ...], depth}: lines of JSON.
+
+    {"run": {...}} as soon as a run is found, and again with the same path when more is known; {"problem": {path, message}} for what could
+    not be looked at or analysed; {"listed": true} when all are found; {"done": true} at the end.
+    """
+
+    @web.authenticated
+    @authorized("read", "contents")  # type: ignore[untyped-decorator]
+    async def post(self) -> None:
+        """Lists runs."""
+        try:
+            asked = self.asked()
+            folders, depth = _wanted(asked)
+            root = self.root()
+            await self.until_gone(self._tell(root, folders, depth))
+        except NbprofError as error:
+            self.refuse(error)
+        except (asyncio.CancelledError, StreamClosedError):
+            if not self.request.connection.stream.closed():  # type: ignore[union-attr]
+                raise
+
+    async def _tell(self, root: str, folders: list[str], depth: int) -> None:
+        self.set_header("Content-Type", "application/x-ndjson")
+        self.set_header("Cache-Control", "no-store")
+        # nginx would keep the lines until all are there.
+        self.set_header("X-Accel-Buffering", "no")
+        walk = _Walk(root, folders, depth, follow_links=self.app.follow_links, hidden=self.hidden())
+        try:
+            async for some in walk.found():
+                await self._lines([one.line for one in some])
+        finally:
+            walk.stop()
+        await self._lines([{"listed": True}])
+        await self.finish(json.dumps({"done": True}) + "\n", set_content_type="application/x-ndjson")
+
+    async def _lines(self, lines: list[dict[str, Any]]) -> None:
+        self.write("".join(json.dumps(line) + "\n" for line in lines))
+        await self.flush()
+
+
+def _wanted(asked: dict[str, Any]) -> tuple[list[str], int]:
+    folders, depth = asked.get("folders"), asked.get("depth", DEPTH)
+    if not isinstance(folders, list) or not all(isinstance(folder, str) for folder in folders):
+        raise RefusedError(400, "this request names no folders.")
+    if len(folders) > MOST_FOLDERS:
+        raise RefusedError(400, f"this request names {len(folders):,} folders; {MOST_FOLDERS} are the most that are listed at a time.")
+    if isinstance(depth, bool) or not isinstance(depth, int) or not 0 <= depth <= MOST_DEPTH:
+        raise RefusedError(400, f"depth must be a whole number from 0 to {MOST_DEPTH}.")
+    return folders, depth
+
+
+class _Walk:
+    """A search on a thread, whose finds come in as many at a time as there are."""
+
+    def __init__(self, root: str, folders: list[str], depth: int, *, follow_links: bool, hidden: bool) -> None:
+        self._asked = root, folders, depth, follow_links, hidden
+        self._loop = asyncio.get_running_loop()
+        self._some = asyncio.Event()
+        self._lock = threading.Lock()
+        self._held: list[OnDisk | Problem] = []
+        self._over = False
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Nobody listens any more."""
+        self._stopped = True
+
+    async def found(self) -> Any:
+        """What was found since, again and again, until all is found."""
+        work = self._loop.run_in_executor(_threads, self._search)
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            with self._lock:
+                held, self._held, over = self._held, [], self._over
+            if held:
+                yield held
+            if over:
+                await work
+                return
+
+    def _search(self) -> None:
+        try:
+            for one in self._all():
+                if self._stopped:
+                    return
+                self._put([one])
+        finally:
+            self._put([], over=True)
+
+    def _all(self) -> Iterator[OnDisk | Problem]:
+        # Here, because it brings numpy along: a server that nobody asks for runs starts without.
+        from nbprof.server.runs import Problem, Search
+
+        root, folders, depth, follow_links, hidden = self._asked
+        search: Search | None = None
+        for folder in dict.fromkeys(folders):
+            try:
+                shown, top, real = locate(root, folder, follow_links=follow_links, hidden=hidden, top_too=True)
+            except RefusedError as error:
+                yield Problem(error.path or folder, error.reason)
+                continue
+            if search is None:
+                search = Search(top, hidden=hidden, follow_links=follow_links, depth=depth, stop=lambda: self._stopped)
+            yield from search.below(shown, Path(real))
+
+    def _put(self, some: list[OnDisk | Problem], *, over: bool = False) -> None:
+        with self._lock:
+            first = not self._held
+            self._held += some
+            self._over = self._over or over
+        if first or over:
+            try:
+                self._loop.call_soon_threadsafe(self._some.set)
+            except RuntimeError:
+                # The server has closed its loop.
+                return

@@ -1,0 +1,419 @@
+"""The runs below a folder that Jupyter serves: found without reading them, and with what is known of them at little cost.
+
+The rules that make runs of files are those of `nbprof.formats.places.runs`. But this stays in the folder that Jupyter serves, leaves alone
+what is hidden, goes folder by folder so that the first runs are told while the others are being found, and stops when nobody listens any
+more. Everything here waits for disks: it is called on threads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nbprof.errors import NbprofError
+from nbprof.formats import logdir
+from nbprof.formats.folders import MAYBE, SIDECAR, TRACE, XPLANE, Listing, LocalFolder, promised
+from nbprof.formats.looking import candidates
+from nbprof.formats.pieces import LocalFile, RunFiles, printable
+from nbprof.server.paths import could_not, inside
+
+if TYPE_CHECKING:
+    from nbprof.capture.recording import CaptureInfo
+
+MOST_FILES = 200_000
+"""Files that are looked at for one request."""
+MOST_RUNS = 5_000
+_MOST_LOOKS = 500
+"""Files without a telling name whose heads are read for one request, `rank0.json` say."""
+_MOST_PROBLEMS = 50
+_MOST_SIDECAR = 1 << 20
+
+_DATED = re.compile(r"\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d(_\d+)?")
+"""What TensorFlow and JAX call the folder of a run."""
+# A Python environment holds tens of thousands of files, and no run.
+_ENVIRONMENT = {"pyvenv.cfg", "conda-meta"}
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """A run, as far as its files and what lies beside them tell.
+
+    Attributes
+    ----------
+    path : str
+        As the file browser calls the file or the folder that opens as this run.
+    real : Path
+        The same on the disk.
+    name : str
+    modified : float
+        Seconds since 1970.
+    bytes : int
+    format : str
+        `xspace` or `chrome`.
+    files : tuple of Path
+        Those of its hosts or ranks.
+    state : tuple
+        Of each file and of the sidecar: device, inode, size, time. Another one when the run has changed; moving leaves it.
+    sidecar : Path or None
+        What nbprof wrote beside it.
+    capture : CaptureInfo or None
+        What that says.
+    """
+
+    path: str
+    real: Path
+    name: str
+    modified: float
+    bytes: int
+    format: str
+    files: tuple[Path, ...]
+    state: tuple[tuple[int, ...], ...]
+    sidecar: Path | None = None
+    capture: CaptureInfo | None = None
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """What is sent of it before it is analysed."""
+        return {"run": self.told}
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the list shows of it before it is analysed."""
+        capture = self.capture
+        torch = any(".pt.trace.json" in file.name for file in self.files)
+        return {
+            "path": self.path,
+            "name": self.name,
+            "modified": iso(self.modified),
+            "bytes": self.bytes,
+            "kind": "xplane" if self.format == "xspace" else "trace",
+            "format": self.format,
+            "hosts": len(self.files),
+            "framework": (capture.framework if capture is not None else "") or ("PyTorch" if torch else None),
+            "steps": (capture.steps_marked or None) if capture is not None else None,
+            "step_ms": None,
+            "verdict": None,
+            "known": False,
+            "label": capture.label if capture is not None else "",
+            "failed": capture.error if capture is not None and capture.cell_failed else "",
+            "notes": [*capture.warnings, *capture.notes] if capture is not None else [],
+        }
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that could not be looked at, and the sentence that says so."""
+
+    path: str
+    message: str
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """What is sent of it."""
+        return {"problem": {"path": self.path, "message": self.message}}
+
+
+@dataclass
+class Search:
+    """One request for runs, over one or several folders.
+
+    Parameters
+    ----------
+    top : Path
+        The folder that Jupyter serves, without links.
+    hidden : bool
+        Whether names that begin with a dot are looked at.
+    follow_links : bool
+        Whether links may lead out of the top.
+    depth : int
+    stop : callable
+        Says whether nobody waits any more.
+    """
+
+    top: Path
+    hidden: bool = False
+    follow_links: bool = False
+    depth: int = 8
+    stop: Callable[[], bool] = lambda: False
+    _entered: set[str] = field(default_factory=set)
+    _starts: list[Path] = field(default_factory=list)
+    _seen: set[str] = field(default_factory=set)
+    _with_runs: set[str] = field(default_factory=set)
+    _files: int = 0
+    _looks: int = 0
+    _problems: int = 0
+    _full: bool = False
+
+    def below(self, shown: str, real: Path) -> Iterator[OnDisk | Problem]:
+        """The runs in and below a folder, or in a file, that `locate` found; what lies deeper comes first.
+
+        Parameters
+        ----------
+        shown : str
+        real : Path
+            Without links.
+        """
+        try:
+            mode = real.stat().st_mode
+        except (OSError, ValueError) as error:
+            yield from self._problem(shown, could_not(error, shown).reason)
+            return
+        if stat.S_ISREG(mode):
+            yield from self._alone(shown, real)
+        elif not stat.S_ISDIR(mode):
+            yield from self._problem(shown, "it is neither a file nor a folder.")
+        else:
+            yield from self._all(shown, real)
+
+    def _all(self, shown: str, real: Path) -> Iterator[OnDisk | Problem]:
+        links: list[tuple[str, Path, int]] = []
+        self._starts.append(real)
+        yield from self._folder(shown, real, self.depth, links)
+        # Afterwards, so that what can be reached without a link is told under that path.
+        while links and not self._over:
+            at, target, depth = links.pop(0)
+            # A link to a folder above would find the same once more, and all its neighbours.
+            if not any(inside(start, target) for start in self._starts):
+                yield from self._folder(at, target, depth, links)
+
+    @property
+    def _over(self) -> bool:
+        return self._full or self.stop()
+
+    def _alone(self, shown: str, real: Path) -> Iterator[OnDisk | Problem]:
+        """One file that was named."""
+        here = _Here(shown.rpartition("/")[0], real.parent, self)
+        try:
+            here.take(real.name, real.stat())
+            sidecar = real.with_name("nbprof.json")
+            if sidecar.is_file():
+                here.take(sidecar.name, sidecar.stat())
+        except OSError as error:
+            yield from self._problem(shown, could_not(error, shown).reason)
+            return
+        yield from self._made(here)
+
+    def _folder(self, shown: str, real: Path, depth: int, links: list[tuple[str, Path, int]]) -> Iterator[OnDisk | Problem]:
+        """The runs below a folder, then those in it; returns nothing of a folder that was looked at before."""
+        if str(real) in self._entered or self._over:
+            return
+        self._entered.add(str(real))
+        here = _Here(shown, real, self)
+        try:
+            here.look()
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):
+                yield from self._problem(shown, could_not(error, shown).reason)
+            return
+        for name, message in here.refused:
+            yield from self._problem(_join(shown, name), message)
+        for name in here.folders:
+            if depth > 0 and not self._over:
+                yield from self._folder(_join(shown, name), real / name, depth - 1, links)
+        links += [(_join(shown, name), target, depth - 1) for name, target in here.links if depth > 0]
+        if self._files > MOST_FILES and not self._full:
+            self._full = True
+            text = f"more than {MOST_FILES:,} files are here and below; the others were not looked at. Choose a folder further down."
+            yield from self._problem(shown, text)
+        if not self._over:
+            unknown = bool(here.links) or (depth == 0 and bool(here.folders))
+            yield from self._made(here, whole=bool(shown) and not unknown)
+
+    def _made(self, here: _Here, *, whole: bool = False) -> Iterator[OnDisk | Problem]:
+        """The runs that the files of a folder make. With `whole`, the folder may stand for its run if no other is below."""
+        if not here.listing.files:
+            return
+        found, folder = self._runs(here, whole=whole)
+        for run in found:
+            try:
+                one = here.run(run, folder=folder)
+            except NbprofError:
+                # It has vanished.
+                continue
+            if one.path in self._seen:
+                continue
+            if len(self._seen) >= MOST_RUNS:
+                self._full = True
+                yield from self._problem(here.shown, f"there are more than {MOST_RUNS:,} runs; the others are not listed.")
+                return
+            self._seen.add(one.path)
+            self._with_runs.add(str(here.real))
+            yield one
+        for _, text in here.listing.notes:
+            about = next((f.at for f in here.listing.files if text.startswith(printable(f.at) + " ")), "")
+            yield from self._problem(_join(here.shown, about), text[len(about) :].lstrip() if about else text)
+
+    def _runs(self, here: _Here, *, whole: bool) -> tuple[list[RunFiles], bool]:
+        """The runs, and whether there is one for which the folder stands."""
+        folder, listing = LocalFolder(here.real), here.listing
+        unclear = [f for f in listing.files if f.promise >= MAYBE and f.promise != SIDECAR]
+        left = max(_MOST_LOOKS - self._looks, 0)
+        self._looks += min(len(unclear), left)
+        dropped = {id(f) for f in unclear[left:]}
+        listing.files = [f for f in listing.files if id(f) not in dropped]
+        try:
+            found = logdir.runs(
+                candidates(folder, listing), [f for f in listing.files if f.promise == SIDECAR], here.real.name, lambda _: here.real
+            )
+        except NbprofError as error:
+            listing.notes.append(("", str(error)))
+            return [], False
+        if len(found) == 1 and (here.is_run or (len(found[0].files) > 1 and found[0].format == "chrome")):
+            above = str(here.real) + os.sep
+            if whole and not any(folder.startswith(above) for folder in self._with_runs):
+                return found, True
+        sidecar = next((f.piece for f in listing.files if f.promise == SIDECAR), None)
+        # A path of the file browser leads to one of several runs only where it is a file.
+        return [
+            replace(
+                run,
+                name=logdir.stem(piece.name),
+                files=(piece,),
+                modified=piece.modified if len(run.files) > 1 else run.modified,
+                sidecar=sidecar,
+            )
+            for run in found
+            for piece in run.files
+        ], False
+
+    def _problem(self, path: str, message: str) -> Iterator[Problem]:
+        self._problems += 1
+        if self._problems <= _MOST_PROBLEMS:
+            yield Problem(path, message)
+        elif self._problems == _MOST_PROBLEMS + 1:
+            yield Problem(path, f"more than {_MOST_PROBLEMS} files and folders could not be looked at; the others are not named.")
+
+
+class _Here:
+    """What one folder holds."""
+
+    def __init__(self, shown: str, real: Path, search: Search) -> None:
+        self.shown = shown
+        self.real = real
+        self.listing = Listing()
+        self.folders: list[str] = []
+        self.links: list[tuple[str, Path]] = []
+        self.refused: list[tuple[str, str]] = []
+        self._search = search
+
+    @property
+    def is_run(self) -> bool:
+        """Whether all XSpace files here are hosts of one run, for they lie as profilers put them."""
+        return (
+            bool(re.search(r"(^|/)plugins/profile/[^/]+$", self.real.as_posix()))
+            or _DATED.fullmatch(self.real.name) is not None
+            or any(f.promise == SIDECAR for f in self.listing.files)
+        )
+
+    def look(self) -> None:
+        """Lists it.
+
+        Raises
+        ------
+        OSError
+        """
+        search = self._search
+        with os.scandir(self.real) as entries:
+            here = sorted(entries, key=lambda e: e.name)
+        search._files += len(here)
+        if any(entry.name in _ENVIRONMENT for entry in here):
+            return
+        for entry in here:
+            if entry.name.startswith(".") and not search.hidden:
+                continue
+            try:
+                self._entry(entry)
+            except OSError:
+                # It has vanished, or is a link to what is not there.
+                continue
+
+    def _entry(self, entry: os.DirEntry[str]) -> None:
+        link = entry.is_symlink()
+        if link:
+            target = Path(os.path.realpath(entry.path))
+            if not self._search.follow_links and not inside(target, self._search.top):
+                if promised(entry.name) in (XPLANE, TRACE):
+                    self.refused.append(
+                        (entry.name, "is a link that leads out of the folder that Jupyter serves. Copy the file to where the link is.")
+                    )
+                return
+            below = target.relative_to(self._search.top).parts if inside(target, self._search.top) else ()
+            if not self._search.hidden and any(part.startswith(".") for part in below):
+                return
+        if entry.is_dir():
+            if self.listing.enters(entry.name):
+                if link:
+                    self.links.append((entry.name, target))
+                else:
+                    self.folders.append(entry.name)
+        elif promised(entry.name) in (XPLANE, TRACE, MAYBE, SIDECAR) and entry.is_file():
+            self.take(entry.name, entry.stat())
+
+    def take(self, name: str, state: os.stat_result) -> None:
+        """Takes in a file."""
+        self.listing.add(name, lambda: _Seen(self.real / name, state))
+
+    def run(self, run: RunFiles, *, folder: bool) -> OnDisk:
+        """A run of this folder with its path and its state.
+
+        Raises
+        ------
+        ReadError
+            A file has vanished.
+        """
+        files = [piece for piece in run.files if isinstance(piece, LocalFile)]
+        states = [piece.stat() for piece in files]
+        sidecar = run.sidecar if isinstance(run.sidecar, LocalFile) else None
+        kept = [*states, *([sidecar.stat()] if sidecar is not None else [])]
+        return OnDisk(
+            path=self.shown if folder else _join(self.shown, files[0].path.name),
+            real=self.real if folder else files[0].path,
+            name=run.name,
+            modified=run.modified,
+            bytes=sum(state.st_size for state in states),
+            format=run.format,
+            files=tuple(piece.path for piece in files),
+            state=tuple((state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in kept),
+            sidecar=sidecar.path if sidecar is not None else None,
+            capture=_capture(sidecar) if sidecar is not None else None,
+        )
+
+
+@dataclass(frozen=True)
+class _Seen(LocalFile):
+    """A file whose state is known: asking a disk on a network again and again takes most of the time."""
+
+    state: os.stat_result = field(compare=False)
+
+    def stat(self) -> os.stat_result:
+        """As it was when it was found."""
+        return self.state
+
+
+def iso(seconds: float) -> str | None:
+    """A time in UTC; None where it is none that a file can have."""
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _capture(sidecar: LocalFile) -> CaptureInfo | None:
+    from nbprof.capture.recording import CaptureInfo
+
+    try:
+        values = json.loads(sidecar.head(_MOST_SIDECAR))
+    except (NbprofError, ValueError, RecursionError):
+        return None
+    return CaptureInfo.from_dict(values) if isinstance(values, dict) else None
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder and name else folder or name

@@ -1,0 +1,248 @@
+"""The list of runs: what is found where, what is not looked at, and what is told when."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+
+import pytest
+
+from nbprof.server import runs as finding
+from tests.support.kineto import Kineto
+from tests.support.xspace import training_run
+
+
+def torch_trace(rank=None, world=None):
+    trace = Kineto()
+    for i in range(4):
+        trace.step(i, i * 1000.0, 900.0)
+    return trace.encode()
+
+
+def place(folder, name, data=None):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(training_run(4) if data is None else data)
+    return folder / name
+
+
+class Listed:
+    """An answer to `runs`: each run as it was told first and last, and the problems."""
+
+    def __init__(self, body):
+        self.lines = [json.loads(line) for line in body.decode().splitlines()]
+        self.first = {}
+        self.runs = {}
+        self.problems = {}
+        for line in self.lines:
+            if "run" in line:
+                self.first.setdefault(line["run"]["path"], line["run"])
+                self.runs[line["run"]["path"]] = line["run"]
+            elif "problem" in line:
+                self.problems[line["problem"]["path"]] = line["problem"]["message"]
+        assert self.lines[-1] == {"done": True}
+
+    @property
+    def paths(self):
+        return sorted(self.runs)
+
+
+@pytest.fixture
+def listed(post):
+    async def listed(*folders, **more):
+        status, body = await post("runs", {"folders": list(folders), **more})
+        assert status == 200, body
+        return Listed(body)
+
+    return listed
+
+
+async def test_it_finds_run_folders_and_loose_files(jp_root_dir, listed):
+    place(jp_root_dir / "logs" / "train" / "plugins" / "profile" / "2024_05_01_10_00_00", "host-a.xplane.pb")
+    place(jp_root_dir / "logs" / "train" / "plugins" / "profile" / "2024_05_01_10_00_00", "host-b.xplane.pb")
+    place(jp_root_dir / "loose", "a.xplane.pb")
+    place(jp_root_dir / "loose", "b.xplane.pb")
+    place(jp_root_dir / "torch", "w.pt.trace.json", torch_trace())
+    place(jp_root_dir / "torch2", "w.pt.trace.json.gz", gzip.compress(torch_trace()))
+    place(jp_root_dir / "notes", "data.json", b'{"a": 1}')
+    answer = await listed("")
+    assert answer.paths == [
+        "logs/train/plugins/profile/2024_05_01_10_00_00",
+        "loose/a.xplane.pb",
+        "loose/b.xplane.pb",
+        "torch/w.pt.trace.json",
+        "torch2/w.pt.trace.json.gz",
+    ]
+    run = answer.first["logs/train/plugins/profile/2024_05_01_10_00_00"]
+    assert (run["name"], run["hosts"], run["kind"], run["known"]) == ("2024_05_01_10_00_00", 2, "xplane", False)
+    assert run["bytes"] == 2 * len(training_run(4))
+    assert run["modified"].endswith("Z")
+    torch = answer.first["torch2/w.pt.trace.json.gz"]
+    assert (torch["kind"], torch["framework"], torch["hosts"]) == ("trace", "PyTorch", 1)
+    assert not answer.problems
+    assert {"listed": True} in answer.lines
+
+
+async def test_what_nbprof_wrote_beside_a_run_is_told_at_once(jp_root_dir, listed):
+    folder = jp_root_dir / "nbprof-results" / "plugins" / "profile" / "2024_05_01_10_00_00"
+    place(folder, "host-a.xplane.pb")
+    told = {"framework": "TensorFlow 2.21.0", "steps_marked": 17, "label": "run 3", "notes": ["slow start"], "warnings": ["w"]}
+    place(folder, "nbprof.json", json.dumps(told).encode())
+    (run,) = (await listed("nbprof-results")).first.values()
+    assert (run["framework"], run["steps"], run["label"], run["notes"]) == ("TensorFlow 2.21.0", 17, "run 3", ["w", "slow start"])
+
+
+@pytest.mark.parametrize("sidecar", [b"", b"[]", b"{", b"[" * 100_000, b'{"framework": 3, "notes": 4}', b"\xff"])
+async def test_a_broken_sidecar_is_none(jp_root_dir, listed, sidecar):
+    folder = jp_root_dir / "plugins" / "profile" / "r"
+    place(folder, "host-a.xplane.pb")
+    place(folder, "nbprof.json", sidecar)
+    (run,) = (await listed("plugins")).first.values()
+    assert (run["path"], run["framework"]) == ("plugins/profile/r", None)
+
+
+async def test_ranks_in_one_folder_are_a_run_only_where_the_folder_opens_as_it(jp_root_dir, listed):
+    for rank in range(2):
+        place(jp_root_dir / "one", f"rank{rank}.pt.trace.json", torch_trace())
+        place(jp_root_dir / "two", f"rank{rank}.1700000000000.pt.trace.json", torch_trace())
+        place(jp_root_dir / "two", f"rank{rank}.1700009000000.pt.trace.json", torch_trace())
+        place(jp_root_dir / "above", f"rank{rank}.pt.trace.json", torch_trace())
+    place(jp_root_dir / "above" / "below", "c.xplane.pb")
+    answer = await listed("one", "two", "above/below", "above")
+    assert answer.runs["one"]["hosts"] == 2
+    assert [path for path in answer.paths if path.startswith("two")] == [
+        f"two/rank{rank}.{time}.pt.trace.json" for rank in range(2) for time in (1700000000000, 1700009000000)
+    ]
+    assert [path for path in answer.paths if path.startswith("above")] == [
+        "above/below/c.xplane.pb",
+        "above/rank0.pt.trace.json",
+        "above/rank1.pt.trace.json",
+    ]
+
+
+async def test_every_run_that_is_listed_opens(jp_root_dir, listed, open_profile):
+    place(jp_root_dir / "logs" / "plugins" / "profile" / "r1", "host-a.xplane.pb")
+    place(jp_root_dir / "loose", "a.xplane.pb")
+    for rank in range(2):
+        place(jp_root_dir / "ranks", f"rank{rank}.pt.trace.json", torch_trace())
+    answer = await listed("")
+    assert len(answer.paths) == 3
+    for path in answer.paths:
+        _, reply = await open_profile(path)
+        assert reply.payload is not None, reply.message
+
+
+async def test_hidden_and_linked_out_are_not_looked_at(jp_root_dir, tmp_path, listed, extension):
+    outside = tmp_path / "outside"
+    place(outside, "secret.xplane.pb")
+    place(jp_root_dir / ".hidden", "a.xplane.pb")
+    place(jp_root_dir / "logs", ".b.xplane.pb")
+    (jp_root_dir / "folder").symlink_to(outside)
+    (jp_root_dir / "logs" / "file.xplane.pb").symlink_to(outside / "secret.xplane.pb")
+    (jp_root_dir / "seen").symlink_to(jp_root_dir / ".hidden")
+    answer = await listed("")
+    assert not answer.runs
+    assert answer.problems.keys() == {"logs/file.xplane.pb"}
+    assert "leads out" in answer.problems["logs/file.xplane.pb"]
+    extension.follow_links = True
+    assert (await listed("")).paths == ["folder/secret.xplane.pb", "logs/file.xplane.pb"]
+
+
+async def test_links_that_lead_in_circles_end(jp_root_dir, listed):
+    place(jp_root_dir / "logs" / "a", "a.xplane.pb")
+    (jp_root_dir / "logs" / "a" / "up").symlink_to(jp_root_dir / "logs")
+    (jp_root_dir / "logs" / "top").symlink_to(jp_root_dir)
+    (jp_root_dir / "logs" / "itself").symlink_to(jp_root_dir / "logs" / "itself")
+    (jp_root_dir / "logs" / "again").symlink_to(jp_root_dir / "logs" / "a")
+    place(jp_root_dir / "elsewhere", "b.xplane.pb")
+    (jp_root_dir / "logs" / "other").symlink_to(jp_root_dir / "elsewhere")
+    assert (await listed("logs")).paths == ["logs/a/a.xplane.pb", "logs/other/b.xplane.pb"]
+    # Both at once: each run once, under the path without a link.
+    assert (await listed("", "logs")).paths == ["elsewhere/b.xplane.pb", "logs/a/a.xplane.pb"]
+
+
+async def test_what_is_not_there_is_a_problem_and_no_end(jp_root_dir, listed):
+    place(jp_root_dir / "logs", "a.xplane.pb")
+    os.mkfifo(jp_root_dir / "pipe")
+    answer = await listed("gone", "../out", "pipe", "logs", ".hid", "a\0b", "logs/a.xplane.pb/below")
+    assert answer.paths == ["logs/a.xplane.pb"]
+    assert len(answer.problems) == 6
+    assert all(message.endswith(".") for message in answer.problems.values())
+    assert not any(str(jp_root_dir) in message for message in answer.problems.values())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+async def test_a_folder_that_may_not_be_read_is_a_problem(jp_root_dir, listed):
+    place(jp_root_dir / "logs", "a.xplane.pb")
+    (jp_root_dir / "logs" / "locked").mkdir(mode=0)
+    answer = await listed("logs")
+    assert answer.paths == ["logs/a.xplane.pb"]
+    assert "permissions" in answer.problems["logs/locked"]
+
+
+async def test_what_vanishes_while_it_is_listed_is_left_out(jp_root_dir, listed, monkeypatch):
+    place(jp_root_dir / "logs" / "a", "a.xplane.pb")
+    gone = place(jp_root_dir / "logs" / "b", "b.trace.json", torch_trace())
+    look = finding._Here.look
+
+    def look_and_lose(here):
+        look(here)
+        if here.real.name == "logs":
+            gone.unlink()
+            gone.parent.rmdir()
+
+    monkeypatch.setattr(finding._Here, "look", look_and_lose)
+    answer = await listed("logs")
+    assert answer.paths == ["logs/a/a.xplane.pb"]
+    assert not answer.problems
+
+
+async def test_a_text_that_calls_itself_a_trace_is_a_problem_with_its_path(jp_root_dir, listed):
+    place(jp_root_dir / "logs", "a.trace.json", b"no JSON at all")
+    place(jp_root_dir / "logs", "b.xplane.pb")
+    answer = await listed("logs")
+    assert answer.paths == ["logs/b.xplane.pb"]
+    assert "not a profile" in answer.problems["logs/a.trace.json"]
+
+
+async def test_depth_and_python_environments(jp_root_dir, listed):
+    place(jp_root_dir / "a" / "b" / "c", "x.xplane.pb")
+    place(jp_root_dir / "env", "pyvenv.cfg", b"")
+    place(jp_root_dir / "env" / "lib", "y.xplane.pb")
+    assert (await listed("")).paths == ["a/b/c/x.xplane.pb"]
+    assert (await listed("", depth=2)).paths == []
+    assert (await listed("a/b", depth=1)).paths == ["a/b/c/x.xplane.pb"]
+    assert (await listed("a/b/c/x.xplane.pb")).paths == ["a/b/c/x.xplane.pb"]
+
+
+async def test_many_runs_and_files_are_listed_in_pieces(jp_root_dir, listed):
+    for i in range(500):
+        place(jp_root_dir / "logs" / "plugins" / "profile" / f"run{i}", "host.xplane.pb", b"")
+    for i in range(5000):
+        (jp_root_dir / "logs" / f"note{i}.txt").touch()
+    answer = await listed("logs")
+    assert len(answer.first) == 500
+
+
+async def test_more_than_is_looked_at_is_told(jp_root_dir, listed, monkeypatch):
+    for i in range(30):
+        place(jp_root_dir / "logs" / f"d{i:02}", "a.xplane.pb", b"")
+    monkeypatch.setattr(finding, "MOST_RUNS", 10)
+    answer = await listed("logs")
+    assert len(answer.first) == 10
+    assert any("more than 10 runs" in message for message in answer.problems.values())
+    monkeypatch.setattr(finding, "MOST_RUNS", 1000)
+    monkeypatch.setattr(finding, "MOST_FILES", 40)
+    answer = await listed("logs")
+    assert 0 < len(answer.first) < 30
+    assert any("more than 40 files" in message for message in answer.problems.values())
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [{}, {"folders": "logs"}, {"folders": [1]}, {"folders": ["a"] * 101}, {"folders": [], "depth": -1}, {"folders": [], "depth": True}],
+)
+async def test_a_request_that_makes_no_sense_is_refused(post, request_):
+    status, body = await post("runs", request_)
+    assert status == 400
+    assert json.loads(body)["message"].endswith(".")
