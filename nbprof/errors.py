@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class NbprofError(Exception):
     """Base of every error that nbprof raises on purpose."""
@@ -28,6 +30,27 @@ class ReadError(NbprofError):
         self.reason = message
         self.path = path
         self.offset = offset
+
+
+class UnreadError(ReadError):
+    """What is there is known, and this version does not read it yet.
+
+    Parameters
+    ----------
+    message : str
+        What it is, and what can be done with it.
+    path : str
+        The folder in question.
+    what : str
+        What it is, in a few words.
+    timelines : sequence of str
+        Files of it that can be opened by themselves.
+    """
+
+    def __init__(self, message: str, *, path: str = "", what: str = "", timelines: Sequence[str] = ()) -> None:
+        super().__init__(message, path=path)
+        self.what = what
+        self.timelines = tuple(timelines)
 
 
 class CaptureError(NbprofError):

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
-from nbprof.errors import ReadError
-from nbprof.formats import logdir
+from nbprof.errors import ReadError, UnreadError
+from nbprof.formats import ascend, logdir
 from nbprof.formats.chosen import choose, kind_of, settled, some
 from nbprof.formats.folders import SIDECAR, Folder, Found, Listing, LocalFolder, promised
 from nbprof.formats.looking import candidates
@@ -366,9 +366,21 @@ def _better_beside(piece: LocalFile, kind: Kind) -> tuple[str, ...]:
     return (f"{printable(better.name)} lies beside it and holds the same recording whole: load that for more.",) if better.is_file() else ()
 
 
+def _of_ascend(folder: LocalFolder, at: str) -> UnreadError:
+    """The error for output of Ascend's profiler: what it is, and what of it opens."""
+    out = ascend.output(folder.path, at)
+    timelines = [str(path) for path in out.timelines]
+    opens = f" Its timelines open by themselves, as {printable(out.timelines[0].name)}: events, without steps and ops." if timelines else ""
+    return UnreadError(
+        f"this is {out}, which this version does not read yet.{opens}", path=folder.label, what=out.maker, timelines=timelines
+    )
+
+
 def _nothing(folder: Folder, listing: Listing) -> ReadError:
     """The error for a place without a profile: what was looked for, and what is there."""
     archive = isinstance(folder, _Inside)
+    if listing.ascend and isinstance(folder, LocalFolder):
+        return _of_ascend(folder, listing.ascend)
     said = [f"no profile is in this {'archive' if archive else 'folder'}. {_LOOKED_FOR}"]
     top = sorted(printable(name) for name in listing.top)
     if listing.ascend:
