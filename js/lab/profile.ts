@@ -163,7 +163,7 @@ export class ProfileView extends Widget {
 /** Whether no later answer will be another one: the file has changed, or is gone. */
 const over = (error: Refusal): boolean => [403, 404, 409, 413].includes(error.status);
 
-function explained(error: unknown): string {
+export function explained(error: unknown): string {
   if (error instanceof Refusal) return error.message;
   // What fetch says of a server that is not there differs by browser and tells nothing.
   if (error instanceof TypeError || (error as Error)?.name === "NetworkError") return `${SILENT} Is it still running?`;
