@@ -17,6 +17,8 @@ from IPython.display import display, update_display
 from nbprof.errors import CaptureError, NbprofError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nbprof.capture.options import Options
     from nbprof.capture.recording import Recording
     from nbprof.capture.session import Session
@@ -190,13 +192,16 @@ class Cell:
         How to show it.
     source : str
         The text of the cell.
+    notes : sequence of str
+        Sentences for the receipt.
     """
 
-    def __init__(self, shell: Any, options: Options, show: Show, source: str = "") -> None:
+    def __init__(self, shell: Any, options: Options, show: Show, source: str = "", notes: Sequence[str] = ()) -> None:
         self._shell = shell
         self._options = options
         self._show = show
         self._source = source
+        self._notes = notes
         self._slot = Slot(shell)
         self._session: Session | None = None
         self._strip: Strip | None = None
@@ -207,6 +212,7 @@ class Cell:
         from nbprof.capture.session import Session
 
         session = Session(self._options, source=self._source, on_step=self._stepped)
+        session.windows.notes.extend(self._notes)
         try:
             session.start()
         except CaptureError as error:

@@ -7,20 +7,24 @@ another cell magic, and calls by API.
 
 from __future__ import annotations
 
-import argparse
 import ast
+import contextlib
 import re
+import sys
+import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from IPython.core import magic
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 
+from nbprof import arming, defaults
+from nbprof.options_line import Help, choices, parser, split, standing
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nbprof.capture.options import Options
     from nbprof.cell import Cell, Show
 
 # Colab's IPython is older than this decorator; there a trailing semicolon doesn't silence the nested form.
@@ -28,116 +32,6 @@ _silenced: Callable[[Any], Any] = getattr(magic, "output_can_be_silenced", lambd
 
 _FIRST_LINE = re.compile(r"%%nbprof(?=\s|$)")
 _FUTURE = re.compile(r"^\s*from\s+__future__\s+import\b", re.MULTILINE)
-
-
-class _Help(Exception):  # noqa: N818 - not an error
-    """``-h`` was given."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}. %%nbprof -h lists the options.")
-
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:  # noqa: ARG002
-        raise _Help
-
-
-def _parser() -> _Parser:
-    parser = _Parser(
-        prog="%%nbprof",
-        add_help=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Profile this cell and show the dashboard as its output. The profile is nbprof.last, too.",
-        epilog="%nbprof [options] CODE profiles one statement, %nbprof load PATH shows a profile that exists,\n"
-        "%nbprof capture HOST:PORT samples workers that run elsewhere (%nbprof capture -h), %nbprof shows the last one again.",
-    )
-    add = parser.add_argument
-    add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile after the cell")
-    add("-q", "--quiet", action="store_true", help="show nothing, and keep the files only with --logdir")
-    add(
-        "--backend",
-        metavar="NAME",
-        default="auto",
-        choices=("auto", "tensorflow", "jax", "torch"),
-        help="auto (default), tensorflow, jax or torch",
-    )
-    add("--steps", metavar="A:B", default="", help="record only the steps A to B of the cell, counted from 1, both included")
-    add("--warmup", metavar="N", type=int, default=None, help="leave the first N recorded steps out of averages; found by default")
-    add("--every", metavar="N", type=int, default=0, help="record the window of --steps again each N steps")
-    add("--seconds", metavar="S", type=float, default=None, help="stop recording S seconds after it began, at the end of a step")
-    add("--limit", metavar="GB", type=float, default=None, help="stop when the process has grown by so much; a quarter of the memory")
-    add("--memory", action="store_true", default=True, dest="memory", help="record allocations (default)")
-    add("--no-memory", action="store_false", dest="memory", help="don't, where the framework has a switch for it")
-    add("--no-shapes", action="store_false", dest="shapes", help="don't record shapes of inputs, where there is a switch for it")
-    add("--stacks", action="store_true", help="record the Python stack of each op (PyTorch)")
-    add("--python", action="store_true", help="record every Python call too: many events, a slower cell")
-    add("--host-level", metavar="0-3", type=int, default=2, help="0 nothing, 1 what matters most, 2 ops too (default), 3 everything")
-    add("--logdir", metavar="DIR", default=None, help="folder for the run, in TensorBoard's layout; nbprof-results by default")
-    add("--no-save", action="store_false", dest="save", help="keep the files only as long as the profile lives")
-    add("--views", metavar="A,B", default="", help="tabs to show, as overview,steps,memory; all by default")
-    add("--height", metavar="PX", type=int, default=None, help="height of the dashboard; as high as its content by default")
-    add("--events", metavar="N", default=None, help="events of the trace to keep in the notebook; 20,000 by default")
-    add("-h", "--help", action="help", help="show this and run nothing")
-    return parser
-
-
-def _choices(words: Sequence[str]) -> tuple[Options, Show]:
-    from nbprof.capture.options import Options, parse_steps
-    from nbprof.cell import Show
-    from nbprof.errors import CaptureError
-
-    given = _parser().parse_args(list(words))
-    try:
-        steps = parse_steps(given.steps) if given.steps else None
-        # Quiet means that nothing appears, in the working directory either.
-        save = given.save and not given.quiet
-        options = Options(
-            backend=given.backend,
-            steps=steps,
-            memory=given.memory,
-            python=given.python,
-            host_level=given.host_level,
-            logdir=given.logdir,
-            save=save,
-            warmup=given.warmup,
-            every=given.every,
-            seconds=given.seconds,
-            shapes=given.shapes,
-            stacks=given.stacks,
-            limit_gb=given.limit,
-        )
-        views = [view.strip() for view in given.views.split(",") if view.strip()]
-        return options, Show(given.out, given.quiet, views or None, given.height, _count(given.events))
-    except CaptureError as error:
-        raise UsageError(f"%%nbprof: {error}") from None
-
-
-def _count(text: str | None) -> int | None:
-    """A number of events as people write it: 100000, 100,000 or 100_000."""
-    from nbprof.errors import CaptureError
-
-    if text is None:
-        return None
-    if not re.fullmatch(r"[0-9]{1,18}|[0-9]{1,3}([,_][0-9]{3}){1,5}", text):
-        raise CaptureError(f"--events takes a number from 0 on, not {text}")
-    return int(re.sub("[,_]", "", text))
-
-
-def _split(line: str) -> tuple[list[str], str]:
-    """Return the options in front of a line and the code behind them, the code as it was written."""
-    from IPython.utils.process import arg_split  # type: ignore[attr-defined]
-
-    takes_value = {name for action in _parser()._actions if action.nargs is None for name in action.option_strings}
-    words: list[str] = []
-    rest = line.strip()
-    while rest.startswith("-"):
-        count = 2 if rest.split(None, 1)[0] in takes_value else 1
-        match = re.match(rf"""((?:"[^"]*"|'[^']*'|\S)+\s*){{1,{count}}}""", rest)
-        if match is None:
-            break
-        words += arg_split(match[0].strip(), posix=True)
-        rest = rest[match.end() :]
-    return words, rest
 
 
 def rewrite(lines: list[str]) -> list[str]:
@@ -167,6 +61,8 @@ class NbprofMagics(Magics):
         self._ip = shell
         self._infos: list[Any] = []
         self._armed: tuple[Cell, Any] | None = None
+        self.waiting = arming.Waiting()
+        self._pressed: arming.Request | None = None
 
     @no_var_expand
     @line_magic
@@ -197,19 +93,22 @@ class NbprofMagics(Magics):
     def nbprof_line(self, line: str) -> Any:
         """Profile one statement, ``load PATH`` a profile, or show the last one again."""
         __tracebackhide__ = True
-        words, code = _split(line)
+        words, code = split(line)
         if sampling := re.fullmatch(r"capture(?:\s+(?![=(\[.])(.*))?", code):
             from nbprof.sampling_magic import run
 
             run(self._ip, words, sampling[1] or "")
             return None
         try:
-            options, show = _choices(words)
-        except _Help:  # argparse has printed it
+            if said := re.fullmatch(r"defaults(?:\s+(none|-.*))?", code):
+                _set_defaults(words, said[1] or "")
+                return None
+            options, show = choices(words)
+        except Help:  # argparse has printed it
             return None
         from nbprof.cell import Cell
 
-        prepared = Cell(self._ip, options, show, code)
+        prepared = Cell(self._ip, options, show, code, self._notes(words))
         path = re.fullmatch(r"load\s+(?![=(])(.+)", code)
         if path or not code:
             self._show_existing(prepared, show, path[1].strip("\"' ") if path else "")
@@ -217,16 +116,72 @@ class NbprofMagics(Magics):
         return self._run(prepared, code)
 
     def _prepare(self, line: str, source: str) -> Cell | None:
-        words, rest = _split(line)
+        words, rest = split(line)
+        pressed = self._pressed
         try:
-            options, show = _choices(words)
-        except _Help:  # argparse has printed it
+            with defaults.instead(pressed.options) if pressed is not None else contextlib.nullcontext():
+                options, show = choices(words)
+                notes = self._notes(words)
+        except Help:  # argparse has printed it
             return None
         if rest:
             raise UsageError(f"%%nbprof: {rest.split()[0]!r} is no option; the code to profile begins on the next line")
         from nbprof.cell import Cell
 
-        return Cell(self._ip, options, show, source)
+        return Cell(self._ip, options, show, source, notes)
+
+    def arm(self, request: arming.Request) -> None:
+        """Wait for the cell that a front end is about to run.
+
+        Raises
+        ------
+        UsageError
+            An option that there is not, or a value that makes no sense.
+        """
+        with defaults.instead(request.options):
+            choices([])
+        self.waiting.add(request)
+
+    def _notes(self, typed: Sequence[str]) -> list[str]:
+        """For the receipt: who had the cell recorded, and with what that its text does not say."""
+        held = defaults.words()
+        if self._pressed is not None:
+            return [self._pressed.note([*held, *typed])]
+        return [f"options that held by default: {defaults.line(held)}"] if held else []
+
+    def _begin_pressed(self, request: arming.Request, info: Any) -> None:
+        """Begin to record a cell whose text does not say so, before its first line runs."""
+        if arming.typed(info.raw_cell):
+            # It says so itself, with options of its own.
+            self._pressed = request
+            return
+        if not self._compiles(info.raw_cell):
+            return
+        from nbprof.cell import Cell
+
+        try:
+            with defaults.instead(request.options):
+                options, show = choices([])
+                cell = Cell(self._ip, options, show, info.raw_cell, [request.note(defaults.words())])
+        except UsageError as error:
+            sys.stderr.write(f"nbprof: {error}\n")
+            return
+        older, self._armed = self._armed, None
+        cell.begin()
+        if older is not None:
+            older[0].finish()
+        self._armed = (cell, info)
+
+    def _compiles(self, text: str) -> bool:
+        """Whether a cell gets as far as to run: one that does not has nothing to record, and shows its error as ever."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                flags = self._ip.compile.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+                compile(self._ip.transform_cell(text), "<cell>", "exec", flags, dont_inherit=True)
+        except Exception:
+            return False
+        return True
 
     def _run(self, prepared: Cell, source: str) -> Any:
         """Run a text as ``%%time`` does: statements, then the value of the last expression."""
@@ -267,6 +222,10 @@ class NbprofMagics(Magics):
     def pre_run_cell(self, info: Any) -> None:
         """Remember which cell is running; a cell may run others."""
         self._infos.append(info)
+        self._pressed = None if len(self._infos) == 1 else self._pressed
+        request = self.waiting.take(info)
+        if request is not None:
+            self._begin_pressed(request, info)
 
     def post_run_cell(self, result: Any) -> None:
         """Stop and show, if it is the recorded cell that has ended."""
@@ -290,6 +249,33 @@ class NbprofMagics(Magics):
             armed[0].finish()
 
 
+def _set_defaults(before: Sequence[str], after: str) -> None:
+    """``%nbprof defaults``: what holds where nothing is typed."""
+    from IPython.utils.process import arg_split  # type: ignore[attr-defined]
+
+    words = [*before, *(arg_split(after, posix=True) if after != "none" else [])]
+    if words:
+        kept = defaults.chosen()
+        _check_standing(words)
+        defaults.choose(words)
+        try:
+            choices([])
+        except BaseException:
+            defaults.choose(kept)
+            raise
+    elif after == "none":
+        defaults.choose([])
+    standing()
+    held = defaults.words()
+    print(f"%nbprof defaults {defaults.line(held)}" if held else "No options hold by default. %%nbprof -h lists them all.")  # noqa: T201
+
+
+def _check_standing(words: Sequence[str]) -> None:
+    given = parser("%nbprof defaults").parse_args(list(words))
+    if given.out:
+        raise UsageError("%nbprof defaults: -o names the variable of one cell and cannot hold for all")
+
+
 def _error(result: Any) -> BaseException | None:
     if result is None:
         return KeyboardInterrupt()
@@ -298,6 +284,11 @@ def _error(result: Any) -> BaseException | None:
 
 
 _loaded: weakref.WeakKeyDictionary[Any, NbprofMagics] = weakref.WeakKeyDictionary()
+
+
+def of(shell: Any) -> NbprofMagics | None:
+    """The magics of a shell, if they are loaded."""
+    return _loaded.get(shell)
 
 
 def load(shell: Any) -> None:

@@ -12,10 +12,13 @@ from nbprof.capture.remote.sample import capture
 from nbprof.capture.remote.sampling import Sampling
 from nbprof.cell import Show, Slot
 from nbprof.errors import CaptureError, NbprofError
-from nbprof.magic import _count, _Help, _Parser
+from nbprof.options_line import Help, Parser, count, standing
+
+_SHARED = ("logdir", "save", "views", "height", "events")
+"""Options that hold by default here too where they do for ``%%nbprof``."""
 
 
-class _SamplingParser(_Parser):
+class _SamplingParser(Parser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {message}. %nbprof capture -h lists the options.")
 
@@ -65,9 +68,11 @@ def run(shell: Any, before: Sequence[str], rest: str) -> None:
     """
     from IPython.utils.process import arg_split  # type: ignore[attr-defined]
 
+    parser = _parser()
+    parser.set_defaults(**{name: value for name, value in vars(standing()).items() if name in _SHARED})
     try:
-        given = _parser().parse_args([*before, *arg_split(rest, posix=True)])
-    except _Help:  # argparse has printed it
+        given = parser.parse_args([*before, *arg_split(rest, posix=True)])
+    except Help:  # argparse has printed it
         return
     try:
         sampling = Sampling(
@@ -80,8 +85,8 @@ def run(shell: Any, before: Sequence[str], rest: str) -> None:
             given.logdir,
             given.save and not given.quiet,
         )
-        views = [view.strip() for view in given.views.split(",") if view.strip()]
-        show = Show(given.out, given.quiet, views or None, given.height, _count(given.events))
+        views = [view.strip() for view in given.views.split(",") if view.strip() not in ("", "all")]
+        show = Show(given.out, given.quiet, views or None, given.height, count(given.events))
         _sample(shell, _workers(shell, given.workers), sampling, show)
     except CaptureError as error:
         raise UsageError(f"%nbprof capture: {error}") from None

@@ -8,7 +8,7 @@ import pytest
 
 from nbprof.cell import Show
 from nbprof.errors import CaptureError
-from nbprof.magic import _count
+from nbprof.options_line import count as _count
 
 
 @pytest.mark.parametrize(

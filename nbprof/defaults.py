@@ -1,0 +1,63 @@
+"""Options that hold where none were typed: those of the environment, and over them those of ``%nbprof defaults``.
+
+Both are lines of options as they stand behind ``%%nbprof``. JupyterLab's settings come as the environment variable of the kernel, so that
+nothing of nbprof need be imported for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+
+VARIABLE = "NBPROF_OPTIONS"
+
+_chosen: list[str] = []
+_instead: list[list[str]] = []
+
+
+def words() -> list[str]:
+    """The options that hold, as words; the later one of two that contradict each other counts.
+
+    Raises
+    ------
+    ValueError
+        The variable holds a quote that does not end.
+    """
+    return [*_outside(), *_chosen]
+
+
+def chosen() -> list[str]:
+    """Those of ``%nbprof defaults`` alone."""
+    return list(_chosen)
+
+
+def choose(given: Sequence[str]) -> None:
+    """Set those of ``%nbprof defaults``, which were checked."""
+    _chosen[:] = given
+
+
+@contextlib.contextmanager
+def instead(given: Sequence[str]) -> Iterator[None]:
+    """Take `given` for what the environment says, in the block: who pressed the button has said what holds now."""
+    _instead.append(list(given))
+    try:
+        yield
+    finally:
+        _instead.pop()
+
+
+def _outside() -> list[str]:
+    if _instead:
+        return _instead[-1]
+    text = os.environ.get(VARIABLE, "")
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"the environment variable {VARIABLE} cannot be read ({error}): {text}") from None
+
+
+def line(given: Sequence[str]) -> str:
+    """Words as a line that can be typed."""
+    return shlex.join(given)

@@ -1,0 +1,183 @@
+"""The options of ``%%nbprof`` as words: what they are, what they mean, and where a line of them ends."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from IPython.core.error import UsageError
+
+from nbprof import defaults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nbprof.capture.options import Options
+    from nbprof.cell import Show
+
+BY_DEFAULT = "options that hold by default (%nbprof defaults, NBPROF_OPTIONS)"
+
+
+class Help(Exception):  # noqa: N818 - not an error
+    """``-h`` was given."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in a sentence, and never ends the process."""
+
+    def error(self, message: str) -> NoReturn:  # noqa: D102
+        raise UsageError(f"{self.prog}: {message}. %%nbprof -h lists the options.")
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:  # noqa: ARG002, D102
+        raise Help
+
+
+def parser(prog: str = "%%nbprof") -> Parser:
+    """The options of ``%%nbprof``."""
+    made = Parser(
+        prog=prog,
+        add_help=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Profile this cell and show the dashboard as its output. The profile is nbprof.last, too.",
+        epilog="%nbprof [options] CODE profiles one statement, %nbprof load PATH shows a profile that exists,\n"
+        "%nbprof capture HOST:PORT samples workers that run elsewhere (%nbprof capture -h), %nbprof shows the last one again.\n"
+        "%nbprof defaults OPTIONS has them hold where none are typed, %nbprof defaults shows them, %nbprof defaults none forgets them.",
+    )
+    add = made.add_argument
+    add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile after the cell")
+    add("-q", "--quiet", action="store_true", help="show nothing, and keep the files only with --logdir")
+    add(
+        "--backend",
+        metavar="NAME",
+        default="auto",
+        choices=("auto", "tensorflow", "jax", "torch"),
+        help="auto (default), tensorflow, jax or torch",
+    )
+    add("--steps", metavar="A:B", default="", help="record only the steps A to B of the cell, counted from 1, both included; or all")
+    add("--warmup", metavar="N", type=_or(int, "auto"), default=None, help="leave the first N recorded steps out of averages; auto: found")
+    add("--every", metavar="N", type=int, default=0, help="record the window of --steps again each N steps; 0: once")
+    add(
+        "--seconds", metavar="S", type=_or(float, "all"), default=None, help="stop recording S seconds after it began, at the end of a step"
+    )
+    add(
+        "--limit",
+        metavar="GB",
+        type=_or(float, "auto"),
+        default=None,
+        help="stop when the process has grown by so much; a quarter of the memory",
+    )
+    add("--memory", action="store_true", default=True, dest="memory", help="record allocations (default)")
+    add("--no-memory", action="store_false", dest="memory", help="don't, where the framework has a switch for it")
+    add("--shapes", action="store_true", default=True, help="record shapes of inputs (default)")
+    add("--no-shapes", action="store_false", dest="shapes", help="don't, where the framework has a switch for it")
+    add("--stacks", action="store_true", help="record the Python stack of each op (PyTorch)")
+    add("--no-stacks", action="store_false", dest="stacks", help="don't (default)")
+    add("--python", action="store_true", help="record every Python call too: many events, a slower cell")
+    add("--no-python", action="store_false", dest="python", help="don't (default)")
+    add("--host-level", metavar="0-3", type=int, default=2, help="0 nothing, 1 what matters most, 2 ops too (default), 3 everything")
+    add("--logdir", metavar="DIR", default=None, help="folder for the run, in TensorBoard's layout; nbprof-results by default")
+    add("--save", action="store_true", default=True, help="keep the files of the run (default)")
+    add("--no-save", action="store_false", dest="save", help="keep the files only as long as the profile lives")
+    add("--views", metavar="A,B", default="", help="tabs to show, as overview,steps,memory; or all")
+    add("--height", metavar="PX", type=_or(int, "auto"), default=None, help="height of the dashboard; auto: as high as its content")
+    add("--events", metavar="N", default=None, help="events of the trace to keep in the notebook; 20,000 by default")
+    add("-h", "--help", action="help", help="show this and run nothing")
+    return made
+
+
+def _or(kind: Callable[[str], Any], word: str) -> Callable[[str], Any]:
+    """A type of argparse: a number, or a word that stands for none, so that what is typed can undo a default."""
+
+    def read(text: str) -> Any:
+        return None if text == word else kind(text)
+
+    read.__name__ = kind.__name__
+    return read
+
+
+def standing() -> argparse.Namespace:
+    """The options that hold where none are typed.
+
+    Raises
+    ------
+    UsageError
+        One of them makes no sense.
+    """
+    try:
+        return parser(BY_DEFAULT).parse_args(defaults.words())
+    except ValueError as error:
+        raise UsageError(f"%%nbprof: {error}") from None
+    except Help:
+        raise UsageError(f"{BY_DEFAULT}: -h is none that can hold by default") from None
+
+
+def choices(words: Sequence[str]) -> tuple[Options, Show]:
+    """What to record and how to show it: the words that were typed, over those that hold by default.
+
+    Raises
+    ------
+    UsageError
+        A sentence on what makes no sense.
+    Help
+        The options were listed instead.
+    """
+    from nbprof.capture.options import Options, parse_steps
+    from nbprof.cell import Show
+    from nbprof.errors import CaptureError
+
+    standing()
+    held = defaults.words()
+    given = parser().parse_args([*held, *words])
+    try:
+        steps = parse_steps(given.steps) if given.steps and given.steps != "all" else None
+        # Quiet means that nothing appears, in the working directory either.
+        save = given.save and not given.quiet
+        options = Options(
+            backend=given.backend,
+            steps=steps,
+            memory=given.memory,
+            python=given.python,
+            host_level=given.host_level,
+            logdir=given.logdir,
+            save=save,
+            warmup=given.warmup,
+            every=given.every,
+            seconds=given.seconds,
+            shapes=given.shapes,
+            stacks=given.stacks,
+            limit_gb=given.limit,
+        )
+        views = [view.strip() for view in given.views.split(",") if view.strip() not in ("", "all")]
+        return options, Show(given.out, given.quiet, views or None, given.height, count(given.events))
+    except CaptureError as error:
+        also = f"; by default {defaults.line(held)} holds (%nbprof defaults, or the settings of JupyterLab)" if held else ""
+        raise UsageError(f"%%nbprof: {error}{also}") from None
+
+
+def count(text: str | None) -> int | None:
+    """A number of events as people write it: 100000, 100,000 or 100_000."""
+    from nbprof.errors import CaptureError
+
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}|[0-9]{1,3}([,_][0-9]{3}){1,5}", text):
+        raise CaptureError(f"--events takes a number from 0 on, not {text}")
+    return int(re.sub("[,_]", "", text))
+
+
+def split(line: str) -> tuple[list[str], str]:
+    """Return the options in front of a line and the code behind them, the code as it was written."""
+    from IPython.utils.process import arg_split  # type: ignore[attr-defined]
+
+    takes_value = {name for action in parser()._actions if action.nargs is None for name in action.option_strings}
+    words: list[str] = []
+    rest = line.strip()
+    while rest.startswith("-"):
+        count = 2 if rest.split(None, 1)[0] in takes_value else 1
+        match = re.match(rf"""((?:"[^"]*"|'[^']*'|\S)+\s*){{1,{count}}}""", rest)
+        if match is None:
+            break
+        words += arg_split(match[0].strip(), posix=True)
+        rest = rest[match.end() :]
+    return words, rest
