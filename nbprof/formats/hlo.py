@@ -9,21 +9,25 @@ HloComputationProto, HloInstructionProto, OpMetadata).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from nbprof.formats import wire
+from nbprof.formats import hlo_shapes, wire
+from nbprof.formats.hlo_shapes import Shape
 from nbprof.formats.wire import LENGTH, VARINT, Bytes, Int64s
 
-_HLO_MODULE = 1
+_HLO_MODULE, _BUFFER_ASSIGNMENT = 1, 3
 _MODULE_NAME, _ENTRY_NAME, _COMPUTATIONS, _MODULE_ID, _ENTRY_ID = 1, 2, 3, 5, 6
 _COMPUTATION_NAME, _INSTRUCTIONS, _COMPUTATION_ID, _ROOT_ID = 1, 2, 5, 6
-_NAME, _OPCODE, _METADATA, _FUSION_KIND, _TARGET, _ID, _OPERANDS, _CALLED = 1, 2, 7, 11, 28, 35, 36, 38
+_NAME, _OPCODE, _SHAPE, _METADATA, _FUSION_KIND, _TARGET, _ID, _OPERANDS, _CALLED = 1, 2, 3, 7, 11, 28, 35, 36, 38
 _OP_TYPE, _OP_NAME, _SOURCE_FILE, _SOURCE_LINE = 1, 2, 3, 4
-_PROGRAM_DEPTH, _COMPUTATION_DEPTH, _INSTRUCTION_DEPTH, _METADATA_DEPTH = 1, 2, 3, 4
+_PROGRAM_DEPTH, _COMPUTATION_DEPTH, _INSTRUCTION_DEPTH, _METADATA_DEPTH, _SHAPE_DEPTH = 1, 2, 3, 4, 4
+EMPTY = Shape("")
+"""Of an instruction that states no shape."""
 
 
 class Instruction(NamedTuple):
@@ -82,7 +86,11 @@ class Program:
     ident : int
     entry : str
         Name of the computation that the program begins with.
+    entry_ident : int
+        Its ident.
     computations : list of Computation
+    assignment : (int, int), optional
+        Where the buffer assignment lies in `data`; None where the file has none.
 
     Raises
     ------
@@ -93,8 +101,12 @@ class Program:
     def __init__(self, data: bytes) -> None:
         self._buffer = wire.buffer(data)
         self.name, self.entry, self.ident = "", "", 0
+        self.entry_ident = 0
+        self.assignment: tuple[int, int] | None = None
         spans: list[tuple[int, int]] = []
         for number, kind, at, end in wire.fields(data, 0, len(data)):
+            if (number, kind) == (_BUFFER_ASSIGNMENT, LENGTH):
+                self.assignment = at, end
             if (number, kind) != (_HLO_MODULE, LENGTH):
                 continue
             for number, kind, value, stop in wire.fields(data, at, end, _PROGRAM_DEPTH):
@@ -106,7 +118,10 @@ class Program:
                     spans.append((value, stop))
                 elif kind == VARINT and number == _MODULE_ID:
                     self.ident = wire.signed(value)
+                elif kind == VARINT and number == _ENTRY_ID:
+                    self.entry_ident = wire.signed(value)
         self._decoded: dict[int, Instruction] = {}
+        self._shapes: dict[int, Shape] = {}
         self.computations: list[Computation] = []
         self._read_computations(np.array(spans, np.int64).reshape(-1, 2))
 
@@ -134,14 +149,97 @@ class Program:
         return len(self._start)
 
     @cached_property
+    def _columns(self) -> dict[tuple[int, int], wire.Field]:
+        """The fields of all instructions, by number and wire type."""
+        return {(f.number, f.kind): f for f in wire.columns(self._buffer, self._start, self._end, _INSTRUCTION_DEPTH)}
+
+    def _texts(self, number: int) -> list[str]:
+        """A text of each instruction, '' where it has none."""
+        out = [""] * len(self)
+        field = self._columns.get((number, LENGTH))
+        if field is not None:
+            order = np.argsort(field.message, kind="stable")
+            for at, a, b in zip(field.message[order].tolist(), field.value[order].tolist(), field.end[order].tolist(), strict=True):
+                out[at] = _text(self._buffer.data, a, b)
+        return out
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The name of each instruction, in the order of the file."""
+        return self._texts(_NAME)
+
+    @cached_property
+    def opcodes(self) -> list[str]:
+        """The opcode of each instruction."""
+        return self._texts(_OPCODE)
+
+    @cached_property
+    def idents(self) -> Int64s:
+        """The ident of each instruction, int64[instructions]."""
+        out = np.zeros(len(self), np.int64)
+        field = self._columns.get((_ID, VARINT))
+        if field is not None:
+            out[field.message] = field.value
+        return out
+
+    @cached_property
     def _places(self) -> dict[str, int]:
         """Which instruction has a name; names are unique in a program, of two alike the first counts."""
-        places: dict[str, int] = {}
-        for field in wire.columns(self._buffer, self._start, self._end, _INSTRUCTION_DEPTH):
-            if (field.number, field.kind) == (_NAME, LENGTH):
-                for at, a, b in sorted(zip(field.message.tolist(), field.value.tolist(), field.end.tolist(), strict=True)):
-                    places.setdefault(_text(self._buffer.data, a, b), at)
-        return places
+        return {name: len(self) - 1 - back for back, name in enumerate(reversed(self.names))}
+
+    @cached_property
+    def _by_ident(self) -> dict[int, int]:
+        """Which instruction has an ident; of two alike the first counts."""
+        return {ident: len(self) - 1 - back for back, ident in enumerate(reversed(self.idents.tolist()))}
+
+    def place(self, name: str) -> int | None:
+        """Where the instruction of a name stands in the file."""
+        return self._places.get(name)
+
+    def place_of(self, ident: int) -> int | None:
+        """Where the instruction of an ident stands in the file."""
+        return self._by_ident.get(ident)
+
+    @cached_property
+    def _computations_by_ident(self) -> dict[int, Computation]:
+        return {one.ident: one for one in reversed(self.computations)}
+
+    def computation(self, ident: int) -> Computation | None:
+        """The computation of an ident."""
+        return self._computations_by_ident.get(ident)
+
+    def shape(self, place: int) -> Shape:
+        """The shape of what an instruction makes; `EMPTY` where none is stated.
+
+        Raises
+        ------
+        ReadError
+            It is damaged.
+        """
+        if place not in self._shapes:
+            start, end = self._shape_spans
+            first = int(start[place])
+            self._shapes[place] = hlo_shapes.read(self._buffer.data, first, int(end[place]), _SHAPE_DEPTH) if first >= 0 else EMPTY
+        return self._shapes[place]
+
+    @cached_property
+    def _shape_spans(self) -> tuple[Int64s, Int64s]:
+        start, end = np.full(len(self), -1, np.int64), np.full(len(self), -1, np.int64)
+        field = self._columns.get((_SHAPE, LENGTH))
+        if field is not None:
+            start[field.message], end[field.message] = field.value, field.end
+        return start, end
+
+    def raw(self, place: int, *wanted: int) -> Iterator[tuple[int, int, int, int]]:
+        """Some fields of an instruction as `wire.fields` gives them, for what only a few ask for."""
+        for found in wire.fields(self._buffer.data, int(self._start[place]), int(self._end[place]), _INSTRUCTION_DEPTH):
+            if found[0] in wanted:
+                yield found
+
+    @property
+    def buffer(self) -> Bytes:
+        """The bytes that the spans are of."""
+        return self._buffer
 
     def find(self, name: str) -> Instruction | None:
         """The instruction of a name; None where there is none."""
@@ -166,10 +264,8 @@ def _instruction(buffer: Bytes, start: int, end: int) -> Instruction:
             texts[number] = _text(data, value, stop)
         elif number == _ID and kind == VARINT:
             ident = wire.signed(value)
-        elif number in numbers and kind == VARINT:
-            numbers[number].append(wire.signed(value))
-        elif number in numbers and kind == LENGTH:
-            numbers[number] += _packed(data, value, stop)
+        elif number in numbers:
+            numbers[number] += hlo_shapes.numbers(data, kind, value, stop)
         elif number == _METADATA and kind == LENGTH:
             for key, form, content, after in wire.fields(data, value, stop, _METADATA_DEPTH):
                 if key in metadata and form == LENGTH:
@@ -189,15 +285,6 @@ def _instruction(buffer: Bytes, start: int, end: int) -> Instruction:
         operands=tuple(numbers[_OPERANDS]),
         called=tuple(numbers[_CALLED]),
     )
-
-
-def _packed(data: wire.Data, pos: int, end: int) -> list[int]:
-    """The numbers of a packed field."""
-    out: list[int] = []
-    while pos < end:
-        value, pos = wire.read_varint(data, pos, end)
-        out.append(wire.signed(value))
-    return out
 
 
 def _text(data: wire.Data, start: int, end: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.xspace import PlaneWriter, chunk, number
+from tests.support.xspace import PlaneWriter, chunk, number, varint
 
 
 def instruction(
@@ -32,3 +32,44 @@ def metadata_plane(**programs: tuple[int, bytes]) -> PlaneWriter:
         plane.events[name] = ident
         plane.event_extra[name] = chunk(5, plane.stat("Hlo Proto", data))
     return plane
+
+
+def shape(
+    element: int, *dimensions: int, order: tuple[int, ...] | None = None, tiles: tuple[tuple[int, ...], ...] = (), space: int = 0
+) -> bytes:
+    """An array: the number of its element type, its dimensions, and its layout (row by row where none is given)."""
+    order = tuple(reversed(range(len(dimensions)))) if order is None else order
+    layout = chunk(1, b"".join(varint(n) for n in order)) + b"".join(chunk(6, chunk(1, b"".join(varint(n) for n in t))) for t in tiles)
+    return number(2, element) + chunk(3, b"".join(varint(n) for n in dimensions)) + chunk(5, layout + (number(8, space) if space else b""))
+
+
+def tuple_shape(*parts: bytes) -> bytes:
+    return number(2, 13) + b"".join(chunk(4, part) for part in parts)
+
+
+def buffer(ident: int, size: int, instruction: int, *index: int, colour: int = 0) -> bytes:
+    defined = (chunk(3, b"".join(varint(n) for n in index)) if index else b"") + number(4, instruction)
+    return number(1, ident) + number(2, size) + chunk(3, defined) + (number(4, colour) if colour else b"")
+
+
+def allocation(index: int, size: int, *assigned: tuple[int, int, int], colour: int = 0, parameter: int = -1, **flags: bool) -> bytes:
+    """`assigned` are (buffer, offset, size); flags are thread_local, live_out, tuple_ and constant."""
+    out = number(1, index) + number(2, size)
+    for key, field in (("thread_local", 3), ("live_out", 7), ("tuple_", 11), ("constant", 12)):
+        out += number(field, 1) if flags.get(key) else b""
+    out += number(5, 1) + number(6, parameter) if parameter >= 0 else b""
+    out += number(8, colour) if colour else b""
+    return out + b"".join(chunk(9, number(1, who) + number(2, at) + number(3, length)) for who, at, length in assigned)
+
+
+def heap(*events: tuple[int, int, str] | tuple[int, int, str, int], allocation: int = -1) -> bytes:
+    """`events` are (kind, buffer, instruction) and, of memory that is shared, the buffer that it is shared with."""
+    out = b""
+    for kind, who, name, *other in events:
+        out += chunk(1, (number(1, kind) if kind else b"") + number(2, who) + chunk(4, name) + (number(5, other[0]) if other else b""))
+    return out + (number(3, allocation) if allocation >= 0 else b"")
+
+
+def assignment(buffers: list[bytes], allocations: list[bytes], heaps: list[bytes]) -> bytes:
+    """The part of a HloProto that says where its buffers lie; to be put behind `program(...)`."""
+    return chunk(3, b"".join(chunk(n, one) for n, many in ((1, buffers), (3, allocations), (4, heaps)) for one in many))

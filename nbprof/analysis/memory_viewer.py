@@ -1,0 +1,312 @@
+"""Where the memory of a compiled program goes: its working set from instruction to instruction, and what is alive at the peak.
+
+XLA plans the memory of a program when it compiles it. The plan is played back here: the heap's own events in their order, above what lives
+as long as the program runs (parameters, results, constants). Rules and formulas: XProf 2.24's memory viewer, whose numbers these are; the
+padding is that of https://openxla.org/xla/tiled_layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from nbprof.errors import ReadError
+from nbprof.formats import hlo_buffers
+from nbprof.formats.hlo import EMPTY, Program
+from nbprof.formats.hlo_buffers import FREE, SHARE, Assignment, HeapTrace
+from nbprof.formats.hlo_shapes import Shape
+from nbprof.formats.wire import Int64s
+
+TIMELINE = ["position", "instruction", "allocated_bytes", "unpadded_bytes"]
+AT_PEAK = [
+    "buffer", "category", "size_bytes", "unpadded_bytes", "padding_ratio", "shape", "framework_op", "allocation", "start", "end",
+    "opcode", "source", "buffer_id",
+]  # fmt: skip
+PARAMETER, OUTPUT, CONSTANT, THREAD_LOCAL, TEMPORARY = "Parameter", "Output", "Constant", "Thread-local", "Temporary"
+
+
+@dataclass
+class View:
+    """The memory of a program in one memory space.
+
+    Attributes
+    ----------
+    space : int
+        The memory space: 0 is the device's main memory.
+    timeline : DataFrame
+        A row a program point: `position`, the `instruction` that the heap is at then, `allocated_bytes`, and `unpadded_bytes`, what the
+        values would take without padding. A last row holds what is left at the end.
+    at_peak : DataFrame
+        Buffers alive at the peak: those that live throughout first, then the temporary ones in program order. `start` and `end` are program
+        points, 0 and the number of points of those that live throughout; `end` is not in it.
+    peak_bytes, peak_unpadded_bytes, peak_position : int
+        `peak_position` is -1 where the program has no heap.
+    parameter_bytes, output_bytes, throughout_bytes, not_reusable_bytes, total_bytes : int
+        Of allocations: of parameters; of what may be a result; of all that lives throughout; of thread-local ones and tuples, which nothing
+        else may use; of all but thread-local ones.
+    notes : list of str
+        What could not be followed.
+    """
+
+    space: int
+    timeline: pd.DataFrame
+    at_peak: pd.DataFrame
+    peak_bytes: int = 0
+    peak_unpadded_bytes: int = 0
+    peak_position: int = -1
+    parameter_bytes: int = 0
+    output_bytes: int = 0
+    throughout_bytes: int = 0
+    not_reusable_bytes: int = 0
+    total_bytes: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def spaces(assignment: Assignment) -> list[int]:
+    """The memory spaces that a program uses, the device's main memory first."""
+    return sorted({0, *np.unique(assignment.allocations.colour).tolist()})
+
+
+def view(program: Program, space: int = 0, assignment: Assignment | None = None) -> View:
+    """The memory of a program.
+
+    Parameters
+    ----------
+    program : Program
+    space : int
+        The memory space ("colour").
+    assignment : Assignment, optional
+        Read from the program when left out.
+
+    Raises
+    ------
+    ReadError
+        The program has no buffer assignment, or it is damaged.
+    """
+    assignment = assignment or hlo_buffers.read(program)
+    if assignment is None:
+        raise ReadError(
+            f"the compiled program {program.name} has no buffer assignment: its recorder kept only the code. "
+            "Record it with a newer jaxlib or TensorFlow to see its memory."
+        )
+    return _Player(program, assignment, space).view()
+
+
+class _Player:
+    """Plays the heap's events back."""
+
+    def __init__(self, program: Program, assignment: Assignment, space: int) -> None:
+        self._program = program
+        self._plan = assignment
+        self._space = space
+        self._notes: list[str] = []
+        self._rows = {ident: row for row, ident in enumerate(assignment.buffers.ident.tolist())}
+        self._unpadded: dict[int, int] = {}
+        self._unknown = 0
+
+    def view(self) -> View:
+        allocations = self._plan.allocations
+        here = allocations.colour == self._space
+        throughout = here & ((allocations.parameter >= 0) | allocations.live_out | allocations.constant) & ~allocations.thread_local
+        fixed = np.flatnonzero(throughout)
+        base = int(allocations.size[fixed].sum())
+        trace = self._trace()
+        played = self._play(trace) if trace is not None else _Played()
+        at_peak = pd.DataFrame([*self._fixed(fixed, len(played.allocated)), *self._alive(played)], columns=AT_PEAK)
+        timeline = pd.DataFrame(
+            {
+                "position": np.arange(len(played.allocated), dtype=np.int64),
+                "instruction": played.names,
+                "allocated_bytes": played.allocated + base,
+                "unpadded_bytes": played.unpadded + base,
+            }
+        )[TIMELINE]
+        if self._unknown:
+            self._notes.append(f"{self._unknown:,} events of the heap are about buffers that the file does not list; they are left out.")
+        size = allocations.size
+        return View(
+            self._space, timeline, at_peak,
+            peak_bytes=played.peak + base,
+            peak_unpadded_bytes=played.peak_unpadded + base,
+            peak_position=played.position,
+            parameter_bytes=int(size[here & (allocations.parameter >= 0)].sum()),
+            output_bytes=int(size[here & allocations.live_out].sum()),
+            throughout_bytes=base,
+            not_reusable_bytes=int(size[here & (allocations.thread_local | allocations.tuple_)].sum()),
+            total_bytes=int(size[here & ~allocations.thread_local].sum()),
+            notes=self._notes,
+        )  # fmt: skip
+
+    def _trace(self) -> HeapTrace | None:
+        """The heap of a temporary allocation of this space; where none is told apart, the one with most of this space's buffers."""
+        allocations = self._plan.allocations
+        temporary = ~(
+            (allocations.parameter >= 0) | allocations.live_out | allocations.constant | allocations.thread_local | allocations.tuple_
+        )
+        wanted = set(allocations.index[temporary & (allocations.colour == self._space)].tolist())
+        for trace in self._plan.traces:
+            if trace.allocation in wanted:
+                return trace
+        colour = dict(zip(self._plan.buffers.ident.tolist(), self._plan.buffers.colour.tolist(), strict=True))
+        best, most = None, 0
+        for trace in self._plan.traces:
+            ids, counts = np.unique(trace.buffer, return_counts=True)
+            count = sum(n for ident, n in zip(ids.tolist(), counts.tolist(), strict=True) if colour.get(ident) == self._space)
+            if count > most:
+                best, most = trace, count
+        return best
+
+    def _play(self, trace: HeapTrace) -> _Played:
+        size = self._plan.buffers.size.tolist()
+        rows = self._rows
+        # Buffers may share memory: it is counted once, from the first of them to the last, under the first one's ident.
+        root_of: dict[int, int] = {}
+        users: dict[int, int] = {}
+        open_span: dict[int, int] = {}
+        who: list[int] = []
+        start: list[int] = []
+        end: list[int] = []
+        now = bare = peak = peak_bare = 0
+        position = -1
+        allocated: list[int] = []
+        unpadded: list[int] = []
+        codes: list[int] = []
+        columns = (trace.kind, trace.buffer, trace.shared, trace.instruction)
+        for kind, ident, other, code in zip(*(column.tolist() for column in columns), strict=True):
+            if ident not in rows or (kind == SHARE and other not in rows):
+                self._unknown += 1
+                continue
+            at = len(allocated)
+            allocated.append(now)
+            unpadded.append(bare)
+            codes.append(code)
+            if kind == FREE:
+                root = root_of.get(ident, ident)
+                users[root] = users.get(root, 0) - 1
+                if users[root] == 0:
+                    now -= size[rows[root]]
+                    bare -= self._bare(rows[root])
+                    end[open_span.pop(root)] = at
+                continue
+            root = root_of.get(other, other) if kind == SHARE else ident
+            root_of[ident] = root
+            users[root] = users.get(root, 0) + 1 if kind == SHARE else 1
+            if users[root] != 1:
+                continue
+            now += size[rows[root]]
+            bare += self._bare(rows[root])
+            # Memory that was given back and taken up again is the second one's from here on.
+            open_span[root] = len(who)
+            who.append(ident)
+            start.append(at)
+            end.append(-1)
+            if now > peak:
+                peak, peak_bare, position = now, bare, at
+        names = [trace.names[code] if code >= 0 else "" for code in codes]
+        ends = np.array(end, np.int64)
+        return _Played(
+            np.array([*allocated, now], np.int64), np.array([*unpadded, bare], np.int64), [*names, ""], peak, peak_bare, position,
+            np.array([rows[ident] for ident in who], np.int64), np.array(start, np.int64), np.where(ends < 0, len(allocated), ends),
+            np.array([rows[root_of[ident]] for ident in who], np.int64),
+        )  # fmt: skip
+
+    def _bare(self, row: int) -> int:
+        """Bytes of a buffer's value without padding; of a tuple's table of its parts 8 bytes a part."""
+        if row not in self._unpadded:
+            shape = self._shape(row)
+            self._unpadded[row] = 8 * len(shape.parts) if shape.is_tuple else shape.bytes
+        return self._unpadded[row]
+
+    def _shape(self, row: int) -> Shape:
+        place = int(self._plan.buffers.instruction[row])
+        if place < 0:
+            return EMPTY
+        try:
+            return self._program.shape(place).at(self._plan.buffers.index.get(row, ()))
+        except IndexError:
+            return EMPTY
+
+    def _alive(self, played: _Played) -> Iterator[tuple[object, ...]]:
+        """The temporary buffers alive at the peak."""
+        if played.position < 0:
+            return
+        at_peak = (played.start <= played.position) & (played.end > played.position)
+        home = dict(zip(self._plan.assigned.buffer.tolist(), self._plan.assigned.allocation.tolist(), strict=True))
+        for span in np.flatnonzero(at_peak).tolist():
+            row = int(played.row[span])
+            size = int(self._plan.buffers.size[played.root[span]])
+            allocation = home.get(row, -1)
+            index = int(self._plan.allocations.index[allocation]) if allocation >= 0 else -1
+            yield self._told(row, TEMPORARY, size, index, int(played.start[span]), int(played.end[span]))
+
+    def _fixed(self, fixed: Int64s, points: int) -> Iterator[tuple[object, ...]]:
+        """What lives as long as the program runs: one row an allocation, told by the largest buffer in it."""
+        plan = self._plan
+        owner, buffer = plan.assigned.allocation, plan.assigned.buffer
+        known = np.flatnonzero(buffer >= 0)
+        # The largest first; of several as large the first in the file.
+        order = known[np.lexsort((np.arange(len(known)), -plan.buffers.size[buffer[known]], owner[known]))]
+        first = {int(owner[row]): int(buffer[row]) for row in reversed(order.tolist())}
+        for at in fixed.tolist():
+            size, index = int(plan.allocations.size[at]), int(plan.allocations.index[at])
+            yield self._told(first.get(at, -1), self._category(at), size, index, 0, points)
+
+    def _category(self, allocation: int) -> str:
+        plan = self._plan.allocations
+        if plan.parameter[allocation] >= 0:
+            return PARAMETER
+        if plan.live_out[allocation]:
+            return OUTPUT
+        if plan.thread_local[allocation]:
+            return THREAD_LOCAL
+        return CONSTANT if plan.constant[allocation] else TEMPORARY
+
+    def _told(self, row: int, category: str, size: int, allocation: int, start: int, end: int) -> tuple[object, ...]:
+        if row < 0:
+            return "", category, size, size, 1.0, "", "", allocation, start, end, "", "", -1
+        shape, bare = self._shape(row), self._bare(row)
+        place = int(self._plan.buffers.instruction[row])
+        made = self._program.instruction(place) if place >= 0 else None
+        name, opcode, op = (made.name, made.opcode, made.op_name) if made else ("", "", "")
+        index = self._plan.buffers.index.get(row, ())
+        source = f"{made.source_file}:{made.source_line}" if made and made.source_file else ""
+        label = name + "".join(f"{{{number}}}" for number in index)
+        ratio = size / bare if bare else np.nan
+        return (
+            label,
+            category,
+            size,
+            bare,
+            ratio,
+            str(shape),
+            op,
+            allocation,
+            start,
+            end,
+            opcode,
+            source,
+            int(self._plan.buffers.ident[row]),
+        )
+
+
+@dataclass
+class _Played:
+    """What came of the heap's events: the heap before each and after the last, its peak, and the spans in which memory was taken.
+
+    A span has the row of the buffer that it belongs to, its first program point, the one at which it is given back (not in it), and the row
+    of the buffer whose size it has.
+    """
+
+    allocated: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    unpadded: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    names: list[str] = field(default_factory=list)
+    peak: int = 0
+    peak_unpadded: int = 0
+    position: int = -1
+    row: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    start: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    end: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    root: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))

@@ -1,0 +1,246 @@
+"""Where the values of a compiled program lie in memory: its buffer assignment, as columns.
+
+Source of the message numbers: `hlo.proto` of https://github.com/openxla/xla (BufferAssignmentProto, LogicalBufferProto,
+BufferAllocationProto, HeapSimulatorTrace).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.formats import wire
+from nbprof.formats.hlo import Program
+from nbprof.formats.hlo_shapes import numbers
+from nbprof.formats.wire import LENGTH, VARINT, Bytes, Int64s
+
+_BUFFERS, _ALLOCATIONS, _TRACES = 1, 3, 4
+_ID, _SIZE, _DEFINED, _COLOUR = 1, 2, 3, 4
+_DEFINED_NAME, _DEFINED_INDEX, _DEFINED_ID = 2, 3, 4
+_INDEX, _THREAD_LOCAL, _PARAMETER, _PARAMETER_NUMBER, _LIVE_OUT, _ALLOCATION_COLOUR, _ASSIGNED, _TUPLE, _CONSTANT = (
+    1,
+    3,
+    5,
+    6,
+    7,
+    8,
+    9,
+    11,
+    12,
+)
+_ASSIGNED_BUFFER, _ASSIGNED_OFFSET, _ASSIGNED_SIZE = 1, 2, 3
+_EVENTS, _WHOLE, _TRACE_ALLOCATION = 1, 2, 3
+_KIND, _EVENT_BUFFER, _EVENT_INSTRUCTION, _EVENT_SHARED = 1, 2, 4, 5
+_DEPTH = 1
+
+ALLOC, FREE, SHARE = 0, 1, 2
+"""Kinds of an event of the heap."""
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Buffers:
+    """The values that lie in memory, one row each.
+
+    `instruction` is the place of the instruction that makes it (-1: not in the program), `index` which part of its value where that is a
+    tuple.
+    """
+
+    ident: Int64s
+    size: Int64s
+    colour: Int64s
+    instruction: Int64s
+    index: dict[int, tuple[int, ...]]
+
+
+@dataclass
+class Allocations:
+    """The pieces of memory that buffers lie in, one row each; `parameter` is -1 where it is none of the program's parameters."""
+
+    index: Int64s
+    size: Int64s
+    colour: Int64s
+    thread_local: Bools
+    parameter: Int64s
+    live_out: Bools
+    tuple_: Bools
+    constant: Bools
+
+
+@dataclass
+class Assigned:
+    """Which buffer lies where: rows of allocations and of buffers (-1: a buffer that is not listed), offset and size in bytes."""
+
+    allocation: Int64s
+    buffer: Int64s
+    offset: Int64s
+    size: Int64s
+
+
+@dataclass
+class HeapTrace:
+    """The order in which the compiler's heap gave out and took back memory.
+
+    `buffer` and `shared` are idents of buffers; `instruction` are codes into `names`. `allocation` is the index of an allocation, -1
+    where the trace states none.
+    """
+
+    allocation: int
+    whole: bool
+    kind: Int64s
+    buffer: Int64s
+    shared: Int64s
+    instruction: Int64s
+    names: list[str]
+
+
+@dataclass
+class Assignment:
+    """The buffer assignment of a program."""
+
+    buffers: Buffers
+    allocations: Allocations
+    assigned: Assigned
+    traces: list[HeapTrace]
+
+
+def read(program: Program) -> Assignment | None:
+    """The buffer assignment of a program; None where the file has none.
+
+    Raises
+    ------
+    ReadError
+        It is damaged.
+    """
+    if program.assignment is None:
+        return None
+    buf = program.buffer
+    spans: dict[int, list[tuple[int, int]]] = {_BUFFERS: [], _ALLOCATIONS: [], _TRACES: []}
+    for number, kind, at, end in wire.fields(buf.data, *program.assignment, _DEPTH):
+        if kind == LENGTH and number in spans:
+            spans[number].append((at, end))
+    buffers = _buffers(buf, program, *_span(spans[_BUFFERS]))
+    allocations, assigned = _allocations(buf, buffers, *_span(spans[_ALLOCATIONS]))
+    return Assignment(buffers, allocations, assigned, [_trace(buf, at, end) for at, end in spans[_TRACES]])
+
+
+def _span(spans: list[tuple[int, int]]) -> tuple[Int64s, Int64s]:
+    pairs = np.array(spans, np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+class _Messages:
+    """The fields of many messages of one kind."""
+
+    def __init__(self, buf: Bytes, start: Int64s, end: Int64s, depth: int) -> None:
+        self._count = len(start)
+        self._fields = {(f.number, f.kind): f for f in wire.columns(buf, start, end, depth)}
+
+    def field(self, number: int, kind: int) -> wire.Field | None:
+        """One field as it is."""
+        return self._fields.get((number, kind))
+
+    def numbers(self, number: int, missing: int = 0) -> Int64s:
+        """A number of each message; of a field that stands twice the last counts."""
+        out = np.full(self._count, missing, np.int64)
+        field = self._fields.get((number, VARINT))
+        if field is not None:
+            out[field.message] = field.value
+        return out
+
+    def flags(self, number: int) -> Bools:
+        """A truth of each message."""
+        return np.asarray(self.numbers(number) != 0, np.bool_)
+
+    def spans(self, number: int) -> tuple[Int64s, Int64s, Int64s]:
+        """Which message has a message in it, and where that begins and ends, message by message."""
+        field = self._fields.get((number, LENGTH))
+        if field is None:
+            return (np.zeros(0, np.int64),) * 3
+        order = np.argsort(field.message, kind="stable")
+        return field.message[order], field.value[order], field.end[order]
+
+
+def _texts(buf: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, list[str]]:
+    """Texts as codes, and the texts of the codes."""
+    data = buf.data
+    known: dict[bytes, int] = {}
+    codes = np.fromiter(
+        (known.setdefault(bytes(data[a:b]), len(known)) for a, b in zip(start.tolist(), end.tolist(), strict=True)), np.int64, len(start)
+    )
+    return codes, [text.decode("utf-8", "replace") for text in known]
+
+
+def _buffers(buf: Bytes, program: Program, start: Int64s, end: Int64s) -> Buffers:
+    rows = _Messages(buf, start, end, _DEPTH + 1)
+    count = len(start)
+    owner, at, stop = rows.spans(_DEFINED)
+    defined = _Messages(buf, at, stop, _DEPTH + 2)
+    ident = np.full(count, -1, np.int64)
+    ident[owner] = defined.numbers(_DEFINED_ID, -1)
+    place = np.full(count, -1, np.int64)
+    order = np.argsort(program.idents, kind="stable")
+    sorted_idents = program.idents[order]
+    where = np.searchsorted(sorted_idents, ident)
+    found = (ident >= 0) & (where < len(order))
+    found[found] = sorted_idents[where[found]] == ident[found]
+    place[found] = order[where[found]]
+    # Programs of before 2022 name the instruction.
+    who, a, b = defined.spans(_DEFINED_NAME)
+    if len(who):
+        codes, names = _texts(buf, a, b)
+        named = np.array([-1 if (p := program.place(name)) is None else p for name in names], np.int64)[codes]
+        old = owner[who]
+        use = (place[old] < 0) & (ident[old] < 0)
+        place[old[use]] = named[use]
+    index: dict[int, tuple[int, ...]] = {}
+    for field_kind in (VARINT, LENGTH):
+        field = defined.field(_DEFINED_INDEX, field_kind)
+        if field is None:
+            continue
+        order = np.argsort(field.message, kind="stable")
+        for message, value, stop_at in zip(
+            field.message[order].tolist(), field.value[order].tolist(), field.end[order].tolist(), strict=True
+        ):
+            row = int(owner[message])
+            index[row] = (*index.get(row, ()), *numbers(buf.data, field_kind, value, stop_at))
+    return Buffers(rows.numbers(_ID), rows.numbers(_SIZE), rows.numbers(_COLOUR), place, index)
+
+
+def _allocations(buf: Bytes, buffers: Buffers, start: Int64s, end: Int64s) -> tuple[Allocations, Assigned]:
+    rows = _Messages(buf, start, end, _DEPTH + 1)
+    parameter = np.where(rows.flags(_PARAMETER), rows.numbers(_PARAMETER_NUMBER), -1)
+    allocations = Allocations(
+        rows.numbers(_INDEX), rows.numbers(_SIZE), rows.numbers(_ALLOCATION_COLOUR), rows.flags(_THREAD_LOCAL), parameter,
+        rows.flags(_LIVE_OUT), rows.flags(_TUPLE), rows.flags(_CONSTANT),
+    )  # fmt: skip
+    owner, at, stop = rows.spans(_ASSIGNED)
+    parts = _Messages(buf, at, stop, _DEPTH + 2)
+    ident = parts.numbers(_ASSIGNED_BUFFER)
+    order = np.argsort(buffers.ident, kind="stable")
+    place = np.minimum(np.searchsorted(buffers.ident[order], ident), max(len(order) - 1, 0))
+    row = order[place] if len(order) else np.full(len(ident), -1, np.int64)
+    if len(order):
+        row = np.where(buffers.ident[row] == ident, row, -1)
+    return allocations, Assigned(owner, row, parts.numbers(_ASSIGNED_OFFSET), parts.numbers(_ASSIGNED_SIZE))
+
+
+def _trace(buf: Bytes, start: int, end: int) -> HeapTrace:
+    whole, allocation = False, -1
+    spans: list[tuple[int, int]] = []
+    for number, kind, at, stop in wire.fields(buf.data, start, end, _DEPTH + 1):
+        if number == _EVENTS and kind == LENGTH:
+            spans.append((at, stop))
+        elif number == _WHOLE and kind == VARINT:
+            whole = at != 0
+        elif number == _TRACE_ALLOCATION and kind == VARINT:
+            allocation = wire.signed(at)
+    rows = _Messages(buf, *_span(spans), _DEPTH + 2)
+    code = np.full(len(spans), -1, np.int64)
+    owner, first, last = rows.spans(_EVENT_INSTRUCTION)
+    codes, names = _texts(buf, first, last)
+    code[owner] = codes
+    return HeapTrace(allocation, whole, rows.numbers(_KIND), rows.numbers(_EVENT_BUFFER), rows.numbers(_EVENT_SHARED), code, names)
