@@ -336,7 +336,7 @@ def load(
     >>> nbprof.load("s3://bucket/logs", storage_options={"anon": True})   # doctest: +SKIP
     """
     files = find(source, run, Ways(storage_options or {}, limit_bytes, progress))
-    profile = Profile(Run.read(files, capture=_capture(files), progress=progress))
+    profile = Profile(Run.read(files, capture=captured(files), progress=progress))
     set_last(profile)
     return profile
 
@@ -411,7 +411,7 @@ def _bytes(run: RunFiles) -> int | None:
     return None if None in sizes else sum(s for s in sizes if s is not None)
 
 
-def _capture(files: RunFiles) -> CaptureInfo | None:
+def captured(files: RunFiles) -> CaptureInfo | None:
     """How a run was recorded, from what nbprof wrote beside it."""
     from nbprof.capture.recording import CaptureInfo
 

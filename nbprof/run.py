@@ -106,8 +106,9 @@ class Run:
         progress: Callable[[str], None] | None = None,
         *,
         keep: bool = True,
+        write: bool = True,
     ) -> Run:
-        """Reads the files of one run, which the cache may keep if they stay where they are.
+        """Reads the files of one run, which the cache may keep if they stay where they are; without `write` it gives only what it has.
 
         Raises
         ------
@@ -117,7 +118,7 @@ class Run:
         began = time.perf_counter()
         warmup = capture.warmup if capture is not None else None
         # Averages depend on it, and averages are kept.
-        shelf = cache.open_shelf(files, None if warmup is None else {"warmup": warmup}, keep=keep)
+        shelf = cache.open_shelf(files, None if warmup is None else {"warmup": warmup}, keep=keep, write=write)
         trace = shelf.trace(lambda: reader(files)(shelf.pieces, progress))
         for note in files.notes:
             trace.receipt.info(note)
@@ -363,7 +364,7 @@ class Run:
         """Whether the slowest host pipeline limits the program."""
         missing = self.activity.missing.get("input", "")
         if not missing and self.activity.framework == "PyTorch":
-            missing = "The input comes through a DataLoader of PyTorch, not through tf.data: see the input pipeline."
+            missing = "The input comes through a DataLoader of PyTorch or an iterator of Python, not through tf.data: see the input pipeline."
         return tf_data_advice.summary(self.tf_data_pipelines, missing, self._overview["input_percent"])
 
     @_Kept

@@ -71,7 +71,7 @@ def clear() -> int:
     return Folder(location()).clear()
 
 
-def open_shelf(files: RunFiles, options: dict[str, Any] | None = None, *, keep: bool = True) -> Shelf:
+def open_shelf(files: RunFiles, options: dict[str, Any] | None = None, *, keep: bool = True, write: bool = True) -> Shelf:
     """What the cache has of a run.
 
     Parameters
@@ -81,6 +81,8 @@ def open_shelf(files: RunFiles, options: dict[str, Any] | None = None, *, keep: 
         Plain values that change what is read, beside the format and the limits that the files come with.
     keep : bool
         False for files that nobody will open again.
+    write : bool
+        False to use what there is, and to add nothing.
     """
     from nbprof.cache.shelf import DiskShelf, Shelf
 
@@ -90,5 +92,5 @@ def open_shelf(files: RunFiles, options: dict[str, Any] | None = None, *, keep: 
             folder = Folder(location())
             options = {"format": files.format, "limit_bytes": files.limit_bytes, **(options or {})}
             if folder.path.is_absolute() and folder.owned():
-                return DiskShelf(folder, files.files, options)
+                return DiskShelf(folder, files.files, options, write=write)
     return Shelf(files.files)

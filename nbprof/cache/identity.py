@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import sys
 import time
@@ -26,7 +27,6 @@ import numpy as np
 import pandas as pd
 
 import nbprof
-from nbprof.cache.code import modules
 from nbprof.cache.folder import Folder
 from nbprof.errors import ReadError
 from nbprof.formats.packed import Unpacked
@@ -37,6 +37,8 @@ T = TypeVar("T")
 LAYOUT = 1
 """Raised when the same values are stored in another way."""
 
+# Folders of the package with the built front end, and with what Python makes of the modules.
+_NOT_CODE = ("labextension", "static", "__pycache__")
 _KEY = re.compile(r"[0-9a-f]+-[0-9a-f]{40}")
 _SETTLED_NS = 2_000_000_000
 _CHUNK = 8 << 20
@@ -233,7 +235,18 @@ def software() -> str:
 
     Sizes and times of nbprof's own modules are in it, so that who works on nbprof never meets the results of yesterday's code.
     """
-    parts = [LAYOUT, nbprof.__version__, pd.__version__, np.__version__, sys.byteorder, modules()]
+    root = Path(nbprof.__file__).parent
+    modules: list[tuple[str, int, int]] = []
+    below = [str(root)]
+    while below:
+        with os.scandir(below.pop()) as found:
+            for entry in found:
+                if entry.name.endswith(".py"):
+                    modules.append((entry.path, (state := entry.stat()).st_size, state.st_mtime_ns))
+                elif entry.is_dir() and entry.name not in _NOT_CODE:
+                    below.append(entry.path)
+    modules.sort()
+    parts = [LAYOUT, nbprof.__version__, pd.__version__, np.__version__, sys.byteorder, modules]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

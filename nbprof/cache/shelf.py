@@ -68,9 +68,11 @@ class DiskShelf(Shelf):
     pieces : sequence of Piece
     options : dict
         Plain values that change what is read, its format among them.
+    write : bool
+        False to use what the entry has, and to add nothing.
     """
 
-    def __init__(self, folder: Folder, pieces: Sequence[Piece], options: dict[str, Any]) -> None:
+    def __init__(self, folder: Folder, pieces: Sequence[Piece], options: dict[str, Any], *, write: bool = True) -> None:
         both = [watched(piece) for piece in pieces]
         super().__init__([piece for _, piece in both])
         self._watched = [watch for watch, _ in both]
@@ -87,7 +89,7 @@ class DiskShelf(Shelf):
         self._source: Trace | None = None
         self._spent_s = 0.0
         self._computing = 0
-        self._closed = False
+        self._closed = not write
 
     # Reading.
 

@@ -14,6 +14,7 @@ from traitlets import Bool, Float, Integer, default
 from nbprof.server.handlers import AskHandler, OpenHandler, ReadyHandler
 from nbprof.server.listing import RunsHandler
 from nbprof.server.pool import Limits, Pool
+from nbprof.server.summaries import Summaries
 
 _SMALLEST = 2 << 30
 
@@ -39,6 +40,11 @@ class NbprofServer(ExtensionApp):
     ahead: Any = Bool(
         True, help="Whether a process is started when the file browser shows a profile, so that the profile opens without delay."
     ).tag(config=True)
+    analysed: Any = Integer(
+        256 << 20,
+        min=0,
+        help="Bytes of the largest run that is analysed for the list of runs, in the background, before anybody opens it; 0 for none.",
+    ).tag(config=True)
     nodelay: Any = Bool(
         True,
         help="Whether the messages of kernels are sent at once (TCP_NODELAY). Without, an answer waits up to 40 ms for the browser's "
@@ -54,6 +60,7 @@ class NbprofServer(ExtensionApp):
         """Makes the pool; no process starts before it is needed."""
         limits = Limits(self.profiles, self.memory, self.idle_s, self.open_s, self.ask_s, self.ahead)
         self.pool = Pool(limits, self.log)
+        self.summaries = Summaries(self.pool, self.log, self.analysed)
         connection = self.settings.get("kernel_websocket_connection_class")
         if self.nodelay and isinstance(connection, type):
             self.settings["kernel_websocket_connection_class"] = at_once(connection)
@@ -65,6 +72,7 @@ class NbprofServer(ExtensionApp):
 
     async def stop_extension(self) -> None:
         """Ends the processes with the server."""
+        self.summaries.close()
         self.pool.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from nbprof.server.paths import RefusedError, locate
 
 if TYPE_CHECKING:
     from nbprof.server.runs import OnDisk, Problem
+    from nbprof.server.summaries import Summaries
 
 DEPTH, MOST_DEPTH = 8, 32
 """Folders below the one that is asked for that are looked into, and the most that can be asked for."""
@@ -35,8 +36,9 @@ _threads = ThreadPoolExecutor(4, thread_name_prefix="nbprof list")
 class RunsHandler(Handler):
     """POST {folders: [path, ...], depth}: lines of JSON.
 
-    {"run": {...}} as soon as a run is found, and again with the same path when more is known; {"problem": {path, message}} for what could
-    not be looked at or analysed; {"listed": true} when all are found; {"done": true} at the end.
+    {"run": {...}} as soon as a run is found, and again with the same path when more is known; {"problem": {path, message, gone}} for
+    what could not be looked at or analysed; {"listed": true} when all are found; {"left": count} of runs that are being analysed, now and
+    then; {"done": true} at the end.
     """
 
     @web.authenticated
@@ -59,14 +61,30 @@ class RunsHandler(Handler):
         self.set_header("Cache-Control", "no-store")
         # nginx would keep the lines until all are there.
         self.set_header("X-Accel-Buffering", "no")
-        walk = _Walk(root, folders, depth, follow_links=self.app.follow_links, hidden=self.hidden())
+        walk = _Walk(root, folders, depth, self.app.summaries, follow_links=self.app.follow_links, hidden=self.hidden())
         try:
-            async for some in walk.found():
-                await self._lines([one.line for one in some])
+            async for lines in walk.lines():
+                await self._lines(lines)
         finally:
             walk.stop()
         await self._lines([{"listed": True}])
+        # Who looks at a list looks for what is new.
+        unknown = sorted(walk.unknown, key=lambda run: run.modified, reverse=True)
+        for i, run in enumerate(unknown):
+            facts = await self._analysed(run, walk.top, len(unknown) - i)
+            if facts is not None:
+                await self._lines(run.lines(facts)[-1:])
         await self.finish(json.dumps({"done": True}) + "\n", set_content_type="application/x-ndjson")
+
+    async def _analysed(self, run: OnDisk, top: Path | None, left: int) -> dict[str, Any] | None:
+        """The facts of a run; who waits for it is told now and then that there is still somebody."""
+        work = asyncio.get_running_loop().create_task(self.app.summaries.of(run, top))
+        try:
+            while not (await asyncio.wait([work], timeout=_BEAT_S))[0]:
+                await self._lines([{"left": left}])
+            return await work
+        finally:
+            work.cancel()
 
     async def _lines(self, lines: list[dict[str, Any]]) -> None:
         self.write("".join(json.dumps(line) + "\n" for line in lines))
@@ -85,22 +103,33 @@ def _wanted(asked: dict[str, Any]) -> tuple[list[str], int]:
 
 
 class _Walk:
-    """A search on a thread, whose finds come in as many at a time as there are."""
+    """A search on a thread. Its finds come as lines, as many at a time as there are.
 
-    def __init__(self, root: str, folders: list[str], depth: int, *, follow_links: bool, hidden: bool) -> None:
+    Attributes
+    ----------
+    top : Path or None
+        The folder that everything that is read must be in; None where links may lead out of it.
+    unknown : list of OnDisk
+        Runs that are to be analysed.
+    """
+
+    def __init__(self, root: str, folders: list[str], depth: int, known: Summaries, *, follow_links: bool, hidden: bool) -> None:
         self._asked = root, folders, depth, follow_links, hidden
+        self._known = known
         self._loop = asyncio.get_running_loop()
         self._some = asyncio.Event()
         self._lock = threading.Lock()
-        self._held: list[OnDisk | Problem] = []
+        self._held: list[dict[str, Any]] = []
         self._over = False
         self._stopped = False
+        self.top: Path | None = None
+        self.unknown: list[OnDisk] = []
 
     def stop(self) -> None:
         """Nobody listens any more."""
         self._stopped = True
 
-    async def found(self) -> Any:
+    async def lines(self) -> AsyncIterator[list[dict[str, Any]]]:
         """What was found since, again and again, until all is found."""
         work = self._loop.run_in_executor(_threads, self._search)
         while True:
@@ -115,16 +144,24 @@ class _Walk:
                 return
 
     def _search(self) -> None:
+        # Here, because it brings numpy along: a server that nobody asks for runs starts without.
+        from nbprof.server.runs import OnDisk
+
         try:
             for one in self._all():
                 if self._stopped:
                     return
-                self._put([one])
+                if isinstance(one, OnDisk):
+                    facts = self._known.known(one)
+                    if facts is None:
+                        self.unknown.append(one)
+                    self._put(one.lines(facts))
+                else:
+                    self._put(one.lines())
         finally:
             self._put([], over=True)
 
     def _all(self) -> Iterator[OnDisk | Problem]:
-        # Here, because it brings numpy along: a server that nobody asks for runs starts without.
         from nbprof.server.runs import Problem, Search
 
         root, folders, depth, follow_links, hidden = self._asked
@@ -136,10 +173,11 @@ class _Walk:
                 yield Problem(error.path or folder, error.reason)
                 continue
             if search is None:
+                self.top = None if follow_links else top
                 search = Search(top, hidden=hidden, follow_links=follow_links, depth=depth, stop=lambda: self._stopped)
-            yield from search.below(shown, Path(real))
+            yield from search.below(shown, real)
 
-    def _put(self, some: list[OnDisk | Problem], *, over: bool = False) -> None:
+    def _put(self, some: list[dict[str, Any]], *, over: bool = False) -> None:
         with self._lock:
             first = not self._held
             self._held += some

@@ -35,12 +35,12 @@ class BusyError(NbprofError):
 
 
 class Process:
-    """A process that holds one profile and answers a few requests at a time.
+    """A process that holds one profile and answers a few requests at a time; a `calm` one gives way to all others.
 
     Threads carry the messages, because an event loop cannot wait for pipes on every system.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, log: logging.Logger | logging.LoggerAdapter[Any]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, log: logging.Logger | logging.LoggerAdapter[Any], *, calm: bool = False) -> None:
         self._loop = loop
         self._log = log
         self._turns = asyncio.Semaphore(pipes.AT_ONCE)
@@ -56,8 +56,13 @@ class Process:
             stdout=subprocess.PIPE,
             # Ctrl-C in the terminal of the server is for the server.
             start_new_session=os.name == "posix",
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
+            | (getattr(subprocess, "IDLE_PRIORITY_CLASS", 0) if calm else 0),
         )
+        if calm and hasattr(os, "setpriority"):
+            # On Linux this is of its first thread, from which the others inherit it.
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, self.pid, 19)
         self._in = cast(BinaryIO, self._process.stdin)
         threading.Thread(target=self._listen, name=f"nbprof process {self.pid}", daemon=True).start()
 

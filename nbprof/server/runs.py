@@ -78,15 +78,15 @@ class OnDisk:
     sidecar: Path | None = None
     capture: CaptureInfo | None = None
 
-    @property
-    def line(self) -> dict[str, Any]:
-        """What is sent of it before it is analysed."""
-        return {"run": self.told}
+    def lines(self, facts: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """What is sent of it: with what `nbprof.server.summary` knows, or {"message": ...} where it could not be analysed."""
+        if facts is not None and "message" in facts:
+            return [{"run": self._told({})}, *Problem(self.path, str(facts["message"])).lines()]
+        return [{"run": self._told(facts or {})}]
 
-    @property
-    def told(self) -> dict[str, Any]:
-        """What the list shows of it before it is analysed."""
+    def _told(self, facts: dict[str, Any]) -> dict[str, Any]:
         capture = self.capture
+        stated = capture.framework if capture is not None else ""
         torch = any(".pt.trace.json" in file.name for file in self.files)
         return {
             "path": self.path,
@@ -96,11 +96,13 @@ class OnDisk:
             "kind": "xplane" if self.format == "xspace" else "trace",
             "format": self.format,
             "hosts": len(self.files),
-            "framework": (capture.framework if capture is not None else "") or ("PyTorch" if torch else None),
-            "steps": (capture.steps_marked or None) if capture is not None else None,
-            "step_ms": None,
-            "verdict": None,
-            "known": False,
+            "framework": stated or facts.get("framework") or ("PyTorch" if torch else None),
+            "steps": facts["steps"] if facts else (capture.steps_marked or None) if capture is not None else None,
+            "step_ms": facts.get("step_ms"),
+            "verdict": facts.get("verdict"),
+            "device": facts.get("device"),
+            "recorded": facts.get("recorded") or (capture.started or None if capture is not None else None),
+            "known": bool(facts),
             "label": capture.label if capture is not None else "",
             "failed": capture.error if capture is not None and capture.cell_failed else "",
             "notes": [*capture.warnings, *capture.notes] if capture is not None else [],
@@ -109,15 +111,15 @@ class OnDisk:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that could not be looked at, and the sentence that says so."""
+    """Something that could not be looked at, and the sentence that says so; `gone` where it is not there."""
 
     path: str
     message: str
+    gone: bool = False
 
-    @property
-    def line(self) -> dict[str, Any]:
+    def lines(self) -> list[dict[str, Any]]:
         """What is sent of it."""
-        return {"problem": {"path": self.path, "message": self.message}}
+        return [{"problem": {"path": self.path, "message": self.message, "gone": self.gone}}]
 
 
 @dataclass
@@ -163,7 +165,7 @@ class Search:
         try:
             mode = real.stat().st_mode
         except (OSError, ValueError) as error:
-            yield from self._problem(shown, could_not(error, shown).reason)
+            yield from self._problem(shown, could_not(error, shown).reason, gone=isinstance(error, FileNotFoundError))
             return
         if stat.S_ISREG(mode):
             yield from self._alone(shown, real)
@@ -283,10 +285,10 @@ class Search:
             for piece in run.files
         ], False
 
-    def _problem(self, path: str, message: str) -> Iterator[Problem]:
+    def _problem(self, path: str, message: str, *, gone: bool = False) -> Iterator[Problem]:
         self._problems += 1
         if self._problems <= _MOST_PROBLEMS:
-            yield Problem(path, message)
+            yield Problem(path, message, gone)
         elif self._problems == _MOST_PROBLEMS + 1:
             yield Problem(path, f"more than {_MOST_PROBLEMS} files and folders could not be looked at; the others are not named.")
 

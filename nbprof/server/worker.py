@@ -46,7 +46,12 @@ class Desk:
             send("progress", text[:1].upper() + text[1:])
 
         try:
-            answer = self.open(head, say) if head["do"] == "open" else self.ask(body)
+            if head["do"] == "open":
+                answer = self.open(head, say)
+            elif head["do"] == "summary":
+                answer = self.summary(head)
+            else:
+                answer = self.ask(body)
         except NbprofError as error:
             send("failed", self._shown(str(error)))
         except MemoryError:
@@ -64,21 +69,43 @@ class Desk:
 
     def open(self, head: dict[str, Any], say: Callable[[str], None]) -> bytes:
         """Reads a profile; the packed payload of its dashboard."""
-        from nbprof.formats.places import find
         from nbprof.profiles import load
+        from nbprof.server import summary
         from nbprof.views import codec, payload
 
-        path, root = Path(head["path"]), head["root"]
-        self._names = (str(path), head["shown"])
+        path = Path(head["path"])
         say(f"Reading {path.name}")
-        files = find(path)
-        if root is not None:
-            confine(files, Path(root))
+        files = self._find(head)
+        state = summary.state_of(files)
         profile = load(files, progress=say)
         self._run = profile.run
         events = int(profile.run.receipt.events)
         say(f"Analysing {events:,} events of {path.name}")
-        return codec.pack(payload.dashboard(self._run))
+        answer = codec.pack(payload.dashboard(self._run))
+        if state is not None:
+            # What the list of runs tells of it is known by now.
+            summary.note(summary.key(state), summary.of(self._run))
+        return answer
+
+    def summary(self, head: dict[str, Any]) -> bytes:
+        """What the list of runs tells of a profile, which is let go at once."""
+        from nbprof.profiles import captured
+        from nbprof.run import Run
+        from nbprof.server import summary
+
+        files = self._find(head)
+        # Nobody has opened it: it is looked for in the cache, but takes no room there.
+        return json.dumps(summary.of(Run.read(files, capture=captured(files), write=False))).encode()
+
+    def _find(self, head: dict[str, Any]) -> RunFiles:
+        from nbprof.formats.places import find
+
+        path, root = Path(head["path"]), head["root"]
+        self._names = (str(path), head["shown"])
+        files = find(path)
+        if root is not None:
+            confine(files, Path(root))
+        return files
 
     def ask(self, body: bytes) -> bytes:
         """A packed answer of the timeline."""

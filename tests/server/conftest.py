@@ -7,6 +7,7 @@ import json
 import pytest
 
 from nbprof.views import codec
+from tests.support.kineto import Kineto
 from tests.support.profiles import needed
 from tests.support.xspace import training_run
 
@@ -79,3 +80,49 @@ def open_profile(post):
         return status, Reply(body)
 
     return open_profile
+
+
+def torch_trace():
+    """Four steps, as PyTorch writes them."""
+    trace = Kineto()
+    for i in range(4):
+        trace.step(i, i * 1000.0, 900.0)
+    return trace.encode()
+
+
+def place(folder, name, data=None):
+    """A file in a folder that is made for it, by default a profile."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(training_run(4) if data is None else data)
+    return folder / name
+
+
+class Listed:
+    """An answer to `runs`: each run as it was told first and last, and the problems."""
+
+    def __init__(self, body):
+        self.lines = [json.loads(line) for line in body.decode().splitlines()]
+        self.first = {}
+        self.runs = {}
+        self.problems = {}
+        for line in self.lines:
+            if "run" in line:
+                self.first.setdefault(line["run"]["path"], line["run"])
+                self.runs[line["run"]["path"]] = line["run"]
+            elif "problem" in line:
+                self.problems[line["problem"]["path"]] = line["problem"]["message"]
+        assert self.lines[-1] == {"done": True}
+
+    @property
+    def paths(self):
+        return sorted(self.runs)
+
+
+@pytest.fixture
+def listed(post):
+    async def listed(*folders, **more):
+        status, body = await post("runs", {"folders": list(folders), **more})
+        assert status == 200, body
+        return Listed(body)
+
+    return listed

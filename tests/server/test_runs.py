@@ -9,52 +9,14 @@ import os
 import pytest
 
 from nbprof.server import runs as finding
-from tests.support.kineto import Kineto
+from tests.server.conftest import place, torch_trace
 from tests.support.xspace import training_run
 
 
-def torch_trace(rank=None, world=None):
-    trace = Kineto()
-    for i in range(4):
-        trace.step(i, i * 1000.0, 900.0)
-    return trace.encode()
-
-
-def place(folder, name, data=None):
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_bytes(training_run(4) if data is None else data)
-    return folder / name
-
-
-class Listed:
-    """An answer to `runs`: each run as it was told first and last, and the problems."""
-
-    def __init__(self, body):
-        self.lines = [json.loads(line) for line in body.decode().splitlines()]
-        self.first = {}
-        self.runs = {}
-        self.problems = {}
-        for line in self.lines:
-            if "run" in line:
-                self.first.setdefault(line["run"]["path"], line["run"])
-                self.runs[line["run"]["path"]] = line["run"]
-            elif "problem" in line:
-                self.problems[line["problem"]["path"]] = line["problem"]["message"]
-        assert self.lines[-1] == {"done": True}
-
-    @property
-    def paths(self):
-        return sorted(self.runs)
-
-
 @pytest.fixture
-def listed(post):
-    async def listed(*folders, **more):
-        status, body = await post("runs", {"folders": list(folders), **more})
-        assert status == 200, body
-        return Listed(body)
-
-    return listed
+def options():
+    """Nothing is analysed here; that is for test_summaries.py."""
+    return {"analysed": 0}
 
 
 async def test_it_finds_run_folders_and_loose_files(jp_root_dir, listed):
@@ -171,10 +133,18 @@ async def test_what_is_not_there_is_a_problem_and_no_end(jp_root_dir, listed):
     assert not any(str(jp_root_dir) in message for message in answer.problems.values())
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-async def test_a_folder_that_may_not_be_read_is_a_problem(jp_root_dir, listed):
+async def test_a_folder_that_may_not_be_read_is_a_problem(jp_root_dir, listed, monkeypatch):
     place(jp_root_dir / "logs", "a.xplane.pb")
-    (jp_root_dir / "logs" / "locked").mkdir(mode=0)
+    (jp_root_dir / "logs" / "locked").mkdir()
+    look = finding._Here.look
+
+    def refuse(here):
+        # As the system does to all but root.
+        if here.real.name == "locked":
+            raise PermissionError(13, "Permission denied")
+        look(here)
+
+    monkeypatch.setattr(finding._Here, "look", refuse)
     answer = await listed("logs")
     assert answer.paths == ["logs/a.xplane.pb"]
     assert "permissions" in answer.problems["logs/locked"]

@@ -1,0 +1,192 @@
+"""Analyses the runs of the list that nobody has opened yet: one at a time, in a process that gives way to everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nbprof.errors import NbprofError
+from nbprof.server.pool import Pool
+from nbprof.server.process import EndedError, Process
+
+if TYPE_CHECKING:
+    from nbprof.server.runs import OnDisk
+
+_MOST_KNOWN = 10_000
+_LOOK_S = 0.25
+"""How often memory is looked at, and whether a profile is being opened."""
+_IDLE_S = 10.0
+"""How long the process is kept for the next list."""
+_LARGE = 1 << 30
+"""A process that has grown so large does not do another run."""
+
+
+class Summaries:
+    """The facts of runs, by the state of their files.
+
+    Parameters
+    ----------
+    pool : Pool
+        The profiles that are open, which come first.
+    log : Logger
+    largest : int
+        Bytes of the largest run that is analysed without having been opened; 0 for none.
+    """
+
+    def __init__(self, pool: Pool, log: logging.Logger | logging.LoggerAdapter[Any], largest: int) -> None:
+        self._pool = pool
+        self._log = log
+        self.largest = largest
+        self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._turn = asyncio.Lock()
+        self._asked: dict[str, _Asked] = {}
+        self._process: Process | None = None
+        self._end: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def process(self) -> Process | None:
+        """The process, while there is one."""
+        return self._process if self._process is not None and self._process.alive else None
+
+    def known(self, run: OnDisk) -> dict[str, Any] | None:
+        """What is known of a run without analysing it; {"message": ...} where that failed. Called on threads: it may wait for a disk."""
+        from nbprof.server import summary
+
+        key = summary.key(run.state)
+        facts = self._known.get(key) or summary.noted(key)
+        return facts if facts is not None and ("message" in facts or summary.fits(facts)) else None
+
+    async def of(self, run: OnDisk, top: Path | None) -> dict[str, Any] | None:
+        """The facts of a run, or {"message": ...} where it cannot be analysed; None where it is not to be, for it is large.
+
+        Two who ask for the same run share the work, which is ended when nobody waits for it any more.
+
+        Parameters
+        ----------
+        run : OnDisk
+        top : Path or None
+            The folder that everything that is read must be in.
+        """
+        from nbprof.server import summary
+
+        if run.bytes > self.largest or self._closed:
+            return None
+        key = await asyncio.to_thread(summary.key, run.state)
+        asked = self._asked.get(key)
+        if asked is None:
+            work = asyncio.get_running_loop().create_task(self._analyse(run, key, top))
+            work.add_done_callback(lambda done: self._over(key, done))
+            asked = self._asked[key] = _Asked(work)
+        asked.waiting += 1
+        try:
+            return await asyncio.shield(asked.work)
+        finally:
+            asked.waiting -= 1
+            if not asked.waiting:
+                asked.work.cancel()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._closed = True
+        for asked in list(self._asked.values()):
+            asked.work.cancel()
+        self._stop("the server was stopped.")
+
+    def _over(self, key: str, work: asyncio.Task[Any]) -> None:
+        self._asked.pop(key, None)
+        if not work.cancelled():
+            work.exception()
+
+    async def _analyse(self, run: OnDisk, key: str, top: Path | None) -> dict[str, Any] | None:
+        async with self._turn:
+            facts = await asyncio.to_thread(self.known, run)
+            if facts is not None:
+                return facts
+            while self._busy():
+                await asyncio.sleep(_LOOK_S)
+            head = {"do": "summary", "path": str(run.real), "shown": run.path, "root": None if top is None else str(top)}
+            process = self._ready()
+            watch = asyncio.get_running_loop().create_task(self._watch(process))
+            try:
+                answer = json.loads(await process.call(head, seconds=self._pool.limits.open_s))
+            except asyncio.CancelledError:
+                self._stop("nobody waits for it any more.")
+                raise
+            except EndedError as error:
+                text = str(error)
+                if text == _ROOM:
+                    return None
+                facts = {"message": text}
+            except NbprofError as error:
+                facts = {"message": str(error).removeprefix(f"{run.path}: ")}
+            else:
+                facts = answer
+                from nbprof.server import summary
+
+                await asyncio.to_thread(summary.note, key, facts)
+            finally:
+                watch.cancel()
+                self._rest()
+        self._known[key] = facts
+        while len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+        return facts
+
+    def _busy(self) -> bool:
+        """Whether somebody waits for a profile."""
+        return any(not one.task.done() for one in self._pool.opened)
+
+    def _ready(self) -> Process:
+        if self._end is not None:
+            self._end.cancel()
+        process = self.process
+        if process is None:
+            process = self._process = Process(asyncio.get_running_loop(), self._log, calm=True)
+        return process
+
+    def _rest(self) -> None:
+        """Keeps the process for a while, unless it has grown."""
+        process = self.process
+        if process is None:
+            return
+        if process.memory() > _LARGE:
+            self._stop("it has done its work.")
+        else:
+            self._end = asyncio.get_running_loop().call_later(_IDLE_S, self._stop, "it was not needed.")
+
+    def _stop(self, why: str) -> None:
+        if self._end is not None:
+            self._end.cancel()
+        if self._process is not None:
+            self._process.end(why)
+            self._process = None
+
+    async def _watch(self, process: Process) -> None:
+        """Ends the process where it takes what open profiles need, or more than half of what they may use."""
+        limit = self._pool.limits.memory
+        while process.alive:
+            await asyncio.sleep(_LOOK_S)
+            with contextlib.suppress(OSError):
+                used, others = process.memory(), sum(one.memory() for one in self._pool.processes)
+                if used > limit // 2:
+                    process.end(f"it needs more than {limit / 2e9:,.1f} GB of memory to be analysed. Open it to see what it holds.")
+                elif used + others > limit:
+                    process.end(_ROOM)
+
+
+_ROOM = "open profiles needed the memory."
+
+
+@dataclass
+class _Asked:
+    """A run that is being analysed, and how many wait for it."""
+
+    work: asyncio.Task[dict[str, Any] | None]
+    waiting: int = 0

@@ -1,0 +1,100 @@
+"""What the list of runs tells of one that was analysed: a few facts, kept in nbprof's cache beside the state of the files.
+
+A profile that was opened, or that the list itself had analysed, is known at once the next time. What another version of nbprof found is not
+used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import nbprof
+from nbprof.cache.folder import Folder, enabled, location
+from nbprof.formats.pieces import LocalFile, RunFiles
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+LAYOUT = 1
+"""Raised when other facts are kept, or by other rules."""
+
+State = tuple[int, ...]
+"""Of a file: device, inode, size, time."""
+
+
+def state_of(files: RunFiles) -> list[State] | None:
+    """The state of the files of a run and of what nbprof wrote beside them; None where one is not on a disk.
+
+    Raises
+    ------
+    ReadError
+        One is not there any more.
+    """
+    out: list[State] = []
+    for piece in (*files.files, *([files.sidecar] if files.sidecar is not None else [])):
+        inner = getattr(piece, "packed", piece)
+        if not isinstance(inner, LocalFile):
+            return None
+        now = inner.stat()
+        out.append((now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns))
+    return out
+
+
+def key(state: Iterable[State]) -> str:
+    """The name under which the facts of files in this state are kept; the same after a move."""
+    told = json.dumps([LAYOUT, nbprof.__version__, sorted(state)])
+    return f"summary-{hashlib.sha256(told.encode()).hexdigest()[:40]}"
+
+
+def noted(name: str) -> dict[str, Any] | None:
+    """The facts that are kept under a key, if there are any."""
+    folder = _folder()
+    known = folder.noted(name) if folder is not None else None
+    return known if isinstance(known, dict) else None
+
+
+def note(name: str, facts: dict[str, Any]) -> None:
+    """Keeps facts; that it fails is no error."""
+    folder = _folder()
+    if folder is not None:
+        folder.note(name, facts)
+
+
+def _folder() -> Folder | None:
+    # No home, an odd folder: the list works without a cache too.
+    with contextlib.suppress(OSError, RuntimeError):
+        folder = Folder(location())
+        if enabled() and folder.path.is_absolute() and folder.owned():
+            return folder
+    return None
+
+
+def of(run: Run) -> dict[str, Any]:
+    """The facts of a run that was read: framework, device, hosts, steps, step time in ms and verdict."""
+    overview = run.overview
+    word, text = overview.get("verdict") or "", overview.get("verdict_text") or ""
+    step = overview.get("step_time_ms")
+    started = overview["environment"].get("start_time")
+    return {
+        "framework": str(overview.get("framework") or "") or None,
+        "device": str(overview.get("device_kind") or "") or None,
+        "recorded": str(started) if started else None,
+        "steps": int(overview.get("steps") or 0),
+        "step_ms": float(step) if step is not None and math.isfinite(step) else None,
+        "verdict": (f"{word}: {text}" if text else word) or None,
+    }
+
+
+def fits(facts: dict[str, Any]) -> bool:
+    """Whether what was kept has the form that the list tells."""
+    texts: Sequence[str] = ("framework", "device", "recorded", "verdict")
+    return (
+        all(isinstance(facts.get(name), (str, type(None))) for name in texts)
+        and isinstance(facts.get("steps"), int)
+        and isinstance(facts.get("step_ms"), (int, float, type(None)))
+    )
