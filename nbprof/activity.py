@@ -60,6 +60,10 @@ CATEGORIES: tuple[str, ...] = (
 """Step-time categories in stack order, bottom to top."""
 
 
+NEXT_ITEM = "nbprof.steps: next item"
+"""What the span is called that recordings of nbprof have around the wait of ``nbprof.steps`` for its next item."""
+
+
 class Names:
     """Strings as codes, each once."""
 

@@ -19,10 +19,10 @@ from nbprof.errors import CaptureError, NbprofError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nbprof.capture.clock import StepClock
     from nbprof.capture.options import Options
     from nbprof.capture.recording import Recording
     from nbprof.capture.session import Session
-    from nbprof.capture.steps import StepClock
     from nbprof.profiles import Profile
     from nbprof.strip import Strip
 

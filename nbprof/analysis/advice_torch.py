@@ -33,15 +33,21 @@ def _runtime(facts: Facts) -> Runtime:
 
 def _loading(facts: Facts) -> list[Finding]:
     share, wait, runtime = facts.percent["input"], facts.mean["input"], _runtime(facts)
-    if share < INPUT_MODERATE or runtime.loader_ms < CAUSE * wait:
+    if share < INPUT_MODERATE or max(runtime.loader_ms, runtime.iterator_ms) < CAUSE * wait:
         return []
-    gain = min(wait, runtime.loader_ms)
-    text = (
-        f"The step waits **{wait:.2f} ms** of **{facts.mean['step_time']:.2f} ms** for input (**{share:.0f}%**); "
-        f"**{runtime.loader_ms:.2f} ms** a step are in the DataLoader"
-    )
+    waits = f"The step waits **{wait:.2f} ms** of **{facts.mean['step_time']:.2f} ms** for input (**{share:.0f}%**); "
     level = severity(share, INPUT_MODERATE, INPUT_HIGH)
     link = "Steps & input"
+    if runtime.loader_ms < CAUSE * wait:
+        fix = (
+            "+loader = DataLoader(dataset, batch_size=n, num_workers=4,\n+                    pin_memory=True, persistent_workers=True)\n"
+            "-for batch in nbprof.steps(batches):\n+for batch in nbprof.steps(loader):"
+        )
+        text = f"{waits}**{runtime.iterator_ms:.2f} ms** a step are in the iterator of the loop, which is no DataLoader."
+        gain = min(wait, runtime.iterator_ms)
+        return [Finding("loader_none", level, "Load batches ahead, with a DataLoader", text, gain, fix, "input", link)]
+    gain = min(wait, runtime.loader_ms)
+    text = f"{waits}**{runtime.loader_ms:.2f} ms** a step are in the DataLoader"
     if "MultiProcessing" in runtime.loader:
         fix = (
             "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n+loader = DataLoader(dataset, batch_size=n, num_workers=2 * k,\n"

@@ -163,6 +163,8 @@ def copy_name(call: str) -> str:
 
 
 def _torch_category(op: str, kind: str) -> str:
+    if kind == "iterator":
+        return "other"
     if kind != "DataLoader":
         return "preprocessing"
     return "advanced_file_read" if "MultiProcessing" in op else "demanded_file_read"

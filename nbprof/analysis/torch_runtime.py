@@ -30,6 +30,7 @@ class Runtime:
     calls : by kind (launch, graph, copy, copy H2D, copy D2H, fill, sync, allocate, other)
     pageable_bytes : bytes a step copied to the device from memory that is not pinned
     loader, loader_ms : the DataLoader with the most time, and ms a step in it; '' and 0 where none was recorded
+    iterator_ms : ms a step in the iterator of `nbprof.steps`, DataLoaders in it included
     capability : compute capability of the devices (major, minor), where known
     amd : whether the devices are AMD's
     data_parallel : whether torch.nn.DataParallel ran
@@ -39,6 +40,7 @@ class Runtime:
     pageable_bytes: float = 0.0
     loader: str = ""
     loader_ms: float = 0.0
+    iterator_ms: float = 0.0
     capability: tuple[int, int] | None = None
     amd: bool = False
     data_parallel: bool = False
@@ -92,9 +94,11 @@ def _transfers(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
 
 def _loader(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
     rows = activity.host_ops
-    rows = rows[rows["type"] == activity.types.codes.get("DataLoader", -1)]
     begin, end = float(used["start_ms"].min()) * 1e9, float((used["start_ms"] + used["step_time_ms"]).max()) * 1e9
     rows = rows[(rows["start"] >= begin) & (rows["start"] < end)]
+    of_iterator = rows[rows["type"] == activity.types.codes.get("iterator", -1)]
+    out.iterator_ms = float((of_iterator["end"] - of_iterator["start"]).sum()) / 1e9 / len(used)
+    rows = rows[rows["type"] == activity.types.codes.get("DataLoader", -1)]
     if not len(rows):
         return
     total = (rows["end"] - rows["start"]).groupby(rows["op"]).sum()

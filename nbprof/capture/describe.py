@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from nbprof.capture.steps import StepClock
+from nbprof.capture.clock import StepClock
 
 _NO_MEMORY = re.compile(r"out of memory|\boom\b|alloc|not enough memory", re.IGNORECASE)
 

@@ -11,8 +11,8 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
+from nbprof.capture.clock import StepClock
 from nbprof.capture.patches import Patches
-from nbprof.capture.steps import StepClock
 
 MODULE = "keras.src.callbacks.callback_list"
 LOOPS = {"train": "fit", "test": "evaluate", "predict": "predict"}

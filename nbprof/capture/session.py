@@ -13,13 +13,13 @@ from collections.abc import Callable
 from types import ModuleType
 
 from nbprof.capture import describe, keras
+from nbprof.capture.clock import StepClock, set_current
 from nbprof.capture.detect import TITLES, choose
 from nbprof.capture.imports import ImportWatch
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.recording import CaptureInfo, Recording
 from nbprof.capture.shield import shielded
-from nbprof.capture.steps import StepClock, set_current
 from nbprof.capture.windows import Backend, Windows
 from nbprof.errors import CaptureError
 
@@ -156,6 +156,8 @@ class Session:
                 if _active is self:
                     _active = None
                     set_current(None)
+            # Nothing leads back to the session, so that it goes with its holder, and with it the files that were not to be kept.
+            self.clock.release()
         if self.windows.recordings:
             self._finish(error, failed_at)
         else:

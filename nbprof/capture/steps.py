@@ -1,296 +1,16 @@
-"""Step markers: who opens and closes them, and which win when several sources speak.
-
-Three sources tell where a step begins and ends: markers of the person (``nbprof.step`` or the framework's own), the callbacks of Keras,
-and (PyTorch) the optimizer. A step of Keras runs from the end of one batch to the end of the next, so that waiting for data lies inside
-it. Where a person's marker opens inside or around such a step, the person's marker is the step.
-"""
+"""Mark the steps of a loop of one's own: ``nbprof.step`` and ``nbprof.steps``."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol, TypeVar
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import TypeVar
 
-from nbprof.capture.pace import Waits
+from nbprof.capture.clock import Marker, Span, StepClock, current
 
 T = TypeVar("T")
-
-
-class Marker(Protocol):
-    """An open span in the framework's trace that can still become a step, or not."""
-
-    def close(self, step: int | None, batches: int = 1) -> None:
-        """End the span; with a number it becomes the root of that step, with None it stays an ordinary event."""
-
-
-OpenMarker = Callable[[str, int], Marker]
-
-
-class StepClock:
-    """Counts the steps of one recording and marks them in the trace.
-
-    Parameters
-    ----------
-    window : tuple of int or None, optional
-        First and last step to record (from 1, both included).
-    every : int
-        Not 0: the window comes again each so many steps.
-    batches_of : str
-        Not empty: the window counts the batches of this kind (``train``, ``test``, ``predict``) instead of the steps.
-    begin_window, end_window : callable
-        Called before the first and after the last step of the window.
-    on_step : callable, optional
-        Called with the clock after each step.
-
-    Attributes
-    ----------
-    seen, marked : int
-        Steps that ended, and those of them that carry a marker in the trace.
-    first : int
-        The first step of the window that comes or runs, as `counted` counts.
-    waits : Waits
-        The time that steps spent waiting for input, where that is seen.
-    found : dict of str to int
-        How steps were found, and how many in each way.
-    """
-
-    def __init__(
-        self,
-        *,
-        window: tuple[int, int | None] | None = None,
-        every: int = 0,
-        batches_of: str = "",
-        begin_window: Callable[[], None] = lambda: None,
-        end_window: Callable[[], None] = lambda: None,
-        on_step: Callable[[StepClock], None] | None = None,
-    ) -> None:
-        self.window = window
-        self.every = every
-        self.batches_of = batches_of
-        self.found: dict[str, int] = {}
-        self.seen = 0
-        self.marked = 0
-        self.kind = ""
-        self.batches = 1
-        self.alive = True
-        self.failed_at = 0
-        self.fault = ""
-        self.open_marker: OpenMarker | None = None
-        self.started = time.perf_counter()
-        self.waits = Waits()
-        self._begin_window = begin_window
-        self._end_window = end_window
-        self._on_step = on_step
-        self.first, self._last = window or (0, None)
-        self._in_window = False
-        self._batches_seen = 0
-        self._after_step: Callable[[], None] | None = None
-        self._root_found = ""
-        self._marker: Marker | None = None
-        self._open = False
-        self._owner = 0
-        self._roots = 0
-        self.root_inside = False
-        self._entered = False
-
-    @property
-    def current_step(self) -> int | None:
-        """The number of the step that has begun and not ended, or that an exception has ended; else None."""
-        open_now = self._roots > 0 or (self._open and self._entered)
-        return self.seen + 1 if open_now or self.failed_at == self.seen + 1 else None
-
-    @property
-    def in_step(self) -> bool:
-        """True while a step runs, or while time belongs to the next one already."""
-        return self._roots > 0 or self._open
-
-    def after_step(self, act: Callable[[], None]) -> None:
-        """Call `act` once, when the step that runs now has ended, on the thread that ends it."""
-        self._after_step = act
-
-    # Steps that nbprof finds (Keras, optimizers).
-
-    def enter(self, kind: str) -> None:
-        """From here on, time belongs to the next step, if it comes at all."""
-        if not self.alive:
-            return
-        if not self._open and (not self._roots or self.batches_of):
-            self._arm()
-        if self._roots or self._open:
-            return
-        self._owner = threading.get_ident()
-        self._open, self._entered, self.root_inside, self.kind = True, False, False, kind
-        # Read once: a bound may end the recording on its own thread.
-        open_marker = self.open_marker
-        if open_marker is not None:
-            self._marker = open_marker(kind, self.seen + 1)
-
-    def loop(self, kind: str) -> None:
-        """A loop over batches begins; one that was left open by an exception ends here."""
-        self.leave()
-        self.enter(kind)
-
-    def begin(self, kind: str) -> None:
-        """A batch begins."""
-        if self._open and self.kind != kind and self._mine():
-            self.leave()
-        self.enter(kind)
-        if self._mine():
-            self._entered = True
-
-    def end(self, kind: str, batches: int = 1, found: str = "") -> None:
-        """A batch has ended; the next step begins here. `found` says what tells of batches, as ``batches of Keras``."""
-        if not self.alive:
-            return
-        if kind and kind == self.batches_of:
-            self._batches_seen += batches
-        if not self._mine():
-            if self.batches_of:
-                # Inside a marker of the person, batches are no steps, but they still count.
-                self._leave_window()
-            return
-        if self.root_inside or self._roots:
-            # The person's own marker was inside (or is around): that one is the step, and it has been counted.
-            self._drop()
-            self._leave_window()
-        else:
-            self.batches = max(self.batches, batches)
-            marker, self._marker, self._open = self._marker, None, False
-            if marker is not None:
-                marker.close(self.seen + 1, batches)
-                # The recording may have ended since the marker was opened; then it is in no file.
-                self.marked += self.open_marker is not None
-            self._count(kind, found)
-        self.enter(kind)
-
-    def leave(self) -> None:
-        """The loop ends: what was open since the last batch is no step."""
-        if self._mine():
-            self._drop()
-
-    # Steps that a person marks.
-
-    def root_begins(self, *, of_framework: bool = False, found: str = "") -> bool:
-        """A marker of the person is about to open; True where it is the outermost.
-
-        One of the framework is a root in the trace wherever it stands; ``nbprof.step`` inside another one leaves no mark. `found` says what
-        the marker is, as ``marked by nbprof.step``.
-        """
-        if not self.alive:
-            return False
-        if of_framework or not self._roots:
-            self.root_inside = True
-        self._roots += 1
-        if self._roots == 1:
-            self._root_found = found
-            self._arm()
-            return True
-        return False
-
-    def root_ends(self, kind: str, outcome: str = "done") -> None:
-        """A marker of the person has closed: ``done``, ``failed`` or ``unused``."""
-        if not self.alive or not self._roots:
-            return
-        self._roots -= 1
-        if not self._roots:
-            self.root_inside = True
-        if outcome == "failed":
-            self.failed_at = self.seen + 1
-        elif outcome == "done" and not self._roots:
-            if self.open_marker is not None:
-                self.marked += 1
-            self._count(kind, self._root_found)
-
-    def stop(self) -> None:
-        """Close what is open and do nothing from now on."""
-        self._drop()
-        self.alive = False
-
-    def abandon(self) -> None:
-        """Forget everything without touching the framework (after a fork, after an error)."""
-        self.alive = False
-        self._marker = None
-        self._open = False
-
-    @property
-    def open_loop(self) -> str:
-        """The kind of step that is open; empty where none is."""
-        return self.kind if self._open else ""
-
-    @property
-    def in_marker(self) -> bool:
-        """True inside a marker of the person."""
-        return self._roots > 0
-
-    def adopt(self) -> None:
-        """The loop goes on in this thread: what is open belongs to it from here on.
-
-        Only for markers that may be closed in another thread than the one that opened them.
-        """
-        if self._open:
-            self._owner = threading.get_ident()
-
-    def _mine(self) -> bool:
-        return self._open and self._owner == threading.get_ident()
-
-    def _drop(self) -> None:
-        marker, self._marker, self._open = self._marker, None, False
-        if marker is not None and self._owner == threading.get_ident():
-            marker.close(None)
-
-    @property
-    def counted(self) -> int:
-        """What the window counts: steps, or batches of one kind."""
-        return self._batches_seen if self.batches_of else self.seen
-
-    def _arm(self) -> None:
-        # Batches come several at a time with steps_per_execution: the call that holds the first one is the first to record.
-        ahead = self.batches if self.batches_of else 1
-        if self.window and not self._in_window and self.counted < self.first <= self.counted + ahead:
-            self._in_window = True
-            self._begin_window()
-
-    def _leave_window(self) -> None:
-        if self._in_window and self._last is not None and self.counted >= self._last:
-            self._in_window = False
-            if self.every:
-                self.first, self._last = self.first + self.every, self._last + self.every
-            self._end_window()
-
-    def _count(self, kind: str, found: str) -> None:
-        self.seen += 1
-        self.kind = kind
-        if found:
-            self.found[found] = self.found.get(found, 0) + 1
-        self._leave_window()
-        act, self._after_step = self._after_step, None
-        if act is not None:
-            act()
-        if self._on_step is not None:
-            self._on_step(self)
-
-
-_clock: StepClock | None = None
-_standing: StepClock | None = None
-
-
-def current() -> StepClock | None:
-    """Return the clock of the recording that is running; else the standing one, if there is one."""
-    return _standing if _clock is None else _clock
-
-
-def set_current(clock: StepClock | None) -> None:
-    """Make `clock` the one that ``nbprof.step`` speaks to."""
-    global _clock
-    _clock = clock
-
-
-def set_standing(clock: StepClock | None) -> None:
-    """Make `clock` the one that ``nbprof.step`` speaks to while no recording runs: somebody else may record this process."""
-    global _standing
-    _standing = clock
 
 
 class _Root:
@@ -301,21 +21,22 @@ class _Root:
         self.clock = current()
         self.marker: Marker | None = None
         self.number = number or 0
+        self.thread = threading.get_ident()
         self._safely(lambda clock: self._open(clock, number, found))
 
-    def waiting(self) -> AbstractContextManager[None]:
+    def waiting(self) -> _Waiting:
         """Around what the step waits for."""
-        return nullcontext() if self.clock is None else self.clock.waits.waiting()
+        return _Waiting(self.clock)
 
     def close(self, outcome: str) -> None:
         """End it as ``done``, ``failed`` or ``unused`` (there was nothing left to do)."""
         self._safely(lambda clock: self._close(clock, outcome))
 
     def _open(self, clock: StepClock, number: int | None, found: str) -> None:
-        if not clock.root_begins(found=found):
+        counted = clock.root_begins(found=found)
+        if not counted:
             return
-        self.number = clock.seen + 1 if number is None else number
-        clock.root_inside = False
+        self.number = counted if number is None else number
         open_marker = clock.open_marker
         if open_marker is not None:
             self.marker = open_marker(self.name, self.number)
@@ -325,8 +46,8 @@ class _Root:
             return
         if self.marker is not None:
             # A marker of the framework inside this one is a step already: two roots would be two steps.
-            self.marker.close(self.number if outcome == "done" and not clock.root_inside else None)
-        clock.root_ends(self.name, outcome)
+            self.marker.close(self.number if outcome == "done" and not clock.holds_framework(self.thread) else None)
+        clock.root_ends(self.name, outcome, self.thread)
 
     def _safely(self, act: Callable[[StepClock], None]) -> None:
         if self.clock is None:
@@ -337,6 +58,32 @@ class _Root:
             # A fault in the marking must not break the person's loop.
             self.clock.fault = f"{type(error).__name__}: {error}"
             self.clock.abandon()
+
+
+class _Waiting:
+    """Counts the time of a block as time that the step waits for input, and marks it as that in the trace."""
+
+    def __init__(self, clock: StepClock | None) -> None:
+        self._clock = clock if clock is not None and clock.alive else None
+        self._counting = self._clock.waits.waiting() if self._clock is not None else None
+        self._span: Span | None = None
+
+    def __enter__(self) -> None:
+        if self._clock is None or self._counting is None:
+            return
+        open_wait = self._clock.open_wait
+        if open_wait is not None:
+            with suppress(Exception):
+                self._span = open_wait()
+        self._counting.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._counting is not None:
+            # What ends the wait is no matter of ours.
+            self._counting.__exit__(None, None, None)
+        if self._span is not None:
+            with suppress(Exception):
+                self._span.close()
 
 
 @contextmanager
@@ -369,7 +116,9 @@ def step(name: str = "train", step_num: int | None = None) -> Iterator[None]:
 
 
 def steps(iterable: Iterable[T], name: str = "train") -> Iterator[T]:
-    """Yield from `iterable`, making each round of the loop a step; the wait for the next item counts into its step.
+    """Yield from `iterable`, making each round of the loop a step; the wait for the next item counts into its step, as input.
+
+    Loops on several threads are each counted; the number of a step tells when it began.
 
     Parameters
     ----------

@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from nbprof.capture import trouble
+from nbprof.capture.clock import STAGE, WAIT, Marker, Span, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
-from nbprof.capture.steps import Marker, StepClock
 from nbprof.errors import CaptureError
 
 MODULE = "tensorflow"
@@ -74,6 +74,10 @@ class TensorFlowBackend:
         del number
         return _TraceSpan(self._tf.profiler.experimental.Trace, kind)
 
+    def open_wait(self) -> Span:
+        """Open a span around what a step waits for."""
+        return _Wait(self._tf.profiler.experimental.Trace(WAIT, **STAGE))
+
     def versions(self) -> str:
         """Return the versions that matter for reading the run."""
         text = f"TensorFlow {self._tf.__version__}"
@@ -123,6 +127,16 @@ class _TraceSpan:
         if step is not None:
             extra = {"batches": batches} if batches > 1 else {}
             self._trace.set_metadata(step_num=step, _r=1, **extra)
+        self._trace.__exit__(None, None, None)
+
+
+class _Wait:
+    """A TraceMe, which is open from the beginning."""
+
+    def __init__(self, trace: Any) -> None:
+        self._trace = trace
+
+    def close(self) -> None:
         self._trace.__exit__(None, None, None)
 
 

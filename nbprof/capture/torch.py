@@ -14,10 +14,10 @@ from types import ModuleType
 from typing import Any
 
 from nbprof.capture import torch_trace, trouble
+from nbprof.capture.clock import WAIT, Marker, Span, StepClock
 from nbprof.capture.logged import stderr_lines
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
-from nbprof.capture.steps import Marker, StepClock
 from nbprof.capture.torch_memory import AllocatorHistory
 from nbprof.capture.torch_steps import OptimizerSteps
 from nbprof.errors import CaptureError
@@ -163,6 +163,10 @@ class TorchBackend:
         assert self._steps is not None
         return self._steps.open_mark()
 
+    def open_wait(self) -> Span:
+        """Open a span around what a step waits for."""
+        return _Wait(self._torch.profiler.record_function(WAIT))
+
     def versions(self) -> str:
         """Return the versions that matter for reading the run."""
         keras = sys.modules.get("keras")
@@ -208,6 +212,17 @@ class TorchBackend:
                 return _original(*args, **kwargs)
 
             patches.replace(kind, method, begin)
+
+
+class _Wait:
+    """An annotation that stays open until it is closed."""
+
+    def __init__(self, span: Any) -> None:
+        self._span = span
+        span.__enter__()
+
+    def close(self) -> None:
+        self._span.__exit__(None, None, None)
 
 
 def _somebody_records(torch: Any) -> bool:

@@ -14,8 +14,8 @@ from functools import wraps
 from typing import Any
 
 from nbprof.capture import trouble
+from nbprof.capture.clock import StepClock
 from nbprof.capture.patches import Patches
-from nbprof.capture.steps import StepClock
 
 KIND = "train"
 FOUND = "optimizer steps of torch.optim"

@@ -13,11 +13,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from nbprof.capture import describe, trouble
+from nbprof.capture.clock import Marker, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.place import Place
 from nbprof.capture.recording import CaptureInfo, Recording
 from nbprof.capture.shield import shielded
-from nbprof.capture.steps import Marker, StepClock
 from nbprof.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class Backend(Protocol):
     """What a framework must be able to do.
 
     `start` and `stop` are called once for each window. A backend that can be stopped only on the thread that started it has an attribute
-    ``ends_anywhere`` that is False; one that learns more while it records has a method ``notes()`` that gives sentences.
+    ``ends_anywhere`` that is False; one that learns more while it records has a method ``notes()`` that gives sentences; one that can mark
+    waiting for input has a method ``open_wait()`` that gives a `Span`.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Windows:
         self._change = threading.RLock()
         self._over = False
         self._ended = threading.Event()
+        self._wanted = ""
         self._bounds: Bounds | None = None
         self._started_at = datetime.now().astimezone()
         self._began, self._seen_before, self._marked_before = 0.0, 0, 0
@@ -119,6 +121,7 @@ class Windows:
                 self._fail(error)
                 return
             self.notes += [note for note in notes if note not in self.notes]
+            self.clock.open_wait = getattr(self.backend, "open_wait", None)
             self.clock.open_marker = self.backend.open_marker
             self._began = time.perf_counter()
             self._seen_before, self._marked_before = self.clock.seen, self.clock.marked
@@ -131,7 +134,7 @@ class Windows:
     def end(self) -> None:
         """Stop the framework's profiler, and put its files where they stay. Never raises."""
         with self._change:
-            self.clock.open_marker = None
+            self.clock.open_marker = self.clock.open_wait = None
             if not self.recording or self.backend is None or self.place is None:
                 return
             self.recording = False
@@ -150,8 +153,11 @@ class Windows:
         """End what runs; no window begins any more."""
         self._over = True
         self._ended.set()
-        if self._bounds is not None:
-            self._bounds.stop()
+        bounds, self._bounds = self._bounds, None
+        if bounds is not None:
+            bounds.stop()
+        if self._wanted and self.recording:
+            self.notes.append(self._wanted)
         self.end()
 
     def shown(self) -> Recording:
@@ -239,6 +245,12 @@ class Windows:
                 return
             clock, anywhere = self.clock, getattr(self.backend, "ends_anywhere", True)
             waits = clock.in_step or not anywhere
+            if not anywhere:
+                who = getattr(self.backend, "title", "")
+                self._wanted = (
+                    f"{why}, but {who}'s profiler can be ended only by the thread that began it, at the end of a step, and none came: "
+                    "recorded to the end of the cell (with --no-memory any thread can end it)"
+                )
             if waits:
                 marked = clock.marked - self._marked_before
                 of_a_step = (time.perf_counter() - self._began) / marked if marked else 0.0
@@ -252,7 +264,7 @@ class Windows:
 
     def _end_by(self, why: str) -> None:
         with self._change:
-            self._over = True
+            self._over, self._wanted = True, ""
             if self.recording:
                 seen = self.clock.seen
                 self.notes.append(f"{why}: recording ended {f'after step {seen:,}' if seen else 'before the first step ended'}")

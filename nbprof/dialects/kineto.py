@@ -97,9 +97,9 @@ class _Torch:
         return np.asarray(Nest(trace, rows[named[trace.events.name[rows]]]).around(links.ops.rows) >= 0)
 
     def _host_ops(self) -> pd.DataFrame:
-        """Framework ops, and the batches that a loop asked its DataLoader for; `dataset` marks these and the ops inside."""
+        """Framework ops, and the batches that a loop asked its DataLoader or iterator for; `dataset` marks these and the ops inside."""
         links, trace, out = self.links, self.trace, self.out
-        named = np.fromiter((bool(torchnames.LOADER.match(n)) for n in trace.names), np.bool_, len(trace.names))
+        named = np.fromiter((bool(torchnames.INPUT.match(n)) for n in trace.names), np.bool_, len(trace.names))
         batches = links.rows(ANNOTATION)
         batches = batches[named[trace.events.name[batches]]]
         rows, eager = links.ops.rows, ~self.compiled
@@ -164,7 +164,7 @@ class _Torch:
         of_transfer = {"H2D": "input", "D2H": "output", "D2D": "device_to_device", "P2P": "device_to_device", "memset": "device_to_device"}
         out = np.zeros(len(self.trace.names), np.uint8)
         for code, name in enumerate(map(str, self.trace.names)):
-            if torchnames.LOADER.match(name):
+            if torchnames.INPUT.match(name):
                 out[code] = index["input"]
             elif (direction := torchnames.transfer_kind(name)) in of_transfer:
                 out[code] = index[of_transfer[direction]]
@@ -193,7 +193,7 @@ class _Torch:
             missing["steps"] = kineto_steps.ONLY_DEVICE if bare else kineto_steps.HOW
         if not (links.kind == MEMORY).any():
             missing["memory"] = "No allocator events are in this profile: record with profile_memory=True."
-        named: Int64s = np.flatnonzero([bool(torchnames.LOADER.match(n)) for n in self.trace.names])
+        named: Int64s = np.flatnonzero([bool(torchnames.INPUT.match(n)) for n in self.trace.names])
         if not np.isin(self.trace.events.name, named).any():
             missing["input"] = (
                 "No DataLoader is in this profile: the loop iterates over something else than torch.utils.data.DataLoader, "

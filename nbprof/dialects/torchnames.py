@@ -13,6 +13,8 @@ from nbprof import activity as act
 STEP = re.compile(r"ProfilerStep[#*](\d+)")
 OPTIMIZER = re.compile(r"Optimizer\.step#(.+)")
 LOADER = re.compile(r"enumerate\((?:DataLoader|DataPipe|DataLoader2)\)#")
+INPUT = re.compile(rf"{LOADER.pattern}|{re.escape(act.NEXT_ITEM)}\Z")
+"""What a loop waits in for its next batch: a DataLoader, or any iterator where `nbprof.steps` marks it."""
 
 # Names that old files list among the operators although no op ran: they hold ops, and would hide them.
 _ANNOTATION = re.compile(
@@ -29,9 +31,11 @@ def is_annotation(name: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def op_type(name: str) -> str:
-    """The family of an op: its namespace (`aten`, `c10d`, `fbgemm`), `autograd`, `triton`, `DataLoader`, or `function`."""
+    """The family of an op: its namespace (`aten`, `c10d`, `fbgemm`), `autograd`, `triton`, `DataLoader`, `iterator`, or `function`."""
     if LOADER.match(name):
         return "DataLoader"
+    if name == act.NEXT_ITEM:
+        return "iterator"
     if _AUTOGRAD.match(name):
         return "autograd"
     if name.startswith("triton_"):

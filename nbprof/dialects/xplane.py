@@ -178,7 +178,7 @@ def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
     out = np.zeros(len(trace.names), np.uint8)
     for code, name in enumerate(trace.names):
         upper = name[:16].upper()
-        if upper.startswith(("ITERATORGETNEXT", "MEMCPYHTOD", "MEMCPYH2D")):
+        if upper.startswith(("ITERATORGETNEXT", "MEMCPYHTOD", "MEMCPYH2D")) or name == act.NEXT_ITEM:
             out[code] = index["input"]
         elif upper.startswith(("MEMCPYDTOH", "MEMCPYD2H")):
             out[code] = index["output"]
@@ -188,7 +188,7 @@ def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
             out[code] = index["device_collectives"]
         elif name.startswith(("cuLaunch", "cudaLaunch", "KernelLaunch", "hipLaunch", "hipModuleLaunch", "cuGraphLaunch")):
             out[code] = index["kernel_launch"]
-        elif name.startswith(("XlaCompile", "TfrtCpuClient::Compile", "PjRtCpuClient::Compile", "backend_compile")):
+        elif name.startswith(xplane_steps.COMPILES):
             out[code] = index["compile"]
     return out
 
@@ -217,7 +217,9 @@ def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
         )
     if not len(out.iterators):
         missing["input"] = (
-            "No calls of tf.data iterators are in this profile: the input does not come from a tf.data pipeline, "
+            "The input comes through the iterator that nbprof.steps was given, not through tf.data: see the input pipeline."
+            if act.NEXT_ITEM in set(map(str, placed.trace.names))
+            else "No calls of tf.data iterators are in this profile: the input does not come from a tf.data pipeline, "
             "or it ran before the capture."
         )
     return missing

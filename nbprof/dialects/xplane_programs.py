@@ -253,6 +253,8 @@ def _steps(runs: pd.DataFrame, called: dict[str, int], above: int) -> tuple[pd.D
     steps["name"] = [f"{function_of(m)} {n}" for n, m in enumerate(used["module"], 1)]
     several = "the programs " + " and ".join(names) if len(names) > 1 else f"the program {main}"
     how = f"steps: runs of {several}, each from the end of the run before to its own end"
+    if function_of(main) == "_fun":
+        how += "; JAX gives programs of pmap this name"
     if (used.loc[used["module"] == main, "turns"] > 1).mean() > 0.5:
         how += "; the program loops inside, so that one step here may be several steps of training"
     return steps, how

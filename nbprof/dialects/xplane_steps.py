@@ -25,6 +25,8 @@ _MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
 # They lie around the work of a step, or are instants of the thread pool.
 _ENCLOSING = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "ThreadpoolListener::")
 _STAGE = "_ipl_stage_name"
+COMPILES = ("XlaCompile", "TfrtCpuClient::Compile", "PjRtCpuClient::Compile", "PjRtStreamExecutorClient::Comp", "backend_compile")
+"""What XLA's compiling of a program is called, in TensorFlow and in JAX; its parts lie inside."""
 
 
 def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple[int, int], str], Int64s]:
@@ -173,14 +175,14 @@ def work(placed: Placed, out: act.Activity) -> pd.DataFrame:
 def _work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:
     """Spans by step class; `of_gpu_event` gives the class of an event of a GPU by its name and the shapes that it states."""
     parts = [_gpu_work(placed, of_gpu_event, group), core_work(placed)] if out.has_device else []
-    return act.joined([*parts, _host_work(placed, out, group)], act.WORK)
+    return act.joined([*parts, _host_work(placed, out, group, compiling=of_gpu_event is classify)], act.WORK)
 
 
 def work_as_xprof(placed: Placed, out: act.Activity) -> pd.DataFrame:
     """The spans of `work` by the rules of XProf 2.24.
 
-    Beside the classes of GPU events two things differ in files that it groups itself: what made an element of tf.data on another thread
-    is in no step, and the instant at which a thread pool begins what a step gave it is host compute, of no length.
+    Beside the classes of GPU events and compiling, two things differ in files that it groups itself: what made an element of tf.data on
+    another thread is in no step, and the instant at which a thread pool begins what a step gave it is host compute, of no length.
     """
     table = _work(placed, out, classify_as_xprof, placed.groups.group)
     if "group_id" in placed.trace.args:
@@ -222,8 +224,8 @@ def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s
     return act.spans(events, rows, placed.host, group, placed.device).assign(cls=table[code])
 
 
-def _host_work(placed: Placed, out: act.Activity, group: Int32s) -> pd.DataFrame:
-    """What host threads did in steps; the first rule that fits an event wins."""
+def _host_work(placed: Placed, out: act.Activity, group: Int32s, *, compiling: bool) -> pd.DataFrame:
+    """What host threads did in steps; the first rule that fits an event wins. XProf has no rule for `compiling`."""
     trace, host = placed.trace, placed.host
     events, code = trace.events, trace.events.name
     marker = np.zeros(len(events), np.bool_)
@@ -241,6 +243,8 @@ def _host_work(placed: Placed, out: act.Activity, group: Int32s) -> pd.DataFrame
 
     # From the last rule to the first.
     by_name = np.full(len(trace.names), act.HOST_COMPUTE, np.int16)
+    if compiling:
+        by_name[placed.named(*COMPILES)] = act.HOST_COMPILE
     by_name[starts("ITERATORGETNEXT")] = act.HOST_WAIT_INPUT
     cls = by_name[code[rows]]
     if _STAGE in trace.args:

@@ -12,8 +12,9 @@ import time
 import pytest
 
 import nbprof
+from nbprof.activity import NEXT_ITEM
+from nbprof.capture import clock, trouble
 from nbprof.capture import jax as capture
-from nbprof.capture import trouble
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
 from nbprof.errors import CaptureError
@@ -43,6 +44,10 @@ def record(record):
 def recorded(record):
     """Record a function and give its profile."""
     return lambda function, **options: open_recording(record(function, **options))
+
+
+def test_recorder_and_reader_call_a_wait_the_same():
+    assert clock.WAIT == NEXT_ITEM
 
 
 def names(p):
@@ -156,6 +161,42 @@ def test_marks_win(jax, training, recorded):
     assert names(p) == ["mine 40", "mine 41", "mine 42"]
     assert "steps: marked by jax.profiler.StepTraceAnnotation" in str(p.receipt)
     assert "steps: runs of" not in str(p.receipt)
+
+
+def test_the_wait_for_the_next_item_is_input(training, recorded):
+    def batches():
+        for n in range(4):
+            time.sleep(0.05)
+            yield n
+
+    p = recorded(lambda: [training.step() for _ in nbprof.steps(batches())])
+    assert names(p) == ["train 1", "train 2", "train 3", "train 4"]
+    assert p.steps.frame["input_ms"].min() >= 50
+    assert p.steps.frame["other_ms"].min() >= 20, "what the loop itself waits for is not input"
+    row = p.input_pipeline.frame.iloc[0]
+    assert (row["op"], row["category"], row["occurrences"]) == (NEXT_ITEM, "other", 5), "the last call finds no item"
+    assert p.overview["input_percent"] > 40
+    assert "iterator that nbprof.steps was given" in p.tf_data.summary["statement"]
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_compiling_is_told_from_running(jax, recorded, marked):
+    jnp = jax.numpy
+
+    def train_step(w, x):
+        return w - 0.1 * jnp.mean(jnp.tanh(x @ w))
+
+    def cell():
+        step, w = jax.jit(train_step), jnp.ones((64, 64))
+        for n in nbprof.steps(range(4)) if marked else range(4):
+            w = step(w, jnp.ones((8 if n < 2 else 16, 64))).block_until_ready()
+
+    frame = recorded(cell).steps.frame
+    assert [ms > 1 for ms in frame["compile_ms"]] == [True, False, True, False], "it is compiled again for another shape"
+    assert (frame["compile_ms"] > 0.3 * frame["step_time_ms"]).tolist() == [True, False, True, False]
+    if marked:
+        p = recorded(cell)
+        assert not p.steps.as_xprof()["compile_ms"].any(), "XProf has no such rule"
 
 
 def test_windows_of_marked_steps(training, record):

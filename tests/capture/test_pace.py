@@ -9,9 +9,9 @@ import types
 import pytest
 
 import nbprof
+from nbprof.capture.clock import StepClock, set_current
 from nbprof.capture.pace import RECENT, Pace, Waits
 from nbprof.capture.patches import Patches
-from nbprof.capture.steps import StepClock, set_current
 
 
 class Clock:

@@ -6,11 +6,13 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import types
 
 import pytest
 
 from nbprof.capture import session as room
+from nbprof.capture.clock import StepClock
 from nbprof.capture.detect import choose, names_in
 from nbprof.capture.imports import ImportWatch
 from nbprof.capture.options import Options, parse_steps
@@ -18,7 +20,7 @@ from nbprof.capture.patches import Patches
 from nbprof.capture.place import Place
 from nbprof.capture.session import Session
 from nbprof.capture.shield import shielded
-from nbprof.capture.steps import StepClock, step, steps
+from nbprof.capture.steps import step, steps
 from nbprof.errors import CaptureError
 
 
@@ -252,7 +254,7 @@ def test_a_range_opens_before_its_first_and_closes_after_its_last_step():
 
 
 def test_a_fault_in_the_marking_breaks_no_loop():
-    from nbprof.capture.steps import set_current
+    from nbprof.capture.clock import set_current
 
     clock, _ = clock_with_spans()
     set_current(clock)
@@ -292,3 +294,32 @@ def test_a_recording_that_a_bound_ends_meanwhile_harms_no_step():
         clock.end("train")
     clock.stop()
     assert clock.seen == 5
+
+
+def test_steps_of_two_threads_are_each_counted():
+    from nbprof.capture.clock import set_current
+
+    clock, spans = clock_with_spans()
+    set_current(clock)
+    turns = threading.Barrier(2)
+
+    def loop(kind):
+        for _ in steps(range(200), kind):
+            with step("inner"):
+                pass
+            # Both are in a step at once.
+            turns.wait(10)
+
+    try:
+        threads = [threading.Thread(target=loop, args=(kind,)) for kind in ("one", "two")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        set_current(None)
+        turns.abort()
+    marked = [(kind, number) for kind, number in spans.closed if number is not None]
+    assert (clock.seen, clock.marked, clock.fault, clock.current_step) == (400, 400, "", None)
+    assert {kind: sum(k == kind for k, _ in marked) for kind in ("one", "two")} == {"one": 200, "two": 200}
+    assert len({number for _, number in marked}) == 400, "each has a number of its own"

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import nbprof
-from nbprof.capture import steps
+from nbprof.capture import clock
 from nbprof.capture.options import Options
 from nbprof.capture.remote.marks import StandingMarks
 from nbprof.capture.session import Session
@@ -54,14 +54,14 @@ def test_so_are_rounds_of_a_loop_and_what_the_person_marks(tf, marks, tmp_path):
 def test_a_recording_of_this_process_has_each_step_once(tf, model, data, marks, markers, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     session = Session(Options(), source="import tensorflow").start()
-    assert steps.current() is session.clock
+    assert clock.current() is session.clock
     model.fit(data, verbose=0)
     with tf.profiler.experimental.Trace("mine", step_num=9, _r=1):
         tf.square(1.0)
     recording = session.stop()
     assert recording.info.steps_seen == 9
     assert len(nbprof.load(recording.path).run.steps) == 9
-    assert steps.current() is marks.clock
+    assert clock.current() is marks.clock
     # And it goes on afterwards.
     assert len(sampled(tf, tmp_path / "after", lambda: model.fit(data, verbose=0)).run.steps) == 8
 
@@ -75,4 +75,4 @@ def test_everything_is_as_before_in_the_end(tf, model):
     assert vars(owner) != before[0]
     marks.remove()
     assert (dict(vars(owner)), dict(vars(trace))) == before
-    assert steps.current() is None
+    assert clock.current() is None

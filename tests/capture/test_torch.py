@@ -19,6 +19,10 @@ import time
 
 import pytest
 
+import nbprof
+from nbprof.activity import NEXT_ITEM
+from nbprof.capture.options import Options
+from nbprof.capture.session import Session
 from tests.capture.torches import Training, counts, document, events, steps
 from tests.support.profiles import needed
 
@@ -180,6 +184,46 @@ def test_waiting_for_a_loader_is_input_of_its_step(torch, record, profile, worke
     found = steps(recording)
     waited = sum(b - a for a, b in waits if a >= found[0][2] and b <= found[-1][2]) / 1e3
     assert frame.input_ms[1:].sum() == pytest.approx(waited, rel=0.2, abs=2)
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_waiting_for_any_iterator_is_input_of_its_step(torch, record, profile, memory):
+    training = Training(torch, wait_s=0.02)
+
+    def batches():
+        for n in range(4):
+            time.sleep(0.05)
+            yield n
+
+    p = profile(record(lambda: [training.step() for _ in nbprof.steps(batches())], memory=memory))
+    steps = p.steps.frame
+    assert len(steps) == 4
+    assert steps["input_ms"].min() >= 50
+    assert (steps["step_time_ms"] - steps["input_ms"]).min() >= 20
+    row = p.input_pipeline.frame.iloc[0]
+    assert (row["op"], row["category"], row["occurrences"]) == (NEXT_ITEM, "other", 5), "the last call finds no item"
+    finding = p.advice.set_index("rule").loc["loader_none"]
+    assert "which is no DataLoader" in finding["evidence"]
+
+
+def test_a_loader_in_nbprof_steps_is_counted_once(torch, record, profile):
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, at):
+            time.sleep(0.03)
+            return torch.ones(16)
+
+    training = Training(torch, wait_s=0)
+    p = profile(record(lambda: [training.step() for _ in nbprof.steps(torch.utils.data.DataLoader(Data()))]))
+    steps, table = p.steps.frame, p.input_pipeline.frame.set_index("op")
+    assert steps["input_ms"].min() >= 30
+    assert (steps["input_ms"] <= steps["step_time_ms"]).all()
+    loader = next(name for name in table.index if "DataLoader" in name)
+    assert table.loc[loader, "category"] == "demanded_file_read"
+    assert table.loc[NEXT_ITEM, "self_ms"] < table.loc[loader, "total_ms"]
+    assert "loader_in_process" in p.advice["rule"].tolist()
 
 
 def test_a_gan_has_one_step_a_batch(torch, record):
@@ -710,3 +754,37 @@ def test_a_recording_that_another_thread_ends(torch, place, memory):
     recording = again.stop()
     assert recording is not None, again.failure
     assert counts(recording)["aten::addmm"] == 4
+
+
+def test_a_bound_without_a_step_after_it_is_said(torch, record, monkeypatch):
+    monkeypatch.setattr("nbprof.capture.windows.WAIT_S", 0.1)
+    training = Training(torch)
+
+    def cell():
+        for _ in range(30):
+            training.backward()
+            time.sleep(0.02)
+
+    recording = record(cell, seconds=0.2)
+    assert any("(--seconds), but PyTorch's profiler can be ended only by the thread that began it" in note for note in recording.info.notes)
+    recording = record(cell, seconds=0.2, memory=False)
+    assert not any("can be ended only by the thread" in note for note in recording.info.notes)
+    assert any("and no step ended in" in note for note in recording.info.notes)
+    recording = record(lambda: training.run(40), seconds=0.2)
+    assert not any("can be ended only by the thread" in note for note in recording.info.notes)
+    assert recording.info.steps_marked < 40
+
+
+def test_files_that_are_not_kept_go_with_whoever_holds_the_recording(torch, place):
+    training = Training(torch)
+    gc.collect()
+    gc.disable()
+    try:
+        session = Session(Options(save=False, backend="torch")).start()
+        training.run(2)
+        folder = session.stop().path
+        assert folder.is_dir()
+        del session
+        assert not folder.exists(), "not only when garbage is collected"
+    finally:
+        gc.enable()

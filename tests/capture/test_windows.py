@@ -11,10 +11,10 @@ import pytest
 import nbprof
 from nbprof.capture import bounds, describe
 from nbprof.capture import session as room
+from nbprof.capture.clock import StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.recording import CaptureInfo
 from nbprof.capture.session import Session
-from nbprof.capture.steps import StepClock
 
 
 class Stub:

@@ -11,9 +11,9 @@ from types import ModuleType
 from typing import Any
 
 from nbprof.capture import keras
+from nbprof.capture.clock import Marker, Span, StepClock, current, set_standing
 from nbprof.capture.imports import ImportWatch
 from nbprof.capture.patches import Patches
-from nbprof.capture.steps import Marker, StepClock, current, set_standing
 
 
 class Unmarked:
@@ -41,6 +41,7 @@ class StandingMarks:
         self._backend: Any = (backends.TensorFlowBackend if name == "tensorflow" else backends.JaxBackend)(module)
         self.clock = StepClock()
         self.clock.open_marker = self._open
+        self.clock.open_wait = self._open_wait
         self._patches = Patches()
         self._watch = ImportWatch({keras.MODULE: self._keras_is_here})
 
@@ -65,6 +66,10 @@ class StandingMarks:
             return Unmarked()
         marker: Marker = self._backend.open_marker(kind, number)
         return marker
+
+    def _open_wait(self) -> Span:
+        span: Span = self._backend.open_wait()
+        return span
 
     def _keras_is_here(self, module: ModuleType) -> None:
         try:

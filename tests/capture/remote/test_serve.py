@@ -10,8 +10,8 @@ import types
 import pytest
 
 import nbprof
+from nbprof.capture.clock import current
 from nbprof.capture.remote import serve as room
-from nbprof.capture.steps import current
 from nbprof.errors import CaptureError
 
 
