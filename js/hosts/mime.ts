@@ -54,7 +54,6 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
   async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
     const mine = ++this.version;
     const saved = model.data[MIME_TYPE] as unknown as Partial<Saved> | undefined;
-    this.end();
     try {
       if (saved?.v !== 1 || typeof saved.data !== "string") {
         throw new Error("This output was written by a newer nbprof. Update nbprof to see it.");
@@ -63,13 +62,18 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
       const profile = about(saved, model.trusted);
       const line = profile ? new Line() : undefined;
       const onTab = (): void => this.link?.nudge(true);
-      const board = await mount(this.node, fromBase64(saved.data), { height, onTab, ...(line && { ask: line }) });
+      const { data } = saved;
+      // What is shown stays until the new one stands: nothing below it jumps.
+      const board = await mount(this.node, () => fromBase64(data), { height, onTab, ...(line && { ask: line }) });
       if (mine === this.version && !this.isDisposed) {
+        this.end();
         this.board = board;
         if (profile && line) this.connect(new Link(line, profile, () => this.seen && board.tab() === "trace"));
         if (this.known) this.tell();
       } else board.destroy();
     } catch (error) {
+      if (mine !== this.version) return;
+      this.end();
       this.node.textContent = error instanceof Error ? error.message : String(error);
     }
   }

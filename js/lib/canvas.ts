@@ -19,6 +19,8 @@ export interface CanvasOptions {
   height: number;
   /** Nothing shines through: `draw` covers all of it. */
   opaque?: boolean;
+  /** It is out of the page now, as in a tab that is not open: what was painted in memory for it may go. */
+  onHidden?(): void;
   draw(context: CanvasRenderingContext2D, width: number, height: number): void;
 }
 
@@ -32,6 +34,7 @@ export function canvas(parent: HTMLElement, options: CanvasOptions): Canvas {
   let frame = 0;
   const size = () => ({ width: element.clientWidth, height: element.clientHeight });
   const draw = (): void => {
+    cancelAnimationFrame(frame);
     frame = 0;
     const { width, height } = size();
     const ratio = globalThis.devicePixelRatio || 1;
@@ -48,7 +51,19 @@ export function canvas(parent: HTMLElement, options: CanvasOptions): Canvas {
   const redraw = (): void => {
     if (!frame && !options.signal.aborted) frame = requestAnimationFrame(draw);
   };
-  const observer = new ResizeObserver(redraw);
+  const observer = new ResizeObserver(() => {
+    const { width, height } = size();
+    if (width && height) {
+      // It comes back into the page: drawn now, so that no frame shows it empty.
+      if (!element.width) draw();
+      else redraw();
+      return;
+    }
+    // Its picture is given back: hidden tabs and cells that a notebook has taken out of the page cost nothing.
+    element.width = 0;
+    element.height = 0;
+    options.onHidden?.();
+  });
   observer.observe(element);
   listen(options.signal, "abort", () => {
     observer.disconnect();

@@ -40,6 +40,8 @@ export interface ViewContext {
   go(tab: TabId, hint?: Hint): void;
   /** Width of the dashboard in CSS pixels. */
   width(): number;
+  /** Names what of the view is to be as it was when it is drawn anew, besides the state of its controls. */
+  keep<T>(read: () => T, write: (value: T) => void): void;
   /** Calls `fn` when that width changes. */
   onResize(fn: () => void): void;
 }

@@ -2,12 +2,13 @@
 
 import { clear, h, handled, listen, modified, reason } from "../lib/dom.js";
 import { bytesText, num } from "../lib/format.js";
+import { type Keeper, type Kept, readKept, writeKept } from "../lib/keep.js";
 import { complete } from "../lib/older.js";
 import { button, categoryClass, emptyView } from "../lib/parts.js";
 import type { Payload, TabId } from "../lib/payload.js";
 import { createStore, type Selection } from "../lib/store.js";
 import { type Theme, watchTheme } from "../lib/theme.js";
-import type { Hint, View, ViewHandle } from "../lib/view.js";
+import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
 import type { Asker } from "../lib/wire.js";
 import { brand, footer, noticeLine, savedNotice } from "./frame.js";
 import { render as input } from "./input.js";
@@ -34,10 +35,20 @@ export interface DashboardOptions {
   onSelection?: (selection: Selection | null) => void;
   /** Another tab is shown. */
   onTab?: (tab: TabId) => void;
+  /** What an earlier one of the same payload looked like. */
+  state?: BoardState;
   /** Answers what the payload does not hold. */
   ask?: Asker;
   /** Saves the report; without it there is no such button. */
   saveReport?: () => void;
+}
+
+/** What a reader has made of a dashboard. */
+export interface BoardState {
+  tab: TabId;
+  selection: Selection | null;
+  /** By view that was opened. */
+  opened: Partial<Record<TabId, Kept>>;
 }
 
 export interface Dashboard {
@@ -47,12 +58,15 @@ export interface Dashboard {
   setLive(live: boolean): void;
   /** The tab that is shown. */
   tab(): TabId;
+  /** To give to another one of the same payload. */
+  state(): BoardState;
 }
 
 interface Pane {
   element: HTMLElement;
   drawn: boolean;
   handle: ViewHandle | undefined;
+  keepers: Keeper[];
   abort: AbortController;
   resize: Set<() => void>;
   /** Width at which it was last drawn. */
@@ -72,8 +86,11 @@ export function dashboard(
   const known = payload.meta.tabs.filter((tab) => tab.id in VIEWS);
   const wanted = options.views?.length ? options.views : known.map((tab) => tab.id);
   const tabs = wanted.flatMap((id) => known.filter((tab) => tab.id === id));
-  const start = tabs.find((tab) => tab.id === options.tab)?.id ?? tabs[0]?.id ?? "overview";
-  const store = createStore({ selection: options.selection ?? null, tab: start });
+  const was = options.state ?? options;
+  const start = tabs.find((tab) => tab.id === was.tab)?.id ?? tabs[0]?.id ?? "overview";
+  const store = createStore({ selection: was.selection ?? null, tab: start });
+  /** Of views that were not opened since. */
+  const kept = { ...options.state?.opened };
   const uid = `nbp${Math.random().toString(36).slice(2, 8)}`;
 
   const frame = h("div.nbp", { role: "region", "aria-label": `nbprof, ${payload.meta.label}` });
@@ -117,6 +134,7 @@ export function dashboard(
         }),
         drawn: false,
         handle: undefined,
+        keepers: [],
         abort: new AbortController(),
         resize: new Set(),
         width: 0,
@@ -148,6 +166,7 @@ export function dashboard(
     pane.abort.abort();
     pane.abort = new AbortController();
     pane.resize.clear();
+    pane.keepers = [];
     clear(pane.element);
     pane.drawn = true;
     pane.width = width();
@@ -159,9 +178,13 @@ export function dashboard(
         signal: pane.abort.signal,
         go,
         width,
+        keep: (read: () => unknown, write: (value: never) => void) => void pane.keepers.push({ read, write }),
         onResize: (fn: () => void) => void pane.resize.add(fn),
       };
-      pane.handle = VIEWS[id](pane.element, context, hint) ?? undefined;
+      pane.handle = VIEWS[id](pane.element, context as ViewContext, hint) ?? undefined;
+      const before = kept[id];
+      delete kept[id];
+      if (before && !hint) writeKept(pane.element, pane.keepers, before);
     } catch (error) {
       const text = reason(error);
       clear(pane.element);
@@ -287,6 +310,11 @@ export function dashboard(
     },
     setSelection: (selection) => store.set("selection", selection),
     tab: () => store.get("tab"),
+    state() {
+      const opened = { ...kept };
+      for (const [id, pane] of panes) if (pane.drawn) opened[id] = readKept(pane.element, pane.keepers);
+      return { tab: store.get("tab"), selection: store.get("selection"), opened };
+    },
     setLive(live) {
       saved?.remove();
       saved = live || payload.meta.notice ? null : noticeLine(savedNotice(payload));

@@ -6,10 +6,11 @@ import { downloadButton, type Field, field, segmented } from "../lib/parts.js";
 import type { Table } from "../lib/payload.js";
 import { matcher, type Sort } from "../lib/rows.js";
 import { type ColumnSpec, type TableHandle, table } from "../lib/table.js";
+import type { ViewContext } from "../lib/view.js";
 import { type Folded, foldTable, type Group, groupsOnly, isMember } from "./fold.js";
 
 export interface Folding<B extends string> {
-  signal: AbortSignal;
+  context: ViewContext;
   label: string;
   none: string;
   file: string;
@@ -66,7 +67,8 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
   /** A new table: its columns depend on whether rows are folded. */
   function build(): void {
     clear(holder);
-    const { label, sort, minWidth, none, signal } = options;
+    const { label, sort, minWidth, none } = options;
+    const { signal } = options.context;
     const common = { label, sort, minWidth, none, signal };
     if (by === plain) {
       folded = null;
@@ -117,6 +119,13 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
     build();
   });
   const csv = (): string => (folded ? toCsv(folded.real, handle?.visibleRows() ?? []) : (handle?.csv() ?? ""));
+  options.context.keep(
+    () => [...open],
+    (keys) => {
+      for (const key of keys) open.add(key);
+      if (keys.length) refresh();
+    },
+  );
   build();
   return {
     holder,

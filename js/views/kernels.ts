@@ -82,7 +82,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
   const occupancy = occupancyNote(full, /torch/i.test(context.payload.meta.framework));
 
   const list = foldingTable<By>({
-    signal: context.signal,
+    context,
     label: "GPU kernels",
     none: "No kernel matches.",
     file: "nbprof-kernels.csv",

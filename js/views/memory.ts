@@ -11,7 +11,7 @@ import { type ColumnSpec, table } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
 import { toMoment } from "./jump.js";
 import { aliveAt, bySize, split, total } from "./memory/peak.js";
-import { plot } from "./memory/plot.js";
+import { type Plot, plot } from "./memory/plot.js";
 import { peakIndex } from "./memory/series.js";
 import { fillName } from "./names.js";
 
@@ -26,6 +26,11 @@ export const render: View = (el, context) => {
   const body = h("div.memory-body");
   let end: AbortController | null = null;
   const also = h("span.dim.also");
+  let picture: Plot | null = null;
+  context.keep(
+    () => picture?.pinned ?? -1,
+    (at) => at >= 0 && picture?.pin(at),
+  );
   const show = (index: number): void => {
     end?.abort();
     end = new AbortController();
@@ -37,7 +42,15 @@ export const render: View = (el, context) => {
     const inside = end.signal;
     body.append(
       figures(id.figures),
-      timeline(id, context, inside, (at) => alive(table, context, id, at, inside)),
+      timeline(
+        id,
+        context,
+        inside,
+        (at) => alive(table, context, id, at, inside),
+        (drawn) => {
+          picture = drawn;
+        },
+      ),
       table,
     );
     if (!id.time_ms.length) alive(table, context, id, -1, inside);
@@ -53,7 +66,13 @@ export const render: View = (el, context) => {
   show(0);
 };
 
-function timeline(id: MemoryId, context: ViewContext, signal: AbortSignal, onPin: (at: number) => void): HTMLElement {
+function timeline(
+  id: MemoryId,
+  context: ViewContext,
+  signal: AbortSignal,
+  onPin: (at: number) => void,
+  onPlot: (plot: Plot) => void,
+): HTMLElement {
   const n = id.time_ms.length;
   const steps = context.payload.steps.step.length;
   const scope = [n ? ms((id.time_ms[n - 1] as number) - Math.min(0, id.time_ms[0] as number), 1) : ""];
@@ -63,6 +82,7 @@ function timeline(id: MemoryId, context: ViewContext, signal: AbortSignal, onPin
     return h("section", heading("Timeline"), h("p.dim", "No event of this allocator was recorded."));
   }
   const area = plot(id, context.width, signal, onPin);
+  onPlot(area);
   const capacity = known(id.capacity_bytes) && id.capacity_bytes > 0;
   const modes = segmented(
     "Axis",

@@ -90,7 +90,7 @@ function opsTable(context: ViewContext): OpsTable {
   const selfText = sides.map((name) => `on ${name} ${ms(ops.totals[`${name}_us`] / 1000, 1)}`).join(", ");
 
   const list = foldingTable<By>({
-    signal: context.signal,
+    context,
     label: "Ops",
     none: "No op matches.",
     file: "nbprof-ops.csv",

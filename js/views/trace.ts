@@ -144,6 +144,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     height: RULER,
     opaque: true,
     label: summary(trace),
+    onHidden: () => painter.drop(),
     draw: (ctx, width, height) => {
       const began = performance.now();
       const range = mouse.dragged() ?? model.range;
@@ -287,6 +288,14 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     strip.redraw();
   });
 
+  context.keep(
+    () => ({ arranged: model.arranged, height: size.chosen, top: scroller.scrollTop }),
+    ({ arranged, height, top }) => {
+      if (height) size.choose(height);
+      model.arrange(arranged);
+      scroller.scrollTop = top;
+    },
+  );
   place();
   context.onResize(place);
   void noteProcesses();

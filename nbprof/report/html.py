@@ -22,6 +22,12 @@ const data = "DATA";
 const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 const slot = Symbol.for("nbprof@" + version);
 async function load() {
+  // On paper, a dashboard that rests out of view is its picture.
+  const resting = "[data-nbprof]:has([data-nbprof-resting]) > ";
+  const style = document.createElement("style");
+  style.textContent = `@media print { ${resting}div { display: none !important }
+    ${resting}[data-nbprof-static] { display: block !important } }`;
+  document.head.append(style);
   const stream = new Blob([bytes(code)]).stream().pipeThrough(new DecompressionStream("gzip"));
   const text = await new Response(stream).text();
   const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
@@ -35,6 +41,8 @@ async function load() {
   }
 }
 for (const root of document.querySelectorAll('[data-nbprof="' + key + '"]:not([data-nbprof-state])')) {
+  // The same output may be there twice: the script of the other one has come to this one meanwhile.
+  if (root.dataset.nbprofState) continue;
   root.dataset.nbprofState = "loading";
   const still = root.querySelector("[data-nbprof-static]");
   const live = document.createElement("div");

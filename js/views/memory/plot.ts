@@ -17,6 +17,9 @@ export interface Plot {
   element: HTMLElement;
   scope: Scope;
   setScope(scope: Scope): void;
+  /** The event that is kept, or -1. */
+  readonly pinned: number;
+  pin(index: number): void;
 }
 
 /** `onPin` is called with each event that is kept, and with -1 when it is let go. */
@@ -175,6 +178,10 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
     get scope() {
       return scope;
     },
+    get pinned() {
+      return pinned;
+    },
+    pin,
     setScope(next) {
       scope = next;
       drawAxes();

@@ -9,6 +9,16 @@ import type { Direction, Found, LaneHead, SliceRef, Source } from "./source.js";
 import type { Under } from "./under.js";
 import { around, clamp, pan, type Span, shortest, show, zoom } from "./window.js";
 
+/** What a reader has made of the trace, besides its search and its filter. */
+export interface Arranged {
+  ids: string;
+  span: Span;
+  selection: SliceRef[];
+  range: Span | null;
+  pinned: number[];
+  folding: Folding;
+}
+
 /** What changed: the window, the tree of lanes, the selection, the range, the search, or where the slices come from. */
 export type Change = "span" | "lanes" | "slice" | "range" | "search" | "source";
 
@@ -96,6 +106,25 @@ export class Model {
     this.tell("lanes");
     if (others) this.tell("slice");
     if (this.query) void this.find(this.query);
+  }
+
+  get arranged(): Arranged {
+    const { span, selection, range, pinned, folding } = this;
+    return { ids: this.source.ids, span, selection, range, pinned, folding };
+  }
+
+  /** As it was in another model of the same profile. */
+  arrange({ ids, span, selection, range, pinned, folding }: Arranged): void {
+    if (ids === this.source.ids) {
+      this.pinned = pinned;
+      this.folding = folding;
+      this.place();
+      this.tell("lanes");
+      this.selection = selection;
+      if (selection.length) this.tell("slice");
+    }
+    this.setRange(range);
+    this.setSpan(span);
   }
 
   private place(): void {

@@ -68,6 +68,12 @@ export class Painter implements Sink {
   private least = Number.POSITIVE_INFINITY;
   private texted = -1;
 
+  /** Gives the picture back; the next one is made anew. */
+  drop(): void {
+    this.image = null;
+    this.words = new Uint32Array(0);
+  }
+
   /** Starts a picture of width × height pixels. */
   begin(width: number, height: number, inks: Inks, from: number, to: number): void {
     if (width !== this.width || height !== this.height || !this.image) {

@@ -17,6 +17,9 @@ export interface Room {
   handle: HTMLElement;
   /** The height for lanes that need `full` pixels. */
   height(full: number): number;
+  /** What the reader chose; 0: nothing. */
+  readonly chosen: number;
+  choose(height: number): void;
 }
 
 /** The window that the dashboard has for itself: a tab of JupyterLab, or that of a report; null in the output of a cell. */
@@ -90,6 +93,10 @@ export function room(lanes: HTMLElement, onChange: () => void, signal: AbortSign
   });
   return {
     handle,
+    choose,
+    get chosen() {
+      return chosen;
+    },
     height(needed) {
       full = needed;
       const height = Math.min(needed, chosen || usual());
