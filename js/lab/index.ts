@@ -5,6 +5,7 @@ import { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import { rendererFactory } from "../hosts/mime.js";
 import { stripFactory } from "../hosts/strip.js";
 import { documents } from "./documents.js";
+import { runs } from "./runs.js";
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: "nbprof:plugin",
@@ -18,4 +19,4 @@ const plugin: JupyterFrontEndPlugin<void> = {
   },
 };
 
-export default [plugin, documents];
+export default [plugin, documents, runs];

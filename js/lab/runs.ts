@@ -1,0 +1,201 @@
+/** A sidebar with the runs of the notebook and of folders that the person chose. */
+
+import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { ICommandPalette } from "@jupyterlab/apputils";
+import { IDocumentManager } from "@jupyterlab/docmanager";
+import { INotebookTracker } from "@jupyterlab/notebook";
+import { IStateDB } from "@jupyterlab/statedb";
+import { CommandToolbarButton } from "@jupyterlab/ui-components";
+import { icon } from "./icon.js";
+import { explained } from "./profile.js";
+import { addCommands, COMMANDS, OTHERS } from "./runs/commands.js";
+import { RunList } from "./runs/list.js";
+import { CurrentNotebook } from "./runs/notebook.js";
+import { Pace } from "./runs/pace.js";
+import { RunsPanel } from "./runs/panel.js";
+import { watchedOf } from "./runs/places.js";
+import { inside } from "./runs/run.js";
+import { Server } from "./server.js";
+
+const ID = "nbprof-runs";
+const STATE = "nbprof:runs";
+const RANK = 650;
+
+/** What stays from one day to the next. */
+interface Kept {
+  folders?: unknown;
+  folded?: unknown;
+}
+
+const texts = (value: unknown): string[] =>
+  Array.isArray(value) ? value.filter((one): one is string => typeof one === "string") : [];
+
+/** What may be a run, or a part of one. */
+const MAYBE = /\.(pb|json|gz|zip|tgz|tar)$/i;
+
+export const runs: JupyterFrontEndPlugin<void> = {
+  id: "nbprof:runs",
+  description: "Lists the runs of notebooks and folders in a sidebar.",
+  autoStart: true,
+  optional: [ILabShell, ILayoutRestorer, ICommandPalette, INotebookTracker, IDocumentManager, IStateDB],
+  activate: (
+    app: JupyterFrontEnd,
+    _shell: ILabShell | null,
+    restorer: ILayoutRestorer | null,
+    palette: ICommandPalette | null,
+    tracker: INotebookTracker | null,
+    documents: IDocumentManager | null,
+    state: IStateDB | null,
+  ) => {
+    const { commands, shell } = app;
+    const { contents, serverSettings } = app.serviceManager;
+    const server = new Server(serverSettings);
+    let chosen: string[] = [];
+    let visible = false;
+    let told = (): void => undefined;
+
+    const list = new RunList(
+      (folders, each, signal) => server.lines("runs", { folders }, each, signal),
+      explained,
+      () => panel.update(),
+    );
+    const panel = new RunsPanel({
+      open: () => void commands.execute(COMMANDS.open),
+      compare: () => void commands.execute(COMMANDS.compare),
+      addFolder: () => void commands.execute(COMMANDS.add),
+      refresh: () => void commands.execute(COMMANDS.refresh),
+      changed: () => told(),
+      folded: () => void save(),
+      shown: (now) => {
+        visible = now;
+        if (now) follow(true);
+        else list.stop();
+        pace.run(now);
+      },
+    });
+    panel.id = ID;
+    panel.title.icon = icon;
+    panel.title.caption = "Runs (nbprof)";
+    panel.node.setAttribute("role", "region");
+    panel.node.setAttribute("aria-label", "Runs");
+
+    const pace = new Pace(
+      async () => {
+        // Nobody sees it, or an answer is still coming.
+        if (document.hidden || list.busy || list.working) return true;
+        const before = list.changes;
+        await list.refresh();
+        return list.changes !== before;
+      },
+      (fn, ms) => {
+        const timer = setTimeout(fn, ms);
+        return () => clearTimeout(timer);
+      },
+    );
+
+    /** Lists the folders as they are now; `again`, also where they are the same as before. */
+    const follow = (again: boolean): void => {
+      const watched = watchedOf(notebook?.logdirs ?? [], chosen);
+      panel.source = { list, watched };
+      // Nobody looks: what is listed will be asked for when it is shown.
+      if (!visible) return;
+      if (!list.watch(watched.map(({ path }) => path)) && again) void list.refresh();
+    };
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let due = false;
+    const soon = (again: boolean): void => {
+      due ||= again;
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        follow(due);
+        if (due) pace.run(visible);
+        due = false;
+      }, SOON_MS);
+    };
+    const notebook = tracker
+      ? new CurrentNotebook(
+          tracker,
+          contents,
+          () => {
+            told();
+            soon(false);
+          },
+          () => soon(true),
+        )
+      : null;
+
+    const save = async (): Promise<void> => {
+      await state?.save(STATE, { folders: chosen, folded: [...panel.tree.folded] });
+    };
+    told = addCommands({
+      app,
+      server,
+      panel,
+      notebook,
+      documents,
+      refresh: async () => {
+        follow(false);
+        pace.run(visible);
+        await list.refresh();
+      },
+      drop: (paths) => list.drop(paths),
+      choose: (path, wanted) => {
+        const at = contents.localPath(path).replace(/^\/+|\/+$/g, "");
+        chosen = [...chosen.filter((one) => one !== at), ...(wanted ? [at] : [])];
+        void save();
+        follow(wanted);
+      },
+    });
+
+    for (const id of [COMMANDS.refresh, COMMANDS.add, COMMANDS.compare]) {
+      panel.toolbar.addItem(id, new CommandToolbarButton({ commands, id, args: { toolbar: true }, label: "" }));
+    }
+    for (const id of [OTHERS.capture, OTHERS.profile]) {
+      const add = (): void => {
+        if (!commands.hasCommand(id)) return;
+        panel.toolbar.addItem(id, new CommandToolbarButton({ commands, id, label: "" }));
+        commands.commandChanged.disconnect(add);
+      };
+      commands.commandChanged.connect(add);
+      add();
+    }
+
+    contents.fileChanged.connect((_, { type, oldValue, newValue }) => {
+      const paths = [oldValue?.path, newValue?.path].flatMap((path) =>
+        path === undefined ? [] : contents.localPath(path),
+      );
+      const [from, to] = [oldValue?.path, newValue?.path];
+      if (type === "rename" && from !== undefined && to !== undefined && chosen.some((path) => inside(path, from))) {
+        chosen = chosen.map((path) => (inside(path, from) ? to + path.slice(from.length) : path));
+        void save();
+      }
+      const watched = watchedOf(notebook?.logdirs ?? [], chosen);
+      // What is saved most often is no run.
+      const counts = (path: string): boolean => type !== "save" || MAYBE.test(path);
+      if (paths.some((path) => counts(path) && watched.some((one) => inside(path, one.path) || inside(one.path, path))))
+        soon(true);
+    });
+
+    for (const id of [COMMANDS.show, COMMANDS.refresh, COMMANDS.add])
+      palette?.addItem({ command: id, category: "nbprof" });
+
+    try {
+      shell.add(panel, "left", { rank: RANK, type: "Runs" });
+    } catch {
+      // A front end without sidebars.
+      panel.dispose();
+      return;
+    }
+    restorer?.add(panel, ID);
+    void state?.fetch(STATE).then((kept) => {
+      const { folders, folded } = (kept ?? {}) as Kept;
+      chosen = [...new Set([...texts(folders), ...chosen])];
+      panel.tree.folded = new Set(texts(folded));
+      follow(false);
+    });
+    follow(false);
+  },
+};
+
+/** Several things tell of one change. */
+const SOON_MS = 300;

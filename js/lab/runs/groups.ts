@@ -1,0 +1,105 @@
+/** Which runs stand under which folder, and in what order. */
+
+import { matcher } from "../../lib/rows.js";
+import { inside, logdirOf, type Run, searched } from "./run.js";
+
+/** A folder whose runs are listed. */
+export interface Watched {
+  readonly path: string;
+  /** Whether the person added it; else it belongs to the notebook. */
+  readonly chosen: boolean;
+  /** Whether the notebook's runs are saved there. */
+  readonly notebook: boolean;
+  /** Whether it may well not be there: nothing was recorded yet. */
+  readonly maybe: boolean;
+}
+
+/** What the server could not look at. */
+export interface Problem {
+  readonly path: string;
+  readonly message: string;
+  /** Whether there is no such folder or file. */
+  readonly gone: boolean;
+}
+
+export interface Group {
+  /** The logdir. */
+  readonly path: string;
+  /** The folder of the list that it is or lies in. */
+  readonly watched: Watched;
+  /** Newest first. */
+  readonly runs: readonly Run[];
+  readonly problems: readonly Problem[];
+}
+
+/** Newest first; what has no time comes last, equal times by their names. */
+export function newest(a: Run, b: Run): number {
+  const [left, right] = [a.modified, b.modified].map((time) =>
+    Number.isFinite(time) ? time : Number.NEGATIVE_INFINITY,
+  );
+  if (left !== right) return (right as number) - (left as number);
+  return names.compare(a.path, b.path);
+}
+const names = new Intl.Collator("en", { numeric: true });
+
+/** The folder of the list that a path belongs to: the nearest above it. */
+export function watcherOf(path: string, watched: readonly Watched[]): Watched | null {
+  let best: Watched | null = null;
+  for (const one of watched) {
+    if (inside(path, one.path) && (best === null || one.path.length > best.path.length)) best = one;
+  }
+  return best;
+}
+
+/**
+ * The runs by their logdirs. Those of the notebook come first, then those with the newest run; a folder that the person
+ * chose stands there also without runs.
+ */
+export function grouped(runs: Iterable<Run>, problems: readonly Problem[], watched: readonly Watched[]): Group[] {
+  const made = new Map<string, { path: string; watched: Watched; runs: Run[]; problems: Problem[] }>();
+  const at = (path: string, owner: Watched): { runs: Run[]; problems: Problem[] } => {
+    let group = made.get(path);
+    if (!group) {
+      group = { path, watched: owner, runs: [], problems: [] };
+      made.set(path, group);
+    }
+    return group;
+  };
+  // A logdir above the folder of the list is not what the person asked for.
+  const home = (path: string, owner: Watched): string => {
+    const logdir = logdirOf(path);
+    return inside(logdir, owner.path) || path === owner.path ? logdir : owner.path;
+  };
+  for (const run of runs) {
+    const owner = watcherOf(run.path, watched);
+    if (owner) at(home(run.path, owner), owner).runs.push(run);
+  }
+  for (const problem of problems) {
+    const owner = watcherOf(problem.path, watched);
+    if (!owner || (problem.gone && owner.maybe && problem.path === owner.path)) continue;
+    at(problem.path === owner.path ? owner.path : home(problem.path, owner), owner).problems.push(problem);
+  }
+  const groups = [...made.values()];
+  for (const owner of watched) {
+    if (owner.chosen && !groups.some(({ path }) => inside(path, owner.path))) at(owner.path, owner);
+  }
+  for (const group of made.values()) group.runs.sort(newest);
+  const time = (group: Group): number => {
+    const first = group.runs[0]?.modified;
+    return first !== undefined && Number.isFinite(first) ? first : Number.NEGATIVE_INFINITY;
+  };
+  return [...made.values()].sort((a, b) => {
+    if (a.watched.notebook !== b.watched.notebook) return a.watched.notebook ? -1 : 1;
+    const [left, right] = [time(a), time(b)];
+    return left === right ? names.compare(a.path, b.path) : right - left;
+  });
+}
+
+/** Only the runs in which the text is found; groups without any are left out. Throws where it is no regular expression. */
+export function filtered(groups: readonly Group[], text: string): Group[] {
+  const match = matcher(text);
+  if (!match) return [...groups];
+  return groups
+    .map((group) => ({ ...group, runs: group.runs.filter((run) => searched(run).some(match)), problems: [] }))
+    .filter((group) => group.runs.length > 0);
+}

@@ -1,0 +1,170 @@
+/** Runs as the server lists them, and what a person reads of one. */
+
+import { bytesText, count, ms } from "../../lib/format.js";
+
+/** One recording: a file, or a folder with a file for each host. */
+export interface Run {
+  /** As the file browser has it. */
+  readonly path: string;
+  readonly name: string;
+  /** When it was written, in ms since 1970; NaN where that is not known. */
+  readonly modified: number;
+  readonly bytes: number;
+  readonly hosts: number;
+  readonly format: string;
+  /** "" where it is not known, or not yet. */
+  readonly framework: string;
+  readonly steps: number | null;
+  readonly step_ms: number | null;
+  /** "Input-bound: 61% of each step waits for data", or "". */
+  readonly verdict: string;
+  /** Whether it was analysed. */
+  readonly known: boolean;
+  /** The text that the person gave to the recording, or "". */
+  readonly label: string;
+  /** The error that the recorded cell ended with, or "". */
+  readonly failed: string;
+}
+
+const text = (value: unknown): string => (typeof value === "string" ? value : "");
+const number = (value: unknown): number | null =>
+  typeof value === "number" && Number.isFinite(value) && value >= 0 ? value : null;
+
+/** A run of an answer; null where it is none. */
+export function runOf(told: unknown): Run | null {
+  const value = told as Record<string, unknown> | null;
+  if (typeof value !== "object" || value === null || typeof value["path"] !== "string" || !value["path"]) return null;
+  const path = value["path"];
+  return {
+    path,
+    name: text(value["name"]) || nameOf(path),
+    modified: Date.parse(text(value["modified"])),
+    bytes: number(value["bytes"]) ?? 0,
+    hosts: number(value["hosts"]) ?? 1,
+    format: text(value["format"]) || text(value["kind"]),
+    framework: text(value["framework"]),
+    steps: number(value["steps"]),
+    step_ms: number(value["step_ms"]),
+    verdict: text(value["verdict"]),
+    known: value["known"] === true,
+    label: text(value["label"]),
+    failed: text(value["failed"]),
+  };
+}
+
+/** The last part of a path. */
+export const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
+
+/** The folder that something is in; "" is the one that Jupyter serves. */
+export const folderOf = (path: string): string => path.slice(0, Math.max(0, path.lastIndexOf("/")));
+
+/** Whether a path is a folder's, or lies in it. */
+export const inside = (path: string, folder: string): boolean =>
+  folder === "" || path === folder || path.startsWith(`${folder}/`);
+
+/** The logdir of a run or of a file of one: what lies above TensorBoard's plugins/profile/<run>, else the folder that it is in. */
+export function logdirOf(path: string): string {
+  const at = `/${path}`.lastIndexOf("/plugins/profile/");
+  return at >= 0 ? `/${path}`.slice(1, Math.max(1, at)) : folderOf(path);
+}
+
+/** Whether it opens as a document; else it is a folder. */
+export const isFile = (run: Run): boolean => /\.(pb|json|gz|zip|tgz|tar)$/i.test(run.path);
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+const DAY_OF_YEAR = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const DATE = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
+const FULL = new Intl.DateTimeFormat("en-GB", { dateStyle: "full", timeStyle: "long" });
+
+/** The day of a time, with the year where it is another one. */
+const day = (time: number, now: number): string =>
+  (new Date(time).getFullYear() === new Date(now).getFullYear() ? DAY_OF_YEAR : DATE).format(time);
+
+/** How long ago a time was: "5 min ago", after a week "14 Nov". */
+export function ago(time: number, now: number): string {
+  if (!Number.isFinite(time)) return "";
+  const gone = now - time;
+  // The clocks of two machines are not the same.
+  if (gone < MINUTE && gone > -HOUR) return "just now";
+  if (gone < 0) return day(time, now);
+  if (gone < HOUR) return `${Math.floor(gone / MINUTE)} min ago`;
+  if (gone < DAY) return `${Math.floor(gone / HOUR)} h ago`;
+  const days = Math.floor(gone / DAY);
+  if (days <= 7) return days === 1 ? "1 day ago" : `${days} days ago`;
+  return day(time, now);
+}
+
+/** A time with everything, in the time zone of the person. */
+export const fullTime = (time: number): string => (Number.isFinite(time) ? FULL.format(time) : "");
+
+export const many = (n: number, one: string): string => `${count(n)} ${one}${n === 1 ? "" : "s"}`;
+
+/** "JAX", "2 hosts", "21 steps": what is known of these, else how large it is. One host is what everybody expects. */
+export function facts(run: Run): string[] {
+  return [
+    run.framework,
+    run.hosts === 1 ? "" : many(run.hosts, "host"),
+    run.steps !== null ? many(run.steps, "step") : run.known ? "no steps" : bytesText(run.bytes),
+  ].filter(Boolean);
+}
+
+/** "6.20 ms", or "" where there is none. */
+export const stepTime = (run: Run): string => (run.step_ms === null ? "" : ms(run.step_ms));
+
+/** Classes of verdicts, and the part of the step whose colour they have. */
+const CLASSES: Record<string, string> = {
+  "Input-bound": "input",
+  "Kernel-launch-bound": "launch",
+  "Device-bound": "device",
+  "Host-bound": "host",
+  "Compile-bound": "compile",
+  "Communication-bound": "coll",
+  "Output-bound": "output",
+};
+
+export interface Verdict {
+  /** "Input-bound", what comes behind it, and the colour of the first; a line without a class has neither. */
+  readonly head: string;
+  readonly rest: string;
+  readonly colour: string;
+}
+
+/** The line under a run: what limits it, or why that is not said. */
+export function verdict(run: Run, busy: boolean): Verdict {
+  const plain = (rest: string): Verdict => ({ head: "", rest, colour: "" });
+  if (run.failed) return plain(`The cell failed: ${run.failed}`);
+  if (!run.verdict) return plain(run.known ? "no verdict" : busy ? "not analysed yet" : "open it to see its verdict");
+  const cut = run.verdict.indexOf(":");
+  const head = cut < 0 ? run.verdict : run.verdict.slice(0, cut);
+  return { head, rest: cut < 0 ? "" : run.verdict.slice(cut + 1).trim(), colour: CLASSES[head] ?? "" };
+}
+
+/** Everything of a run in one sentence, for who does not see it. */
+export function spoken(run: Run, now: number, busy: boolean): string {
+  const { head, rest } = verdict(run, busy);
+  const step = stepTime(run);
+  return [
+    run.name,
+    run.label,
+    ago(run.modified, now),
+    ...facts(run),
+    step && `${step} a step`,
+    [head, rest].filter(Boolean).join(": "),
+  ]
+    .filter(Boolean)
+    .join(", ");
+}
+
+/** What the filter looks at. */
+export const searched = (run: Run): string[] => [
+  run.path,
+  run.name,
+  run.label,
+  run.framework,
+  run.format,
+  run.verdict,
+  run.failed,
+];
