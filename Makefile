@@ -50,7 +50,8 @@ lint: $(VENV)/.test
 
 unit: $(VENV)/.test
 	bash tests/e2e/install-chromium.sh
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/e2e
+	$(BIN)/python -m pytest tests/e2e
 
 ## JupyterLab on the notebooks.
 lab: $(VENV)/.demo

@@ -38,7 +38,9 @@ def kernel(tmp_path_factory):
     if importlib.util.find_spec("tensorflow") is None:
         needed("TensorFlow is not installed")
     kernel = Kernel(tmp_path_factory.mktemp("robust"))
-    ready = kernel.run("%load_ext nbprof\nimport nbprof" + MODEL + STATE)
+    # A folder for temporary files that no other process writes to, so that they can be counted.
+    own = f"import tempfile; tempfile.tempdir = {str(tmp_path_factory.mktemp('temporary'))!r}\n"
+    ready = kernel.run(own + "%load_ext nbprof\nimport nbprof" + MODEL + STATE)
     assert ready.status == "ok", ready.traceback
     yield kernel
     kernel.close()
