@@ -62,6 +62,7 @@ export const runs: JupyterFrontEndPlugin<void> = {
     const panel = new RunsPanel({
       open: () => void commands.execute(COMMANDS.open),
       compare: () => void commands.execute(COMMANDS.compare),
+      comparable: () => commands.hasCommand(OTHERS.compare),
       addFolder: () => void commands.execute(COMMANDS.add),
       refresh: () => void commands.execute(COMMANDS.refresh),
       changed: () => told(),
@@ -147,8 +148,17 @@ export const runs: JupyterFrontEndPlugin<void> = {
       },
     });
 
+    // Else nobody would have the focus after a menu that was left.
+    app.contextMenu.menu.aboutToClose.connect(() => {
+      if (!panel.tree.asked) return;
+      panel.tree.asked = false;
+      requestAnimationFrame(() => {
+        if (document.activeElement === document.body) panel.tree.focus();
+      });
+    });
+
     for (const id of [COMMANDS.refresh, COMMANDS.add, COMMANDS.compare]) {
-      panel.toolbar.addItem(id, new CommandToolbarButton({ commands, id, args: { toolbar: true }, label: "" }));
+      panel.toolbar.addItem(id, new CommandToolbarButton({ commands, id, label: "" }));
     }
     for (const id of [OTHERS.capture, OTHERS.profile]) {
       const add = (): void => {

@@ -32,6 +32,7 @@ describe("a run", () => {
       step_ms: null,
       bytes: 0,
       modified: Number.NaN,
+      time: Number.NaN,
       framework: "",
       known: false,
     });
@@ -40,8 +41,12 @@ describe("a run", () => {
 
   it("says what is known of it, and nothing of what is not", () => {
     const known = run("a/b", { framework: "JAX", hosts: 2, steps: 1, step_ms: 6.2 });
-    expect(facts(known)).toEqual(["JAX", "2 hosts", "1 step"]);
+    expect(facts(known)).toEqual(["JAX", "1 step", "2 hosts"]);
     expect(stepTime(known)).toBe("6.20 ms");
+    expect(facts(run("a/b", { framework: "TensorFlow 2.21.0, Keras 3.15.1", steps: 0 }))).toEqual([
+      "TensorFlow",
+      "no steps",
+    ]);
     expect(facts(run("a/b"))).toEqual(["no steps"]);
     expect(facts(run("a/b", { known: false, bytes: 3 << 20 }))).toEqual(["3.00 MiB"]);
     expect(stepTime(run("a/b"))).toBe("");
@@ -52,11 +57,17 @@ describe("a run", () => {
       head: "Input-bound",
       rest: "61% of each step waits: for data",
       colour: "input",
+      wrong: false,
     });
     expect(verdict(run("a", { verdict: "Unknown" }), false)).toMatchObject({ head: "Unknown", rest: "", colour: "" });
     expect(verdict(run("a", { known: false }), true).rest).toBe("not analysed yet");
     expect(verdict(run("a", { known: false }), false).rest).toContain("open it");
-    expect(verdict(run("a", { failed: "ValueError", verdict: "Input-bound: x" }), false).rest).toContain("ValueError");
+    const failed = verdict(run("a", { failed: "ValueError", verdict: "Input-bound: x" }), false);
+    expect([failed.rest, failed.wrong]).toEqual(["The cell failed: ValueError", true]);
+    expect(verdict(run("a"), true, "this is a text file.")).toMatchObject({
+      rest: "This is a text file.",
+      wrong: true,
+    });
   });
 
   it("is told in one sentence to who does not see it", () => {
@@ -174,6 +185,20 @@ describe("groups", () => {
   it("a problem stands under the folder of what it is about", () => {
     const problem = { path: "logs/b/plugins/profile/x/h.xplane.pb", message: "it is damaged.", gone: false };
     expect(grouped([run("logs/a")], [problem], [folder("logs")]).map(({ path }) => path)).toEqual(["logs", "logs/b"]);
+  });
+
+  it("what could not be analysed is told by its run", () => {
+    const broken = { path: "logs/a.xplane.pb", message: "it is damaged.", gone: false };
+    const [group] = grouped([run("logs/a.xplane.pb")], [broken], [folder("logs")]);
+    expect([group?.problems, [...(group?.broken ?? [])]]).toEqual([[], [["logs/a.xplane.pb", "it is damaged."]]]);
+  });
+
+  it("a copy is as old as its recording", () => {
+    const copied = run("a/copied", { recorded: "2020-01-01T00:00:00+00:00" });
+    expect([copied, run("a/old", { modified: "2021-01-01T00:00:00Z" })].sort(newest).map(({ name }) => name)).toEqual([
+      "old",
+      "copied",
+    ]);
   });
 
   it("runs without a time come last, and names count as people count", () => {

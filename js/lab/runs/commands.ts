@@ -106,18 +106,17 @@ export function addCommands(parts: Parts): () => void {
   });
 
   commands.addCommand(COMMANDS.compare, {
-    label: "Compare",
-    caption: () => {
-      if (panel.runs.length !== 2) return "Select two runs to compare them: Ctrl+click, or Shift+arrow keys";
-      return commands.hasCommand(OTHERS.compare)
+    label: () => (panel.runs.length === 2 ? "Compare" : "Compare (select two runs)"),
+    caption: () =>
+      panel.runs.length === 2
         ? "Compare the two selected runs"
-        : "Comparing is not a part of this version of nbprof";
-    },
+        : "Select two runs to compare them: Ctrl+click, or Shift and arrow keys",
     icon: compareIcon,
-    isEnabled: () => panel.runs.length === 2 && commands.hasCommand(OTHERS.compare),
+    isVisible: () => commands.hasCommand(OTHERS.compare),
+    isEnabled: () => panel.runs.length === 2,
     execute: async () => {
       // What was, and what became of it.
-      const [a, b] = [...panel.runs].sort((left, right) => left.modified - right.modified).map(({ path }) => path);
+      const [a, b] = [...panel.runs].sort((left, right) => left.time - right.time).map(({ path }) => path);
       if (a !== undefined && b !== undefined) await commands.execute(OTHERS.compare, { a, b });
     },
   });
@@ -200,14 +199,14 @@ export function addCommands(parts: Parts): () => void {
   });
 
   commands.addCommand(COMMANDS.refresh, {
-    label: (args) => (args["toolbar"] ? "" : "Refresh Runs (nbprof)"),
+    label: (args) => (args["here"] ? "Refresh" : "Refresh Runs (nbprof)"),
     caption: "Look for runs again",
     icon: refreshIcon,
     execute: () => parts.refresh(),
   });
 
   commands.addCommand(COMMANDS.add, {
-    label: (args) => (args["toolbar"] ? "" : "Add Folder of Runs… (nbprof)"),
+    label: (args) => (args["here"] ? "Add Folder…" : "Add Folder of Runs… (nbprof)"),
     caption: "Add a folder whose runs are listed",
     icon: newFolderIcon,
     isEnabled: (args) => documents !== null || typeof args["path"] === "string",

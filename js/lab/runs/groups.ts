@@ -29,14 +29,21 @@ export interface Group {
   readonly watched: Watched;
   /** Newest first. */
   readonly runs: readonly Run[];
+  /** What could not be looked at, of which no run tells. */
   readonly problems: readonly Problem[];
+  /** Why a run could not be analysed, by its path. */
+  readonly broken: ReadonlyMap<string, string>;
+}
+
+interface Making extends Group {
+  readonly runs: Run[];
+  readonly problems: Problem[];
+  readonly broken: Map<string, string>;
 }
 
 /** Newest first; what has no time comes last, equal times by their names. */
 export function newest(a: Run, b: Run): number {
-  const [left, right] = [a.modified, b.modified].map((time) =>
-    Number.isFinite(time) ? time : Number.NEGATIVE_INFINITY,
-  );
+  const [left, right] = [a.time, b.time].map((time) => (Number.isFinite(time) ? time : Number.NEGATIVE_INFINITY));
   if (left !== right) return (right as number) - (left as number);
   return names.compare(a.path, b.path);
 }
@@ -56,11 +63,11 @@ export function watcherOf(path: string, watched: readonly Watched[]): Watched | 
  * chose stands there also without runs.
  */
 export function grouped(runs: Iterable<Run>, problems: readonly Problem[], watched: readonly Watched[]): Group[] {
-  const made = new Map<string, { path: string; watched: Watched; runs: Run[]; problems: Problem[] }>();
-  const at = (path: string, owner: Watched): { runs: Run[]; problems: Problem[] } => {
+  const made = new Map<string, Making>();
+  const at = (path: string, owner: Watched): Making => {
     let group = made.get(path);
     if (!group) {
-      group = { path, watched: owner, runs: [], problems: [] };
+      group = { path, watched: owner, runs: [], problems: [], broken: new Map() };
       made.set(path, group);
     }
     return group;
@@ -77,7 +84,9 @@ export function grouped(runs: Iterable<Run>, problems: readonly Problem[], watch
   for (const problem of problems) {
     const owner = watcherOf(problem.path, watched);
     if (!owner || (problem.gone && owner.maybe && problem.path === owner.path)) continue;
-    at(problem.path === owner.path ? owner.path : home(problem.path, owner), owner).problems.push(problem);
+    const group = at(problem.path === owner.path ? owner.path : home(problem.path, owner), owner);
+    if (group.runs.some(({ path }) => path === problem.path)) group.broken.set(problem.path, problem.message);
+    else group.problems.push(problem);
   }
   const groups = [...made.values()];
   for (const owner of watched) {
@@ -85,7 +94,7 @@ export function grouped(runs: Iterable<Run>, problems: readonly Problem[], watch
   }
   for (const group of made.values()) group.runs.sort(newest);
   const time = (group: Group): number => {
-    const first = group.runs[0]?.modified;
+    const first = group.runs[0]?.time;
     return first !== undefined && Number.isFinite(first) ? first : Number.NEGATIVE_INFINITY;
   };
   return [...made.values()].sort((a, b) => {

@@ -19,6 +19,8 @@ const EMPTY = "No runs here yet: run a cell under %%nbprof, or add a folder.";
 export interface Doing {
   open(): void;
   compare(): void;
+  /** Whether runs can be compared here. */
+  comparable(): boolean;
   addFolder(): void;
   refresh(): void;
   /** Another selection. */
@@ -193,9 +195,13 @@ export class RunsPanel extends SidePanel {
   private count(): void {
     const picked = this.tree.runs.length;
     const total = this.list?.runs.size ?? 0;
-    const text = picked > 1 ? `${count(picked)} of ${many(total, "run")} selected` : total ? many(total, "run") : "";
+    const broken = new Set(this.list?.problems.map(({ path }) => path));
+    const left = [...(this.list?.runs.values() ?? [])].filter(({ path, known }) => !known && !broken.has(path));
+    const unknown = this.list?.working ? left.length : 0;
+    const all = total ? `${many(total, "run")}${unknown ? `, analysing ${count(unknown)}` : ""}` : "";
+    const text = picked > 1 ? `${count(picked)} of ${many(total, "run")} selected` : all;
     if (this.sum.textContent !== text) this.sum.textContent = text;
-    this.both.hidden = picked !== 2;
+    this.both.hidden = picked !== 2 || !this.doing.comparable();
   }
 
   protected override onAfterAttach(msg: Message): void {

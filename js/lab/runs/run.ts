@@ -7,8 +7,10 @@ export interface Run {
   /** As the file browser has it. */
   readonly path: string;
   readonly name: string;
-  /** When it was written, in ms since 1970; NaN where that is not known. */
+  /** When its files were written, in ms since 1970; NaN where that is not known. */
   readonly modified: number;
+  /** When it was recorded, else when it was written. */
+  readonly time: number;
   readonly bytes: number;
   readonly hosts: number;
   readonly format: string;
@@ -35,10 +37,13 @@ export function runOf(told: unknown): Run | null {
   const value = told as Record<string, unknown> | null;
   if (typeof value !== "object" || value === null || typeof value["path"] !== "string" || !value["path"]) return null;
   const path = value["path"];
+  const modified = Date.parse(text(value["modified"]));
+  const recorded = Date.parse(text(value["recorded"]));
   return {
     path,
     name: text(value["name"]) || nameOf(path),
-    modified: Date.parse(text(value["modified"])),
+    modified,
+    time: Number.isFinite(recorded) ? recorded : modified,
     bytes: number(value["bytes"]) ?? 0,
     hosts: number(value["hosts"]) ?? 1,
     format: text(value["format"]) || text(value["kind"]),
@@ -105,9 +110,10 @@ export const many = (n: number, one: string): string => `${count(n)} ${one}${n =
 /** "JAX", "2 hosts", "21 steps": what is known of these, else how large it is. One host is what everybody expects. */
 export function facts(run: Run): string[] {
   return [
-    run.framework,
+    // Its version would push the rest out of a narrow row.
+    /^[^\d,]*/.exec(run.framework)?.[0].trim() ?? "",
+    run.steps ? many(run.steps, "step") : run.known ? "no steps" : bytesText(run.bytes),
     run.hosts === 1 ? "" : many(run.hosts, "host"),
-    run.steps !== null ? many(run.steps, "step") : run.known ? "no steps" : bytesText(run.bytes),
   ].filter(Boolean);
 }
 
@@ -130,26 +136,30 @@ export interface Verdict {
   readonly head: string;
   readonly rest: string;
   readonly colour: string;
+  /** Whether it says that something went wrong. */
+  readonly wrong: boolean;
 }
 
-/** The line under a run: what limits it, or why that is not said. */
-export function verdict(run: Run, busy: boolean): Verdict {
-  const plain = (rest: string): Verdict => ({ head: "", rest, colour: "" });
-  if (run.failed) return plain(`The cell failed: ${run.failed}`);
+/** The line under a run: what limits it, or why that is not said. `problem`: it could not be analysed. */
+export function verdict(run: Run, busy: boolean, problem = ""): Verdict {
+  const plain = (rest: string, wrong = false): Verdict => ({ head: "", rest, colour: "", wrong });
+  if (problem) return plain(problem.charAt(0).toUpperCase() + problem.slice(1), true);
+  if (run.failed) return plain(`The cell failed: ${run.failed}`, true);
   if (!run.verdict) return plain(run.known ? "no verdict" : busy ? "not analysed yet" : "open it to see its verdict");
   const cut = run.verdict.indexOf(":");
   const head = cut < 0 ? run.verdict : run.verdict.slice(0, cut);
-  return { head, rest: cut < 0 ? "" : run.verdict.slice(cut + 1).trim(), colour: CLASSES[head] ?? "" };
+  const rest = cut < 0 ? "" : run.verdict.slice(cut + 1).trim();
+  return { head, rest, colour: CLASSES[head] ?? "", wrong: false };
 }
 
 /** Everything of a run in one sentence, for who does not see it. */
-export function spoken(run: Run, now: number, busy: boolean): string {
-  const { head, rest } = verdict(run, busy);
+export function spoken(run: Run, now: number, busy: boolean, problem = ""): string {
+  const { head, rest } = verdict(run, busy, problem);
   const step = stepTime(run);
   return [
     run.name,
     run.label,
-    ago(run.modified, now),
+    ago(run.time, now),
     ...facts(run),
     step && `${step} a step`,
     [head, rest].filter(Boolean).join(": "),

@@ -32,6 +32,8 @@ export interface FolderLine {
 export interface RunLine {
   readonly kind: "run";
   readonly run: Run;
+  /** Why it could not be analysed, or "". */
+  readonly problem: string;
 }
 
 interface NoteLine {
@@ -46,6 +48,8 @@ const MOST_PROBLEMS = 3;
 
 export class Tree {
   readonly selection = new Selection();
+  /** Whether somebody asked for the menu of a row. */
+  asked = false;
   /** Folders of which only the head is shown. */
   folded = new Set<string>();
   readonly node = h("div.nbprof-runs-tree", { role: "tree", "aria-label": "Runs", "aria-multiselectable": "true" });
@@ -61,6 +65,7 @@ export class Tree {
     });
     listen(this.node, "contextmenu", (event) => {
       const row = this.rowAt(event);
+      this.asked = row !== null;
       if (row && !this.selection.has(row.key)) this.act(() => this.selection.pick(row.key));
     });
     listen(this.node, "keydown", (event) => this.key(event));
@@ -96,7 +101,8 @@ export class Tree {
       );
       if (shut) continue;
       for (const run of group.runs) {
-        take(`run ${run.path}`, () => runRow(`run ${run.path}`)).update({ kind: "run", run }, now, busy);
+        const problem = group.broken.get(run.path) ?? "";
+        take(`run ${run.path}`, () => runRow(`run ${run.path}`)).update({ kind: "run", run, problem }, now, busy);
       }
       for (const note of notes(group, busy)) {
         const key = `note ${group.path} ${note.text}`;
@@ -349,24 +355,24 @@ function runRow(key: string): Row {
     run: null,
     group: null,
     update(line, now, busy) {
-      const { run } = line as RunLine;
+      const { run, problem } = line as RunLine;
       row.run = run;
-      const why = verdict(run, busy);
+      const why = verdict(run, busy, problem);
       write(name, run.name);
-      write(time, ago(run.modified, now));
-      set(time, "datetime", Number.isFinite(run.modified) ? new Date(run.modified).toISOString() : "");
+      write(time, ago(run.time, now));
+      set(time, "datetime", Number.isFinite(run.time) ? new Date(run.time).toISOString() : "");
       write(known, facts(run).join(" · "));
       write(step, stepTime(run));
       write(head, why.head);
       write(rest, why.rest);
       set(head, "class", why.colour);
-      set(node, "data-failed", String(run.failed !== ""));
+      set(node, "data-wrong", String(why.wrong));
       set(
         node,
         "title",
-        [run.path, run.label, fullTime(run.modified), ...facts(run), said(why)].filter(Boolean).join("\n"),
+        [run.path, run.label, run.framework, fullTime(run.time), ...facts(run), said(why)].filter(Boolean).join("\n"),
       );
-      set(node, "aria-label", spoken(run, now, busy));
+      set(node, "aria-label", spoken(run, now, busy, problem));
     },
   };
   return row;
