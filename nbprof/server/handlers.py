@@ -15,9 +15,10 @@ from jupyter_server.base.handlers import APIHandler
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from nbprof.errors import NbprofError
+from nbprof.errors import NbprofError, UnreadError
+from nbprof.server.folders import placed
 from nbprof.server.paths import Place, RefusedError, resolve
-from nbprof.server.process import BusyError, EndedError
+from nbprof.server.process import BusyError, EndedError, Tell
 
 if TYPE_CHECKING:
     from nbprof.server.extension import NbprofServer
@@ -106,7 +107,41 @@ class Handler(APIHandler):
     def refuse(self, error: NbprofError) -> None:
         """Answers with the sentence of an error."""
         self.set_status(status_of(error))
-        self.finish(json.dumps({"message": str(error)}))
+        self.finish(json.dumps(_told(error)))
+
+    async def chosen(self, place: Place, run: object, tell: Tell) -> tuple[Place, list[dict[str, Any]]]:
+        """The run of a folder that is meant, the newest where none is named, and all its runs. A file is itself, and no run.
+
+        Raises
+        ------
+        NbprofError
+        """
+        if not place.folder:
+            return place, []
+        if run is not None and not isinstance(run, str):
+            raise RefusedError(400, "the run must be a name.")
+        chosen = await self.app.pool.look(place, run or "", tell, hidden=self.hidden())
+        return await asyncio.to_thread(placed, place, chosen.run, chosen.files, largest=self.app.largest), chosen.runs
+
+    async def known(self, place: Place, run: object) -> Place:
+        """The run of a folder that was opened before.
+
+        Raises
+        ------
+        NbprofError
+        """
+        files = self.app.pool.files_of(place, run) if place.folder and isinstance(run, str) else None
+        if files is None:
+            return (await self.chosen(place, run, lambda _: None))[0]
+        return await asyncio.to_thread(placed, place, str(run), files)
+
+
+def _told(error: NbprofError) -> dict[str, Any]:
+    """An error as a front end gets it: `unread` where the place holds what this version does not read yet."""
+    out: dict[str, Any] = {"message": str(error)}
+    if isinstance(error, UnreadError):
+        out["unread"] = {"what": error.what, "timelines": list(error.timelines)}
+    return out
 
 
 def status_of(error: NbprofError) -> int:
@@ -119,10 +154,10 @@ def status_of(error: NbprofError) -> int:
 
 
 class OpenHandler(Handler):
-    """POST {path}: the packed payload of the dashboard.
+    """POST {path, run}: the packed payload of the dashboard; `run` is a name where the path is a folder, the newest run when left out.
 
-    The answer is lines of JSON, {"progress": sentence} as often as there is one, then {"bytes", "version"} and the bytes themselves, or
-    {"message": sentence} where it fails.
+    The answer is lines of JSON, {"progress": sentence} as often as there is one, then {"bytes", "version", "run", "runs"} and the bytes
+    themselves, or {"message": sentence} where it fails, with {"unread": {what, timelines}} where it is known and not read yet.
     """
 
     @web.authenticated
@@ -130,18 +165,19 @@ class OpenHandler(Handler):
     async def post(self) -> None:
         """Opens a profile."""
         try:
-            place = await self.place(self.asked().get("path"))
-            await self.until_gone(self._open(place))
+            asked = self.asked()
+            place = await self.place(asked.get("path"))
+            await self.until_gone(self._open(place, asked.get("run")))
         except NbprofError as error:
             if not self._headers_written:
                 self.refuse(error)
             else:
-                await self._end(json.dumps({"message": str(error)}).encode() + b"\n")
+                await self._end(json.dumps(_told(error)).encode() + b"\n")
         except (asyncio.CancelledError, StreamClosedError):
             if not self.request.connection.stream.closed():  # type: ignore[union-attr]
                 raise
 
-    async def _open(self, place: Place) -> None:
+    async def _open(self, place: Place, run: object) -> None:
         told: list[str] = []
         news = asyncio.Event()
 
@@ -149,7 +185,12 @@ class OpenHandler(Handler):
             told.append(text)
             news.set()
 
-        work = asyncio.get_running_loop().create_task(self.app.pool.open(place, tell))
+        async def read() -> tuple[bytes, dict[str, Any]]:
+            one, runs = await self.chosen(place, run, tell)
+            packed = await self.app.pool.open(one, tell)
+            return packed, {"bytes": len(packed), "version": one.version, "run": one.run, "runs": runs}
+
+        work = asyncio.get_running_loop().create_task(read())
         try:
             await asyncio.wait([work], timeout=_SOON_S)
             while not work.done():
@@ -158,11 +199,10 @@ class OpenHandler(Handler):
                 waker = asyncio.ensure_future(news.wait())
                 await asyncio.wait([work, waker], timeout=_BEAT_S, return_when=asyncio.FIRST_COMPLETED)
                 waker.cancel()
-            payload = await work
+            payload, head = await work
         finally:
             work.cancel()
-        head = json.dumps({"bytes": len(payload), "version": place.version}).encode() + b"\n"
-        await self._end(head + payload)
+        await self._end(json.dumps(head).encode() + b"\n" + payload)
 
     async def _line(self, data: bytes) -> None:
         self._stream()
@@ -183,7 +223,10 @@ class OpenHandler(Handler):
 
 
 class AskHandler(Handler):
-    """POST {path, version, request}: the packed answer of the timeline to the request."""
+    """POST {path, run, version, request}: the packed answer of the timeline to the request.
+
+    Where the request is null, only whether the profile is still the one of that version is told.
+    """
 
     @web.authenticated
     @authorized("read", "contents")  # type: ignore[untyped-decorator]
@@ -191,9 +234,13 @@ class AskHandler(Handler):
         """Answers a question about a profile that was opened."""
         try:
             asked = self.asked()
-            place = await self.place(asked.get("path"))
+            place = await self.known(await self.place(asked.get("path")), asked.get("run"))
             if asked.get("version") != place.version:
                 raise RefusedError(409, "it has changed since it was opened. Open it again.", path=place.shown)
+            if "request" in asked and asked["request"] is None:
+                self.set_status(204)
+                await self.finish()
+                return
             if not isinstance(asked.get("request"), dict):
                 raise RefusedError(400, "this request asks nothing.")
             answer = await self.until_gone(self.app.pool.ask(place, json.dumps(asked["request"]).encode()))

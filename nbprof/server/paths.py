@@ -5,14 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from nbprof.errors import ReadError
-
-_MOST_FILES = 10_000
-"""Files of a run folder whose state is looked at."""
 
 
 class RefusedError(ReadError):
@@ -37,7 +33,10 @@ class Place:
         The folder that everything that is read must be in; None where links may lead out of it.
     bytes : int
     version : str
-        Another one when the file has changed.
+        Another one when the file has changed. A folder has none before one of its runs is chosen.
+    folder : bool
+    run : str
+        Name of the run of a folder.
     """
 
     shown: str
@@ -45,6 +44,8 @@ class Place:
     root: Path | None
     bytes: int
     version: str
+    folder: bool = False
+    run: str = ""
 
 
 def resolve(root: str, path: str, *, follow_links: bool = False, hidden: bool = False, largest: int | None = None) -> Place:
@@ -71,21 +72,28 @@ def resolve(root: str, path: str, *, follow_links: bool = False, hidden: bool = 
     shown, top, real = locate(root, path, follow_links=follow_links, hidden=hidden)
     try:
         now = real.stat()
-        states = list(_states(real, now))
     except (OSError, ValueError) as error:
         raise could_not(error, shown) from None
     if not stat.S_ISREG(now.st_mode) and not stat.S_ISDIR(now.st_mode):
         raise RefusedError(422, "it is neither a file nor a folder.", path=shown)
-    count = sum(size for _, size, *_ in states) if stat.S_ISDIR(now.st_mode) else now.st_size
-    if largest is not None and count > largest:
-        raise RefusedError(
-            413,
-            f"it has {count / 1e9:,.2f} GB, and the server opens up to {largest / 1e9:,.2f} GB. "
-            "Load it in a notebook with nbprof.load, or raise c.NbprofServer.largest.",
-            path=shown,
-        )
-    version = hashlib.sha256(repr((str(real), states)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    return Place(shown, real, None if follow_links else top, count, version)
+    confined = None if follow_links else top
+    if stat.S_ISDIR(now.st_mode):
+        return Place(shown, real, confined, 0, "", folder=True)
+    if largest is not None and now.st_size > largest:
+        raise too_large(shown, now.st_size, largest)
+    state = (str(real), now.st_size, now.st_mtime_ns, now.st_ino)
+    version = hashlib.sha256(repr(state).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return Place(shown, real, confined, now.st_size, version)
+
+
+def too_large(shown: str, count: int, largest: int) -> RefusedError:
+    """The refusal of what has more bytes than the option allows."""
+    return RefusedError(
+        413,
+        f"it has {count / 1e9:,.2f} GB, and the server opens up to {largest / 1e9:,.2f} GB. "
+        "Load it in a notebook with nbprof.load, or raise c.NbprofServer.largest.",
+        path=shown,
+    )
 
 
 def locate(root: str, path: str, *, follow_links: bool = False, hidden: bool = False, top_too: bool = False) -> tuple[str, Path, Path]:
@@ -124,18 +132,6 @@ def locate(root: str, path: str, *, follow_links: bool = False, hidden: bool = F
 def inside(path: Path, root: Path) -> bool:
     """Whether a path without links is a folder or lies in it."""
     return path == root or root in path.parents
-
-
-def _states(real: Path, now: os.stat_result) -> Iterator[tuple[str, int, int, int]]:
-    """What tells that a file, or a file of a folder, is another than before."""
-    yield "", now.st_size, now.st_mtime_ns, now.st_ino
-    if not stat.S_ISDIR(now.st_mode):
-        return
-    with os.scandir(real) as entries:
-        for _, entry in zip(range(_MOST_FILES), sorted(entries, key=lambda e: e.name), strict=False):
-            if entry.is_file():
-                one = entry.stat()
-                yield entry.name, one.st_size, one.st_mtime_ns, one.st_ino
 
 
 def could_not(error: Exception, shown: str) -> RefusedError:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from nbprof.errors import NbprofError
+from nbprof.server.folders import Chosen
 from nbprof.server.paths import Place
 from nbprof.server.process import BusyError, EndedError, Process, Tell
 
 _LOOK_S = 0.25
 """How often memory is looked at."""
+_LOOKS = 2
+"""Folders that are looked through at a time."""
+_MOST_KNOWN = 1000
+"""Runs of folders whose files are remembered."""
 _MOST_IN_LINE = 32
 """Profiles that wait for a process."""
 
@@ -77,6 +83,9 @@ class Pool:
         self._opened: dict[str, Opened] = {}
         self._spare: Process | None = None
         self._spare_since = 0.0
+        self._looking: list[Process] = []
+        self._looks = asyncio.Semaphore(_LOOKS)
+        self._files: dict[tuple[str, str], tuple[str, ...]] = {}
         self._free = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         self._closed = False
@@ -90,7 +99,7 @@ class Pool:
     def processes(self) -> list[Process]:
         """Those that run."""
         running = [one.process for one in self.opened if one.process is not None]
-        return [p for p in [*running, *([self._spare] if self._spare else [])] if p.alive]
+        return [p for p in [*running, *self._looking, *([self._spare] if self._spare else [])] if p.alive]
 
     async def open(self, place: Place, tell: Tell) -> bytes:
         """The packed payload of a profile. When nobody waits for it any more, the work is ended.
@@ -107,6 +116,48 @@ class Pool:
         finally:
             one.tells.remove(tell)
             self._left(one)
+
+    async def look(self, place: Place, run: str, tell: Tell, *, hidden: bool = False) -> Chosen:
+        """Which run of a folder is meant: the one of that name, or the newest. The process that finds it is the next one that reads.
+
+        Raises
+        ------
+        NbprofError
+        """
+        async with self._looks:
+            if self._closed:
+                raise EndedError("the server is being stopped.")
+            spare, self._spare = self._spare, None
+            process = spare if spare is not None and spare.alive else self._start()
+            self._looking.append(process)
+            try:
+                root = None if place.root is None else str(place.root)
+                head = {"do": "find", "path": str(place.real), "shown": place.shown, "root": root, "run": run, "hidden": hidden}
+                found = json.loads(await process.call(head, seconds=self.limits.open_s, tell=tell))
+            except EndedError as error:
+                raise _placed(error, place) from None
+            except asyncio.CancelledError:
+                process.end("nobody waits for it any more.")
+                raise
+            finally:
+                self._looking.remove(process)
+                self._keep(process)
+        chosen = Chosen(found["run"], tuple(found["files"]), found["runs"])
+        while len(self._files) >= _MOST_KNOWN:
+            del self._files[next(iter(self._files))]
+        self._files[str(place.real), chosen.run] = chosen.files
+        return chosen
+
+    def files_of(self, place: Place, run: str) -> tuple[str, ...] | None:
+        """The files of a run of a folder, where it was looked for before."""
+        return self._files.get((str(place.real), run))
+
+    def _keep(self, process: Process) -> None:
+        """Has a process that is not needed any more wait for the next profile."""
+        if self._closed or not process.alive or (self._spare is not None and self._spare.alive):
+            process.end("it was not needed.")
+            return
+        self._spare, self._spare_since = process, time.monotonic()
 
     async def ask(self, place: Place, request: bytes) -> bytes:
         """A packed answer of the timeline; the profile is opened again where it was let go.
@@ -163,7 +214,7 @@ class Pool:
                 raise BusyError(f"{_MOST_IN_LINE} profiles wait to be read. Open this one when they are.")
             for other in self.opened:
                 # What the file held before is of no use any more.
-                if other.place.real == place.real and other.idle:
+                if (other.place.real, other.place.run) == (place.real, place.run) and other.idle:
                     self._drop(other, "the file has changed since.")
             one = self._opened[place.version] = Opened(place)
             one.task = asyncio.get_running_loop().create_task(self._read(one))
@@ -195,7 +246,8 @@ class Pool:
         try:
             one.process = await self._take(one)
             place = one.place
-            head = {"do": "open", "path": str(place.real), "shown": place.shown, "root": None if place.root is None else str(place.root)}
+            root = None if place.root is None else str(place.root)
+            head = {"do": "open", "path": str(place.real), "shown": place.shown, "root": root, "run": place.run}
             return await one.process.call(head, seconds=self.limits.open_s, tell=one.tell)
         except EndedError as error:
             self._drop(one)

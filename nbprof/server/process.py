@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from nbprof.errors import NbprofError
+from nbprof.errors import NbprofError, UnreadError
 from nbprof.server import pipes
 
 Tell = Callable[[str], None]
@@ -199,7 +199,9 @@ class Process:
         elif head["is"] == "done":
             answer.set_result(body)
         elif head["is"] == "failed":
-            answer.set_exception(NbprofError(str(head["text"])))
+            unread = head.get("unread")
+            text = str(head["text"])
+            answer.set_exception(UnreadError(text, what=unread["what"], timelines=unread["timelines"]) if unread else NbprofError(text))
 
     def _has_ended(self, code: int) -> None:
         if not self.why:

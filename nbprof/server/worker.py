@@ -13,10 +13,11 @@ import threading
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from nbprof.errors import NbprofError, ReadError
+from nbprof.errors import NbprofError, ReadError, UnreadError
 from nbprof.server import pipes
 from nbprof.server.paths import inside
 
@@ -39,19 +40,24 @@ class Desk:
         """Answers one message: "done" with bytes, or "failed" with a sentence."""
         number = head["id"]
 
-        def send(what: str, text: str = "", data: bytes = b"") -> None:
-            self._send({"is": what, "id": number, "text": text}, data)
+        def send(what: str, text: str = "", data: bytes = b"", **more: Any) -> None:
+            self._send({"is": what, "id": number, "text": text, **more}, data)
 
         def say(text: str) -> None:
             send("progress", text[:1].upper() + text[1:])
 
         try:
-            if head["do"] == "open":
+            if head["do"] == "find":
+                answer = self.find(head, say)
+            elif head["do"] == "open":
                 answer = self.open(head, say)
             elif head["do"] == "summary":
                 answer = self.summary(head)
             else:
                 answer = self.ask(body)
+        except UnreadError as error:
+            timelines = [self._shown(one) for one in error.timelines]
+            send("failed", self._shown(str(error)), unread={"what": error.what, "timelines": timelines})
         except NbprofError as error:
             send("failed", self._shown(str(error)))
         except MemoryError:
@@ -66,6 +72,15 @@ class Desk:
             )
         else:
             send("done", data=answer)
+
+    def find(self, head: dict[str, Any], say: Callable[[str], None]) -> bytes:
+        """Which run of a folder is meant, and which others it has, as JSON."""
+        from nbprof.server.folders import choose
+
+        self._names = (head["path"], head["shown"])
+        say(f"Looking for runs in {head['shown']}")
+        root = None if head["root"] is None else Path(head["root"])
+        return json.dumps(asdict(choose(Path(head["path"]), head["run"], root, hidden=head["hidden"]))).encode()
 
     def open(self, head: dict[str, Any], say: Callable[[str], None]) -> bytes:
         """Reads a profile; the packed payload of its dashboard."""
@@ -102,7 +117,7 @@ class Desk:
 
         path, root = Path(head["path"]), head["root"]
         self._names = (str(path), head["shown"])
-        files = find(path)
+        files = find(path, head.get("run") or None)
         if root is not None:
             confine(files, Path(root))
         return files

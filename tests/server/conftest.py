@@ -47,10 +47,11 @@ class Reply:
 
     def __init__(self, body):
         self.progress = []
+        self.head = {}
         self.payload = self.version = self.message = None
         while body:
             line, _, body = body.partition(b"\n")
-            head = json.loads(line)
+            head = self.head = json.loads(line)
             if "bytes" in head:
                 assert len(body) == head["bytes"]
                 self.payload, self.version = codec.unpack(body), head["version"]
@@ -75,8 +76,8 @@ def post(jp_fetch, jp_serverapp):
 
 @pytest.fixture
 def open_profile(post):
-    async def open_profile(path, **options):
-        status, body = await post("open", {"path": path}, **options)
+    async def open_profile(path, **more):
+        status, body = await post("open", {"path": path, **more})
         return status, Reply(body)
 
     return open_profile

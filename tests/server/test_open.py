@@ -277,3 +277,100 @@ async def test_a_process_is_ready_before_it_is_needed(profile, post, open_profil
     (ready,) = extension.pool.processes
     await open_profile("logs/host-a.xplane.pb")
     assert [p.pid for p in extension.pool.processes] == [ready.pid]
+
+
+@pytest.fixture
+def logdir(jp_root_dir):
+    """Two runs, the second one newer and with more steps."""
+    for i, name in enumerate(("first", "second")):
+        run = jp_root_dir / "training" / "plugins" / "profile" / name
+        run.mkdir(parents=True)
+        (run / "host.xplane.pb").write_bytes(training_run(6 + 2 * i))
+        os.utime(run / "host.xplane.pb", (1_700_000_000 + 60 * i,) * 2)
+    return jp_root_dir / "training" / "plugins" / "profile"
+
+
+async def test_a_logdir_opens_its_newest_run_and_names_the_others(logdir, open_profile, extension):
+    _, newest = await open_profile("training")
+    assert newest.head["run"] == "second"
+    assert [(run["name"], run["hosts"]) for run in newest.head["runs"]] == [("second", 1), ("first", 1)]
+    assert newest.head["runs"][1]["modified"] == "2023-11-14T22:13:20+00:00"
+    _, other = await open_profile("training", run="first")
+    assert other.head["run"] == "first"
+    assert len(other.payload["steps"]["step"]) < len(newest.payload["steps"]["step"])
+    assert len(extension.pool.opened) == 2
+    _, reply = await open_profile("training", run="third")
+    assert reply.payload is None
+    assert reply.message.startswith("training: no run is called 'third'; there are second, first.")
+    assert (await open_profile("training", run=1))[0] == 400
+
+
+async def test_a_run_of_a_logdir_is_asked_and_what_changes_below_is_told(logdir, open_profile, post, extension):
+    _, reply = await open_profile("training", run="first")
+    question = {"path": "training", "run": "first", "version": reply.version, "request": {"ask": "hello"}}
+    assert (await post("ask", question))[0] == 200
+    assert (await post("ask", {**question, "request": None}))[0] == 204
+    # As after a restart of the server.
+    extension.pool._files.clear()
+    assert (await post("ask", question))[0] == 200
+    (logdir / "second" / "host.xplane.pb").write_bytes(training_run(3))
+    assert (await post("ask", {**question, "request": None}))[0] == 204, "another run"
+    (logdir / "first" / "host.xplane.pb").write_bytes(training_run(3))
+    for request in ({"ask": "hello"}, None):
+        assert (await post("ask", {**question, "request": request}))[0] == 409
+    (logdir / "first" / "host.xplane.pb").unlink()
+    assert (await post("ask", question))[0] == 404
+
+
+async def test_a_newer_run_is_found_when_the_logdir_is_opened_again(logdir, open_profile):
+    await open_profile("training")
+    (logdir / "third").mkdir()
+    (logdir / "third" / "host.xplane.pb").write_bytes(training_run(5))
+    assert (await open_profile("training"))[1].head["run"] == "third"
+
+
+async def test_runs_that_are_hidden_or_outside_are_not_listed(logdir, open_profile, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "host.xplane.pb").write_bytes(training_run(3))
+    (logdir / "linked").symlink_to(outside)
+    (logdir / ".hidden").mkdir()
+    (logdir / ".hidden" / "host.xplane.pb").write_bytes(training_run(3))
+    _, reply = await open_profile("training")
+    assert [run["name"] for run in reply.head["runs"]] == ["second", "first"]
+    for run in ("linked", ".hidden"):
+        _, reply = await open_profile("training", run=run)
+        assert "no run is called" in reply.message
+        assert str(tmp_path) not in reply.message
+
+
+async def test_a_folder_that_is_too_large_together_says_so(logdir, open_profile, extension):
+    (logdir / "first" / "other.xplane.pb").write_bytes(training_run(6))
+    extension.largest = int(1.5 * (logdir / "first" / "other.xplane.pb").stat().st_size)
+    _, reply = await open_profile("training", run="second")
+    assert reply.payload is not None
+    _, reply = await open_profile("training", run="first")
+    assert "c.NbprofServer.largest" in reply.message
+
+
+async def test_two_tabs_on_a_logdir_share_a_process(logdir, open_profile, extension):
+    replies = await asyncio.gather(*[open_profile("training") for _ in range(4)])
+    assert len({reply.version for _, reply in replies}) == 1
+    assert len(extension.pool.opened) == 1
+
+
+async def test_output_of_ascend_is_told_for_what_it_is_with_what_opens(jp_root_dir, open_profile):
+    folder = jp_root_dir / "npu" / "PROF_000001_20230818142704322_ABC" / "mindstudio_profiler_output"
+    folder.mkdir(parents=True)
+    (folder / "op_summary_20230818142704.csv").write_text("Device_id,Op Name\n")
+    timeline = {"ph": "X", "name": "MatMul", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
+    (folder / "msprof_20230818142704.json").write_text(json.dumps([timeline] * 3))
+    _, reply = await open_profile("npu")
+    assert reply.payload is None
+    assert "Ascend's profiler (msprof)" in reply.message
+    assert "does not read yet" in reply.message
+    assert str(jp_root_dir) not in json.dumps(reply.head)
+    (timeline,) = reply.head["unread"]["timelines"]
+    assert timeline == "npu/PROF_000001_20230818142704322_ABC/mindstudio_profiler_output/msprof_20230818142704.json"
+    _, reply = await open_profile(timeline)
+    assert reply.payload is not None

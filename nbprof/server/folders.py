@@ -1,0 +1,113 @@
+"""The runs of a folder: found in a process, chosen by the person, and told apart from what they were before."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nbprof.errors import ReadError
+from nbprof.server.paths import Place, could_not, inside, too_large
+
+if TYPE_CHECKING:
+    from nbprof.formats.pieces import RunFiles
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One run of a folder, and which others there are.
+
+    Attributes
+    ----------
+    run : str
+        Its name.
+    files : tuple of str
+        On the disk.
+    runs : list of dict
+        `name`, `modified` (ISO, UTC) and `hosts` of all runs, newest first.
+    """
+
+    run: str
+    files: tuple[str, ...]
+    runs: list[dict[str, Any]]
+
+
+def choose(folder: Path, run: str, root: Path | None, *, hidden: bool) -> Chosen:
+    """The run of that name, or the newest. It looks into the folders below, so it is for a process.
+
+    Parameters
+    ----------
+    folder : Path
+        Without links.
+    run : str
+        The name; the empty text for the newest.
+    root : Path or None
+        Runs of which a file lies outside of it are left out.
+    hidden : bool
+        Whether runs may lie in folders whose names begin with a dot.
+
+    Raises
+    ------
+    ReadError
+        There is no run, or none of that name; says what there is.
+    """
+    from nbprof.formats import chosen, places
+
+    def shown(one: RunFiles) -> bool:
+        return all(_may(path, root, hidden=hidden) for path in _files(one))
+
+    found = places.runs(folder)
+    kept = [one for one in found if shown(one)]
+    if found and not kept:
+        raise ReadError(
+            "what is in it is hidden, or a link that leads out of the folder that Jupyter serves. Copy the files to where the link is.",
+            path=str(folder),
+        )
+    if not kept:
+        # It says what is there instead.
+        places.find(folder)
+    one = chosen.choose(kept, run, str(folder)) if run else kept[0]
+    told = [{"name": each.name, "modified": _iso(each.modified), "hosts": len(each.files)} for each in kept]
+    return Chosen(one.name, tuple(map(str, _files(one))), told)
+
+
+def placed(place: Place, run: str, files: Sequence[str], *, largest: int | None = None) -> Place:
+    """The place of a run: its version is another one when one of its files has changed.
+
+    Raises
+    ------
+    RefusedError
+        A file is gone, or they are too large together.
+    """
+    states = []
+    try:
+        for file in files:
+            now = Path(file).stat()
+            states.append((file, now.st_size, now.st_mtime_ns, now.st_ino))
+    except OSError as error:
+        raise could_not(error, place.shown) from None
+    count = sum(size for _, size, *_ in states)
+    if largest is not None and count > largest:
+        raise too_large(place.shown, count, largest)
+    version = hashlib.sha256(repr((run, states)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return replace(place, run=run, bytes=count, version=version)
+
+
+def _files(one: RunFiles) -> list[Path]:
+    pieces = [*one.files, *([one.sidecar] if one.sidecar is not None else [])]
+    return [path for piece in pieces if isinstance(path := getattr(piece, "path", None), Path)]
+
+
+def _may(path: Path, root: Path | None, *, hidden: bool) -> bool:
+    real = Path(os.path.realpath(path))
+    if root is None:
+        return True
+    return inside(real, root) and (hidden or not any(part.startswith(".") for part in real.relative_to(root).parts))
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
