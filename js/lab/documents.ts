@@ -1,7 +1,8 @@
 /** Profiles as documents: a double click in the file browser opens the dashboard, with no kernel. */
 
-import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
+import { URLExt } from "@jupyterlab/coreutils";
 import { ABCWidgetFactory, type DocumentRegistry, DocumentWidget, TextModelFactory } from "@jupyterlab/docregistry";
 import { type FileBrowser, IFileBrowserFactory } from "@jupyterlab/filebrowser";
 import type { Contents } from "@jupyterlab/services";
@@ -15,7 +16,7 @@ const OPEN = "nbprof:open";
 
 /** The last of the extensions that fit counts, so that .trace.json.gz is no plain .gz. */
 const FILE_TYPES = [
-  { name: "nbprof-xplane", displayName: "Profile (XPlane)", extensions: [".xplane.pb"] },
+  { name: "nbprof-xplane", displayName: "Profile (XPlane)", extensions: [".xplane.pb", ".xplane.pb.gz"] },
   {
     name: "nbprof-trace",
     displayName: "Profile (trace)",
@@ -65,13 +66,20 @@ type ProfileDocument = DocumentWidget<ProfileView>;
 class ProfileFactory extends ABCWidgetFactory<ProfileDocument> {
   constructor(
     private readonly server: Server,
+    private readonly ready: Promise<unknown>,
+    private readonly openFile: (path: string) => void,
+    private readonly openOther: (path: string) => void,
     options: DocumentRegistry.IWidgetFactoryOptions<ProfileDocument>,
   ) {
     super(options);
   }
 
   protected createNewWidget(context: DocumentRegistry.Context): ProfileDocument {
-    const content = new ProfileView(this.server, context.path);
+    const content = new ProfileView(this.server, context.path, {
+      openFile: this.openFile,
+      ready: this.ready,
+      openOther: () => this.openOther(context.path),
+    });
     const widget = new DocumentWidget({ content, context });
     widget.title.icon = icon;
     // It would hold nothing but that the file is not written to.
@@ -103,12 +111,23 @@ function watch(browsers: IFileBrowserFactory, server: Server): void {
   browsers.tracker.widgetAdded.connect((_, browser) => add(browser));
 }
 
+/** Opens a folder in a page of its own, as Jupyter Notebook opens documents. */
+function openPage(base: string, path: string): void {
+  const url = URLExt.join(base, "edit", URLExt.encodeParts(path));
+  window.open(`${url}?factory=${encodeURIComponent(FACTORY)}`, "_blank", "noopener");
+}
+
 export const documents: JupyterFrontEndPlugin<void> = {
   id: "nbprof:documents",
   description: "Opens profiles from the file browser.",
   autoStart: true,
-  optional: [ILayoutRestorer, IFileBrowserFactory],
-  activate: (app: JupyterFrontEnd, restorer: ILayoutRestorer | null, browsers: IFileBrowserFactory | null) => {
+  optional: [ILabShell, ILayoutRestorer, IFileBrowserFactory],
+  activate: (
+    app: JupyterFrontEnd,
+    shell: ILabShell | null,
+    restorer: ILayoutRestorer | null,
+    browsers: IFileBrowserFactory | null,
+  ) => {
     const { contents, serverSettings } = app.serviceManager;
     const server = new Server(serverSettings);
     app.docRegistry.addFileType({
@@ -124,7 +143,12 @@ export const documents: JupyterFrontEndPlugin<void> = {
     }
     const fileTypes = FILE_TYPES.map(({ name }) => name);
     app.docRegistry.addModelFactory(new UnreadModelFactory());
-    const factory = new ProfileFactory(server, {
+    const openFile = (path: string): void => void app.commands.execute("docmanager:open", { path, factory: FACTORY });
+    const openOther = (path: string): void => {
+      const other = app.docRegistry.preferredWidgetFactories(path).find(({ name }) => name !== FACTORY);
+      void app.commands.execute("docmanager:open", { path, factory: other?.name ?? "default" });
+    };
+    const factory = new ProfileFactory(server, app.restored, openFile, openOther, {
       name: FACTORY,
       label: "Profile (nbprof)",
       fileTypes: [...fileTypes, ...MAYBE],
@@ -144,6 +168,22 @@ export const documents: JupyterFrontEndPlugin<void> = {
 
     // Folders are no documents to JupyterLab; they have tabs of their own.
     const folders = new WidgetTracker<MainAreaWidget<ProfileView>>({ namespace: "nbprof-folders" });
+    const folderTab = (path: string, run: string): MainAreaWidget<ProfileView> => {
+      const title = (): void => {
+        const { content } = tab;
+        tab.title.label = [content.path.split("/").pop(), content.run].filter(Boolean).join(" › ");
+        tab.title.caption = [content.path, content.run].filter(Boolean).join("\n");
+        if (folders.has(tab)) void folders.save(tab);
+      };
+      const tab = new MainAreaWidget({
+        content: new ProfileView(server, path, { run, openFile, ready: app.restored, onChange: () => title() }),
+      });
+      tab.title.icon = icon;
+      tab.title.closable = true;
+      tab.toolbar.hide();
+      title();
+      return tab;
+    };
     app.commands.addCommand(OPEN, {
       label: "Open as Profile",
       caption: "Open the run in this folder, or the newest of its runs, as a profile",
@@ -151,21 +191,34 @@ export const documents: JupyterFrontEndPlugin<void> = {
       execute: async (args) => {
         const selected = browsers?.tracker.currentWidget?.selectedItems().next().value;
         const path = String(args["path"] ?? selected?.path ?? "");
+        const run = String(args["run"] ?? "");
         if (!path) return;
-        let tab = folders.find((one) => one.content.path === path);
+        if (!shell) {
+          // Jupyter Notebook has one document a page.
+          openPage(serverSettings.baseUrl, path);
+          return;
+        }
+        let tab = folders.find(({ content }) => content.path === path && (!run || content.run === run));
         if (!tab) {
-          tab = new MainAreaWidget({ content: new ProfileView(server, path) });
-          tab.title.label = path.split("/").pop() ?? path;
-          tab.title.caption = path;
-          tab.title.icon = icon;
-          tab.title.closable = true;
+          tab = folderTab(path, run);
           app.shell.add(tab, "main");
           await folders.add(tab);
+        } else if (!run && args["path"] === undefined) {
+          // It is asked for again: there may be a newer run.
+          tab.content.showRun("");
         }
         app.shell.activateById(tab.id);
       },
     });
     app.contextMenu.addItem({ command: OPEN, selector: '.jp-DirListing-item[data-isdir="true"]', rank: 2 });
+    contents.fileChanged.connect((_, { type, oldValue, newValue }) => {
+      const [from, to] = [oldValue?.path, newValue?.path];
+      if (type !== "rename" || !from || !to) return;
+      folders.forEach(({ content }) => {
+        if (content.path === from) content.path = to;
+        else if (content.path.startsWith(`${from}/`)) content.path = to + content.path.slice(from.length);
+      });
+    });
 
     if (restorer) {
       void restorer.restore(files, {
@@ -175,8 +228,8 @@ export const documents: JupyterFrontEndPlugin<void> = {
       });
       void restorer.restore(folders, {
         command: OPEN,
-        args: ({ content }) => ({ path: content.path }),
-        name: ({ content }) => content.path,
+        args: ({ content }) => ({ path: content.path, run: content.run }),
+        name: ({ content }) => [content.path, content.run].join("\n"),
       });
     }
     if (browsers) watch(browsers, server);

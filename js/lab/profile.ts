@@ -5,31 +5,60 @@ import { type Dashboard, mount } from "../hosts/page.js";
 import { h, reason } from "../lib/dom.js";
 import { Line } from "../lib/live.js";
 import type { Post } from "../lib/wire.js";
-import { Refusal, type Server } from "./server.js";
+import { type FolderRun, Refusal, type Server, type Unread } from "./server.js";
 
 /** How often a server that does not answer is tried again, in ms. */
 const AGAIN_MS = 3000;
 
 const SILENT = "The server does not answer.";
 
+/** Timelines of what cannot be read as a whole that are offered. */
+const MOST_TIMELINES = 5;
+
 const button = (text: string, click: () => void): HTMLElement =>
   h("button", { class: "jp-mod-styled nbprof-button", on: { click } }, text);
+
+export interface ProfileOptions {
+  /** The run of a folder; the newest when left out. */
+  run?: string;
+  /** Opens another file in a tab of its own. */
+  openFile?: (path: string) => void;
+  /** Opens this file as something else. */
+  openOther?: () => void;
+  /** When what is on screen is what the person has open. Until then nothing is read. */
+  ready?: Promise<unknown>;
+  /** Called when path or run are others than before. */
+  onChange?: () => void;
+}
 
 export class ProfileView extends Widget {
   private ending = new AbortController();
   private board: Dashboard | null = null;
+  private begun = false;
+  private version = "";
+  private chosen: string;
+  /** The run of a folder that is shown, as the server calls it. */
+  private opened = "";
+  private runs: FolderRun[] = [];
   private readonly bar = h("div.nbprof-bar", { hidden: true, role: "alert" });
+  private readonly choice = h("div.nbprof-runs", { hidden: true });
   private readonly body = h("div.nbprof-body");
 
   /** `path` as the file browser has it. */
   constructor(
     private readonly server: Server,
     private where: string,
+    private readonly options: ProfileOptions = {},
   ) {
     super();
+    this.chosen = options.run ?? "";
     this.addClass("nbprof-document");
-    this.node.append(this.bar, this.body);
-    void this.load();
+    this.node.tabIndex = -1;
+    this.node.append(this.choice, this.bar, this.body);
+    // The window is looked at again: the file may have changed meanwhile.
+    const look = (): void => void this.check();
+    window.addEventListener("focus", look);
+    this.disposed.connect(() => window.removeEventListener("focus", look));
   }
 
   get path(): string {
@@ -40,11 +69,43 @@ export class ProfileView extends Widget {
   set path(path: string) {
     if (path === this.where) return;
     this.where = path;
+    if (this.begun) void this.load();
+    this.options.onChange?.();
+  }
+
+  /** Which of the runs of a folder; empty of a file, of a folder with one run, and before the newest is known. */
+  get run(): string {
+    return this.chosen;
+  }
+
+  /** Shows another run of the folder, or the newest if none is named. */
+  showRun(run: string): void {
+    if (run && run === this.chosen) return;
+    this.chosen = run;
+    if (this.begun) void this.load();
+    this.options.onChange?.();
+  }
+
+  protected override onAfterAttach(): void {
+    void this.begin();
+  }
+
+  protected override onAfterShow(): void {
+    void this.begin();
+    void this.check();
+  }
+
+  /** Of tabs that come back after a reload, only those that are looked at read their files. */
+  private async begin(): Promise<void> {
+    await this.options.ready;
+    if (this.begun || this.isDisposed || !this.isVisible) return;
+    this.begun = true;
     void this.load();
   }
 
   /** Reads the profile, again if it was read before. */
   async load(): Promise<void> {
+    const hadFocus = this.body.contains(document.activeElement);
     this.end();
     const ending = new AbortController();
     const { signal } = ending;
@@ -56,7 +117,10 @@ export class ProfileView extends Widget {
       ending.abort();
       this.say("status", "Stopped.", `${this.where} was not opened.`);
     };
-    this.body.replaceChildren(h("div.nbprof-state", h("p", { role: "status" }, text), seconds, button("Cancel", stop)));
+    const cancel = button("Cancel", stop);
+    this.body.replaceChildren(h("div.nbprof-state", h("p", { role: "status" }, text), seconds, cancel));
+    // What had it is gone; a key would go nowhere.
+    if (hadFocus) cancel.focus();
     const clock = setInterval(() => {
       seconds.textContent = `${Math.round((performance.now() - began) / 1000)} s`;
     }, 1000);
@@ -64,25 +128,63 @@ export class ProfileView extends Widget {
       const tell = (said: string): void => {
         text.textContent = said;
       };
-      const { packed, version } = await this.server.open(this.where, tell, signal);
+      const { packed, version, run, runs } = await this.server.open(this.where, this.chosen, tell, signal);
       if (signal.aborted) return;
       const line = new Line();
       const board = await mount(this.body, packed, { live: true, ask: line });
       if (signal.aborted) board.destroy();
       else {
+        if (hadFocus && document.activeElement === document.body) this.node.focus();
         this.board = board;
+        this.version = version;
+        this.choose(run, runs);
         void this.connect(line, version, signal);
       }
     } catch (error) {
-      if (!signal.aborted) this.say("alert", "This profile could not be opened.", explained(error));
+      if (!signal.aborted) this.failed(error);
     } finally {
       clearInterval(clock);
     }
   }
 
+  /** The runs of a folder, of which one is shown. */
+  private choose(run: string, runs: FolderRun[]): void {
+    const chosen = runs.length > 1 ? run : "";
+    const another = chosen !== this.chosen;
+    const same = JSON.stringify(runs) === JSON.stringify(this.runs);
+    this.runs = runs;
+    this.chosen = chosen;
+    this.opened = run;
+    if (another) this.options.onChange?.();
+    this.choice.hidden = this.runs.length < 2;
+    const shown = this.choice.querySelector("select");
+    // As it is, it keeps the focus.
+    if (same && shown) shown.value = run;
+    if (this.choice.hidden || (same && shown)) return;
+    const options = this.runs.map(({ name, modified, hosts }, i) => {
+      const facts = [new Date(modified).toLocaleString(), hosts > 1 && `${hosts} files`, i === 0 && "newest"];
+      const text = `${name} (${facts.filter(Boolean).join(", ")})`;
+      return h("option", { value: name, selected: name === this.chosen }, text);
+    });
+    const select = h("select.jp-mod-styled", { "aria-label": "Run" }, ...options) as HTMLSelectElement;
+    select.addEventListener("change", () => this.showRun(select.value));
+    this.choice.replaceChildren(h("label", "Run ", select), h("span", `${this.runs.length} runs in ${this.where}`));
+  }
+
+  /** Asks whether the file is still the one that is shown. */
+  private async check(): Promise<void> {
+    if (!this.board || !this.isVisible || !this.bar.hidden) return;
+    const { version, ending } = this;
+    try {
+      await this.server.same(this.where, this.opened, version);
+    } catch (error) {
+      if (!ending.signal.aborted && error instanceof Refusal && over(error)) this.tell(error.message);
+    }
+  }
+
   /** Keeps the trace connected to the whole profile, as long as server and file are there. */
   private async connect(line: Line, version: string, signal: AbortSignal): Promise<void> {
-    const way = this.server.post(this.where, version);
+    const way = this.server.post(this.where, this.opened, version);
     const lost = (error: unknown): void => {
       if (signal.aborted || line.state !== "live") return;
       line.detach(error instanceof Refusal ? error.message : SILENT);
@@ -133,16 +235,36 @@ export class ProfileView extends Widget {
     this.bar.hidden = false;
   }
 
-  private say(role: "alert" | "status", title: string, text: string): void {
-    this.body.replaceChildren(
-      h(
-        "div.nbprof-state",
-        { role },
-        h("h2", title),
-        h("p", text),
-        button("Open again", () => void this.load()),
-      ),
+  private failed(error: unknown): void {
+    if (error instanceof Refusal && error.found) this.choose(error.found.run, error.found.runs);
+    const unread = error instanceof Refusal ? error.unread : null;
+    if (unread) this.say("status", `Output of ${unread.what}, not read yet`, explained(error), this.timelines(unread));
+    else this.say("alert", "This profile could not be opened.", explained(error));
+  }
+
+  private timelines({ timelines }: Unread): HTMLElement[] {
+    const { openFile } = this.options;
+    if (!openFile || !timelines.length) return [];
+    const shown = timelines.slice(0, MOST_TIMELINES);
+    const above = `${this.where}/`;
+    const items = shown.map((path) => {
+      const name = path.startsWith(above) ? path.slice(above.length) : path;
+      return h("li", h("button.nbprof-link", { on: { click: () => openFile(path) } }, name));
+    });
+    const more = timelines.length - shown.length;
+    const list = h("ul.nbprof-files", { "aria-label": "Timelines" }, ...items);
+    return more > 0 ? [list, h("p", `${more} more are in the file browser: Open With › Profile (nbprof).`)] : [list];
+  }
+
+  private say(role: "alert" | "status", title: string, text: string, more: HTMLElement[] = []): void {
+    const { openOther } = this.options;
+    const other = role === "alert" && openOther && button("Open with another editor", openOther);
+    const buttons = h(
+      "div.nbprof-buttons",
+      button("Open again", () => void this.load()),
+      other || false,
     );
+    this.body.replaceChildren(h("div.nbprof-state", { role }, h("h2", title), h("p", text), ...more, buttons));
   }
 
   private end(): void {
@@ -161,7 +283,7 @@ export class ProfileView extends Widget {
 }
 
 /** Whether no later answer will be another one: the file has changed, or is gone. */
-const over = (error: Refusal): boolean => [403, 404, 409, 413].includes(error.status);
+const over = (error: Refusal): boolean => [403, 404, 409, 413, 422].includes(error.status);
 
 export function explained(error: unknown): string {
   if (error instanceof Refusal) return error.message;

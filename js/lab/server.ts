@@ -7,11 +7,20 @@ import type { Post } from "../lib/wire.js";
 const NO_EXTENSION =
   "The server does not know nbprof. Install nbprof where Jupyter Server runs (pip install nbprof), and restart the server.";
 
+/** What a folder holds that this version does not read yet, with files of it that open by themselves. */
+export interface Unread {
+  what: string;
+  timelines: string[];
+}
+
 /** An answer that says no; `status` is that of HTTP. */
 export class Refusal extends Error {
   constructor(
     message: string,
     readonly status: number,
+    readonly unread: Unread | null = null,
+    /** Of a folder: the run that could not be opened, and the others. */
+    readonly found: Pick<Opened, "run" | "runs"> | null = null,
   ) {
     super(message);
   }
@@ -22,18 +31,40 @@ export interface Opened {
   packed: Uint8Array;
   /** Another one when the file has changed. */
   version: string;
+  /** Of a folder: which of its runs this is, and all of them, newest first. */
+  run: string;
+  runs: FolderRun[];
 }
+
+export interface FolderRun {
+  name: string;
+  /** ISO, UTC. */
+  modified: string;
+  hosts: number;
+}
+
+/** A line of the answer to `open`. */
+type Said = Partial<Omit<Opened, "packed">> & { progress?: string; message?: string; bytes?: number; unread?: Unread };
+
+const foundIn = ({ run, runs }: Said): Refusal["found"] => (run !== undefined && runs ? { run, runs } : null);
 
 async function refusal(response: Response): Promise<Refusal> {
   let message = "";
+  let said: Said = {};
   try {
-    message = String(((await response.json()) as { message?: unknown }).message ?? "");
+    said = (await response.json()) as Said;
+    message = String(said.message ?? "");
   } catch {
     // No JSON: not from us.
   }
   // Jupyter says "Not Found" of a page that it does not have.
   if (response.status === 404 && (!message || message === "Not Found")) message = NO_EXTENSION;
-  return new Refusal(message || `The server answered with status ${response.status}.`, response.status);
+  return new Refusal(
+    message || `The server answered with status ${response.status}.`,
+    response.status,
+    said.unread,
+    foundIn(said),
+  );
 }
 
 /** The bytes of an answer, in lines first. */
@@ -94,18 +125,23 @@ export class Server {
     return response;
   }
 
-  /** The dashboard of a file or run folder; `tell` gets a sentence as reading goes on. Aborting ends the work. */
-  async open(path: string, tell: (text: string) => void, signal: AbortSignal): Promise<Opened> {
-    const { body } = await this.send("open", { path }, signal);
+  /**
+   * The dashboard of a file, or of a run of a folder: the newest, if none is named. `tell` gets a sentence as reading goes on.
+   * Aborting ends the work.
+   */
+  async open(path: string, run: string, tell: (text: string) => void, signal: AbortSignal): Promise<Opened> {
+    const { body } = await this.send("open", { path, ...(run && { run }) }, signal);
     if (!body) throw new Error("The server answered with nothing.");
     const lines = new Lines(body.getReader());
     for (;;) {
       const line = await lines.line();
       if (line === null) throw new Error("The connection to the server ended before the profile was here.");
-      const said = JSON.parse(line) as { progress?: string; message?: string; bytes?: number; version?: string };
-      if (said.message !== undefined) throw new Refusal(said.message, 422);
+      const said = JSON.parse(line) as Said;
+      if (said.message !== undefined) throw new Refusal(said.message, 422, said.unread, foundIn(said));
       if (said.progress) tell(said.progress);
-      if (said.bytes !== undefined) return { packed: await lines.bytes(said.bytes), version: said.version ?? "" };
+      if (said.bytes === undefined) continue;
+      const { version = "", run: name = "", runs = [] } = said;
+      return { packed: await lines.bytes(said.bytes), version, run: name, runs };
     }
   }
 
@@ -135,8 +171,14 @@ export class Server {
   }
 
   /** The way of questions about a profile that was opened. */
-  post(path: string, version: string): Post {
-    return async (request, signal) => (await this.send("ask", { path, version, request }, signal)).arrayBuffer();
+  post(path: string, run: string, version: string): Post {
+    const what = { path, version, ...(run && { run }) };
+    return async (request, signal) => (await this.send("ask", { ...what, request }, signal)).arrayBuffer();
+  }
+
+  /** Fails with a refusal where the profile is not the one any more that was opened; costs the server next to nothing. */
+  async same(path: string, run: string, version: string): Promise<void> {
+    await this.send("ask", { path, version, ...(run && { run }), request: null });
   }
 
   /** A profile is in sight: it will open faster. That it fails is no matter. */

@@ -158,7 +158,13 @@ class OpenHandler(Handler):
 
     The answer is lines of JSON, {"progress": sentence} as often as there is one, then {"bytes", "version", "run", "runs"} and the bytes
     themselves, or {"message": sentence} where it fails, with {"unread": {what, timelines}} where it is known and not read yet.
+    "run" and "runs" are those of a folder.
     """
+
+    def initialize(self, app: NbprofServer) -> None:
+        """Takes the extension; no folder has been looked through yet."""
+        super().initialize(app)
+        self._found: dict[str, Any] = {}
 
     @web.authenticated
     @authorized("read", "contents")  # type: ignore[untyped-decorator]
@@ -169,10 +175,13 @@ class OpenHandler(Handler):
             place = await self.place(asked.get("path"))
             await self.until_gone(self._open(place, asked.get("run")))
         except NbprofError as error:
+            # The others can be chosen where one run does not open.
+            told = {**_told(error), **self._found}
             if not self._headers_written:
-                self.refuse(error)
+                self.set_status(status_of(error))
+                await self.finish(json.dumps(told))
             else:
-                await self._end(json.dumps(_told(error)).encode() + b"\n")
+                await self._end(json.dumps(told).encode() + b"\n")
         except (asyncio.CancelledError, StreamClosedError):
             if not self.request.connection.stream.closed():  # type: ignore[union-attr]
                 raise
@@ -187,8 +196,10 @@ class OpenHandler(Handler):
 
         async def read() -> tuple[bytes, dict[str, Any]]:
             one, runs = await self.chosen(place, run, tell)
+            if runs:
+                self._found = {"run": one.run, "runs": runs}
             packed = await self.app.pool.open(one, tell)
-            return packed, {"bytes": len(packed), "version": one.version, "run": one.run, "runs": runs}
+            return packed, {"bytes": len(packed), "version": one.version, **self._found}
 
         work = asyncio.get_running_loop().create_task(read())
         try:

@@ -322,6 +322,14 @@ async def test_a_run_of_a_logdir_is_asked_and_what_changes_below_is_told(logdir,
     assert (await post("ask", question))[0] == 404
 
 
+async def test_a_broken_run_leaves_the_choice_of_the_others(logdir, open_profile):
+    (logdir / "second" / "host.xplane.pb").write_bytes(b"no profile at all")
+    _, reply = await open_profile("training")
+    assert reply.payload is None
+    assert "second/host.xplane.pb" in reply.message
+    assert [run["name"] for run in reply.head["runs"]] == ["second", "first"]
+
+
 async def test_a_newer_run_is_found_when_the_logdir_is_opened_again(logdir, open_profile):
     await open_profile("training")
     (logdir / "third").mkdir()
