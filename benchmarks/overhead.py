@@ -18,9 +18,9 @@ statistics: nothing is assumed of the scatter), and whether that is below the bo
     loop, wall          the time of the loop
     cell, CPU / wall    the same with start, stop and the writing of files
 
-Where the machine is too busy for any of these, what nbprof's own code takes is left: its CPU time at the begin and at the end, less that inside
-the framework's own calls, and that of a step, over the cell under the framework's profiler. (Of PyTorch it holds the packing of the file, which
-is in the framework's own call otherwise.)
+Where the machine is too busy for any of these, what nbprof's own code takes is left: its CPU time at the begin and at the end, less that
+inside the framework's own calls, and that of a step, over the cell under the framework's profiler. (Of PyTorch it holds the packing of the
+file, which is in the framework's own call otherwise.)
 
 Other load on the machine changes CPU times and low quarters little, and makes wall times scatter. For the same reason everything runs on
 one core with one thread of the framework, unless ``--all-cores`` is given.
