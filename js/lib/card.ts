@@ -51,6 +51,7 @@ export function hoverCard(near: HTMLElement, signal?: AbortSignal): HoverCard {
     const frame = near.closest<HTMLElement>(".nbp") ?? near;
     if (card.parentElement !== frame) frame.append(card);
     clear(card);
+    card.classList.toggle("tip", !content.rows.length);
     card.append(
       h("h4", h("span", content.title), content.total && h("span", content.total)),
       h(
@@ -75,7 +76,8 @@ export function hoverCard(near: HTMLElement, signal?: AbortSignal): HoverCard {
     const middle = (mark.top + mark.bottom) / 2 - box.top;
     let left: number;
     let top = middle - height / 2;
-    if (Math.max(roomLeft, roomRight) >= width + 4) {
+    // A text alone goes below or above: beside a head it would lie on other heads.
+    if (content.rows.length && Math.max(roomLeft, roomRight) >= width + 4) {
       left = roomRight >= roomLeft ? mark.right - box.left + GAP : mark.left - box.left - GAP - width;
     } else {
       left = (mark.left + mark.right) / 2 - box.left - width / 2;

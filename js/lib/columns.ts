@@ -1,7 +1,7 @@
 /** Columns of a table on screen: what they say, and how a cell reads. */
 
 import { numberAt, textAt } from "./codec.js";
-import { h } from "./dom.js";
+import { type Child, h, type Props } from "./dom.js";
 import { bytesIn, type byteUnit, kernelName, MISSING, num, tailPath } from "./format.js";
 import type { Column, Table } from "./payload.js";
 
@@ -48,6 +48,15 @@ export function fullColumns(wanted: readonly (string | ColumnSpec)[] | undefined
     if (widest) widest.grow = true;
   }
   return columns;
+}
+
+/**
+ * The head of a column. What it means is the title of what takes the focus in it, where a screen reader says it; with the
+ * keyboard it is shown beside the head. Heads that don't sort are one stop: the arrow keys go from one to the next.
+ */
+export function headCell(props: Props, label: Child, help: string, first = false): HTMLTableCellElement {
+  const text = h("span.why", { title: help, tabindex: first ? "0" : "-1" }, label);
+  return h("th", { scope: "col", ...props }, text);
 }
 
 export const isNumber = (column: Full): boolean =>

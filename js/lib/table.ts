@@ -128,17 +128,16 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
             class: `${cellClass(column).replace("name", "").replace("dim", "")}${on ? " on" : ""}`,
             style: cellStyle(column),
             scope: "col",
-            title: column.help,
             "aria-sort": sortable ? state : undefined,
           },
           sortable
             ? h(
                 "button",
-                { class: "sort", on: { click: () => clickHead(column.key) } },
+                { class: "sort", title: column.help, on: { click: () => clickHead(column.key) } },
                 headLabel(column),
                 on && h("span.arrow-s", { "aria-hidden": "true" }, sort?.descending ? " ↓" : " ↑"),
               )
-            : headLabel(column),
+            : h("span.why", { title: column.help, tabindex: "-1" }, headLabel(column)),
         ),
       );
     }

@@ -1,6 +1,6 @@
 /** Where a step goes: the one-row bar and the tables of categories, for the selected steps. */
 
-import { barOf } from "../lib/columns.js";
+import { barOf, headCell } from "../lib/columns.js";
 import { type Child, h } from "../lib/dom.js";
 import { num } from "../lib/format.js";
 import { categoryLabel, swatch } from "../lib/parts.js";
@@ -15,15 +15,17 @@ export function categoryCell(part: Part): HTMLTableCellElement {
   return h("td", swatch(part.css, part.stats.mean === 0), "\u2002", part.label);
 }
 
+const CATEGORY = "Step-time category: what the step spends its time on. Each moment counts once.";
+
 export interface Head {
   label: string;
   class?: string;
-  title?: string;
+  help: string;
 }
 
 /** A small table that needs no sorting: its order is its message. */
 export function plainTable(heads: readonly Head[], rows: readonly HTMLTableRowElement[], css = ""): HTMLElement {
-  const head = heads.map((item) => h("th", { class: item.class, title: item.title, scope: "col" }, item.label));
+  const head = heads.map((item, i) => headCell({ class: item.class }, item.label, item.help, i === 0));
   return h("div.tx", h("table", { class: `t ${css}` }, h("thead", h("tr", ...head)), h("tbody", ...rows)));
 }
 
@@ -78,7 +80,11 @@ export function breakdownTable(parts: readonly Part[], total: Statistics): HTMLE
   );
   rows.push(h("tr.sum", h("td", "Step"), ...cells("n", num(total.mean, 2), num(100, 1))));
   return plainTable(
-    [{ label: "Category" }, { label: "ms", class: "n" }, { label: "% of step", class: "n on" }],
+    [
+      { label: "Category", help: CATEGORY },
+      { label: "ms", class: "n", help: "Mean time a step." },
+      { label: "% of step", class: "n on", help: "Part of the mean step time." },
+    ],
     rows,
     "stats",
   );
@@ -104,14 +110,14 @@ export function statisticsTable(parts: readonly Part[], total: Statistics): HTML
     ),
   ];
   const heads = [
-    { label: "mean" },
-    { label: "sd", title: "Sample standard deviation (n − 1)" },
-    { label: "min", class: "n hide-s" },
-    { label: "max", class: "n hide-s" },
-    { label: "%", title: "Share of the mean step time" },
+    { label: "mean", help: "Mean over the steps, ms." },
+    { label: "sd", help: "Sample standard deviation (n − 1), ms." },
+    { label: "min", class: "n hide-s", help: "Smallest step, ms." },
+    { label: "max", class: "n hide-s", help: "Largest step, ms." },
+    { label: "%", help: "Part of the mean step time." },
   ];
   const n = total.n === 1 ? "1 step" : `${num(total.n)} steps`;
-  return plainTable([{ label: n }, ...heads.map((item) => ({ class: "n", ...item }))], rows, "stats");
+  return plainTable([{ label: n, help: CATEGORY }, ...heads.map((item) => ({ class: "n", ...item }))], rows, "stats");
 }
 
 /** Which categories were not recorded, or nothing. With no accelerator most are, and one reason says it for all. */

@@ -10,6 +10,7 @@ import { createStore, type Selection } from "../lib/store.js";
 import { type Theme, watchTheme } from "../lib/theme.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
 import type { Asker } from "../lib/wire.js";
+import { about } from "./about.js";
 import { brand, footer, noticeLine, savedNotice } from "./frame.js";
 import { render as input } from "./input.js";
 import { render as kernels } from "./kernels.js";
@@ -17,6 +18,7 @@ import { render as memory } from "./memory.js";
 import { render as ops } from "./ops.js";
 import { render as overview } from "./overview.js";
 import { render as pods } from "./pods.js";
+import { headTips } from "./tips.js";
 import { render as trace } from "./trace.js";
 
 const VIEWS: Record<TabId, View> = { overview, input, ops, kernels, memory, pods, trace };
@@ -184,6 +186,7 @@ export function dashboard(
       pane.handle = VIEWS[id](pane.element, context as ViewContext, hint) ?? undefined;
       const before = kept[id];
       delete kept[id];
+      pane.element.prepend(...about(id, tabs.find((tab) => tab.id === id)?.label ?? id));
       if (before && !hint) writeKept(pane.element, pane.keepers, before);
     } catch (error) {
       const text = reason(error);
@@ -273,6 +276,7 @@ export function dashboard(
     handled(event);
   }
   listen(frame, "keydown", onKey as EventListener);
+  headTips(frame, signal);
   // A key typed into a field belongs to the field: the notebook must not take "b" for "new cell".
   listen(frame, "keydown", (event) => {
     if (event.target instanceof HTMLElement && event.target.matches("input,select,textarea")) event.stopPropagation();

@@ -110,13 +110,13 @@ function hostSide(input: Input, context: ViewContext): HTMLElement {
     ),
   );
   const heads = [
-    { label: "Kind of work" },
-    { label: "ms", class: "n", title: "Self time of its ops as recorded" },
+    { label: "Kind of work", help: "Kind of input work." },
+    { label: "ms", class: "n", help: "Self time of its ops, as recorded." },
     ...(scaled
-      ? [{ label: "ms / step", class: "n hide-s", title: "Time of a step, scaled where part of it is enqueuing" }]
+      ? [{ label: "ms / step", class: "n hide-s", help: "Time a step, scaled where part of it is enqueuing." }]
       : []),
-    { label: "% of input time", class: "n on" },
-    { label: "What helps", class: "hide-n" },
+    { label: "% of input time", class: "n on", help: "Part of the self time of all input ops." },
+    { label: "What helps", class: "hide-n", help: "What to try; empty where no time was spent." },
   ];
   return h("section", heading("Host side", scope), plainTable(heads, rows));
 }

@@ -101,7 +101,12 @@ function checked(overview: Overview, context: ViewContext): HTMLElement | null {
       ),
     ),
   );
-  const heads = [{ label: "" }, { label: "Check" }, { label: "%", class: "n" }, { label: "What follows" }];
+  const heads = [
+    { label: "Level", help: "What was found: high, moderate, no, or not known." },
+    { label: "Check", help: "What was looked at." },
+    { label: "%", class: "n", help: "Its measure: part of step time, compute or op time." },
+    { label: "What follows", help: "What it means, with the number." },
+  ];
   return h(
     "details.checks",
     h(
@@ -141,7 +146,7 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
   const all = context.payload.ops.table.rows;
   // What the payload says of its columns, but for their labels here.
   const head = (key: string, label: string, css = "n"): Head => {
-    return { label, class: css, title: overview.top_ops.columns.find((column) => column.key === key)?.help };
+    return { label, class: css, help: overview.top_ops.columns.find((column) => column.key === key)?.help ?? "" };
   };
   const heads = [
     head("rank", "#"),

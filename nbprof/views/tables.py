@@ -128,10 +128,21 @@ def floats(values: pd.Series[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.asarray(pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan))
 
 
+_UNITS = {"ms": ("ms", "ms"), "us": ("µs", "µs"), "percent": ("%", "percent"), "fraction": ("%", "percent")}
+"""By unit of the schema: what a head that says it holds, and its word."""
+
+
+def explained(col: Col) -> str:
+    """What a column means, with its unit where neither the head nor the sentence says it."""
+    sign, word = _UNITS.get(col.unit, ("", ""))
+    told = not sign or sign in col.label or word in col.help.replace(".", " ").split()
+    return col.help if told else f"{col.help} In {word}."
+
+
 def _head(name: str, key: str) -> dict[str, Any]:
     known = {col.name: col for col in getattr(frames, "WHERE_KNOWN", {}).get(name, ())}
     col = DERIVED.get(key) or known.get(key) or frames.column(name, key)
-    head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": col.help}
+    head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": explained(col)}
     if col.digits is not None:
         head["digits"] = col.digits
     return head

@@ -1,10 +1,11 @@
 /** Under the lanes: what is selected at the left, the marked range at the right. */
 
+import { headCell } from "../../lib/columns.js";
 import { clear, h, reason } from "../../lib/dom.js";
 import { heading } from "../../lib/parts.js";
 import { manyView } from "./info/many.js";
 import { rangeView } from "./info/range.js";
-import { head, restRow, shareRow, sortShares, unitOf } from "./info/shares.js";
+import { HEADS, head, restRow, shareRow, sortShares, unitOf } from "./info/shares.js";
 import { briefly, type Go, sliceView } from "./info/slice.js";
 import type { LaneOf } from "./info/words.js";
 import type { Model } from "./model.js";
@@ -136,12 +137,19 @@ function names(info: RangeInfo, go: Go): HTMLElement {
   const rows = shown.map((share) => shareRow(share, unit, go.to));
   if (rest) rows.push(restRow(rest, info.to - info.from, unit, null));
   const heads = ["Name", "On", "Count", `Self ${unit.unit}`, `Total ${unit.unit}`, "% of it"];
+  const helps = [HEADS.name, HEADS.on, HEADS.count, HEADS.self, HEADS.total, HEADS.percent];
   return h(
     "div.tx",
     { tabindex: "0", role: "group", "aria-label": "Self time of the selected slices, by name" },
     h(
       "table.t",
-      h("thead", h("tr", ...heads.map((text, i) => h(i > 1 ? "th.n" : "th", { scope: "col" }, text)))),
+      h(
+        "thead",
+        h(
+          "tr",
+          ...heads.map((text, i) => headCell({ class: i > 1 ? "n" : undefined }, text, helps[i] as string, i === 0)),
+        ),
+      ),
       h("tbody", ...rows),
     ),
   );

@@ -10,6 +10,7 @@ import {
   busyCsv,
   busyRow,
   type Column,
+  HEADS,
   head,
   nextOrder,
   type Order,
@@ -113,16 +114,16 @@ export function rangeView({ laneOf, to, onGap, onScope }: RangeViewOptions): Ran
     const most = Math.max(0, ...range.shares.map((share) => Math.max(share.self_ns, share.total_ns)));
     const unit = unitOf(most);
     const columns: Column<ShareKey | "percent">[] = [
-      { key: "name", label: "Name", number: false },
-      { key: "on", label: "On", number: false },
-      { key: "count", label: "Count", number: true },
-      { key: "self_ns", label: `Self ${unit.unit}`, number: true },
-      { key: "total_ns", label: `Total ${unit.unit}`, number: true },
+      { key: "name", label: "Name", number: false, help: HEADS.name },
+      { key: "on", label: "On", number: false, help: HEADS.on },
+      { key: "count", label: "Count", number: true, help: HEADS.count },
+      { key: "self_ns", label: `Self ${unit.unit}`, number: true, help: HEADS.self },
+      { key: "total_ns", label: `Total ${unit.unit}`, number: true, help: HEADS.total },
       {
         key: "percent",
         label: "% of range",
         number: true,
-        title: "Self time; lanes run at the same time: the sum may pass 100",
+        help: HEADS.percent,
       },
     ];
     const list = sorted();
@@ -147,11 +148,11 @@ export function rangeView({ laneOf, to, onGap, onScope }: RangeViewOptions): Ran
     const span = range.to - range.from;
     const unit = unitOf(span);
     const columns: Column<BusyKey | "idle" | "percent">[] = [
-      { key: "lane", label: "Lane", number: false },
-      { key: "count", label: "Count", number: true },
-      { key: "busy_ns", label: `Busy ${unit.unit}`, number: true },
-      { key: "idle", label: `Idle ${unit.unit}`, number: true },
-      { key: "percent", label: "% busy", number: true },
+      { key: "lane", label: "Lane", number: false, help: "The lane and its section." },
+      { key: "count", label: "Count", number: true, help: "Events of the lane that touch the range." },
+      { key: "busy_ns", label: `Busy ${unit.unit}`, number: true, help: "Time in which any event of the lane ran." },
+      { key: "idle", label: `Idle ${unit.unit}`, number: true, help: "The rest of the range." },
+      { key: "percent", label: "% busy", number: true, help: "Busy time as a part of the range." },
     ];
     const list = sortBusy(range.lanes, busyOrder);
     const few = all || list.length <= FIRST.lanes + 1 ? list.length : FIRST.lanes;

@@ -74,10 +74,20 @@ export function head(
   };
 }
 
+/** What the columns of shares mean. */
+export const HEADS = {
+  name: "Name of the events, as it is drawn.",
+  on: "Where they ran.",
+  count: "Events of that name.",
+  self: "Their time without the events inside.",
+  total: "Their time; of events inside one another each counts.",
+  percent: "Self time as a part of the whole; lanes run at the same time, so the sum may exceed 100.",
+};
+
 export interface Column<K> {
   key: K;
   label: string;
-  title?: string;
+  help: string;
   number: boolean;
 }
 
@@ -85,19 +95,18 @@ export interface Column<K> {
 export function sortHead<K extends string>(columns: readonly Column<K>[], order: Order<K>, on: (key: K) => void) {
   return h(
     "tr",
-    ...columns.map(({ key, label, title, number }) => {
+    ...columns.map(({ key, label, help, number }) => {
       const sorted = order.key === key;
       return h(
         "th",
         {
           class: [number && "n", sorted && "on"].filter(Boolean).join(" "),
           scope: "col",
-          title,
           "aria-sort": sorted ? (order.descending ? "descending" : "ascending") : "none",
         },
         h(
           "button",
-          { class: "sort", "data-key": key, on: { click: () => on(key) } },
+          { class: "sort", title: help, "data-key": key, on: { click: () => on(key) } },
           label,
           sorted && h("span.arrow-s", { "aria-hidden": "true" }, order.descending ? " ↓" : " ↑"),
         ),

@@ -1,0 +1,62 @@
+/** "What is this?": a few sentences on each view, and in JupyterLab the way to its page. The same words open the sections of docs/views.md. */
+
+import { h, marked } from "../lib/dom.js";
+import { link } from "../lib/parts.js";
+import type { Marked, TabId } from "../lib/payload.js";
+
+export const ABOUT: Record<TabId, Marked> = {
+  overview:
+    "What limits this run, and what to try first. The sentence at the top names the category that most of a step goes to. **Average step** divides the mean step into categories that add up to it; each moment counts once. Next steps are ordered by what each could save at most.",
+  input:
+    "Whether steps wait for data, and why. The **device side** shows each step divided into categories. The **host side** shows what the input work is made of: reading, preprocessing, copying, enqueuing. The graph shows the tf.data pipeline, and outlines the iterator to change first.",
+  ops: "Which operations of the framework took the time, apart for the device and the host. **Self** time leaves out the operations inside, so it adds up; **total** time includes them. Rows can be put together by type or by layer. A click on a row shows its longest call in the trace.",
+  kernels:
+    "What ran on the GPU: one row for each kernel, operation and launch shape. **TC elig.** says whether the operation could use TensorCores, **used** whether the kernel does. **Occup.** is how much of a multiprocessor its warps fill.",
+  memory:
+    "What an allocator held over time. **Stack** is reserved for programs, **heap** is allocated by operations; together they are in use. The table lists what was alive at the peak, or at the point that is clicked. **Fragmentation** is the part of the free memory outside its largest block.",
+  pods: "Each step on each worker: hosts, cores or ranks. It shows which worker is slow, in which category, and how far apart workers are. Steps are matched by when they ran. A click on a worker of a step shows it in the trace.",
+  trace:
+    "Every recorded event on its lane, over time: devices first, then the threads of the host. Bars in the colour of a category belong to it, the others are coloured by name. Ctrl+wheel or W and S zoom, dragging or A and D pan. Where events are closer together than pixels, a mark stands for several.",
+};
+
+/** In JupyterLab nbprof's plugin says on the page that it has Help, and listens for this event. */
+export const HELP_EVENT = "nbprof-help";
+const HAS_HELP = "nbprofHelp";
+
+export const hasHelp = (): boolean => HAS_HELP in document.body.dataset;
+export const offerHelp = (): void => {
+  document.body.dataset[HAS_HELP] = "";
+};
+
+let serial = 0;
+
+/** The button at the head of a view, and what it opens. `name` is that of the view's tab. */
+export function about(id: TabId, name: string): HTMLElement[] {
+  const text = h("div.about", {
+    id: `nbp-about-${++serial}`,
+    role: "note",
+    "aria-label": `About ${name}`,
+    hidden: true,
+  });
+  const flip = (): void => {
+    text.hidden = !text.hidden;
+    button.setAttribute("aria-expanded", String(!text.hidden));
+    if (text.firstChild) return;
+    const more = link("More in Help →", () => {
+      text.dispatchEvent(new CustomEvent(HELP_EVENT, { bubbles: true, composed: true, detail: id }));
+    });
+    text.append(h("p", ...marked(ABOUT[id]), hasHelp() && " ", hasHelp() && more));
+  };
+  const button = h(
+    "button",
+    {
+      class: "what",
+      "aria-expanded": "false",
+      "aria-controls": text.id,
+      "aria-label": `What is ${name}?`,
+      on: { click: flip },
+    },
+    "What is this?",
+  );
+  return [button, text];
+}
