@@ -11,6 +11,7 @@ from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
 from traitlets import Bool, Float, Integer, default
 
+from nbprof.server.files import DeleteHandler, DownloadHandler, RenameHandler
 from nbprof.server.handlers import AskHandler, OpenHandler, ReadyHandler
 from nbprof.server.listing import RunsHandler
 from nbprof.server.pool import Limits, Pool
@@ -68,6 +69,7 @@ class NbprofServer(ExtensionApp):
     def initialize_handlers(self) -> None:
         """Adds what JupyterLab asks."""
         api = [("open", OpenHandler), ("ask", AskHandler), ("ready", ReadyHandler), ("runs", RunsHandler)]
+        api += [("rename", RenameHandler), ("delete", DeleteHandler), ("download", DownloadHandler)]
         self.handlers.extend([(url_path_join("nbprof", "api", name), handler, {"app": self}) for name, handler in api])
 
     async def stop_extension(self) -> None:

@@ -129,6 +129,13 @@ def locate(root: str, path: str, *, follow_links: bool = False, hidden: bool = F
     return shown, top, real
 
 
+def reaches(target: Path, top: Path, *, follow_links: bool, hidden: bool) -> bool:
+    """Whether a link may be followed to a place without links: it neither leads out of the root, nor to something hidden in it."""
+    if not inside(target, top):
+        return follow_links
+    return hidden or not any(part.startswith(".") for part in target.relative_to(top).parts)
+
+
 def inside(path: Path, root: Path) -> bool:
     """Whether a path without links is a folder or lies in it."""
     return path == root or root in path.parents

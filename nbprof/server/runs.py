@@ -22,7 +22,7 @@ from nbprof.formats import logdir
 from nbprof.formats.folders import MAYBE, SIDECAR, TRACE, XPLANE, Listing, LocalFolder, promised
 from nbprof.formats.looking import candidates
 from nbprof.formats.pieces import LocalFile, RunFiles, printable
-from nbprof.server.paths import could_not, inside
+from nbprof.server.paths import could_not, inside, reaches
 
 if TYPE_CHECKING:
     from nbprof.capture.recording import CaptureInfo
@@ -191,10 +191,13 @@ class Search:
 
     def _alone(self, shown: str, real: Path) -> Iterator[OnDisk | Problem]:
         """One file that was named."""
-        here = _Here(shown.rpartition("/")[0], real.parent, self)
+        # The name may be that of a link, whose target is called otherwise.
+        above, _, name = shown.rpartition("/")
+        folder = Path(os.path.realpath(self.top / above))
+        here = _Here(above, folder, self)
         try:
-            here.take(real.name, real.stat())
-            sidecar = real.with_name("nbprof.json")
+            here.take(name, real.stat())
+            sidecar = folder / "nbprof.json"
             if sidecar.is_file():
                 here.take(sidecar.name, sidecar.stat())
         except OSError as error:
@@ -308,11 +311,7 @@ class _Here:
     @property
     def is_run(self) -> bool:
         """Whether all XSpace files here are hosts of one run, for they lie as profilers put them."""
-        return (
-            bool(re.search(r"(^|/)plugins/profile/[^/]+$", self.real.as_posix()))
-            or _DATED.fullmatch(self.real.name) is not None
-            or any(f.promise == SIDECAR for f in self.listing.files)
-        )
+        return is_run_folder(self.real) or any(f.promise == SIDECAR for f in self.listing.files)
 
     def look(self) -> None:
         """Lists it.
@@ -340,14 +339,12 @@ class _Here:
         link = entry.is_symlink()
         if link:
             target = Path(os.path.realpath(entry.path))
-            if not self._search.follow_links and not inside(target, self._search.top):
-                if promised(entry.name) in (XPLANE, TRACE):
+            search = self._search
+            if not reaches(target, search.top, follow_links=search.follow_links, hidden=search.hidden):
+                if promised(entry.name) in (XPLANE, TRACE) and not inside(target, search.top):
                     self.refused.append(
                         (entry.name, "is a link that leads out of the folder that Jupyter serves. Copy the file to where the link is.")
                     )
-                return
-            below = target.relative_to(self._search.top).parts if inside(target, self._search.top) else ()
-            if not self._search.hidden and any(part.startswith(".") for part in below):
                 return
         if entry.is_dir():
             if self.listing.enters(entry.name):
@@ -397,6 +394,11 @@ class _Seen(LocalFile):
     def stat(self) -> os.stat_result:
         """As it was when it was found."""
         return self.state
+
+
+def is_run_folder(folder: Path) -> bool:
+    """Whether a folder is for one run alone, by its place or its name."""
+    return bool(re.search(r"(^|/)plugins/profile/[^/]+$", folder.as_posix())) or _DATED.fullmatch(folder.name) is not None
 
 
 def iso(seconds: float) -> str | None:

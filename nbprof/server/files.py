@@ -1,0 +1,226 @@
+"""What a person does with the files of a run in JupyterLab: renaming, deleting and downloading it, all its files together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Awaitable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.utils import ensure_async
+from tornado import web
+from tornado.iostream import StreamClosedError
+
+from nbprof.errors import NbprofError
+from nbprof.server.handlers import Handler
+from nbprof.server.paths import RefusedError, could_not
+
+if TYPE_CHECKING:
+    from nbprof.server.whole import Whole
+
+MOST_PATHS = 1_000
+"""Of one request."""
+
+
+class FileHandler(Handler):
+    """What these handlers share."""
+
+    async def run(self, path: object) -> Whole:
+        """The run at a path, with all that belongs to it.
+
+        Raises
+        ------
+        RefusedError
+        """
+        from nbprof.server.whole import whole
+
+        if not isinstance(path, str):
+            raise RefusedError(400, "this request names no path.")
+        return await asyncio.to_thread(whole, self.root(), path, follow_links=self.app.follow_links, hidden=self.hidden())
+
+    async def done(self, work: Any, what: str, path: str) -> None:
+        """Waits for what Jupyter's contents manager does.
+
+        Raises
+        ------
+        RefusedError
+        """
+        try:
+            await ensure_async(work)
+        except web.HTTPError as error:
+            raise RefusedError(error.status_code, _why(error, what, self.root()), path=path) from None
+        except OSError as error:
+            raise could_not(error, path) from None
+
+    async def tidy(self, run: Whole) -> None:
+        """Removes the empty folders for checkpoints that Jupyter makes at each change, and that TensorBoard would take for runs."""
+        name = getattr(getattr(self.contents_manager, "checkpoints", None), "checkpoint_dir", ".ipynb_checkpoints")
+
+        def remove() -> None:
+            for folder in (run.home, run.real):
+                with contextlib.suppress(OSError):
+                    (folder / name).rmdir()
+
+        if name:
+            await asyncio.to_thread(remove)
+
+    async def answer(self, work: Awaitable[dict[str, Any]]) -> None:
+        """Answers with JSON, or with the sentence of an error."""
+        try:
+            self.finish(json.dumps(await work))
+        except NbprofError as error:
+            self.refuse(error)
+
+
+class RenameHandler(FileHandler):
+    """POST {path, name}: gives a run another name in its folder; {path} is where it is then."""
+
+    @web.authenticated
+    @authorized("write", "contents")  # type: ignore[untyped-decorator]
+    async def post(self) -> None:
+        """Renames a run."""
+        await self.answer(self._rename())
+
+    async def _rename(self) -> dict[str, Any]:
+        from nbprof.server.whole import renamed
+
+        asked = self.asked()
+        run = await self.run(asked.get("path"))
+        moves = await asyncio.to_thread(renamed, run, asked.get("name"))
+        manager: Any = self.contents_manager
+        moved = []
+        try:
+            for before, after in moves:
+                await self.done(manager.rename(before, after), "renamed", before)
+                moved.append((before, after))
+        except RefusedError:
+            # A run in two halves is none.
+            for before, after in reversed(moved):
+                with contextlib.suppress(RefusedError):
+                    await self.done(manager.rename(after, before), "renamed", after)
+            raise
+        finally:
+            await self.tidy(run)
+        return {"path": moves[0][1] if moves else run.path}
+
+
+class DeleteHandler(FileHandler):
+    """POST {paths: [...]}: deletes runs, as Jupyter deletes files: into the trash where it is set up so.
+
+    {"deleted": [path, ...], "problems": [{path, message}]}; where nothing could be deleted, the first problem is the answer.
+    """
+
+    @web.authenticated
+    @authorized("write", "contents")  # type: ignore[untyped-decorator]
+    async def post(self) -> None:
+        """Deletes runs."""
+        await self.answer(self._delete())
+
+    async def _delete(self) -> dict[str, Any]:
+        paths = self.asked().get("paths")
+        if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
+            raise RefusedError(400, "this request names no paths.")
+        if len(paths) > MOST_PATHS:
+            raise RefusedError(400, f"this request names {len(paths):,} runs; {MOST_PATHS:,} are the most that are deleted at a time.")
+        deleted, problems = [], []
+        for path in dict.fromkeys(paths):
+            try:
+                run = await self.run(path)
+                try:
+                    await self._one(run)
+                finally:
+                    await self.tidy(run)
+                deleted.append(path)
+            except RefusedError as error:
+                problems.append(error)
+        if problems and not deleted:
+            raise problems[0]
+        return {"deleted": deleted, "problems": [{"path": error.path, "message": error.reason} for error in problems]}
+
+    async def _one(self, run: Whole) -> None:
+        manager: Any = self.contents_manager
+        # Jupyter deletes a folder with files in it only into the trash, or where it is told to.
+        at_once = getattr(manager, "always_delete_dir", False) or (getattr(manager, "delete_to_trash", False) and os.name == "posix")
+        if run.alone and at_once:
+            await self.done(manager.delete(run.path), "deleted", run.path)
+            return
+        for path in run.paths:
+            await self.done(manager.delete(path), "deleted", path)
+        if run.alone:
+            # What is left is of no run; the person sees the folder.
+            with contextlib.suppress(RefusedError):
+                await self.done(manager.delete(run.path), "deleted", run.path)
+
+
+class DownloadHandler(FileHandler):
+    """GET ?path=: a file as it is, a folder as a zip archive that is made while it is sent."""
+
+    @web.authenticated
+    @authorized("read", "contents")  # type: ignore[untyped-decorator]
+    async def get(self) -> None:
+        """Sends a run."""
+        # As Jupyter does for /files: another site must not have a browser fetch it.
+        self.check_xsrf_cookie()
+        try:
+            run = await self.run(self.get_query_argument("path", None, strip=False))
+            await self.until_gone(self._send(run))
+        except NbprofError as error:
+            if self._headers_written:
+                self._cut(error)
+            else:
+                self.refuse(error)
+        except (asyncio.CancelledError, StreamClosedError):
+            if not self.request.connection.stream.closed():  # type: ignore[union-attr]
+                raise
+
+    def _cut(self, error: Exception) -> None:
+        """Ends an answer so that nobody takes it for whole."""
+        self.log.warning("nbprof: a download was cut off: %s", error)
+        self.request.connection.stream.close()  # type: ignore[union-attr]
+
+    async def _send(self, run: Whole) -> None:
+        from nbprof.server.whole import blocks, zipped
+
+        parts = zipped(run) if run.folder else blocks(run.real, run.top)
+        kind = "application/zip" if run.folder else "application/octet-stream"
+        try:
+            # Before the headers: a file that cannot be read is an error with a status.
+            part = await asyncio.to_thread(_next, parts)
+            self.set_header("Content-Type", kind)
+            self.set_header("X-Content-Type-Options", "nosniff")
+            self.set_header("Cache-Control", "no-store")
+            self.set_attachment_header(f"{run.real.name}.zip" if run.folder else run.path.rpartition("/")[2])
+            while part is not None:
+                if part:
+                    self.write(part)
+                    await self.flush()
+                part = await asyncio.to_thread(_next, parts)
+        except OSError as error:
+            raise could_not(error, run.path) from None
+        finally:
+            # An archive that is closed in the midst writes its end.
+            await asyncio.to_thread(_closed, parts)
+        await self.finish(set_content_type=kind)
+
+
+def _next(parts: Iterator[bytes]) -> bytes | None:
+    return next(parts, None)
+
+
+def _closed(parts: Any) -> None:
+    parts.close()
+
+
+def _why(error: web.HTTPError, what: str, root: str) -> str:
+    if error.status_code == 403:
+        return f"it may not be {what}: the server has no right to. Change the permissions of its folder."
+    if error.status_code == 404:
+        return "there is no such file any more. Was it moved or deleted?"
+    if error.status_code == 409:
+        return "there is something of this name already. Choose another one."
+    reason = " ".join(str(error.log_message or error.reason or "").replace(root, "").split())[:300]
+    trash = " Without a trash: c.FileContentsManager.delete_to_trash = False in jupyter_server_config.py." if "trash" in reason else ""
+    return f"it could not be {what} ({reason}).{trash}"

@@ -1,0 +1,238 @@
+"""Everything that belongs to a run, so that it is renamed, deleted and downloaded together.
+
+What waits for disks here is called on threads.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbprof.errors import ReadError
+from nbprof.formats.folders import SIDECAR, TRACE, XPLANE, promised
+from nbprof.formats.logdir import stem
+from nbprof.formats.pieces import LocalFile
+from nbprof.server.paths import RefusedError, could_not, inside, locate, reaches
+from nbprof.server.runs import OnDisk, Search, is_run_folder
+
+BLOCK = 1 << 20
+"""Bytes that are read at a time."""
+
+# What TensorBoard, XProf and old TensorFlow write beside a profile.
+_TABLE = re.compile(
+    r"\.(memory_profile\.json|input_pipeline\.pb|overview_page\.pb|kernel_stats\.pb|tensorflow_stats\.pb|op_stats(_v\d+)?\.pb|hlo_proto\.pb"
+    r"|SSTABLE)(\.gz)?$",
+)
+_BESIDE = re.compile(r"(\.(pb|json|SSTABLE)(\.(gz|bz2|xz))?|^cache_version\.txt|\.perfetto-trace)$")
+"""The same in a folder that is for one run alone, where their names may be any."""
+_RUBBISH = {".ipynb_checkpoints", ".DS_Store"}
+_MOST_NAME = 200
+_PACKED = re.compile(r"\.(gz|bz2|xz|zip)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A run with all its files.
+
+    Attributes
+    ----------
+    path : str
+        As the file browser calls the file, or the folder.
+    real : Path
+    home : Path
+        The folder that the path is in, on the disk.
+    top : Path or None
+        The folder that everything that is read must be in; None where links may lead out of it.
+    folder : bool
+    names : tuple of str
+        Of the files that belong to it, in the folder or beside the file.
+    alone : bool
+        A folder that holds nothing else.
+    """
+
+    path: str
+    real: Path
+    home: Path
+    top: Path | None
+    folder: bool
+    names: tuple[str, ...]
+    alone: bool
+
+    @property
+    def parent(self) -> str:
+        """The folder that its files are in, as the file browser calls it."""
+        return self.path if self.folder else self.path.rpartition("/")[0]
+
+    @property
+    def paths(self) -> list[str]:
+        """Its files, as the file browser calls them."""
+        return [f"{self.parent}/{name}" if self.parent else name for name in self.names]
+
+
+def whole(root: str, path: str, *, follow_links: bool = False, hidden: bool = False) -> Whole:
+    """The run that a path of the file browser means, with all that belongs to it.
+
+    Raises
+    ------
+    RefusedError
+        The path may not be opened, or it is no run.
+    """
+    shown, top, real = locate(root, path, follow_links=follow_links, hidden=hidden)
+    try:
+        real.stat()
+        search = Search(top, hidden=hidden, follow_links=follow_links)
+        found = [one for one in search.below(shown, real) if isinstance(one, OnDisk) and one.path == shown]
+        if not found:
+            raise RefusedError(
+                422, "it is no run: neither a profile, nor a folder with the files of one. The file browser has it.", path=shown
+            )
+        limit = None if follow_links else top
+        home = Path(os.path.realpath(top / shown.rpartition("/")[0]))
+        if real.is_dir():
+            hosts = {file.name for file in found[0].files}
+            names, alone = _in_folder(real, hosts, lambda target: reaches(target, top, follow_links=follow_links, hidden=hidden))
+            return Whole(shown, real, home, limit, True, tuple(names), alone)
+        return Whole(shown, real, home, limit, False, tuple(_beside(found[0].files[0])), False)
+    except (OSError, ValueError) as error:
+        raise could_not(error, shown) from None
+
+
+def _in_folder(real: Path, hosts: set[str], may: Callable[[Path], bool]) -> tuple[list[str], bool]:
+    own, alone = is_run_folder(real), True
+    names = []
+    for entry in sorted(os.scandir(real), key=lambda e: e.name):
+        belongs = entry.name in hosts or promised(entry.name) in (XPLANE, TRACE, SIDECAR) or (_BESIDE if own else _TABLE).search(entry.name)
+        if not belongs or entry.name.startswith(".") or not entry.is_file():
+            alone = alone and entry.name in _RUBBISH
+        elif entry.is_symlink() and not may(Path(os.path.realpath(entry.path))):
+            alone = False
+        else:
+            names.append(entry.name)
+    return names, alone
+
+
+def _beside(file: Path) -> list[str]:
+    """The file, and what is the same recording beside it: JSON that JAX exports, tables, and the sidecar where no other file needs it."""
+    name = stem(file.name)
+    names, others = [file.name], False
+    for entry in sorted(os.scandir(file.parent), key=lambda e: e.name):
+        if entry.name == file.name or entry.is_symlink() or not entry.is_file():
+            continue
+        profile = promised(entry.name) in (XPLANE, TRACE)
+        if entry.name.startswith(f"{name}.") and ((profile and stem(entry.name) == name) or _TABLE.search(entry.name)):
+            names.append(entry.name)
+        else:
+            others = others or profile
+    if not others and (file.parent / "nbprof.json").is_file():
+        names.append("nbprof.json")
+    return names
+
+
+def renamed(run: Whole, name: object) -> list[tuple[str, str]]:
+    """The paths of what is moved and where to, the run itself first.
+
+    Parameters
+    ----------
+    run : Whole
+    name : str
+        Of the folder, or of the file; the suffixes of a file stay.
+
+    Raises
+    ------
+    RefusedError
+        It is no name of a file, or is taken.
+    """
+    wanted = _name(name, run.path)
+    above = run.path.rpartition("/")[0]
+    if run.folder:
+        moves = [(run.path, f"{above}/{wanted}" if above else wanted)]
+    else:
+        old = run.names[0]
+        base = stem(old)
+        wanted = stem(wanted) if wanted != stem(wanted) and wanted.endswith(old[len(base) :]) else wanted
+        pairs = [(each, wanted + each[len(base) :]) for each in run.names if each != "nbprof.json"]
+        moves = [(f"{above}/{a}" if above else a, f"{above}/{b}" if above else b) for a, b in pairs]
+    for before, after in moves:
+        # Another case of the same letters may be the same file; what may not is for Jupyter to see.
+        if before.casefold() != after.casefold() and os.path.lexists(run.home / after.rpartition("/")[2]):
+            raise RefusedError(409, "there is something of this name already. Choose another one.", path=after)
+    return [move for move in moves if move[0] != move[1]]
+
+
+def _name(name: object, path: str) -> str:
+    text = name.strip() if isinstance(name, str) else ""
+    if not text or len(text) > _MOST_NAME or len(os.fsencode(text)) > _MOST_NAME:
+        raise RefusedError(400, f"a name must have from 1 to {_MOST_NAME} characters.", path=path)
+    if set(text) & set("/\\\0") or any(ord(c) < 32 for c in text):
+        raise RefusedError(400, "a name cannot have slashes or control characters in it. It stays in its folder.", path=path)
+    if text.startswith(".") or text.endswith("."):
+        raise RefusedError(400, "a name cannot begin or end with a dot: it would be hidden, or no file name at all.", path=path)
+    if set(text) & set(':*?"<>|'):
+        raise RefusedError(400, 'a name cannot have : * ? " < > | in it, for Windows and zip archives cannot.', path=path)
+    return text
+
+
+def blocks(file: Path, top: Path | None) -> Iterator[bytes]:
+    """The bytes of a file, some at a time.
+
+    Raises
+    ------
+    ReadError, OSError
+        It cannot be read, or has become a link that leads out of the folder that Jupyter serves.
+    """
+    if top is not None and not inside(Path(os.path.realpath(file)), top):
+        raise RefusedError(403, "it has become a link that leads out of the folder that Jupyter serves.", path=file.name)
+    with LocalFile(file).open() as opened:
+        left = os.fstat(opened.fileno()).st_size
+        while left:
+            block = opened.read(min(BLOCK, left))
+            if not block:
+                raise ReadError("it was cut short while it was read.", path=file.name)
+            left -= len(block)
+            yield block
+
+
+def zipped(run: Whole) -> Iterator[bytes]:
+    """The files of a folder as a zip archive, some bytes at a time.
+
+    Raises
+    ------
+    ReadError, OSError
+        As `blocks`.
+    """
+    out = _Out()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:  # type: ignore[call-overload]
+        for name in run.names:
+            file = run.real / name
+            info = zipfile.ZipInfo.from_file(file, f"{run.real.name}/{name}", strict_timestamps=False)
+            info.compress_type = zipfile.ZIP_STORED if _PACKED.search(name) else zipfile.ZIP_DEFLATED
+            # A profile that is still being written may grow past 4 GB.
+            with archive.open(info, "w", force_zip64=True) as entry:
+                for block in blocks(file, run.top):
+                    entry.write(block)
+                    yield out.taken()
+    yield out.taken()
+
+
+class _Out:
+    """What an archive is written to: it cannot be sought, so sizes come behind the files."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        """Takes some bytes."""
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def taken(self) -> bytes:
+        """What has come since."""
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
