@@ -35,8 +35,8 @@ class Request:
     ----------
     text : str
         The text that will be executed.
-    options : list of str
-        Words as behind ``%%nbprof``; they hold instead of those of the environment.
+    options : list of str or None
+        Words as behind ``%%nbprof``; they hold instead of those of the environment, which None leaves as they are.
     cell : str
         Id of the cell in the notebook, empty where there is none.
     what : str
@@ -44,7 +44,7 @@ class Request:
     """
 
     text: str
-    options: list[str] = field(default_factory=list)
+    options: list[str] | None = None
     cell: str = ""
     what: str = "the Profile button"
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -121,30 +121,54 @@ def arm(request: str) -> Answer:
         ``{"ok": True, "token", "version"}``, or ``{"ok": False, "error"}`` with a sentence.
     """
     from IPython.core.error import UsageError
-    from IPython.core.getipython import get_ipython
 
-    from nbprof import __version__, magic
+    from nbprof import __version__
 
-    shell: Any = get_ipython()
     try:
         given = json.loads(request)
         lines = given.get("lines")
         what = "the Profile button" if not lines else f"Profile Selected Lines ({_lines(*lines)} of the cell)"
-        made = Request(str(given["text"]), shlex.split(str(given.get("options", ""))), str(given.get("cell", "")), what)
+        made = Request(str(given["text"]), _words(given.get("options")), str(given.get("cell", "")), what)
     except (ValueError, KeyError, TypeError) as error:
         return Answer(ok=False, error=f"This is no request to profile a cell: {type(error).__name__}: {error}")
-    if magic.of(shell) is None:
-        # As %load_ext does, which then knows of it.
-        shell.extension_manager.load_extension("nbprof")
-    magics = magic.of(shell)
-    if magics is None:
-        magic.load(shell)
-        magics = magic.of(shell)
     try:
-        magics.arm(made)  # type: ignore[union-attr]
+        magics = _magics()
+        magics.check(made.options)
+        magics.waiting.add(made)
     except UsageError as error:
         return Answer(ok=False, error=str(error))
     return Answer(ok=True, token=made.token, version=__version__)
+
+
+def ready(options: str = "") -> Answer:
+    """Whether a cell could be recorded with these options, so that it need not run to find out."""
+    from IPython.core.error import UsageError
+
+    from nbprof import __version__
+
+    try:
+        _magics().check(_words(options or None))
+    except (UsageError, ValueError) as error:
+        return Answer(ok=False, error=str(error))
+    return Answer(ok=True, version=__version__)
+
+
+def _words(options: object) -> list[str] | None:
+    return None if options is None else shlex.split(str(options))
+
+
+def _magics() -> Any:
+    from IPython.core.getipython import get_ipython
+
+    from nbprof import magic
+
+    shell: Any = get_ipython()
+    if magic.of(shell) is None:
+        # As %load_ext does, which then knows of it.
+        shell.extension_manager.load_extension("nbprof")
+    if magic.of(shell) is None:
+        magic.load(shell)
+    return magic.of(shell)
 
 
 def disarm(token: str) -> Answer:

@@ -39,8 +39,11 @@ def choose(given: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def instead(given: Sequence[str]) -> Iterator[None]:
-    """Take `given` for what the environment says, in the block: who pressed the button has said what holds now."""
+def instead(given: Sequence[str] | None) -> Iterator[None]:
+    """Take `given` for what the environment says, in the block: who pressed the button has said what holds now; None says nothing."""
+    if given is None:
+        yield
+        return
     _instead.append(list(given))
     try:
         yield

@@ -8,7 +8,6 @@ another cell magic, and calls by API.
 from __future__ import annotations
 
 import ast
-import contextlib
 import re
 import sys
 import warnings
@@ -119,7 +118,7 @@ class NbprofMagics(Magics):
         words, rest = split(line)
         pressed = self._pressed
         try:
-            with defaults.instead(pressed.options) if pressed is not None else contextlib.nullcontext():
+            with defaults.instead(pressed.options if pressed is not None else None):
                 options, show = choices(words)
                 notes = self._notes(words)
         except Help:  # argparse has printed it
@@ -130,17 +129,16 @@ class NbprofMagics(Magics):
 
         return Cell(self._ip, options, show, source, notes)
 
-    def arm(self, request: arming.Request) -> None:
-        """Wait for the cell that a front end is about to run.
+    def check(self, options: Sequence[str] | None) -> None:
+        """Whether a front end may ask for these options.
 
         Raises
         ------
         UsageError
             An option that there is not, or a value that makes no sense.
         """
-        with defaults.instead(request.options):
+        with defaults.instead(options):
             choices([])
-        self.waiting.add(request)
 
     def _notes(self, typed: Sequence[str]) -> list[str]:
         """For the receipt: who had the cell recorded, and with what that its text does not say."""

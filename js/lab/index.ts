@@ -4,8 +4,11 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/applica
 import { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import { rendererFactory } from "../hosts/mime.js";
 import { stripFactory } from "../hosts/strip.js";
+import { cells } from "./cells.js";
 import { documents } from "./documents.js";
+import { launcher } from "./launcher.js";
 import { runs } from "./runs.js";
+import { settingsPlugin } from "./settings.js";
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: "nbprof:plugin",
@@ -19,4 +22,4 @@ const plugin: JupyterFrontEndPlugin<void> = {
   },
 };
 
-export default [plugin, documents, runs];
+export default [plugin, settingsPlugin, cells, launcher, documents, runs];

@@ -4,6 +4,7 @@ import { clear, h, handled, listen, modified, reason } from "../lib/dom.js";
 import { bytesText, num } from "../lib/format.js";
 import { type Keeper, type Kept, readKept, writeKept } from "../lib/keep.js";
 import { complete } from "../lib/older.js";
+import { onPageOptions, palette } from "../lib/page-options.js";
 import { button, categoryClass, emptyView } from "../lib/parts.js";
 import type { Payload, TabId } from "../lib/payload.js";
 import { createStore, type Selection } from "../lib/store.js";
@@ -104,6 +105,11 @@ export function dashboard(
     frame.dataset.theme = theme;
     host.dataset.theme = theme;
   };
+  const setPalette = (): void => {
+    frame.dataset["palette"] = palette();
+  };
+  setPalette();
+  onPageOptions(signal, setPalette);
   if (options.theme) {
     setTheme(options.theme);
     frame.classList.add("own");

@@ -368,3 +368,24 @@ def test_a_trained_model_shows_its_dashboard_below_the_cell(kernel):
     assert kernel.capture()["window"] == [2, 5]
     assert list((kernel.folder / "with-button").glob("plugins/profile/*/*.xplane.pb"))
     assert kernel.run(TRAIN).dashboards == []
+
+
+def test_a_front_end_can_ask_first(front):
+    def ready(options):
+        ask = f"__import__('nbprof.arming', fromlist=['ready']).ready({options!r})"
+        return front.answer(front.send("", ask=ask, silent=True))
+
+    assert ready("--stacks")["ok"]
+    assert "holds no step" in ready("--steps 9:3")["error"]
+    assert "No closing quotation" in ready('--logdir "x')["error"]
+    front.replies(front.run("1"))
+    assert front.begun() == []
+
+
+def test_without_options_those_of_the_environment_hold(front):
+    front.kernel.run("import os; os.environ['NBPROF_OPTIONS'] = '--steps 3:4'")
+    front.replies(front.arm("'a'"), front.run("'a'"), front.arm("'b'", options="--stacks"), front.run("'b'"))
+    front.kernel.run("del os.environ['NBPROF_OPTIONS']")
+    first, second = front.begun()
+    assert (first["steps"], first["stacks"]) == ([3, 4], False)
+    assert (second["steps"], second["stacks"]) == (None, True)

@@ -32,12 +32,12 @@ export const categoryColour = (theme: Theme, key: string): string =>
 /** The element that carries the theme. */
 export const frameOf = (el: Element): HTMLElement | null => el.closest<HTMLElement>("[data-theme]");
 
-/** Calls `fn` whenever the theme of the dashboard changes. */
+/** Calls `fn` whenever the theme of the dashboard, or the colours of its categories, change. */
 export function onTheme(el: Element, signal: AbortSignal, fn: () => void): void {
   const frame = frameOf(el);
   if (!frame) return;
   const observer = new MutationObserver(fn);
-  observer.observe(frame, { attributes: true, attributeFilter: ["data-theme"] });
+  observer.observe(frame, { attributes: true, attributeFilter: ["data-theme", "data-palette"] });
   listen(signal, "abort", () => observer.disconnect());
 }
 
@@ -48,7 +48,7 @@ export function themeReader(el: Element): () => Theme {
   return () => {
     const frame = frameOf(el) ?? el;
     const style = getComputedStyle(frame);
-    const now = `${frame.getAttribute("data-theme")} ${style.backgroundColor} ${style.color}`;
+    const now = `${frame.getAttribute("data-theme")} ${frame.getAttribute("data-palette")} ${style.backgroundColor} ${style.color}`;
     if (theme && now === known) return theme;
     known = now;
     const colour = (name: string): string => cssColor(el, name);

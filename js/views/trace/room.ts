@@ -1,10 +1,14 @@
 /** How high the lanes are: as high as they need, up to a height that the reader chooses, or the room that a page has for them. */
 
 import { boxOf, h, handled, listen } from "../../lib/dom.js";
+import { lanesShown, onPageOptions } from "../../lib/page-options.js";
+import { RULER } from "./draw.js";
+import { ROW } from "./layout.js";
 
 /** Most height at first; taller traces scroll inside, as tables do. */
 const TALLEST = 560;
 const LEAST = 120;
+
 /** What a fixed frame leaves to the details under the lanes. */
 const DETAILS = 190;
 /** What a report has around the dashboard, above and below together. */
@@ -39,7 +43,12 @@ export function room(lanes: HTMLElement, onChange: () => void, signal: AbortSign
   let below: number | null = null;
   const observer = new ResizeObserver(onChange);
   listen(signal, "abort", () => observer.disconnect());
+  onPageOptions(signal, onChange);
 
+  const tallest = (): number => {
+    const lanes = lanesShown();
+    return lanes ? Math.max(LEAST, lanes * ROW + RULER) : TALLEST;
+  };
   const usual = (): number => {
     const top = boxOf(lanes).top;
     const pane = lanes.closest<HTMLElement>(".fixed > .pane");
@@ -48,13 +57,13 @@ export function room(lanes: HTMLElement, onChange: () => void, signal: AbortSign
       return Math.max(LEAST, pane.clientHeight - above - DETAILS);
     }
     const root = lanes.getRootNode();
-    if (!(root instanceof ShadowRoot)) return TALLEST;
+    if (!(root instanceof ShadowRoot)) return tallest();
     if (!page) {
       page = pageOf(root.host);
       if (page) observer.observe(page);
       if (page) listen(globalThis, "resize", onChange, { signal });
     }
-    if (!page) return TALLEST;
+    if (!page) return tallest();
     // What stands below the lanes while nothing is selected: details that grow make the page scroll, not the lanes jump.
     below ??= boxOf(root.host).bottom - boxOf(lanes).bottom + (page === document.documentElement ? AROUND : 0);
     return Math.max(LEAST_PAGE, page.clientHeight - (top - boxOf(root.host).top) - below);
