@@ -42,6 +42,7 @@ def _parser() -> _SamplingParser:
     add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile")
     add("-q", "--quiet", action="store_true", help="show nothing, and keep the files only with --logdir")
     add("--logdir", metavar="DIR", default=None, help="folder for the run, in TensorBoard's layout; nbprof-results by default")
+    add("--name", metavar="RUN", default=None, help="of the run's folder; the time by default")
     add("--no-save", action="store_false", dest="save", help="keep the files only as long as the profile lives")
     add("--views", metavar="A,B", default="", help="tabs to show, as overview,steps,memory; all by default")
     add("--height", metavar="PX", type=int, default=None, help="height of the dashboard; as high as its content by default")
@@ -84,6 +85,7 @@ def run(shell: Any, before: Sequence[str], rest: str) -> None:
             given.delay,
             given.logdir,
             given.save and not given.quiet,
+            given.name,
         )
         views = [view.strip() for view in given.views.split(",") if view.strip() not in ("", "all")]
         show = Show(given.out, given.quiet, views or None, given.height, count(given.events))

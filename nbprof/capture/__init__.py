@@ -32,6 +32,7 @@ class Room(ModuleType):
         delay_ms: int | None = None,
         logdir: str | None = None,
         save: bool = True,
+        name: str | None = None,
         progress: bool | Callable[[str], None] = True,
     ) -> Profile:
         """A profile of workers while they run, recorded by the profiler servers in them, of TensorFlow, JAX or PyTorch/XLA.
@@ -59,6 +60,8 @@ class Room(ModuleType):
             Folder that receives ``plugins/profile/<run>/<host>_<port>.xplane.pb``; ``nbprof-results`` when left out.
         save : bool
             False keeps the files only as long as the profile lives.
+        name : str, optional
+            Of the run's folder; the time when it began by default. Where there is a run of that name, a number is put behind it.
         progress : bool or callable
             False shows nothing while it records; a callable receives the sentences instead, as `print`.
 
@@ -80,7 +83,7 @@ class Room(ModuleType):
         from nbprof.capture.remote.sample import capture
         from nbprof.capture.remote.sampling import Sampling
 
-        sampling = Sampling(duration_ms, host_level, device_level, python_level, retries, delay_ms, logdir, save)
+        sampling = Sampling(duration_ms, host_level, device_level, python_level, retries, delay_ms, logdir, save, name)
         return capture(addresses, sampling, progress)
 
 

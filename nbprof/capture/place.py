@@ -47,7 +47,7 @@ class Place:
             try:
                 wanted.mkdir(parents=True, exist_ok=True)
                 if not options.logdir:
-                    _ignore_by_git(wanted)
+                    ignore_by_git(wanted)
                 _clear_leftovers(wanted)
                 self.scratch = Path(tempfile.mkdtemp(prefix=".recording-", dir=wanted))
             except OSError as error:
@@ -117,7 +117,8 @@ def _clear_leftovers(logdir: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _ignore_by_git(folder: Path) -> None:
+def ignore_by_git(folder: Path) -> None:
+    """Keep what was recorded out of the person's repository, unless they have said otherwise there."""
     marker = folder / ".gitignore"
     if not marker.exists():
         marker.write_text("*\n", encoding="utf-8")

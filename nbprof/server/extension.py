@@ -11,6 +11,7 @@ from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
 from traitlets import Bool, Float, Integer, default
 
+from nbprof.server.capture import CaptureHandler, Recordings
 from nbprof.server.files import DeleteHandler, DownloadHandler, RenameHandler
 from nbprof.server.handlers import AskHandler, OpenHandler, ReadyHandler
 from nbprof.server.listing import RunsHandler
@@ -51,6 +52,7 @@ class NbprofServer(ExtensionApp):
         help="Whether the messages of kernels are sent at once (TCP_NODELAY). Without, an answer waits up to 40 ms for the browser's "
         "acknowledgement of the message before it, in every front end of this server.",
     ).tag(config=True)
+    capture: Any = Bool(True, help="Whether programs that run elsewhere may be recorded from JupyterLab.").tag(config=True)
     follow_links: Any = Bool(False, help="Whether links may lead out of the folder that Jupyter serves.").tag(config=True)
 
     @default("memory")
@@ -62,6 +64,9 @@ class NbprofServer(ExtensionApp):
         limits = Limits(self.profiles, self.memory, self.idle_s, self.open_s, self.ask_s, self.ahead)
         self.pool = Pool(limits, self.log)
         self.summaries = Summaries(self.pool, self.log, self.analysed)
+        self.recordings = Recordings(self.memory, self.log)
+        # What is turned off is not offered.
+        self.settings.setdefault("page_config_data", {})["nbprofCapture"] = bool(self.capture)
         connection = self.settings.get("kernel_websocket_connection_class")
         if self.nodelay and isinstance(connection, type):
             self.settings["kernel_websocket_connection_class"] = at_once(connection)
@@ -70,12 +75,14 @@ class NbprofServer(ExtensionApp):
         """Adds what JupyterLab asks."""
         api = [("open", OpenHandler), ("ask", AskHandler), ("ready", ReadyHandler), ("runs", RunsHandler)]
         api += [("rename", RenameHandler), ("delete", DeleteHandler), ("download", DownloadHandler)]
+        api.append(("capture", CaptureHandler))
         self.handlers.extend([(url_path_join("nbprof", "api", name), handler, {"app": self}) for name, handler in api])
 
     async def stop_extension(self) -> None:
         """Ends the processes with the server."""
         self.summaries.close()
         self.pool.close()
+        await self.recordings.close()
 
 
 def at_once(connection: type) -> type:

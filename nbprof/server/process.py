@@ -19,7 +19,10 @@ from nbprof.server import pipes
 
 Tell = Callable[[str], None]
 
-_START = "import sys; sys.path = [p for p in sys.path if p]; sys.path.append(sys.argv[1]); from nbprof.server.worker import main; main()"
+_START = (
+    "import sys; sys.path = [p for p in sys.path if p]; sys.path.append(sys.argv[1]); "
+    "import importlib; importlib.import_module(sys.argv[2]).main()"
+)
 """Not with -m, and without the working folder on the path: a file there that is called json.py would be run."""
 
 _MOST_WAITING = 64
@@ -35,12 +38,21 @@ class BusyError(NbprofError):
 
 
 class Process:
-    """A process that holds one profile and answers a few requests at a time; a `calm` one gives way to all others.
+    """A process that answers a few requests at a time; a `calm` one gives way to all others.
+
+    It holds one profile, unless `module` is one whose `main` does something else.
 
     Threads carry the messages, because an event loop cannot wait for pipes on every system.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, log: logging.Logger | logging.LoggerAdapter[Any], *, calm: bool = False) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        log: logging.Logger | logging.LoggerAdapter[Any],
+        module: str = "nbprof.server.worker",
+        *,
+        calm: bool = False,
+    ) -> None:
         self._loop = loop
         self._log = log
         self._turns = asyncio.Semaphore(pipes.AT_ONCE)
@@ -51,7 +63,7 @@ class Process:
         self.why = ""
         self.ended = asyncio.Event()
         self._process = subprocess.Popen(  # noqa: S603  our own module, in our own interpreter
-            [sys.executable, "-c", _START, str(Path(__file__).parents[2])],
+            [sys.executable, "-c", _START, str(Path(__file__).parents[2]), module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C in the terminal of the server is for the server.

@@ -154,12 +154,7 @@ def confine(files: RunFiles, root: Path) -> None:
 
 def main() -> None:
     """Answers messages on standard input with messages on standard output, until the input ends."""
-    answers: BinaryIO = os.fdopen(os.dup(1), "wb")
-    requests: BinaryIO = os.fdopen(os.dup(0), "rb")
-    # Whatever prints, or reads, must not get in between.
-    os.dup2(2, 1)
-    with Path(os.devnull).open("rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
+    requests, answers = pipes.own()
     waiting: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, waiting), daemon=True).start()
     lock = threading.Lock()

@@ -32,7 +32,8 @@ class Refuse(Exception):
 class StandIn:
     """Answers the calls of `Profile` one after the other, the last answer again and again.
 
-    An answer is bytes, a `Refuse`, or a function of the decoded request and this server that gives one of them.
+    An answer is bytes, a `Refuse`, or a function of the decoded request and this server that gives one of them. `left` is set when a call
+    is over, also while its answer is still being thought about.
     """
 
     def __init__(self, answers: list[Any]) -> None:
@@ -41,6 +42,7 @@ class StandIn:
         self.ended: list[str] = []
         self.at: list[float] = []
         self.end = threading.Event()
+        self.left = threading.Event()
         self.port = 0
 
     def profile(self, request: bytes, context: Any) -> bytes:
@@ -48,6 +50,7 @@ class StandIn:
 
         self.requests.append(decode(request))
         self.at.append(time.monotonic())
+        context.add_callback(self.left.set)
         now = self.answers[min(len(self.requests), len(self.answers)) - 1]
         if callable(now):
             now = now(self.requests[-1], self)

@@ -20,7 +20,7 @@ from nbprof.capture.remote.client import library
 from nbprof.capture.remote.messages import chunk
 from nbprof.capture.remote.progress import Progress, Tell
 from nbprof.capture.remote.sampling import Sampling
-from nbprof.capture.remote.workers import Worker, Workers
+from nbprof.capture.remote.workers import Watch, Worker, Workers
 from nbprof.capture.shield import shielded
 from nbprof.errors import CaptureError
 
@@ -39,7 +39,7 @@ def capture(addresses: str | Iterable[str], sampling: Sampling, progress: bool |
         return open_recording(recording, progress=tell)
 
 
-def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell) -> Recording:
+def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell, watch: Watch | None = None) -> Recording:
     """Record workers and return where the files lie.
 
     Parameters
@@ -50,6 +50,8 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell) -> Re
         What to record.
     tell : callable
         Called with what is going on.
+    watch : callable, optional
+        As of `Workers`.
 
     Raises
     ------
@@ -63,12 +65,13 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell) -> Re
     place = _place(sampling)
     try:
         started = datetime.now().astimezone()
-        folder = place.scratch / "plugins" / "profile" / time.strftime("%Y_%m_%d_%H_%M_%S", started.timetuple())
+        name = sampling.name or time.strftime("%Y_%m_%d_%H_%M_%S", started.timetuple())
+        folder = place.scratch / "plugins" / "profile" / name
         try:
             folder.mkdir(parents=True)
         except OSError as error:
             raise CaptureError(f"{place.logdir} cannot be written ({error.strerror}): --logdir DIR chooses another place") from error
-        workers = Workers(targets, sampling, folder, tell)
+        workers = Workers(targets, sampling, folder, tell, watch)
         workers.run()
         if not workers.recorded:
             if workers.stopped_after_s is not None:
@@ -83,7 +86,7 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell) -> Re
         elapsed_s=sampling.duration_ms / 1000 if workers.stopped_after_s is None else workers.stopped_after_s,
         notes=[*_how(workers, sampling), *notes, *place.notes],
         warnings=[f"{worker.address} is missing: {worker.reason}" for worker in workers.all if worker.file is None],
-        label=f"sample {next(_numbers)}",
+        label=sampling.name or f"sample {next(_numbers)}",
         options={"addresses": [str(target) for target in targets], **asdict(sampling)},
     )
     # What was recorded is not lost any more, whatever happens.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import operator
+import re
 from dataclasses import dataclass
 
 from nbprof.errors import CaptureError
 
 MOST_MS = 3_600_000
+NAME = re.compile(r"\w(?:[\w .+=@()-]{0,58}[\w+=@()-])?")
+"""Of a run: a folder on any disk, and a line in TensorBoard's list."""
 TOGETHER_MS = 1000
 """Several workers begin so long after they were asked, for all to have got the message by then."""
 
@@ -33,6 +36,8 @@ class Sampling:
         Folder that receives ``plugins/profile/<run>/``; by default ``nbprof-results`` in the working directory.
     save : bool
         False keeps the files in a temporary folder only as long as the profile lives.
+    name : str, optional
+        Of the run's folder; the time when it began by default. Where there is a run of that name, a number is put behind it.
     """
 
     duration_ms: int = 2000
@@ -43,6 +48,7 @@ class Sampling:
     delay_ms: int | None = None
     logdir: str | None = None
     save: bool = True
+    name: str | None = None
 
     def __post_init__(self) -> None:
         for name, least, most, what in (
@@ -63,6 +69,12 @@ class Sampling:
             if isinstance(value, bool) or not least <= count <= most:
                 raise CaptureError(f"{what}, not {value:,}" if not isinstance(value, bool) else f"{what}, not {value}")
             object.__setattr__(self, name, count)
+        text: object = self.name
+        if text is not None and not (isinstance(text, str) and NAME.fullmatch(text)):
+            raise CaptureError(
+                "the name of a run is up to 60 letters, digits, spaces and any of . _ + = @ ( ) -, and begins with a letter or digit, "
+                f"not {text!r}"
+            )
 
     def delay_for(self, workers: int) -> int:
         """Milliseconds between asking so many workers and their start."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +25,27 @@ RETRY_S = 0.25
 """Before an unreachable worker is asked again; twice as long each time."""
 BUSY_S = 1.0
 """Before a worker that is being recorded by someone else is asked again; twice as long each time."""
+MOST_WAIT_S = 30.0
+"""The longest time before a worker is asked again."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What a worker does, or what became of it.
+
+    Parameters
+    ----------
+    address : str
+    state : str
+        ``asked`` it will begin, ``recording``, ``sending`` what it recorded is awaited, ``again`` it will be asked again, ``recorded``, or
+        ``failed``.
+    text : str
+        What is known beyond that: why it failed or is asked again, how much it sent.
+    """
+
+    address: str
+    state: str
+    text: str = ""
 
 
 @dataclass
@@ -39,6 +61,8 @@ class Worker:
         What the recording calls its machine.
     started_ns : int
         When its recording began, in ns since 1970 by our clock.
+    bytes : int
+        Of its recording.
     failures : list of Failure
         The tries that gave nothing.
     """
@@ -47,6 +71,7 @@ class Worker:
     file: Path | None = None
     hostname: str = ""
     started_ns: int = 0
+    bytes: int = 0
     failures: list[Failure] = field(default_factory=list)
     given_up: bool = False
     _call: Call | None = None
@@ -85,6 +110,9 @@ class Workers:
         Receives the files. It is `<root>/<session>`, as servers that write their file themselves want it.
     tell : callable
         Called with what is going on.
+    watch : callable, optional
+        Called with these workers whenever something may have changed, four times a second at least. It may raise: a KeyboardInterrupt
+        is as Ctrl-C, any other exception ends the recording and keeps nothing.
 
     Attributes
     ----------
@@ -94,12 +122,13 @@ class Workers:
         How long the recording had lasted when it was ended by Ctrl-C.
     """
 
-    def __init__(self, addresses: list[Address], sampling: Sampling, folder: Path, tell: Tell) -> None:
+    def __init__(self, addresses: list[Address], sampling: Sampling, folder: Path, tell: Tell, watch: Watch | None = None) -> None:
         self.all = [Worker(address) for address in addresses]
         self.stopped_after_s: float | None = None
         self._sampling = sampling
         self._folder = folder
         self._tell = tell
+        self._watch = watch
         self._news = threading.Event()
         self._delay_s = sampling.delay_for(len(addresses)) / 1000
         self._duration_s = sampling.duration_ms / 1000
@@ -131,6 +160,27 @@ class Workers:
                     worker._call.cancel()
                     worker.failures.append(Failure("it had not answered when the recording was given up"))
                     worker._call, worker.given_up = None, True
+        if self._watch is not None:
+            with contextlib.suppress(KeyboardInterrupt):
+                self._watch(self)
+
+    def states(self) -> list[State]:
+        """What each worker does, in the order of the addresses."""
+        return [self._state_of(worker) for worker in self.all]
+
+    def _state_of(self, worker: Worker) -> State:
+        address = str(worker.address)
+        if worker.file is not None:
+            return State(address, "recorded", f"{worker.bytes / 1e6:,.1f} MB")
+        if worker.given_up:
+            return State(address, "failed", worker.reason)
+        if worker.failures:
+            last = worker.failures[-1].reason
+            return State(address, "again", f"{last} (try {len(worker.failures) + 1} of {self._sampling.retries + 1})")
+        passed_s = (time.time_ns() - self._begins_ns) / 1e9
+        if self.stopped_after_s is not None or passed_s >= self._duration_s:
+            return State(address, "sending")
+        return State(address, "recording" if passed_s >= 0 else "asked")
 
     def _turn(self) -> None:
         with shielded():
@@ -141,6 +191,8 @@ class Workers:
             for worker in self.all:
                 if worker.open and worker._call is None and worker._due <= time.monotonic():
                     self._ask(worker)
+        if self._watch is not None:
+            self._watch(self)
         if any(worker.open for worker in self.all):
             self._tell(self._state())
             waits = [worker._due - time.monotonic() for worker in self.all if worker.open and worker._call is None]
@@ -183,7 +235,7 @@ class Workers:
             return
         # What was idle has been waited for already: as long as the recording lasted.
         wait_s = 0.0 if failure.reason == IDLE else (BUSY_S if failure.busy else RETRY_S) * 2 ** (tries - 1)
-        worker._due = time.monotonic() + wait_s
+        worker._due = time.monotonic() + min(wait_s, MOST_WAIT_S)
 
     def _keep(self, worker: Worker, response: ProfileResponse) -> Failure | None:
         path = self._folder / f"{worker.address.file_stem}.xplane.pb"
@@ -204,7 +256,7 @@ class Workers:
         except OSError as error:
             size = f"{len(response.xspace or b'') / 1e6:.1f} MB"
             return Failure(f"its {size} could not be written to {path.parent} ({error.strerror}): --logdir DIR chooses another place")
-        worker.file = path
+        worker.file, worker.bytes = path, path.stat().st_size
         return None
 
     def _stop(self) -> None:
@@ -242,6 +294,9 @@ class Workers:
         else:
             what = f"waiting for {missing[0].address} · {passed_s - self._duration_s:.0f} s"
         return f"{what} · {came} of {len(self.all)} came" if came else what
+
+
+Watch = Callable[[Workers], None]
 
 
 def hostname(xspace: memoryview) -> str:

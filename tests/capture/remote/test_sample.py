@@ -66,6 +66,23 @@ def test_one_worker():
     assert nbprof.load(folder).hosts == ["trainer-0"]
 
 
+def test_a_run_has_the_name_that_it_is_given_and_a_number_where_that_is_taken():
+    with standing_in() as server:
+        first = sample(server, name="lr 0.1 (warm)")
+        second = sample(server, name="lr 0.1 (warm)")
+        assert server.requests[0][6] == "lr 0.1 (warm)"
+    assert Path(first.path).name == first.run.capture.label == "lr 0.1 (warm)"
+    assert Path(second.path).name == "lr 0.1 (warm)_2"
+    assert nbprof.load(first.path).hosts == ["machine"]
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".x", "a.", "a ", " a", "a\n", "a\0", "a" * 61, 7, "a:b", "C:\\x"])
+def test_a_name_that_no_disk_takes_is_refused(name):
+    with pytest.raises(CaptureError, match="the name of a run is up to 60 letters"):
+        sample(NOBODY, name=name)
+    assert not Path("nbprof-results").exists()
+
+
 def test_all_begin_at_one_time_after_the_delay():
     with standing_in() as a, standing_in(answer("other")) as b:
         before = time.time_ns()

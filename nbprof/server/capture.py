@@ -1,0 +1,312 @@
+"""Recording workers from JupyterLab: each recording in a process of its own, for as long as somebody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from jupyter_server.auth.decorator import authorized
+from tornado import web
+from tornado.iostream import StreamClosedError
+
+from nbprof.capture.place import DEFAULT
+from nbprof.capture.remote.addresses import parse
+from nbprof.capture.remote.sampling import Sampling
+from nbprof.errors import CaptureError, NbprofError
+from nbprof.server.handlers import Handler, status_of
+from nbprof.server.paths import RefusedError, locate
+from nbprof.server.process import BusyError, Process
+
+MOST_WORKERS = 256
+"""Of one recording."""
+MOST_RECORDINGS = 4
+"""At a time."""
+_BEAT_S = 1.0
+"""How often a dialog hears something, so that no proxy takes the line for dead."""
+_LOOK_S = 0.5
+"""How often the memory of a recording is looked at."""
+_LEAVE_S = 5.0
+"""How long a recording that was cancelled may take to release its workers and remove its files."""
+_FIELDS = ("duration_ms", "host_level", "device_level", "python_level", "retries", "name")
+
+Tell = Callable[[str], None]
+
+
+class FieldError(RefusedError):
+    """A field of the dialog holds what cannot be."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(400, message)
+        self.field = field
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a dialog asks for, checked.
+
+    Attributes
+    ----------
+    addresses : list of str
+    sampling : Sampling
+    shown : str
+        The folder as the file browser calls it.
+    """
+
+    addresses: list[str]
+    sampling: Sampling
+    shown: str
+
+    @property
+    def longest_s(self) -> float:
+        """What recording, sending and asking again may take together; each of them has a limit of its own."""
+        return (self.sampling.retries + 1) * (2 * self.sampling.duration_ms / 1000 + 120) + 60
+
+
+class Recordings:
+    """The recordings that go on, each in a process of its own.
+
+    Parameters
+    ----------
+    memory : int
+        Bytes that one may use.
+    log : logging.Logger
+    """
+
+    def __init__(self, memory: int, log: logging.Logger | logging.LoggerAdapter[Any]) -> None:
+        self._memory = memory
+        self._log = log
+        self._running: dict[str, Process] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    @property
+    def processes(self) -> list[Process]:
+        """Those that record, or release their workers."""
+        return list(self._running.values())
+
+    async def record(self, order: Order, tell: Tell) -> dict[str, Any]:
+        """Records; where this is cancelled, the workers are released and nothing is kept.
+
+        Parameters
+        ----------
+        order : Order
+        tell : callable
+            Receives lines of JSON: first {"recording": key}, with which it can be stopped, then those of `recorder`.
+
+        Raises
+        ------
+        NbprofError
+            Nothing was recorded; says why.
+        """
+        if len(self._running) >= MOST_RECORDINGS:
+            raise BusyError(f"{MOST_RECORDINGS} recordings go on on this server. Start this one when one of them has ended.")
+        loop = asyncio.get_running_loop()
+        key = secrets.token_hex(8)
+        process = self._running[key] = Process(loop, self._log, "nbprof.server.recorder")
+        tell(json.dumps({"recording": key}))
+        head = {"do": "record", "addresses": order.addresses, "sampling": asdict(order.sampling), "shown": order.shown}
+        work = loop.create_task(process.call(head, seconds=order.longest_s, tell=tell))
+        try:
+            while not work.done():
+                await asyncio.wait([work], timeout=_LOOK_S)
+                if process.memory() > self._memory:
+                    process.end(
+                        f"what the workers send needs more than the {self._memory / 1e9:,.1f} GB of memory that this server allows. "
+                        "Record for a shorter time, or raise c.NbprofServer.memory."
+                    )
+            return dict(json.loads(await work))
+        finally:
+            leaving = loop.create_task(self._leave(key, work))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+
+    async def stop(self, key: str) -> None:
+        """Ends a recording now; what was recorded is kept.
+
+        Raises
+        ------
+        RefusedError
+            There is no such recording.
+        """
+        process = self._running.get(key)
+        if process is None:
+            raise RefusedError(404, "this recording has ended already.")
+        await process.call({"do": "stop"}, seconds=_LEAVE_S)
+
+    async def close(self) -> None:
+        """Cancels all, and waits until the workers are released."""
+        waiting = [self._leave(key, None) for key in list(self._running)]
+        await asyncio.gather(*waiting, *self._leaving, return_exceptions=True)
+
+    async def _leave(self, key: str, work: asyncio.Task[bytes] | None) -> None:
+        process = self._running[key]
+        try:
+            if work is None or not work.done():
+                with contextlib.suppress(NbprofError):
+                    await process.call({"do": "cancel"}, seconds=_LEAVE_S)
+            if work is None:
+                await self._idle(process)
+            elif not work.done():
+                await asyncio.wait([work], timeout=_LEAVE_S)
+            if work is not None and work.done() and not work.cancelled():
+                work.exception()
+        finally:
+            process.end("the recording has ended.")
+            self._running.pop(key, None)
+
+    async def _idle(self, process: Process) -> None:
+        for _ in range(round(_LEAVE_S / 0.05)):
+            if not process.busy:
+                return
+            await asyncio.sleep(0.05)
+
+
+def shown_of(path: str) -> str:
+    """A path as it may stand in a sentence."""
+    text = path.encode("utf-8", "replace").decode()
+    return text if len(text) <= 100 else f"{text[:99]}…"
+
+
+class CaptureHandler(Handler):
+    """POST {addresses, duration_ms, host_level, device_level, python_level, retries, name, folder}: workers are recorded.
+
+    The answer is lines of JSON: {"recording": key}, then {"progress": sentence} and {"worker": {address, state, text}} as they come, and
+    in the end {"path", "name", "workers", "notes"}, or {"message": sentence} where nothing was recorded. POST {"stop": key} ends the
+    recording early. What cannot be is refused at once, with {"message", "field"}.
+
+    Who may run code on this server may record another machine from it.
+    """
+
+    auth_resource = "kernels"
+
+    @web.authenticated
+    @authorized("execute", "kernels")  # type: ignore[untyped-decorator]
+    @authorized("write", "contents")  # type: ignore[untyped-decorator]
+    async def post(self) -> None:
+        """Records, or ends a recording early."""
+        try:
+            if not self.app.capture:
+                raise RefusedError(403, "recording from JupyterLab is turned off on this server (c.NbprofServer.capture = False).")
+            asked = self.asked()
+            if "stop" in asked:
+                await self.app.recordings.stop(str(asked["stop"]))
+                self.set_status(204)
+                await self.finish()
+                return
+            order = await self._order(asked)
+            await self.until_gone(self._record(order))
+        except NbprofError as error:
+            if not self._headers_written:
+                self.refuse(error)
+            else:
+                await self._end({"message": str(error)})
+        except (asyncio.CancelledError, StreamClosedError):
+            if not self.request.connection.stream.closed():  # type: ignore[union-attr]
+                raise
+
+    def refuse(self, error: NbprofError) -> None:
+        """Answers with the sentence of an error, and the field that it is about."""
+        self.set_status(status_of(error))
+        self.finish(json.dumps({"message": str(error), "field": getattr(error, "field", "")}))
+
+    async def _order(self, asked: dict[str, Any]) -> Order:
+        """What is asked for, with every field checked by the rules that Python has for it.
+
+        Raises
+        ------
+        RefusedError
+        """
+        try:
+            addresses, _ = parse(asked.get("addresses") or "")
+        except CaptureError as error:
+            raise FieldError("addresses", str(error)) from None
+        if len(addresses) > MOST_WORKERS:
+            raise FieldError("addresses", f"{len(addresses):,} workers are too many for one recording: {MOST_WORKERS} are the most.")
+        values: dict[str, Any] = {}
+        for field in _FIELDS:
+            if asked.get(field) in (None, ""):
+                continue
+            try:
+                Sampling(**{field: asked[field]})
+            except CaptureError as error:
+                raise FieldError(field, str(error)) from None
+            values[field] = asked[field]
+        shown, real = await asyncio.to_thread(self._folder, self.root(), asked.get("folder") or DEFAULT)
+        # As it was typed: what was given twice is said.
+        given = asked["addresses"]
+        return Order([given] if isinstance(given, str) else list(given), Sampling(**values, logdir=str(real)), shown)
+
+    def _folder(self, root: str, path: object) -> tuple[str, Path]:
+        """The folder that receives the run, which need not be there yet: as the file browser calls it, and on the disk.
+
+        Raises
+        ------
+        FieldError
+            It, or what TensorBoard's layout has below it, is hidden, a file, or leads out of the folder that Jupyter serves.
+        """
+        if not isinstance(path, str):
+            raise FieldError("folder", "the folder is a path below the folder that Jupyter serves.")
+        allowed: Any = {"follow_links": self.app.follow_links, "hidden": self.hidden(), "top_too": True}
+        try:
+            shown, _, real = locate(root, path, **allowed)
+            _, _, home = locate(root, f"{shown}/plugins/profile", **allowed)
+            if any(place.exists() and not place.is_dir() for place in (*real.parents, real, home.parent, home)):
+                raise FieldError("folder", f"{shown}: it is a file, or has one where runs are kept. Choose another folder.")
+        except FieldError:
+            raise
+        except RefusedError as error:
+            says = {403: "it leads out of the folder that Jupyter serves", 404: "no folder below the one that Jupyter serves, or hidden"}
+            raise FieldError("folder", f"{shown_of(path)}: {says.get(error.status, error.reason)}. Choose another folder.") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it cannot be the name of a folder"
+            raise FieldError("folder", f"{shown_of(path)}: {reason}. Choose another folder.") from None
+        return shown, real
+
+    async def _record(self, order: Order) -> None:
+        lines: list[str] = []
+        news = asyncio.Event()
+
+        def tell(line: str) -> None:
+            lines.append(line)
+            news.set()
+
+        last = json.dumps({"progress": ""})
+        work = asyncio.get_running_loop().create_task(self.app.recordings.record(order, tell))
+        try:
+            while not work.done():
+                waker = asyncio.ensure_future(news.wait())
+                await asyncio.wait([work, waker], timeout=_BEAT_S, return_when=asyncio.FIRST_COMPLETED)
+                waker.cancel()
+                news.clear()
+                last = next((line for line in reversed(lines) if line.startswith('{"progress"')), last)
+                if work.done() and not self._headers_written and work.exception() is not None and not lines:
+                    break
+                await self._lines(lines or [last])
+                lines.clear()
+            result = await work
+        finally:
+            work.cancel()
+        await self._end(result)
+
+    async def _lines(self, lines: list[str]) -> None:
+        self._stream()
+        self.write("".join(f"{line}\n" for line in lines))
+        await self.flush()
+
+    async def _end(self, line: dict[str, Any]) -> None:
+        self._stream()
+        self.write(json.dumps(line) + "\n")
+        await self.finish(set_content_type="application/x-ndjson")
+
+    def _stream(self) -> None:
+        if not self._headers_written:
+            self.set_header("Content-Type", "application/x-ndjson")
+            self.set_header("Cache-Control", "no-store")
+            # nginx would keep the lines until all are there.
+            self.set_header("X-Accel-Buffering", "no")

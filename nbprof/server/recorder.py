@@ -1,0 +1,174 @@
+"""A process that records workers for one dialog: `nbprof.capture`, with what each worker does sent to the server while it goes on.
+
+It takes "stop" (what was recorded is kept) and "cancel" (nothing is). Where its standard input closes, the server has ended: that cancels
+too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from nbprof.capture.place import DEFAULT, ignore_by_git
+from nbprof.errors import NbprofError
+from nbprof.server import pipes
+
+if TYPE_CHECKING:
+    from nbprof.capture.remote.workers import State, Workers
+
+_LEAVE_S = 10.0
+"""How long a recording may take to end itself after the server has gone."""
+
+_OPTIONS = (
+    ("--logdir DIR chooses another place", "choose another folder"),
+    ("give a --logdir on a folder that", "choose a folder that"),
+    ("--logdir", "folder"),
+    ("--duration", "duration"),
+    ("pip install 'nbprof[remote]'", "pip install 'nbprof[remote]' where Jupyter Server runs, and try again"),
+)
+"""What is an option in a cell is a field in the dialog."""
+
+
+class CancelledError(BaseException):
+    """Nobody wants the recording any more. It passes all that catches errors, as Ctrl-C does."""
+
+
+class Recorder:
+    """Records once. `send` brings a message to the server, about the request of number `number`."""
+
+    def __init__(self, send: Any, number: int) -> None:
+        self._send = send
+        self._number = number
+        self._cancelled = threading.Event()
+        self._stopped = threading.Event()
+        self._states: list[State] = []
+        self._shown = ("", "")
+
+    def take(self, order: str) -> None:
+        """Obeys "stop" and "cancel"; from another thread than the one that records."""
+        (self._stopped if order == "stop" else self._cancelled).set()
+
+    def run(self, head: dict[str, Any]) -> None:
+        """Records, and sends "done" with the result in JSON or "failed" with a sentence."""
+        folder = Path(head["sampling"]["logdir"])
+        self._shown = (str(folder), head["shown"])
+        made = not folder.exists()
+        try:
+            answer = self._record(head)
+        except NbprofError as error:
+            failed = self._in_dialog(str(error))
+        except CancelledError:
+            failed = "the recording was cancelled; nothing was kept."
+        except KeyboardInterrupt:
+            failed = "the recording was stopped before anything was recorded."
+        # The dialog must be told: its log is the server's.
+        except Exception as error:
+            traceback.print_exc()
+            failed = f"{type(error).__name__}: {error}. This is an error of nbprof; the log of the server helps to repair it."
+        else:
+            failed = ""
+        # Before it is told, because this process is ended then.
+        with contextlib.suppress(OSError):
+            if failed and made:
+                folder.rmdir()
+            elif made and folder.name == DEFAULT:
+                ignore_by_git(folder)
+        if failed:
+            self._say("failed", failed)
+        else:
+            self._say("done", data=json.dumps(answer).encode())
+
+    def _record(self, head: dict[str, Any]) -> dict[str, Any]:
+        from nbprof.capture.remote.sample import record
+        from nbprof.capture.remote.sampling import Sampling
+
+        sampling = Sampling(**head["sampling"])
+        recording = record(head["addresses"], sampling, self._tell, self._watch)
+        name = recording.path.name
+        notes = [self._in_dialog(note) for note in recording.info.notes]
+        if sampling.name and name != sampling.name:
+            notes.append(f"there is a run named {sampling.name} already, so this one is {name}")
+        below = "/".join(recording.path.parts[-3:])
+        return {
+            "path": f"{head['shown']}/{below}".lstrip("/"),
+            "name": name,
+            "workers": [self._row(state) for state in self._states],
+            "notes": notes,
+        }
+
+    def _tell(self, text: str) -> None:
+        self._line({"progress": self._in_dialog(text[:1].upper() + text[1:])})
+
+    def _watch(self, workers: Workers) -> None:
+        if self._cancelled.is_set():
+            raise CancelledError
+        states = workers.states()
+        for state in states:
+            if state not in self._states:
+                self._line({"worker": self._row(state)})
+        self._states = states
+        if self._stopped.is_set():
+            self._stopped.clear()
+            raise KeyboardInterrupt
+
+    def _row(self, state: State) -> dict[str, str]:
+        return {"address": state.address, "state": state.state, "text": self._in_dialog(state.text)}
+
+    def _line(self, line: dict[str, Any]) -> None:
+        self._say("progress", json.dumps(line))
+
+    def _say(self, what: str, text: str = "", data: bytes = b"") -> None:
+        self._send({"is": what, "id": self._number, "text": text}, data)
+
+    def _in_dialog(self, text: str) -> str:
+        """A sentence with the fields of the dialog for the options of a cell, and the folder as the file browser calls it."""
+        real, shown = self._shown
+        place = rf"{re.escape(real)}(?:/\.recording-[^\s:;)]*)?(?=[\s:;,.)/]|$)"
+        text = re.sub(place, lambda _: shown or "the folder that Jupyter serves", text)
+        for option, field in _OPTIONS:
+            text = text.replace(option, field)
+        return text
+
+
+def main() -> None:
+    """Does the first thing that it is asked, while it listens for what ends it."""
+    requests, answers = pipes.own()
+    lock = threading.Lock()
+
+    def send(head: dict[str, Any], body: bytes = b"") -> None:
+        # Where the server has gone, the thread that listens knows it.
+        with lock, contextlib.suppress(OSError, ValueError):
+            pipes.write(answers, head, body)
+
+    first = pipes.read(requests)
+    if first is None:
+        return
+    recorder = Recorder(send, first[0]["id"])
+    listener = threading.Thread(target=_listen, args=(requests, recorder, send), daemon=True)
+    listener.start()
+    recorder.run(first[0])
+    # The server ends this process: one that ended by itself would look like a fault.
+    listener.join()
+    _leave()
+
+
+def _listen(requests: BinaryIO, recorder: Recorder, send: Any) -> None:
+    while (message := pipes.read(requests)) is not None:
+        recorder.take(message[0]["do"])
+        send({"is": "done", "id": message[0]["id"], "text": ""})
+    recorder.take("cancel")
+    last = threading.Timer(_LEAVE_S, _leave)
+    last.daemon = True
+    last.start()
+
+
+def _leave() -> None:
+    sys.stderr.flush()
+    os._exit(0)
