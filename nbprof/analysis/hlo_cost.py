@@ -1,0 +1,380 @@
+"""Floating-point operations and bytes of an op of a compiled program, counted from its code.
+
+A GPU measures neither, so profilers count: what the op has to compute, and what it has to read and write when nothing is in a cache. The
+rules are those of XLA's cost analysis for GPUs, as XProf 2.24 uses it: what it answers for programs made for the purpose is what stands
+here, op by op (`tests/parity/test_hlo_cost.py` asks it again). It gives an elementwise op not one operation an element but what it costs
+beside a fused multiply-add: 3 for an addition, 190 for a tanh in float32.
+
+Where this differs: a matrix product that cuBLAS runs by its older interface (`__cublas$gemm`) has its FLOPs and bytes here, 0 in XProf.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import ceil, gcd, log2, prod
+
+import numpy as np
+
+from nbprof.analysis.hlo_cost_table import DEFAULT, ELEMENTWISE, FLOPS, NOTHING
+from nbprof.errors import ReadError
+from nbprof.formats import hlo_details
+from nbprof.formats.hlo import Instruction, Program
+from nbprof.formats.hlo_details import ConvolutionDimensions, Details, DotDimensions, WindowDimension
+from nbprof.formats.hlo_shapes import Shape
+
+_PASSED_ON = ELEMENTWISE | {"copy", "tuple", "get-tuple-element", "map"}
+"""Ops whose operands are read where the op's own value is: a value that several of them need at one place is computed once."""
+_CUBLAS = ("__cublas$gemm", "__cublas$lt$matmul")
+_CUDNN = "__cudnn$conv"
+_FMA = 2
+_NARROW = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "s2": 4, "u2": 4, "pred": 0}
+_MOST_NESTED = 50
+_COUNTED = {"dynamic-slice": 2, "dynamic-update-slice": 3}
+"""How many operands count as moved: of the places that a slice begins at the first alone."""
+_LONG_CONCATENATION = 400
+"""Operations an element where the operands are joined along a dimension that is not the first one."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run of an op takes.
+
+    Attributes
+    ----------
+    flops : float
+        Floating-point operations, also of integers.
+    normalized_flops : float
+        Those of 8 bits at half, of 4 bits at a quarter, so that one peak rate fits all.
+    bytes : float
+        Read and written.
+    memory_bytes : float
+        What XProf counts of them for the device's main memory: what an op other than a fusion writes as a tuple is not among it.
+    """
+
+    flops: float = 0.0
+    normalized_flops: float = 0.0
+    bytes: float = 0.0
+    memory_bytes: float = 0.0
+
+
+@dataclass
+class _Run:
+    """One run of an instruction: what it costs, and how much of each operand it reads (1: all of it)."""
+
+    flops: float
+    bytes: float
+    memory: float
+    share: dict[int, float]
+
+
+class Costs:
+    """The costs of a program's ops, each counted when it is asked for.
+
+    Parameters
+    ----------
+    program : Program
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._runs: dict[int, _Run] = {}
+        self._sums: dict[int, tuple[float, float]] = {}
+        self._depth = 0
+
+    def of(self, name: str) -> Cost | None:
+        """What one run of an op takes; None where the program has no such op, or is damaged there."""
+        place = self._program.place(name)
+        if place is None:
+            return None
+        try:
+            run = self._run(place)
+            factor = self._width_factor(place)
+        except (ReadError, IndexError):
+            return None
+        return Cost(run.flops, run.flops / factor, run.bytes, run.memory)
+
+    def _width_factor(self, place: int) -> int:
+        """By how much narrow operands make the device faster."""
+        one = self._program.instruction(place)
+        shapes = [] if one.opcode == "custom-call" else [part for shape in self._operands(one) for part in shape.arrays()]
+        widest = max((_width(shape.element) for shape in shapes), default=0)
+        return 16 // widest if widest else 1
+
+    def _operands(self, one: Instruction) -> list[Shape]:
+        places = [self._program.place_of(ident) for ident in one.operands]
+        return [self._program.shape(place) for place in places if place is not None]
+
+    def _run(self, place: int) -> _Run:
+        if place not in self._runs:
+            if self._depth > _MOST_NESTED:
+                raise ReadError("computations call each other without end")
+            self._depth += 1
+            try:
+                self._runs[place] = self._count(place)
+            finally:
+                self._depth -= 1
+        return self._runs[place]
+
+    def _count(self, place: int) -> _Run:
+        one = self._program.instruction(place)
+        out, operands = self._program.shape(place), self._operands(one)
+        if one.opcode == "fusion":
+            return self._fusion(one, operands)
+        if one.opcode == "custom-call":
+            return self._custom_call(place, one, out, operands)
+        if one.opcode == "tuple":
+            return _Run(0.0, 8.0 * len(operands), 8.0 * len(operands), {})
+        if one.opcode in NOTHING:
+            return _Run(0.0, 0.0, 0.0, {})
+        if one.opcode in ("while", "call", "conditional"):
+            flops, moved = self._called(one)
+            return _Run(flops, moved, moved, {})
+        if one.opcode == "transpose" and _in_place(out, operands[0], hlo_details.read(self._program, place).dimensions):
+            return _Run(0.0, 0.0, 0.0, {})
+        written, reads, share = _moved(one.opcode, out, operands)
+        flops = self._flops(place, one, out, operands)
+        if one.opcode in _FROM_RANKS:
+            moved = _FROM_RANKS[one.opcode](out, operands)
+        elif one.opcode == "all-reduce-start":
+            moved = written
+        else:
+            moved = written + sum(reads[: _COUNTED.get(one.opcode)])
+        of_arrays = [read for read, shape in zip(reads, operands, strict=True) if not shape.is_tuple]
+        return _Run(flops, moved, (0.0 if out.is_tuple and one.opcode != "infeed" else written) + sum(of_arrays), share)
+
+    def _flops(self, place: int, one: Instruction, out: Shape, operands: list[Shape]) -> float:
+        opcode, first = one.opcode, next(iter(out.arrays()), out)
+        if opcode in ELEMENTWISE:
+            return out.elements * elementwise(opcode, out.element)
+        if opcode in ("all-reduce", "all-reduce-start", "reduce-scatter"):
+            return float(sum(part.elements * elementwise("add", part.element) for part in out.arrays()))
+        if opcode == "dot":
+            return dot_flops(out, operands[0], hlo_details.read(self._program, place).dot)
+        if opcode == "convolution":
+            return convolution_flops(operands[0], operands[1], out, hlo_details.read(self._program, place))
+        if opcode == "concatenate":
+            along = hlo_details.read(self._program, place).dimensions
+            return float(out.elements * (_LONG_CONCATENATION if along and along[0] > 0 else 2 * DEFAULT))
+        if opcode == "sort":
+            count = operands[0].elements
+            return float(count * ceil(log2(count))) if count > 1 else 0.0
+        if opcode == "fft":
+            lengths = hlo_details.read(self._program, place).fft_length
+            return float(operands[0].elements * 4 * _FMA * prod(int(log2(n)) for n in lengths if n > 0))
+        if opcode == "cholesky":
+            return float(int(operands[0].elements * operands[0].dimensions[-1] / 3))
+        if opcode == "triangular-solve":
+            return float(operands[1].elements * operands[0].dimensions[-1] * _FMA)
+        inner = [self._sum(ident)[0] for ident in one.called]
+        if opcode == "reduce" and inner:
+            return inner[0] * max(operands[0].elements - first.elements, 0)
+        if opcode == "map" and inner:
+            return inner[0] * out.elements
+        if opcode == "scatter" and inner:
+            return inner[0] * operands[-1].elements
+        if opcode in ("reduce-window", "select-and-scatter") and inner:
+            window = prod(one.size for one in hlo_details.read(self._program, place).window)
+            if opcode == "reduce-window":
+                return inner[0] * first.elements * max(window - 1, 0)
+            source = operands[1].elements
+            return source * (inner[0] * max(window - 1, 0) + inner[-1])
+        return 0.0
+
+    def _sum(self, ident: int) -> tuple[float, float]:
+        """FLOPs and bytes of the ops of a computation."""
+        if ident not in self._sums:
+            computation = self._program.computation(ident)
+            runs = [self._run(place) for place in range(computation.first, computation.first + computation.count)] if computation else []
+            self._sums[ident] = sum(run.flops for run in runs), sum(run.bytes for run in runs)
+        return self._sums[ident]
+
+    def _called(self, one: Instruction) -> tuple[float, float]:
+        """Of a loop one round, since how many there are is not known; of branches the dearest."""
+        sums = [self._sum(ident) for ident in one.called]
+        if not sums:
+            return 0.0, 0.0
+        join = max if one.opcode == "conditional" else sum
+        return float(join([flops for flops, _ in sums])), float(join([moved for _, moved in sums]))
+
+    def _custom_call(self, place: int, one: Instruction, out: Shape, operands: list[Shape]) -> _Run:
+        """A call into a library: what it makes is the first part of its value, the others are room to work in."""
+        made = out.parts[0] if out.is_tuple and out.parts else out
+        if one.target.startswith(_CUBLAS) and operands:
+            flops = dot_flops(made, operands[0], _gemm(hlo_details.read(self._program, place)))
+        elif one.target.startswith(_CUDNN) and len(operands) > 1:
+            flops = convolution_flops(operands[0], operands[1], made, hlo_details.read(self._program, place))
+        else:
+            return _Run(0.0, 0.0, 0.0, {})
+        reads = float(sum(size(shape) for shape in operands))
+        return _Run(flops, size(made) + reads, reads + (0.0 if out.is_tuple else size(made)), {})
+
+    def _fusion(self, one: Instruction, operands: list[Shape]) -> _Run:
+        """Ops that run as one: what is in between stays on the chip, and what several of them need may be computed again."""
+        computation = self._program.computation(one.called[0]) if one.called else None
+        if computation is None:
+            return _Run(0.0, 0.0, 0.0, {})
+        program = self._program
+        inside = range(computation.first, computation.first + computation.count)
+        root = program.place_of(computation.root)
+        root = inside[-1] if root is None or root not in inside else root
+        # How often the value at a place is computed: by the ops that all others read it through, each of which asks for it anew.
+        asked: dict[int, set[int]] = {place: set() for place in inside}
+        often: dict[int, float] = dict.fromkeys(inside, 0.0)
+        asked[root].add(root)
+        often[root] = 1.0
+        results = self._results(root)
+        flops = 0.0
+        read: dict[int, float] = {}
+        used_parts: dict[int, set[int]] = {}
+        for place in reversed(inside):
+            times = sum(often[at] for at in asked[place])
+            if not times:
+                continue
+            op = program.instruction(place)
+            run = self._run(place)
+            flops += times * run.flops
+            if op.opcode == "parameter":
+                read[hlo_details.read(program, place).parameter] = times
+            for number, ident in enumerate(op.operands):
+                operand = program.place_of(ident)
+                if operand is None or operand not in asked:
+                    continue
+                if op.opcode == "get-tuple-element":
+                    used_parts.setdefault(operand, set()).add(hlo_details.read(program, place).tuple_index)
+                if op.opcode in _PASSED_ON:
+                    asked[operand] |= asked[place]
+                    continue
+                # What is written over in place is not read.
+                in_place = op.opcode == "dynamic-update-slice" and place in results and number == 0
+                count = sum(part.elements for part in program.shape(operand).arrays())
+                share = 0.0 if in_place else ceil(times * run.share.get(number, 1.0) * count - 1e-9) / count if count else 0.0
+                asked[operand].add(operand)
+                often[operand] += share
+        moved = float(sum(self._written(place) for place in results))
+        for number, shape in enumerate(operands):
+            part = min(read.get(number, 0.0), 1.0)
+            whole = 8 * len(shape.parts) + sum(size(leaf) for leaf in shape.parts[:1]) if shape.is_tuple else size(shape)
+            moved += round(whole * part)
+        return _Run(flops, moved, moved, {})
+
+    def _results(self, root: int) -> list[int]:
+        """The instructions that make what a fusion gives back."""
+        one = self._program.instruction(root)
+        if one.opcode != "tuple":
+            return [root]
+        return [place for ident in one.operands if (place := self._program.place_of(ident)) is not None]
+
+    def _written(self, place: int) -> int:
+        one = self._program.instruction(place)
+        if one.opcode == "dynamic-update-slice":
+            return size(self._operands(one)[1])
+        return size(self._program.shape(place))
+
+
+def elementwise(opcode: str, element: str) -> float:
+    """Operations an element of an elementwise op that makes elements of a type."""
+    return FLOPS.get(opcode, {}).get(element, DEFAULT)
+
+
+def size(shape: Shape) -> int:
+    """Bytes of a value, as the cost analysis counts them: a value of 4 bits takes a byte, and padding none."""
+    return sum(ceil(part.elements * max(part.element_bytes, 1.0)) if part.element_bytes else 0 for part in shape.arrays())
+
+
+def _width(element: str) -> int:
+    return 8 if element.startswith("f8") else _NARROW.get(element, 16)
+
+
+def _in_place(out: Shape, operand: Shape, dimensions: tuple[int, ...]) -> bool:
+    """Whether a transpose only names the dimensions anew: the values lie as they did."""
+    return bool(out.minor_to_major) and tuple(dimensions[d] for d in out.minor_to_major) == operand.minor_to_major
+
+
+def _moved(opcode: str, out: Shape, operands: list[Shape]) -> tuple[float, list[float], dict[int, float]]:
+    """Bytes written, bytes read of each operand, and how much of an operand that is where it is not all of it."""
+    written = float(size(out))
+    reads = [float(8 * len(shape.parts) if shape.is_tuple else size(shape)) for shape in operands]
+    share: dict[int, float] = {}
+    if opcode in ("slice", "dynamic-slice", "gather") and operands:
+        reads[0], share[0] = written, out.elements / max(operands[0].elements, 1)
+    elif opcode == "dynamic-update-slice" and len(operands) > 1:
+        written, reads[0] = reads[1], 0.0
+        share[0] = 1 - operands[1].elements / max(operands[0].elements, 1)
+    elif opcode == "scatter" and len(operands) > 2:
+        half = len(operands) // 2
+        written = float(sum(size(shape) for shape in operands[half + 1 :]))
+        reads[:half] = [float(size(shape)) for shape in operands[half + 1 :]]
+    elif opcode == "reduce":
+        half = len(operands) // 2
+        # The value to begin with is read for each sum.
+        reads[half:] = [float(size(part)) for part in out.arrays()]
+    elif opcode == "cholesky":
+        # Of a triangle one half.
+        written, reads = written / 2, [read / 2 for read in reads]
+    elif opcode == "triangular-solve":
+        reads[0] /= 2
+    return written, reads, share
+
+
+def _all_gather(out: Shape, operands: list[Shape]) -> float:
+    """In a ring of n ranks each sends and gets a part n - 1 times, and reads and writes what it has."""
+    part = sum(size(shape) for shape in operands)
+    whole = max((size(shape) for shape in out.arrays()), default=0) if len(operands) == 1 else size(out)
+    return float(3 * whole - part)
+
+
+def _reduce_scatter(out: Shape, operands: list[Shape]) -> float:
+    whole = sum(size(shape) for shape in operands)
+    return float(3 * whole - size(out))
+
+
+_FROM_RANKS = {"all-gather": _all_gather, "all-gather-start": _all_gather, "reduce-scatter": _reduce_scatter}
+
+
+def dot_flops(out: Shape, lhs: Shape, dot: DotDimensions) -> float:
+    """Two operations for each element of the result and of the dimensions that are summed over."""
+    return float(_FMA * out.elements * prod(lhs.dimensions[d] for d in dot.lhs_contracting))
+
+
+def _gemm(details: Details) -> DotDimensions:
+    """What cuBLAS is asked to multiply."""
+    try:
+        said = json.loads(details.backend)["gemm_backend_config"]["dot_dimension_numbers"]
+        return DotDimensions(tuple(int(d) for d in said["lhs_contracting_dimensions"]))
+    except (ValueError, KeyError, TypeError):
+        return DotDimensions()
+
+
+def convolution_flops(lhs: Shape, rhs: Shape, out: Shape, details: Details) -> float:
+    """Two operations for each input feature, output feature, picture, and place of the kernel that lies on the input and not on padding."""
+    dims = details.convolution
+    kernel = [rhs.dimensions[d] for d in dims.kernel_spatial]
+    windows = details.window or tuple(WindowDimension(length) for length in kernel)
+    places = 1
+    for axis, (window, length) in enumerate(zip(windows, kernel, strict=False)):
+        places *= _places(window, length, lhs.dimensions[dims.input_spatial[axis]], out.dimensions[dims.output_spatial[axis]])
+    return float(_FMA * places * _channels(dims, details, lhs, out))
+
+
+def _channels(dims: ConvolutionDimensions, details: Details, lhs: Shape, out: Shape) -> int:
+    features = lhs.dimensions[dims.input_feature] // details.feature_groups
+    return features * out.dimensions[dims.output_feature] * (lhs.dimensions[dims.input_batch] // details.batch_groups)
+
+
+def _places(window: WindowDimension, kernel: int, length: int, out: int) -> int:
+    """Pairs of a place of the kernel and one of the output that meet on an element of the input, along one dimension."""
+    base, stride = window.base_dilation, window.stride
+    offset = np.arange(kernel, dtype=np.int64) * window.window_dilation - window.low
+    # 0 <= o * stride + offset < length' of the input with its holes; a hole is no element.
+    first = np.maximum(-(offset // stride), 0)
+    last = np.minimum(((length - 1) * base - offset) // stride, out - 1)
+    period = base // gcd(stride, base)
+    found = 0
+    for start in range(period):
+        # Of each residue of o all or none meet an element.
+        meets = (start * stride + offset) % base == 0
+        low = first + (start - first) % period
+        count = np.where(low <= last, (last - low) // period + 1, 0)
+        found += int(count[meets].sum())
+    return found
