@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.notebooks import window
 from tests.support.profiles import needed
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
@@ -43,12 +44,8 @@ def browser():
 
 @pytest.fixture
 def page(browser):
-    context = browser.new_context(viewport={"width": 1300, "height": 1000})
-    opened = context.new_page()
-    opened.problems = []
-    opened.on("pageerror", lambda error: opened.problems.append(str(error)))
-    yield opened
-    context.close()
+    with window(browser) as opened:
+        yield opened
 
 
 @contextmanager
@@ -66,6 +63,7 @@ def served(folder, *options, prefix=""):
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
         f"--notebook-dir={folder}", "--ServerApp.password=", "--LabApp.expose_app_in_browser=True", "--LabApp.news_url=",
+        "--JupyterNotebookApp.expose_app_in_browser=True",
         f"--ServerApp.base_url={prefix}/", *options,
     ]  # fmt: skip
     log = (folder / "server.log").open("w")
@@ -83,7 +81,7 @@ def served(folder, *options, prefix=""):
         yield url
     finally:
         server.terminate()
-        server.wait(20)
+        server.wait(60)
         log.close()
 
 

@@ -10,6 +10,7 @@ import nbformat
 import pytest
 
 from tests.e2e.conftest import ROOT
+from tests.e2e.notebooks import command, dashboards, end_kernels, open_notebook, window
 from tests.e2e.test_page import TABS
 
 pytestmark = pytest.mark.browser
@@ -34,19 +35,6 @@ W.selected = [W_first, W_last]
 """
 
 
-def command(page, name, **args):
-    page.evaluate("([name, args]) => window.jupyterapp.commands.execute(name, args)", [name, args])
-
-
-def open_notebook(page, url, name):
-    page.goto(f"{url}/lab/tree/{name}?reset")
-    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
-
-
-def dashboards(page):
-    return page.locator(".jp-OutputArea .nbp")
-
-
 @pytest.fixture(scope="module")
 def executed(browser, lab):
     """The quickstart, run in JupyterLab and saved; gives what was seen on the way."""
@@ -58,10 +46,11 @@ def executed(browser, lab):
     first = next(i for i, c in enumerate(notebook.cells) if c.cell_type == "code" and c.source.lstrip().startswith("%%nbprof"))
     notebook.cells.insert(first + 1, nbformat.v4.new_code_cell(PROBE))
     nbformat.write(notebook, folder / "quickstart.ipynb")
-    context = browser.new_context(viewport={"width": 1300, "height": 1000})
-    page = context.new_page()
-    problems = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
+    with window(browser) as page:
+        yield run(page, notebook, url), folder, url, page.problems
+
+
+def run(page, notebook, url):
     open_notebook(page, url, "quickstart.ipynb")
     page.wait_for_function("() => document.querySelector('.jp-Notebook-ExecutionIndicator, .jp-Toolbar-kernelStatus')")
     page.wait_for_timeout(2000)
@@ -72,8 +61,7 @@ def executed(browser, lab):
         arg=sum(c.cell_type == "code" and bool(c.source.strip()) for c in notebook.cells),
         timeout=180_000,
     )
-    yield page, folder, url, problems
-    context.close()
+    return page
 
 
 def test_each_tab_shows_the_numbers_of_the_frames(executed):
@@ -144,8 +132,7 @@ def saved(executed):
         o for c in notebook.cells if c.cell_type == "code" for o in c.outputs if "application/vnd.nbprof.v1+json" in o.get("data", {})
     ]
     assert outputs, "the saved notebook holds the report"
-    for kernel in page.request.get(f"{url}/api/kernels").json():
-        page.request.delete(f"{url}/api/kernels/{kernel['id']}")
+    end_kernels(page, url)
     for key in ("kernelspec", "language_info"):
         notebook.metadata.pop(key, None)
     nbformat.write(notebook, folder / "untrusted.ipynb")
@@ -162,15 +149,13 @@ def saved(executed):
 def test_the_saved_notebook_reads_well_with_no_kernel(browser, saved, name):
     _, folder, url, _ = saved
     expected = json.loads((folder / "expected.json").read_text())
-    context = browser.new_context(viewport={"width": 1300, "height": 1000})
-    page = context.new_page()
-    open_notebook(page, url, f"{name}.ipynb")
-    page.locator(".jp-Dialog").get_by_role("button", name="No Kernel").click(timeout=30_000)
-    dashboard = dashboards(page).first
-    dashboard.get_by_role("tab", name="Steps & input").click()
-    assert f"{expected['summary']['input']:.2f}" in dashboard.inner_text()
-    assert page.request.get(f"{url}/api/kernels").json() == []
-    context.close()
+    with window(browser) as page:
+        open_notebook(page, url, f"{name}.ipynb")
+        page.locator(".jp-Dialog").get_by_role("button", name="No Kernel").click(timeout=30_000)
+        dashboard = dashboards(page).first
+        dashboard.get_by_role("tab", name="Steps & input").click()
+        assert f"{expected['summary']['input']:.2f}" in dashboard.inner_text()
+        assert page.request.get(f"{url}/api/kernels").json() == []
 
 
 def test_each_profiled_cell_has_one_output_within_its_budget(saved):

@@ -7,7 +7,19 @@ import json
 import nbformat
 import pytest
 
-from tests.e2e.test_lab import command, dashboards, open_notebook
+from tests.e2e.notebooks import (
+    command,
+    dashboards,
+    interrupt,
+    open_notebook,
+    restart,
+    run_code,
+    running,
+    wait_for_kernel,
+    wait_until_idle,
+    window,
+    write_notebook,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -59,30 +71,6 @@ def host(page, state, timeout=30_000):
     return found
 
 
-def run_code(page, source):
-    """Runs a new cell at the end of the notebook, without waiting for it."""
-    page.evaluate(
-        """async source => {
-            const notebook = window.jupyterapp.shell.currentWidget.content;
-            notebook.activeCellIndex = notebook.widgets.length - 1;
-            await window.jupyterapp.commands.execute('notebook:insert-cell-below');
-            notebook.activeCell.model.sharedModel.setSource(source);
-            void window.jupyterapp.commands.execute('notebook:run-cell');
-        }""",
-        source,
-    )
-
-
-def running(page):
-    return page.locator(".jp-CodeCell .jp-InputPrompt", has_text="[*]").count() > 0
-
-
-def wait_until_idle(page, timeout=60_000):
-    page.wait_for_function(
-        "() => ![...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(p => p.textContent.includes('[*]'))", timeout=timeout
-    )
-
-
 def open_trace(page, number=0):
     tab = dashboards(page).nth(number).get_by_role("tab", name="Trace")
     tab.wait_for(timeout=60_000)
@@ -102,39 +90,24 @@ def key_of(page):
     )
 
 
-def wait_for_kernel(page):
-    page.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'", timeout=60_000)
-
-
-def interrupt(page):
-    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
-
-
-def restart(page):
-    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
-
-
 @pytest.fixture(scope="module")
 def shown(browser, lab):
     """A notebook whose first output is a profile of the folder; gives the page, what went wrong on it, the folder and the server."""
     url, folder = lab
     write_profile(folder / "big.trace.json")
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(SHOW)], metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    )
-    nbformat.write(notebook, folder / "live.ipynb")
-    context = browser.new_context(viewport={"width": 1300, "height": 1000})
-    page = context.new_page()
-    problems = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
+    write_notebook(folder / "live.ipynb", SHOW)
+    with window(browser) as page:
+        yield show(page, url), page.problems, folder, url
+
+
+def show(page, url):
     # The notebook may not be saved when the page is left.
     page.on("dialog", lambda dialog: dialog.accept())
     open_notebook(page, url, "live.ipynb")
     wait_for_kernel(page)
     command(page, "notebook:run-all-cells")
     open_trace(page)
-    yield page, problems, folder, url
-    context.close()
+    return page
 
 
 def test_an_output_goes_live_when_its_trace_is_opened(shown):

@@ -7,8 +7,19 @@ import json
 import nbformat
 import pytest
 
-from tests.e2e.test_lab import command, dashboards, open_notebook
-from tests.e2e.test_live import restart, run_code, running, wait_for_kernel, wait_until_idle
+from tests.e2e.notebooks import (
+    command,
+    dashboards,
+    end_kernels,
+    open_notebook,
+    restart,
+    run_code,
+    running,
+    wait_for_kernel,
+    wait_until_idle,
+    window,
+    write_notebook,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -52,25 +63,17 @@ def outputs(folder, name):
 def opened(browser, lab):
     """A notebook whose kernel has nbprof and a loop; gives the page, what went wrong on it, and the folder."""
     url, folder = lab
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(READY)], metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    )
-    nbformat.write(notebook, folder / "strip.ipynb")
+    write_notebook(folder / "strip.ipynb", READY)
     for name in ("go", "ran", "told"):
         (folder / name).unlink(missing_ok=True)
-    context = browser.new_context(viewport={"width": 1300, "height": 1000})
-    page = context.new_page()
-    problems = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("dialog", lambda dialog: dialog.accept())
-    open_notebook(page, url, "strip.ipynb")
-    wait_for_kernel(page)
-    command(page, "notebook:run-all-cells")
-    wait_until_idle(page)
-    yield page, problems, folder
-    for kernel in page.request.get(f"{url}/api/kernels").json():
-        page.request.delete(f"{url}/api/kernels/{kernel['id']}")
-    context.close()
+    with window(browser) as page:
+        page.on("dialog", lambda dialog: dialog.accept())
+        open_notebook(page, url, "strip.ipynb")
+        wait_for_kernel(page)
+        command(page, "notebook:run-all-cells")
+        wait_until_idle(page)
+        yield page, page.problems, folder
+        end_kernels(page, url)
 
 
 def test_the_button_ends_the_recording_and_the_cell_goes_on(opened):

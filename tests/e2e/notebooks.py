@@ -1,0 +1,84 @@
+"""A notebook of a real JupyterLab, in the words of a person: open it, run code in it, wait for its kernel."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import nbformat
+
+SIZE = {"width": 1300, "height": 1000}
+
+
+@contextmanager
+def window(browser, **options):
+    """A page of a browser of its own; `problems` are the errors of its scripts."""
+    context = browser.new_context(**{"viewport": SIZE, **options})
+    page = context.new_page()
+    page.problems = []
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    try:
+        yield page
+    finally:
+        context.close()
+
+
+def write_notebook(path, *sources):
+    """Writes a notebook of a Python kernel with a cell for each source."""
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
+
+
+def command(page, name, **args):
+    page.evaluate("([name, args]) => window.jupyterapp.commands.execute(name, args)", [name, args])
+
+
+def open_notebook(page, url, name):
+    page.goto(f"{url}/lab/tree/{name}?reset")
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
+
+
+def dashboards(page):
+    return page.locator(".jp-OutputArea .nbp")
+
+
+def run_code(page, source):
+    """Runs a new cell at the end of the notebook, without waiting for it."""
+    page.evaluate(
+        """async source => {
+            const notebook = window.jupyterapp.shell.currentWidget.content;
+            notebook.activeCellIndex = notebook.widgets.length - 1;
+            await window.jupyterapp.commands.execute('notebook:insert-cell-below');
+            notebook.activeCell.model.sharedModel.setSource(source);
+            void window.jupyterapp.commands.execute('notebook:run-cell');
+        }""",
+        source,
+    )
+
+
+def running(page):
+    return page.locator(".jp-CodeCell .jp-InputPrompt", has_text="[*]").count() > 0
+
+
+def wait_until_idle(page, timeout=60_000):
+    page.wait_for_function(
+        "() => ![...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(p => p.textContent.includes('[*]'))", timeout=timeout
+    )
+
+
+def wait_for_kernel(page):
+    page.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'", timeout=60_000)
+
+
+def interrupt(page):
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
+
+
+def restart(page):
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+
+
+def end_kernels(page, url):
+    """Ends the kernels that a test has left, so that the next one begins with none."""
+    for kernel in page.request.get(f"{url}/api/kernels").json():
+        page.request.delete(f"{url}/api/kernels/{kernel['id']}")
