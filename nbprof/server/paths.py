@@ -109,7 +109,7 @@ def locate(root: str, path: str, *, follow_links: bool = False, hidden: bool = F
     parts = [part for part in path.split("/") if part]
     shown = "/".join(parts)
     # A backslash or a drive would have a meaning of its own on Windows.
-    foreign = "\0" in path or (os.name == "nt" and any(set(part) & set('\\:*?"<>|') for part in parts))
+    foreign = not nameable(path) or (os.name == "nt" and any(set(part) & set('\\:*?"<>|') for part in parts))
     if not (parts or top_too) or foreign or any(part in (".", "..") for part in parts):
         raise RefusedError(404, "this is no path below the folder that Jupyter serves. Open a profile from the file browser.", path=shown)
     if not hidden and any(part.startswith(".") for part in parts):
@@ -127,6 +127,14 @@ def locate(root: str, path: str, *, follow_links: bool = False, hidden: bool = F
     if not hidden and inside(real, top) and any(part.startswith(".") for part in real.relative_to(top).parts):
         raise RefusedError(404, "it leads to something hidden: Jupyter does not open what begins with a dot.", path=shown)
     return shown, top, real
+
+
+def nameable(text: str) -> bool:
+    """Whether the system could have a file of that name; JSON can bring what it could not."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def reaches(target: Path, top: Path, *, follow_links: bool, hidden: bool) -> bool:

@@ -16,7 +16,7 @@ from nbprof.errors import ReadError
 from nbprof.formats.folders import SIDECAR, TRACE, XPLANE, promised
 from nbprof.formats.logdir import stem
 from nbprof.formats.pieces import LocalFile
-from nbprof.server.paths import RefusedError, could_not, inside, locate, reaches
+from nbprof.server.paths import RefusedError, could_not, inside, locate, nameable, reaches
 from nbprof.server.runs import OnDisk, Search, is_run_folder
 
 BLOCK = 1 << 20
@@ -165,6 +165,8 @@ def renamed(run: Whole, name: object) -> list[tuple[str, str]]:
 
 def _name(name: object, path: str) -> str:
     text = name.strip() if isinstance(name, str) else ""
+    if not nameable(text):
+        raise RefusedError(400, "a name cannot have characters that no file name has.", path=path)
     if not text or len(text) > _MOST_NAME or len(os.fsencode(text)) > _MOST_NAME:
         raise RefusedError(400, f"a name must have from 1 to {_MOST_NAME} characters.", path=path)
     if set(text) & set("/\\\0") or any(ord(c) < 32 for c in text):

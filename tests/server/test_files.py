@@ -104,7 +104,7 @@ class TestRename:
 
     @pytest.mark.parametrize(
         "name",
-        ["", " ", ".", "..", ".hidden", "a/b", "../a", "a\\b", "a\0b", "a\nb", "/etc/passwd", "C:x", "a" * 201, "é" * 150, "dot.", None, 1, ["a"]],
+        ["", " ", ".", "..", ".hidden", "a/b", "../a", "a\\b", "a\0b", "a\nb", "/etc/passwd", "C:x", "a" * 201, "é" * 150, "dot.", "\ud800", None, 1, ["a"]],
     )  # fmt: skip
     async def test_a_name_that_is_none_is_refused(self, run, rename, jp_root_dir, name):
         for path in (RUN, f"{RUN}/host-a.xplane.pb"):
