@@ -34,6 +34,35 @@ const styles = {
   },
 };
 
+const docs = join(here, "../docs");
+/** Pictures of at most so many bytes go along with the pages. */
+const SMALL = 24_000;
+
+/** The pages of docs/ for the Help of JupyterLab. Pictures that are large, or would be fetched from outside, stay out. */
+async function pages() {
+  const all = {};
+  for (const name of (await readdir(docs)).filter((name) => name.endsWith(".md")).sort()) {
+    const text = await readFile(join(docs, name), "utf8");
+    const pictures = new Map();
+    for (const [, file] of text.matchAll(/!\[[^\]]*\]\(([\w-]+\.png)\)/g)) {
+      const bytes = await readFile(join(docs, file)).catch(() => null);
+      if (bytes && bytes.length <= SMALL) pictures.set(file, `data:image/png;base64,${bytes.toString("base64")}`);
+    }
+    all[name.slice(0, -3)] = text.replace(/!\[([^\]]*)\]\(([^)]*)\)/g, (_, words, file) =>
+      pictures.has(file) ? `![${words}](${pictures.get(file)})` : "",
+    );
+  }
+  return all;
+}
+
+/** "nbprof:docs" is a module of its own beside that of the extension, which is loaded when Help is opened. */
+const help = {
+  name: "help",
+  setup(build) {
+    build.onResolve({ filter: /^nbprof:docs$/ }, () => ({ path: "./docs.js", external: true }));
+  },
+};
+
 const options = {
   bundle: true,
   format: "esm",
@@ -41,7 +70,7 @@ const options = {
   charset: "utf8",
   legalComments: "none",
   logLevel: "info",
-  plugins: [styles],
+  plugins: [styles, help],
 };
 
 const target = lab
@@ -64,6 +93,10 @@ if (watch) {
 } else {
   const bundle = !lab && !page;
   const built = await esbuild.build({ ...options, ...target, write: !bundle });
+  if (lab) {
+    const text = `export default ${JSON.stringify(await pages())};\n`;
+    await writeFile(join(dirname(target.outfile), "docs.js"), text);
+  }
   if (bundle) {
     const [{ text }] = built.outputFiles;
     // What esbuild leaves: single uses, repeated conditions, functions called once.

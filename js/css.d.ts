@@ -3,3 +3,9 @@ declare module "nbprof:styles" {
   const text: string;
   export default text;
 }
+
+declare module "nbprof:docs" {
+  /** By the name of the page, without ".md". */
+  const pages: Record<string, string>;
+  export default pages;
+}

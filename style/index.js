@@ -1,2 +1,3 @@
 import "./index.css";
 import "./runs.css";
+import "./help.css";

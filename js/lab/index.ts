@@ -6,6 +6,7 @@ import { rendererFactory } from "../hosts/mime.js";
 import { stripFactory } from "../hosts/strip.js";
 import { cells } from "./cells.js";
 import { documents } from "./documents.js";
+import { help } from "./help.js";
 import { launcher } from "./launcher.js";
 import { runs } from "./runs.js";
 import { settingsPlugin } from "./settings.js";
@@ -22,4 +23,4 @@ const plugin: JupyterFrontEndPlugin<void> = {
   },
 };
 
-export default [plugin, settingsPlugin, cells, launcher, documents, runs];
+export default [plugin, settingsPlugin, cells, launcher, documents, runs, help];

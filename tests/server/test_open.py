@@ -1,4 +1,4 @@
-"""The extension on a real server: what it opens and answers, and what it refuses. Attacks are in test_attacks.py."""
+"""The extension on a real server: what it opens and answers, and what it refuses, attack by attack."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import shutil
 import numpy as np
 import pytest
 
+from nbprof.server.handlers import MOST_BYTES
 from nbprof.views import codec
 from tests.support.kineto import Kineto
 from tests.support.xspace import training_run
@@ -79,6 +80,32 @@ async def test_a_torch_trace_opens_packed_or_not(jp_root_dir, open_profile):
         assert reply.payload["meta"]["framework"].startswith("PyTorch")
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../outside.xplane.pb",
+        "logs/../../outside.xplane.pb",
+        "logs/./host-a.xplane.pb",
+        "/../outside.xplane.pb",
+        "logs/%2e%2e/%2e%2e/outside.xplane.pb",
+        "..",
+        "",
+        "/",
+        "nothing.xplane.pb",
+        "logs/host-a.xplane.pb\0.json",
+        "file:///etc/passwd",
+        "https://example.invalid/x.xplane.pb",
+        "a" * 5000,
+    ],
+)
+async def test_no_path_leads_out_of_the_root(profile, jp_root_dir, open_profile, extension, path):
+    (jp_root_dir.parent / "outside.xplane.pb").write_bytes(training_run(3))
+    status, reply = await open_profile(path)
+    assert status in (404, 422)
+    assert reply.message.endswith(".")
+    assert not extension.pool.opened
+
+
 async def test_no_link_leads_out_of_the_root(jp_root_dir, open_profile, extension):
     outside = jp_root_dir.parent / "outside"
     outside.mkdir()
@@ -94,13 +121,91 @@ async def test_no_link_leads_out_of_the_root(jp_root_dir, open_profile, extensio
     assert status == 200, reply.message
 
 
+async def test_a_root_that_is_a_neighbour_by_name_is_no_root(jp_root_dir, open_profile):
+    neighbour = jp_root_dir.parent / (jp_root_dir.name + "-secret")
+    neighbour.mkdir()
+    (neighbour / "host.xplane.pb").write_bytes(training_run(3))
+    (jp_root_dir / "host.xplane.pb").symlink_to(neighbour / "host.xplane.pb")
+    assert (await open_profile("host.xplane.pb"))[0] == 403
+
+
+async def test_what_is_hidden_stays_hidden(jp_root_dir, open_profile):
+    (jp_root_dir / ".secret").mkdir()
+    (jp_root_dir / ".secret" / "host.xplane.pb").write_bytes(training_run(3))
+    (jp_root_dir / "host.xplane.pb").symlink_to(jp_root_dir / ".secret" / "host.xplane.pb")
+    for path in (".secret/host.xplane.pb", "host.xplane.pb"):
+        assert (await open_profile(path))[0] == 404
+
+
+@pytest.mark.parametrize("name", ["open", "ask", "ready"])
+async def test_nothing_is_answered_without_the_token(profile, http_server_client, jp_base_url, extension, name):
+    for headers in ({}, {"Authorization": "token wrong"}):
+        answer = await http_server_client.fetch(
+            f"{jp_base_url}nbprof/api/{name}", method="POST", headers=headers, raise_error=False,
+            body=json.dumps({"path": "logs/host-a.xplane.pb"}),
+        )  # fmt: skip
+        assert answer.code == 403
+    assert not extension.pool.processes
+
+
+async def test_a_page_of_another_site_may_not_ask(profile, http_server_client, jp_base_url, jp_serverapp, extension):
+    """A browser that is logged in sends its cookie from any page; the XSRF token it does not."""
+    token = jp_serverapp.identity_provider.token
+    login = await http_server_client.fetch(f"{jp_base_url}lab?token={token}", follow_redirects=False, raise_error=False)
+    if not login.headers.get_list("Set-Cookie"):
+        login = await http_server_client.fetch(f"{jp_base_url}api/me?token={token}", follow_redirects=False, raise_error=False)
+    cookies = "; ".join(cookie.split(";")[0] for cookie in login.headers.get_list("Set-Cookie"))
+    assert cookies
+    body = json.dumps({"path": "logs/host-a.xplane.pb"})
+
+    async def post(**headers):
+        url = f"{jp_base_url}nbprof/api/open"
+        return await http_server_client.fetch(url, method="POST", body=body, headers={"Cookie": cookies, **headers}, raise_error=False)
+
+    me = await http_server_client.fetch(f"{jp_base_url}api/me", headers={"Cookie": cookies}, raise_error=False)
+    assert me.code == 200, "the cookie logs in"
+    assert (await post()).code == 403
+    assert not extension.pool.opened
+    xsrf = [part.split("=", 1)[1] for part in cookies.split("; ") if part.startswith("_xsrf")]
+    assert (await post(**{"X-XSRFToken": xsrf[0]})).code == 200
+
+
+class TestNotAllowed:
+    @pytest.fixture
+    def jp_server_config(self):
+        from jupyter_server.auth import Authorizer
+
+        class Nobody(Authorizer):
+            def is_authorized(self, handler, user, action, resource):
+                return resource != "contents"
+
+        return {"ServerApp": {"jpserver_extensions": {"nbprof": True}, "authorizer_class": Nobody}}
+
+    @pytest.mark.parametrize("name", ["open", "ask", "ready"])
+    async def test_who_may_not_read_the_contents_may_not_open_profiles(self, profile, post, extension, name):
+        status, _ = await post(name, {"path": "logs/host-a.xplane.pb", "version": "", "request": {}})
+        assert status == 403
+        assert not extension.pool.processes
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"1", b'{"path": 1}', b'{"path": ["logs"]}', b"[" * 100_000])
+async def test_a_request_that_is_none_is_refused(post, body):
+    for name in ("open", "ask"):
+        status, answer = await post(name, body)
+        assert status == 400
+        assert json.loads(answer)["message"].endswith(".")
+
+
+async def test_a_huge_request_is_refused(profile, post):
+    for name in ("open", "ask"):
+        status, answer = await post(name, b'{"path": "' + b"a" * MOST_BYTES + b'"}')
+        assert status == 413
+        assert json.loads(answer)["message"].endswith(".")
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
-    [
-        ("empty.xplane.pb", b""),
-        ("text.xplane.pb", b"no profile at all"),
-        ("cut.trace.json.gz", gzip.compress(b'{"traceEvents": [', mtime=0)[:15]),
-    ],
+    [("empty.xplane.pb", b""), ("text.xplane.pb", b"no profile at all"), ("cut.trace.json.gz", gzip.compress(b'{"traceEvents": [', mtime=0)[:15])],
 )
 async def test_what_is_no_profile_is_a_sentence_with_the_place(jp_root_dir, open_profile, extension, name, data):
     (jp_root_dir / "broken").mkdir()
