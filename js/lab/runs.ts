@@ -187,7 +187,7 @@ export const runs: JupyterFrontEndPlugin<void> = {
     });
 
     for (const id of [COMMANDS.show, COMMANDS.refresh, COMMANDS.add])
-      palette?.addItem({ command: id, category: "nbprof" });
+      palette?.addItem({ command: id, category: "Profiler" });
 
     try {
       shell.add(panel, "left", { rank: RANK, type: "Runs" });

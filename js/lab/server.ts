@@ -165,9 +165,11 @@ export class Server {
     return (await this.send(name, body)).json() as Promise<Record<string, unknown>>;
   }
 
-  /** Where the browser gets something from, by itself. */
+  /** Where the browser gets something from, by itself; with the token that tells that this page asks for it. */
   address(name: string, query: Record<string, string>): string {
-    return URLExt.join(this.settings.baseUrl, "nbprof/api", name) + URLExt.objectToQueryString(query);
+    const [, token] = /(?:^|;\s*)_xsrf=([^;]*)/.exec(document.cookie) ?? [];
+    const all = token ? { ...query, _xsrf: token } : query;
+    return URLExt.join(this.settings.baseUrl, "nbprof/api", name) + URLExt.objectToQueryString(all);
   }
 
   /** The way of questions about a profile that was opened. */

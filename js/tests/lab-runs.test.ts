@@ -20,7 +20,6 @@ const folder = (path: string, more: Partial<Watched> = {}): Watched => ({
   path,
   chosen: true,
   notebook: false,
-  maybe: false,
   ...more,
 });
 
@@ -105,7 +104,9 @@ describe("folders", () => {
   });
 
   it("of a notebook are the default one, and those that its outputs name", () => {
-    expect(logdirs("work/train.ipynb", [])).toEqual(["work/nbprof-results"]);
+    expect(logdirs("work/train.ipynb", "", [])).toEqual(["work/nbprof-results"]);
+    expect(logdirs("work/train.ipynb", "./logs/", [])).toEqual(["work/nbprof-results", "work/logs"]);
+    expect(logdirs("work/train.ipynb", "/data/logs", [])).toEqual(["work/nbprof-results"]);
     const files = [
       ["logs/plugins/profile/a/h0.xplane.pb", "logs/plugins/profile/a/h1.xplane.pb"],
       ["nbprof-results/plugins/profile/b/h0.xplane.pb"],
@@ -113,13 +114,17 @@ describe("folders", () => {
       ["../other/trace.json"],
       ["../../out.json", "/etc/passwd", "C:\\x\\y.json", "s3://bucket/x.json"],
     ];
-    expect(logdirs("work/train.ipynb", files)).toEqual([
+    expect(logdirs("work/train.ipynb", "", files)).toEqual([
       "work/nbprof-results",
       "work/logs",
       "work/trace.json.gz",
       "other",
     ]);
-    expect(logdirs("train.ipynb", [["trace.json.gz"], ["a/b.json"]])).toEqual(["nbprof-results", "trace.json.gz", "a"]);
+    expect(logdirs("train.ipynb", "", [["trace.json.gz"], ["a/b.json"]])).toEqual([
+      "nbprof-results",
+      "trace.json.gz",
+      "a",
+    ]);
   });
 
   it("never lie outside of what Jupyter serves", () => {
@@ -130,9 +135,9 @@ describe("folders", () => {
 
   it("stand in the list once, whoever named them", () => {
     expect(watchedOf(["w/nbprof-results", "w/logs"], ["w/logs", "old"])).toEqual([
-      { path: "w/nbprof-results", chosen: false, notebook: true, maybe: true },
-      { path: "w/logs", chosen: true, notebook: true, maybe: false },
-      { path: "old", chosen: true, notebook: false, maybe: false },
+      { path: "w/nbprof-results", chosen: false, notebook: true },
+      { path: "w/logs", chosen: true, notebook: true },
+      { path: "old", chosen: true, notebook: false },
     ]);
   });
 

@@ -147,8 +147,10 @@ export function addCommands(parts: Parts): () => void {
       const paths = runs.map(({ path }) => path);
       await attempt(async () => {
         try {
-          await server.call("delete", { paths });
-          parts.drop(paths);
+          const { deleted, problems } = await server.call("delete", { paths });
+          if (Array.isArray(deleted)) parts.drop(deleted.filter((path) => typeof path === "string"));
+          const said = Array.isArray(problems) ? problems.map(({ path, message }) => `${path}: ${message}`) : [];
+          if (said.length) panel.tell(said.join(" "));
         } finally {
           void parts.refresh();
           browsed();
@@ -222,8 +224,7 @@ export function addCommands(parts: Parts): () => void {
         label: "Runs in this folder and below it are listed.",
         ...(notebook?.path && { defaultPath: folderOf(notebook.path) }),
       });
-      const path = value?.[0]?.path;
-      if (button.accept && path !== undefined) parts.choose(path, true);
+      if (button.accept) for (const { path } of value ?? []) parts.choose(path, true);
     },
   });
 

@@ -10,8 +10,6 @@ export interface Watched {
   readonly chosen: boolean;
   /** Whether the notebook's runs are saved there. */
   readonly notebook: boolean;
-  /** Whether it may well not be there: nothing was recorded yet. */
-  readonly maybe: boolean;
 }
 
 /** What the server could not look at. */
@@ -83,7 +81,8 @@ export function grouped(runs: Iterable<Run>, problems: readonly Problem[], watch
   }
   for (const problem of problems) {
     const owner = watcherOf(problem.path, watched);
-    if (!owner || (problem.gone && owner.maybe && problem.path === owner.path)) continue;
+    // Of a notebook that has no runs, or none any more, nobody asked for a folder.
+    if (!owner || (problem.gone && !owner.chosen && problem.path === owner.path)) continue;
     const group = at(problem.path === owner.path ? owner.path : home(problem.path, owner), owner);
     if (group.runs.some(({ path }) => path === problem.path)) group.broken.set(problem.path, problem.message);
     else group.problems.push(problem);

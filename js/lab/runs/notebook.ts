@@ -4,6 +4,7 @@ import type { ICodeCellModel } from "@jupyterlab/cells";
 import { type INotebookTracker, NotebookActions, type NotebookPanel } from "@jupyterlab/notebook";
 import type { Contents } from "@jupyterlab/services";
 import { MIME_TYPE } from "../../hosts/mime.js";
+import { settings } from "../settings.js";
 import { loading, logdirs } from "./places.js";
 
 /** The files that the profiles in a cell's outputs name. */
@@ -38,6 +39,7 @@ export class CurrentNotebook {
       this.changed();
       this.ran();
     });
+    settings.onChange(() => this.changed());
     this.follow();
   }
 
@@ -59,7 +61,7 @@ export class CurrentNotebook {
     const { path } = this;
     if (path === null) return [];
     const cells = this.panel?.content.model?.cells;
-    return logdirs(path, cells ? [...cells].filter(isCode).flatMap(filesOf) : []);
+    return logdirs(path, settings.values.logdir, cells ? [...cells].filter(isCode).flatMap(filesOf) : []);
   }
 
   /** Puts a cell that loads a run below the active one, and goes there. */

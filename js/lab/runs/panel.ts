@@ -58,7 +58,7 @@ export class RunsPanel extends SidePanel {
 
   constructor(private readonly doing: Doing) {
     super({ content: new Panel() });
-    this.addClass("nbprof-runs");
+    this.addClass("nbprof-sidebar");
     this.tree = new Tree({
       open: () => doing.open(),
       selected: () => {

@@ -23,10 +23,13 @@ export function below(folder: string, path: string): string | null {
   return parts.join("/");
 }
 
-/** The folders in which the runs of a notebook are: the default one, and those of the files that its outputs name. */
-export function logdirs(notebook: string, files: Iterable<readonly string[]>): string[] {
+/**
+ * The folders in which the runs of a notebook are: the default one, the one of the settings, where there is one, and those
+ * of the files that its outputs name.
+ */
+export function logdirs(notebook: string, setting: string, files: Iterable<readonly string[]>): string[] {
   const folder = folderOf(notebook);
-  const found = new Set<string>([folder ? `${folder}/${DEFAULT}` : DEFAULT]);
+  const found = new Set([DEFAULT, setting].flatMap((path) => (path && below(folder, path)) || []));
   for (const named of files) {
     for (const file of named.slice(0, MOST)) {
       const path = below(folder, file);
@@ -47,7 +50,6 @@ export function watchedOf(notebook: readonly string[], chosen: readonly string[]
     path,
     chosen: picked.has(path),
     notebook: own.has(path),
-    maybe: !picked.has(path) && path === notebook[0],
   }));
 }
 

@@ -348,6 +348,7 @@ function runRow(key: string): Row {
     h("div.line", known, step),
     h("div.line.low", head, rest),
   );
+  let drawn = "";
   const row: Row = {
     key,
     node,
@@ -356,6 +357,10 @@ function runRow(key: string): Row {
     group: null,
     update(line, now, busy) {
       const { run, problem } = line as RunLine;
+      // Most rows are what they were.
+      const said = `${problem}\n${busy && !run.known}\n${ago(run.time, now)}`;
+      if (row.run === run && drawn === said) return;
+      drawn = said;
       row.run = run;
       const why = verdict(run, busy, problem);
       write(name, run.name);
@@ -370,7 +375,9 @@ function runRow(key: string): Row {
       set(
         node,
         "title",
-        [run.path, run.label, run.framework, fullTime(run.time), ...facts(run), said(why)].filter(Boolean).join("\n"),
+        [run.path, run.label, run.framework, fullTime(run.time), ...facts(run), sentence(why)]
+          .filter(Boolean)
+          .join("\n"),
       );
       set(node, "aria-label", spoken(run, now, busy, problem));
     },
@@ -378,7 +385,7 @@ function runRow(key: string): Row {
   return row;
 }
 
-const said = ({ head, rest }: { head: string; rest: string }): string => [head, rest].filter(Boolean).join(": ");
+const sentence = ({ head, rest }: { head: string; rest: string }): string => [head, rest].filter(Boolean).join(": ");
 
 function noteRow(key: string): Row {
   const node = h("div.nbprof-note", { role: "treeitem", "aria-level": 2, "data-key": key });
