@@ -20,6 +20,9 @@ from nbprof.capture.patches import Patches
 KIND = "train"
 FOUND = "optimizer steps of torch.optim"
 
+# Where Lightning, by either of its names, keeps which modules were training before an evaluation.
+_OF_LIGHTNING = ("lightning.pytorch.utilities.model_helpers", "pytorch_lightning.utilities.model_helpers")
+
 
 class Mark:
     """A stretch of time that may become a step; it is written into the trace when the recording has ended.
@@ -191,18 +194,39 @@ class OptimizerSteps:
         if module is None or "train" not in vars(module):
             return
         original = module.train
+        looked_at: set[str] = set()
 
         @wraps(original)
         def train(model: Any, mode: bool = True) -> Any:
             __tracebackhide__ = True
             if mode is False and getattr(model, "training", False):
                 self._safely(self.paused)
+                self._safely(lambda: self._hook_lightning(patches, looked_at))
             result = original(model, mode)
             if mode is True:
                 self._safely(lambda: self.loop_begins(resumes=True))
             return result
 
         patches.replace(module, "train", train)
+
+    def _hook_lightning(self, patches: Patches, looked_at: set[str]) -> None:
+        """Lightning ends an evaluation by setting ``training`` of each module, not by `train`; it may be imported after PyTorch."""
+        for name in _OF_LIGHTNING:
+            modes = getattr(sys.modules.get(name), "_ModuleMode", None)
+            if name in looked_at or modes is None or "restore" not in vars(modes):
+                continue
+            looked_at.add(name)
+            original = modes.restore
+
+            @wraps(original)
+            def restore(self_: Any, model: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
+                __tracebackhide__ = True
+                result = _original(self_, model, *args, **kwargs)
+                if getattr(model, "training", False):
+                    self._safely(lambda: self.loop_begins(resumes=True))
+                return result
+
+            patches.replace(modes, "restore", restore)
 
     def _hook_loaders(self, patches: Patches) -> None:
         loaders = sys.modules.get("torch.utils.data.dataloader")

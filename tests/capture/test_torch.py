@@ -16,6 +16,7 @@ import sys
 import textwrap
 import threading
 import time
+import types
 
 import pytest
 
@@ -645,6 +646,36 @@ def test_loops_of_trainers_have_their_steps(torch, record):
 
     assert len(steps(record(lightning))) == 6
     assert len(steps(record(accelerate))) == 4
+
+
+def test_an_evaluation_of_lightning_is_in_no_step(torch, record, monkeypatch):
+    """A stand-in of what Lightning 2 does: it sets `training` of the modules itself when an evaluation is over."""
+    room = types.ModuleType("lightning.pytorch.utilities.model_helpers")
+
+    class _ModuleMode:
+        def restore(self, model):
+            for module in model.modules():
+                module.training = True
+
+    room._ModuleMode = _ModuleMode
+    original = _ModuleMode.restore
+    training = Training(torch, 0.01)
+
+    def run():
+        # It is imported after the recording has begun.
+        monkeypatch.setitem(sys.modules, room.__name__, room)
+        for _ in range(2):
+            training.run(3)
+            training.model.eval()
+            time.sleep(0.3)
+            room._ModuleMode().restore(training.model)
+
+    recording = record(run)
+    found = steps(recording)
+    assert len(found) == 6
+    assert found[3][1] - found[2][2] > 0.29e6, "between the epochs"
+    assert any("in evaluation mode" in note for note in recording.info.notes)
+    assert _ModuleMode.restore is original
 
 
 def test_the_garbage_collection_of_python_is_seen_where_python_is(torch, record):

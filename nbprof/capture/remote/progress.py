@@ -1,4 +1,4 @@
-"""One line about what is going on, which changes at most four times a second and is gone in the end."""
+"""One line about what is going on, which changes at most four times a second; in the end it is gone, or says what it came to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ REPAINT_S = 0.25
 class Progress:
     """Shows a line where people look: as an output of the cell in a notebook, in a terminal as a line that is written over.
 
-    Use it in a `with` block; the line is gone after it. It never raises: a front end that has gone must not end a recording.
+    Use it in a `with` block. In a terminal the line is gone after it; in a notebook, where its output stays, it says what `last` was given,
+    and is empty after a failure. It never raises: a front end that has gone must not end a recording.
 
     Parameters
     ----------
@@ -26,7 +27,8 @@ class Progress:
 
     def __init__(self, show: bool | Tell = True) -> None:
         self._write: Tell | None = None
-        self._wipe: Callable[[], None] = lambda: None
+        self._wipe: Callable[[str], None] = lambda _: None
+        self._last = ""
         if callable(show):
             self._write = show
         elif show:
@@ -40,7 +42,7 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._painted:
             try:
-                self._wipe()
+                self._wipe(f"nbprof: {self._last}" if self._last else "")
             except Exception:
                 self._write = None
 
@@ -55,16 +57,27 @@ class Progress:
         except Exception:
             self._write = None
 
+    def last(self, text: str) -> None:
+        """What stays of the line, where its output does."""
+        self._last = text
 
-def _here() -> tuple[Tell | None, Callable[[], None]]:
+
+def _here() -> tuple[Tell | None, Callable[[str], None]]:
     """How to write a line here, and how to remove it."""
     shell = _shell()
     if shell is not None and hasattr(shell, "kernel"):
         from nbprof.cell import Slot
 
         slot = Slot(shell)
-        # The output itself stays, without a height.
-        return slot.line, lambda: slot.final({"text/plain": "", "text/html": ""}, {})
+
+        def wipe(text: str) -> None:
+            # The output itself stays; without a text it has no height.
+            if text:
+                slot.sentence(text)
+            else:
+                slot.final({"text/plain": "", "text/html": ""}, {})
+
+        return slot.line, wipe
     stream = sys.stderr
     if stream is not None and stream.isatty():
 
@@ -72,8 +85,8 @@ def _here() -> tuple[Tell | None, Callable[[], None]]:
             stream.write(f"\r\x1b[K{text[:200]}")
             stream.flush()
 
-        return write, lambda: write("")
-    return None, lambda: None
+        return write, lambda _: write("")
+    return None, lambda _: None
 
 
 def _shell() -> Any:

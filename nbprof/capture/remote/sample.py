@@ -36,7 +36,17 @@ def capture(addresses: str | Iterable[str], sampling: Sampling, progress: bool |
 
     with Progress(progress) as tell:
         recording = record(addresses, sampling, tell)
-        return open_recording(recording, progress=tell)
+        profile = open_recording(recording, progress=tell)
+        # An output of a notebook cannot be taken back without the others of its cell: what is left of the line says what it came to.
+        tell.last(_outcome(recording))
+        return profile
+
+
+def _outcome(recording: Recording) -> str:
+    missing = len(recording.info.warnings)
+    hosts = len(list(recording.path.glob("*.xplane.pb")))
+    text = f"{hosts} of {hosts + missing} workers recorded" if hosts + missing > 1 else "recorded"
+    return text if recording.temporary else f"{text}, in {recording.path}"
 
 
 def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell, watch: Watch | None = None) -> Recording:

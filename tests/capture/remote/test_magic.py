@@ -48,7 +48,7 @@ def test_options_may_stand_in_front_and_a_variable_may_hold_the_workers(kernel):
     assert kernel.ask("sorted(q.hosts) == sorted(r.hosts) == ['b', 'machine']") == "True"
 
 
-def test_a_call_shows_a_line_that_is_gone_in_the_end(kernel):
+def test_a_call_shows_a_line_that_says_what_it_came_to(kernel):
     def slowly(request, server):
         time.sleep(0.4)
         return answer("slow")
@@ -57,7 +57,10 @@ def test_a_call_shows_a_line_that_is_gone_in_the_end(kernel):
         result = kernel.run(f"p = nbprof.capture('{server.address}', 50, save=False)")
     assert result.status == "ok", result.traceback
     assert result.lines[0].startswith("nbprof: ")
-    assert [data["text/plain"] for data in result.displays] == [""]
+    assert [data["text/plain"] for data in result.displays] == ["nbprof: recorded"]
+    with standing_in(slowly) as server:
+        result = kernel.run(f"p = nbprof.capture('{server.address}', 50, logdir='kept'); print(p.path)")
+    assert result.displays[0]["text/plain"] == f"nbprof: recorded, in {result.stdout.strip()}"
     with standing_in(slowly) as server:
         silent = kernel.run(f"p = nbprof.capture('{server.address}', 50, save=False, progress=False)")
     assert silent.displays == []
