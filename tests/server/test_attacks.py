@@ -22,11 +22,15 @@ class Route:
     name: str
     request: dict = field(default_factory=dict)
     """One that it answers; each value that is GOOD, or a list of it, is a path."""
-    action: str = "read"
-    resource: str = "contents"
+    leaves: tuple = (("read", "contents"),)
+    """Actions on resources that the person must be allowed, all of them."""
     method: str = "POST"
     types: tuple = ()
     """Keys whose values are of one type only, beside the paths."""
+    optional: tuple = ()
+    """Keys that may be left out."""
+    makes: bool = False
+    """Whether its paths need not be there: it makes them."""
 
     @property
     def paths(self):
@@ -38,18 +42,26 @@ class Route:
         return {**self.request, key: [path] if isinstance(self.request[key], list) else path}
 
 
+WRITE = (("write", "contents"),)
 ROUTES = {
     route.name: route
     for route in (
         Route("open", {"path": GOOD}),
         Route("ask", {"path": GOOD, "version": "x", "request": {"ask": "hello"}}),
         Route("ready"),
-        Route("runs", {"folders": [GOOD], "depth": 2}, types=("depth",)),
-        Route("rename", {"path": GOOD, "name": "other"}, action="write", types=("name",)),
-        Route("delete", {"paths": [GOOD]}, action="write"),
+        Route("runs", {"folders": [GOOD], "depth": 2}, types=("depth",), optional=("depth",)),
+        Route("rename", {"path": GOOD, "name": "other"}, leaves=WRITE, types=("name",)),
+        Route("delete", {"paths": [GOOD]}, leaves=WRITE),
         Route("download", {"path": GOOD}, method="GET"),
         Route("compare", {"a": GOOD, "b": GOOD}),
-        Route("capture", {"addresses": "127.0.0.1:1", "duration_ms": 10, "folder": GOOD}, action="execute", resource="kernels"),
+        Route(
+            "capture",
+            {"addresses": "127.0.0.1:1", "duration_ms": 10, "retries": 0, "folder": GOOD},
+            leaves=(("execute", "kernels"), *WRITE),
+            types=("addresses", "duration_ms", "retries"),
+            optional=("duration_ms", "retries", "folder"),
+            makes=True,
+        ),
     )
 }
 
@@ -136,15 +148,23 @@ def outside(jp_root_dir, tmp_path, profile):
     return outside
 
 
-def attacks(jp_root_dir, outside):
+def escapes(jp_root_dir, outside):
+    """Paths that lead out of the root, to what is hidden, or nowhere that a file could be."""
     return [
         "..", "../beside.xplane.pb", "/../beside.xplane.pb", "logs/../../beside.xplane.pb", "logs/./host-a.xplane.pb",
-        "logs/%2e%2e/%2e%2e/beside.xplane.pb", f"../{jp_root_dir.name}-2/host.xplane.pb", str(outside / "secret.xplane.pb"), str(outside),
-        f"/{outside}", "/etc/passwd", "~", "~root", "C:\\Windows", "..\\beside.xplane.pb", "file:///etc/passwd",
-        "https://example.invalid/x.xplane.pb", "s3://bucket/x", ".hidden", ".hidden/host.xplane.pb", "logs/.host.xplane.pb",
+        f"../{jp_root_dir.name}-2/host.xplane.pb", f"..{outside}", ".hidden", ".hidden/host.xplane.pb", "logs/.host.xplane.pb",
         "file.xplane.pb", "folder", "folder/secret.xplane.pb", "folder/secret.trace.json", "neighbour.xplane.pb", "seen.xplane.pb",
+        "logs/host-a.xplane.pb\0", "\0", "logs/host-a.xplane.pb/x", "logs/host-a.xplane.pb/../..", "a" * 5000, "a/" * 2000,
+        "\ud800.xplane.pb",
+    ]  # fmt: skip
+
+
+def strangers(outside):
+    """Paths that mean something elsewhere, and here are names that no file has."""
+    return [
+        "logs/%2e%2e/%2e%2e/beside.xplane.pb", str(outside / "secret.xplane.pb"), str(outside), f"/{outside}", "/etc/passwd", "~", "~root",
+        "C:\\Windows", "..\\beside.xplane.pb", "file:///etc/passwd", "https://example.invalid/x.xplane.pb", "s3://bucket/x",
         "linked/plugins/profile/run", "linked/plugins/profile/run/host.xplane.pb", "logs/loop", "logs/loop/x", "nothing.xplane.pb",
-        "logs/host-a.xplane.pb\0", "\0", "logs/host-a.xplane.pb/x", "logs/host-a.xplane.pb/../..", "a" * 5000, "a/" * 2000, "\ud800.xplane.pb",
         "-rf", "$(id)", "`id`", "|id", "<script>",
     ]  # fmt: skip
 
@@ -153,7 +173,7 @@ def attacks(jp_root_dir, outside):
 async def test_no_path_leads_anywhere_else(route, ask, jp_root_dir, outside, extension):
     before = everything(jp_root_dir.parent)
     for key in route.paths:
-        for path in attacks(jp_root_dir, outside):
+        for path in [*escapes(jp_root_dir, outside), *([] if route.makes else strangers(outside))]:
             if path.startswith("\ud800") and route.method == "GET":
                 # No URL can have it; Tornado sees to that.
                 continue
@@ -170,7 +190,7 @@ async def test_no_path_leads_anywhere_else(route, ask, jp_root_dir, outside, ext
     assert not extension.pool.opened
 
 
-@those(lambda route: route.paths and route.name not in ("runs", "capture"))
+@those(lambda route: route.paths and not route.makes and route.name != "runs")
 async def test_the_root_itself_is_no_run(route, ask, jp_root_dir, profile, extension):
     """It is a folder to list runs of, and to record into, and nothing else."""
     before = everything(jp_root_dir)
@@ -250,13 +270,13 @@ async def test_a_value_of_another_type_is_refused(route, ask, profile, extension
         without = {name: value for name, value in route.request.items() if name != key}
         for request in (
             without,
-            *({**route.request, key: value} for value in (None, True, -1, 1.5, {}, {"a": 1}, [1], [[GOOD]], [{}], [None])),
+            *({**route.request, key: value} for value in (None, True, -1, 1.5, {"a": 1}, [1], [[GOOD]], [{}], [None])),
         ):
-            if key not in request and key in route.types and route.name == "runs":
+            if key in route.optional and request.get(key) is None:
                 continue
             answer = await ask(route, request)
             assert answer.code == 400, f"{request}: {answer.code} {answer.body!r}"
-            assert json.loads(answer.body)["message"].endswith(".")
+            assert json.loads(answer.body)["message"]
     assert not extension.pool.opened
     assert profile.exists()
 
@@ -308,7 +328,7 @@ class TestReading(Allowed):
     async def test_who_may_read_may_change_and_run_nothing(self, route, ask, profile, jp_root_dir, extension):
         before = everything(jp_root_dir)
         answer = await ask(route, route.request)
-        assert (answer.code == 403) == (route.action != "read"), answer.code
+        assert (answer.code == 403) == any(action != "read" for action, _ in route.leaves), answer.code
         assert everything(jp_root_dir) == before
 
 
@@ -326,13 +346,19 @@ class TestNoContents(Allowed):
 
 
 class TestOther(Allowed):
-    """Each route asks for its own leave, and for no other's."""
+    """Each route asks for its own leaves, and for no other's."""
+
+    leaves: tuple = ()
 
     @staticmethod
     def allows(action, resource):
-        return (action, resource) == TestOther.only
+        return (action, resource) in TestOther.leaves
 
-    async def test_its_own_leave_is_enough(self, route, ask, profile, monkeypatch):
-        monkeypatch.setattr(TestOther, "only", (route.action, route.resource), raising=False)
-        answer = await ask(route, route.request)
+    async def test_its_own_leaves_are_enough_and_needed(self, route, ask, profile, monkeypatch):
+        for missing in route.leaves:
+            monkeypatch.setattr(TestOther, "leaves", tuple(leave for leave in route.leaves if leave != missing))
+            assert (await ask(route, route.request)).code == 403
+        monkeypatch.setattr(TestOther, "leaves", route.leaves)
+        # What is not there is looked for, and soon not found.
+        answer = await ask(route, {**route.request, **{key: "nothing" for key in route.paths}})
         assert answer.code != 403, answer.body

@@ -205,7 +205,11 @@ async def test_a_huge_request_is_refused(profile, post):
 
 @pytest.mark.parametrize(
     ("name", "data"),
-    [("empty.xplane.pb", b""), ("text.xplane.pb", b"no profile at all"), ("cut.trace.json.gz", gzip.compress(b'{"traceEvents": [', mtime=0)[:15])],
+    [
+        ("empty.xplane.pb", b""),
+        ("text.xplane.pb", b"no profile at all"),
+        ("cut.trace.json.gz", gzip.compress(b'{"traceEvents": [', mtime=0)[:15]),
+    ],
 )
 async def test_what_is_no_profile_is_a_sentence_with_the_place(jp_root_dir, open_profile, extension, name, data):
     (jp_root_dir / "broken").mkdir()
