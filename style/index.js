@@ -1,3 +1,4 @@
 import "./index.css";
 import "./runs.css";
 import "./help.css";
+import "./capture.css";

@@ -4,6 +4,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/applica
 import { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import { rendererFactory } from "../hosts/mime.js";
 import { stripFactory } from "../hosts/strip.js";
+import { capture } from "./capture.js";
 import { cells } from "./cells.js";
 import { documents } from "./documents.js";
 import { help } from "./help.js";
@@ -23,4 +24,4 @@ const plugin: JupyterFrontEndPlugin<void> = {
   },
 };
 
-export default [plugin, settingsPlugin, cells, launcher, documents, runs, help];
+export default [plugin, settingsPlugin, cells, launcher, documents, runs, help, capture];

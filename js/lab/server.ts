@@ -21,6 +21,8 @@ export class Refusal extends Error {
     readonly unread: Unread | null = null,
     /** Of a folder: the run that could not be opened, and the others. */
     readonly found: Pick<Opened, "run" | "runs"> | null = null,
+    /** The name in the request of what is wrong. */
+    readonly field = "",
   ) {
     super(message);
   }
@@ -44,7 +46,13 @@ export interface FolderRun {
 }
 
 /** A line of the answer to `open`. */
-type Said = Partial<Omit<Opened, "packed">> & { progress?: string; message?: string; bytes?: number; unread?: Unread };
+type Said = Partial<Omit<Opened, "packed">> & {
+  progress?: string;
+  message?: string;
+  bytes?: number;
+  unread?: Unread;
+  field?: string;
+};
 
 const foundIn = ({ run, runs }: Said): Refusal["found"] => (run !== undefined && runs ? { run, runs } : null);
 
@@ -64,6 +72,7 @@ async function refusal(response: Response): Promise<Refusal> {
     response.status,
     said.unread,
     foundIn(said),
+    said.field,
   );
 }
 

@@ -196,8 +196,7 @@ class CaptureHandler(Handler):
             asked = self.asked()
             if "stop" in asked:
                 await self.app.recordings.stop(str(asked["stop"]))
-                self.set_status(204)
-                await self.finish()
+                await self.finish("{}")
                 return
             order = await self._order(asked)
             await self.until_gone(self._record(order))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 
@@ -250,7 +251,7 @@ async def test_it_can_be_stopped_early_and_what_was_recorded_is_kept(streamed, p
         await until(lambda: server.requests)
         await line(lambda one: one.get("worker", {}).get("state") == "recording")
         assert (await post("capture", {"stop": "another"}))[0] == 404
-        assert (await post("capture", {"stop": key}))[0] == 204
+        assert (await post("capture", {"stop": key}))[0] == 200
         await work
     assert lines[-1]["workers"][0]["state"] == "recorded", lines
     assert any(note.startswith("the recording was stopped by hand after") for note in lines[-1]["notes"])
@@ -263,7 +264,7 @@ async def test_it_can_be_stopped_before_anything_was_recorded(streamed, post):
     work, lines, line = streamed({"addresses": NOBODY, "duration_ms": 20, "retries": 100})
     key = (await line(lambda one: "recording" in one))["recording"]
     await line(lambda one: one.get("worker", {}).get("state") == "again")
-    assert (await post("capture", {"stop": key}))[0] == 204
+    assert (await post("capture", {"stop": key}))[0] == 200
     await work
     assert lines[-1] == {"message": "the recording was stopped before anything was recorded."}
 
@@ -353,6 +354,19 @@ async def test_the_sentences_are_those_of_python(post):
         with pytest.raises(CaptureError) as error:
             parse(value) if field == "addresses" else Sampling(**{field: value})
         assert json.loads(body)["message"] == str(error.value)
+
+
+def test_the_fields_are_checked_as_the_form_checks_them():
+    """js/tests/lab-capture.test.ts holds the form to the same file."""
+    cases = json.loads((Path(__file__).parents[1] / "data" / "capture-fields.json").read_text())
+    for field, rows in cases.items():
+        for text, expected in rows.items():
+            value = text if field in ("addresses", "name") else int(text)
+            try:
+                found = [str(one) for one in parse(value)[0]] if field == "addresses" else getattr(Sampling(**{field: value}), field)
+            except CaptureError:
+                found = None
+            assert found == expected, (field, text)
 
 
 async def test_a_folder_that_cannot_be_written_says_so(capture, jp_root_dir, extension):

@@ -1,0 +1,213 @@
+/** The fields of the capture form: what they may hold. The sentences are those of `nbprof.capture`; the server checks again. */
+
+export interface Fields {
+  /** As typed: grpc://a:6009, b:6009. */
+  addresses: string;
+  duration: string;
+  hostLevel: string;
+  deviceLevel: string;
+  pythonLevel: string;
+  retries: string;
+  name: string;
+  /** Below the folder that Jupyter serves. */
+  folder: string;
+}
+
+export type Field = keyof Fields;
+
+export const DEFAULTS: Readonly<Fields> = {
+  addresses: "",
+  duration: "2000",
+  hostLevel: "2",
+  deviceLevel: "1",
+  pythonLevel: "0",
+  retries: "3",
+  name: "",
+  folder: "nbprof-results",
+};
+
+export interface Request {
+  addresses: string[];
+  duration_ms: number;
+  host_level: number;
+  device_level: number;
+  python_level: number;
+  retries: number;
+  name: string | null;
+  folder: string;
+}
+
+/** Names of the request by field, as the server says which of them is wrong. */
+export const ASKED: Readonly<Record<Field, keyof Request>> = {
+  addresses: "addresses",
+  duration: "duration_ms",
+  hostLevel: "host_level",
+  deviceLevel: "device_level",
+  pythonLevel: "python_level",
+  retries: "retries",
+  name: "name",
+  folder: "folder",
+};
+
+const HOST = "[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?|\\[[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,32})?\\]";
+const ADDRESS = new RegExp(`^(${HOST})(?::(\\d{1,9}))?/?$`);
+const EXAMPLE = "write it as host:6009, with the port that its profiler server listens at";
+
+/** A text in quotes, as Python shows it. */
+const shown = (text: string): string => {
+  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
+  return quote + text.replaceAll("\\", "\\\\").replaceAll(quote, `\\${quote}`) + quote;
+};
+
+function address(text: string): { address: string } | { wrong: string } {
+  const scheme = text.lastIndexOf("://");
+  if (scheme >= 0 && text.slice(0, scheme).toLowerCase() !== "grpc") {
+    return { wrong: `${text}: a profiler server speaks gRPC, not ${text.slice(0, scheme)}; ${EXAMPLE}` };
+  }
+  const rest = scheme < 0 ? text : text.slice(scheme + 3);
+  const match = ADDRESS.exec(rest);
+  if (!match) {
+    const hint = rest.split(":").length > 2 ? "; an IPv6 address stands in brackets, as [::1]:6009" : "";
+    return { wrong: `${shown(text)} is no address: ${EXAMPLE}${hint}` };
+  }
+  if (match[2] === undefined) return { wrong: `${text} has no port: ${EXAMPLE}` };
+  const port = Number(match[2]);
+  if (port < 1 || port > 65535) return { wrong: `${text}: a port is a number from 1 to 65535` };
+  return { address: `${match[1]}:${port}` };
+}
+
+/** The workers that a text names, each once. Spaces and line ends part them as commas do. */
+export function addressesOf(text: string): { addresses: string[] } | { wrong: string } {
+  const found: string[] = [];
+  for (const part of text.split(/[\s,;]+/)) {
+    if (!part) continue;
+    const one = address(part);
+    if ("wrong" in one) return one;
+    if (!found.includes(one.address)) found.push(one.address);
+  }
+  if (!found.length) {
+    return { wrong: "no address was given: name the workers, as grpc://host:6009,grpc://host2:6009" };
+  }
+  return { addresses: found };
+}
+
+/** The number that a field holds, or the sentence why it is none. */
+function whole(text: string, least: number, most: number, rule: string): number | string {
+  const plain = text.trim().replaceAll(",", "");
+  if (!/^[+-]?\d+$/.test(plain)) return `${rule}, a whole number, not ${shown(text.trim())}`;
+  const value = Number(plain);
+  return value >= least && value <= most ? value : `${rule}, not ${value.toLocaleString("en-US")}`;
+}
+
+const NAME = /^[\p{L}\p{N}_](?:[\p{L}\p{N}_ .+=@()-]{0,58}[\p{L}\p{N}_+=@()-])?$/u;
+
+/** Why a folder cannot be one; "" where it can. */
+function wrongFolder(text: string): string {
+  const parts = text.split("/").filter(Boolean);
+  if (parts.some((part) => part.startsWith(".")) || text.includes("\0")) {
+    return `${text}: no folder below the one that Jupyter serves, or hidden. Choose another folder.`;
+  }
+  return "";
+}
+
+/** What is asked of the server, or what is wrong by field. */
+export function check(fields: Fields): { request: Request } | { wrong: Partial<Record<Field, string>> } {
+  const wrong: Partial<Record<Field, string>> = {};
+  const number = (field: Field, least: number, most: number, rule: string): number => {
+    const value = whole(fields[field], least, most, rule);
+    if (typeof value === "number") return value;
+    wrong[field] = value;
+    return 0;
+  };
+  const workers = addressesOf(fields.addresses);
+  if ("wrong" in workers) wrong.addresses = workers.wrong;
+  const name = fields.name.trim();
+  if (name && !NAME.test(name)) {
+    wrong.name =
+      "the name of a run is up to 60 letters, digits, spaces and any of . _ + = @ ( ) -, and begins with a letter or digit, " +
+      `not ${shown(name)}`;
+  }
+  const folder = fields.folder.trim() || DEFAULTS.folder;
+  const unfit = wrongFolder(folder);
+  if (unfit) wrong.folder = unfit;
+  const request: Request = {
+    addresses: "addresses" in workers ? workers.addresses : [],
+    duration_ms: number("duration", 1, 3_600_000, "the duration is 1 ms to 3,600,000 ms (an hour)"),
+    host_level: number("hostLevel", 0, 3, "the host level is 0, 1, 2 or 3"),
+    device_level: number("deviceLevel", 0, 1, "the device level is 0 or 1"),
+    python_level: number("pythonLevel", 0, 1, "the Python level is 0 or 1"),
+    retries: number("retries", 0, 100, "the number of retries is 0 to 100"),
+    name: name || null,
+    folder,
+  };
+  return Object.keys(wrong).length ? { wrong } : { request };
+}
+
+/** What was kept of the fields; what is missing or of another kind is as usual. */
+export function kept(value: unknown): Fields {
+  const fields = { ...DEFAULTS };
+  if (typeof value !== "object" || value === null) return fields;
+  for (const field of Object.keys(DEFAULTS) as Field[]) {
+    const text = (value as Record<string, unknown>)[field];
+    if (typeof text === "string" && text.length < 20_000) fields[field] = text;
+  }
+  return fields;
+}
+
+export interface WorkerState {
+  address: string;
+  /** asked, recording, sending, again, recorded or failed. */
+  state: string;
+  text: string;
+}
+
+const DOES: Readonly<Record<string, string>> = {
+  asked: "Asked to begin",
+  recording: "Recording",
+  sending: "Sending what it recorded",
+  again: "Asked again",
+  recorded: "Recorded",
+  failed: "Missing",
+};
+
+/** What a worker does, in words. */
+export const doing = (state: string): string => (Object.hasOwn(DOES, state) && DOES[state]) || "Waiting";
+
+export interface Result {
+  path: string;
+  name: string;
+  workers: WorkerState[];
+  notes: string[];
+}
+
+/** What is in an answer's last line where something was recorded. */
+export function resultOf(line: Record<string, unknown>): Result | null {
+  const { path, name, workers, notes } = line;
+  if (typeof path !== "string") return null;
+  return {
+    path,
+    name: String(name ?? ""),
+    workers: Array.isArray(workers) ? workers.map(workerOf) : [],
+    notes: Array.isArray(notes) ? notes.map(String) : [],
+  };
+}
+
+export const workerOf = (row: unknown): WorkerState => {
+  const { address, state, text } = (row ?? {}) as Record<string, unknown>;
+  return { address: String(address ?? ""), state: String(state ?? ""), text: String(text ?? "") };
+};
+
+/** How many workers there are in it, in a sentence. */
+export function summary(workers: readonly WorkerState[]): string {
+  const came = workers.filter(({ state }) => state === "recorded").length;
+  const all = workers.length;
+  if (came === all) return all === 1 ? "The worker was recorded." : `All ${all} workers were recorded.`;
+  return `${came} of ${all} workers ${came === 1 ? "was" : "were"} recorded.`;
+}
+
+/** A sentence of Python's, which begins with a small letter and may lack its full stop. */
+export function sentence(text: string): string {
+  const whole = text.trim();
+  const begun = /^[a-z]+[ ,]/.test(whole) ? (whole[0] as string).toUpperCase() + whole.slice(1) : whole;
+  return /[.?!…]$/.test(begun) ? begun : `${begun}.`;
+}
