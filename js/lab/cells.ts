@@ -61,6 +61,10 @@ async function profileCell(panel: NotebookPanel, cell: Cell): Promise<void> {
     armed = arm(now, { text: sharedModel.getSource(), cell: sharedModel.getId(), options: settings.line });
   };
   NotebookActions.executionScheduled.connect(scheduled);
+  // The next Ctrl+Enter is for the cell, not for the button that was clicked.
+  const { activeElement } = document;
+  if (activeElement?.closest(".jp-Toolbar, .jp-cell-toolbar")) (activeElement as HTMLElement).blur();
+  panel.content.activate();
   let ran = false;
   try {
     ran = await NotebookActions.runCells(panel.content, [cell], panel.sessionContext);
@@ -133,7 +137,7 @@ export const cells: JupyterFrontEndPlugin<void> = {
         name: specs?.kernelspecs[kernel.name]?.display_name ?? kernel.name,
         language: languageOf(kernel.name, specs, panel?.model ?? null),
       };
-      const starting = Boolean(panel && !panel.sessionContext.isReady);
+      const starting = Boolean(panel && !panel.sessionContext.hasNoKernel);
       return whyNot({ cell: panel?.content.activeCell?.model.type ?? null, kernel: named, starting });
     };
     /** The notebook and its active cell, if it can be profiled. */

@@ -7,7 +7,7 @@ import { IDocumentManager } from "@jupyterlab/docmanager";
 import { FileDialog, IDefaultFileBrowser } from "@jupyterlab/filebrowser";
 import { ILauncher } from "@jupyterlab/launcher";
 import { Widget } from "@lumino/widgets";
-import { h } from "../lib/dom.js";
+import { h, reason } from "../lib/dom.js";
 import { icon } from "./icon.js";
 import { contentsPath } from "./launcher/path.js";
 
@@ -66,8 +66,8 @@ export const launcher: JupyterFrontEndPlugin<void> = {
       else await commands.execute("docmanager:open", { path, factory: FACTORY });
     };
 
-    /** A path that was chosen or typed; null where the person left. */
-    const choose = async (value: string, wrong: string): Promise<string | null> => {
+    /** Paths that were chosen, or the one that was typed; null where the person left. */
+    const choose = async (value: string, wrong: string): Promise<string[] | null> => {
       let browsing = false;
       const body = new Ask(value, wrong, () => {
         browsing = true;
@@ -80,7 +80,7 @@ export const launcher: JupyterFrontEndPlugin<void> = {
         focusNodeSelector: "input",
       });
       const { button, value: typed } = await dialog.launch();
-      if (!browsing) return button.accept ? contentsPath(typed ?? "", PageConfig.getOption("serverRoot")) : null;
+      if (!browsing) return button.accept ? [contentsPath(typed ?? "", PageConfig.getOption("serverRoot"))] : null;
       if (!manager) return null;
       const { button: chosen, value: items } = await FileDialog.getOpenFiles({
         manager,
@@ -88,8 +88,7 @@ export const launcher: JupyterFrontEndPlugin<void> = {
         label: "A profile, or a run folder: the folder that is shown, where nothing is selected",
         defaultPath: browser?.model.path ?? "",
       });
-      const path = items?.[0]?.path;
-      return chosen.accept && path !== undefined ? path : choose(typed ?? value, "");
+      return chosen.accept && items?.length ? items.map(({ path }) => path) : choose(typed ?? value, "");
     };
 
     commands.addCommand(OPEN, {
@@ -104,19 +103,22 @@ export const launcher: JupyterFrontEndPlugin<void> = {
         let value = "";
         let wrong = "";
         for (;;) {
-          const path = await choose(value, wrong);
-          if (path === null) return;
-          try {
-            await open(path);
-            return;
-          } catch (error) {
-            value = path;
-            const status = (error as { response?: { status?: number } }).response?.status;
-            wrong =
-              status === 404
-                ? `There is no file or folder "${path}".`
-                : `"${path}" could not be opened: ${String(error)}`;
+          const paths = await choose(value, wrong);
+          if (!paths) return;
+          wrong = "";
+          for (const path of paths) {
+            try {
+              await open(path);
+            } catch (error) {
+              value = path;
+              const status = (error as { response?: { status?: number } }).response?.status;
+              wrong =
+                status === 404
+                  ? `There is no file or folder "${path}".`
+                  : `"${path}" could not be opened: ${reason(error)}`;
+            }
           }
+          if (!wrong) return;
         }
       },
     });

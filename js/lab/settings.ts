@@ -62,7 +62,7 @@ export const settingsPlugin: JupyterFrontEndPlugin<void> = {
   description: "The settings of the profiler.",
   autoStart: true,
   optional: [ISettingRegistry, INotebookTracker],
-  activate: async (app: JupyterFrontEnd, registry: ISettingRegistry | null, notebooks: INotebookTracker | null) => {
+  activate: (app: JupyterFrontEnd, registry: ISettingRegistry | null, notebooks: INotebookTracker | null) => {
     settings.onChange(() => {
       const { colours, lanes } = settings.values;
       setPageOptions(colours, lanes === DEFAULTS.lanes ? null : lanes);
@@ -78,14 +78,13 @@ export const settingsPlugin: JupyterFrontEndPlugin<void> = {
           tell(kernel);
       });
     }
-    if (!registry) return;
-    try {
-      const loaded = await registry.load(SCHEMA);
-      const update = (): void => settings.set(read(loaded.composite as Record<string, unknown>));
-      loaded.changed.connect(update);
-      update();
-    } catch (error) {
-      console.warn("The settings of nbprof could not be read; the usual ones hold.", error);
-    }
+    void registry?.load(SCHEMA).then(
+      (loaded) => {
+        const update = (): void => settings.set(read(loaded.composite as Record<string, unknown>));
+        loaded.changed.connect(update);
+        update();
+      },
+      (error) => console.warn("The settings of nbprof could not be read; the usual ones hold.", error),
+    );
   },
 };
