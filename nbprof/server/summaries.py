@@ -82,14 +82,17 @@ class Summaries:
         asked = self._asked.get(key)
         if asked is None:
             work = asyncio.get_running_loop().create_task(self._analyse(run, key, top))
-            work.add_done_callback(lambda done: self._over(key, done))
             asked = self._asked[key] = _Asked(work)
+            work.add_done_callback(lambda done: self._over(key, done))
         asked.waiting += 1
         try:
             return await asyncio.shield(asked.work)
         finally:
             asked.waiting -= 1
             if not asked.waiting:
+                # Who asks from now on must not get what is being cancelled.
+                if self._asked.get(key) is asked:
+                    del self._asked[key]
                 asked.work.cancel()
 
     def close(self) -> None:
@@ -100,7 +103,8 @@ class Summaries:
         self._stop("the server was stopped.")
 
     def _over(self, key: str, work: asyncio.Task[Any]) -> None:
-        self._asked.pop(key, None)
+        if key in self._asked and self._asked[key].work is work:
+            del self._asked[key]
         if not work.cancelled():
             work.exception()
 

@@ -216,7 +216,13 @@ async def test_nothing_is_answered_without_the_token(route, ask, profile, extens
     assert profile.exists()
 
 
-async def test_a_page_of_another_site_may_not_ask(route, ask, profile, http_server_client, jp_base_url, jp_serverapp, extension):
+def http_server_url(port):
+    return f"http://127.0.0.1:{port[1]}"
+
+
+async def test_a_page_of_another_site_may_not_ask(
+    route, ask, profile, http_server_client, jp_base_url, http_server_port, jp_serverapp, extension
+):
     """A browser that is logged in sends its cookie from any page; the XSRF token it does not."""
     token = jp_serverapp.identity_provider.token
     login = await http_server_client.fetch(f"{jp_base_url}api/me?token={token}", follow_redirects=False, raise_error=False)
@@ -235,6 +241,10 @@ async def test_a_page_of_another_site_may_not_ask(route, ask, profile, http_serv
     xsrf = next(part.split("=", 1)[1] for part in cookies.split("; ") if part.startswith("_xsrf"))
     answer = await ask(route, route.request, headers={"Cookie": cookies, "X-XSRFToken": xsrf})
     assert answer.code not in (403, 404), answer.body
+    if route.method == "GET":
+        # A link of JupyterLab's own page brings no header, but says where it is.
+        answer = await ask(route, route.request, headers={"Cookie": cookies, "Referer": f"{http_server_url(http_server_port)}/lab"})
+        assert answer.code == 200, answer.body
 
 
 async def test_another_method_does_nothing(route, ask, profile):
@@ -360,5 +370,5 @@ class TestOther(Allowed):
             assert (await ask(route, route.request)).code == 403
         monkeypatch.setattr(TestOther, "leaves", route.leaves)
         # What is not there is looked for, and soon not found.
-        answer = await ask(route, {**route.request, **{key: "nothing" for key in route.paths}})
+        answer = await ask(route, {**route.request, **dict.fromkeys(route.paths, "nothing")})
         assert answer.code != 403, answer.body

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
+import threading
 
 import pytest
 
+from nbprof.server import listing
 from nbprof.server import runs as finding
 from tests.server.conftest import place, torch_trace
 from tests.support.xspace import training_run
@@ -188,7 +191,7 @@ async def test_depth_and_python_environments(jp_root_dir, listed):
 async def test_many_runs_and_files_are_listed_in_pieces(jp_root_dir, listed):
     for i in range(500):
         place(jp_root_dir / "logs" / "plugins" / "profile" / f"run{i}", "host.xplane.pb", b"")
-    for i in range(5000):
+    for i in range(1000):
         (jp_root_dir / "logs" / f"note{i}.txt").touch()
     answer = await listed("logs")
     assert len(answer.first) == 500
@@ -216,3 +219,65 @@ async def test_a_request_that_makes_no_sense_is_refused(post, request_):
     status, body = await post("runs", request_)
     assert status == 400
     assert json.loads(body)["message"].endswith(".")
+
+
+class Slow:
+    """A disk on which looking into a folder takes until the test lets it."""
+
+    def __init__(self, monkeypatch, name):
+        self.go, self.looked = threading.Event(), []
+        look = finding._Here.look
+
+        def slow(here):
+            self.looked.append(here.real.name)
+            if here.real.name == name:
+                assert self.go.wait(120)
+            look(here)
+
+        monkeypatch.setattr(finding._Here, "look", slow)
+
+
+@pytest.fixture
+def connected(jp_auth_header, http_server, http_server_port, jp_base_url):
+    """A connection that asks for the runs of a folder, and reads as they come."""
+
+    async def connected(folder):
+        reader, writer = await asyncio.open_connection("127.0.0.1", http_server_port[1])
+        body = json.dumps({"folders": [folder]}).encode()
+        headers = {"Host": "127.0.0.1", "Content-Length": len(body), **jp_auth_header}
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        writer.write(f"POST {jp_base_url}nbprof/api/runs HTTP/1.1\r\n{head}\r\n".encode() + body)
+        return reader, writer
+
+    return connected
+
+
+async def test_a_slow_disk_keeps_neither_the_server_nor_the_first_runs_waiting(jp_root_dir, connected, jp_fetch, monkeypatch):
+    place(jp_root_dir / "logs" / "a", "a.xplane.pb")
+    place(jp_root_dir / "logs" / "b", "b.xplane.pb")
+    disk = Slow(monkeypatch, "b")
+    reader, writer = await connected("logs")
+    await reader.readuntil(b"logs/a/a.xplane.pb")
+    assert (await jp_fetch("api", "status")).code == 200
+    assert not disk.go.is_set()
+    disk.go.set()
+    await reader.readuntil(b"logs/b/b.xplane.pb")
+    await reader.readuntil(b'"done"')
+    writer.close()
+
+
+async def test_nobody_looks_on_when_nobody_listens(jp_root_dir, connected, monkeypatch):
+    for name in "abcdef":
+        place(jp_root_dir / "logs" / name, f"{name}.xplane.pb")
+    disk = Slow(monkeypatch, "b")
+    stopped, ended = threading.Event(), threading.Event()
+    stop, search = listing._Walk.stop, listing._Walk._search
+    monkeypatch.setattr(listing._Walk, "stop", lambda walk: (stop(walk), stopped.set()))
+    monkeypatch.setattr(listing._Walk, "_search", lambda walk: (search(walk), ended.set()))
+    reader, writer = await connected("logs")
+    await reader.readuntil(b"logs/a/a.xplane.pb")
+    writer.close()
+    assert await asyncio.to_thread(stopped.wait, 120)
+    disk.go.set()
+    assert await asyncio.to_thread(ended.wait, 120)
+    assert disk.looked == ["logs", "a", "b"]
