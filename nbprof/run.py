@@ -364,7 +364,8 @@ class Run:
         """Whether the slowest host pipeline limits the program."""
         missing = self.activity.missing.get("input", "")
         if not missing and self.activity.framework == "PyTorch":
-            missing = "The input comes through a DataLoader of PyTorch or an iterator of Python, not through tf.data: see the input pipeline."
+            source = "a DataLoader of PyTorch or an iterator of Python"
+            missing = f"The input comes through {source}, not through tf.data: see the input pipeline."
         return tf_data_advice.summary(self.tf_data_pipelines, missing, self._overview["input_percent"])
 
     @_Kept
