@@ -1,0 +1,144 @@
+"""The sidebar with the runs of a notebook and of folders, in a real JupyterLab."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+
+import pytest
+
+from nbprof.profiles import load
+from tests.e2e.notebooks import command, end_kernels, wait_for_kernel
+from tests.support.xspace import gpu_run, training_run
+
+pytestmark = pytest.mark.browser
+
+RUNS = "nbprof-results/plugins/profile"
+
+
+@pytest.fixture
+def folder(lab, request):
+    """(url, folder) with a notebook, two runs of its logdir, and one of another."""
+    url, root = lab
+    # Each test its own: the kernel of a notebook lives on, in a folder that must not vanish.
+    folder = root / f"runs-{len(request.node.name)}"
+    for place, data, age in (
+        (f"{RUNS}/first", training_run(12), 7200),
+        (f"{RUNS}/second", gpu_run(), 300),
+        ("logs/plugins/profile/other", gpu_run(), 9000),
+    ):
+        file = folder / place / "host.xplane.pb"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(data)
+        os.utime(file, (time.time() - age,) * 2)
+    source = "# nbprof: a run appears\nimport shutil\nshutil.copytree('nbprof-results/plugins/profile/first', 'nbprof-results/plugins/profile/third')"
+    cell = {"cell_type": "code", "id": "a", "metadata": {}, "execution_count": None, "outputs": [], "source": source}
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    (folder / "train.ipynb").write_text(json.dumps({"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}))
+    return url, folder
+
+
+@pytest.fixture
+def sidebar(page, folder):
+    """JupyterLab with the notebook, and the runs in the sidebar."""
+    url = folder[0]
+    page.goto(f"{url}/lab/tree/{folder[1].name}/train.ipynb?reset")
+    page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
+    command(page, "nbprof:runs-show")
+    row(page, "second").wait_for(timeout=30_000)
+    yield page
+    end_kernels(page, url)
+    assert page.problems == []
+
+
+def row(page, name):
+    return page.get_by_role("tree", name="Runs").get_by_role("treeitem", name=re.compile(rf"^{name}, "))
+
+
+def focus(page):
+    return page.evaluate("() => document.activeElement.getAttribute('aria-label') ?? ''")
+
+
+def test_runs_are_listed_newest_first_opened_by_keyboard_and_compared(sidebar, folder):
+    page = sidebar
+    expected = load(folder[1] / RUNS / "first").overview
+    row(page, "first").filter(has_text=expected["verdict_text"]).wait_for(timeout=30_000)
+    told = [item.inner_text() for item in page.locator(".nbprof-runs-tree [role=treeitem]").all()]
+    assert [text.split("\n")[0] for text in told] == [f"{folder[1].name}/nbprof-results", "second", "first"]
+    assert "5 min ago" in told[1]
+    for text in ("2 h ago", "TensorFlow", "12 steps", f"{expected['step_time_ms']:.2f} ms", expected["verdict"]):
+        assert text in told[2]
+    # Which two are compared, also where another part of nbprof does it.
+    page.evaluate("""() => {
+        const { commands } = window.jupyterapp;
+        window.compared = [];
+        if (!commands.hasCommand("nbprof:compare")) commands.addCommand("nbprof:compare", { execute: () => undefined });
+        commands.commandExecuted.connect((_, { id, args }) => { if (id === "nbprof:compare") window.compared.push([args.a, args.b]); });
+    }""")
+    row(page, "second").click()
+    assert focus(page).startswith("second, ")
+    page.keyboard.press("Shift+ArrowDown")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    assert page.evaluate("() => window.compared") == [[f"{folder[1].name}/{RUNS}/first", f"{folder[1].name}/{RUNS}/second"]]
+    row(page, "second").click()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp").get_by_role("tab", name="Overview").wait_for(timeout=60_000)
+    page.locator(".lm-TabBar-tab.jp-mod-current", has_text="first").wait_for()
+    page.get_by_role("searchbox", name="Filter runs").fill("device-b")
+    row(page, "first").wait_for(state="detached")
+    assert row(page, "second").count() == 1
+
+
+def test_a_run_is_renamed_in_place_and_deleted_after_a_question(sidebar, folder):
+    page, home = sidebar, folder[1] / RUNS
+    row(page, "second").click()
+    page.keyboard.press("F2")
+    page.keyboard.type("not this")
+    page.keyboard.press("Escape")
+    assert focus(page).startswith("second, ")
+    page.keyboard.press("F2")
+    page.keyboard.type("with prefetch")
+    page.keyboard.press("Enter")
+    row(page, "with prefetch").wait_for()
+    assert sorted(path.name for path in home.iterdir()) == ["first", "with prefetch"]
+    page.wait_for_function("() => document.activeElement.getAttribute('aria-label')?.startsWith('with prefetch, ')")
+    for answer, left in (("Cancel", ["first", "with prefetch"]), (re.compile("Delete|Trash"), ["first"])):
+        page.keyboard.press("Delete")
+        dialog = page.get_by_role("dialog")
+        assert f"{folder[1].name}/{RUNS}/with prefetch" in dialog.inner_text()
+        dialog.get_by_role("button", name=answer).click()
+        row(page, "with prefetch").wait_for(state="visible" if answer == "Cancel" else "detached")
+        assert sorted(path.name for path in home.iterdir()) == left
+        if answer == "Cancel":
+            row(page, "with prefetch").click()
+
+
+def test_a_cell_gets_a_run_and_a_run_that_a_cell_saved_is_listed(sidebar):
+    page = sidebar
+    wait_for_kernel(page)
+    command(page, "notebook:run-cell")
+    row(page, "third").wait_for(timeout=60_000)
+    row(page, "third").click(button="right")
+    page.get_by_role("menuitem", name="Insert nbprof.load").click()
+    page.locator(".jp-Notebook .jp-Cell", has_text=f'nbprof.load("{RUNS}/third")').wait_for()
+
+
+def test_a_folder_that_was_added_stays_is_told_when_it_is_gone_and_leaves(sidebar, folder):
+    page, logs = sidebar, f"{folder[1].name}/logs"
+    with page.expect_response(lambda r: "/api/workspaces/" in r.url and logs in (r.request.post_data or "")):
+        command(page, "nbprof:runs-add-folder", path=logs)
+    row(page, "other").wait_for()
+    page.goto(page.url.split("?")[0])
+    row(page, "other").wait_for(timeout=60_000)
+    shutil.rmtree(folder[1] / "logs")
+    command(page, "nbprof:runs-refresh")
+    head = page.locator(".nbprof-folder[role=treeitem]", has_text=logs)
+    page.get_by_text("This folder is gone").wait_for()
+    head.click(button="right")
+    page.get_by_role("menuitem", name="Remove Folder from the List").click()
+    head.wait_for(state="detached")
+    assert row(page, "first").count() == 1
