@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OUT := build/demo
+LAB := build/lab
 
 .PHONY: demo test lab lint unit browser js clean bench
 
@@ -53,9 +54,17 @@ unit: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/e2e
 	$(BIN)/python -m pytest tests/e2e
 
-## JupyterLab on the notebooks.
+## JupyterLab on the notebooks and on small profiles: files, and a logdir with two runs. What you change there stays.
 lab: $(VENV)/.demo
-	$(BIN)/python -m jupyter lab --notebook-dir=notebooks
+	mkdir -p $(LAB)/profiles/logdir/plugins/profile/jax $(LAB)/profiles/logdir/plugins/profile/tensorflow
+	for from in notebooks/*.ipynb; do to=$(LAB)/$${from##*/}; [ -e $$to ] || cp $$from $$to; done
+	if [ -e $(OUT)/quickstart.ipynb ]; then cp $(OUT)/quickstart.ipynb $(LAB)/quickstart-executed.ipynb; fi
+	cp tests/data/xspace/tf_cpu.xplane.pb $(LAB)/profiles/tensorflow.xplane.pb
+	cp tests/data/kineto/cpu_train.pt.trace.json.gz $(LAB)/profiles/pytorch.pt.trace.json.gz
+	cp tests/data/chrome/jax_cpu.trace.json.gz $(LAB)/profiles/jax.trace.json.gz
+	cp tests/data/xspace/jax_loop.xplane.pb $(LAB)/profiles/logdir/plugins/profile/jax/host-a.xplane.pb
+	cp tests/data/xspace/tf_cpu.xplane.pb $(LAB)/profiles/logdir/plugins/profile/tensorflow/host-a.xplane.pb
+	$(BIN)/python -m jupyter lab --notebook-dir=$(LAB) $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_OPTIONS)
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/overhead.py

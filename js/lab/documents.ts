@@ -168,7 +168,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
 
     // Folders are no documents to JupyterLab; they have tabs of their own.
     const folders = new WidgetTracker<MainAreaWidget<ProfileView>>({ namespace: "nbprof-folders" });
-    const folderTab = (path: string, run: string): MainAreaWidget<ProfileView> => {
+    const folderTab = (path: string, run: string, id: string): MainAreaWidget<ProfileView> => {
       const title = (): void => {
         const { content } = tab;
         tab.title.label = [content.path.split("/").pop(), content.run].filter(Boolean).join(" › ");
@@ -178,6 +178,8 @@ export const documents: JupyterFrontEndPlugin<void> = {
       const tab = new MainAreaWidget({
         content: new ProfileView(server, path, { run, openFile, ready: app.restored, onChange: () => title() }),
       });
+      // The layout finds the tab by it, also when the folder was renamed or another run is shown.
+      tab.id = id || `nbprof-folder-${Math.random().toString(36).slice(2)}`;
       tab.title.icon = icon;
       tab.title.closable = true;
       tab.toolbar.hide();
@@ -198,9 +200,11 @@ export const documents: JupyterFrontEndPlugin<void> = {
           openPage(serverSettings.baseUrl, path);
           return;
         }
-        let tab = folders.find(({ content }) => content.path === path && (!run || content.run === run));
+        let tab = folders.find(({ content, id }) =>
+          args["id"] ? id === args["id"] : content.path === path && (!run || content.run === run),
+        );
         if (!tab) {
-          tab = folderTab(path, run);
+          tab = folderTab(path, run, String(args["id"] ?? ""));
           app.shell.add(tab, "main");
           await folders.add(tab);
         } else if (!run && args["path"] === undefined) {
@@ -228,8 +232,8 @@ export const documents: JupyterFrontEndPlugin<void> = {
       });
       void restorer.restore(folders, {
         command: OPEN,
-        args: ({ content }) => ({ path: content.path, run: content.run }),
-        name: ({ content }) => [content.path, content.run].join("\n"),
+        args: ({ content, id }) => ({ path: content.path, run: content.run, id }),
+        name: ({ id }) => id,
       });
     }
     if (browsers) watch(browsers, server);

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 
 import pytest
 
 from nbprof.profiles import load
 from tests.e2e.conftest import served
+from tests.e2e.notebooks import command, dashboards, open_notebook, window, write_notebook
 from tests.support.kineto import Kineto
 from tests.support.xspace import gpu_run, training_run
 
@@ -21,6 +23,16 @@ def profiles(lab):
     url, root = lab
     folder = root / "profiles"
     (folder / "run").mkdir(parents=True)
+    for i, name in enumerate(("first", "second")):
+        (folder / "logs" / name).mkdir(parents=True)
+        (folder / "logs" / name / "host.xplane.pb").write_bytes(training_run(5 + i))
+        os.utime(folder / "logs" / name / "host.xplane.pb", (1_700_000_000 + i,) * 2)
+    ascend = folder / "PROF_000001_20230818142704322_ABC" / "mindstudio_profiler_output"
+    ascend.mkdir(parents=True)
+    (ascend / "op_summary_20230818142704.csv").write_text("Device_id,Op Name\n")
+    (ascend / "msprof_20230818142704.json").write_text(
+        json.dumps([{"ph": "X", "name": "MatMul", "pid": 1, "tid": 1, "ts": 1, "dur": 2}] * 3)
+    )
     (folder / "host.xplane.pb").write_bytes(training_run(12))
     (folder / "run" / "host.xplane.pb").write_bytes(gpu_run())
     (folder / "broken.xplane.pb").write_bytes(b"this is no profile")
@@ -38,6 +50,7 @@ def profiles(lab):
 def guarded(tmp_path):
     """(url, token) of a JupyterLab as on a JupyterHub: below a prefix, with a token and the XSRF check."""
     (tmp_path / "host.xplane.pb").write_bytes(training_run(6))
+    write_notebook(tmp_path / "shown.ipynb", "import nbprof\nnbprof.load('host.xplane.pb')")
     with served(tmp_path, "--IdentityProvider.token=only-a-test", prefix="/user/a%40b") as url:
         yield url, "only-a-test"
 
@@ -58,7 +71,11 @@ def item(page, name):
 
 
 def dashboard(page):
-    return page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp")
+    return page.locator(".nbprof-document:visible .nbp")
+
+
+def live(page):
+    page.locator(".nbprof-document:visible .nbprof-host[data-live='live']").first.wait_for(timeout=30_000)
 
 
 def opened(page, name):
@@ -164,13 +181,75 @@ def test_cancel_stops_and_offers_to_open_again(browse):
     dashboard(browse).get_by_role("tab", name="Overview").wait_for(timeout=30_000)
 
 
-def test_a_run_folder_opens_by_its_context_menu(browse):
-    item(browse, "run").click(button="right")
-    browse.get_by_role("menuitem", name="Open as Profile").click()
+def test_a_folder_opens_by_its_context_menu_and_a_logdir_has_its_runs(browse):
+    open_folder(browse, "run")
     dashboard(browse).get_by_role("tab", name="GPU kernels").wait_for(timeout=30_000)
+    assert not browse.locator(".nbprof-runs:visible").count()
+    open_folder(browse, "logs")
+    browse.get_by_text("6 steps").first.wait_for(timeout=30_000)
+    runs = browse.get_by_role("combobox", name="Run")
+    assert [text.split(" (")[0] for text in runs.locator("option").all_inner_texts()] == ["second", "first"]
+    runs.focus()
+    browse.keyboard.press("ArrowDown")
+    browse.get_by_text("5 steps").first.wait_for(timeout=30_000)
+    assert browse.evaluate("document.activeElement.tagName") == "SELECT"
+    browse.locator(".lm-TabBar-tab", has_text="logs › first").wait_for()
+    live(browse)
+    # The layout is saved a little later.
     browse.wait_for_timeout(2000)
+    browse.asked.clear()
     browse.goto(browse.url.split("?")[0])
-    dashboard(browse).get_by_role("tab", name="GPU kernels").wait_for(timeout=60_000)
+    browse.get_by_text("5 steps").first.wait_for(timeout=60_000)
+    assert browse.locator(".lm-TabBar-tab", has_text="run").count()
+    opens = [asked for _, asked in browse.asked if "nbprof/api/open" in asked]
+    assert len(opens) == 1, "a tab that nobody looks at reads nothing"
+    assert browse.problems == []
+
+
+def open_folder(page, name):
+    item(page, name).click(button="right")
+    page.get_by_role("menuitem", name="Open as Profile").click()
+
+
+def test_output_of_ascend_is_told_and_its_timeline_opens(browse):
+    open_folder(browse, "PROF_000001")
+    state = browse.locator(".nbprof-state:visible")
+    state.get_by_role("heading", name="Output of Ascend's profiler (msprof), not read yet").wait_for(timeout=30_000)
+    assert "op_summary.csv" in state.inner_text()
+    state.get_by_role("button", name="msprof_20230818142704.json").click()
+    visit(dashboard(browse), "Trace").locator("canvas").first.wait_for()
+    assert "3 events" in dashboard(browse).inner_text()
+
+
+def test_views_of_a_file_share_it_and_follow_it(browse, profiles):
+    """Beside each other, renamed, replaced, and with the server away for a while."""
+    _, folder = profiles
+    (folder / "a.xplane.pb").write_bytes(training_run(6))
+    command(browse, "filebrowser:refresh")
+    opened(browse, "a.xplane.pb")
+    live(browse)
+    command(browse, "docmanager:clone")
+    browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2", timeout=30_000)
+    boxes = [board.bounding_box() for board in browse.locator(".nbprof-document:visible").all()]
+    assert len({box["x"] for box in boxes}) == 2, "beside each other"
+    browse.evaluate("() => jupyterapp.serviceManager.contents.rename('profiles/a.xplane.pb', 'profiles/b.xplane.pb')")
+    browse.wait_for_function("() => document.querySelectorAll('.nbprof-document .nbprof-state').length === 0")
+    browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2", timeout=30_000)
+    assert browse.locator(".lm-TabBar-tab:visible", has_text="b.xplane.pb").count() == 2
+    browse.context.set_offline(True)
+    board = dashboard(browse).first
+    visit(board, "Trace")
+    browse.locator(".nbprof-host[data-live='lost']").first.wait_for(timeout=30_000)
+    assert board.get_by_role("tabpanel", name="Trace").locator("canvas").count() >= 1
+    browse.context.set_offline(False)
+    browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2", timeout=30_000)
+    (folder / "b.xplane.pb").write_bytes(training_run(9))
+    browse.evaluate("() => window.dispatchEvent(new Event('focus'))")
+    bar = browse.locator(".nbprof-bar:visible").first
+    assert "changed" in bar.inner_text()
+    bar.get_by_role("button", name="Open again").click()
+    browse.get_by_text("9 steps").first.wait_for(timeout=30_000)
+    (folder / "b.xplane.pb").unlink()
 
 
 def test_it_follows_the_theme(browse):
@@ -182,11 +261,27 @@ def test_it_follows_the_theme(browse):
     browse.wait_for_function("() => document.querySelector('.nbprof-document .nbprof-host').dataset.theme === 'light'")
 
 
-def test_it_works_behind_a_prefix_with_a_token_and_xsrf(page, guarded):
+def test_it_works_behind_a_prefix_with_a_token_and_xsrf(browser, guarded):
+    """Documents, the trace over HTTP, a kernel's answers, and a report that is read again."""
     url, token = guarded
-    page.goto(f"{url}/lab?reset&token={token}")
-    item(page, "host.xplane.pb").wait_for(timeout=60_000)
-    opened(page, "host.xplane.pb")
-    page.wait_for_function("() => document.querySelector('.nbprof-document .nbprof-host').dataset.live === 'live'")
-    assert page.request.post(f"{url}/nbprof/api/open", data=json.dumps({"path": "host.xplane.pb"})).status == 403
-    assert page.problems == []
+    with window(browser) as page:
+        page.goto(f"{url}/lab?reset&token={token}")
+        item(page, "host.xplane.pb").wait_for(timeout=60_000)
+        opened(page, "host.xplane.pb")
+        live(page)
+        assert page.request.post(f"{url}/nbprof/api/open", data=json.dumps({"path": "host.xplane.pb"})).status == 403
+        fetched = page.evaluate(
+            "async url => (await (await fetch(url)).arrayBuffer()).byteLength", f"{url}/nbprof/api/download?path=host.xplane.pb"
+        )
+        assert fetched == len(training_run(6))
+        open_notebook(page, url, "shown.ipynb")
+        page.wait_for_function("() => jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'", timeout=60_000)
+        command(page, "notebook:run-all-cells")
+        tab = dashboards(page).get_by_role("tab", name="Trace")
+        tab.wait_for(timeout=60_000)
+        tab.click()
+        page.locator(".jp-OutputArea .nbprof-host[data-live='live']").wait_for(timeout=30_000)
+        assert page.problems == []
+    with window(browser) as stranger:
+        answer = stranger.request.post(f"{url}/nbprof/api/open", data=json.dumps({"path": "host.xplane.pb"}))
+        assert answer.status == 403

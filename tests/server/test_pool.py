@@ -21,7 +21,8 @@ held = []
 def handle(head, body):
     def send(what, data=b"", **more):
         pipes.write(answers, {"is": what, "id": head["id"], **more}, data)
-    word = open(head["path"]).read() if head["do"] == "open" else body.decode()
+    path = head.get("path", "")
+    word = open(path + "/word" if head["do"] == "find" else path).read() if path else body.decode()
     send("progress", text="Reading it")
     if "large" in word:
         held.append(b"x" * 300_000_000)
@@ -118,6 +119,41 @@ def listening(http_server):
 
 
 test_closing_the_connection_ends_the_work = pytest.mark.usefixtures("listening")(test_closing_the_connection_ends_the_work)
+
+
+@pytest.fixture
+def folder(jp_root_dir):
+    """Makes a folder that says how looking through it goes."""
+
+    def folder(word):
+        from nbprof.server.paths import resolve
+
+        (jp_root_dir / "logs").mkdir()
+        (jp_root_dir / "logs" / "word").write_text(word)
+        return resolve(str(jp_root_dir), "logs")
+
+    return folder
+
+
+async def test_a_folder_that_nobody_waits_for_is_not_looked_through(extension, folder):
+    told = []
+    task = asyncio.create_task(extension.pool.look(folder("slow"), "", told.append))
+    await until(lambda: "Reading it" in told)
+    (running,) = extension.pool.processes
+    task.cancel()
+    await asyncio.wait([task])
+    await until(lambda: gone(running.pid))
+    assert not extension.pool.processes
+
+
+async def test_the_process_that_looked_is_the_one_that_reads(extension, folder, place):
+    found = json.dumps({"run": "a", "files": ["b"], "runs": []})
+    where = folder(found)
+    assert (await extension.pool.look(where, "", lambda _: None)).files == ("b",)
+    assert extension.pool.files_of(where, "a") == ("b",)
+    (looked,) = extension.pool.processes
+    await extension.pool.open(place("quick", "quick"), lambda _: None)
+    assert extension.pool.processes == [looked]
 
 
 async def test_a_process_that_ends_by_itself_is_told(open_profile, place):
