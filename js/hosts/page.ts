@@ -78,6 +78,8 @@ function resting(
   let near = true;
   let waking = false;
   let timer: ReturnType<typeof setTimeout> | undefined;
+  let standing: ReturnType<typeof setTimeout> | undefined;
+  let weighing: ReturnType<typeof setTimeout> | undefined;
 
   const draw = (payload: Payload): void => {
     board = dashboard(host, root, payload, { ...options, ...(state && { state }) });
@@ -114,8 +116,8 @@ function resting(
     } finally {
       waking = false;
     }
-    clearTimeout(timer);
-    timer = setTimeout(() => {
+    clearTimeout(standing);
+    standing = setTimeout(() => {
       if (board) host.style.minHeight = "";
       settle();
     }, STANDS_MS);
@@ -129,9 +131,16 @@ function resting(
   // Notebooks scroll inside of the page: `scrollMargin` is for them. A browser without it draws what comes into view, not before.
   const margin = { rootMargin: "100% 0px", scrollMargin: "100% 0px" };
   const sight = new IntersectionObserver(look, margin as IntersectionObserverInit);
-  const size = new ResizeObserver(measure);
+  const size = new ResizeObserver(() => {
+    measure();
+    // Another tab, or more of this one, may have made it heavier.
+    clearTimeout(weighing);
+    weighing = setTimeout(settle, STANDS_MS);
+  });
   listen(ending.signal, "abort", () => {
     clearTimeout(timer);
+    clearTimeout(standing);
+    clearTimeout(weighing);
     sight.disconnect();
     size.disconnect();
     leave(guest);

@@ -67,3 +67,26 @@ def test_with_the_keyboard_the_meaning_is_shown_where_the_focus_is(page, tmp_pat
     page.keyboard.press("Escape")
     assert tip.count() == 0
     assert page.evaluate("() => document.activeElement.shadowRoot?.activeElement?.textContent") == "Avg µs"
+
+
+def test_help_opens_in_a_tab_and_leads_from_page_to_page(page, lab):
+    url, _ = lab
+    outside = []
+    page.on("request", lambda r: outside.append(r.url) if not r.url.startswith((url, "data:", "blob:")) else None)
+    page.goto(f"{url}/lab?reset")
+    page.get_by_role("menuitem", name="Help", exact=True).click(timeout=60_000)
+    page.get_by_role("menuitem", name="nbprof Help").click()
+    body = page.locator(".nbprof-help-body")
+    body.get_by_role("heading", name="The views").wait_for(timeout=30_000)
+    # As "What is this?" of a view does: the event of its link.
+    page.evaluate("() => document.body.dispatchEvent(new CustomEvent('nbprof-help', {bubbles: true, detail: 'kernels'}))")
+    page.wait_for_function(
+        "() => Math.abs(document.querySelector('#nbprof-help-gpu-kernels').getBoundingClientRect().top"
+        " - document.querySelector('.nbprof-help-body').getBoundingClientRect().top) < 60"
+    )
+    body.get_by_role("link", name="p.kernels").press("Enter")
+    body.get_by_role("heading", name="How each number is made").wait_for()
+    assert page.get_by_role("navigation", name="Pages").locator("[aria-current=page]").inner_text() == "How each number is made"
+    assert body.locator("a[href^=http]:not([rel='noopener noreferrer'])").count() == 0
+    assert outside == []
+    assert page.problems == []
