@@ -111,6 +111,7 @@ describe("what comes back", () => {
 
   it("is told in whole sentences", () => {
     expect(sentence("the duration is short")).toBe("The duration is short.");
+    expect(sentence("localhost has no port")).toBe("localhost has no port.");
     expect(sentence("localhost:1: nothing listens there: is it running?")).toBe(
       "localhost:1: nothing listens there: is it running?",
     );

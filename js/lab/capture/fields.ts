@@ -205,9 +205,13 @@ export function summary(workers: readonly WorkerState[]): string {
   return `${came} of ${all} workers ${came === 1 ? "was" : "were"} recorded.`;
 }
 
+/** The first words of sentences; another first word may be the name of a machine. */
+const BEGINS =
+  /^(the|no|it|its|nothing|recording|this|another|what|something|someone|there|addresses|an|sampling|too) /;
+
 /** A sentence of Python's, which begins with a small letter and may lack its full stop. */
 export function sentence(text: string): string {
   const whole = text.trim();
-  const begun = /^[a-z]+[ ,]/.test(whole) ? (whole[0] as string).toUpperCase() + whole.slice(1) : whole;
+  const begun = BEGINS.test(whole) ? (whole[0] as string).toUpperCase() + whole.slice(1) : whole;
   return /[.?!…]$/.test(begun) ? begun : `${begun}.`;
 }

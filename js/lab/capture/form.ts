@@ -80,7 +80,6 @@ export class CaptureForm extends Widget {
   constructor(private readonly does: Doing) {
     super();
     this.addClass("nbprof-capture");
-    this.node.dataset["lmSuppressShortcuts"] = "true";
     forms += 1;
     for (const [field, label, note] of FIELDS) this.fieldset.append(this.row(field, label, note));
     this.go.setAttribute("type", "submit");
@@ -133,7 +132,8 @@ export class CaptureForm extends Widget {
 
   private row(field: Field, label: string, note: string): HTMLElement {
     const id = `nbprof-capture-${forms}-${field}`;
-    const about = { id, "aria-describedby": `${id}-wrong${note ? ` ${id}-note` : ""}` };
+    const describedBy = `${id}-wrong${note ? ` ${id}-note` : ""}`;
+    const about = { id, "aria-describedby": describedBy, "data-lm-suppress-shortcuts": "true" };
     const levels = LEVELS[field];
     const control: Control = levels
       ? h("select.jp-mod-styled", about, ...levels.map((text) => h("option", { value: text[0] ?? "" }, text)))
