@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nbprof.capture.block import profile, start, stop
     from nbprof.capture.remote.serve import serve
     from nbprof.capture.steps import step, steps
+    from nbprof.comparison import Comparison, compare
     from nbprof.errors import CaptureError, NbprofError, ReadError
     from nbprof.profiles import Profile, load, runs
 
@@ -26,6 +27,8 @@ _WHERE = {
     "load": "nbprof.profiles",
     "runs": "nbprof.profiles",
     "Profile": "nbprof.profiles",
+    "compare": "nbprof.comparison",
+    "Comparison": "nbprof.comparison",
     "profile": "nbprof.capture.block",
     "start": "nbprof.capture.block",
     "stop": "nbprof.capture.block",
@@ -39,11 +42,13 @@ _WHERE = {
 
 __all__ = [
     "CaptureError",
+    "Comparison",
     "NbprofError",
     "Profile",
     "ReadError",
     "cache",
     "capture",
+    "compare",
     "last",
     "load",
     "profile",

@@ -335,10 +335,22 @@ def load(
     >>> nbprof.load("gs://bucket/logs", progress=print)               # doctest: +SKIP
     >>> nbprof.load("s3://bucket/logs", storage_options={"anon": True})   # doctest: +SKIP
     """
-    files = find(source, run, Ways(storage_options or {}, limit_bytes, progress))
-    profile = Profile(Run.read(files, capture=captured(files), progress=progress))
+    profile = read(source, run, progress, storage_options=storage_options, limit_bytes=limit_bytes)
     set_last(profile)
     return profile
+
+
+def read(
+    source: Source,
+    run: str | int | None = None,
+    progress: Callable[[str], None] | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    limit_bytes: int = LIMIT_BYTES,
+) -> Profile:
+    """As `load`, but `nbprof.last` stays what it was."""
+    files = find(source, run, Ways(storage_options or {}, limit_bytes, progress))
+    return Profile(Run.read(files, capture=captured(files), progress=progress))
 
 
 def runs(

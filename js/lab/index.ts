@@ -6,6 +6,7 @@ import { rendererFactory } from "../hosts/mime.js";
 import { stripFactory } from "../hosts/strip.js";
 import { capture } from "./capture.js";
 import { cells } from "./cells.js";
+import { compare } from "./compare.js";
 import { documents } from "./documents.js";
 import { help } from "./help.js";
 import { launcher } from "./launcher.js";
@@ -24,4 +25,4 @@ const plugin: JupyterFrontEndPlugin<void> = {
   },
 };
 
-export default [plugin, settingsPlugin, cells, launcher, documents, runs, help, capture];
+export default [plugin, settingsPlugin, cells, launcher, documents, runs, compare, help, capture];

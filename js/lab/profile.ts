@@ -5,7 +5,7 @@ import { type Dashboard, mount } from "../hosts/page.js";
 import { h, reason } from "../lib/dom.js";
 import { Line } from "../lib/live.js";
 import type { Post } from "../lib/wire.js";
-import { type FolderRun, Refusal, type Server, type Unread } from "./server.js";
+import { type FolderRun, type Opened, Refusal, type Server, type Unread } from "./server.js";
 
 /** How often a server that does not answer is tried again, in ms. */
 const AGAIN_MS = 3000;
@@ -46,7 +46,7 @@ export class ProfileView extends Widget {
 
   /** `path` as the file browser has it. */
   constructor(
-    private readonly server: Server,
+    protected readonly server: Server,
     private where: string,
     private readonly options: ProfileOptions = {},
   ) {
@@ -103,6 +103,16 @@ export class ProfileView extends Widget {
     void this.load();
   }
 
+  /** What is read, in the words of a line that says so. */
+  protected get what(): string {
+    return this.where;
+  }
+
+  /** What is shown. */
+  protected read(tell: (text: string) => void, signal: AbortSignal): Promise<Opened> {
+    return this.server.open(this.where, this.chosen, tell, signal);
+  }
+
   /** Reads the profile, again if it was read before. */
   async load(): Promise<void> {
     const hadFocus = this.body.contains(document.activeElement);
@@ -111,11 +121,11 @@ export class ProfileView extends Widget {
     const { signal } = ending;
     this.ending = ending;
     const began = performance.now();
-    const text = h("span", `Opening ${this.where}`);
+    const text = h("span", `Opening ${this.what}`);
     const seconds = h("span.nbprof-seconds", { "aria-hidden": "true" });
     const stop = (): void => {
       ending.abort();
-      this.say("status", "Stopped.", `${this.where} was not opened.`);
+      this.say("status", "Stopped.", `${this.what} was not opened.`);
     };
     const cancel = button("Cancel", stop);
     this.body.replaceChildren(h("div.nbprof-state", h("p", { role: "status" }, text), seconds, cancel));
@@ -128,7 +138,7 @@ export class ProfileView extends Widget {
       const tell = (said: string): void => {
         text.textContent = said;
       };
-      const { packed, version, run, runs } = await this.server.open(this.where, this.chosen, tell, signal);
+      const { packed, version, run, runs } = await this.read(tell, signal);
       if (signal.aborted) return;
       const line = new Line();
       const board = await mount(this.body, packed, { live: true, ask: line });

@@ -139,7 +139,21 @@ export class Server {
    * Aborting ends the work.
    */
   async open(path: string, run: string, tell: (text: string) => void, signal: AbortSignal): Promise<Opened> {
-    const { body } = await this.send("open", { path, ...(run && { run }) }, signal);
+    return this.opened("open", { path, ...(run && { run }) }, tell, signal);
+  }
+
+  /** Two profiles side by side; the answer is of the second, `b`. */
+  async compare(a: string, b: string, tell: (text: string) => void, signal: AbortSignal): Promise<Opened> {
+    return this.opened("compare", { a, b }, tell, signal);
+  }
+
+  private async opened(
+    name: string,
+    request: unknown,
+    tell: (text: string) => void,
+    signal: AbortSignal,
+  ): Promise<Opened> {
+    const { body } = await this.send(name, request, signal);
     if (!body) throw new Error("The server answered with nothing.");
     const lines = new Lines(body.getReader());
     for (;;) {
@@ -149,8 +163,8 @@ export class Server {
       if (said.message !== undefined) throw new Refusal(said.message, 422, said.unread, foundIn(said));
       if (said.progress) tell(said.progress);
       if (said.bytes === undefined) continue;
-      const { version = "", run: name = "", runs = [] } = said;
-      return { packed: await lines.bytes(said.bytes), version, run: name, runs };
+      const { version = "", run = "", runs = [] } = said;
+      return { packed: await lines.bytes(said.bytes), version, run, runs };
     }
   }
 

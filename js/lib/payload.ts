@@ -5,6 +5,7 @@
  * Times carry their unit in the key. Nothing here is HTML: every string is foreign text.
  */
 
+import type { Compare } from "./compared.js";
 import type { Trace } from "./payload-trace.js";
 import type { Target } from "./view.js";
 
@@ -64,7 +65,7 @@ export const CATEGORIES = [
 
 export type CategoryKey = (typeof CATEGORIES)[number]["key"];
 
-export type TabId = "overview" | "input" | "ops" | "kernels" | "memory" | "pods" | "trace";
+export type TabId = "overview" | "input" | "ops" | "kernels" | "memory" | "pods" | "trace" | "compare";
 
 export interface Notice {
   kind: "failed" | "partial" | "no_steps" | "static";
@@ -83,7 +84,10 @@ export interface Meta {
   framework: string;
   has_device: boolean;
   notice: Notice | null;
-  tabs: { id: TabId; label: string; count: number | null; flag: CategoryKey | null }[];
+  /** `note` is small text behind the label. */
+  tabs: { id: TabId; label: string; count: number | null; flag: CategoryKey | null; note?: string }[];
+  /** The tab that is shown first, where that is not the first one. */
+  tab?: TabId;
   footer: { events: number; dropped: number; analysed_s: number | null; file: string; bytes: number | null };
   /** The receipt: what was read, skipped or looks wrong. Shown when the footer is opened. */
   receipt: { level: "info" | "warning"; text: string }[];
@@ -347,4 +351,6 @@ export interface Payload {
   memory: Memory;
   pods: Pods;
   trace: Trace;
+  /** Only where this run is compared with others. */
+  compare?: Compare;
 }

@@ -11,6 +11,7 @@ const LABELS: Record<TabId, string> = {
   memory: "Memory",
   pods: "Pods",
   trace: "Trace",
+  compare: "Compare",
 };
 
 describe("what is this", () => {

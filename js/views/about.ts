@@ -17,6 +17,8 @@ export const ABOUT: Record<TabId, Marked> = {
   pods: "Each step on each worker: hosts, cores or ranks. It shows which worker is slow, in which category, and how far apart workers are. Steps are matched by when they ran. A click on a worker of a step shows it in the trace.",
   trace:
     "Every recorded event on its lane, over time: devices first, then the threads of the host. Bars in the colour of a category belong to it, the others are coloured by name. Ctrl+wheel or W and S zoom, dragging or A and D pan. Where events are closer together than pixels, a mark stands for several.",
+  compare:
+    "Two runs side by side. A change is **real** where the 95% interval of the difference of the step times leaves 0 out, whatever a few slow steps do to it; what else differs between the runs is listed. Bars grow to the left where the second run takes less. A click on an op shows it in the trace of the second run.",
 };
 
 /** In JupyterLab nbprof's plugin says on the page that it has Help, and listens for this event. */

@@ -12,6 +12,7 @@ import { type Theme, watchTheme } from "../lib/theme.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
 import type { Asker } from "../lib/wire.js";
 import { about } from "./about.js";
+import { render as compare } from "./compare.js";
 import { brand, footer, noticeLine, savedNotice } from "./frame.js";
 import { render as input } from "./input.js";
 import { render as kernels } from "./kernels.js";
@@ -22,7 +23,7 @@ import { render as pods } from "./pods.js";
 import { headTips } from "./tips.js";
 import { render as trace } from "./trace.js";
 
-const VIEWS: Record<TabId, View> = { overview, input, ops, kernels, memory, pods, trace };
+const VIEWS: Record<TabId, View> = { overview, input, ops, kernels, memory, pods, trace, compare };
 
 export interface DashboardOptions {
   /** A kernel stands behind it. */
@@ -90,7 +91,8 @@ export function dashboard(
   const wanted = options.views?.length ? options.views : known.map((tab) => tab.id);
   const tabs = wanted.flatMap((id) => known.filter((tab) => tab.id === id));
   const was = options.state ?? options;
-  const start = tabs.find((tab) => tab.id === was.tab)?.id ?? tabs[0]?.id ?? "overview";
+  const first = was.tab ?? payload.meta.tab;
+  const start = tabs.find((tab) => tab.id === first)?.id ?? tabs[0]?.id ?? "overview";
   const store = createStore({ selection: was.selection ?? null, tab: start });
   /** Of views that were not opened since. */
   const kept = { ...options.state?.opened };
@@ -127,6 +129,7 @@ export function dashboard(
       },
       tab.label,
       tab.count !== null && h("small", num(tab.count)),
+      tab.note && h("small.tab-note", tab.note),
       tab.flag && h("i", { class: `flag ${categoryClass(tab.flag)}`, title: "The bottleneck is here" }),
     ),
   );

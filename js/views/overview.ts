@@ -50,9 +50,10 @@ function selectedFigures(figs: readonly Figure[], steps: Steps, rows: readonly n
   });
 }
 
-function card(advice: Advice, context: ViewContext): HTMLElement {
+/** What to do, with its evidence; `linked`: this dashboard has the view that shows it. */
+export function adviceCard(advice: Advice, context: ViewContext, linked = true): HTMLElement {
   const [css, word] = SEVERITIES[advice.severity];
-  const words = advice.link.replace(/\s*→$/, "");
+  const words = linked ? advice.link.replace(/\s*→$/, "") : "";
   return h(
     "li",
     h(
@@ -75,7 +76,9 @@ function nextSteps(overview: Overview, context: ViewContext): HTMLElement {
   return h(
     "section",
     heading("Next steps", some ? "largest expected gain first; gains do not add up" : ""),
-    some ? h("ul.recs", ...overview.advice.map((advice) => card(advice, context))) : h("p.dim", overview.no_advice),
+    some
+      ? h("ul.recs", ...overview.advice.map((advice) => adviceCard(advice, context)))
+      : h("p.dim", overview.no_advice),
     checked(overview, context),
   );
 }

@@ -139,9 +139,14 @@ def page(run: Run, payload: dict[str, Any]) -> str:  # noqa: ARG001  called like
     if meta["notice"] is None:
         payload = {**payload, "meta": {**meta, "notice": _static_notice(meta)}}
     static = static_html(payload, picture.png(payload))
-    body = fragment(codec.pack(payload), static, version=meta["version"])
-    title = wording.one_line(f"{meta['label']} · {payload['overview']['verdict']['word']} · nbprof")
-    return _PAGE.replace("BODY", body, 1).replace("TITLE", escape(title), 1).replace("VERSION", escape(meta["version"]), 1)
+    title = f"{meta['label']} · {payload['overview']['verdict']['word']} · nbprof"
+    return document(codec.pack(payload), static, title=title, version=meta["version"])
+
+
+def document(packed: bytes, static: str, *, title: str, version: str) -> str:
+    """One self-contained HTML document of what `fragment` takes; `title` is foreign text."""
+    body = fragment(packed, static, version=version)
+    return _PAGE.replace("BODY", body, 1).replace("TITLE", escape(wording.one_line(title)), 1).replace("VERSION", escape(version), 1)
 
 
 def _static_notice(meta: dict[str, Any]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from traitlets import Bool, Float, Integer, default
 
 from nbprof.server.capture import CaptureHandler, Recordings
 from nbprof.server.files import DeleteHandler, DownloadHandler, RenameHandler
-from nbprof.server.handlers import AskHandler, OpenHandler, ReadyHandler
+from nbprof.server.handlers import AskHandler, CompareHandler, OpenHandler, ReadyHandler
 from nbprof.server.listing import RunsHandler
 from nbprof.server.pool import Limits, Pool
 from nbprof.server.summaries import Summaries
@@ -76,6 +76,7 @@ class NbprofServer(ExtensionApp):
         api = [("open", OpenHandler), ("ask", AskHandler), ("ready", ReadyHandler), ("runs", RunsHandler)]
         api += [("rename", RenameHandler), ("delete", DeleteHandler), ("download", DownloadHandler)]
         api.append(("capture", CaptureHandler))
+        api.append(("compare", CompareHandler))
         self.handlers.extend([(url_path_join("nbprof", "api", name), handler, {"app": self}) for name, handler in api])
 
     async def stop_extension(self) -> None:

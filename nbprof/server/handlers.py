@@ -161,6 +161,9 @@ class OpenHandler(Handler):
     "run" and "runs" are those of a folder.
     """
 
+    paths: tuple[str, ...] = ("path",)
+    """What of a request names places."""
+
     def initialize(self, app: NbprofServer) -> None:
         """Takes the extension; no folder has been looked through yet."""
         super().initialize(app)
@@ -172,8 +175,8 @@ class OpenHandler(Handler):
         """Opens a profile."""
         try:
             asked = self.asked()
-            place = await self.place(asked.get("path"))
-            await self.until_gone(self._open(place, asked.get("run")))
+            places = [await self.place(asked.get(key)) for key in self.paths]
+            await self.until_gone(self._open(places, asked))
         except NbprofError as error:
             # The others can be chosen where one run does not open.
             told = {**_told(error), **self._found}
@@ -186,7 +189,14 @@ class OpenHandler(Handler):
             if not self.request.connection.stream.closed():  # type: ignore[union-attr]
                 raise
 
-    async def _open(self, place: Place, run: object) -> None:
+    async def read(self, places: list[Place], asked: dict[str, Any], tell: Tell) -> tuple[bytes, Place]:
+        """What is opened, packed, and the place that is asked about it."""
+        one, runs = await self.chosen(places[0], asked.get("run"), tell)
+        if runs:
+            self._found = {"run": one.run, "runs": runs}
+        return await self.app.pool.open(one, tell), one
+
+    async def _open(self, places: list[Place], asked: dict[str, Any]) -> None:
         told: list[str] = []
         news = asyncio.Event()
 
@@ -194,14 +204,7 @@ class OpenHandler(Handler):
             told.append(text)
             news.set()
 
-        async def read() -> tuple[bytes, dict[str, Any]]:
-            one, runs = await self.chosen(place, run, tell)
-            if runs:
-                self._found = {"run": one.run, "runs": runs}
-            packed = await self.app.pool.open(one, tell)
-            return packed, {"bytes": len(packed), "version": one.version, **self._found}
-
-        work = asyncio.get_running_loop().create_task(read())
+        work = asyncio.get_running_loop().create_task(self.read(places, asked, tell))
         try:
             await asyncio.wait([work], timeout=_SOON_S)
             while not work.done():
@@ -210,9 +213,10 @@ class OpenHandler(Handler):
                 waker = asyncio.ensure_future(news.wait())
                 await asyncio.wait([work, waker], timeout=_BEAT_S, return_when=asyncio.FIRST_COMPLETED)
                 waker.cancel()
-            payload, head = await work
+            payload, one = await work
         finally:
             work.cancel()
+        head = {"bytes": len(payload), "version": one.version, **self._found}
         await self._end(json.dumps(head).encode() + b"\n" + payload)
 
     async def _line(self, data: bytes) -> None:
@@ -231,6 +235,21 @@ class OpenHandler(Handler):
             self.set_header("Cache-Control", "no-store")
             # nginx would keep the progress until all is there.
             self.set_header("X-Accel-Buffering", "no")
+
+
+class CompareHandler(OpenHandler):
+    """POST {a, b, a_run, b_run}: the packed payload of two profiles side by side, `a` the one before; of a folder its newest run.
+
+    The answer is as that of `OpenHandler`; "version" and "run" are of `b`, about which the timeline is asked.
+    """
+
+    paths = ("a", "b")
+
+    async def read(self, places: list[Place], asked: dict[str, Any], tell: Tell) -> tuple[bytes, Place]:
+        """Both profiles, and the place of the second."""
+        before, after = [(await self.chosen(place, asked.get(f"{key}_run"), tell))[0] for key, place in zip("ab", places, strict=True)]
+        self._found = {"run": after.run} if after.run else {}
+        return await self.app.pool.compare(before, after, tell), after
 
 
 class AskHandler(Handler):

@@ -37,6 +37,8 @@ class Place:
     folder : bool
     run : str
         Name of the run of a folder.
+    before : Place or None
+        The run that this one is compared with.
     """
 
     shown: str
@@ -46,6 +48,7 @@ class Place:
     version: str
     folder: bool = False
     run: str = ""
+    before: Place | None = None
 
 
 def resolve(root: str, path: str, *, follow_links: bool = False, hidden: bool = False, largest: int | None = None) -> Place:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nbprof.errors import NbprofError
@@ -117,6 +117,21 @@ class Pool:
             one.tells.remove(tell)
             self._left(one)
 
+    async def compare(self, before: Place, after: Place, tell: Tell) -> bytes:
+        """The packed payload of two profiles side by side. Its process ends with it: the two are asked about one by one.
+
+        Raises
+        ------
+        NbprofError
+        """
+        both = replace(after, before=before, version=f"{before.version} {after.version}")
+        try:
+            return await self.open(both, tell)
+        finally:
+            one = self._opened.get(both.version)
+            if one is not None and one.idle:
+                self._drop(one)
+
     async def look(self, place: Place, run: str, tell: Tell, *, hidden: bool = False) -> Chosen:
         """Which run of a folder is meant: the one of that name, or the newest. The process that finds it is the next one that reads.
 
@@ -214,7 +229,8 @@ class Pool:
                 raise BusyError(f"{_MOST_IN_LINE} profiles wait to be read. Open this one when they are.")
             for other in self.opened:
                 # What the file held before is of no use any more.
-                if (other.place.real, other.place.run) == (place.real, place.run) and other.idle:
+                same = (other.place.real, other.place.run, other.place.before) == (place.real, place.run, place.before)
+                if same and other.idle:
                     self._drop(other, "the file has changed since.")
             one = self._opened[place.version] = Opened(place)
             one.task = asyncio.get_running_loop().create_task(self._read(one))
@@ -246,8 +262,9 @@ class Pool:
         try:
             one.process = await self._take(one)
             place = one.place
-            root = None if place.root is None else str(place.root)
-            head = {"do": "open", "path": str(place.real), "shown": place.shown, "root": root, "run": place.run}
+            head = {"do": "open", **_head(place)}
+            if place.before is not None:
+                head |= {"do": "compare", "before": _head(place.before)}
             return await one.process.call(head, seconds=self.limits.open_s, tell=one.tell)
         except EndedError as error:
             self._drop(one)
@@ -311,6 +328,12 @@ class Pool:
                 f"it needs more than the {self.limits.memory / 1e9:,.1f} GB of memory that profiles may use on this server together. "
                 "Close others, or raise c.NbprofServer.memory.",
             )
+
+
+def _head(place: Place) -> dict[str, Any]:
+    """A place as a process is told of it."""
+    root = None if place.root is None else str(place.root)
+    return {"path": str(place.real), "shown": place.shown, "root": root, "run": place.run}
 
 
 def _placed(error: EndedError, place: Place) -> EndedError:

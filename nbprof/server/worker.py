@@ -51,6 +51,8 @@ class Desk:
                 answer = self.find(head, say)
             elif head["do"] == "open":
                 answer = self.open(head, say)
+            elif head["do"] == "compare":
+                answer = self.compare(head, say)
             elif head["do"] == "summary":
                 answer = self.summary(head)
             else:
@@ -101,6 +103,21 @@ class Desk:
             # What the list of runs tells of it is known by now.
             summary.note(summary.key(state), summary.of(self._run))
         return answer
+
+    def compare(self, head: dict[str, Any], say: Callable[[str], None]) -> bytes:
+        """Reads two profiles; the packed payload of the dashboard of the second, with its tab Compare."""
+        from nbprof.comparison import Comparison
+        from nbprof.profiles import read
+        from nbprof.views import codec
+
+        both = []
+        for place in (head["before"], head):
+            name = Path(place["path"]).name
+            say(f"Reading {name}")
+            both.append(read(self._find(place), progress=say))
+            say(f"Analysing {int(both[-1].run.receipt.events):,} events of {name}")
+        comparison = Comparison(both)
+        return codec.pack(comparison.payload())
 
     def summary(self, head: dict[str, Any]) -> bytes:
         """What the list of runs tells of a profile, which is let go at once."""

@@ -3,6 +3,8 @@
     python tests/data/record.py jax     # needs jax
     python tests/data/record.py jax_loop   # needs jax; a loop on two devices that marks no step, and an evaluation
     python tests/data/record.py tf      # needs tensorflow
+    python tests/data/record.py tf_slow   # needs tensorflow; a run that waits for its input
+    python tests/data/record.py tf_mended   # needs tensorflow; the same run with four threads that read and a prefetch
     python tests/data/record.py torch   # needs torch
     python tests/data/record.py key_averages   # needs torch; a run with what `key_averages()` says of it
 
@@ -87,6 +89,40 @@ for i in range(4):
 tf.profiler.experimental.stop()
 """
 
+# A dataset that stands still for a while, as one that reads from a far disk does.
+TF_INPUT = """
+import os, sys, time
+import keras, numpy as np, tensorflow as tf
+keras.utils.set_random_seed(0)
+model = keras.Sequential([keras.layers.Dense(64, activation="relu", name="hidden"), keras.layers.Dense(4, name="scores")])
+model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+x, y = np.random.rand(256, 32).astype("float32"), np.random.randint(0, 4, 256)
+def read(x, y):
+    time.sleep(0.02)
+    return x, y
+def decode(x, y):
+    x, y = tf.numpy_function(read, (x, y), (tf.float32, tf.int64))
+    return tf.ensure_shape(x, (32, 32)), tf.ensure_shape(y, (32,))
+data = tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(32)
+data = data.map(decode, num_parallel_calls=4).prefetch(4) if mended else data.map(decode)
+own = tf.data.Options()
+own.autotune.enabled = own.experimental_optimization.map_parallelization = False
+data = data.with_options(own)
+model.fit(data.take(2), verbose=0)
+batches = iter(data)
+options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=1)
+for i in range(4):
+    model.train_function(batches)
+tf.profiler.experimental.start(sys.argv[1], options=options)
+for i in range(12):
+    with tf.profiler.experimental.Trace("train", step_num=i, _r=1):
+        model.train_function(batches)
+tf.profiler.experimental.stop()
+# The threads that read ahead would wait for an interpreter that is gone.
+os._exit(0)
+"""
+TF_SLOW, TF_MENDED = (f"mended = {mended}\n{TF_INPUT}" for mended in (False, True))
+
 TORCH = """
 import sys
 import torch
@@ -154,6 +190,17 @@ with open(sys.argv[1] + ".key_averages.json", "w") as file:
 """
 
 
+CODE = {
+    "jax": JAX,
+    "jax_loop": JAX_LOOP,
+    "tf": TF,
+    "tf_slow": TF_SLOW,
+    "tf_mended": TF_MENDED,
+    "torch": TORCH,
+    "key_averages": KEY_AVERAGES,
+}
+
+
 def hostname(name: str) -> bytes:
     """Field 4 of an XSpace, the last one in a file."""
     return b"\x22" + bytes([len(name)]) + name.encode()
@@ -175,14 +222,13 @@ def check(data: bytes, label: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("framework", choices=["jax", "jax_loop", "tf", "torch", "key_averages"])
+    parser.add_argument("framework", choices=list(CODE))
     parser.add_argument("--python", default=sys.executable, help="interpreter that has the framework")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
         # The log directory is a stat of the profile.
-        code = {"jax": JAX, "jax_loop": JAX_LOOP, "tf": TF, "torch": TORCH, "key_averages": KEY_AVERAGES}[given.framework]
-        subprocess.run([given.python, "-c", code, "logs"], check=True, cwd=folder)
+        subprocess.run([given.python, "-c", CODE[given.framework], "logs"], check=True, cwd=folder)
         if given.framework in ("torch", "key_averages"):
             text = (folder / "logs.pt.trace.json").read_bytes()
             text = text.replace(f'"host_name": "{socket.gethostname()}"'.encode(), f'"host_name": "{HOST}"'.encode())
@@ -199,8 +245,8 @@ def main() -> None:
             return
         space = renamed(next(folder.rglob("*.xplane.pb")).read_bytes())
         check(space, "the XSpace")
-        if given.framework == "jax_loop":
-            (HERE / "xspace" / "jax_loop.xplane.pb").write_bytes(space)
+        if given.framework in ("jax_loop", "tf_slow", "tf_mended"):
+            (HERE / "xspace" / f"{given.framework}.xplane.pb").write_bytes(space)
             return
         (HERE / "xspace" / f"{given.framework}_cpu.xplane.pb").write_bytes(space)
         for path in folder.rglob("*.trace.json.gz"):

@@ -1,0 +1,152 @@
+import { describe, expect, it } from "vitest";
+import type { Compare, ComparedCategory, Pair } from "../lib/compared.js";
+import {
+  axisEnd,
+  categoryRows,
+  changed,
+  compact,
+  dots,
+  fromZero,
+  mean,
+  pairOf,
+  percentOf,
+  picked,
+} from "../views/compare/model.js";
+
+const NO_TABLE = { columns: [], data: {}, rows: 0 };
+
+const category = (key: ComparedCategory["key"], before: number | null, after: number | null): ComparedCategory => {
+  const change = before === null || after === null ? null : after - before;
+  const change_percent = change === null || !before ? null : (100 * change) / before;
+  return { key, before_ms: before, after_ms: after, change_ms: change, margin_ms: 0.1, change_percent, real: true };
+};
+
+const made = (before: number, after: number, categories: ComparedCategory[] = []): Pair => ({
+  before,
+  after,
+  kind: "real",
+  title: "",
+  headline: `${before} to ${after}`,
+  detail: "",
+  evidence: [],
+  digits: 2,
+  figures: [],
+  categories,
+  per_step: true,
+  ops: NO_TABLE,
+  ops_left_out: 0,
+  kernels: NO_TABLE,
+  kernels_left_out: 0,
+  small_us: { ops: 0, kernels: 0 },
+  markdown: "",
+});
+
+describe("the pickers", () => {
+  const part: Compare = { runs: [], home: 1, pairs: [made(0, 1), made(1, 0), made(0, 2), made(2, 0)] };
+
+  it("find each pair in its direction", () => {
+    expect(pairOf(part, 2, 0)?.headline).toBe("2 to 0");
+    expect(pairOf(part, 1, 2)).toBeUndefined();
+  });
+
+  it("swap where the other side's run is picked, and keep the other side else", () => {
+    expect(picked(made(0, 1), "before", 1)).toMatchObject({ before: 1, after: 0 });
+    expect(picked(made(0, 1), "after", 0)).toMatchObject({ before: 1, after: 0 });
+    expect(picked(made(0, 1), "after", 2)).toMatchObject({ before: 0, after: 2 });
+    expect(picked(made(0, 1), "before", 0)).toMatchObject({ before: 0, after: 1 });
+  });
+});
+
+describe("the axis of step times", () => {
+  it("starts at 0 and ends at the tick above the longest", () => {
+    expect(axisEnd([[5, 6.2, 7.4], [3]])).toBe(8);
+    expect(axisEnd([[20.1], [3]])).toBe(25);
+    expect(axisEnd([[0.034, 0.041], []])).toBe(0.05);
+  });
+
+  it("does not follow a few steps over four times the median, but has the mean on it", () => {
+    const slow = [...Array.from({ length: 39 }, () => 1), 100];
+    expect(axisEnd([slow, [2]])).toBe(3.5);
+    expect(mean(slow)).toBeLessThan(3.5);
+    expect(dots(slow, 3.5)).toMatchObject({ beyond: 1, longest: 100 });
+  });
+
+  it("of no steps at all is some axis", () => {
+    expect(axisEnd([[], []])).toBeGreaterThan(0);
+  });
+});
+
+describe("dots", () => {
+  it("are one a step, apart in height, the same each time", () => {
+    const { dots: shown } = dots(new Float64Array(21).fill(5), 8);
+    expect(shown).toHaveLength(21);
+    expect(new Set(shown.map((dot) => dot.off)).size).toBe(21);
+    expect(shown.every((dot) => Math.abs(dot.off) <= 1)).toBe(true);
+    expect(dots(new Float64Array(21).fill(5), 8).dots).toEqual(shown);
+  });
+
+  it("of very many steps are some of them", () => {
+    expect(dots(new Float64Array(100_000).fill(5), 8).dots.length).toBeLessThanOrEqual(800);
+  });
+});
+
+describe("categories", () => {
+  const rows = categoryRows(
+    made(0, 1, [
+      category("step_time", 6.2, 3.2),
+      category("device_compute", 1.54, 1.54),
+      category("input", 3.78, 0.12),
+      category("output", 0, 0),
+      category("compile", null, null),
+      category("host_compute", null, 0.38),
+    ]),
+  );
+
+  it("are in order of size, the step last; what neither run recorded is named", () => {
+    expect(rows.rows.map((row) => row.key)).toEqual(["input", "device_compute", "host_compute", "output", "step_time"]);
+    expect(rows.missing).toContain("compile");
+    expect(rows.missing).not.toContain("output");
+  });
+
+  it("have a percentage only where something changed and something was there", () => {
+    const percents = Object.fromEntries(rows.rows.map((row) => [row.key, percentOf(row, 2)]));
+    expect(percents).toEqual({ input: "−97%", device_compute: "–", host_compute: "–", output: "–", step_time: "−48%" });
+    expect(percentOf(category("input", 100, 101), 2)).toBe("+1.0%");
+  });
+});
+
+describe("bars from the zero line", () => {
+  it("grow to the side of the sign, on one scale", () => {
+    expect(fromZero(-3.66, 3.66)).toEqual({ left: 0, width: 50 });
+    expect(fromZero(1.83, 3.66)).toEqual({ left: 50, width: 25 });
+    expect(fromZero(0.0001, 3.66)?.width).toBeGreaterThan(0.5);
+  });
+
+  it("are none without a change", () => {
+    expect([fromZero(0, 5), fromZero(null, 5), fromZero(Number.NaN, 5), fromZero(1, 0)]).toEqual([
+      null,
+      null,
+      null,
+      null,
+    ]);
+  });
+});
+
+describe("numbers", () => {
+  it("of a change that rounds to nothing are nothing", () => {
+    expect(changed(-0.001, 2)).toBe("0.00");
+    expect(changed(-0.01, 2)).toBe("−0.01");
+    expect(changed(0.45, 2)).toBe("+0.45");
+    expect(changed(null, 2)).toBe("–");
+  });
+
+  it("fit into a card", () => {
+    expect([compact(20_000, 0), compact(9_999, 0), compact(2.5e6, 0), compact(null, 0), compact(6.2, 2)]).toEqual([
+      "20.0k",
+      "9,999",
+      "2.5M",
+      "–",
+      "6.20",
+    ]);
+  });
+});

@@ -1,0 +1,117 @@
+/** Two runs side by side: is the second one faster, is that more than chance, and what changed. */
+
+import type { Compare, ComparedRun, Pair } from "../lib/compared.js";
+import { clear, h } from "../lib/dom.js";
+import { button, copyButton, emptyView, heading, picker } from "../lib/parts.js";
+import type { View, ViewContext } from "../lib/view.js";
+import { missingNote } from "./breakdown.js";
+import { changes } from "./compare/changes.js";
+import { averages, categoryTable, figures, stepDots } from "./compare/draw.js";
+import { categoryRows, pairOf, picked } from "./compare/model.js";
+import { adviceCard } from "./overview.js";
+
+function answer(pair: Pair): HTMLElement {
+  return h(
+    "div.verdict",
+    h("div", h("h2", pair.headline), pair.detail && h("p", pair.detail)),
+    h(
+      "div.evid",
+      h("h3", pair.title),
+      h("ul", ...pair.evidence.map((item) => h("li", { class: item.ok ? undefined : "no" }, item.text))),
+    ),
+  );
+}
+
+function sides(part: Compare, pair: Pair): [ComparedRun, ComparedRun] {
+  return [part.runs[pair.before] as ComparedRun, part.runs[pair.after] as ComparedRun];
+}
+
+/** "run 7 · 14:02" */
+function nameOf(run: ComparedRun): string {
+  const [clock] = /\d\d:\d\d/.exec(run.created) ?? [];
+  return clock ? `${run.label} · ${clock}` : run.label;
+}
+
+function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
+  const runs = sides(part, pair);
+  const { rows, missing } = categoryRows(pair);
+  const some = runs.some((run) => run.times_ms.length > 0);
+  if (!some) {
+    const text = "Neither run has steps. What can be compared without them is below.";
+    return h("section", heading("Step times"), emptyView({ title: "No steps to draw", text }));
+  }
+  const doubtful = rows.some((row) => row.real === false && row.change_ms);
+  return h(
+    "section.split.c",
+    h(
+      "div",
+      heading("Step times", "one dot per step, line = mean"),
+      stepDots(runs, pair.digits, context.signal),
+      h("div.apart", heading("Average step", "same scale")),
+      averages(rows, pair),
+    ),
+    h(
+      "div",
+      heading("By category"),
+      categoryTable(rows, pair),
+      doubtful && h("p.more", h("span", "A faint bar may be chance: the 95% interval of its change has 0 in it.")),
+      missingNote(missing, context.payload.meta.has_device),
+    ),
+  );
+}
+
+function nextStep(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
+  const run = part.runs[pair.after] as ComparedRun;
+  const linked = pair.after === part.home;
+  return h(
+    "section",
+    heading(`Next step for ${run.label}`),
+    run.advice.length
+      ? h("ul.recs", ...run.advice.map((advice) => adviceCard(advice, context, linked)))
+      : h("p.dim", run.no_advice),
+  );
+}
+
+export const render: View = (el, context) => {
+  const part = context.payload.compare;
+  if (!part?.pairs.length) {
+    el.append(emptyView({ title: "Nothing to compare", text: "This report holds one run." }));
+    return;
+  }
+  let pair = part.pairs[0] as Pair;
+  const bar = h("div.toolbar.compare-bar");
+  const head = h("section.compare-head", bar);
+  const body = h("div.compare-body");
+  el.append(head, body);
+
+  const choices = part.runs.map((run, i) => ({ id: String(i), label: nameOf(run) }));
+  const choose = (side: "before" | "after", id: string, focus: string): void => {
+    const next = picked(pair, side, Number(id));
+    pair = pairOf(part, next.before, next.after) ?? pair;
+    draw();
+    bar.querySelector<HTMLElement>(focus)?.focus();
+  };
+  const draw = (): void => {
+    const copy = copyButton(() => pair.markdown, "Copy as Markdown");
+    copy.setAttribute("aria-label", "Copy as Markdown");
+    bar.replaceChildren(
+      picker("Before", choices, String(pair.before), (id) => choose("before", id, "[aria-label=Before]")),
+      h("span.dim", { "aria-hidden": "true" }, "→"),
+      picker("After", choices, String(pair.after), (id) => choose("after", id, "[aria-label=After]")),
+      button("⇄ swap", () => choose("before", String(pair.after), ".swap"), {
+        class: "btn quiet swap",
+        "aria-label": "Swap before and after",
+      }),
+      h("span.end", copy),
+    );
+    head.replaceChildren(bar, answer(pair));
+    clear(body);
+    body.append(
+      figures(pair.figures),
+      times(part, pair, context),
+      changes(pair, context, pair.after === part.home),
+      nextStep(part, pair, context),
+    );
+  };
+  draw();
+};

@@ -1,0 +1,197 @@
+/** The drawings of Compare: dots of steps, two average steps on one scale, bars from a zero line. */
+
+import type { ComparedFigure, ComparedRun, Pair } from "../../lib/compared.js";
+import { boxOf, h, listen, s, shareAt } from "../../lib/dom.js";
+import { num, signed } from "../../lib/format.js";
+import { categoryClass, hoverCard, legend, swatch } from "../../lib/parts.js";
+import { tickDigits, ticks } from "../../lib/scale.js";
+import { cells, plainTable } from "../breakdown.js";
+import { axisEnd, type CategoryRow, changed, compact, dots, fromZero, MOST_TICKS, mean, percentOf } from "./model.js";
+
+const HEIGHT = 28;
+const SIDES = ["Before", "After"] as const;
+
+/** Key figures, each as it was and as it is. */
+export function figures(figs: readonly ComparedFigure[]): HTMLElement {
+  return h(
+    "dl.figs.compared",
+    ...figs.map((fig) =>
+      h(
+        "div.fig",
+        h("dt", fig.unit ? `${fig.label}, ${fig.unit}` : fig.label),
+        h(
+          "dd",
+          h("span.v", compact(fig.before, fig.digits), " → ", compact(fig.after, fig.digits)),
+          fig.note,
+          fig.bar &&
+            h(
+              "span.mini",
+              ...fig.bar.map(({ category, percent }) =>
+                h("i", { class: categoryClass(category), style: { width: `${Math.max(0, Math.min(100, percent))}%` } }),
+              ),
+            ),
+        ),
+      ),
+    ),
+  );
+}
+
+/** Steps as dots, a row a run, on one axis from 0. */
+export function stepDots(runs: readonly ComparedRun[], digits: number, signal: AbortSignal): HTMLElement {
+  const end = axisEnd(runs.map((run) => run.times_ms));
+  const at = (value: number): string => `${((value / end) * 100).toFixed(2)}%`;
+  const marks = ticks(end, MOST_TICKS);
+  const grid = marks.map((tick) =>
+    s("line", { class: tick ? "g" : "g0", x1: at(tick), x2: at(tick), y1: 0, y2: HEIGHT }),
+  );
+  const chart = h("div.chart.dots");
+  const cut: string[] = [];
+  runs.forEach(({ times_ms: times }, i) => {
+    const name = SIDES[i] as string;
+    const middle = mean(times);
+    const said = times.length
+      ? `${name}: mean ${num(middle, digits)} ms of ${num(times.length)} ${times.length === 1 ? "step" : "steps"}`
+      : `${name}: no steps`;
+    const { dots: shown, beyond, longest } = dots(times, end);
+    if (beyond) cut.push(`${num(beyond)} ${name.toLowerCase()}, up to ${num(longest, digits)} ms`);
+    const svg = s(
+      "svg",
+      { height: HEIGHT, role: "img", "aria-label": said },
+      ...grid.map((line) => line.cloneNode() as SVGElement),
+      ...shown.map(({ value, off }) =>
+        s("circle", { class: i ? "after" : "before", cx: at(value), cy: (HEIGHT / 2 + off * 7).toFixed(1), r: 3 }),
+      ),
+      times.length > 0 &&
+        middle <= end &&
+        s("line", { class: "mean", x1: at(middle), x2: at(middle), y1: 2, y2: HEIGHT - 2 }),
+    );
+    chart.append(h("span", name), svg);
+    hover(svg, times, name, digits, end, signal);
+  });
+  const places = tickDigits(marks);
+  const labels = marks.map((tick, i) =>
+    h("span", { style: { "--x": at(tick) } }, num(tick, places), i === marks.length - 1 && " ms"),
+  );
+  chart.append(h("div.axp", ...labels));
+  if (cut.length) chart.append(h("div.axt", `Beyond the axis: ${cut.join("; ")}`));
+  return chart;
+}
+
+/** The step nearest to the pointer, with what it is among. */
+function hover(
+  svg: SVGElement,
+  times: Float64Array,
+  name: string,
+  digits: number,
+  end: number,
+  signal: AbortSignal,
+): void {
+  if (!times.length) return;
+  const card = hoverCard(svg as unknown as HTMLElement, signal);
+  const order = Array.from(times).sort((a, b) => a - b);
+  const rows = [
+    { label: "mean", value: `${num(mean(times), digits)} ms` },
+    { label: "fastest", value: `${num(order[0], digits)} ms` },
+    { label: "median", value: `${num(order[Math.floor(order.length / 2)], digits)} ms` },
+    { label: "slowest", value: `${num(order.at(-1), digits)} ms` },
+  ];
+  listen(
+    svg,
+    "mousemove",
+    (event) => {
+      const value = shareAt(event as MouseEvent, svg) * end;
+      const nearest = order.reduce((best, each) => (Math.abs(each - value) < Math.abs(best - value) ? each : best));
+      const box = boxOf(svg);
+      const x = box.left + (Math.min(nearest, end) / end) * box.width;
+      card.show(
+        { left: x - 3, right: x + 3, top: box.top, bottom: box.bottom },
+        { title: `${name}: a step`, total: `${num(nearest, digits)} ms`, rows },
+      );
+    },
+    { signal },
+  );
+  listen(svg, "mouseleave", () => card.hide(), { signal });
+}
+
+/** Both average steps on one scale. */
+export function averages(rows: readonly CategoryRow[], pair: Pair): HTMLElement {
+  const parts = rows.filter((row) => row.key !== "step_time");
+  const times = (key: "before_ms" | "after_ms"): number[] => parts.map((row) => row[key] ?? 0);
+  const sums = (["before_ms", "after_ms"] as const).map((key) => times(key).reduce((a, b) => a + b, 0));
+  const most = Math.max(...sums) || 1;
+  const bars = (["before_ms", "after_ms"] as const).flatMap((key, i) => {
+    const shown = parts.filter((row) => (row[key] ?? 0) > 0);
+    const label = `Average step ${SIDES[i]?.toLowerCase()}: ${num(sums[i], pair.digits)} ms`;
+    const segments = shown.map((row) =>
+      h("i", {
+        class: row.css,
+        style: { "--w": `calc(${(((row[key] ?? 0) / most) * 100).toFixed(2)}% - 1px)` },
+        title: `${row.label} ${num(row[key], pair.digits)} ms`,
+      }),
+    );
+    return [h("span", SIDES[i] as string), h("div.stack", { role: "img", "aria-label": label }, ...segments)];
+  });
+  // What can be seen; the table has the rest.
+  const seen = parts.filter((row) => Math.max(row.before_ms ?? 0, row.after_ms ?? 0) > most * 0.01);
+  return h("div", h("div.two-bars", ...bars), h("div.under", legend(seen)));
+}
+
+/** A bar from the zero line in the middle; faint where the change may be chance. */
+export function changeBar(css: string, change: number | null, most: number, faint = false): SVGElement {
+  const bar = fromZero(change, most);
+  return s(
+    "svg",
+    { class: "from-zero", width: 120, height: 12, "aria-hidden": "true" },
+    s("line", { class: "g0", x1: "50%", x2: "50%", y1: 0, y2: 12 }),
+    bar &&
+      s("rect", {
+        class: `m ${css}${faint ? " faint" : ""}`,
+        x: `${bar.left.toFixed(2)}%`,
+        width: `${bar.width.toFixed(2)}%`,
+        y: 2,
+        height: 8,
+      }),
+  );
+}
+
+/** What the axis of such bars says: "−3.8 ··· 0 ··· +3.8". */
+export const zeroAxis = (most: number, unit = ""): string => {
+  const digits = most >= 100 ? 0 : most >= 1 ? 1 : most >= 0.1 ? 2 : 3;
+  return `${signed(-most, digits)}${unit} ··· ${unit ? "" : "0 ··· "}${signed(most, digits)}${unit}`;
+};
+
+/** Categories with what became of them. */
+export function categoryTable(rows: readonly CategoryRow[], pair: Pair): HTMLElement {
+  const { digits } = pair;
+  const most = Math.max(...rows.map((row) => Math.abs(row.change_ms ?? 0)), 0);
+  const lines = rows.map((row) => {
+    const step = row.key === "step_time";
+    const zero = !row.before_ms && !row.after_ms;
+    const title =
+      row.margin_ms === null
+        ? "One step says nothing about the spread of the change"
+        : `95% interval: ± ${num(row.margin_ms, digits)} ms${row.real ? "" : ", which has 0 in it"}`;
+    return h(
+      "tr",
+      { class: step ? "sum" : zero ? "zero" : undefined },
+      h("td", !step && swatch(row.css, zero), !step && "\u2002", row.label),
+      ...cells("n", num(row.before_ms, digits), num(row.after_ms, digits)),
+      h("td.n", { title }, changed(row.change_ms, digits)),
+      h("td.n.hide-s", changeBar(row.css, row.change_ms, most, row.real === false)),
+      h("td.n.dim", percentOf(row, digits)),
+    );
+  });
+  const heads = [
+    { label: "ms per step", help: "Step-time category: what the step spends its time on. Each moment counts once." },
+    { label: "Before", class: "n", help: "Mean of the counted steps before." },
+    { label: "After", class: "n", help: "Mean of the counted steps after." },
+    { label: "Change", class: "n on", help: "After less before; the 95% interval is at each number." },
+    {
+      label: most ? zeroAxis(most) : "",
+      class: "n hide-s",
+      help: "The change as a bar: to the left where the second run takes less. Faint where it may be chance.",
+    },
+    { label: "%", class: "n", help: "Change in percent of what it was." },
+  ];
+  return plainTable(heads, lines, "categories");
+}

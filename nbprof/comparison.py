@@ -1,0 +1,270 @@
+"""What a person holds of two runs: a `Comparison`, from `nbprof.compare(a, b)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nbprof.analysis import compare as analysis
+from nbprof.analysis import compare_verdict
+from nbprof.analysis.compare import Side
+from nbprof.errors import NbprofError
+from nbprof.profiles import Profile, read
+from nbprof.views import payload as dashboard
+
+if TYPE_CHECKING:
+    from bokeh.model import Model
+
+    from nbprof.formats.places import Source
+    from nbprof.run import Run
+
+MOST_RUNS = 6
+"""Runs that one comparison takes; each pair of them is compared."""
+
+
+def compare(
+    before: Profile | Source,
+    after: Profile | Source,
+    *others: Profile | Source,
+    progress: Callable[[str], None] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Comparison:
+    """Is the second run faster than the first, is that more than chance, and what changed?
+
+    Parameters
+    ----------
+    before, after : Profile, str, path or list
+        Profiles, or whatever `nbprof.load` takes.
+    *others
+        More runs, at most six in all: the pickers of the view have each pair. The frames are of the first two.
+    progress : callable, optional
+        Called with a sentence as reading goes on; try `print`.
+    storage_options : dict, optional
+        For fsspec.
+
+    Returns
+    -------
+    Comparison
+        In a notebook it displays as the dashboard of the second run, at its tab Compare. `nbprof.last` stays what it was.
+
+    Raises
+    ------
+    ReadError
+        One of the runs is not there, is no profile or is damaged.
+    NbprofError
+        More than six runs.
+
+    Examples
+    --------
+    >>> c = nbprof.compare("logs/before", "logs/after")   # doctest: +SKIP
+    >>> c.verdict.headline[0]                             # doctest: +SKIP
+    >>> c.save("compare.html")                            # doctest: +SKIP
+    """
+    given = [before, after, *others]
+    if len(given) > MOST_RUNS:
+        raise NbprofError(f"a comparison takes at most {MOST_RUNS} runs, not {len(given)}; compare those that matter")
+    return Comparison(
+        [each if isinstance(each, Profile) else read(each, progress=progress, storage_options=storage_options) for each in given]
+    )
+
+
+class Comparison:
+    """Two runs side by side: what got faster or slower, by how much, and whether that is more than chance.
+
+    Parameters
+    ----------
+    profiles : sequence of Profile
+        The one before, the one after, and more that the pickers of the view have.
+
+    Attributes
+    ----------
+    before, after : Profile
+    """
+
+    def __init__(self, profiles: Sequence[Profile]) -> None:
+        if len(profiles) < 2:
+            raise NbprofError("a comparison takes two runs")
+        self.profiles = list(profiles)
+        self.before, self.after = self.profiles[:2]
+        self._sides = [side(profile.run, name) for profile, name in zip(self.profiles, labels([p.run for p in self.profiles]), strict=True)]
+
+    @cached_property
+    def _found(self) -> compare_verdict.Verdict:
+        before, after = self._sides[:2]
+        return compare_verdict.verdict(before, after, self._categories)
+
+    @cached_property
+    def _categories(self) -> pd.DataFrame:
+        return analysis.categories(*self._sides[:2])
+
+    @property
+    def verdict(self) -> pd.DataFrame:
+        """One row: the answer and the difference of the step times.
+
+        Of the steps that averages are of (`counted`), in time order; of several hosts the mean of each step. The change is **real** where
+        the 95 % interval of Welch leaves 0 out, also when it is made with the effective number of steps (they may resemble the one
+        before: else `serial`). The means without the fastest and the slowest fifth are compared too (Yuen): if these differ and the
+        means do not, the `typical` step has changed; if they do not, the change lies in `some` steps. `same`: equal times, as of one
+        file opened twice. `chance` and `none`: the interval has 0 in it; `chance` where the change is 5 % of a step or more. `unknown`:
+        one step on a side, or none.
+        """
+        return pd.DataFrame([compare_verdict.record(self._found, *self._sides[:2])])
+
+    @property
+    def evidence(self) -> pd.DataFrame:
+        """What speaks for the comparison (`ok`), and what differs or is not known: device, framework, hosts, batch, precision, steps."""
+        return pd.DataFrame(self._found.evidence, columns=["ok", "text"])
+
+    @property
+    def figures(self) -> pd.DataFrame:
+        """Step time, waiting for input, device busy, examples and steps a second, peak memory; those that neither run has are left out."""
+        return analysis.figures(*self._sides[:2])
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """Every step of both runs, one row each."""
+        return analysis.steps(*self._sides[:2])
+
+    @property
+    def categories(self) -> pd.DataFrame:
+        """`step_time` and each category in ms a step, with the 95 % Welch interval of each change for itself."""
+        return self._categories.copy()
+
+    @property
+    def ops(self) -> pd.DataFrame:
+        """Self time of each op before and after, largest change first; in µs a step, where both runs have steps.
+
+        The same are ops whose side, type and name are, or whose names differ only in the numbers that frameworks put behind copies of a
+        name, where just one on each side is left (`renamed`). Time is divided by all steps of the run, as in the overview, so warm-up is
+        in it.
+        """
+        return analysis.ops(*self._sides[:2])
+
+    @property
+    def kernels(self) -> pd.DataFrame:
+        """Time of each GPU kernel before and after, by its name; else as `ops`."""
+        return analysis.kernels(*self._sides[:2])
+
+    def payload(self, events: int | None = None) -> dict[str, Any]:
+        """What is drawn: the dashboard of the second run with so many events of its trace, and its tab Compare."""
+        from nbprof.views import compare as view
+
+        runs = [profile.run for profile in self.profiles]
+        return view.attach(self.after.payload(events), view.payload(runs, self._sides, home=1))
+
+    def text(self) -> str:
+        """The comparison as plain text."""
+        from nbprof.views import compare_text
+
+        return compare_text.plain(self.payload(0))
+
+    def markdown(self) -> str:
+        """The comparison as Markdown, for a pull request or an issue."""
+        text: str = self.payload(0)["compare"]["pairs"][0]["markdown"]
+        return text
+
+    def figure(self, **options: Any) -> Model:
+        """A Bokeh figure: the average step of both runs, stacked by category, on one scale."""
+        from nbprof.views import compare_figure
+
+        return compare_figure.compare(self._categories, [side.label for side in self._sides[:2]], **options)
+
+    def save(self, path: str | Path, *, events: int | None = None) -> Path:
+        """Writes the comparison: one HTML file that needs no network and no kernel. A file of that name is replaced.
+
+        Parameters
+        ----------
+        path : str or path
+        events : int, optional
+            How many events of the trace of the second run it holds; 20,000 when left out.
+
+        Raises
+        ------
+        NbprofError
+            The file could not be written, or `events` is no number of events.
+        """
+        from nbprof.report import comparison as report
+
+        target = Path(path).expanduser()
+        page = report.page(self.payload(events))
+        try:
+            target.write_text(page, encoding="utf-8")
+        except OSError as error:
+            raise NbprofError(
+                f"{target}: the comparison could not be written ({error.strerror}). Choose a folder that you may write to."
+            ) from error
+        return target
+
+    def mimebundle(
+        self, views: list[str] | None = None, height: int | None = None, live: bool = True, events: int | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The four mime types of the notebook output, and their metadata, for `display(..., raw=True)`.
+
+        Parameters
+        ----------
+        views : list of str, optional
+            Tabs of the second run to show beside Compare; all when left out, `["compare"]` for none.
+        height : int, optional
+            Height of the live view in px.
+        live : bool
+            False: picture, text and HTML without script.
+        events : int, optional
+            How many events of the trace the output holds.
+
+        Raises
+        ------
+        NbprofError
+            An unknown view, or `events` is no number of events.
+        """
+        from nbprof.report import comparison as report
+        from nbprof.views import compare as view
+
+        payload = self.payload(events)
+        if views:
+            payload = view.only(payload, [each for each in views if each != "compare"])
+        return report.mimebundle(self.after.run, payload, height=height, live=live)
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self.mimebundle()
+
+    def __repr__(self) -> str:
+        return self.text()
+
+
+def side(run: Run, label: str) -> Side:
+    """What a comparison needs of a run."""
+    capture = run.capture
+    # The framework by its name alone: where nbprof recorded, the overview has its versions in it.
+    overview = {**run.overview, "framework": run._overview["framework"]}
+    return Side(
+        label,
+        run.steps,
+        run.ops,
+        run.kernels,
+        run.input_ops,
+        overview,
+        batch=capture.batch if capture is not None else "",
+        precision=capture.precision if capture is not None else "",
+        dropped=run.receipt.dropped,
+        failed=bool(capture is not None and capture.cell_failed),
+    )
+
+
+def labels(runs: Sequence[Run]) -> list[str]:
+    """What the runs are called, so that each has a name of its own: as everywhere, else by folder or file, else numbered."""
+    own = [dashboard.label(run) for run in runs]
+    if len(set(own)) == len(own):
+        return own
+    tails = [Path(run.source.path).parts for run in runs]
+    for names in (
+        [f"{name} in {tail[-2]}" if len(tail) > 1 else name for name, tail in zip(own, tails, strict=True)],
+        [tail[-1] if tail else name for name, tail in zip(own, tails, strict=True)],
+        [run.source.file or name for name, run in zip(own, runs, strict=True)],
+    ):
+        if len(set(names)) == len(names):
+            return names
+    return [f"{name} ({i})" for i, name in enumerate(own, 1)]

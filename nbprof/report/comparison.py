@@ -1,0 +1,144 @@
+"""How a comparison travels: as the output of a cell, and as one HTML file."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from nbprof.analysis.compare import STEP
+from nbprof.analysis.compare_verdict import signed
+from nbprof.live import files, registry
+from nbprof.report import html, static
+from nbprof.report.mimebundle import MIME
+from nbprof.views import codec, compare_picture, wording
+from nbprof.views import compare_text as words
+from nbprof.views.categories import BY_KEY, HEAP
+
+if TYPE_CHECKING:
+    from nbprof.run import Run
+
+_ROWS = 10
+
+
+def page(payload: dict[str, Any]) -> str:
+    """One self-contained HTML document: opened from a file, it asks no host for anything.
+
+    Parameters
+    ----------
+    payload : dict
+        What `Comparison.payload` gives.
+    """
+    meta, part = payload["meta"], payload["compare"]
+    before, after = (words.name(part, part["pairs"][0][side]) for side in ("before", "after"))
+    if meta["notice"] is None:
+        text = f"{before} and {after}. The other tabs are of {part['runs'][part['home']]['label']}; all work with no kernel."
+        payload = {**payload, "meta": {**meta, "notice": {"kind": "static", "title": "Static report:", "text": text}}}
+    title = f"{before} → {after} · {part['pairs'][0]['headline']} · nbprof"
+    still = static_html(payload, compare_picture.png(payload))
+    return html.document(codec.pack(payload), still, title=title, version=meta["version"])
+
+
+def mimebundle(run: Run, payload: dict[str, Any], *, height: int | None = None, live: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Data and metadata for `display(..., raw=True)`.
+
+    Parameters
+    ----------
+    run : Run
+        The one whose dashboard the comparison stands in.
+    payload : dict
+        What `Comparison.payload` gives.
+    height : int, optional
+        Height of the live view in px.
+    live : bool
+        False: HTML without script and data, picture and text only.
+    """
+    packed = codec.pack(payload)
+    version = payload["meta"]["version"]
+    png = compare_picture.png(payload)
+    data: dict[str, Any] = {}
+    if live:
+        data[MIME] = {"v": 1, "version": version, "data": base64.b64encode(packed).decode(), **({"height": height} if height else {})}
+        data[MIME] |= {"key": registry.show(run), "files": files(run)}
+    data["text/html"] = html.fragment(packed, static_html(payload, png), version=version, height=height or 0, live=live)
+    data["image/png"] = base64.b64encode(png).decode()
+    data["text/plain"] = words.plain(payload)
+    return data, {"image/png": {"width": compare_picture.WIDTH // 2}}
+
+
+def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
+    """The first pair as plain HTML: verdict, evidence, picture, figures, categories, ops and kernels, the next step."""
+    part = payload["compare"]
+    pair = part["pairs"][0]
+    runs = " → ".join(static._text(words.name(part, pair[side])) for side in ("before", "after"))
+    evidence = "<br>".join(("✓ " if item["ok"] else "– ") + static._text(item["text"]) for item in pair["evidence"])
+    parts = [
+        f'<p style="margin:0 0 8px"><b>nbprof</b> &nbsp; <b>{runs}</b></p>',
+        f'<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0 4px">{static._text(pair["headline"])}</p>',
+        static._paragraph(static._text(pair["detail"])) if pair["detail"] else "",
+        static._paragraph(f'<b>{static._text(pair["title"])}</b><br><span style="{static._SOFT}">{evidence}</span>'),
+        _picture(picture, pair),
+        _figures(pair),
+        _categories(pair),
+        *(_changed(pair, kind) for kind in ("ops", "kernels")),
+        _next_step(part, pair),
+    ]
+    font = "font:13px/20px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
+    return f'<div style="{font};max-width:1000px;text-align:left">{"".join(parts)}</div>'
+
+
+def _picture(picture: bytes | None, pair: dict[str, Any]) -> str:
+    if not picture:
+        return ""
+    data = base64.b64encode(picture).decode()
+    alt = static._text(f"Comparison of two runs. {pair['headline']}")
+    return (
+        f'<p style="margin:8px 0"><img src="data:image/png;base64,{data}" width="700" alt="{alt}" style="max-width:100%;height:auto"></p>'
+    )
+
+
+def _figures(pair: dict[str, Any]) -> str:
+    rows = [[static._text(f["label"]), f"<b>{static._text(words.values(f))}</b>", static._text(f["note"])] for f in pair["figures"]]
+    return static._table("Key figures", "", ["Figure", "Before → after", ""], rows, "lrl")
+
+
+def _categories(pair: dict[str, Any]) -> str:
+    shown = [*words.by_change(pair), *(row for row in pair["categories"] if row["key"] == STEP and row["after_ms"] is not None)]
+    rows = [
+        [
+            static._swatch(BY_KEY[row["key"]].colour if row["key"] in BY_KEY else HEAP) + static._text(words.label(row)),
+            *(words.ms(row, key, pair) for key in ("before_ms", "after_ms")),
+            words.change(row["change_ms"], pair["digits"]),
+            words.change(row["change_percent"], 1),
+        ]
+        for row in shown
+    ]
+    return static._table("By category", "ms per step", ["Category", "Before", "After", "Change", "%"], rows, "lrrrr")
+
+
+def _changed(pair: dict[str, Any], kind: str) -> str:
+    name = "op" if kind == "ops" else "kernel"
+    rows = [
+        [
+            static._name(row[name], 90) if name == "op" else _kernel(row[name]),
+            static._text(_state(row)),
+            *(wording.number(row[key], 1) for key in ("before_us", "after_us")),
+            signed(row["change_us"], 1),
+        ]
+        for row in words.changed(pair, kind, _ROWS)
+    ]
+    title = "Ops that changed most" if name == "op" else "GPU kernels that changed most"
+    return static._table(title, f"µs{words.per(pair)}", [name.capitalize(), "", "Before", "After", "Change"], rows, "llrrr")
+
+
+def _kernel(full: str) -> str:
+    return f'<code style="{static._CODE}" title="{static._text(full[:300])}">{static._text(wording.kernel(full, 80))}</code>'
+
+
+def _state(row: dict[str, Any]) -> str:
+    return words.note({"before_op": "", **row}).strip(" ()")
+
+
+def _next_step(part: dict[str, Any], pair: dict[str, Any]) -> str:
+    run = part["runs"][pair["after"]]
+    item = {"advice": run["advice"], "no_advice": run["no_advice"]}
+    return static._advice(item).replace("Next steps", f"Next step for {static._text(run['label'])}", 1)

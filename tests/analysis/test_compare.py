@@ -1,0 +1,331 @@
+"""Two runs side by side, on frames made by hand. No other tool has such a view: what these figures are is defined here."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nbprof import frames_compare
+from nbprof.activity import CATEGORIES
+from nbprof.analysis import compare, compare_verdict
+from nbprof.analysis.compare import Side, plain_name
+
+NO_OPS = pd.DataFrame({"where": [], "type": [], "op": [], "self_us": [], "occurrences": []})
+NO_KERNELS = pd.DataFrame({"kernel": [], "total_us": [], "occurrences": []})
+
+
+def steps(times, *, host="a", first=0, counted=None, kind="train", **categories):
+    n = len(times)
+    return pd.DataFrame(
+        {
+            "host": host,
+            "step": np.arange(first, first + n),
+            "name": [f"{kind} {i}" for i in range(n)],
+            "start_ms": np.arange(n) * 100.0,
+            "step_time_ms": np.asarray(times, float),
+            **{f"{c}_ms": np.asarray(categories.get(c, np.full(n, np.nan)), float) for c in CATEGORIES},
+            "kind": kind,
+            "counted": np.ones(n, bool) if counted is None else counted,
+        }
+    )
+
+
+def ops(rows):
+    return pd.DataFrame(rows, columns=["where", "type", "op", "self_us", "occurrences"])
+
+
+def side(label="run", times=(), *, ops=NO_OPS, kernels=NO_KERNELS, overview=None, frame=None, **more):
+    known = {"device_kind": "CPU", "devices": 0, "framework": "TensorFlow", "hosts": 1, **(overview or {})}
+    made = steps(times, **more.pop("categories", {})) if frame is None else frame
+    return Side(label, made, ops, kernels, pd.DataFrame({"op": []}), known, **more)
+
+
+def judged(a, b, **more):
+    before, after = side("run 7", a, **more), side("run 9", b, **more)
+    return compare_verdict.verdict(before, after, compare.categories(before, after))
+
+
+def noisy(mean, n=21, sd=0.1, seed=0):
+    return np.random.default_rng(seed).normal(mean, sd, n)
+
+
+def test_a_real_change_is_told_as_a_factor():
+    found = judged(noisy(6.2), noisy(3.2, seed=1))
+    assert found.kind == "real"
+    assert found.headline.startswith("1.9")
+    assert "× faster: a step takes 3." in found.headline
+    assert found.evidence[0][0] is True
+    assert "(95%), 21 steps each" in found.evidence[0][1]
+    assert judged(noisy(3.2), noisy(6.2, seed=1)).headline.split(":")[0].endswith("× slower")
+
+
+def test_a_small_real_change_is_told_in_percent():
+    found = judged(noisy(10, sd=0.01), noisy(9.7, sd=0.01, seed=1))
+    assert found.kind == "real"
+    assert found.headline.startswith("3.0% less time: ")
+
+
+def test_what_is_within_the_noise_is_no_difference():
+    found = judged(noisy(5.0), noisy(5.0, seed=1))
+    assert found.kind == "none"
+    assert found.headline.startswith("No difference is shown")
+    assert found.evidence[0][0] is False
+
+
+def test_the_same_steps_are_no_difference():
+    times = noisy(5)
+    found = judged(times, times)
+    assert found.kind == "same"
+    assert found.headline == f"No difference: both have the same steps of {times.mean():.2f} ms"
+    assert not any("record 10" in text for _, text in found.evidence)
+    # One step is the same as itself, too.
+    assert judged([4.0], [4.0]).kind == "same"
+
+
+def test_a_few_slow_steps_hide_a_change_of_the_typical_step():
+    slow = [60.0, 45.0, 70.0]
+    found = judged([*noisy(6.2, 17), *slow], [*noisy(5.2, 17, seed=1), *slow[:2], 90.0])
+    assert found.kind == "typical"
+    assert found.headline.startswith("The typical step is faster: 5.")
+    assert any("hide it in the mean" in text for _, text in found.evidence)
+
+
+def test_a_few_slow_steps_make_the_change_alone():
+    base = noisy(5.0, 60)
+    stalls = base.copy()
+    stalls[5::10] += noisy(20, 6, seed=3)
+    found = judged(base, stalls)
+    assert found.kind == "some"
+    assert any("Without the fastest and the slowest fifth: +0.0" in text for _, text in found.evidence)
+
+
+def test_steps_that_drift_are_worth_less():
+    a = 5 + 0.1 * np.sin(np.arange(60) / 20)
+    b = 5.04 + 0.1 * np.sin(np.arange(60) / 20 + 0.1)
+    found = judged(a, b)
+    assert found.kind == "serial"
+    assert "perhaps by chance" in found.headline
+    assert any("correlation 0.9" in text for _, text in found.evidence)
+    # The same values in another order are as they would be by chance.
+    mixed = [np.random.default_rng(i).permutation(x) for i, x in enumerate((a, b))]
+    assert judged(*mixed).kind == "real"
+
+
+def test_large_but_uncertain_is_not_called_nothing():
+    found = judged([150, 160, 170, 210, 180, 190], [120, 110, 210, 200, 118, 119])
+    assert found.kind == "chance"
+    assert "perhaps by chance" in found.headline
+    assert any("Only 6 steps before, 6 steps after" in text for _, text in found.evidence)
+
+
+def test_few_steps_that_are_all_apart():
+    found = judged([1.0, 1.1, 1.2, 1.0], [2.0, 2.1, 9.0, 2.2])
+    assert found.kind == "typical"
+    assert any(text.startswith("Every step after is slower") for _, text in found.evidence)
+    # Of 3 and 3 this happens by chance in one of ten.
+    assert judged([1.0, 1.1, 1.2], [2.0, 2.1, 9.0]).kind == "chance"
+
+
+def test_two_steps_have_an_interval_and_one_has_none():
+    found = judged(noisy(6), [3.0, 3.2])
+    assert found.difference.known
+    assert any("Only 2 steps after: record 10 or more" in text for _, text in found.evidence)
+    found = judged(noisy(6), [3.0])
+    assert (found.kind, found.difference.known) == ("unknown", False)
+    assert any("one step says nothing" in text for _, text in found.evidence)
+    assert found.headline.startswith("1.99× faster: ")
+
+
+@pytest.mark.parametrize(("a", "b", "who"), [([], [1.0, 2.0], "run 7 has"), ([1.0], [], "run 9 has"), ([], [], "run 7 and run 9 have")])
+def test_a_run_without_steps(a, b, who):
+    found = judged(a, b)
+    assert found.kind == "unknown"
+    assert found.headline == f"Step times cannot be compared: {who} no steps"
+    assert not any("Difference" in text for _, text in found.evidence)
+
+
+def test_only_counted_steps_count_and_hosts_are_one():
+    frame = pd.concat([steps([900.0, 4, 6], counted=[False, True, True]), steps([700.0, 8, 10], host="b", counted=[False, True, True])])
+    assert side(frame=frame).times.tolist() == [6, 8]
+    # A step number that comes back in the next epoch is another step.
+    again = pd.concat([frame, frame.assign(start_ms=frame["start_ms"] + 1000)])
+    assert side(frame=again).times.tolist() == [6, 8, 6, 8]
+    assert side(frame=frame.iloc[:0]).times.tolist() == []
+
+
+def test_categories_have_their_intervals():
+    a = side(times=[6, 7, 8], categories={"input": [3, 4, 5], "host_compute": [3, 3, 3]})
+    b = side(times=[4, 5, 3], categories={"input": [1, 2, 0], "device_compute": [3, 3, 3]})
+    rows = compare.categories(a, b).set_index("category")
+    assert list(rows.index) == ["step_time", *CATEGORIES]
+    assert rows.loc["step_time", ["before_ms", "after_ms", "change_ms"]].tolist() == [7, 4, -3]
+    assert rows.loc["input", "change_percent"] == -75
+    assert rows.loc["input", "margin_ms"] == pytest.approx(2.7764 * math.sqrt(2 / 3), abs=1e-4)
+    assert bool(rows.loc["input", "real"])
+    assert rows.loc["host_compute"].isna().tolist() == [False, True, True, True, True, True]
+    assert math.isnan(rows.loc["device_compute", "before_ms"])
+
+
+def test_ops_are_matched_by_side_type_and_name():
+    a = side(times=[1, 1], ops=ops([("host", "Map", "Map", 200, 2), ("host", "X", "gone", 50, 1), ("device", "Map", "Map", 8, 1)]))
+    b = side(times=[1] * 4, ops=ops([("host", "Map", "Map", 40, 4), ("device", "Map", "Map", 16, 1), ("host", "Y", "new", 80, 8)]))
+    found = compare.ops(a, b)
+    assert found[["where", "op", "state"]].to_numpy().tolist() == [
+        ["host", "Map", "both"],
+        ["host", "gone", "gone"],
+        ["host", "new", "new"],
+        ["device", "Map", "both"],
+    ]
+    # Two steps before, four after.
+    assert found["before_us"].tolist()[:2] == [100, 25]
+    assert found["after_us"].fillna(-1).tolist() == [10, -1, 20, 4]
+    assert found["change_us"].tolist() == [-90, -25, 20, 0]
+    assert found["before_calls"].fillna(-1).tolist() == [1, 0.5, -1, 0.5]
+    assert math.isnan(found["before_us"][2])
+
+
+def test_ops_whose_copies_have_other_numbers_are_the_same():
+    a = ops([("host", "MatMul", "model/dense_1/MatMul", 10, 1), ("host", "F", "fusion.1", 5, 1), ("host", "F", "fusion.2", 4, 1)])
+    b = ops([("host", "MatMul", "model_1/dense_3/MatMul", 30, 1), ("host", "F", "fusion.7", 6, 1), ("host", "F", "fusion.8", 7, 1)])
+    found = compare.ops(side(times=[1], ops=a), side(times=[1], ops=b)).set_index("op")
+    assert found.loc["model_1/dense_3/MatMul", ["state", "before_op", "change_us"]].tolist() == ["renamed", "model/dense_1/MatMul", 20]
+    # Which of several is which is not guessed.
+    assert found["state"].drop("model_1/dense_3/MatMul").value_counts().to_dict() == {"new": 2, "gone": 2}
+    assert plain_name("a_1/b_22/c.3:0") == "a/b/c:0"
+    assert plain_name("conv2d/Conv2D") == "conv2d/Conv2D"
+
+
+def test_without_steps_ops_are_of_the_whole_profile():
+    a, b = side(times=[1, 1], ops=ops([("host", "A", "a", 200, 2)])), side(times=[], ops=ops([("host", "A", "a", 90, 1)]))
+    assert not compare.per_step(a, b)
+    assert compare.ops(a, b)["change_us"].tolist() == [-110]
+    assert any("whole profile" in text for _, text in judged([1.0], []).evidence)
+
+
+def test_idle_is_no_op_and_kernels_add_up_by_name():
+    idle = ops([("device", "IDLE", "IDLE", 1e6, 0), ("device", "A", "a", 2, 1)])
+    assert compare.ops(side(times=[1], ops=idle), side(times=[1], ops=idle))["op"].tolist() == ["a"]
+    k = pd.DataFrame({"kernel": ["gemm", "gemm", "ncclAllReduce"], "total_us": [10.0, 5.0, 1.0], "occurrences": [1, 2, 3]})
+    found = compare.kernels(side(times=[1], kernels=k), side(times=[1], kernels=k.iloc[:1]))
+    assert found["kernel"].tolist() == ["gemm", "ncclAllReduce"]
+    assert found["change_us"].tolist() == [-5, -1]
+    assert found["category"].tolist() == ["device_compute", "device_collectives"]
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "category"),
+    [
+        ("MemcpyH2D", "device", "input"),
+        ("Memcpy DtoH (Device -> Pageable)", "device", "output"),
+        ("MEMCPYDtoD", "device", "device_to_device"),
+        ("all-reduce.3", "device", "device_collectives"),
+        ("Iterator::Root::Map", "host", "input"),
+        ("read", "host", "input"),
+        ("cudaLaunchKernel", "host", "kernel_launch"),
+        ("MatMul", "host", "host_compute"),
+        ("MatMul", "device", "device_compute"),
+    ],
+)
+def test_the_colour_of_an_op(name, where, category):
+    assert compare.category_of(name, "", where, {"read"}) == category
+
+
+def told(found):
+    return {text: ok for ok, text in found.evidence}
+
+
+def evidence(a, b, **more):
+    before, after = (side("run", noisy(5, seed=i), overview=known, **more) for i, known in enumerate((a, b)))
+    return told(compare_verdict.verdict(before, after, compare.categories(before, after)))
+
+
+def test_what_differs_is_a_warning():
+    a = {"device_kind": "Tesla T4", "devices": 1, "framework": "TensorFlow", "compute_16bit_percent": 0.0}
+    found = evidence(a, {"device_kind": "TPU v6", "devices": 4, "framework": "JAX", "compute_16bit_percent": 90.0})
+    assert found["Device differs: Tesla T4 before, 4 × TPU v6 after"] is False
+    assert found["Framework differs: TensorFlow before, JAX after"] is False
+    assert found["Part of compute in 16 bit differs: 0% before, 90% after"] is False
+    assert "Batch size and precision are not recorded: make sure of the same" in found
+    assert "Same device and framework" not in found
+
+
+def test_hosts_and_versions_are_looked_at():
+    a = {"environment": {"hosts": ["one"], "versions": {"TensorFlow": "2.20.0", "Keras": "3.1"}}}
+    b = {"environment": {"hosts": ["two"], "versions": {"TensorFlow": "2.21.0", "CUDA": "12"}}}
+    found = evidence(a, b)
+    assert found["Host differs: one before, two after"] is False
+    assert found["Version of TensorFlow differs: 2.20.0 before, 2.21.0 after"] is False
+    # Names of files of PyTorch, with the time at which they were written.
+    same = [{"environment": {"hosts": [f"w.16231430{i}9861"]}} for i in range(2)]
+    assert not any(text.startswith("Host differs") for text in evidence(*same))
+
+
+def test_batch_and_precision_that_were_recorded():
+    before, after = side("a", noisy(5), batch="64", precision="float32"), side("b", noisy(5, seed=1), batch="128", precision="float32")
+    found = told(compare_verdict.verdict(before, after, compare.categories(before, after)))
+    assert found["Same device, framework and precision"] is True
+    assert found["Batch size differs: 64 before, 128 after"] is False
+    figures = compare.figures(before, after).set_index("figure")
+    assert figures.loc["examples_per_second", "before"] == pytest.approx(64_000 / before.times.mean())
+
+
+def test_lost_events_failed_cells_and_other_kinds_of_steps():
+    before = side("a", noisy(5), dropped=1200)
+    after = side("b", frame=steps(noisy(5, 30, seed=1), kind="test"), failed=True)
+    found = told(compare_verdict.verdict(before, after, compare.categories(before, after)))
+    assert found["1,200 events were dropped before"] is False
+    assert found["The cell failed after: only a part of it was recorded"] is False
+    assert found["The steps are of different kinds: train before, test after"] is False
+    assert found["The number of steps differs: 21 before, 30 after"] is False
+
+
+def test_device_compute_is_the_control():
+    def run(compute, seed):
+        return side("x", noisy(5, seed=seed), categories={"device_compute": np.full(21, compute)})
+
+    for compute, text, ok in ((1.54, "Device compute is unchanged (0.00 ms)", True), (3.0, "Device compute changed too (+1.46 ms)", False)):
+        before, after = run(1.54, 0), run(compute, 1)
+        found = told(compare_verdict.verdict(before, after, compare.categories(before, after)))
+        assert next(value for key, value in found.items() if key.startswith(text)) is ok
+
+
+def test_the_detail_tells_real_changes_of_both_ways():
+    a = side(
+        "a", noisy(6.2), categories={"input": noisy(3.8, seed=2), "kernel_launch": noisy(0.4, sd=0.01, seed=3), "output": noisy(1, seed=4)}
+    )
+    b = side("b", noisy(3.2, seed=1), categories={"input": noisy(0.1, sd=0.01, seed=5), "kernel_launch": noisy(0.9, sd=0.01, seed=6)})
+    found = compare_verdict.verdict(a, b, compare.categories(a, b))
+    first, second, third = found.detail.split(". ")
+    assert first.startswith("Waiting for input fell from 3.")
+    assert second.startswith("Kernel launch rose from 0.4")
+    assert third.startswith("The largest avoidable part is now kernel launch: 2")
+
+
+def test_shares_change_in_points_and_unknown_figures_are_left_out():
+    a, b = side("a", [4.0, 4.0], overview={"input_percent": 61.0}), side("b", [2.0, 2.0], overview={"input_percent": 3.7})
+    found = compare.figures(a, b).set_index("figure")
+    assert list(found.index) == ["step_time", "input", "steps_per_second"]
+    assert found.loc["input", "change"] == pytest.approx(-57.3)
+    assert math.isnan(found.loc["input", "change_percent"])
+    assert found.loc["step_time", "change_percent"] == -50
+
+
+@pytest.mark.parametrize("times", [([1.0, 2.0], [3.0]), ([], []), ([], [2.0])])
+def test_frames_are_as_declared(times):
+    a, b = (side(str(i), each, ops=ops([("host", "A", "a", 2, 2)])) for i, each in enumerate(times))
+    found = compare_verdict.verdict(a, b, compare.categories(a, b))
+    frames = {
+        "verdict": pd.DataFrame([compare_verdict.record(found, a, b)]),
+        "evidence": pd.DataFrame(found.evidence, columns=["ok", "text"]),
+        **{name: getattr(compare, name)(a, b) for name in ("figures", "steps", "categories", "ops", "kernels")},
+    }
+    assert set(frames) == set(frames_compare.SCHEMA)
+    for name, frame in frames.items():
+        declared = {column.name: column.dtype for column in frames_compare.SCHEMA[name]}
+        assert set(frame.columns) == set(declared), name
+        for column, dtype in declared.items():
+            if len(frame):
+                assert str(frame[column].dtype) in (dtype, "str" if dtype == "object" else dtype), (name, column)

@@ -1,0 +1,42 @@
+"""Two profiles compared in a tab of a real JupyterLab, chosen in the file browser."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "xspace"
+
+
+def test_two_profiles_of_the_file_browser_are_compared(page, lab):
+    url, root = lab
+    (root / "pair").mkdir()
+    for name in ("tf_slow", "tf_mended"):
+        shutil.copy(DATA / f"{name}.xplane.pb", root / "pair")
+    page.goto(f"{url}/lab/tree/pair?reset")
+    items = [page.locator(".jp-DirListing-item", has_text=name) for name in ("tf_slow", "tf_mended")]
+    items[0].wait_for(timeout=60_000)
+    items[0].click()
+    items[1].click(modifiers=["Control"])
+    items[1].click(button="right")
+    page.locator(".lm-Menu-itemLabel", has_text="Compare Profiles").click()
+    board = page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp")
+    answer = board.locator(".compare-head h2")
+    answer.wait_for(timeout=60_000)
+    # Whichever of the two was copied later: the older one stands before.
+    first = answer.inner_text()
+    swap = board.get_by_role("button", name="Swap before and after")
+    swap.focus()
+    page.keyboard.press("Enter")
+    assert {first.split(":")[0], answer.inner_text().split(":")[0]} == {"2.14× faster", "2.14× slower"}
+    assert swap.evaluate("e => e.getRootNode().activeElement === e")
+    # The layout is saved after a while; the tab comes back with it.
+    page.wait_for_timeout(2500)
+    page.goto(f"{url}/lab/tree/pair")
+    answer.wait_for(timeout=60_000)
+    assert answer.inner_text() == first
+    assert page.problems == []

@@ -1,0 +1,146 @@
+"""A comparison as a person holds it: two real recordings, a slow run and the mended one, and odd pairs."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+import nbprof
+from nbprof.errors import NbprofError
+from nbprof.profiles import last, load
+from nbprof.views import codec
+from tests.support.kineto import Kineto
+from tests.support.profiles import real
+from tests.support.xspace import gpu_run, training_run
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "xspace"
+
+
+@pytest.fixture(scope="module")
+def mended():
+    return nbprof.compare(DATA / "tf_slow.xplane.pb", DATA / "tf_mended.xplane.pb")
+
+
+def test_the_mended_run_is_faster(mended):
+    assert mended.verdict["verdict"][0] == "real"
+    assert "× faster: a step takes" in mended.verdict["headline"][0]
+    assert mended.verdict["detail"][0].startswith("Waiting for input fell from ")
+    rows = mended.categories.set_index("category")
+    assert rows["change_ms"].idxmin() == "input"
+    assert bool(rows.loc["input", "real"])
+    # The parts add up to the step, and so do their changes.
+    for column in ("before_ms", "after_ms", "change_ms"):
+        assert rows[column].drop("step_time").sum() == pytest.approx(rows.loc["step_time", column])
+    for profile, column in ((mended.before, "before_ms"), (mended.after, "after_ms")):
+        assert rows.loc["step_time", column] == pytest.approx(profile.overview["step_time_ms"])
+
+
+def test_what_is_new_and_gone_is_named(mended):
+    states = mended.ops.set_index("op")["state"]
+    assert states["Iterator::Root::Prefetch"] == "new"
+    assert states["Iterator::Root::Map"] == "gone"
+    assert states["PyFunc"] == "both"
+
+
+def test_text_and_markdown_say_the_same(mended):
+    headline = mended.verdict["headline"][0]
+    assert headline in mended.text()
+    assert repr(mended) == mended.text()
+    assert headline in mended.markdown()
+    assert "| `Iterator::Root::Map` (gone) |" in mended.markdown()
+
+
+def test_it_displays_in_four_ways_and_saves(mended, tmp_path):
+    data, _ = mended._repr_mimebundle_()
+    payload = codec.unpack(base64.b64decode(data["application/vnd.nbprof.v1+json"]["data"]))
+    assert payload["meta"]["tabs"][-1] == {"id": "compare", "label": "Compare", "count": None, "flag": None, "note": "tf_slow"}
+    assert payload["meta"]["tab"] == "compare"
+    assert [(pair["before"], pair["after"]) for pair in payload["compare"]["pairs"]] == [(0, 1), (1, 0)]
+    assert payload["compare"]["pairs"][1]["headline"].startswith("2.14× slower")
+    assert base64.b64decode(data["image/png"])[:8] == b"\x89PNG\r\n\x1a\n"
+    assert mended.verdict["headline"][0] in data["text/html"]
+    saved = mended.save(tmp_path / "compare.html").read_text()
+    assert mended.verdict["headline"][0] in saved
+    with pytest.raises(NbprofError, match="could not be written"):
+        mended.save(tmp_path / "none" / "compare.html")
+
+
+def test_tabs_of_the_second_run_can_be_left_out(mended):
+    def tabs(views):
+        data, _ = mended.mimebundle(views=views)
+        payload = codec.unpack(base64.b64decode(data["application/vnd.nbprof.v1+json"]["data"]))
+        return [tab["id"] for tab in payload["meta"]["tabs"]]
+
+    assert tabs(["compare"]) == ["compare"]
+    assert tabs(["trace", "compare"]) == ["trace", "compare"]
+    with pytest.raises(NbprofError, match="no view"):
+        mended.mimebundle(views=["nothing"])
+
+
+def test_the_same_file_twice_is_no_difference(tmp_path):
+    c = nbprof.compare(DATA / "tf_slow.xplane.pb", DATA / "tf_slow.xplane.pb")
+    assert c.verdict["verdict"][0] == "same"
+    assert not c.ops["change_us"].any()
+    assert c.ops["state"].eq("both").all()
+    first, second = (run["label"] for run in c.payload(0)["compare"]["runs"])
+    assert first != second
+
+
+def test_several_runs_are_in_the_pickers_and_profiles_are_taken():
+    before = load(DATA / "tf_slow.xplane.pb")
+    c = nbprof.compare(before, DATA / "tf_mended.xplane.pb", DATA / "tf_cpu.xplane.pb")
+    assert last() is before
+    part = c.payload(0)["compare"]
+    assert len(part["pairs"]) == 6
+    assert part["pairs"][0]["headline"] == c.verdict["headline"][0]
+    with pytest.raises(NbprofError, match="at most 6 runs"):
+        nbprof.compare(*[before] * 7)
+
+
+def torch_trace():
+    trace = Kineto()
+    for i in range(2):
+        trace.step(i, i * 1000.0, 900.0 + i)
+        trace.launched("gemm", i * 1000.0 + 100, i * 1000.0 + 200, 300.0, trace.op("aten::mm", i * 1000.0 + 50, 100.0))
+    return trace.encode()
+
+
+@pytest.mark.parametrize("evil", ["</script><b>`|**", "a" * 5000])
+def test_odd_pairs_are_compared_with_warnings(tmp_path, evil):
+    made = {
+        "cpu.xplane.pb": training_run(12, evil=evil),
+        "gpu.xplane.pb": gpu_run(),
+        "one.xplane.pb": training_run(1),
+        "torch.pt.trace.json": torch_trace(),
+        "plain.json": json.dumps([{"ph": "X", "name": evil, "ts": 1, "dur": 2, "pid": 1, "tid": 1}]).encode(),
+    }
+    for name, data in made.items():
+        (tmp_path / name).write_bytes(data)
+    for other in [*made, "cpu.xplane.pb"][1:]:
+        for pair in (("cpu.xplane.pb", other), (other, "cpu.xplane.pb")):
+            c = nbprof.compare(*(tmp_path / name for name in pair))
+            assert c.verdict["headline"][0]
+            assert c.text()
+            assert c.markdown()
+            assert "</script><b>" not in c.mimebundle()[0]["text/html"]
+            if other == "torch.pt.trace.json":
+                assert any(text.startswith("Framework ") for text in c.evidence["text"])
+    (tmp_path / "empty.xplane.pb").write_bytes(b"")
+    with pytest.raises(NbprofError):
+        nbprof.compare(tmp_path / "cpu.xplane.pb", tmp_path / "empty.xplane.pb")
+
+
+def test_a_tpu_against_a_gpu():
+    c = nbprof.compare(real("tf-gpu/t4-one-step"), real("jax/tpu-v6e-inference"))
+    assert c.verdict["verdict"][0] == "unknown"
+    assert any(text.startswith("Device differs: ") for text in c.evidence["text"])
+    assert c.kernels["state"].eq("gone").all()
+
+
+def test_the_figure_is_of_both_average_steps(mended):
+    pytest.importorskip("bokeh")
+    plot = mended.figure(width=500)
+    assert plot.y_range.factors == ["after: tf_mended", "before: tf_slow"]
