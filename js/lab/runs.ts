@@ -5,10 +5,10 @@ import { ICommandPalette } from "@jupyterlab/apputils";
 import { IDocumentManager } from "@jupyterlab/docmanager";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { IStateDB } from "@jupyterlab/statedb";
-import { CommandToolbarButton } from "@jupyterlab/ui-components";
+import { CommandToolbarButton, folderIcon } from "@jupyterlab/ui-components";
 import { icon } from "./icon.js";
 import { explained } from "./profile.js";
-import { addCommands, COMMANDS, OTHERS } from "./runs/commands.js";
+import { addCommands, COMMANDS, OTHERS, recordIcon } from "./runs/commands.js";
 import { RunList } from "./runs/list.js";
 import { CurrentNotebook } from "./runs/notebook.js";
 import { Pace } from "./runs/pace.js";
@@ -160,10 +160,14 @@ export const runs: JupyterFrontEndPlugin<void> = {
     for (const id of [COMMANDS.refresh, COMMANDS.add, COMMANDS.compare]) {
       panel.toolbar.addItem(id, new CommandToolbarButton({ commands, id, label: "" }));
     }
-    for (const id of [OTHERS.capture, OTHERS.profile]) {
+    const others = [
+      [OTHERS.capture, recordIcon],
+      [OTHERS.profile, folderIcon],
+    ] as const;
+    for (const [id, own] of others) {
       const add = (): void => {
         if (!commands.hasCommand(id)) return;
-        panel.toolbar.addItem(id, new CommandToolbarButton({ commands, id, label: "" }));
+        panel.toolbar.addItem(id, new CommandToolbarButton({ commands, id, label: "", icon: own }));
         commands.commandChanged.disconnect(add);
       };
       commands.commandChanged.connect(add);
