@@ -20,11 +20,11 @@ RUNS = "nbprof-results/plugins/profile"
 
 
 @pytest.fixture
-def folder(lab, request):
+def folder(lab):
     """(url, folder) with a notebook, two runs of its logdir, and one of another."""
     url, root = lab
     # Each test its own: the kernel of a notebook lives on, in a folder that must not vanish.
-    folder = root / f"runs-{len(request.node.name)}"
+    folder = root / f"runs-{len(list(root.glob('runs-*')))}"
     for place, data, age in (
         (f"{RUNS}/first", training_run(12), 7200),
         (f"{RUNS}/second", gpu_run(), 300),
