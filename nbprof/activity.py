@@ -156,7 +156,11 @@ OP_PARTS = {
     "source": "object",
     "flops": "f8",
     "bytes": "f8",
+    "normalized_flops": "f8",
+    "memory_bytes": "f8",
     "xprof": "?",
+    "xprof_runs": "f8",
+    "host": "i4",
 }
 EXTENTS = {"host": "i4", "device": "i4", "start": "i8", "end": "i8"}
 KERNELS = {
@@ -237,7 +241,10 @@ class Activity:
     host_ops, device_ops : runs of framework ops; `op` and `type` are codes into `ops` and `types`. On a device `own` is the run's time
         without the runs in it, `part` a row of `op_parts`, `tensor_core` says whether a kernel uses TensorCores (-1: it is no kernel)
     op_parts : what an op is made of on the device, a kernel or an op of a compiled program: the program's ident (0: none), its name
-        and category there, the line of code, the FLOPs and bytes of all runs (NaN: not stated), and whether XProf counts it
+        and category there, the line of code, the FLOPs and bytes of all runs (NaN: not known), of FLOPs also with narrow ones counted by
+        their width, of bytes also those of main memory alone; whether XProf counts it, how many runs XProf takes one for (it counts
+        the kernels of an op), and a host that ran it
+    programs : the compiled programs of the file
     program_notes : what the receipt says about compiled programs in which ops were looked up
     tagged_calls : events of the host that are no op but state the op that they served (calls of the allocator and of the driver)
     device_extents : first start and last end of each device
@@ -273,6 +280,7 @@ class Activity:
     device_ops: pd.DataFrame
     op_parts: pd.DataFrame
     program_notes: list[Note]
+    programs: Any
     tagged_calls: pd.DataFrame
     device_extents: pd.DataFrame
     kernels: pd.DataFrame
@@ -355,6 +363,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "device_ops": _empty(DEVICE_OPS),
     "op_parts": _empty(OP_PARTS),
     "program_notes": list,
+    "programs": lambda: None,
     "tagged_calls": _empty(HOST_OPS),
     "device_extents": _empty(EXTENTS),
     "kernels": _empty(KERNELS),

@@ -123,10 +123,10 @@ def frames(activity: Activity, host_rows: pd.DataFrame, host_idle: int) -> tuple
     return table(found, with_idle=False), table(found, with_idle=True)
 
 
-def sides(activity: Activity, device_rows: pd.DataFrame, host_rows: pd.DataFrame, host_idle: int, *, any_rate: bool = False) -> list[Side]:
-    """Runs of ops grouped by op, device first; rates of bytes that cannot be only with `any_rate`."""
+def sides(activity: Activity, device_rows: pd.DataFrame, host_rows: pd.DataFrame, host_idle: int, *, as_xprof: bool = False) -> list[Side]:
+    """Runs of ops grouped by op, device first; `as_xprof` also rates of bytes that cannot be, and runs as XProf counts them."""
     on_device = activity.has_device or bool(len(activity.device_extents))
-    device = _on_device(activity, device_rows, any_rate)
+    device = _on_device(activity, device_rows, as_xprof)
     host = _grouped(activity, host_rows, host_rows["own"].to_numpy(np.int64))
     return [
         Side("device", device, _device_idle(activity, device_rows) if on_device else None),
@@ -181,7 +181,7 @@ def _types(activity: Activity, op: Int64s, kind: Int64s, count: int) -> npt.NDAr
     return np.array([names[k] if k >= 0 else "" for k in first.tolist()], object)
 
 
-def _on_device(activity: Activity, rows: pd.DataFrame, any_rate: bool) -> pd.DataFrame:
+def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.DataFrame:
     """Device ops by name, with what they computed and moved."""
     out = _grouped(activity, rows, rows["own"].to_numpy(np.int64))
     if not len(out):
@@ -201,14 +201,15 @@ def _on_device(activity: Activity, rows: pd.DataFrame, any_rate: bool) -> pd.Dat
         if len(parts):
             sums = np.zeros(size)
             # One part that states nothing leaves the op's rate unknown.
-            np.add.at(sums, op_of_part[used], parts[column].to_numpy(np.float64)[used])
+            values = parts[column].to_numpy(np.float64)
+            np.add.at(sums, op_of_part[used], (values * parts["xprof_runs"].to_numpy(np.float64) if as_xprof else values)[used])
         out[column] = sums[out["code"]]
     tells = rows["tensor_core"].to_numpy(np.int8)
     time = rows["end"].to_numpy(np.int64) - rows["start"].to_numpy(np.int64)
     of_kernels = np.bincount(op, np.where(tells >= 0, time, 0), size)[out["code"]]
     on_tensor_cores = np.bincount(op, np.where(tells == 1, time, 0), size)[out["code"]]
     out["tensor_core_fraction"] = np.divide(on_tensor_cores, of_kernels, out=np.full(len(out), np.nan), where=of_kernels > 0)
-    return _rates(out, *_peaks(activity), any_rate)
+    return _rates(out, *_peaks(activity), as_xprof)
 
 
 def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, any_rate: bool) -> pd.DataFrame:

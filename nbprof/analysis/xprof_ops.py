@@ -5,6 +5,8 @@ What differs from `analysis.ops`:
 - Events of the host that only state the op that they served (allocator events, the driver's calls on AMD) are ops.
 - Of a device those kernels alone count that state their op as files do today, and those of compiled programs that are in the file. What
   is left, files of TensorFlow 2.3/2.4 as a whole, is idle.
+- An op of a compiled program ran as often as its kernels did, so one of two kernels has its FLOPs and bytes twice. A matrix product by
+  cuBLAS's older interface has none.
 - An op that only begins a transfer, or finds it done, has a bandwidth: its bytes over its few nanoseconds.
 - A side has 500 rows at most, the idle row among them.
 - An op that is still open when an op around it ends (the two overlap partly, or end together) is left out.
@@ -33,7 +35,7 @@ def frames(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
     host = pd.concat([activity.host_ops.assign(tagged=False), activity.tagged_calls.assign(tagged=True)], ignore_index=True)
     # An event that is an op and names another one includes that one.
     host = host.iloc[np.lexsort((host["tagged"], host["event"]))].reset_index(drop=True)
-    found = ops.sides(activity, device, *ops.host_self_times(activity, host, as_xprof=True), any_rate=True)
+    found = ops.sides(activity, device, *ops.host_self_times(activity, host, as_xprof=True), as_xprof=True)
     found[0].ops = _with_tensor_cores(activity, found[0].ops)
     return _filled(ops.table(found, with_idle=False, most=MOST_ROWS)), _filled(ops.table(found, with_idle=True, most=MOST_ROWS))
 

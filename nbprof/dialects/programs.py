@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nbprof.dialects.hlo_cost import Cost, Costs
 from nbprof.errors import ReadError
 from nbprof.formats.hlo import Instruction, Program
 from nbprof.trace import Note, Trace
@@ -18,6 +19,7 @@ class Programs:
     def __init__(self, trace: Trace) -> None:
         self._modules = {(m.host, _signed(m.ident)): m for m in trace.modules}
         self._read: dict[tuple[int, int], Program | None] = {}
+        self._costs: dict[tuple[int, int], Costs] = {}
         self._damaged: dict[str, str] = {}
         self._absent: set[tuple[int, int]] = set()
 
@@ -46,6 +48,13 @@ class Programs:
         except ReadError as error:
             self._damage(program.name, error)
             return None
+
+    def cost(self, host: int, ident: int, op: str) -> Cost | None:
+        """What one run of an op takes; None where the op is not known."""
+        program = self.program(host, ident)
+        if program is None:
+            return None
+        return self._costs.setdefault((host, _signed(ident)), Costs(program)).of(op)
 
     def notes(self) -> list[Note]:
         """What the receipt says about programs that were asked for and could not be read."""

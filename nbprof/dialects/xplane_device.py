@@ -25,6 +25,7 @@ def device_activity(placed: Placed, out: act.Activity) -> None:
     """States how device extents, kernels and device ops are made."""
     programs = Programs(placed.trace)
     # Ops and kernels are both told by the op of each event.
+    out.later("programs", lambda: programs)
     texts = cache(lambda: OpTexts(placed, out, programs))
     out.later("device_extents", lambda: _extents(placed))
     out.later(("device_ops", "op_parts"), lambda: device_ops(placed, out, texts()))

@@ -26,6 +26,7 @@ from nbprof.trace import Int64s, distinct
 class HloOp:
     """An op of a compiled program that ran: the program's ident, the op's name there, and what the program says of it (None: unknown)."""
 
+    host: int
     program: int
     name: str
     instruction: Instruction | None
@@ -62,6 +63,7 @@ class OpTexts:
             if key in trace.args:
                 stated = _not_empty(placed, key)
                 np.copyto(self.codes, stated, where=self.codes < 0)
+        self.programs = programs
         if "hlo_op" in trace.args:
             self._look_up(placed, programs)
         bare = placed.on_gpu & (self.codes < 0) & (trace.text_arg("kernel_details") >= 0)
@@ -91,7 +93,7 @@ class OpTexts:
             program = int(idents[which])
             # `outer::inner` where a kernel belongs to a nested computation.
             hlo = trace.strings[int(used[at])].rpartition("::")[2]
-            op = HloOp(program, hlo, programs.find(host, program, hlo))
+            op = HloOp(host, program, hlo, programs.find(host, program, hlo))
             number[i] = numbers.setdefault((program, hlo, op.text), len(numbers))
             if number[i] == len(self._hlo):
                 self._hlo.append(op)
@@ -173,7 +175,34 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.Data
     parts = pd.DataFrame(facts, columns=["program", "name", "category", "source", "xprof"])
     for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
         parts[column] = _sums(placed, stat, rows, part, len(seen))
-    return table, parts[list(act.OP_PARTS)]
+    parts["normalized_flops"], parts["memory_bytes"], parts["xprof_runs"] = parts["flops"], parts["bytes"], 1.0
+    parts["host"] = placed.host[first]
+    _count(placed, parts, ops, [ops.hlo(key // width) for key in seen.tolist()], part, rows)
+    return table, parts.astype(act.OP_PARTS)[list(act.OP_PARTS)]
+
+
+def _count(placed: Placed, parts: pd.DataFrame, ops: OpTexts, found: list[HloOp | None], part: Int64s, rows: Int64s) -> None:
+    """Fills in what ops of compiled programs compute and move, where the events do not state it.
+
+    An op may be several kernels; on a device it ran as often as the one of them that ran most.
+    """
+    if not any(found):
+        return
+    on = pd.DataFrame({"part": part, "host": placed.host[rows], "device": placed.device[rows], "kernel": placed.trace.events.name[rows]})
+    most = on.groupby(list(on)).size().groupby(["part", "host", "device"]).max().groupby("part").sum()
+    runs = most.reindex(range(len(parts)), fill_value=0).to_numpy(np.int64)
+    events = np.bincount(part, minlength=len(parts))
+    columns = {
+        name: parts[name].to_numpy(np.float64, copy=True) for name in ("flops", "bytes", "normalized_flops", "memory_bytes", "xprof_runs")
+    }
+    for i, hlo in enumerate(found):
+        if hlo is None or not np.isnan(columns["flops"][i]) or (cost := ops.programs.cost(hlo.host, hlo.program, hlo.name)) is None:
+            continue
+        columns["flops"][i], columns["normalized_flops"][i] = cost.flops * runs[i], cost.normalized_flops * runs[i]
+        columns["bytes"][i], columns["memory_bytes"][i] = cost.bytes * runs[i], cost.memory_bytes * runs[i]
+        columns["xprof_runs"][i] = events[i] / runs[i] if cost.in_xprof else 0.0
+    for name, values in columns.items():
+        parts[name] = values
 
 
 def _said(instruction: Instruction | None) -> tuple[str, str]:

@@ -17,8 +17,11 @@ from nbprof import nesting
 from nbprof.dialects import opnames
 from nbprof.dialects.opnames import OpName
 from nbprof.dialects.placed import Placed
+from nbprof.errors import ReadError
+from nbprof.formats import wire
 from nbprof.trace import Int64s, Trace
 
+_MAIN_MEMORY = 1
 OPS_LINE = "XLA Ops"
 _STEPS_LINE = "Steps"
 _CORE = re.compile(r"/device:TPU:\d+\Z")
@@ -99,7 +102,32 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.Data
     made["program"] = [_signed(p) for p in made["program"].tolist()]
     for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
         made[column] = np.bincount(part[name], _stated(trace, stat, rows, name, seen), len(made))
-    return table, made[list(act.OP_PARTS)]
+    made["normalized_flops"], made["xprof_runs"] = made["flops"], 1.0
+    made["memory_bytes"] = np.bincount(part[name], _in_main_memory(trace, name, seen), len(made))
+    made["host"] = placed.host[rows[np.unique(part[name], return_index=True)[1]]]
+    return table, made.astype(act.OP_PARTS)[list(act.OP_PARTS)]
+
+
+def _in_main_memory(trace: Trace, name: Int64s, seen: Int64s) -> npt.NDArray[np.float64]:
+    """Bytes of main memory that each run moved: those among what stands with its name by memory; NaN where nothing stands there.
+
+    Source: OpMetrics.MemoryAccessed of XProf's op_metrics.proto, the content of `memory_access_breakdown`.
+    """
+    known = trace.name_args.get("memory_access_breakdown", {})
+    out = np.full(len(seen), np.nan)
+    for i, code in enumerate(seen.tolist()):
+        data = known.get(code)
+        if not isinstance(data, bytes):
+            continue
+        out[i] = 0.0
+        try:
+            for number, kind, start, end in wire.fields(data, 0, len(data)):
+                if number == 1 and kind == wire.LENGTH:
+                    fields = {key: value for key, form, value, _ in wire.fields(data, start, end, 1) if form == wire.VARINT}
+                    out[i] += fields.get(3, 0) if fields.get(2, 0) == _MAIN_MEMORY else 0
+        except ReadError:
+            out[i] = np.nan
+    return np.asarray(out[name], np.float64)
 
 
 def _stated(trace: Trace, stat: str, rows: Int64s, name: Int64s, seen: Int64s) -> npt.NDArray[np.float64]:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from nbprof.analysis.hlo_cost import Costs
+from nbprof.dialects.hlo_cost import Costs
 from nbprof.formats.hlo import Program
 from tests.support import hlo, hlo_programs
 from tests.support.profiles import needed

@@ -57,11 +57,8 @@ def test_as_xprof_has_its_rows_in_its_order(name, idle):
     same(np.where(ours["eager"], "Eager", "Function"), theirs["eager"], f"{name} eager")
     shares(theirs, ours, name)
     for key, (column, unit) in RATES.items():
-        if known(TOOL, column, XPROF, name) and name != TPU:
-            assert column not in ours, "nothing is made up"
-            continue
         same(ours.get(column, pd.Series(0.0, ours.index)) / unit, theirs[key], f"{name} {column}", absolute=1e-12)
-    if not known(TOOL, "bound_by", XPROF, name):
+    if len(ours):
         same(ours.get("bound_by", pd.Series("Unknown", ours.index)), theirs["bound_by"], f"{name} bound by")
     if "gpu_tensorcore_utilization" in theirs:
         fraction = ours.get("tensor_core_fraction", pd.Series(0.0, ours.index))
@@ -115,10 +112,25 @@ def test_no_row_is_cut():
 
 
 @pytest.mark.parametrize("name", JAX_GPU)
-def test_rates_that_were_not_recorded_are_absent(name):
-    frame = profile(name).ops.frame
-    assert not {"flops_per_second", "bytes_per_second", "operational_intensity", "bound_by"} & set(frame.columns)
-    assert "tensor_core_fraction" in frame
+def test_rates_of_a_gpu_are_xprofs_but_for_what_it_miscounts(name):
+    p = profile(name)
+    theirs, ours = p.ops.as_xprof(), p.ops.frame
+    device = p.run.activity.device_ops
+    kernels = p.run.activity.op_parts["xprof_runs"].to_numpy()[device["part"].to_numpy()]
+    miscounted = set(p.run.activity.ops.values[device["op"].to_numpy()[kernels != 1]])
+    theirs, ours = (frame[frame["where"] == "device"].set_index("op") for frame in (theirs, ours))
+    assert list(theirs.index) == list(ours.index)
+    differing = set()
+    for column in ("flops_per_second", "bytes_per_second"):
+        for op, mine in ours[column].items():
+            other = theirs.loc[op, column]
+            if op not in miscounted:
+                assert mine == pytest.approx(other, rel=1e-9), op
+            elif mine != pytest.approx(other, rel=1e-9):
+                differing.add(op)
+    # Matrix products by cuBLAS's older interface, and a convolution that is two kernels.
+    assert differing == {"mi300-jax08_attention": {"jit(matmul)/dot_general"}, "mi300-jax_conv_minimal_08": {
+        "jit(forward_3d_conv)/conv_general_dilated"}}.get(name.split("/")[1], set())  # fmt: skip
 
 
 def test_a_tpus_rates_are_xprofs_where_the_bytes_were_moved():
@@ -147,8 +159,7 @@ def test_top_ops_of_the_overview(name):
     same(ours["type"], theirs["category"], f"{name} type")
     same(ours["self_fraction"], theirs["selfTimePercent"], f"{name} share", absolute=1e-15)
     same(ours["cumulative_fraction"], theirs["cumulativeTimePercent"], f"{name} running share")
-    if name == TPU:
-        same(ours["flops_per_second"] / 1e9, theirs["flopRate"], f"{name} FLOP/s", absolute=1e-12)
+    same(ours["flops_per_second"] / 1e9, theirs["flopRate"], f"{name} FLOP/s", absolute=1e-12)
     if "tcEligibility" in theirs:
         kernels = p.kernels.as_xprof().groupby("op")[["op_tensor_core_eligible", "uses_tensor_core"]].any()
         mine = kernels.reindex(ours["op"]).fillna(False).astype(bool)

@@ -360,6 +360,32 @@ FUSIONS = {
         "f32[5]",
         "kLoop",
     ),
+    "redinit": (
+        "a = f32[20,8]; z = f32[]",
+        "y = f32[] tanh(z); ROOT r = f32[8] reduce(a,y), dimensions={0}, to_apply=add_f",
+        "f32[8]",
+        "kInput",
+    ),
+    "rwinit": (
+        "a = f32[20,8]; z = f32[]",
+        "y = f32[] tanh(z); ROOT r = f32[10,8] reduce-window(a,y), window={size=2x1 stride=2x1}, to_apply=add_f",
+        "f32[10,8]",
+        "kLoop",
+    ),
+    "padinit": ("a = f32[20]; z = f32[]", "y = f32[] tanh(z); ROOT r = f32[30] pad(a,y), padding=5_5", "f32[30]", "kLoop"),
+    "index": (
+        "a = f32[20]; i = s32[]",
+        "j = s32[] add(i,i); ROOT r = f32[5] dynamic-slice(a,j), dynamic_slice_sizes={5}",
+        "f32[5]",
+        "kLoop",
+    ),
+    "indices": (
+        "a = f32[20,8]; i = s32[5,1]",
+        "j = s32[5,1] add(i,i); ROOT r = f32[5,8] gather(a,j), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=1, slice_sizes={1,8}",
+        "f32[5,8]",
+        "kLoop",
+    ),
 }
 TYPES = [
     "pred",

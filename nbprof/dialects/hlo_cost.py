@@ -16,7 +16,7 @@ from math import ceil, gcd, log2, prod
 
 import numpy as np
 
-from nbprof.analysis.hlo_cost_table import DEFAULT, ELEMENTWISE, FLOPS, NOTHING
+from nbprof.dialects.hlo_cost_table import DEFAULT, ELEMENTWISE, FLOPS, NOTHING
 from nbprof.errors import ReadError
 from nbprof.formats import hlo_details
 from nbprof.formats.hlo import Instruction, Program
@@ -25,7 +25,8 @@ from nbprof.formats.hlo_shapes import Shape
 
 _PASSED_ON = ELEMENTWISE | {"copy", "tuple", "get-tuple-element", "map"}
 """Ops whose operands are read where the op's own value is: a value that several of them need at one place is computed once."""
-_CUBLAS = ("__cublas$gemm", "__cublas$lt$matmul")
+_OLDER_CUBLAS = "__cublas$gemm"
+_CUBLAS = (_OLDER_CUBLAS, "__cublas$lt$matmul")
 _CUDNN = "__cudnn$conv"
 _FMA = 2
 _NARROW = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "s2": 4, "u2": 4, "pred": 0}
@@ -50,12 +51,15 @@ class Cost:
         Read and written.
     memory_bytes : float
         What XProf counts of them for the device's main memory: what an op other than a fusion writes as a tuple is not among it.
+    in_xprof : bool
+        Whether XProf counts it at all.
     """
 
     flops: float = 0.0
     normalized_flops: float = 0.0
     bytes: float = 0.0
     memory_bytes: float = 0.0
+    in_xprof: bool = True
 
 
 @dataclass
@@ -84,15 +88,15 @@ class Costs:
 
     def of(self, name: str) -> Cost | None:
         """What one run of an op takes; None where the program has no such op, or is damaged there."""
-        place = self._program.place(name)
-        if place is None:
-            return None
         try:
-            run = self._run(place)
-            factor = self._width_factor(place)
+            place = self._program.place(name)
+            if place is None:
+                return None
+            run, factor = self._run(place), self._width_factor(place)
+            counted = not self._program.instruction(place).target.startswith(_OLDER_CUBLAS)
         except (ReadError, IndexError):
             return None
-        return Cost(run.flops, run.flops / factor, run.bytes, run.memory)
+        return Cost(run.flops, run.flops / factor, run.bytes, run.memory, counted)
 
     def _width_factor(self, place: int) -> int:
         """By how much narrow operands make the device faster."""
@@ -309,6 +313,7 @@ def _moved(opcode: str, out: Shape, operands: list[Shape]) -> tuple[float, list[
         half = len(operands) // 2
         # The value to begin with is read for each sum.
         reads[half:] = [float(size(part)) for part in out.arrays()]
+        share |= {half + number: float(part.elements) for number, part in enumerate(out.arrays())}
     elif opcode == "cholesky":
         # Of a triangle one half.
         written, reads = written / 2, [read / 2 for read in reads]
