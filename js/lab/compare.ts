@@ -9,7 +9,9 @@ import { type Opened, Server } from "./server.js";
 
 const COMMAND = "nbprof:compare";
 
-const nameOf = (path: string): string => path.split("/").pop() || path;
+/** The name of a file without what all profiles end with: a tab has room for little more. */
+const nameOf = (path: string): string =>
+  (path.split("/").pop() || path).replace(/\.(xplane\.pb|(pt\.)?trace\.json(\.gz)?)$/, "");
 
 /** The dashboard of the second run, `b`, with its tab Compare. */
 class CompareView extends ProfileView {
