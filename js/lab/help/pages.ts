@@ -3,7 +3,7 @@
 export const START = "views";
 
 /** What is asked for most, first; others follow by name. */
-const ORDER = [START, "capture", "jupyterlab", "trace", "numbers"];
+const ORDER = [START, "capture", "jupyterlab", "trace", "compare", "numbers"];
 
 /** Sections of the page of views, by tab. */
 const VIEWS: Record<string, string> = {
@@ -14,6 +14,7 @@ const VIEWS: Record<string, string> = {
   memory: "memory",
   pods: "pods",
   trace: "trace",
+  compare: "compare",
 };
 
 type Pages = Readonly<Record<string, string>>;
