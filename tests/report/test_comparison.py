@@ -15,6 +15,7 @@ from nbprof.views import codec
 from tests.support.kineto import Kineto
 from tests.support.profiles import real
 from tests.support.xspace import gpu_run, training_run
+from tests.views.test_payload import check
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "xspace"
 
@@ -66,6 +67,17 @@ def test_it_displays_in_four_ways_and_saves(mended, tmp_path):
     assert mended.verdict["headline"][0] in saved
     with pytest.raises(NbprofError, match="could not be written"):
         mended.save(tmp_path / "none" / "compare.html")
+
+
+def test_it_has_the_shape_of_the_twin(mended):
+    part = mended.payload(0)["compare"]
+    check(part, "Compare")
+    check(part["runs"][0], "ComparedRun")
+    check(part["pairs"][0], "Pair")
+    for figure in part["pairs"][0]["figures"]:
+        check(figure, "ComparedFigure")
+    for category in part["pairs"][0]["categories"]:
+        check(category, "ComparedCategory")
 
 
 def test_tabs_of_the_second_run_can_be_left_out(mended):

@@ -18,7 +18,8 @@ from nbprof.views.categories import CATEGORIES
 from tests.support.profiles import real
 from tests.views import fake
 
-TWIN = (Path(__file__).parents[2] / "js" / "lib" / "payload.ts").read_text(encoding="utf-8")
+LIB = Path(__file__).parents[2] / "js" / "lib"
+TWIN = "\n".join(path.read_text(encoding="utf-8") for path in [*sorted(LIB.glob("payload*.ts")), LIB / "compared.ts"])
 
 
 def interface(name):
