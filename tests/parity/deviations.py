@@ -210,7 +210,7 @@ OPS = [
             _JAX_AMD,
             _MISCOUNTED,
             "parity/test_ops.py::test_rates_of_a_gpu_are_xprofs_but_for_what_it_miscounts",
-        )  # fmt: skip
+        )
         for column in ("flops_per_second", "bytes_per_second", "operational_intensity", "bound_by")
     ),
     *(
@@ -231,7 +231,7 @@ OPS = [
         _JAX_AMD,
         _MISCOUNTED,
         "parity/test_ops.py::test_rates_of_a_gpu_are_xprofs_but_for_what_it_miscounts",
-    ),  # fmt: skip
+    ),
     Deviation(
         "tensorflow_stats",
         "op",
