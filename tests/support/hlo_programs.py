@@ -381,8 +381,10 @@ FUSIONS = {
     ),
     "indices": (
         "a = f32[20,8]; i = s32[5,1]",
-        "j = s32[5,1] add(i,i); ROOT r = "
-        + "f32[5,8] gather(a,j), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}",
+        (
+            "j = s32[5,1] add(i,i); ROOT r = f32[5,8] gather(a,j), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+            "index_vector_dim=1, slice_sizes={1,8}"
+        ),
         "f32[5,8]",
         "kLoop",
     ),
