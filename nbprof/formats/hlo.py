@@ -122,6 +122,7 @@ class Program:
                     self.entry_ident = wire.signed(value)
         self._decoded: dict[int, Instruction] = {}
         self._shapes: dict[int, Shape] = {}
+        self._same_shapes: dict[bytes, Shape] = {}
         self.computations: list[Computation] = []
         self._read_computations(np.array(spans, np.int64).reshape(-1, 2))
 
@@ -218,8 +219,12 @@ class Program:
         """
         if place not in self._shapes:
             start, end = self._shape_spans
-            first = int(start[place])
-            self._shapes[place] = hlo_shapes.read(self._buffer.data, first, int(end[place]), _SHAPE_DEPTH) if first >= 0 else EMPTY
+            first, last = int(start[place]), int(end[place])
+            # A program of a hundred thousand instructions has some hundred shapes.
+            written = bytes(self._buffer.data[first:last]) if first >= 0 else b""
+            if written not in self._same_shapes:
+                self._same_shapes[written] = hlo_shapes.read(self._buffer.data, first, last, _SHAPE_DEPTH) if first >= 0 else EMPTY
+            self._shapes[place] = self._same_shapes[written]
         return self._shapes[place]
 
     @cached_property

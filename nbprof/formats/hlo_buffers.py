@@ -118,18 +118,16 @@ def read(program: Program) -> Assignment | None:
     if program.assignment is None:
         return None
     buf = program.buffer
-    spans: dict[int, list[tuple[int, int]]] = {_BUFFERS: [], _ALLOCATIONS: [], _TRACES: []}
-    for number, kind, at, end in wire.fields(buf.data, *program.assignment, _DEPTH):
-        if kind == LENGTH and number in spans:
-            spans[number].append((at, end))
-    buffers = _buffers(buf, program, *_span(spans[_BUFFERS]))
-    allocations, assigned = _allocations(buf, buffers, *_span(spans[_ALLOCATIONS]))
-    return Assignment(buffers, allocations, assigned, [_trace(buf, at, end) for at, end in spans[_TRACES]])
+    spans, _ = wire.split(buf.data, *program.assignment, _DEPTH)
+    buffers = _buffers(buf, program, *_span(spans.get(_BUFFERS)))
+    allocations, assigned = _allocations(buf, buffers, *_span(spans.get(_ALLOCATIONS)))
+    traces = zip(*spans.get(_TRACES, ([], [])), strict=True)
+    return Assignment(buffers, allocations, assigned, [_trace(buf, at, end) for at, end in traces])
 
 
-def _span(spans: list[tuple[int, int]]) -> tuple[Int64s, Int64s]:
-    pairs = np.array(spans, np.int64).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
+def _span(spans: tuple[list[int], list[int]] | None) -> tuple[Int64s, Int64s]:
+    start, end = spans or ([], [])
+    return np.array(start, np.int64), np.array(end, np.int64)
 
 
 class _Messages:
@@ -230,17 +228,16 @@ def _allocations(buf: Bytes, buffers: Buffers, start: Int64s, end: Int64s) -> tu
 
 def _trace(buf: Bytes, start: int, end: int) -> HeapTrace:
     whole, allocation = False, -1
-    spans: list[tuple[int, int]] = []
-    for number, kind, at, stop in wire.fields(buf.data, start, end, _DEPTH + 1):
-        if number == _EVENTS and kind == LENGTH:
-            spans.append((at, stop))
-        elif number == _WHOLE and kind == VARINT:
-            whole = at != 0
+    spans, others = wire.split(buf.data, start, end, _DEPTH + 1)
+    for number, kind, value, _ in others:
+        if number == _WHOLE and kind == VARINT:
+            whole = value != 0
         elif number == _TRACE_ALLOCATION and kind == VARINT:
-            allocation = wire.signed(at)
-    rows = _Messages(buf, *_span(spans), _DEPTH + 2)
-    code = np.full(len(spans), -1, np.int64)
-    owner, first, last = rows.spans(_EVENT_INSTRUCTION)
-    codes, names = _texts(buf, first, last)
+            allocation = wire.signed(value)
+    first, last = _span(spans.get(_EVENTS))
+    rows = _Messages(buf, first, last, _DEPTH + 2)
+    code = np.full(len(first), -1, np.int64)
+    owner, at, stop = rows.spans(_EVENT_INSTRUCTION)
+    codes, names = _texts(buf, at, stop)
     code[owner] = codes
     return HeapTrace(allocation, whole, rows.numbers(_KIND), rows.numbers(_EVENT_BUFFER), rows.numbers(_EVENT_SHARED), code, names)

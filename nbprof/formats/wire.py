@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -143,6 +144,35 @@ def fields(data: Data, pos: int, end: int, depth: int = 0) -> Iterator[tuple[int
         yield found
 
 
+def split(data: Data, pos: int, end: int, depth: int = 0) -> tuple[dict[int, tuple[list[int], list[int]]], list[tuple[int, int, int, int]]]:
+    """The fields of one message that may hold a hundred thousand messages: by number where these begin and end, and all other fields.
+
+    The others are as `read_field` gives them. `data` has bytes behind `end`, as `buffer` makes them.
+    """
+    spans: dict[int, tuple[list[int], list[int]]] = {}
+    others: list[tuple[int, int, int, int]] = []
+    while pos < end:
+        tag, at = data[pos], pos + 2
+        # Nearly all of them: a tag of one byte, a length of one or two.
+        if tag & 0x87 == LENGTH and tag > 7:
+            number, kind, size = tag >> 3, LENGTH, data[pos + 1]
+            if size >= 0x80:
+                size, at = size & 0x7F | data[at] << 7, at + 1
+            stop = at + size
+            if size >= 1 << 14 or stop > end:
+                number, kind, at, stop = read_field(data, pos, end, depth)
+        else:
+            number, kind, at, stop = read_field(data, pos, end, depth)
+        if kind == LENGTH:
+            starts, ends = spans.setdefault(number, ([], []))
+            starts.append(at)
+            ends.append(stop)
+        else:
+            others.append((number, kind, at, stop))
+        pos = stop
+    return spans, others
+
+
 def varints(buf: Bytes, pos: Int64s) -> tuple[Int64s, Int64s]:
     """Varints at many positions at once: their values as int64 and the positions behind them."""
     first = buf[pos]
@@ -251,7 +281,10 @@ def _one_by_one(buf: Bytes, message: Int64s, pos: Int64s, limit: Int64s, depth: 
     found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     data = buf.data
     for number, start, end in zip(message.tolist(), pos.tolist(), limit.tolist(), strict=True):
-        for field, kind, value, stop in fields(data, start, end, depth):
+        spans, others = split(data, start, end, depth)
+        for field, (begins, ends) in spans.items():
+            found.setdefault((field, LENGTH), []).extend(zip(repeat(number), begins, ends, strict=False))
+        for field, kind, value, stop in others:
             if kind != GROUP:
                 found.setdefault((field, kind), []).append((number, signed(value) if kind == VARINT else value, stop))
     return found

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import random
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -133,3 +136,35 @@ def test_a_cut_is_told_from_other_damage():
         with pytest.raises(ReadError) as caught:
             list(wire.fields(data, 0, len(data)))
         assert not isinstance(caught.value, wire.CutError)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_message_of_many_splits_into_what_its_fields_are(seed):
+    rng = random.Random(seed)
+    data = b""
+    for _ in range(rng.randint(0, 60)):
+        kind, number = rng.choice([0, 1, 2, 2, 2, 2, 3, 5]), rng.choice([1, 2, 15, 16, 3000])
+        tag = varint(number << 3 | kind)
+        length = rng.choice([0, 1, 127, 128, 300, 16383, 16384, 20_000])
+        data += (
+            tag
+            + {
+                0: varint(rng.getrandbits(64)),
+                1: bytes(8),
+                2: varint(length) + bytes(length),
+                3: varint(1 << 3) + varint(7) + varint(number << 3 | 4),
+                5: bytes(4),
+            }[kind]
+        )
+    for end in (len(data), rng.randint(0, len(data))):
+        buf = wire.buffer(data[:end]).data
+        try:
+            wanted = list(wire.fields(buf, 0, end))
+        except ReadError as error:
+            with pytest.raises(ReadError, match=re.escape(str(error))):
+                wire.split(buf, 0, end)
+            continue
+        spans, others = wire.split(buf, 0, end)
+        got = [(number, 2, at, stop) for number, pair in spans.items() for at, stop in zip(*pair, strict=True)]
+        assert sorted([*got, *others], key=lambda f: f[3]) == sorted(wanted, key=lambda f: f[3])
+        assert others == [field for field in wanted if field[1] != 2]
