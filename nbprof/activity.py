@@ -154,6 +154,11 @@ OP_PARTS = {
     "name": "object",
     "category": "object",
     "source": "object",
+    "module": "object",
+    "framework_op": "object",
+    "expression": "object",
+    "duplicate": "object",
+    "hlo": "?",
     "flops": "f8",
     "bytes": "f8",
     "normalized_flops": "f8",
@@ -241,7 +246,9 @@ class Activity:
     host_ops, device_ops : runs of framework ops; `op` and `type` are codes into `ops` and `types`. On a device `own` is the run's time
         without the runs in it, `part` a row of `op_parts`, `tensor_core` says whether a kernel uses TensorCores (-1: it is no kernel)
     op_parts : what an op is made of on the device, a kernel or an op of a compiled program: the program's ident (0: none), its name
-        and category there, the line of code, the FLOPs and bytes of all runs (NaN: not known), of FLOPs also with narrow ones counted by
+        and category there, the line of code, what the events call the program, the framework's op that the compiler noted, the op as XLA
+        writes it ('' where it is to be written from the program), the name that it shares with its duplicates, whether it is an op of a
+        compiled program at all; the FLOPs and bytes of all runs (NaN: not known), of FLOPs also with narrow ones counted by
         their width, of bytes also those of main memory alone; whether XProf counts it, how many runs XProf takes one for (it counts
         the kernels of an op), and a host that ran it
     programs : the compiled programs of the file

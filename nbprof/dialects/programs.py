@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from nbprof.dialects import hlo_category
 from nbprof.dialects.hlo_cost import Cost, Costs
 from nbprof.errors import ReadError
 from nbprof.formats.hlo import Instruction, Program
-from nbprof.trace import Note, Trace
+from nbprof.trace import Module, Note, Trace
 
 _MOST_NOTES = 3
 
@@ -17,7 +18,12 @@ class Programs:
     """
 
     def __init__(self, trace: Trace) -> None:
-        self._modules = {(m.host, _signed(m.ident)): m for m in trace.modules}
+        self._modules: dict[tuple[int, int], Module] = {}
+        self._clashes: list[str] = []
+        for module in trace.modules:
+            known = self._modules.setdefault((module.host, _signed(module.ident)), module)
+            if known.data != module.data:
+                self._clashes.append(module.name)
         self._read: dict[tuple[int, int], Program | None] = {}
         self._costs: dict[tuple[int, int], Costs] = {}
         self._damaged: dict[str, str] = {}
@@ -56,6 +62,23 @@ class Programs:
             return None
         return self._costs.setdefault((host, _signed(ident)), Costs(program)).of(op)
 
+    def name(self, host: int, ident: int) -> str:
+        """What a program is called, its ident behind it: `jit_train_step(8)`; '' where the file does not have it."""
+        module = self._modules.get((host, _signed(ident)))
+        return "" if module is None else module.name
+
+    def category(self, host: int, ident: int, op: str) -> str:
+        """What kind of work an op is; '' where it is not known."""
+        program = self.program(host, ident)
+        place = None if program is None else program.place(op)
+        if program is None or place is None:
+            return ""
+        try:
+            return hlo_category.category(program, place)
+        except ReadError as error:
+            self._damage(program.name, error)
+            return ""
+
     def notes(self) -> list[Note]:
         """What the receipt says about programs that were asked for and could not be read."""
         found = []
@@ -63,6 +86,10 @@ class Programs:
             found.append(Note("warning", f"The compiled program {name} is damaged ({reason}): its ops go by their names in it."))
         if (more := len(self._damaged) - _MOST_NOTES) > 0:
             found.append(Note("warning", f"{more:,} more compiled programs are damaged."))
+        if self._clashes:
+            which = ", ".join(self._clashes[:_MOST_NOTES]) + (" …" if len(self._clashes) > _MOST_NOTES else "")
+            text = f"Another compiled program of the file has the ident of {which}: ops are looked up in the first one of an ident."
+            found.append(Note("warning", text))
         if self._absent:
             count = len(self._absent)
             what = "1 compiled program that ran is" if count == 1 else f"{count:,} compiled programs that ran are"

@@ -17,6 +17,7 @@ from nbprof import activity as act
 from nbprof.dialects import xplane_iterators, xplane_steps, xplane_tpu_ops
 from nbprof.dialects.environment import environment
 from nbprof.dialects.placed import Placed
+from nbprof.dialects.programs import Programs
 from nbprof.dialects.xplane_device import device_activity, devices
 from nbprof.dialects.xplane_functions import functions, with_stages
 from nbprof.dialects.xplane_host_ops import eager_calls, eager_notes, host_ops, tagged_calls
@@ -71,6 +72,7 @@ def interpret(trace: Trace) -> act.Activity:
         device_activity(placed, out)
     elif xplane_tpu_ops.core_planes(trace):
         out.later(("device_ops", "op_parts"), lambda: xplane_tpu_ops.device_ops(placed, out))
+        out.later("programs", lambda: Programs(trace))
         out.later("device_extents", lambda: xplane_tpu_ops.extents(placed))
     out.later(("markers", "group_names", "rebuilt"), lambda: xplane_steps.markers(placed, out))
     out.later("work", lambda: xplane_steps.work(placed, out))

@@ -143,18 +143,22 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.Data
     first[part[::-1]] = rows[::-1]
     # What XProf counts: kernels that state their op as it does today, and those whose program is in the file.
     stated = trace.text_arg("tf_op")[first]
-    in_module = trace.text_arg("hlo_module")[first] >= 0
     op, kind = np.zeros(len(seen), np.int32), np.zeros(len(seen), np.int32)
-    facts: list[tuple[int, str, str, str, bool]] = []
+    facts: list[tuple[int | str | bool, ...]] = []
+    named = trace.text_arg("hlo_module")[first]
+    in_module = named >= 0
     for i, key in enumerate(seen.tolist()):
         code, name = divmod(key, width)
         parsed, hlo = ops.op(code), ops.hlo(code)
         op[i] = out.ops.code(parsed.name)
         kind[i] = out.types.code(parsed.type or "Unknown")
         if hlo is None:
-            facts.append((0, str(trace.names[name - 1]), parsed.type, "", bool(stated[i] == code)))
+            facts.append((0, str(trace.names[name - 1]), parsed.type, "", bool(stated[i] == code), "", "", False))
         else:
-            facts.append((hlo.program, hlo.name, *_said(hlo.instruction), bool(in_module[i] and hlo.instruction)))
+            module = str(trace.strings[int(named[i])]) if in_module[i] else ""
+            framework = hlo.text if hlo.instruction and hlo.instruction.framework_op else ""
+            counts = bool(in_module[i] and hlo.instruction)
+            facts.append((hlo.program, hlo.name, *_said(ops.programs, hlo), counts, module, framework, True))
     duration = events.duration[rows]
     table = pd.DataFrame(
         {
@@ -172,7 +176,8 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.Data
         },
         copy=False,
     )
-    parts = pd.DataFrame(facts, columns=["program", "name", "category", "source", "xprof"])
+    parts = pd.DataFrame(facts, columns=["program", "name", "category", "source", "xprof", "module", "framework_op", "hlo"])
+    parts["expression"] = parts["duplicate"] = ""
     for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
         parts[column] = _sums(placed, stat, rows, part, len(seen))
     parts["normalized_flops"], parts["memory_bytes"], parts["xprof_runs"] = parts["flops"], parts["bytes"], 1.0
@@ -205,12 +210,12 @@ def _count(placed: Placed, parts: pd.DataFrame, ops: OpTexts, found: list[HloOp 
         parts[name] = values
 
 
-def _said(instruction: Instruction | None) -> tuple[str, str]:
+def _said(programs: Programs, hlo: HloOp) -> tuple[str, str]:
     """Category and line of code of an HLO op."""
-    if instruction is None:
+    one = hlo.instruction
+    if one is None:
         return "", ""
-    source = f"{instruction.source_file}:{instruction.source_line}" if instruction.source_file else ""
-    return instruction.category, source
+    return programs.category(hlo.host, hlo.program, hlo.name), f"{one.source_file}:{one.source_line}" if one.source_file else ""
 
 
 def _sums(placed: Placed, stat: str, rows: Int64s, part: Int64s, count: int) -> npt.NDArray[np.float64]:

@@ -70,7 +70,7 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.Data
     own = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
     name, seen = pd.factorize(events.name[rows].astype(np.int64))
     parts: dict[tuple[object, ...], int] = {}
-    facts: list[tuple[int, str, str, str, bool]] = []
+    facts: list[tuple[int | str | bool, ...]] = []
     part, op, kind = (np.zeros(len(seen), np.int32) for _ in range(3))
     for i, code in enumerate(seen.tolist()):
         program, symbol = _number(trace, "program_id", code), _number(trace, "symbol_id", code)
@@ -82,7 +82,9 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.Data
         part[i] = parts.setdefault((program, hlo if symbol is None else symbol, parsed.name), len(parts))
         if part[i] == len(facts):
             ident = -1 if program is None else program
-            facts.append((ident, hlo, str(_fact(trace, "hlo_category", code) or ""), str(_fact(trace, "source", code) or ""), True))
+            said = (str(_fact(trace, key, code) or "") for key in ("hlo_category", "source", "tf_op", "deduplicated_name"))
+            text = str(trace.names[code])
+            facts.append((ident, hlo, *said, text if _EXPRESSION.match(text) else "", program is not None, True))
     table = pd.DataFrame(
         {
             "event": rows,
@@ -98,7 +100,9 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.Data
             "tensor_core": np.full(len(rows), -1, np.int8),
         }
     )
-    made = pd.DataFrame(facts, columns=["program", "name", "category", "source", "xprof"])
+    known = ["program", "name", "category", "source", "framework_op", "duplicate", "expression", "hlo", "xprof"]
+    made = pd.DataFrame(facts, columns=known)
+    made["module"] = ""
     made["program"] = [_signed(p) for p in made["program"].tolist()]
     for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
         made[column] = np.bincount(part[name], _stated(trace, stat, rows, name, seen), len(made))

@@ -51,11 +51,6 @@ class Instruction(NamedTuple):
     called: tuple[int, ...]
 
     @property
-    def category(self) -> str:
-        """What kind of work it is, as XProf names it: "loop fusion", "custom-call", "dot"."""
-        return f"{self.fusion_kind[1:].lower()} fusion" if self.opcode == "fusion" and self.fusion_kind[:1] == "k" else self.opcode
-
-    @property
     def framework_op(self) -> str:
         """The op as `scope/name:Type`, the form of `tf_op`; '' where the compiler kept no name."""
         return f"{self.op_name}:{self.op_type}" if self.op_name else ""
@@ -240,6 +235,10 @@ class Program:
         for found in wire.fields(self._buffer.data, int(self._start[place]), int(self._end[place]), _INSTRUCTION_DEPTH):
             if found[0] in wanted:
                 yield found
+
+    def span(self, place: int) -> tuple[int, int]:
+        """Where an instruction lies in the bytes."""
+        return int(self._start[place]), int(self._end[place])
 
     @property
     def buffer(self) -> Bytes:

@@ -39,7 +39,7 @@ def test_a_program_with_its_computations():
 def test_an_instruction_in_full():
     found = Program(PROGRAM).find("loop_add_fusion")
     assert found is not None
-    assert (found.opcode, found.fusion_kind, found.category, found.ident) == ("fusion", "kLoop", "loop fusion", (1 << 33) + 1)
+    assert (found.opcode, found.fusion_kind, found.ident) == ("fusion", "kLoop", (1 << 33) + 1)
     assert (found.op_name, found.op_type, found.framework_op) == ("jit(f)/add", "", "jit(f)/add:")
     assert (found.source_file, found.source_line) == ("train.py", 12)
     assert (found.operands, found.called) == ((4, 5, 300), (2,)), "numbers alone and packed"
@@ -50,8 +50,8 @@ def test_categories_and_ops():
     dot, call = found.find("dot.3"), found.find("custom-call.1")
     assert dot is not None
     assert call is not None
-    assert (dot.category, dot.framework_op) == ("dot", "jit(f)/dot_general:dot_general")
-    assert (call.category, call.target, call.framework_op) == ("custom-call", "__cublas$gemm", "")
+    assert (dot.opcode, dot.framework_op) == ("dot", "jit(f)/dot_general:dot_general")
+    assert (call.opcode, call.target, call.framework_op) == ("custom-call", "__cublas$gemm", "")
     assert found.find("nowhere") is None
     assert found.instruction(1).name == "add.1"
 

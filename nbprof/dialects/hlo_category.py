@@ -1,0 +1,42 @@
+"""What kind of work an op of a compiled program is, in XLA's words: "loop fusion", "non-fusion elementwise", "data formatting"."""
+
+from __future__ import annotations
+
+from nbprof.dialects.hlo_cost_table import ELEMENTWISE
+from nbprof.errors import ReadError
+from nbprof.formats import hlo_details
+from nbprof.formats.hlo import Program
+
+_FORMATTING = frozenset({"copy", "transpose", "reshape", "dynamic-reshape"})
+_ALSO_ELEMENTWISE = frozenset({"map", "rng"})
+
+
+def category(program: Program, place: int) -> str:
+    """The category of the instruction at a place of the file, as TPUs state it and as XProf finds it for GPUs.
+
+    Most opcodes are one of their own. `tests/parity/test_hlo.py` asks XProf about each.
+
+    Raises
+    ------
+    ReadError
+        The instruction is damaged.
+    """
+    one = program.instruction(place)
+    opcode = one.opcode
+    if opcode == "fusion" and one.fusion_kind[:1] == "k":
+        return f"{one.fusion_kind[1:].lower()} fusion"
+    if opcode in _FORMATTING:
+        return "data formatting"
+    if opcode in ELEMENTWISE or opcode in _ALSO_ELEMENTWISE:
+        return "non-fusion elementwise"
+    if opcode == "convolution":
+        try:
+            window = hlo_details.read(program, place).window
+        except ReadError:
+            return opcode
+        dilated = (
+            (" base-dilated", any(d.base_dilation > 1 for d in window)),
+            (" window-dilated", any(d.window_dilation > 1 for d in window)),
+        )
+        return opcode + "".join(text for text, is_so in dilated if is_so)
+    return opcode

@@ -1,0 +1,84 @@
+"""The fields of one instruction of a compiled program, for those who want more of them than all ask for."""
+
+from __future__ import annotations
+
+import struct
+
+from nbprof.formats import hlo_details, wire
+from nbprof.formats.hlo import Program
+from nbprof.formats.hlo_details import Details
+from nbprof.formats.hlo_shapes import numbers
+from nbprof.formats.wire import LENGTH, VARINT
+
+DEPTH = 4
+"""In how many messages a message inside an instruction lies."""
+
+
+class Fields:
+    """The fields of an instruction by number, decoded when they are asked for.
+
+    Parameters
+    ----------
+    program : Program
+    place : int
+        Of the instruction in the file.
+
+    Raises
+    ------
+    ReadError
+        It is damaged.
+    """
+
+    def __init__(self, program: Program, place: int) -> None:
+        self.program = program
+        self.place = place
+        self.one = program.instruction(place)
+        self._details: Details | None = None
+        self.fields: dict[int, list[tuple[int, int, int]]] = {}
+        for number, kind, value, end in wire.fields(program.buffer.data, *program.span(place), DEPTH - 1):
+            self.fields.setdefault(number, []).append((kind, value, end))
+
+    @property
+    def details(self) -> Details:
+        """What it states of dimensions, window and settings."""
+        if self._details is None:
+            self._details = hlo_details.read(self.program, self.place)
+        return self._details
+
+    def number(self, field: int) -> int:
+        """A number or flag; 0 where it is not stated."""
+        found = [value for kind, value, _ in self.fields.get(field, []) if kind == VARINT]
+        return wire.signed(found[-1]) if found else 0
+
+    def numbers(self, field: int) -> list[int]:
+        """The numbers of a repeated field."""
+        out: list[int] = []
+        for kind, value, end in self.fields.get(field, []):
+            out += numbers(self.program.buffer.data, kind, value, end)
+        return out
+
+    def messages(self, field: int) -> list[tuple[int, int]]:
+        """Where the messages of a field lie."""
+        return [(value, end) for kind, value, end in self.fields.get(field, []) if kind == LENGTH]
+
+    def parts(self, span: tuple[int, int]) -> dict[int, list[tuple[int, int, int]]]:
+        """The fields of a message inside."""
+        out: dict[int, list[tuple[int, int, int]]] = {}
+        for number, kind, value, end in wire.fields(self.program.buffer.data, *span, DEPTH):
+            out.setdefault(number, []).append((kind, value, end))
+        return out
+
+    def values(self, span: tuple[int, int], *fields: int) -> list[list[int]]:
+        """Lists of numbers in a message inside, by field."""
+        known = self.parts(span)
+        data = self.program.buffer.data
+        return [[n for kind, value, end in known.get(field, []) for n in numbers(data, kind, value, end)] for field in fields]
+
+    def text_at(self, span: tuple[int, int]) -> str:
+        """The text of a span."""
+        return bytes(self.program.buffer.data[span[0] : span[1]]).decode("utf-8", "replace")
+
+    def float_at(self, at: int, form: str) -> float:
+        """The number of a form of `struct` at a position."""
+        size = struct.calcsize(form)
+        return float(struct.unpack(f"<{form}", bytes(self.program.buffer.data[at : at + size]))[0])

@@ -1,0 +1,404 @@
+"""Ops of compiled programs as XLA writes them: `%add.1 = f32[8]{0} add(f32[8]{0} %a, f32[8]{0} %b)`, without metadata and backend settings.
+
+What profiles of TPUs state as the name of an event is this text; for GPUs it is written here from the program. Shardings are left out, and
+so are the values of constants that are no scalars.
+
+Sources: `hlo.proto` and `xla_data.proto` of https://github.com/openxla/xla for the message numbers, and the text that XLA's parser in
+jaxlib gives back (`tests/formats/test_hlo_text.py` holds every op against it).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+
+from nbprof.formats import hlo_shapes
+from nbprof.formats.hlo import Program
+from nbprof.formats.hlo_details import WindowDimension
+from nbprof.formats.hlo_fields import DEPTH, Fields
+from nbprof.formats.hlo_shapes import numbers
+from nbprof.formats.wire import FIXED32, LENGTH
+
+_LITERAL, _EXPONENT, _MANTISSA, _PADDING, _DISTRIBUTION, _EPSILON, _FEATURE, _CHANNEL = 8, 18, 19, 21, 23, 24, 25, 26
+_OUTFEED, _FFT_TYPE, _GATHER, _GATHER_SIZES, _PREDECESSORS, _HOST_TRANSFER, _SCATTER, _GROUPS = 29, 31, 33, 34, 37, 47, 48, 49
+_PRECISION, _PAIRS, _CONSTRAINED, _LAYOUTS, _TRIANGULAR, _STABLE, _CHOLESKY, _SIDE_EFFECT = 51, 52, 56, 57, 59, 60, 62, 65
+_DELTA, _SORTED, _FRONTEND, _UNIQUE, _ALGORITHM, _GLOBAL_IDS, _COMPARISON, _ALIASING = 66, 67, 68, 69, 70, 71, 72, 74
+_API, _PREFETCH, _TOP, _LARGEST, _DEVICES, _GRID = 77, 80, 81, 85, 87, 92
+_MANY = 5
+"""After so many operands comes a comment that says which one it is."""
+_APIS = ("UNSPECIFIED", "ORIGINAL", "STATUS_RETURNING", "STATUS_RETURNING_UNIFIED", "TYPED_FFI")
+_FFTS = ("FFT", "IFFT", "RFFT", "IRFFT")
+_DISTRIBUTIONS = ("rng_invalid", "rng_uniform", "rng_normal")
+_ALGORITHMS = ("rng_default", "rng_three_fry", "rng_philox")
+_PRECISIONS = ("default", "high", "highest", "packed_nibble")
+_TRANSPOSES = ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
+_APPLIED = frozenset(
+    ("call", "map", "reduce-window", "reduce", "all-reduce", "all-reduce-start", "reduce-scatter", "scatter", "topk", "sort")
+)
+_LISTED = frozenset(
+    ("broadcast", "reduce", "transpose", "reverse", "concatenate", "map", "sort", "get-dimension-size", "set-dimension-size")
+)
+_ALONG = frozenset(("all-gather", "all-gather-start", "all-to-all", "reduce-scatter"))
+_COLLECTIVES = _ALONG | {"all-reduce", "all-reduce-start", "ragged-all-to-all", "collective-broadcast"}
+_LITERALS: dict[str, tuple[int, str]] = {
+    "s32": (4, ""), "s64": (5, ""), "u32": (6, ""), "u64": (7, ""), "f32": (8, "f"), "f64": (9, "d"), "pred": (2, ""), "s8": (15, "b"),
+    "u8": (3, "B"), "s16": (17, "h"), "u16": (16, "H"), "f16": (10, "e"), "bf16": (13, "bf"),
+}  # fmt: skip
+"""By element type: the field of LiteralProto with its values, and how they are packed; as varints where that is empty."""
+
+
+def expression(program: Program, place: int) -> str:
+    """The instruction at a place of the file, as XLA writes it.
+
+    Raises
+    ------
+    ReadError
+        It is damaged.
+    """
+    return _Writer(program, place).text()
+
+
+def _braced(values: Iterable[object]) -> str:
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def _of(names: tuple[str, ...], number: int) -> str:
+    return names[number] if 0 <= number < len(names) else str(number)
+
+
+class _Writer(Fields):
+    def text(self) -> str:
+        one = self.one
+        opcode = one.opcode
+        attributes = self.attributes()
+        if opcode in ("async-start", "async-update", "async-done") and (wrapped := self._wrapped()) is not None:
+            # Written as the one op that it runs.
+            opcode = wrapped.one.opcode + opcode[len("async") :]
+            attributes = wrapped.attributes() if opcode.endswith("-start") else []
+        inside = self._operands()
+        if one.opcode == "parameter":
+            inside = str(self.details.parameter)
+        elif one.opcode == "constant":
+            inside = self._literal()
+        shape = self.program.shape(self.place)
+        return ", ".join([f"%{one.name} = {shape} {opcode}({inside})", *attributes])
+
+    def _wrapped(self) -> _Writer | None:
+        computation = self.program.computation(self.one.called[0]) if self.one.called else None
+        root = None if computation is None else self.program.place_of(computation.root)
+        return None if root is None else _Writer(self.program, root)
+
+    def _operands(self) -> str:
+        out = []
+        for i, ident in enumerate(self.one.operands):
+            place = self.program.place_of(ident)
+            text = "%?" if place is None else f"{self.program.shape(place)} %{self.program.names[place]}"
+            out.append((f"/*index={i}*/" if i and i % _MANY == 0 else "") + text)
+        return ", ".join(out)
+
+    # What stands behind the operands.
+
+    def attributes(self) -> list[str]:
+        one, out = self.one, []
+        special = _SPECIAL.get(one.opcode)
+        if one.opcode in _LISTED:
+            out.append(f"dimensions={_braced(self.details.dimensions)}")
+        if one.opcode in _COLLECTIVES:
+            out += self._collective()
+        if special is not None:
+            out += special(self)
+        out += self._called()
+        attributes = {}
+        for span in self.messages(_FRONTEND):
+            for entry in self.parts(span).get(1, []):
+                pair = self.parts(entry[1:])
+                key, value = (self.text_at(pair[n][0][1:]) if n in pair else "" for n in (1, 2))
+                attributes[key] = value
+        if attributes:
+            # JSON is written as it is.
+            texts = [f"{k}={v}" if v[:1] == "{" else f'{k}="{v}"' for k, v in sorted(attributes.items())]
+            out.append(f"frontend_attributes={_braced(texts)}")
+        if before := [place for ident in self.numbers(_PREDECESSORS) if (place := self.program.place_of(ident)) is not None]:
+            out.append("control-predecessors={" + ", ".join(f"%{self.program.names[place]}" for place in before) + "}")
+        return out
+
+    def _called(self) -> list[str]:
+        one = self.one
+        computations = [self.program.computation(ident) for ident in one.called]
+        names = [f"%{c.name}" if c is not None else "%?" for c in computations]
+        if not names or one.opcode.startswith("async-"):
+            return []
+        if one.opcode == "while" and len(names) > 1:
+            return [f"condition={names[1]}", f"body={names[0]}"]
+        if one.opcode == "select-and-scatter" and len(names) > 1:
+            return [f"select={names[0]}", f"scatter={names[1]}"]
+        if one.opcode == "conditional":
+            place = self.program.place_of(one.operands[0]) if one.operands else None
+            if len(names) == 2 and place is not None and self.program.shape(place).element == "pred":
+                return [f"true_computation={names[0]}", f"false_computation={names[1]}"]
+            return ["branch_computations={" + ", ".join(names) + "}"]
+        if one.opcode in _APPLIED:
+            return [f"to_apply={names[0]}"]
+        if one.opcode == "custom-call":
+            return ["called_computations={" + ", ".join(names) + "}"]
+        return [f"calls={', '.join(names)}"]
+
+    def _channel(self) -> list[str]:
+        channel = self.number(_CHANNEL)
+        return [f"channel_id={channel}"] if channel > 0 else []
+
+    def _collective(self) -> list[str]:
+        out = [*self._channel(), f"replica_groups={self._groups()}"]
+        if self.number(_CONSTRAINED):
+            out.append("constrain_layout=true")
+        if self.one.opcode in _ALONG and self.details.dimensions:
+            out.append(f"dimensions={_braced(self.details.dimensions)}")
+        if self.number(_GLOBAL_IDS):
+            out.append("use_global_device_ids=true")
+        return out
+
+    def _groups(self) -> str:
+        """The groups of devices: a list, or how they are cut out of a grid. Newer programs state either in another place."""
+        groups, grids = self.messages(_GROUPS), self.messages(_GRID)
+        for span in self.messages(_DEVICES):
+            found = self.parts(span)
+            grids += [(start, end) for kind, start, end in found.get(2, []) if kind == LENGTH]
+            groups = [(start, end) for kind, start, end in found.get(1, []) if kind == LENGTH] or groups
+        for span in grids:
+            count, size, grid, order = self.values(span, 1, 2, 3, 4)
+            cut = f"[{','.join(map(str, count + size))}]<=[{','.join(map(str, grid))}]"
+            return cut + (f"T({','.join(map(str, order))})" if order != list(range(len(order))) else "")
+        return _braced(_braced(self.values(span, 1)[0]) for span in groups)
+
+    def precision(self) -> list[str]:
+        for span in self.messages(_PRECISION):
+            found = self.values(span, 1)[0]
+            if any(found):
+                return [f"operand_precision={_braced(_of(_PRECISIONS, n) for n in found)}"]
+        return []
+
+    def window(self) -> list[str]:
+        window = self.details.window
+        return [f"window={{{_window(window)}}}"] if window else []
+
+    def convolution(self) -> list[str]:
+        out = self.window()
+        if self.fields.get(16):
+            out.append(f"dim_labels={self.details.convolution}")
+        for name, count in (("feature", self.details.feature_groups), ("batch", self.details.batch_groups)):
+            if count != 1:
+                out.append(f"{name}_group_count={count}")
+        return [*out, *self.precision()]
+
+    def custom_call(self) -> list[str]:
+        out = [*self.convolution(), f'custom_call_target="{_escaped(self.one.target)}"']
+        data = self.program.buffer.data
+        if self.number(_CONSTRAINED):
+            shapes = [str(hlo_shapes.read(data, start, end, DEPTH)) for start, end in self.messages(_LAYOUTS)]
+            out.append("operand_layout_constraints={" + ", ".join(shapes) + "}")
+        if self.number(_SIDE_EFFECT):
+            out.append("custom_call_has_side_effect=true")
+        out += self.aliasing()
+        if (api := self.number(_API)) > 1:
+            out.append(f"api_version=API_VERSION_{_of(_APIS, api)}")
+        return out
+
+    def aliasing(self) -> list[str]:
+        """Which operands what comes out is written over."""
+        pairs = []
+        for span in self.messages(_ALIASING):
+            out, operand, index = self.values(span, 1, 2, 3)
+            made, taken = (", ".join(map(str, part)) for part in (out, index))
+            pairs.append(f"{{{made}}}: ({operand[0] if operand else 0}, {{{taken}}})")
+        return ["output_to_operand_aliasing={" + ", ".join(pairs) + "}"] if pairs else []
+
+    def numbered(self, field: int, *names: tuple[int, str, bool]) -> list[str]:
+        """Lists of dimensions in a message, each `(field, name, also when empty)`."""
+        spans = self.messages(field)
+        found = self.values(spans[0] if spans else (0, 0), *(number for number, _, _ in names))
+        return [f"{name}={_braced(part)}" for part, (_, name, always) in zip(found, names, strict=True) if part or always]
+
+    def indexed(self) -> list[str]:
+        """What gather and scatter state alike."""
+        out = ["indices_are_sorted=true"] if self.number(_SORTED) else []
+        return out + (["unique_indices=true"] if self.number(_UNIQUE) else [])
+
+    def index_dimension(self, field: int) -> str:
+        spans = self.messages(field)
+        found = self.values(spans[0], 4)[0] if spans else []
+        return f"index_vector_dim={found[0] if found else 0}"
+
+    def epsilon(self) -> list[str]:
+        places = [at for kind, at, _ in self.fields.get(_EPSILON, []) if kind == FIXED32]
+        return [f"epsilon={_short(self.float_at(places[-1], 'f') if places else 0.0)}"]
+
+    def _literal(self) -> str:
+        shape = self.program.shape(self.place)
+        spans = self.messages(_LITERAL)
+        if shape.dimensions or shape.element not in _LITERALS or not spans:
+            return "{...}"
+        field, form = _LITERALS[shape.element]
+        data = self.program.buffer.data
+        for kind, value, end in self.parts(spans[0]).get(field, []):
+            if form == "bf" and end - value >= 2:
+                return f"{struct.unpack('<f', bytes(2) + bytes(data[value : value + 2]))[0]:.4g}"
+            if form and form != "bf" and end - value >= struct.calcsize(form):
+                number = self.float_at(value, form)
+                return f"{number:.4g}" if form == "e" else _short(number, form if form == "d" else "f")
+            if not form and (found := numbers(data, kind, value, end)):
+                if shape.element == "pred":
+                    return "true" if found[-1] else "false"
+                return str(found[-1] % (1 << 64) if shape.element[0] == "u" else found[-1])
+        return "{...}"
+
+
+def _window(window: tuple[WindowDimension, ...]) -> str:
+    out = [f"size={'x'.join(str(d.size) for d in window)}"]
+    if any(d.stride != 1 for d in window):
+        out.append(f"stride={'x'.join(str(d.stride) for d in window)}")
+    if any(d.low or d.high for d in window):
+        out.append(f"pad={'x'.join(f'{d.low}_{d.high}' for d in window)}")
+    if any(d.base_dilation != 1 for d in window):
+        out.append(f"lhs_dilate={'x'.join(str(d.base_dilation) for d in window)}")
+    if any(d.window_dilation != 1 for d in window):
+        out.append(f"rhs_dilate={'x'.join(str(d.window_dilation) for d in window)}")
+    if any(d.reversal for d in window):
+        out.append(f"rhs_reversal={'x'.join(str(int(d.reversal)) for d in window)}")
+    return " ".join(out)
+
+
+def _short(value: float, form: str = "f") -> str:
+    """A number with 6 digits where they tell it, else with 9; of a float64 with 15 or 17."""
+    few, many = (15, 17) if form == "d" else (6, 9)
+    text = f"{value:.{few}g}"
+    try:
+        same = struct.pack(form, float(text)) == struct.pack(form, value)
+    except OverflowError:
+        same = False
+    return text if same else f"{value:.{many}g}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _slices(one: _Writer) -> list[str]:
+    strided = any(stride != 1 for _, _, stride in one.details.slices)
+    return ["slice={" + ", ".join(f"[{a}:{b}{f':{stride}' if strided else ''}]" for a, b, stride in one.details.slices) + "}"]
+
+
+def _padding(one: _Writer) -> list[str]:
+    sizes = []
+    for span in one.messages(_PADDING):
+        for _, start, end in one.parts(span).get(1, []):
+            sizes.append([found[-1] if found else 0 for found in one.values((start, end), 1, 2, 3)])
+    inner = any(size[2] for size in sizes)
+    return ["padding=" + "x".join("_".join(map(str, size if inner else size[:2])) for size in sizes)] if sizes else []
+
+
+def _dot(one: _Writer) -> list[str]:
+    dims = one.details.dot
+    sides = ("lhs", dims.lhs_batch, dims.lhs_contracting), ("rhs", dims.rhs_batch, dims.rhs_contracting)
+    named = [(f"{side}_{what}", part) for side, *both in sides for what, part in zip(("batch", "contracting"), both, strict=True)]
+    return [f"{name}_dims={_braced(part)}" for name, part in named if part] + one.precision()
+
+
+def _fusion(one: _Writer) -> list[str]:
+    return [f"kind={one.one.fusion_kind}", *one.aliasing()]
+
+
+def _gather(one: _Writer) -> list[str]:
+    dims = one.numbered(
+        *(_GATHER, (1, "offset_dims", True), (2, "collapsed_slice_dims", True), (3, "start_index_map", True)),
+        *((5, "operand_batching_dims", False), (6, "start_indices_batching_dims", False)),
+    )
+    return [*dims, one.index_dimension(_GATHER), f"slice_sizes={_braced(one.numbers(_GATHER_SIZES))}", *one.indexed()]
+
+
+def _scatter(one: _Writer) -> list[str]:
+    dims = one.numbered(
+        *(_SCATTER, (1, "update_window_dims", True), (2, "inserted_window_dims", True), (3, "scatter_dims_to_operand_dims", True)),
+        *((5, "input_batching_dims", False), (6, "scatter_indices_batching_dims", False)),
+    )
+    return [*dims, one.index_dimension(_SCATTER), *one.indexed()]
+
+
+def _compare(one: _Writer) -> list[str]:
+    kind = "".join(one.text_at(span) for span in one.messages(_COMPARISON))
+    return [f"direction={one.details.direction}"] + ([f"type={kind}"] if kind == "TOTALORDER" else [])
+
+
+def _pairs(one: _Writer) -> list[str]:
+    pairs = [one.values(span, 1, 2) for span in one.messages(_PAIRS)]
+    texts = [f"{{{(a or [0])[-1]},{(b or [0])[-1]}}}" for a, b in pairs]
+    return [*one._channel(), f"source_target_pairs={_braced(texts)}"]
+
+
+def _host(one: _Writer) -> list[str]:
+    return one._channel() + (["is_host_transfer=true"] if one.number(_HOST_TRANSFER) else [])
+
+
+def _normalized(one: _Writer) -> list[str]:
+    return [*one.epsilon(), f"feature_index={one.number(_FEATURE)}"]
+
+
+def _outfeed(one: _Writer) -> list[str]:
+    data = one.program.buffer.data
+    return [f"outfeed_shape={hlo_shapes.read(data, start, end, DEPTH)}" for start, end in one.messages(_OUTFEED)]
+
+
+def _triangular(one: _Writer) -> list[str]:
+    out = []
+    for span in one.messages(_TRIANGULAR):
+        left, lower, unit, transpose = (found[-1] if found else 0 for found in one.values(span, 1, 2, 3, 4))
+        out += [f"{name}=true" for name, on in (("left_side", left), ("lower", lower), ("unit_diagonal", unit)) if on]
+        out += [f"transpose_a={_of(_TRANSPOSES, transpose)}"] if transpose else []
+    return out
+
+
+def _cholesky(one: _Writer) -> list[str]:
+    return ["lower=true" for span in one.messages(_CHOLESKY) if any(one.values(span, 1)[0])]
+
+
+def _top(one: _Writer) -> list[str]:
+    flags = [f"{name}={'true' if one.number(field) else 'false'}" for name, field in (("largest", _LARGEST), ("is_stable", _STABLE))]
+    return [f"k={one.number(_TOP)}", *flags]
+
+
+_SPECIAL: dict[str, Callable[[_Writer], list[str]]] = {
+    "slice": _slices,
+    "dynamic-slice": lambda one: [f"dynamic_slice_sizes={_braced(one.details.slice_sizes)}"],
+    "pad": _padding,
+    "iota": lambda one: [f"iota_dimension={(one.details.dimensions or (0,))[0]}"],
+    "dot": _dot,
+    "convolution": _Writer.convolution,
+    "custom-call": _Writer.custom_call,
+    "fusion": _fusion,
+    "get-tuple-element": lambda one: [f"index={one.details.tuple_index}"],
+    "gather": _gather,
+    "scatter": _scatter,
+    "sort": lambda one: ["is_stable=true"] if one.number(_STABLE) else [],
+    "reduce-window": _Writer.window,
+    "select-and-scatter": _Writer.window,
+    "compare": _compare,
+    "fft": lambda one: [f"fft_type={_of(_FFTS, one.number(_FFT_TYPE))}", f"fft_length={_braced(one.details.fft_length)}"],
+    "reduce-precision": lambda one: [f"exponent_bits={one.number(_EXPONENT)}", f"mantissa_bits={one.number(_MANTISSA)}"],
+    "rng": lambda one: [f"distribution={_of(_DISTRIBUTIONS, one.number(_DISTRIBUTION))}"],
+    "rng-bit-generator": lambda one: [f"algorithm={_of(_ALGORITHMS, one.number(_ALGORITHM))}"],
+    "rng-get-and-update-state": lambda one: [f"delta={one.number(_DELTA)}"],
+    "batch-norm-training": _normalized,
+    "batch-norm-inference": _normalized,
+    "batch-norm-grad": _normalized,
+    "collective-permute": _pairs,
+    "collective-permute-start": _pairs,
+    "send": _host,
+    "send-done": _host,
+    "recv": _host,
+    "recv-done": _host,
+    "outfeed": _outfeed,
+    "triangular-solve": _triangular,
+    "cholesky": _cholesky,
+    "topk": _top,
+    "copy-start": lambda one: [f"cross_program_prefetch_index={one.number(_PREFETCH)}"] if one.fields.get(_PREFETCH) else [],
+}
+"""By opcode: what only ops of its kind state."""
