@@ -12,9 +12,10 @@ from nbprof.profiles import load
 from tests.e2e.conftest import served
 from tests.e2e.notebooks import command, dashboards, open_notebook, window, write_notebook
 from tests.support.kineto import Kineto
-from tests.support.xspace import gpu_run, training_run
+from tests.support.xspace import PlaneWriter, gpu_run, training_run, xspace
 
 pytestmark = pytest.mark.browser
+US = 1_000_000
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +180,25 @@ def test_cancel_stops_and_offers_to_open_again(browse):
     browse.unroute("**/nbprof/api/open*")
     browse.locator(".nbprof-state").get_by_role("button", name="Open again").click()
     dashboard(browse).get_by_role("tab", name="Overview").wait_for(timeout=30_000)
+
+
+def test_a_million_events_open_while_the_server_answers_others(browse, profiles):
+    url, folder = profiles
+    threads, calls = 100, 10_000
+    host = PlaneWriter("/host:CPU")
+    events = [host.event(f"op {i % 97}", i * US, US // 2) for i in range(calls)]
+    for thread in range(threads):
+        host.line(f"worker {thread}", events, line_id=thread + 1)
+    (folder / "million.xplane.pb").write_bytes(xspace(host))
+    item(browse, "million.xplane.pb").wait_for(timeout=60_000)
+    item(browse, "million.xplane.pb").dblclick()
+    reading = browse.locator(".nbprof-document:visible .nbprof-state")
+    reading.wait_for()
+    assert browse.request.get(f"{url}/api/status").ok
+    dashboard(browse).get_by_role("tab", name="Trace").wait_for(timeout=60_000)
+    trace = visit(dashboard(browse), "Trace")
+    trace.get_by_text(f"All {threads * calls:,} events.").wait_for(timeout=60_000)
+    assert browse.problems == []
 
 
 def test_a_folder_opens_by_its_context_menu_and_a_logdir_has_its_runs(browse):
