@@ -15,7 +15,7 @@ import pandas as pd
 
 from nbprof import live
 from nbprof.errors import NbprofError
-from nbprof.faces import InputPipeline, Kernels, Memory, Ops, Pods, Steps, TfData, TraceView
+from nbprof.faces import InputPipeline, Kernels, Memory, MemoryViewer, Ops, Pods, Steps, TfData, TraceView
 from nbprof.formats.pieces import LIMIT_BYTES, RunFiles
 from nbprof.formats.places import Source, Ways, find
 from nbprof.formats.places import runs as find_runs
@@ -109,6 +109,11 @@ class Profile:
     def memory(self) -> Memory:
         """Memory by allocator."""
         return Memory(self, "memory")
+
+    @property
+    def memory_viewer(self) -> MemoryViewer:
+        """Memory of compiled XLA programs, by the name of the program."""
+        return MemoryViewer(self)
 
     @property
     def trace(self) -> TraceView:

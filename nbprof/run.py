@@ -20,6 +20,7 @@ from nbprof.analysis import (
     longest_calls,
     memory,
     memory_alive,
+    memory_modules,
     ops,
     overview,
     pods,
@@ -30,6 +31,7 @@ from nbprof.analysis import (
     xprof_ops,
     xprof_steps,
 )
+from nbprof.analysis.memory_modules import Named
 from nbprof.capture import trouble
 from nbprof.formats.pieces import RunFiles
 from nbprof.source import Dialect, RunSource, dialect, facts, reader
@@ -303,6 +305,18 @@ class Run:
     def memory_peak(self) -> pd.DataFrame:
         """Allocations alive at the peak of each allocator."""
         return memory_alive.at_peak(self.memory_timeline, self.memory_summary)
+
+    @_Cached
+    def compiled(self) -> dict[str, Named]:
+        """The compiled programs of the file, by name."""
+        return memory_modules.named(self._trace.modules, self._trace.hosts)
+
+    @_Kept
+    def memory_modules(self) -> pd.DataFrame:
+        """The memory that each compiled program takes."""
+        if not self.compiled:
+            return memory_modules.frame({}, {})
+        return memory_modules.frame(self.compiled, memory_modules.times(self.activity))
 
     @_Kept
     def input_ops(self) -> pd.DataFrame:

@@ -83,7 +83,7 @@ function fill<T extends object>(into: Sparse<T>, defaults: Sparse<T>): void {
 
 /** Fills, in place, what was added to the payload since version 0.1: the views draw what is there. */
 export function complete(payload: Payload): Payload {
-  fill(payload, { pods: NO_PODS });
+  fill(payload, { pods: NO_PODS, memory_viewer: { empty: null, modules: [], left_out: "" } });
   fill(payload.overview, { checks: [] });
   fill(payload.input, { statement: "", next_step: "", share: [] });
   for (const category of payload.input.categories) fill(category, { per_step_ms: null });

@@ -6,9 +6,11 @@
  */
 
 import type { Compare } from "./compared.js";
+import type { MemoryViewer } from "./payload-memory-viewer.js";
 import type { Trace } from "./payload-trace.js";
 import type { Target } from "./view.js";
 
+export type { MemoryViewer, ProgramMemory, ProgramSpace } from "./payload-memory-viewer.js";
 export type { Gaps, Lane, Links, Rest, Strip, Trace } from "./payload-trace.js";
 
 export type NumberArray = Float64Array | Float32Array | Int32Array | Uint32Array | Uint16Array | Uint8Array;
@@ -65,7 +67,16 @@ export const CATEGORIES = [
 
 export type CategoryKey = (typeof CATEGORIES)[number]["key"];
 
-export type TabId = "overview" | "input" | "ops" | "kernels" | "memory" | "pods" | "trace" | "compare";
+export type TabId =
+  | "overview"
+  | "input"
+  | "ops"
+  | "kernels"
+  | "memory"
+  | "memory_viewer"
+  | "pods"
+  | "trace"
+  | "compare";
 
 export interface Notice {
   kind: "failed" | "partial" | "no_steps" | "static";
@@ -349,6 +360,7 @@ export interface Payload {
   ops: Ops;
   kernels: Kernels;
   memory: Memory;
+  memory_viewer: MemoryViewer;
   pods: Pods;
   trace: Trace;
   /** Only where this run is compared with others. */

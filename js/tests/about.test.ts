@@ -9,6 +9,7 @@ const LABELS: Record<TabId, string> = {
   ops: "Ops",
   kernels: "GPU kernels",
   memory: "Memory",
+  memory_viewer: "Program memory",
   pods: "Pods",
   trace: "Trace",
   compare: "Compare",

@@ -1,6 +1,6 @@
 /** A payload as Python would send it, made up, with names that would do harm where text became markup. */
 
-import type { Column, ColumnData, Payload, Pods, Table, TfDataNode } from "../lib/payload.js";
+import type { Column, ColumnData, Payload, Pods, ProgramSpace, Table, TfDataNode } from "../lib/payload.js";
 import { nothingElse } from "./lanes.js";
 
 export const HOSTILE = '</script><img src=x onerror="globalThis.pwned=1"><b>&amp;\'"';
@@ -21,6 +21,63 @@ export function makeTable(specs: readonly Spec[], data: Record<string, ColumnDat
   const rows = "codes" in first ? first.codes.length : first.length;
   const columns = specs.map(([key, label, kind, digits]): Column => ({ key, label, kind, digits, help: `${label}.` }));
   return { columns, data, rows };
+}
+
+/** A parameter of 4 KiB, and above it a buffer of 8 KiB of which half is padding, and one of 4 KiB that is never given back. */
+export function programSpace(more: Partial<ProgramSpace> = {}): ProgramSpace {
+  const bytes = (...values: number[]): Float64Array => Float64Array.from(values, (value) => 1024 * value);
+  return {
+    space: 0,
+    figures: [{ label: "Peak", value: 16, unit: "KiB", digits: 1, note: "at point 2 of 4" }],
+    notes: [],
+    peak_bytes: 16384,
+    unpadded_bytes: 12288,
+    throughout_bytes: 4096,
+    total_bytes: 16384,
+    peak: 3,
+    points: 5,
+    rows: 5,
+    position: Uint32Array.of(0, 1, 2, 3, 4),
+    instruction: {
+      codes: Uint8Array.of(0, 1, 2, 3, 4),
+      values: ["copy", "fusion.1", `add ${HOSTILE}`, "fusion.2", ""],
+    },
+    allocated_bytes: bytes(4, 4, 12, 16, 8),
+    unpadded: bytes(4, 4, 8, 12, 8),
+    buffers: makeTable(
+      [
+        ["buffer", "Buffer", "code"],
+        ["category", "Category", "text"],
+        ["size_bytes", "Size", "bytes"],
+        ["unpadded_bytes", "Unpadded", "bytes"],
+        ["padding_ratio", "Expansion", "number", 2],
+        ["shape", "Shape", "code"],
+        ["framework_op", "Framework op", "code"],
+        ["allocation", "Allocation", "number", 0],
+        ["start", "From point", "number", 0],
+        ["end", "To point", "number", 0],
+        ["opcode", "Opcode", "text"],
+        ["source", "Source", "code"],
+      ],
+      {
+        buffer: ["param.0", "fusion.1", "fusion.2"],
+        category: ["Parameter", "Temporary", "Temporary"],
+        size_bytes: bytes(4, 8, 4),
+        unpadded_bytes: bytes(4, 4, 4),
+        padding_ratio: Float64Array.of(1, 2, 1),
+        shape: ["f32[8,128]{1,0}", "f32[8,64]{1,0:T(8,128)}", "f32[8,128]{1,0}"],
+        framework_op: ["", `jit(step)/mul ${HOSTILE}`, "jit(step)/add"],
+        allocation: Float64Array.of(-1, 7, 7),
+        start: Float64Array.of(0, 1, 2),
+        end: Float64Array.of(5, 3, 4),
+        opcode: ["parameter", "fusion", "fusion"],
+        source: ["", "model.py:12", "model.py:13"],
+      },
+    ),
+    rest_count: 0,
+    rest_bytes: 0,
+    ...more,
+  };
 }
 
 function node(
@@ -182,6 +239,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
         { id: "ops", label: "Ops", count: 10, flag: null },
         { id: "kernels", label: "GPU kernels", count: 0, flag: null },
         { id: "memory", label: "Memory", count: null, flag: null },
+        { id: "memory_viewer", label: "Program memory", count: null, flag: null },
         { id: "trace", label: "Trace", count: null, flag: null },
       ],
       footer: { events: 17053, dropped: 0, analysed_s: 0.9, file: "host.xplane.pb", bytes: 1.7 * 2 ** 20 },
@@ -382,6 +440,13 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
     kernels: { empty: none, table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }), figures: [] },
     pods: podsSample(n || 1, 4),
     memory: { empty: { ...none, title: "No memory profile in this run" }, ids: [] },
+    memory_viewer: {
+      empty: null,
+      modules: [
+        { name: `jit_step(8) ${HOSTILE}`, hosts: 1, peak_bytes: 16384, time_ms: 1.5, spaces: [programSpace()] },
+      ],
+      left_out: "2 programs have no buffer assignment, so the memory is not known.",
+    },
     trace: {
       empty: { ...none, title: "No events in this run" },
       ...nothingElse(),

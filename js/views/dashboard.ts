@@ -17,13 +17,24 @@ import { brand, footer, noticeLine, savedNotice } from "./frame.js";
 import { render as input } from "./input.js";
 import { render as kernels } from "./kernels.js";
 import { render as memory } from "./memory.js";
+import { render as memoryViewer } from "./memory-viewer.js";
 import { render as ops } from "./ops.js";
 import { render as overview } from "./overview.js";
 import { render as pods } from "./pods.js";
 import { headTips } from "./tips.js";
 import { render as trace } from "./trace.js";
 
-const VIEWS: Record<TabId, View> = { overview, input, ops, kernels, memory, pods, trace, compare };
+const VIEWS: Record<TabId, View> = {
+  overview,
+  input,
+  ops,
+  kernels,
+  memory,
+  memory_viewer: memoryViewer,
+  pods,
+  trace,
+  compare,
+};
 
 export interface DashboardOptions {
   /** A kernel stands behind it. */

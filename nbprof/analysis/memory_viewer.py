@@ -88,11 +88,16 @@ def view(program: Program, space: int = 0, assignment: Assignment | None = None)
     """
     assignment = assignment or hlo_buffers.read(program)
     if assignment is None:
-        raise ReadError(
-            f"the compiled program {program.name} has no buffer assignment: its recorder kept only the code. "
-            "Record it with a newer jaxlib or TensorFlow to see its memory."
-        )
+        raise ReadError(no_assignment(program.name))
     return _Player(program, assignment, space).view()
+
+
+def no_assignment(name: str) -> str:
+    """What an error says of a program without a plan of its memory."""
+    return (
+        f"the compiled program {name} has no buffer assignment: its recorder kept only the code. "
+        "Record it with a newer jaxlib or TensorFlow to see its memory."
+    )
 
 
 class _Player:

@@ -3,8 +3,11 @@
 from nbprof.faces.events import TraceView
 from nbprof.faces.input import InputPipeline, TfData
 from nbprof.faces.memory import Memory
+from nbprof.faces.memory_viewer import MemoryViewer, ModuleMemory
 from nbprof.faces.ops import Kernels, Ops
 from nbprof.faces.steps import Pods, Steps
 from nbprof.faces.view import Framed, View
 
-__all__ = ["Framed", "InputPipeline", "Kernels", "Memory", "Ops", "Pods", "Steps", "TfData", "TraceView", "View"]
+__all__ = [
+    "Framed", "InputPipeline", "Kernels", "Memory", "MemoryViewer", "ModuleMemory", "Ops", "Pods", "Steps", "TfData", "TraceView", "View",
+]  # fmt: skip

@@ -40,6 +40,7 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
         _top_ops(overview),
         _kernels(payload["kernels"]),
         _memory(payload["memory"]),
+        _programs(payload["memory_viewer"]),
         _pods(payload["pods"]),
         _footer(payload["meta"]),
     ]
@@ -157,6 +158,36 @@ def _memory(memory: dict[str, Any]) -> str:
         for i in range(min(table["rows"], _ROWS))
     ]
     return html + _table("Live at the peak", first["memory_id"], ["Op", "Shape", "Allocated", "", "% of peak"], alive, "llrlr")
+
+
+def _programs(viewer: dict[str, Any]) -> str:
+    rows = []
+    for one in viewer["modules"][:_ROWS]:
+        main = one["spaces"][0]
+        padding = 100 * (1 - main["unpadded_bytes"] / main["peak_bytes"]) if main["peak_bytes"] else None
+        sizes = [wording.size(main[key]) for key in ("peak_bytes", "unpadded_bytes", "throughout_bytes")]
+        rows.append([_name(one["name"], 80), *sizes[:2], wording.percent(padding), sizes[2]])
+    heads = ["Program", "Peak", "Without padding", "Padding", "Live throughout"]
+    html = _table("Memory of compiled programs", "as the compiler planned it", heads, rows, "lrrrr")
+    if not rows:
+        return ""
+    first = viewer["modules"][0]
+    table = first["spaces"][0]["buffers"]
+    most = max((_cell(table, "size_bytes", i) for i in range(table["rows"])), default=0.0)
+    order = sorted(range(table["rows"]), key=lambda i: -_cell(table, "size_bytes", i))[:_ROWS]
+    alive = [
+        [
+            _name(_cell(table, "framework_op", i) or _cell(table, "buffer", i), 70),
+            _text(_cell(table, "category", i)),
+            _text(wording.one_line(_cell(table, "shape", i))[:60]),
+            wording.size(_cell(table, "size_bytes", i)),
+            _bar(100 * _cell(table, "size_bytes", i) / most if most else 0.0, HEAP),
+            wording.number(_cell(table, "padding_ratio", i), 2),
+        ]
+        for i in order
+    ]
+    heads = ["Buffer", "", "Shape", "Size", "", "Expansion"]
+    return html + _table("Alive at the peak", first["name"], heads, alive, "lllrlr")
 
 
 def _pods(pods: dict[str, Any]) -> str:

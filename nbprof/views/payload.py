@@ -16,7 +16,7 @@ import nbprof
 from nbprof.cache.values import record
 from nbprof.errors import NbprofError
 from nbprof.live import key
-from nbprof.views import input_pipeline, kernels, memory, ops, overview, pods, steps, trace, wording
+from nbprof.views import input_pipeline, kernels, memory, memory_viewer, ops, overview, pods, steps, trace, wording
 from nbprof.views.categories import BY_KEY
 from nbprof.views.codec import Delta
 
@@ -29,6 +29,7 @@ TABS = {
     "ops": "Ops",
     "kernels": "GPU kernels",
     "memory": "Memory",
+    "memory_viewer": "Program memory",
     "pods": "Pods",
     "trace": "Trace",
 }
@@ -43,9 +44,12 @@ _ROOMS: dict[str, Callable[..., dict[str, Any]]] = {
     "ops": ops.payload,
     "kernels": kernels.payload,
     "memory": memory.payload,
+    "memory_viewer": memory_viewer.payload,
     "pods": pods.payload,
     "trace": trace.payload,
 }
+_WHERE_KNOWN: dict[str, Callable[[Run], bool]] = {"pods": pods.several, "memory_viewer": memory_viewer.has}
+"""Tabs that are there only where they have something to show, unless they are asked for."""
 # Parts are kept in the cache, and this is the one type of their own that they hold.
 record(Delta)
 
@@ -69,9 +73,9 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
     ----------
     run : Run
     views : iterable of str, optional
-        The tabs to show, out of "overview", "input", "ops", "kernels", "memory", "pods", "trace"; all when not given, "pods" only
-        where there are several workers. Data of tabs that are not shown are left out, but for the overview and the steps, on which the
-        static report stands.
+        The tabs to show, out of "overview", "input", "ops", "kernels", "memory", "memory_viewer", "pods", "trace". All when not given:
+        "pods" then only where there are several workers, "memory_viewer" where there are compiled programs whose memory is known. Data
+        of tabs that are not shown are left out, but for the overview and the steps, on which the static report stands.
     events : int, optional
         How many events of the trace to hold; 20,000 when not given, 0 for none of them.
 
@@ -82,7 +86,7 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
     """
     most = budget(events)
     asked = chosen(views)
-    shown = [tab for tab in asked if views or tab != "pods" or pods.several(run)]
+    shown = [tab for tab in asked if views or tab not in _WHERE_KNOWN or _WHERE_KNOWN[tab](run)]
     payload: dict[str, Any] = {"overview": overview.payload(run), "steps": _kept(run, "steps", steps.payload)}
     for tab, room in _ROOMS.items():
         if tab == "trace" and tab in asked:
@@ -166,6 +170,7 @@ def left_out(key: str) -> dict[str, Any]:
         "ops": {"table": nothing, "totals": dict.fromkeys(("device_us", "host_us", "device_idle_us", "host_idle_us"), nan)},
         "kernels": {"table": nothing, "figures": []},
         "memory": {"ids": []},
+        "memory_viewer": memory_viewer.nothing(),
         "pods": pods.nothing(empty),
         "trace": trace.nothing(),
     }

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import DEVICE_OPS, HOST_OPS, MARKERS, Names, table
-from nbprof.analysis import pods
+from nbprof.analysis import memory_modules, pods
 from nbprof.trace import Events, no_counters
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -55,6 +55,8 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "memory_summary": _memory_summary(),
         "memory_timeline": _timeline(),
         "memory_peak": _peak(),
+        "memory_modules": memory_modules.frame({}, {}),
+        "compiled": {},
         "advice": _advice() if steps else _advice().head(0),
         "devices": _devices() if device else _devices().head(0),
         "hosts": ["worker-0"],

@@ -1,0 +1,182 @@
+/** The working set over the program points: what it shows, and how pointer and keys move on it. */
+
+import { canvas } from "../../lib/canvas.js";
+import { numberAt } from "../../lib/codec.js";
+import { boxOf, h, handled, listen, modified } from "../../lib/dom.js";
+import { bytesText, byteUnit, count } from "../../lib/format.js";
+import { hoverCard } from "../../lib/parts.js";
+import type { ProgramSpace } from "../../lib/payload.js";
+import { ticks } from "../../lib/scale.js";
+import { cssColor } from "../../lib/theme.js";
+import { byteAxis, columns } from "../memory/series.js";
+import { onTheme, themeReader } from "../trace/palette.js";
+import { lifetime, peakRow, pointCard, pointText, rowAt } from "./model.js";
+
+const HEIGHT = 200;
+const UNIT = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 } as const;
+
+export interface WorkingSet {
+  element: HTMLElement;
+  /** Draws the lifetime of a buffer of the peak; -1: of none. */
+  mark(buffer: number): void;
+}
+
+export function workingSet(space: ProgramSpace, signal: AbortSignal): WorkingSet {
+  const n = space.rows;
+  const end = Math.max(1, space.points);
+  const peak = peakRow(space);
+  let hover = -1;
+  let marked = -1;
+
+  const unit = byteUnit(space.peak_bytes);
+  // Room above the peak for its label.
+  const axis = byteAxis((1.14 * space.peak_bytes) / UNIT[unit]);
+  const top = axis.max * UNIT[unit];
+  const left = h(
+    "div.ax",
+    { style: { height: `${HEIGHT}px` } },
+    ...axis.ticks.map((tick) => h("span", { style: { top: `${HEIGHT * (1 - tick / axis.max)}px` } }, String(tick))),
+  );
+  const points = ticks(end - 1, 6).filter((tick) => Number.isInteger(tick));
+  const bottom = h(
+    "div.axp",
+    ...points.map((tick) => h("span", { style: { "--x": `${(100 * tick) / end}%` } }, count(tick))),
+  );
+  const stage = h("div.plot");
+  const status = h("p.sr", { role: "status" });
+  const element = h(
+    "div",
+    h("div.chart.program", h("div.unit", h("span", unit), h("span", "program points →")), left, stage, bottom),
+    status,
+  );
+
+  const theme = themeReader(stage);
+  const area = canvas(stage, {
+    signal,
+    height: HEIGHT,
+    label: `Working set over ${count(space.points - 1)} program points: peak ${bytesText(space.peak_bytes)}${
+      space.peak < 0 ? "" : ` at point ${count(space.peak - 1)}`
+    }, without padding ${bytesText(space.unpadded_bytes)}. Arrow keys step through the points.`,
+    draw: (context, width, height) => {
+      const { bg, ink, accent, font } = theme();
+      const colour = (name: string): string => cssColor(stage, name);
+      const pixels = Math.max(1, Math.floor(width));
+      const x = (point: number): number => (point / end) * width;
+      const y = (bytes: number): number => height * (1 - Math.min(1, Math.max(0, bytes / top)));
+      const area = (values: ArrayLike<number>, alpha: number): void => {
+        const { min, max } = columns(space.position, (i) => values[i] as number, 0, end, pixels);
+        for (let i = 0; i < pixels; i++) {
+          const [high, low] = [y(max[i] as number), y(min[i] as number)];
+          // Fainter where it is that much only in a part of the pixel.
+          context.globalAlpha = alpha;
+          context.fillRect(i, low, 1, height - low);
+          context.globalAlpha = 0.7 * alpha;
+          context.fillRect(i, high, 1, low - high);
+        }
+        context.globalAlpha = 1;
+      };
+      context.fillStyle = colour("--m-heap");
+      area(space.allocated_bytes, 0.45);
+      area(space.unpadded, 1);
+      context.fillStyle = colour("--m-stack");
+      context.fillRect(0, y(space.throughout_bytes), width, height - y(space.throughout_bytes));
+
+      context.globalAlpha = 0.45;
+      context.fillStyle = bg;
+      for (const tick of axis.ticks)
+        if (tick > 0 && tick < axis.max) context.fillRect(0, Math.round(y(tick * UNIT[unit])), width, 1);
+      context.globalAlpha = 1;
+
+      if (marked >= 0) {
+        const [from, to] = lifetime(space, marked).map(x) as [number, number];
+        const wide = Math.max(2, to - from);
+        const size = numberAt(space.buffers.data.size_bytes, marked);
+        const tall = Math.max(3, height - y(size));
+        context.fillStyle = accent;
+        context.globalAlpha = 0.16;
+        context.fillRect(from, 0, wide, height);
+        context.globalAlpha = 0.85;
+        context.fillRect(from, height - tall, wide, tall);
+        context.globalAlpha = 1;
+        context.fillRect(Math.round(from), 0, 1, height);
+        context.fillRect(Math.round(from + wide) - 1, 0, 1, height);
+      }
+
+      const line = Math.round(y(space.peak_bytes));
+      context.fillStyle = ink;
+      context.globalAlpha = 0.65;
+      for (let at = 0; at < width; at += 6) context.fillRect(at, line, 3, 1);
+      context.globalAlpha = 1;
+      context.font = `600 11px ${font}`;
+      const text = `peak ${bytesText(space.peak_bytes)}`;
+      const room = context.measureText(text).width;
+      const at = peak < 0 ? 8 : x((space.position[peak] as number) + 0.5);
+      context.fillText(text, Math.min(width - room - 4, Math.max(4, at - room / 2)), line - 6);
+      if (peak >= 0) {
+        context.beginPath();
+        context.arc(Math.min(width - 4, at), line, 3.5, 0, 2 * Math.PI);
+        context.fillStyle = bg;
+        context.fill();
+        context.strokeStyle = ink;
+        context.lineWidth = 1.5;
+        context.stroke();
+      }
+      if (hover >= 0) {
+        context.fillStyle = accent;
+        context.fillRect(Math.round(x((space.position[hover] as number) + 0.5)), 0, 1, height);
+      }
+    },
+  });
+  area.element.tabIndex = 0;
+  onTheme(stage, signal, area.redraw);
+  const card = hoverCard(stage, signal);
+
+  function show(row: number, spoken = false): void {
+    hover = row;
+    area.redraw();
+    if (row < 0) {
+      card.hide();
+      return;
+    }
+    const box = boxOf(area.element);
+    const x = box.left + (((space.position[row] as number) + 0.5) / end) * box.width;
+    card.show({ left: x - 4, right: x + 4, top: box.top, bottom: box.bottom }, pointCard(space, row));
+    if (spoken) status.textContent = pointText(space, row);
+  }
+
+  listen(area.element, "pointermove", (event) => {
+    const box = boxOf(area.element);
+    const point = ((event.clientX - box.left) / Math.max(1, box.width)) * end;
+    // Near the peak it is meant, also where a pixel holds a hundred points.
+    const near =
+      peak >= 0 && Math.abs((space.position[peak] as number) + 0.5 - point) < (3 * end) / Math.max(1, box.width);
+    show(near ? peak : rowAt(space, point));
+  });
+  listen(area.element, "pointerleave", () => show(-1));
+  listen(area.element, "blur", () => show(-1));
+  listen(area.element, "keydown", (event) => {
+    if (!n || modified(event)) return;
+    const present = hover >= 0 ? hover : peak;
+    const far = event.shiftKey ? 10 : 1;
+    const moves: Record<string, number> = {
+      ArrowLeft: hover < 0 ? present : present - far,
+      ArrowRight: hover < 0 ? present : present + far,
+      PageUp: present - Math.ceil(n / 10),
+      PageDown: present + Math.ceil(n / 10),
+      Home: 0,
+      End: n - 1,
+    };
+    const target = moves[event.key];
+    if (target !== undefined) show(Math.max(0, Math.min(n - 1, target)), true);
+    else if (event.key === "Escape" && hover >= 0) show(-1);
+    else return;
+    handled(event);
+  });
+  return {
+    element,
+    mark(buffer) {
+      marked = buffer;
+      area.redraw();
+    },
+  };
+}
