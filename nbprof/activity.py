@@ -240,6 +240,7 @@ class Activity:
     Attributes
     ----------
     markers : host or device (`device` -1 on the host) step markers; `group` numbers the step of a host
+    core_markers : step markers of cores whose steps are others than those of their host
     rebuilt : int64, events of those device markers that were made of grouped events, which XProf does not do
     work : spans classified for the step breakdown
     xprof_work : the same spans, classified by the rules of XProf 2.24
@@ -280,6 +281,7 @@ class Activity:
     hosts: list[str]
     devices: pd.DataFrame
     markers: pd.DataFrame
+    core_markers: pd.DataFrame
     rebuilt: Int64s
     work: pd.DataFrame
     xprof_work: pd.DataFrame
@@ -363,6 +365,7 @@ def _empty(columns: dict[str, str]) -> Callable[[], pd.DataFrame]:
 _EMPTY: dict[str, Callable[[], Any]] = {
     "devices": lambda: pd.DataFrame(columns=DEVICES),
     "markers": _empty(MARKERS),
+    "core_markers": _empty(MARKERS),
     "rebuilt": lambda: np.zeros(0, np.int64),
     "work": _empty(WORK),
     "xprof_work": _empty(WORK),

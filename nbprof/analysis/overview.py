@@ -292,6 +292,8 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
     why = _DETAILS[bound]
     if bound == "host_compute" and len(activity.device_extents):
         why = "the host works on ops while the device idles"
+    if bound == "input" and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
+        why = "the step stands still until what it needs is copied from the host's memory to the device"
     detail = f"Of {step:.2f} ms a step, {time:.2f} ms go there: {why}."
     if bound not in ("device_compute", "host_compute") and left > 0:
         verb = "wait" if bound == "input" else "time"

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof import pieces
 from nbprof.activity import (
     CATEGORIES,
     CATEGORY_OF_CLASS,
@@ -105,8 +106,24 @@ def _copied(activity: Activity, work: pd.DataFrame, host: pd.Series, group: pd.S
 def by_core(activity: Activity) -> pd.DataFrame:
     """The steps of each TPU core of hosts that have several: as `frame`, with `device`; only steps that all cores of a host have."""
     hosts = range(len(activity.hosts))
-    parts = [part for host in hosts if len(part := _core_steps(activity, activity.work, host)) and part["device"].nunique() > 1]
+    parts = [part for host in hosts if len(part := _own_steps(activity, host)) and part["device"].nunique() > 1]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["host", "device", "group"])
+
+
+def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
+    """The steps of each core of a host, by its own markers where it has such."""
+    mine = activity.core_markers[activity.core_markers["host"] == host]
+    if not len(mine):
+        return _core_steps(activity, activity.work, host)
+    parts = []
+    for core, markers in mine.groupby("device"):
+        in_time = markers.sort_values("start", kind="stable")
+        work = activity.work
+        work = work[(work["host"] == host) & ((work["device"] < 0) | (work["device"] == core))].reset_index(drop=True)
+        own = pieces.cut(work, *(in_time[name].to_numpy(np.int64) for name in ("start", "end", "group")))
+        times = longest(markers).rename_axis("group").sort_index().reset_index()
+        parts.append(_steps_of(activity, own, host, int(str(core)), times).assign(device=core))
+    return _on_all(parts)
 
 
 def edges(activity: Activity, steps: pd.DataFrame) -> int:
@@ -197,15 +214,22 @@ def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFra
     markers = activity.markers
     marked = set(markers.loc[markers["host"] == host, "device"].tolist())
     parts = [_steps_of(activity, work, host, core).assign(device=core) for core in cores if core in marked]
+    return _on_all(parts)
+
+
+def _on_all(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    """The steps that all cores have."""
     if not parts:
         return pd.DataFrame()
     out = pd.concat(parts, ignore_index=True)
     return out[out.groupby("group")["group"].transform("count") == len(parts)].reset_index(drop=True)
 
 
-def _steps_of(activity: Activity, work: pd.DataFrame, host: int, core: int | None = None) -> pd.DataFrame:
-    """The steps of a host, or of one core and the host."""
-    times = _step_times(activity, host, core)
+def _steps_of(
+    activity: Activity, work: pd.DataFrame, host: int, core: int | None = None, times: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """The steps of a host, or of one core and the host; `times` says when they were, where the markers do not."""
+    times = _step_times(activity, host, core) if times is None else times
     group, begin, stop = (times[c].to_numpy(np.int64) for c in ("group", "start", "end"))
     device = work["device"].to_numpy()
     used = work["host"].to_numpy() == host

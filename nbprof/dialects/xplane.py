@@ -75,6 +75,7 @@ def interpret(trace: Trace) -> act.Activity:
         out.later("programs", lambda: Programs(trace))
         out.later("device_extents", lambda: xplane_tpu_ops.extents(placed))
     out.later(("markers", "group_names", "rebuilt"), lambda: xplane_steps.markers(placed, out))
+    out.later("core_markers", lambda: xplane_steps.core_markers(placed))
     out.later("work", lambda: xplane_steps.work(placed, out))
     out.later("xprof_work", lambda: xplane_steps.work_as_xprof(placed, out))
     out.later("host_ops", lambda: with_stages(placed, out, host_ops(placed, out)))

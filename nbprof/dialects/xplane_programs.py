@@ -16,11 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof import pieces
+from nbprof.activity import MARKERS
 from nbprof.codes import heads, starting
+from nbprof.dialects import xplane_tpu
 from nbprof.dialects.event_links import match
 from nbprof.dialects.grouping import Groups, inherit
 from nbprof.trace import Int32s, Int64s, Trace
 
+_RUN = ["host", "module", "run"]
 LEAST_RUNS = 2
 LEAST_SHARE = 0.2
 """Of the time of all programs, for the one that steps are runs of."""
@@ -56,12 +60,15 @@ class ProgramSteps:
     notes : list of str
         How they were found.
     on_device : frozenset of int
-        Hosts whose runs were seen on devices.
+        Hosts whose runs were seen on GPUs.
+    of_cores : DataFrame
+        The same of each core of a TPU: ``host device group event start end``. Cores run apart where nothing makes them wait for each other.
     """
 
     table: pd.DataFrame
     notes: list[str] = field(default_factory=list)
     on_device: frozenset[int] = frozenset()
+    of_cores: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({name: np.zeros(0, np.int64) for name in MARKERS}))
 
     @property
     def hosts(self) -> Int64s:
@@ -92,15 +99,7 @@ class ProgramSteps:
         of_host = work["host"].to_numpy()
         parts = [work[~np.isin(of_host, self.hosts)]]
         for host in self.hosts.tolist():
-            mine = work[of_host == host]
-            begin, end, group = self._of(host)
-            first = np.searchsorted(end, mine["start"].to_numpy(), side="right")
-            after = np.maximum(np.searchsorted(begin, mine["end"].to_numpy(), side="left"), first)
-            times = after - first
-            out = mine.loc[mine.index.repeat(times)].copy()
-            turn = np.arange(len(out)) - np.repeat(np.cumsum(times) - times, times)
-            out["group"] = group[np.repeat(first, times) + turn]
-            parts.append(out)
+            parts.append(pieces.cut(work[of_host == host], *self._of(host)))
         return pd.concat(parts, ignore_index=True)
 
 
@@ -115,12 +114,17 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
     host : int[events]
     lane_kind : object[lanes]
     """
-    if "hlo_module" not in trace.args:
+    lanes = xplane_tpu.module_lanes(trace)
+    if "hlo_module" not in trace.args and not len(lanes):
         return None
     open_ = sorted(set(range(len(trace.hosts))) - _marked(groups, host))
     if not open_:
         return None
-    runs, on_device = _runs(trace, host, lane_kind, open_)
+    cores = _runs_of_cores(trace, host, lanes)
+    of_cores = _of_all_cores(cores)
+    others = sorted(set(open_) - set(of_cores["host"].tolist()))
+    runs, on_device = _runs(trace, host, lane_kind, others) if "hlo_module" in trace.args and others else (of_cores.iloc[:0], set())
+    runs = pd.concat([runs, of_cores], ignore_index=True)
     parts, notes = [], []
     for at in open_:
         mine = runs[runs["host"] == at]
@@ -135,7 +139,8 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
         notes.append(how if len(trace.hosts) < 2 else f"{trace.hosts[at]}: {how}")
     if not parts:
         return None
-    return ProgramSteps(pd.concat(parts, ignore_index=True), list(dict.fromkeys(notes)), frozenset(on_device))
+    table = pd.concat(parts, ignore_index=True)
+    return ProgramSteps(table, list(dict.fromkeys(notes)), frozenset(on_device), _steps_of_cores(table, cores))
 
 
 def _marked(groups: Groups, host: npt.NDArray[np.integer]) -> set[int]:
@@ -189,6 +194,47 @@ def _runs(
     out = out.assign(turns=turns.reindex(out.index, fill_value=1)).reset_index()
     out["module"] = trace.texts(out["module"].to_numpy(np.int64))
     return out.sort_values(["host", "end"], kind="stable", ignore_index=True), with_device
+
+
+def _runs_of_cores(trace: Trace, host: npt.NDArray[np.integer], lanes: Int64s) -> pd.DataFrame:
+    """Runs of programs on each core of the TPUs: ``host device module run event start end``.
+
+    Each core counts its runs by itself, so that the n-th run of a program on each core is taken for one run.
+    """
+    events = trace.events
+    rows = np.flatnonzero(np.isin(events.lane, lanes) & (events.duration > 0))
+    # The name ends in the program's fingerprint: "jit_f(12190760917235803885)".
+    code, seen = pd.factorize(events.name[rows])
+    called = np.array([re.sub(r"\(\d+\)\Z", "", str(trace.names[one])) for one in seen.tolist()], object)
+    table = pd.DataFrame(
+        {
+            "host": host[rows].astype(np.int64),
+            "device": trace.lanes["device"].to_numpy(np.int64)[events.lane[rows]],
+            "module": called[code] if len(seen) else np.zeros(0, object),
+            "event": rows,
+            "start": events.start[rows],
+            "end": events.start[rows] + events.duration[rows],
+        }
+    )
+    table["run"] = table.groupby(["host", "device", "module"], sort=False).cumcount()
+    # A run that the recording has of some cores alone was cut off on the others.
+    most = table.groupby(["host", "module"])["device"].transform("nunique")
+    return table[table.groupby(_RUN)["device"].transform("nunique") == most].reset_index(drop=True)
+
+
+def _of_all_cores(cores: pd.DataFrame) -> pd.DataFrame:
+    """Runs on all cores of a host, from the first that begins to the last that ends: as `_runs`."""
+    out = cores.groupby(_RUN, sort=False).agg(event=("event", "first"), start=("start", "min"), end=("end", "max")).reset_index()
+    return out.assign(turns=1).sort_values(["host", "end"], kind="stable", ignore_index=True)
+
+
+def _steps_of_cores(steps: pd.DataFrame, cores: pd.DataFrame) -> pd.DataFrame:
+    """The steps of each core: from the end of its run before to the end of its own; the first begins with that of the host."""
+    keys = cores.merge(steps[["event", "group"]], on="event")[[*_RUN, "group"]]
+    mine = cores.merge(keys, on=_RUN).sort_values(["host", "device", "end"], kind="stable")
+    before = mine.groupby(["host", "device"])["end"].shift()
+    first = mine["host"].map(steps.groupby("host")["begin"].min()) if len(mine) else before
+    return mine.assign(start=before.fillna(first))[list(MARKERS)].astype(np.int64).reset_index(drop=True)
 
 
 def _run_numbers(trace: Trace, host: npt.NDArray[np.integer], table: pd.DataFrame) -> Int64s:

@@ -70,11 +70,18 @@ def _program_markers(placed: Placed) -> pd.DataFrame:
     steps = placed.program_steps
     if steps is None:
         return act.table(act.MARKERS)
-    table = steps.table
-    device = np.where(np.isin(table["host"], list(steps.on_device)), 0, -1)
-    return pd.DataFrame({"event": table["event"], "host": table["host"], "group": table["group"], "device": device}).assign(
-        start=table["begin"], end=table["end"]
-    )
+    table = steps.table.rename(columns={"begin": "start"})
+    # Each core has the steps of its host, so that what it did in them can be told from what the others did.
+    cores = steps.of_cores[["host", "device"]].drop_duplicates()
+    others = table[~table["host"].isin(cores["host"])]
+    found = [table.merge(cores, on="host"), others.assign(device=np.where(others["host"].isin(list(steps.on_device)), 0, -1))]
+    return act.joined(found, act.MARKERS)
+
+
+def core_markers(placed: Placed) -> pd.DataFrame:
+    """The steps that each core of a TPU has by itself, where those of its host were found by the runs of a program."""
+    steps = placed.program_steps
+    return act.table(act.MARKERS) if steps is None else act.joined([steps.of_cores], act.MARKERS)
 
 
 def _stated(placed: Placed, key: str) -> Flags:
@@ -174,7 +181,7 @@ def work(placed: Placed, out: act.Activity) -> pd.DataFrame:
 
 def _work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:
     """Spans by step class; `of_gpu_event` gives the class of an event of a GPU by its name and the shapes that it states."""
-    parts = [_gpu_work(placed, of_gpu_event, group), core_work(placed)] if out.has_device else []
+    parts = [_gpu_work(placed, of_gpu_event, group), core_work(placed, group)] if out.has_device else []
     return act.joined([*parts, _host_work(placed, out, group, compiling=of_gpu_event is classify)], act.WORK)
 
 

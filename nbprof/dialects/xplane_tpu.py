@@ -35,6 +35,18 @@ def grouping_lanes(trace: Trace) -> Int64s:
     return out
 
 
+def module_lanes(trace: Trace) -> Int64s:
+    """The lines of TPU cores that have runs of programs, of hosts on which no core has steps."""
+    lanes = trace.lanes
+    cores = [number for number, plane in enumerate(trace.planes) if CORE.match(plane.name)]
+    if not cores or "line" not in lanes:
+        return np.zeros(0, np.int64)
+    mine = np.isin(lanes["plane"].to_numpy(), cores) & (lanes["events"].to_numpy() > 0)
+    line, host = lanes["line"].to_numpy(), lanes["host"].to_numpy()
+    stepped = set(host[mine & (line == STEPS)].tolist())
+    return np.flatnonzero(mine & (line == MODULES) & ~np.isin(host, list(stepped)))
+
+
 def carriers(trace: Trace, of_lane: Int64s) -> tuple[Int64s, Int64s]:
     """Events on TPU cores, and for each the event of the core's grouping line in which it begins (-1 for none)."""
     events = trace.events

@@ -10,17 +10,21 @@ import pandas as pd
 from nbprof import activity as act
 from nbprof.dialects import xplane_tpu
 from nbprof.dialects.placed import Placed
-from nbprof.trace import Int64s, Trace
+from nbprof.trace import Int32s, Int64s, Trace
 
 OPS = "XLA Ops"
 _NUMBER = re.compile(r"(\.\d+)+\Z")
 _COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective", "ragged-all-to-all", "megascale")
+COPIES = ("copy", "copy-start", "copy-done")
+# Shapes with their layouts, whose memory space 5 is that of the host: "f32[5,256]{1,0:T(8,128)S(5)}".
+_SHAPE = re.compile(r"\w+\[[^\]]*\](?:\{[^}]*\})?")
+_HOST_MEMORY = "S(5)"
 _HALF = re.compile(r"\b(bf16|f16)\[|half|bfloat16|float16")
 
 
-def core_work(placed: Placed) -> pd.DataFrame:
-    """Spans of the ops of TPU cores by step class; an op counts where no op within it runs."""
-    trace, group = placed.trace, placed.groups.group
+def core_work(placed: Placed, group: Int32s) -> pd.DataFrame:
+    """Spans of the ops of TPU cores by step class; an op counts where no op within it runs. `group` is the step of each event (-1)."""
+    trace = placed.trace
     events, lanes = trace.events, trace.lanes
     core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
     if not core.any():
@@ -87,6 +91,20 @@ def classify(trace: Trace, code: int) -> int:
         return act.DEVICE_TO_HOST if host_transfer else act.DEVICE_TO_DEVICE
     if is_a("recv"):
         return act.DEVICE_WAIT_HOST if host_transfer else act.DEVICE_WAIT_DEVICE
-    if base in ("copy", "copy-start", "copy-done") or category in ("copy", "copy-start", "copy-done"):
-        return act.DEVICE_TO_DEVICE
+    if base in COPIES or category in COPIES:
+        return _copied(full)
     return act.DEVICE_COMPUTE_16 if _HALF.search(shape) else act.DEVICE_COMPUTE_32
+
+
+def _copied(expression: str) -> int:
+    """The step class of a copy: from the host's memory, to it, or within the device. The first shape is where to, the second where from.
+
+    That holds for ``dest copy(src)``, ``(dest, src, context) copy-start(src)`` and ``dest copy-done((dest, src, context))``.
+    """
+    shapes = _SHAPE.findall(expression)
+    if "copy-done(" in expression:
+        shapes = shapes[1:]
+    to, origin = (_HOST_MEMORY in shape for shape in shapes[:2]) if len(shapes) > 1 else (False, False)
+    if to == origin:
+        return act.DEVICE_TO_DEVICE
+    return act.DEVICE_TO_HOST if to else act.HOST_TO_DEVICE

@@ -25,6 +25,8 @@ class Steps(Framed):
         the CPU an eager op that no mark is around is no step. PyTorch marks steps itself.
         Where a JAX program marks none, its steps are the runs of the compiled program that takes most of the time (of the calls of
         `jax.numpy` none), each from the end of the run before, on its last device, to its own end; the receipt says so.
+        On TPUs the same goes by the `XLA Modules` line of the cores, where no core has a `Steps` line. XProf has no steps there. Copies
+        of a TPU between its memory and the host's are input and output.
 
         **Step time** is the longest marker on a device (the `Steps` line; without one, stretches of device events of one group), or the
         longest marker on the host where that includes it; without a device the marker on the host. The step of a host with several TPU
@@ -90,8 +92,8 @@ class Pods(Framed):
         Which steps of two hosts are the same follows from when they ran: the host whose recording spans the shortest time is the chief, and
         every other one is shifted by the number of steps under which its steps overlap longest with the chief's (of equal ones none, 1, 2 …
         and then -1, -2 …). Only steps that all hosts have are shown. A host without device work among hosts that have some coordinates
-        and is no worker. `step` is the chief's number. Step time and categories are those of `p.steps.frame`; of a TPU core, its own.
-        `bottleneck` is the category with the most time, of equal ones the first in the order of columns.
+        and is no worker. `step` is the chief's number. Step time and categories are those of `p.steps.frame`; of a TPU core, its own:
+        where steps are runs of a program, from the end of its run before to its own end. `bottleneck` is the category with the most time, of equal ones the first in the order of columns.
 
         These are the rules of TensorFlow Profiler's pod viewer, on nbprof's steps. XProf numbers common steps from 0, and lays hosts that
         never overlap on one another from their first steps on; here their numbers tell, the receipt says so, and a host that shares no

@@ -58,6 +58,22 @@ def test_ops_count_by_what_they_do(tmp_path):
     assert p.run.activity.has_device
 
 
+@pytest.mark.parametrize(
+    ("op", "category"),
+    [
+        ("%copy-done.4 = f32[8]{0} copy-done((f32[8]{0}, f32[8]{0:T(8)S(5)}, u32[]{:S(2)}) %copy-start.4)", "input"),
+        ("%copy-done.5 = f32[8]{0:S(5)} copy-done((f32[8]{0:S(5)}, f32[8]{0}, u32[]{:S(2)}) %copy-start.5)", "output"),
+        ("%copy-start.5 = (f32[8]{0:S(5)}, f32[8]{0}, u32[]{:S(2)}) copy-start(f32[8]{0} %x)", "output"),
+        ("%copy.1 = f32[8]{0} copy(f32[8]{0:S(5)} %x)", "input"),
+        ("%copy.2 = f32[8]{0:S(1)} copy(f32[8]{0} %x)", "device_to_device"),
+        ("%copy-done.6 = f32[8]{0:S(5)} copy-done((f32[8]{0:S(5)}, f32[8]{0:S(5)}, u32[]) %x)", "device_to_device"),
+    ],
+)
+def test_copies_from_and_to_the_memory_of_the_host(tmp_path, op, category):
+    p = profile(tmp_path, xspace(core(0, [(FUSION, 0, 1), (op, 1, 3)], [("7", 0, 4, {"group_id": 0})])))
+    assert p.steps.frame[f"{category}_ms"].tolist() == [2.0]
+
+
 def test_an_op_that_runs_others_counts_where_they_do_not(tmp_path):
     ops = [("%while.1 = f32[8] while(f32[8] %x)", 0, 10), ("%all-reduce.1 = f32[8] all-reduce(f32[8] %x)", 2, 5), (FUSION, 6, 7)]
     p = profile(tmp_path, xspace(core(0, ops, [("0", 0, 10, {"group_id": 0})])))
@@ -125,9 +141,45 @@ def test_a_profile_with_programs_but_no_steps_says_so(tmp_path):
     assert "GPU kernels are recorded on GPUs only" in p.run.missing["kernels"]
 
 
-def test_the_real_one_has_programs_and_no_steps():
+def test_runs_of_the_dominant_program_are_steps_where_none_are_marked(tmp_path):
+    """Two cores, of which the second ends each run 2 ms later; a program that runs once is none, and a run that one core alone has is none."""
+    cores = [
+        core(
+            c,
+            [(FUSION, 10 * i, 10 * i + 6) for i in range(5 - c)],
+            modules=[("jit_init(7)", -5, -4, {}), *(("jit_f(12)", 10 * i, 10 * i + 7 + 2 * c, {}) for i in range(5 - c))],
+        )
+        for c in (0, 1)
+    ]
+    p = profile(tmp_path, xspace(*cores))
+    steps = p.steps.frame
+    assert steps["name"].tolist() == ["f 1", "f 2", "f 3", "f 4"]
+    assert steps["step_time_ms"].tolist() == [9.0, 10.0, 10.0, 10.0], "from the end of the run before, on the last core, to its own"
+    assert steps["device_compute_ms"].tolist() == [6.0] * 4
+    assert p.pods.frame["worker"].tolist() == ["host-a:0", "host-a:1"] * 4
+    assert p.pods.frame["step_time_ms"].tolist() == [7.0, 9.0, *[10.0] * 6], "each core from its own end to its own"
+    assert p.pods.frame["device_compute_ms"].tolist() == [6.0] * 8
+    assert "steps: runs of the program jit_f" in str(p.receipt)
+    assert not len(p.steps.as_xprof()), "XProf has none"
+
+
+def test_the_real_one_has_the_runs_of_its_program_as_steps():
     p = load(real("jax/tpu-v6e-inference"))
-    assert not len(p.steps.frame)
-    assert p.run.missing["steps"].startswith("The TPU recorded runs of programs and ops, but no steps")
-    assert p.run.activity.has_device
-    assert p.overview["step_time_ms"] is None
+    steps = p.steps.frame
+    assert steps["name"].tolist() == [f"f {n}" for n in range(1, 101)]
+    assert steps["warmup"].tolist() == [True] + [False] * 99, "the first begins with the call and holds what came before"
+    assert 675 < steps["step_time_ms"].iloc[1:].min() <= steps["step_time_ms"].iloc[1:].max() < 990
+    assert (steps["other_ms"] < 1).all(), "the cores work all the time"
+    used = steps[steps["counted"]]
+    assert used["device_to_device_ms"].sum() == 0, "the program keeps its arrays in the memory of the host"
+    assert 0.7 < used["input_ms"].sum() / used["step_time_ms"].sum() < 0.8
+    assert (used["host_to_device_ms"] == used["input_ms"]).all()
+    assert 0.2 < used["output_ms"].sum() / used["step_time_ms"].sum() < 0.3
+    assert p.overview["verdict"] == "Input-bound"
+    assert "copied from the host's memory" in p.overview["verdict_detail"]
+    pods = p.pods.frame
+    ends = (pods["start_ms"] + pods["step_time_ms"]).groupby(pods["step"])
+    assert len(pods) == 400
+    assert ends.max().to_numpy() == pytest.approx((steps["start_ms"] + steps["step_time_ms"]).to_numpy()), "a step ends with the last core"
+    assert 10 < p.pods.summary["spread_percent"].mean() < 20, "no core waits for another"
+    assert not len(p.steps.as_xprof())

@@ -9,7 +9,7 @@ from tests.parity.peer import GUIDE, NAMES, XPROF, Deviation
 
 _RTX = ("tf-gpu/rtx5000-cnn-batch8", "tf-gpu/rtx5000-cnn-batch64", "tf-gpu/rtx5000-cnn-batch512")
 _OLD_GPU = (*_RTX, "tf-gpu/t4-one-step", "tf-gpu/v100x8-collectives")
-_UNMARKED = "jax/mi300-jax_conv_minimal_08"
+_UNMARKED = ("jax/mi300-jax_conv_minimal_08", "jax/tpu-v6e-inference")
 _BY_PROGRAM = (
     "JAX programs need not mark steps, and XProf then has none. nbprof takes the runs of the compiled program that takes most of the time for "
     "steps, and says so; `p.steps.as_xprof()` stays empty."
@@ -129,7 +129,7 @@ INPUT: list[Deviation] = [
         "input_pipeline_analyzer",
         "level",
         XPROF,
-        (_UNMARKED,),
+        _UNMARKED,
         _BY_PROGRAM,
         "dialects/test_program_steps.py::test_runs_of_a_program_on_several_gpus_are_steps",
     ),
@@ -360,7 +360,7 @@ OVERVIEW: list[Deviation] = [
         "overview_page",
         "diagnostics",
         XPROF,
-        (_UNMARKED,),
+        _UNMARKED,
         _BY_PROGRAM,
         "dialects/test_program_steps.py::test_runs_of_a_program_on_several_gpus_are_steps",
     ),
