@@ -93,7 +93,8 @@ class Pods(Framed):
         every other one is shifted by the number of steps under which its steps overlap longest with the chief's (of equal ones none, 1, 2 …
         and then -1, -2 …). Only steps that all hosts have are shown. A host without device work among hosts that have some coordinates
         and is no worker. `step` is the chief's number. Step time and categories are those of `p.steps.frame`; of a TPU core, its own:
-        where steps are runs of a program, from the end of its run before to its own end. `bottleneck` is the category with the most time, of equal ones the first in the order of columns.
+        where steps are runs of a program, from the end of its run before to its own end. `bottleneck` is the category with the most time,
+        of equal ones the first in the order of columns.
 
         These are the rules of TensorFlow Profiler's pod viewer, on nbprof's steps. XProf numbers common steps from 0, and lays hosts that
         never overlap on one another from their first steps on; here their numbers tell, the receipt says so, and a host that shares no
