@@ -15,7 +15,7 @@ import pandas as pd
 
 from nbprof import live
 from nbprof.errors import NbprofError
-from nbprof.faces import InputPipeline, Kernels, Memory, MemoryViewer, Ops, Pods, Steps, TfData, TraceView
+from nbprof.faces import Hlo, InputPipeline, Kernels, Memory, MemoryViewer, OpProfile, Ops, Pods, Roofline, Steps, TfData, TraceView
 from nbprof.formats.pieces import LIMIT_BYTES, RunFiles
 from nbprof.formats.places import Source, Ways, find
 from nbprof.formats.places import runs as find_runs
@@ -109,6 +109,21 @@ class Profile:
     def memory(self) -> Memory:
         """Memory by allocator."""
         return Memory(self, "memory")
+
+    @property
+    def hlo(self) -> Hlo:
+        """Time by op of compiled XLA programs."""
+        return Hlo(self, "ops", "hlo")
+
+    @property
+    def op_profile(self) -> OpProfile:
+        """The time of compiled XLA programs as a tree, and how well each part uses the device."""
+        return OpProfile(self, "ops", "op_profile")
+
+    @property
+    def roofline(self) -> Roofline:
+        """How near each op of the compiled XLA programs comes to what the device can do."""
+        return Roofline(self)
 
     @property
     def memory_viewer(self) -> MemoryViewer:

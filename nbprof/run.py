@@ -15,15 +15,18 @@ from nbprof import cache
 from nbprof.activity import Activity
 from nbprof.analysis import (
     advice,
+    hlo,
     input_pipeline,
     kernels,
     longest_calls,
     memory,
     memory_alive,
     memory_modules,
+    op_profile,
     ops,
     overview,
     pods,
+    roofline,
     steps,
     tf_data,
     tf_data_advice,
@@ -317,6 +320,31 @@ class Run:
         if not self.compiled:
             return memory_modules.frame({}, {})
         return memory_modules.frame(self.compiled, memory_modules.times(self.activity))
+
+    @_Kept
+    def hlo(self) -> pd.DataFrame:
+        """Time by op of compiled programs."""
+        return hlo.frame(self.activity)
+
+    @_Kept
+    def xprof_hlo(self) -> pd.DataFrame:
+        """Time by op of compiled programs by the rules of XProf 2.24."""
+        return hlo.as_xprof(self.activity)
+
+    @_Kept
+    def hlo_missing(self) -> str:
+        """Why no op of a compiled program is known; '' where one is."""
+        return hlo.missing(self.activity)
+
+    @_Kept
+    def op_profile(self) -> pd.DataFrame:
+        """The tree of programs, categories and ops."""
+        return op_profile.frame(self.activity)
+
+    @_Kept
+    def roofline(self) -> tuple[pd.DataFrame, dict[str, float | str]]:
+        """Ops under the roof of the device, and all of them as one."""
+        return roofline.frame(self.activity, roofline.peaks(self.activity))
 
     @_Kept
     def input_ops(self) -> pd.DataFrame:

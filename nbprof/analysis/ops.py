@@ -39,7 +39,7 @@ RATES = ["flops_per_second", "bytes_per_second", "operational_intensity", "bound
 COMPUTE, MEMORY = "Compute", "HBM"
 # An op that only begins a transfer, or finds it done, took no time over its bytes. Memory on the chip is up to 15 times as fast as the
 # device's main memory, so what is far above that is no rate.
-_IMPOSSIBLE = 100
+IMPOSSIBLE = 100
 
 
 def host_self_times(activity: Activity, ops: pd.DataFrame | None = None, as_xprof: bool = False) -> tuple[pd.DataFrame, int]:
@@ -129,7 +129,7 @@ def sides(activity: Activity, device_rows: pd.DataFrame, host_rows: pd.DataFrame
     device = _on_device(activity, device_rows, as_xprof)
     host = _grouped(activity, host_rows, host_rows["own"].to_numpy(np.int64))
     return [
-        Side("device", device, _device_idle(activity, device_rows) if on_device else None),
+        Side("device", device, device_idle(activity, device_rows) if on_device else None),
         Side("host", host, host_idle if activity.has_host_ops else None),
     ]
 
@@ -209,14 +209,14 @@ def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.Dat
     of_kernels = np.bincount(op, np.where(tells >= 0, time, 0), size)[out["code"]]
     on_tensor_cores = np.bincount(op, np.where(tells == 1, time, 0), size)[out["code"]]
     out["tensor_core_fraction"] = np.divide(on_tensor_cores, of_kernels, out=np.full(len(out), np.nan), where=of_kernels > 0)
-    return _rates(out, *_peaks(activity), as_xprof)
+    return _rates(out, *peaks(activity), as_xprof)
 
 
 def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, any_rate: bool) -> pd.DataFrame:
     seconds = ops["total"].where(ops["total"] > 0) / 1e12
     ops["flops_per_second"] = ops["flops"] / seconds
     rate = ops["bytes"] / seconds
-    ops["bytes_per_second"] = rate if any_rate else rate.mask(rate > _IMPOSSIBLE * peak_bytes)
+    ops["bytes_per_second"] = rate if any_rate else rate.mask(rate > IMPOSSIBLE * peak_bytes)
     ops["operational_intensity"] = ops["flops"] / ops["bytes"].where(ops["bytes"] > 0)
     computing, moving = ops["flops_per_second"] / peak_flops, ops["bytes_per_second"] / peak_bytes
     known = computing.notna() & moving.notna() & ((computing > 0) | (moving > 0))
@@ -224,7 +224,7 @@ def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, any_rate: bo
     return ops
 
 
-def _peaks(activity: Activity) -> tuple[float, float]:
+def peaks(activity: Activity) -> tuple[float, float]:
     """FLOPs and bytes a second that a device can reach; NaN where that is not known or differs between the devices."""
     out = []
     for column in ("peak_flops_per_second", "memory_bytes_per_second"):
@@ -233,7 +233,7 @@ def _peaks(activity: Activity) -> tuple[float, float]:
     return out[0], out[1]
 
 
-def _device_idle(activity: Activity, rows: pd.DataFrame) -> int:
+def device_idle(activity: Activity, rows: pd.DataFrame) -> int:
     """The time in which the devices ran no op, in ps."""
     own = rows["own"].to_numpy(np.int64)
     idle = 0

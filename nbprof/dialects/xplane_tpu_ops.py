@@ -108,6 +108,7 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.Data
         made[column] = np.bincount(part[name], _stated(trace, stat, rows, name, seen), len(made))
     made["normalized_flops"], made["xprof_runs"] = made["flops"], 1.0
     made["memory_bytes"] = np.bincount(part[name], _in_main_memory(trace, name, seen), len(made))
+    made["runs"] = np.bincount(part[name], minlength=len(made)).astype(np.float64)
     made["host"] = placed.host[rows[np.unique(part[name], return_index=True)[1]]]
     return table, made.astype(act.OP_PARTS)[list(act.OP_PARTS)]
 

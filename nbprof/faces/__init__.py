@@ -1,6 +1,7 @@
 """The views of a Profile as a person meets them: `p.steps`, `p.ops`, `p.memory` … with frame, figure and widget."""
 
 from nbprof.faces.events import TraceView
+from nbprof.faces.hlo import Hlo, OpProfile, Roofline
 from nbprof.faces.input import InputPipeline, TfData
 from nbprof.faces.memory import Memory
 from nbprof.faces.memory_viewer import MemoryViewer, ModuleMemory
@@ -9,5 +10,6 @@ from nbprof.faces.steps import Pods, Steps
 from nbprof.faces.view import Framed, View
 
 __all__ = [
-    "Framed", "InputPipeline", "Kernels", "Memory", "MemoryViewer", "ModuleMemory", "Ops", "Pods", "Steps", "TfData", "TraceView", "View",
+    "Framed", "Hlo", "InputPipeline", "Kernels", "Memory", "MemoryViewer", "ModuleMemory", "OpProfile", "Ops", "Pods", "Roofline", "Steps",
+    "TfData", "TraceView", "View",
 ]  # fmt: skip

@@ -1,0 +1,208 @@
+"""Time by op of compiled XLA programs: XProf's HLO stats.
+
+A row is an op of a program. What one run of it computes and moves is stated with the event (TPUs) or counted from the program (GPUs);
+rates are those of all its runs over their whole time, since an op's bytes are those of the ops inside too.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof import frames_hlo
+from nbprof.activity import Activity
+from nbprof.analysis import ops
+from nbprof.errors import ReadError
+from nbprof.formats import hlo_text
+from nbprof.formats.hlo import Program
+
+_SHAPE = re.compile(r"%?\S+ = (.+?) [a-z][\w\-]*\(")
+COLUMNS = [column.name for column in frames_hlo.SCHEMA["hlo"]]
+_COPIES = ("copy-start", "copy-done")
+SUMS = ["total", "own", "runs", "flops", "normalized", "moved", "memory"]
+"""Of all runs: time and self time in ps, how many they are, FLOPs, those as of 16 bits, bytes, and bytes of main memory."""
+
+
+def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFrame, int]:
+    """The ops of compiled programs that ran on devices, and in how many ps the devices ran no op.
+
+    Parameters
+    ----------
+    activity : Activity
+    as_xprof : bool
+        Without the ops whose program is not in the file; each kernel of an op a run of it.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `activity.op_parts`, `SUMS`, and `part`, the row there; most self time first, equal ones by program and name.
+    int
+    """
+    parts, runs = activity.op_parts, activity.device_ops
+    if not len(parts) or not len(runs):
+        return parts.head(0).assign(part=np.zeros(0, np.int64), **{name: np.zeros(0) for name in SUMS}), 0
+    if as_xprof:
+        runs = runs[parts["xprof"].to_numpy(np.bool_)[runs["part"].to_numpy(np.int64)]]
+    part = runs["part"].to_numpy(np.int64)
+    start, end = runs["start"].to_numpy(np.int64), runs["end"].to_numpy(np.int64)
+    factor = parts["xprof_runs"].to_numpy(np.float64) if as_xprof else np.ones(len(parts))
+    count = np.bincount(part, minlength=len(parts))
+    out = parts.rename(columns={"normalized_flops": "normalized", "bytes": "moved", "memory_bytes": "memory"})
+    for name in ("flops", "normalized", "moved", "memory"):
+        out[name] = out[name] * factor
+    out["memory"] = _of_main_memory(activity, out, as_xprof)
+    out["total"] = np.bincount(part, end - start, len(parts))
+    out["own"] = np.bincount(part, runs["own"].to_numpy(np.float64), len(parts))
+    if as_xprof:
+        out["runs"] = count.astype(np.float64)
+    out["part"] = np.arange(len(parts))
+    out = out[out["hlo"].to_numpy(np.bool_) & (count > 0)]
+    out = out.sort_values(["own", "program", "name"], ascending=[False, True, True], kind="stable", ignore_index=True)
+    return out, ops.device_idle(activity, runs)
+
+
+def _of_main_memory(activity: Activity, parts: pd.DataFrame, as_xprof: bool) -> npt.NDArray[np.float64]:
+    """Bytes of the device's main memory: on a TPU those that are stated to be, all where nothing is stated, and on a GPU."""
+    moved, memory = parts["moved"].to_numpy(np.float64), parts["memory"].to_numpy(np.float64)
+    if as_xprof or _on_tpu(activity):
+        return np.where(np.isnan(memory), moved, memory)
+    return moved
+
+
+def _on_tpu(activity: Activity) -> bool:
+    return bool((activity.devices["kind"] == "TPU").any())
+
+
+def frame(activity: Activity) -> pd.DataFrame:
+    """The public frame: `p.hlo.frame`."""
+    found, _ = measured(activity)
+    return _public(activity, found, int(found["own"].sum()), impossible=False)
+
+
+def as_xprof(activity: Activity) -> pd.DataFrame:
+    """The rows of XProf 2.24: shares are of the time with idle, what is not known is 0, and no rate is left out."""
+    if not activity.xprof:
+        return frame(activity).head(0)
+    found, idle = measured(activity, as_xprof=True)
+    out = _public(activity, found, int(found["own"].sum()) + idle, impossible=True)
+    numbers = [name for name in out.columns if out[name].dtype == np.float64]
+    out[numbers] = out[numbers].fillna(0.0)
+    out["bound_by"] = out["bound_by"].where(out["bound_by"] != "", "Unknown")
+    return out
+
+
+def _public(activity: Activity, found: pd.DataFrame, whole: int, *, impossible: bool) -> pd.DataFrame:
+    told = described(activity, found)
+    share = found["own"] / whole if whole else found["own"] * 0.0
+    runs = found["runs"].where(found["runs"] > 0)
+    out = pd.DataFrame(
+        {
+            "rank": np.arange(1, len(found) + 1),
+            "program": told["program"],
+            "op": found["name"],
+            "category": found["category"],
+            "framework_op": found["framework_op"].str.removesuffix(":"),
+            "occurrences": found["runs"].fillna(0).astype("i8"),
+            "total_us": found["total"] / 1e6,
+            "avg_us": found["total"] / runs / 1e6,
+            "self_us": found["own"] / 1e6,
+            "avg_self_us": found["own"] / runs / 1e6,
+            "self_fraction": share,
+            "cumulative_fraction": share.cumsum(),
+            **rates(found, *ops.peaks(activity), impossible=impossible),
+            "flops": found["flops"],
+            "bytes": found["moved"],
+            "rematerialized": found["name"].str.contains(".remat", regex=False),
+            "expression": told["expression"],
+            "shape": told["shape"],
+            "layout": told["layout"],
+            "source": found["source"],
+            "in_file": told["in_file"],
+            "program_id": found["program"].astype("i8"),
+        }
+    )
+    text = [column.name for column in frames_hlo.SCHEMA["hlo"] if column.dtype == "object"]
+    out[text] = out[text].astype(object)
+    return out.astype({"in_file": bool, "rematerialized": bool})[COLUMNS]
+
+
+def rates(found: pd.DataFrame, peak_flops: float, peak_bytes: float, *, impossible: bool) -> dict[str, pd.Series]:
+    """Rates of ops, and what each comes closest to the peak of.
+
+    Parameters
+    ----------
+    found : DataFrame
+        With `total`, `flops`, `normalized`, `moved`, `memory`.
+    peak_flops, peak_bytes : float
+        Of a device in a second; NaN where not known.
+    impossible : bool
+        XProf's rules: rates are left in that no memory reaches, of ops that only begin a transfer or find it done, and the intensity is of
+        FLOPs as of 16 bits.
+    """
+    seconds = found["total"].where(found["total"] > 0) / 1e12
+    flops, normalized = found["flops"] / seconds, found["normalized"] / seconds
+    # An asynchronous copy states its bytes of main memory where it begins or where it is done, and its time is elsewhere.
+    waits = found["category"].isin(_COPIES) & ~(found["memory"] > 0)
+    moved, memory = found["moved"] / seconds, found["memory"].mask(waits, found["moved"]) / seconds
+    if not impossible:
+        far = (moved > ops.IMPOSSIBLE * peak_bytes) | (memory > ops.IMPOSSIBLE * peak_bytes)
+        moved, memory = moved.mask(far), memory.mask(far)
+    computing, moving = normalized / peak_flops, memory / peak_bytes
+    known = computing.notna() & moving.notna() & ((computing > 0) | (moving > 0))
+    bound = np.where(known, np.where(moving > computing, ops.MEMORY, ops.COMPUTE), "")
+    return {
+        "flops_per_second": flops,
+        "normalized_flops_per_second": normalized,
+        "bytes_per_second": moved,
+        "memory_bytes_per_second": memory,
+        # XProf's are those that the roofline is drawn with.
+        "operational_intensity": found["normalized" if impossible else "flops"] / found["moved"].where(found["moved"] > 0),
+        "bound_by": pd.Series(bound, found.index, object),
+    }
+
+
+def described(activity: Activity, found: pd.DataFrame) -> pd.DataFrame:
+    """What ops are: `program` (its name with its ident), `in_file` (whether the file has it), `expression`, `shape`, `layout`."""
+    rows = []
+    columns = ("host", "program", "name", "module", "expression")
+    for host, ident, name, module, text in zip(*(found[column].tolist() for column in columns), strict=True):
+        programs = activity.programs
+        known = programs.name(host, ident) if programs is not None else ""
+        title = known or f"{module}({ident % (1 << 64)})"
+        program = programs.program(host, ident) if known else None
+        expression, shape, layout = _written(program, name)
+        if text:
+            expression = text
+            if not shape and (said := _SHAPE.match(text)):
+                shape = said.group(1)
+        rows.append((title, bool(known), expression, shape, layout))
+    return pd.DataFrame(rows, columns=["program", "in_file", "expression", "shape", "layout"])
+
+
+def _written(program: Program | None, name: str) -> tuple[str, str, str]:
+    """The op as XLA writes it, the shape that it makes, and how that lies in memory; '' where the program does not tell."""
+    place = None if program is None else program.place(name)
+    if program is None or place is None:
+        return "", "", ""
+    return written(program, place)
+
+
+def written(program: Program, place: int) -> tuple[str, str, str]:
+    """The instruction at a place as XLA writes it, its shape and its layout; '' where it is damaged."""
+    try:
+        shape = program.shape(place)
+        return hlo_text.expression(program, place), shape.short, "" if shape.is_tuple else shape.layout
+    except ReadError:
+        return "", "", ""
+
+
+def missing(activity: Activity) -> str:
+    """Why there are no ops of compiled programs, in a sentence; '' where there are."""
+    if len(activity.op_parts) and activity.op_parts["hlo"].any():
+        return ""
+    if not activity.has_device:
+        return "This profile has no device. Ops of programs that XLA compiled for the CPU are on its threads, in the trace."
+    return "No op of a compiled XLA program ran on a device in this profile."
