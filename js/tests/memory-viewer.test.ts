@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import {
   details,
+  first,
   label,
   lifetime,
   ordered,
@@ -30,6 +31,11 @@ describe("buffers", () => {
     expect(ordered(space, "program")).toEqual([0, 1, 2]);
     expect(ordered(space, "size")).toEqual([1, 0, 2]);
   });
+  it("begin with the largest that comes and goes", () => {
+    expect(first(space)).toBe(1);
+    expect(first({ ...space, buffers: { ...space.buffers, rows: 1 } })).toBe(0);
+    expect(first({ ...space, buffers: { ...space.buffers, rows: 0 } })).toBe(-1);
+  });
   it("live from the point after they are taken to the one at which they are given back", () => {
     expect(lifetime(space, 1)).toEqual([2, 4]);
     // Never given back: to the end of the axis.
@@ -45,7 +51,7 @@ describe("buffers", () => {
       Category: "Temporary",
       Size: "8.0 KiB, 50.0% of the peak",
       Expansion: "2.00 ×, 4.0 KiB more",
-      Alive: "from point 1 to 3 of 4",
+      Alive: "from point 2 to 3 of 4",
       Allocation: "7",
     });
     expect(Object.keys(details(space, 0))).not.toContain("Source");

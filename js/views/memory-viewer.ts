@@ -9,7 +9,7 @@ import type { ProgramMemory, ProgramSpace } from "../lib/payload.js";
 import { type ColumnSpec, table } from "../lib/table.js";
 import type { View } from "../lib/view.js";
 import { bars } from "./memory-viewer/bars.js";
-import { details, label, type Order, ordered, spaceLabel } from "./memory-viewer/model.js";
+import { details, first, label, type Order, ordered, spaceLabel } from "./memory-viewer/model.js";
 import { workingSet } from "./memory-viewer/plot.js";
 import { fillName } from "./names.js";
 
@@ -17,8 +17,8 @@ const NONE = { title: "No program whose memory is known", text: "The profile has
 
 export const render: View = (el, context) => {
   const { empty, modules, left_out } = context.payload.memory_viewer;
-  const first = modules[0];
-  if (empty || !first) {
+  const largest = modules[0];
+  if (empty || !largest) {
     el.append(h("section", emptyView(empty ?? NONE)));
     return;
   }
@@ -46,10 +46,10 @@ export const render: View = (el, context) => {
     "Program",
     modules.map((module, i) => ({ id: String(i), label: label(module) })),
     "0",
-    (id) => choose(modules[Number(id)] ?? first),
+    (id) => choose(modules[Number(id)] ?? largest),
   );
   el.append(h("div.toolbar.memory-pick.programs", programs, spaces), body, left_out ? h("p.dim", left_out) : "");
-  choose(first);
+  choose(largest);
 };
 
 function drawn(module: ProgramMemory, space: ProgramSpace, signal: AbortSignal): HTMLElement[] {
@@ -90,7 +90,7 @@ function alive(
   const all = `${count(buffers.rows + space.rest_count)} buffers, ${bytesText(space.peak_bytes)}`;
   if (!buffers.rows)
     return h("section", heading("Alive at the peak"), h("p.dim", "No buffer is alive, or none is told."));
-  let picked = bySize[0] as number;
+  let picked = first(space);
   const told = h("dl.env.buffer", { "aria-label": "Buffer" });
   const mark = (buffer: number): void => {
     const row = buffer < 0 ? picked : buffer;
@@ -114,7 +114,15 @@ function alive(
       cell: (row, cell) => fillName(cell, textAt(buffers.data.framework_op, row) || textAt(buffers.data.buffer, row)),
     },
     { key: "category", narrow: true },
-    { key: "shape", narrow: true, kind: "code" },
+    {
+      key: "shape",
+      narrow: true,
+      cell: (row, cell) => {
+        cell.classList.add("shape");
+        cell.title = textAt(buffers.data.shape, row);
+        cell.append(h("code", cell.title));
+      },
+    },
     { key: "size_bytes" },
     { key: "unpadded_bytes", narrow: true },
     { key: "padding_ratio" },

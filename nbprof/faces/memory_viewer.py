@@ -122,7 +122,8 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
     - A program goes by its name with its ident, as XProf writes it: `p.memory_viewer["jit_step(8)"]`. Without the ident it is found where
       only one has that name.
     - The timeline has one row a program point: the memory before the event of the heap, and the instruction at which it happens.
-    - The peak is the largest of these, the first of equal ones. `at_peak` lists what is alive then.
+    - The peak is the largest of these, the first of equal ones. `at_peak` lists what is alive then. The event that makes it is
+      `peak_position`; the timeline shows it in the row after that one.
     - Unpadded is what the values take: elements by bytes of an element, 8 bytes a part for a tuple's table of its parts. Padding is what
       their layout adds: on a TPU dimensions are rounded up to tiles, such as 8 by 128. `padding_ratio` is the one by the other.
     - Buffers that share memory count once, from the first of them to the last.

@@ -81,12 +81,12 @@ def text(module: str, seen: memory_viewer.View, most: int) -> str:
     """The memory of a program in a few lines."""
     padding = seen.peak_bytes - seen.peak_unpadded_bytes
     where = "" if not seen.space else f" in memory space {seen.space}"
-    point = f" at program point {seen.peak_position:,} of {len(seen.timeline) - 1:,}" if seen.peak_position >= 0 else ""
+    point = f" at program point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}" if seen.peak_position >= 0 else ""
     parts = f"parameters {wording.size(seen.parameter_bytes)}, results {wording.size(seen.output_bytes)}"
     lines = [
         f"{wording.one_line(module)}: peak {wording.size(seen.peak_bytes)}{where}{point}",
-        f"  without padding {wording.size(seen.peak_unpadded_bytes)}; padding {wording.size(padding)}"
-        + (f", {wording.percent(100 * padding / seen.peak_bytes)} of the peak" if seen.peak_bytes else ""),
+        f"  without padding {wording.size(seen.peak_unpadded_bytes)}"
+        + (f"; padding {wording.size(padding)}, {wording.percent(100 * padding / seen.peak_bytes)} of the peak" if padding > 0 else ""),
         f"  {parts}, temporary {wording.size(seen.peak_bytes - seen.throughout_bytes)} at the peak",
     ]
     rows = seen.at_peak.sort_values("size_bytes", ascending=False, kind="stable")
@@ -157,8 +157,9 @@ def _space(seen: memory_viewer.View, instructions: int) -> dict[str, Any]:
 
 def _figures(seen: memory_viewer.View, instructions: int) -> list[dict[str, Any]]:
     padding = seen.peak_bytes - seen.peak_unpadded_bytes
-    share = f"padding: {wording.percent(100 * padding / seen.peak_bytes)} of the peak" if seen.peak_bytes else ""
-    where = f"at point {seen.peak_position:,} of {len(seen.timeline) - 1:,}" if seen.peak_position >= 0 else "nothing temporary"
+    share = f"padding: {wording.percent(100 * padding / seen.peak_bytes)} of the peak" if padding > 0 else "no padding"
+    # The row of the timeline that shows it: it has the memory after the event that makes the peak.
+    where = f"at point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}" if seen.peak_position >= 0 else "nothing temporary"
     parts = f"parameters {wording.size(seen.parameter_bytes)}, results {wording.size(seen.output_bytes)}"
     return [
         _bytes("Peak", seen.peak_bytes, where),

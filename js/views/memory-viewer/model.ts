@@ -29,6 +29,12 @@ export function ordered(space: ProgramSpace, order: Order): number[] {
   return order === "size" ? rows.sort((a, b) => size(b) - size(a) || a - b) : rows;
 }
 
+/** The buffer that is told of at first: the largest that comes and goes, for its lifetime says most. */
+export function first(space: ProgramSpace): number {
+  const rows = ordered(space, "size");
+  return rows.find((row) => isTemporary(space, row)) ?? rows[0] ?? -1;
+}
+
 /**
  * When a buffer has its memory, as a part of the axis of program points.
  *
@@ -77,7 +83,7 @@ export function details(space: ProgramSpace, row: number): [label: string, value
   const [start, end] = [numberAt(data.start, row), numberAt(data.end, row)];
   const allocation = numberAt(data.allocation, row);
   const alive = isTemporary(space, row)
-    ? `from point ${count(start)} to ${count(Math.min(end, space.points - 1))} of ${count(space.points - 1)}`
+    ? `from point ${count(start + 1)} to ${count(Math.min(end, space.points - 1))} of ${count(space.points - 1)}`
     : "throughout";
   const rows: [string, string][] = [
     ["Buffer", text("buffer") || "(no name)"],

@@ -3,10 +3,10 @@
 import { canvas } from "../../lib/canvas.js";
 import { numberAt } from "../../lib/codec.js";
 import { boxOf, h, handled, listen, modified } from "../../lib/dom.js";
-import { bytesText, byteUnit, count } from "../../lib/format.js";
+import { bytesText, byteUnit, count, num } from "../../lib/format.js";
 import { hoverCard } from "../../lib/parts.js";
 import type { ProgramSpace } from "../../lib/payload.js";
-import { ticks } from "../../lib/scale.js";
+import { tickDigits, ticks } from "../../lib/scale.js";
 import { cssColor } from "../../lib/theme.js";
 import { byteAxis, columns } from "../memory/series.js";
 import { onTheme, themeReader } from "../trace/palette.js";
@@ -35,7 +35,9 @@ export function workingSet(space: ProgramSpace, signal: AbortSignal): WorkingSet
   const left = h(
     "div.ax",
     { style: { height: `${HEIGHT}px` } },
-    ...axis.ticks.map((tick) => h("span", { style: { top: `${HEIGHT * (1 - tick / axis.max)}px` } }, String(tick))),
+    ...axis.ticks.map((tick) =>
+      h("span", { style: { top: `${HEIGHT * (1 - tick / axis.max)}px` } }, num(tick, tickDigits(axis.ticks))),
+    ),
   );
   const points = ticks(end - 1, 6).filter((tick) => Number.isInteger(tick));
   const bottom = h(
@@ -55,7 +57,7 @@ export function workingSet(space: ProgramSpace, signal: AbortSignal): WorkingSet
     signal,
     height: HEIGHT,
     label: `Working set over ${count(space.points - 1)} program points: peak ${bytesText(space.peak_bytes)}${
-      space.peak < 0 ? "" : ` at point ${count(space.peak - 1)}`
+      space.peak < 0 ? "" : ` at point ${count(space.peak)}`
     }, without padding ${bytesText(space.unpadded_bytes)}. Arrow keys step through the points.`,
     draw: (context, width, height) => {
       const { bg, ink, accent, font } = theme();
@@ -93,13 +95,17 @@ export function workingSet(space: ProgramSpace, signal: AbortSignal): WorkingSet
         const size = numberAt(space.buffers.data.size_bytes, marked);
         const tall = Math.max(3, height - y(size));
         context.fillStyle = accent;
-        context.globalAlpha = 0.16;
-        context.fillRect(from, 0, wide, height);
+        // What lives throughout has no lifetime to tell apart.
+        if (wide < width) {
+          context.globalAlpha = 0.16;
+          context.fillRect(from, 0, wide, height);
+          context.globalAlpha = 1;
+          context.fillRect(Math.round(from), 0, 1, height);
+          context.fillRect(Math.round(from + wide) - 1, 0, 1, height);
+        }
         context.globalAlpha = 0.85;
         context.fillRect(from, height - tall, wide, tall);
         context.globalAlpha = 1;
-        context.fillRect(Math.round(from), 0, 1, height);
-        context.fillRect(Math.round(from + wide) - 1, 0, 1, height);
       }
 
       const line = Math.round(y(space.peak_bytes));
