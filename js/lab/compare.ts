@@ -37,14 +37,15 @@ export const compare: JupyterFrontEndPlugin<void> = {
   id: "nbprof:compare",
   description: "Compares two profiles.",
   autoStart: true,
-  requires: [ILabShell],
-  optional: [ILayoutRestorer, IFileBrowserFactory],
+  optional: [ILabShell, ILayoutRestorer, IFileBrowserFactory],
   activate: (
     app: JupyterFrontEnd,
-    _shell: ILabShell,
+    shell: ILabShell | null,
     restorer: ILayoutRestorer | null,
     browsers: IFileBrowserFactory | null,
   ) => {
+    // A page of Jupyter Notebook holds one document, and none of two.
+    if (!shell) return;
     const server = new Server(app.serviceManager.serverSettings);
     const tabs = new WidgetTracker<MainAreaWidget<CompareView>>({ namespace: "nbprof-compare" });
     /** The two that are selected in the file browser, the older one first. */
