@@ -9,7 +9,7 @@ import { IMainMenu } from "@jupyterlab/mainmenu";
 import { IStateDB } from "@jupyterlab/statedb";
 import { DEFAULTS, type Fields, kept, summary } from "./capture/fields.js";
 import { CaptureForm } from "./capture/form.js";
-import { icon } from "./icon.js";
+import { recordIcon } from "./icon.js";
 import { explained } from "./profile.js";
 import { Refusal, Server } from "./server.js";
 
@@ -98,7 +98,7 @@ export const capture: JupyterFrontEndPlugin<void> = {
         tab.id = "nbprof-capture";
         tab.title.label = "Capture";
         tab.title.caption = "Capture a profile of programs that run elsewhere";
-        tab.title.icon = icon;
+        tab.title.icon = recordIcon;
         tab.title.closable = true;
         tab.toolbar.hide();
         app.shell.add(tab, "main");
@@ -110,7 +110,7 @@ export const capture: JupyterFrontEndPlugin<void> = {
     commands.addCommand(COMMAND, {
       label: (args) => (args["isPalette"] ? "Capture a Profile…" : "Capture profile…"),
       caption: "Record programs that run elsewhere, through the profiler servers in them",
-      icon: (args) => (args["isPalette"] ? undefined : icon),
+      icon: (args) => (args["isPalette"] ? undefined : recordIcon),
       execute: async () => {
         if (shell) await showTab();
         else await new CaptureDialog(await makeForm()).launch();

@@ -67,6 +67,8 @@ describe("a run", () => {
       rest: "This is a text file.",
       wrong: true,
     });
+    const named = "real/a.xplane.pb, byte 0: a field says that it has over 2 GB.";
+    expect(verdict(run("a"), true, named).rest).toBe(named);
   });
 
   it("is told in one sentence to who does not see it", () => {

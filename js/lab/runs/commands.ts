@@ -51,15 +51,6 @@ const compareIcon = new LabIcon({
     '<rect x="9" y="8" width="2.5" height="6"/><rect x="12" y="5" width="2.5" height="9"/></g></svg>',
 });
 
-/** A recording of what runs elsewhere. */
-export const recordIcon = new LabIcon({
-  name: "nbprof:record",
-  svgstr:
-    '<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16" viewBox="0 0 16 16">' +
-    '<path class="jp-icon3" fill="#616161" fill-rule="evenodd" ' +
-    'd="M8 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13Zm0 1.5a5 5 0 1 0 0 10 5 5 0 0 0 0-10Zm0 2a3 3 0 1 1 0 6 3 3 0 0 1 0-6Z"/></svg>',
-});
-
 /** What the commands work on. */
 export interface Parts {
   readonly app: JupyterFrontEnd;
@@ -83,6 +74,7 @@ export function addCommands(parts: Parts): () => void {
   const some = (): boolean => panel.runs.length > 0;
   const plural = (text: string): string => (panel.runs.length > 1 ? `${text} ${many(panel.runs.length, "run")}` : text);
   const attempt = async (work: () => Promise<void>): Promise<void> => {
+    panel.tell("");
     try {
       await work();
     } catch (error) {

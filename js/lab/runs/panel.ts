@@ -53,6 +53,9 @@ export class RunsPanel extends SidePanel {
   private readonly bar = h("div.nbprof-runs-progress", { "aria-hidden": "true", hidden: true });
   private wanted: string | null = null;
   private frame = 0;
+  /** The last filter that could be read, and how many runs it left. */
+  private good = "";
+  private shown = 0;
   private clock: ReturnType<typeof setInterval> | undefined;
   private ending = new AbortController();
 
@@ -105,13 +108,14 @@ export class RunsPanel extends SidePanel {
     this.update();
   }
 
-  /** Says what went wrong, until the person has read it. */
+  /** Says what went wrong, until the person has read it, or does the next thing; "" takes it away. */
   tell(text: string): void {
+    this.notice.hidden = text === "";
+    if (!text) return;
     const close = button("Dismiss", () => {
       this.notice.hidden = true;
     });
     this.notice.replaceChildren(h("span", text), close);
-    this.notice.hidden = false;
   }
 
   /** Draws what has changed, at the next frame. */
@@ -139,8 +143,10 @@ export class RunsPanel extends SidePanel {
     this.filter.removeAttribute("aria-invalid");
     try {
       groups = filtered(all, text);
+      this.good = text;
     } catch (error) {
-      // Half a regular expression is what everybody types first.
+      // Half a regular expression is what everybody types first: the rows stay as they are.
+      groups = filtered(all, this.good);
       this.wrong.textContent = reason(error);
       this.wrong.hidden = false;
       this.filter.setAttribute("aria-invalid", "true");
@@ -149,6 +155,7 @@ export class RunsPanel extends SidePanel {
     this.tree.node.setAttribute("aria-busy", String(list.busy));
     this.tree.show(groups, Date.now(), list.busy || list.working, text.trim() !== "");
     this.explain(list, all, groups);
+    this.shown = groups.reduce((sum, { runs }) => sum + runs.length, 0);
     this.count();
     if (this.wanted === null || !list.runs.has(this.wanted)) return;
     this.tree.select([this.wanted]);
@@ -199,7 +206,8 @@ export class RunsPanel extends SidePanel {
     const left = [...(this.list?.runs.values() ?? [])].filter(({ path, known }) => !known && !broken.has(path));
     const unknown = this.list?.working ? left.length : 0;
     const all = total ? `${many(total, "run")}${unknown ? `, analysing ${count(unknown)}` : ""}` : "";
-    const text = picked > 1 ? `${count(picked)} of ${many(total, "run")} selected` : all;
+    const found = this.shown < total ? `${count(this.shown)} of ${all}` : all;
+    const text = picked > 1 ? `${count(picked)} of ${many(total, "run")} selected` : found;
     if (this.sum.textContent !== text) this.sum.textContent = text;
     this.both.hidden = picked !== 2 || !this.doing.comparable();
   }

@@ -143,7 +143,10 @@ export interface Verdict {
 /** The line under a run: what limits it, or why that is not said. `problem`: it could not be analysed. */
 export function verdict(run: Run, busy: boolean, problem = ""): Verdict {
   const plain = (rest: string, wrong = false): Verdict => ({ head: "", rest, colour: "", wrong });
-  if (problem) return plain(problem.charAt(0).toUpperCase() + problem.slice(1), true);
+  // A sentence begins with a capital letter; one that begins with the name of a file keeps it as it is.
+  const first = problem.split(/[ ,:]/, 1)[0] ?? "";
+  if (problem)
+    return plain(/[./\\\d_]/.test(first) ? problem : problem.charAt(0).toUpperCase() + problem.slice(1), true);
   if (run.failed) return plain(`The cell failed: ${run.failed}`, true);
   if (!run.verdict) return plain(run.known ? "no verdict" : busy ? "not analysed yet" : "open it to see its verdict");
   const cut = run.verdict.indexOf(":");
