@@ -41,7 +41,7 @@ export class ProfileView extends Widget {
   private opened = "";
   private runs: FolderRun[] = [];
   private readonly bar = h("div.nbprof-bar", { hidden: true, role: "alert" });
-  private readonly choice = h("div.nbprof-runs", { hidden: true });
+  private readonly choice = h("div.nbprof-choice", { hidden: true });
   private readonly body = h("div.nbprof-body");
 
   /** `path` as the file browser has it. */

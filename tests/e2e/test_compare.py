@@ -29,6 +29,8 @@ def test_two_profiles_of_the_file_browser_are_compared(page, lab):
     answer.wait_for(timeout=60_000)
     # Whichever of the two was copied later: the older one stands before.
     first = answer.inner_text()
+    # Beside the file browser there is room for all columns.
+    assert board.locator("table.categories").evaluate("e => e.parentElement.scrollWidth <= e.parentElement.clientWidth")
     swap = board.get_by_role("button", name="Swap before and after")
     swap.focus()
     page.keyboard.press("Enter")
