@@ -37,7 +37,7 @@ class Output:
     files : tuple of str
         Kinds of tables and traces, without their numbers, the most frequent first.
     timelines : tuple of Path
-        Traces of all events, each of which opens by itself, in the order of their names.
+        Traces of all events, each of which opens by itself, in the order of their names, 2 before 10.
     """
 
     maker: str
@@ -51,6 +51,11 @@ class Output:
         what = f"{count:,} recordings" if count > 1 else "a recording" if count else "output"
         kinds = ", ".join(printable(name) for name in self.files[:6]) + (f" and {len(self.files) - 6} more" if len(self.files) > 6 else "")
         return f"{what} of {self.maker}{f': {which}' if which else ''}{f', with {kinds}' if kinds else ''}"
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """For sorting: 2 before 10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", str(path))]
 
 
 def output(folder: Path, at: str = "") -> Output:
@@ -84,4 +89,6 @@ def output(folder: Path, at: str = "") -> Output:
                     timelines.append(here / entry.name)
     for name in [*recordings, *folder.absolute().parts]:
         maker = maker or next((text for pattern, text in _MAKERS if pattern.fullmatch(name)), "")
-    return Output(maker or _MSPROF, tuple(recordings), tuple(name for name, _ in files.most_common()), tuple(sorted(timelines)))
+    return Output(
+        maker or _MSPROF, tuple(recordings), tuple(name for name, _ in files.most_common()), tuple(sorted(timelines, key=_natural))
+    )

@@ -370,7 +370,7 @@ def _of_ascend(folder: LocalFolder, at: str) -> UnreadError:
     """The error for output of Ascend's profiler: what it is, and what of it opens."""
     out = ascend.output(folder.path, at)
     timelines = [str(path) for path in out.timelines]
-    opens = f" Its timelines open by themselves, as {printable(out.timelines[0].name)}: events, without steps and ops." if timelines else ""
+    opens = f" Its timelines open one by one, as {printable(out.timelines[0].name)}: events, without steps and ops." if timelines else ""
     return UnreadError(
         f"this is {out}, which this version does not read yet.{opens}", path=folder.label, what=out.maker, timelines=timelines
     )

@@ -161,7 +161,10 @@ class _Builder:
         own = PurePath(file).name.removesuffix(".pb").removesuffix(".xplane")
         host = hostnames[0] if hostnames else own
         if host in self.hosts:
-            self.receipt.warn(f"Two files name the same host, {host}; the second is shown as {own}.")
+            self.receipt.warn(
+                f"Two files name the same host, {host}; the second is shown as {own}. A run has one file a host: "
+                "if these are recordings of their own, open them one by one, for their numbers are mixed here."
+            )
             host = own if own not in self.hosts else f"{own} ({len(self.hosts)})"
         self.hosts.append(host)
         return host

@@ -225,13 +225,14 @@ def test_a_folder_without_a_profile_says_what_it_holds(tmp_path, files, says):
 
 
 def test_inside_a_folder_of_ascend_nothing_is_taken_for_a_profile(tmp_path):
-    write(tmp_path, {"PROF_1_2_X/device_0/timeline/msprof_0.json": trace()})
+    timelines = [f"PROF_1_2_X/device_0/timeline/msprof_0_{i}.json" for i in (1, 2, 10)]
+    write(tmp_path, dict.fromkeys(timelines, trace()))
     with pytest.raises(UnreadError, match="Ascend's profiler") as error:
         places.find(tmp_path / "PROF_1_2_X" / "device_0")
-    assert error.value.timelines == (str(tmp_path / "PROF_1_2_X/device_0/timeline/msprof_0.json"),)
+    assert error.value.timelines == tuple(str(tmp_path / timeline) for timeline in timelines)
     assert error.value.what.startswith("Ascend's profiler")
     # A file that is named is what its content says.
-    assert places.find(tmp_path / "PROF_1_2_X/device_0/timeline/msprof_0.json").format == "chrome"
+    assert places.find(tmp_path / timelines[0]).format == "chrome"
 
 
 @pytest.mark.parametrize(
