@@ -73,6 +73,15 @@ class Profile:
         side. `compute_16bit_percent` `compute_32bit_percent` are of device compute in all steps, bfloat16 as 16 bit, and without copies
         (XProf 2.24: bfloat16 as 32 bit; copies of TensorFlow 2.3/2.4 as compute). `outside_compilation_percent` is of op time on TPUs.
 
+        `flops_utilization_percent` `memory_bandwidth_utilization_percent`: what the ops of compiled programs computed (as of 16 bits) and
+        moved in the devices' main memory, by the devices' peaks, over the whole recording, idle time included; `roofline_percent`: the FLOP
+        rate by min(peak FLOP rate, FLOPs a byte x peak bandwidth). They are those of the row `Program` of XProf's roofline; its overview
+        has 0 where a program marks no steps. An op whose FLOPs are not known counts with none. `flops_per_second`
+        `memory_bytes_per_second` are the rates of one device. `device_duty_cycle_percent`: the share of ops in the time of the devices,
+        from the first op of each to its last (100 less XProf's device idle); `host_idle_percent`: the share of no op in the time of host
+        threads.
+        `mxu_utilization_percent` `hbm_utilization_percent`: counters of TPUs, as recorded.
+
         `checks`: a frame of the recommendations of TensorFlow Profiler's overview page, with their conditions: input is high from 20 %,
         moderate from 5 %; below that, 3 % or more in nothing recorded may be input; launches, collectives and what is in nothing recorded
         are high from 15 %, moderate from 3 %; 16-bit compute below 10 %, eager op time over 10 %, a tf.function with 20 % or more of its

@@ -15,6 +15,7 @@ from nbprof import cache
 from nbprof.activity import Activity
 from nbprof.analysis import (
     advice,
+    device_use,
     hlo,
     input_pipeline,
     kernels,
@@ -413,7 +414,7 @@ class Run:
     @_Kept
     def _overview(self) -> dict[str, Any]:
         steps, half, _, busy = self._steps_and_share
-        return overview.overview(
+        out = overview.overview(
             self.activity,
             steps,
             half,
@@ -425,6 +426,7 @@ class Run:
             self.receipt.dropped,
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
         )
+        return out | device_use.use(self.activity, self.ops_with_idle)
 
     @_Cached
     def overview(self) -> dict[str, Any]:

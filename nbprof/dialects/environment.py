@@ -11,6 +11,7 @@ from nbprof.trace import Trace
 
 # Newest and oldest start that a clock can have meant, in ns: the year 2000 and 2100.
 _SANE_NS = (946_684_800 * 10**9, 4_102_444_800 * 10**9)
+COUNTERS = ("matrix_unit_utilization_percent", "hbm_utilization_percent")
 _VERSION = re.compile(r"(.+)_version\Z")
 
 
@@ -21,9 +22,11 @@ def environment(trace: Trace) -> dict[str, object]:
     -------
     dict
         `versions` (by what they are of, as written), `start_time` (ISO, UTC; None where the file has no clock), `duration_s` (None without
-        events), `processes` (PyTorch: of how many the job has), and `rank` where it is one of several.
+        events), `counters` (of TPUs: percent by the name of the stat, as a mean of hosts), `processes` (PyTorch: of how many the job has),
+        and `rank` where it is one of several.
     """
     versions: dict[str, str] = {}
+    counters: dict[str, float] = {}
     first, last = _span(trace)
     for plane in trace.planes:
         for key, value in plane.stats.items():
@@ -37,6 +40,11 @@ def environment(trace: Trace) -> dict[str, object]:
     out: dict[str, object] = {"versions": versions, "start_time": _when(start_ns), "duration_s": duration}
     for key, value in trace.metadata.items():
         _version(versions, key, value)
+    for key in COUNTERS:
+        values = [float(v) for plane in trace.planes if isinstance(v := plane.stats.get(key), (int, float))]
+        if values:
+            counters[key] = sum(values) / len(values)
+    out["counters"] = counters
     job = trace.metadata.get("distributedInfo")
     if isinstance(job, dict) and isinstance(job.get("world_size"), int):
         out["processes"] = job["world_size"]

@@ -105,7 +105,9 @@ def figures(run: Run) -> list[dict[str, Any]]:
     """The six key figures; with no device recorded, host figures take the place of those that need one."""
     facts = run.overview
     on_device = has_device(run)
-    middle = [_busy(run), _op_time(facts), _precision(facts)] if on_device else [_host_compute(run), _rate(facts), _eager(facts)]
+    of_tpu = facts.get("flops_utilization_percent") is not None and (run.devices["kind"] == "TPU").any()
+    of_device = [_busy(run), *([_flops(run), _bandwidth(run)] if of_tpu else [_op_time(facts), _precision(facts)])]
+    middle = of_device if on_device else [_host_compute(run), _rate(facts), _eager(facts)]
     return [_average(run), _waiting(run), *middle, _memory(run)]
 
 
@@ -171,6 +173,24 @@ def _busy(run: Run) -> dict[str, Any]:
     kind = run.overview.get("device_kind") or "device"
     note = f"{kind}, {wording.plural(len(run.devices), 'device')}" if wording.real(percent) is not None else "not recorded"
     return figure("Device busy", percent, "%", 1, note, **bar(("device_compute", percent)))
+
+
+def _flops(run: Run) -> dict[str, Any]:
+    """What TPUs computed by their peak. (Their ops are compiled: where those ran, and in how many bits, says little.)"""
+    rate, peak = (wording.real(value) for value in (run.overview.get("flops_per_second"), run.devices["peak_flops_per_second"].max()))
+    note = f"{wording.number((rate or 0) / 1e12, 3)} of {wording.number((peak or 0) / 1e12)} TFLOP/s a device"
+    if (counter := wording.real(run.overview.get("mxu_utilization_percent"))) is not None:
+        note += f"; MXU counter {wording.percent(counter)}"
+    percent = run.overview.get("flops_utilization_percent")
+    return figure("FLOPS utilization", percent, "%", 1, note, **bar(("device_compute", percent)))
+
+
+def _bandwidth(run: Run) -> dict[str, Any]:
+    percent, rate = run.overview.get("memory_bandwidth_utilization_percent"), run.overview.get("memory_bytes_per_second")
+    known = wording.real(percent) is not None
+    peak = wording.real(run.devices["memory_bytes_per_second"].max())
+    note = f"{wording.size(rate)}/s of {wording.size(peak)}/s a device" if known else "not recorded"
+    return figure("Memory bandwidth", percent, "%", 1, note, **bar(("device_compute", percent)))
 
 
 def _op_time(facts: dict[str, Any]) -> dict[str, Any]:

@@ -78,6 +78,11 @@ class PlaneWriter:
         named = {k.replace("__", " "): v for k, v in stats.items()}
         return number(1, ident) + unknown + place + number(3, duration_ps) + b"".join(chunk(4, self.stat(k, v)) for k, v in named.items())
 
+    def stated(self, name: str, **stats: Value) -> None:
+        """States facts once for all events of a name."""
+        self.events.setdefault(name, len(self.events) + 1)
+        self.event_extra[name] = b"".join(chunk(5, self.stat(k, v)) for k, v in stats.items())
+
     def line(self, name: str, events: list[bytes], line_id: int = 1, timestamp_ns: int = 0, display: str = "") -> None:
         body = number(1, line_id) + chunk(2, name) + number(3, timestamp_ns) + (chunk(11, display) if display else b"")
         self.lines.append(body + b"".join(chunk(4, e) for e in events))

@@ -1,0 +1,89 @@
+"""How far devices are used: of the time, of what they can compute, of what their memory can move, and what their counters say.
+
+All of it is of the whole recording, from the first op of a device to the end of its last, idle time included, several devices added up: so
+that figures are those of the row `Program` of XProf's roofline.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity import Activity
+
+COUNTERS = {"mxu_utilization_percent": "matrix_unit_utilization_percent", "hbm_utilization_percent": "hbm_utilization_percent"}
+"""Counters of TPUs that a file may state, by the key of `p.overview`."""
+KEYS = (
+    *("device_duty_cycle_percent", "host_idle_percent", "flops_per_second", "memory_bytes_per_second"),
+    *("flops_utilization_percent", "memory_bandwidth_utilization_percent", "roofline_percent"),
+)
+
+
+def use(activity: Activity, ops_with_idle: pd.DataFrame) -> dict[str, float | None]:
+    """The keys of `p.overview` on the use of devices; None for what the profile does not tell.
+
+    Parameters
+    ----------
+    activity : Activity
+    ops_with_idle : DataFrame
+        Of `p.ops.with_idle`: the row `IDLE` of a side is the time in which it ran no op.
+
+    Returns
+    -------
+    dict
+        `device_duty_cycle_percent` `host_idle_percent`: shares of ops in the time of devices, and of no op in that of host threads.
+        `flops_per_second` `memory_bytes_per_second`: of one device, as of 16 bits, and of its main memory.
+        `flops_utilization_percent` `memory_bandwidth_utilization_percent`: these by the device's peaks.
+        `roofline_percent`: the FLOP rate by min(peak FLOP rate, FLOPs a byte x peak bandwidth).
+        The keys of `COUNTERS`, as recorded.
+    """
+    out: dict[str, float | None] = dict.fromkeys(KEYS)
+    stated = activity.environment.get("counters")
+    counters = stated if isinstance(stated, dict) else {}
+    out |= {key: counters.get(stat) for key, stat in COUNTERS.items()}
+    idle = {side: _idle(ops_with_idle, side) for side in ("device", "host")}
+    out["device_duty_cycle_percent"] = None if idle["device"] is None else 100 - idle["device"]
+    out["host_idle_percent"] = idle["host"]
+    on_device = ops_with_idle[ops_with_idle["where"] == "device"]
+    seconds = float(on_device["self_us"].sum()) / 1e6
+    if idle["device"] is None or not seconds:
+        return out
+    parts = _leaves(activity)
+    moved = parts["memory_bytes"].fillna(parts["bytes"]) if (activity.devices["kind"] == "TPU").any() else parts["bytes"]
+    for key, of_part in (("flops_per_second", parts["normalized_flops"]), ("memory_bytes_per_second", moved)):
+        if of_part.notna().any():
+            out[key] = float(of_part.sum()) / seconds
+    shares = []
+    for key, rate, peak in (
+        ("flops_utilization_percent", "flops_per_second", "peak_flops_per_second"),
+        ("memory_bandwidth_utilization_percent", "memory_bytes_per_second", "memory_bytes_per_second"),
+    ):
+        known = activity.devices[peak].dropna().unique()
+        value = out[rate]
+        # Devices of several kinds have no peak of one.
+        if value is not None and len(known) == 1 and float(known[0]) > 0:
+            out[key] = 100 * value / float(known[0])
+            shares.append(out[key])
+    if len(shares) == 2 and out["flops_per_second"]:
+        out["roofline_percent"] = max(share for share in shares if share is not None)
+    return out
+
+
+def _idle(ops: pd.DataFrame, side: str) -> float | None:
+    """Percent of the time of a side in which it ran no op; None where it was not recorded."""
+    mine = ops[ops["where"] == side]
+    idle = mine["type"] == "IDLE"
+    whole = float(mine["self_us"].sum())
+    return 100 * float(mine.loc[idle, "self_us"].sum()) / whole if idle.any() and whole > 0 else None
+
+
+def _leaves(activity: Activity) -> pd.DataFrame:
+    """The parts of ops whose numbers count: those of loops, branches and calls are of the ops that they run, which are there themselves."""
+    parts, runs = activity.op_parts, activity.device_ops
+    part = runs["part"].to_numpy(np.int64)
+    known = part >= 0
+    around = (runs["end"] - runs["start"]).to_numpy(np.int64) > runs["own"].to_numpy(np.int64)
+    outer = np.bincount(part[known & around], minlength=len(parts)) > 0
+    own = np.bincount(part[known], minlength=len(parts)) > 0
+    tpu = (activity.devices["kind"] == "TPU").any()
+    return parts[own & ~outer] if tpu else parts[own]
