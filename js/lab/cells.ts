@@ -128,8 +128,13 @@ export const cells: JupyterFrontEndPlugin<void> = {
     const { commands, serviceManager } = app;
     const { kernelspecs } = serviceManager;
 
-    const reason = (): string => {
-      const panel = notebooks.currentWidget;
+    /** The buttons of a toolbar are for its notebook; a menu is for what is in view. */
+    const away = (args?: Readonly<Record<string, unknown>>): boolean => {
+      const { currentWidget } = app.shell;
+      return !args?.["toolbar"] && currentWidget !== null && currentWidget !== notebooks.currentWidget;
+    };
+    const reason = (args?: Readonly<Record<string, unknown>>): string => {
+      const panel = away(args) ? null : notebooks.currentWidget;
       const kernel = panel ? kernelOf(panel) : null;
       const specs = kernelspecs.specs;
       const named = kernel && {
@@ -141,10 +146,10 @@ export const cells: JupyterFrontEndPlugin<void> = {
       return whyNot({ cell: panel?.content.activeCell?.model.type ?? null, kernel: named, starting });
     };
     /** The notebook and its active cell, if it can be profiled. */
-    const active = (): [NotebookPanel, CodeCell] | null => {
+    const active = (args: Readonly<Record<string, unknown>>): [NotebookPanel, CodeCell] | null => {
       const panel = notebooks.currentWidget;
       const cell = panel?.content.activeCell;
-      return panel && cell && !reason() ? [panel, cell as CodeCell] : null;
+      return panel && cell && !reason(args) ? [panel, cell as CodeCell] : null;
     };
     const add = (
       id: string,
@@ -154,11 +159,11 @@ export const cells: JupyterFrontEndPlugin<void> = {
     ): void => {
       commands.addCommand(id, {
         label: (args) => (args["toolbar"] ? "" : label),
-        caption: () => reason() || caption,
-        isEnabled: () => !reason(),
+        caption: (args) => reason(args) || caption,
+        isEnabled: (args) => !reason(args),
         icon: (args) => (args["toolbar"] || id === PROFILE ? icon : undefined),
-        execute: async () => {
-          const found = active();
+        execute: async (args) => {
+          const found = active(args);
           if (found) await run(...found);
         },
       });
@@ -175,7 +180,7 @@ export const cells: JupyterFrontEndPlugin<void> = {
 
     let said = "";
     const changed = (): void => {
-      const now = reason();
+      const now = `${reason()}\n${reason({ toolbar: true })}`;
       if (now === said) return;
       said = now;
       for (const id of [PROFILE, LINES, INSERT]) commands.notifyCommandChanged(id);
@@ -189,6 +194,7 @@ export const cells: JupyterFrontEndPlugin<void> = {
     notebooks.forEach(watch);
     notebooks.widgetAdded.connect((_, panel) => watch(panel));
     notebooks.currentChanged.connect(changed);
+    app.shell.currentChanged?.connect(changed);
     notebooks.activeCellChanged.connect(changed);
     kernelspecs.specsChanged.connect(changed);
   },

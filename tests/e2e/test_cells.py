@@ -7,6 +7,7 @@ import json
 import nbformat
 import pytest
 
+from tests.e2e.notebooks import command
 from tests.e2e.test_lab import open_notebook
 from tests.e2e.test_live import wait_for_kernel, wait_until_idle
 from tests.support.xspace import training_run
@@ -146,6 +147,14 @@ def test_it_says_why_it_cannot(opened):
     page.evaluate("() => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = 5; }")
     page.wait_for_function(f'() => document.querySelector(".jp-NotebookPanel-toolbar {PRESS}").title.startsWith("A markdown cell")')
     assert button.get_attribute("aria-disabled") == "true"
+    choose(page, 1)
+    # A menu is for what is in view, as that of JupyterLab's own commands; the buttons in a notebook's toolbar are for the notebook.
+    enabled = "args => window.jupyterapp.commands.isEnabled('nbprof:profile-cell', args)"
+    assert page.evaluate(enabled, {}) is True
+    command(page, "nbprof:help")
+    page.locator(".nbprof-help:visible").first.wait_for()
+    assert (page.evaluate(enabled, {}), page.evaluate(enabled, {"toolbar": True})) == (False, True)
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.close()")
     choose(page, 1)
     page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     page.wait_for_function(
