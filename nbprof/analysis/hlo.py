@@ -21,6 +21,8 @@ from nbprof.formats.hlo import Program
 
 _SHAPE = re.compile(r"%?\S+ = (.+?) [a-z][\w\-]*\(")
 COLUMNS = [column.name for column in frames_hlo.SCHEMA["hlo"]]
+CONTAINERS = ("while", "conditional", "call")
+"""What runs other ops: those count, so that in sums their FLOPs and bytes do not."""
 _COPIES = ("copy-start", "copy-done")
 SUMS = ["total", "own", "runs", "flops", "normalized", "moved", "memory"]
 """Of all runs: time and self time in ps, how many they are, FLOPs, those as of 16 bits, bytes, and bytes of main memory."""

@@ -104,6 +104,8 @@ def _leaves(activity: Activity, found: pd.DataFrame, told: pd.DataFrame, fused: 
         strict=True,
     )
     for row, (name, category, own, flops, moved, runs, host, ident, *texts) in enumerate(columns):
+        if category in hlo.CONTAINERS:
+            flops = moved = float("nan")
         node = _Node(name, "op", category or "unknown", own, flops, moved, runs, row, (texts[0], texts[1], texts[2]))
         if fused and activity.programs is not None:
             node.children = _inside(activity.programs, host, ident, name, runs)

@@ -133,7 +133,8 @@ def frame(
 def _total(found: pd.DataFrame, idle: int, roof: Peaks) -> dict[str, float | str]:
     """All ops as one: over the time of the devices, and over the time in which they ran."""
     busy = float(found["own"].sum())
-    flops, moved = (float(found[name].sum(min_count=1)) for name in ("normalized", "memory"))
+    counted = found[~found["category"].isin(hlo.CONTAINERS)]
+    flops, moved = (float(counted[name].sum(min_count=1)) for name in ("normalized", "memory"))
     whole = (busy + idle) / 1e12 or float("nan")
     computing, moving = flops / whole / roof.flops_per_second, moved / whole / roof.bytes_per_second
     known = computing == computing and moving == moving and max(computing, moving) > 0
