@@ -89,7 +89,10 @@ def view(program: Program, space: int = 0, assignment: Assignment | None = None)
     assignment = assignment or hlo_buffers.read(program)
     if assignment is None:
         raise ReadError(no_assignment(program.name))
-    return _Player(program, assignment, space).view()
+    try:
+        return _Player(program, assignment, space).view()
+    except OverflowError as error:
+        raise ReadError(f"the compiled program {program.name} states sizes that no memory has; its buffer assignment is damaged") from error
 
 
 def no_assignment(name: str) -> str:
@@ -117,7 +120,7 @@ class _Player:
         here = allocations.colour == self._space
         throughout = here & ((allocations.parameter >= 0) | allocations.live_out | allocations.constant) & ~allocations.thread_local
         fixed = np.flatnonzero(throughout)
-        base = int(allocations.size[fixed].sum())
+        base = sum(allocations.size[fixed].tolist())
         trace = self._trace()
         played = self._play(trace) if trace is not None else _Played()
         at_peak = pd.DataFrame([*self._fixed(fixed, len(played.allocated)), *self._alive(played)], columns=AT_PEAK)
@@ -125,8 +128,8 @@ class _Player:
             {
                 "position": np.arange(len(played.allocated), dtype=np.int64),
                 "instruction": played.names,
-                "allocated_bytes": played.allocated + base,
-                "unpadded_bytes": played.unpadded + base,
+                "allocated_bytes": np.array([value + base for value in played.allocated.tolist()], np.int64),
+                "unpadded_bytes": np.array([value + base for value in played.unpadded.tolist()], np.int64),
             }
         )[TIMELINE]
         if self._unknown:

@@ -165,7 +165,9 @@ def _figures(seen: memory_viewer.View, instructions: int) -> list[dict[str, Any]
         _bytes("Peak", seen.peak_bytes, where),
         _bytes("Peak without padding", seen.peak_unpadded_bytes, share),
         _bytes("Live throughout", seen.throughout_bytes, parts),
-        _bytes("Temporary at the peak", seen.peak_bytes - seen.throughout_bytes, f"of {wording.plural(len(seen.at_peak), 'buffer')} alive"),
+        _bytes(
+            "Temporary at the peak", seen.peak_bytes - seen.throughout_bytes, f"{wording.plural(len(seen.at_peak), 'buffer')} alive in all"
+        ),
         _bytes("Set aside in all", seen.total_bytes, f"not reusable: {wording.size(seen.not_reusable_bytes)}"),
         figure("Instructions", float(instructions), "", 0, "of all its computations"),
     ]
