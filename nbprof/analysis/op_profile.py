@@ -180,7 +180,7 @@ def _rows(activity: Activity, root: _Node, found: pd.DataFrame, working: float) 
     computing, moving = flops / seconds / peak_flops, moved / seconds / peak_bytes
     moving = np.where(moving > ops.IMPOSSIBLE, np.nan, moving)
     idle = np.array([node.kind == "idle" for node in nodes])
-    best = np.fmin(np.fmax(computing, moving), 1.0)
+    best = np.minimum(np.fmax(computing, moving), 1.0)
     rows = np.array([node.row for node in nodes])
 
     def said(column: str) -> list[str]:

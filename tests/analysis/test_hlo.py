@@ -1,0 +1,222 @@
+"""Ops of compiled programs, their profile and their roofline, where files are damaged or odd, and what the views make of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbprof import frames_hlo
+from nbprof.errors import NbprofError
+from tests.support.build import profile
+from tests.support.hlo import computation, instruction, metadata_plane, program, shape
+from tests.support.xspace import MS, PlaneWriter, UInt, chunk, training_run, varint, xspace
+
+US = MS // 1000
+DETAIL = "regs:32 static_shared:0 dynamic_shared:0 grid:4,1,1 block:128,1,1"
+KNOWN = {
+    "device_vendor": "Nvidia", "compute_cap_major": 8, "compute_cap_minor": 0, "core_count": 100, "clock_rate": 1_000_000,
+    "memory_bandwidth": 10**12,
+}  # fmt: skip
+F32 = 11
+
+
+def packed(field, *idents):
+    return chunk(field, b"".join(varint(ident) for ident in idents))
+
+
+def op(name, opcode, ident, *operands, dims=(1000,), **more):
+    extra = chunk(3, shape(F32, *dims)) + (packed(36, *operands) if operands else b"") + more.pop("extra", b"")
+    return instruction(name, opcode, ident=ident, extra=extra, **more)
+
+
+FUSED = computation("fused", op("p0", "parameter", 1), op("tanh.1", "tanh", 2, 1), op("add.1", "add", 3, 2, 1), ident=7, root=3)
+ENTRY = computation(
+    "main",
+    op("a", "parameter", 11),
+    op("add_fusion", "fusion", 12, 11, kind="kLoop", op_name="jit(f)/add", source="model.py:3", extra=packed(38, 7)),
+    op("mul.1.remat", "multiply", 13, 12, 12),
+    ident=8,
+    root=13,
+)
+JIT = program("jit_f", FUSED, ENTRY)
+
+
+def kernel(at, name, hlo, ident=3, length=10 * US, **stats):
+    return name, at, length, {"hlo_op": hlo, "hlo_module": "jit_f", "program_id": ident, "kernel_details": DETAIL, **stats}
+
+
+def run(tmp_path, *kernels, programs=None, stats=KNOWN):
+    plane = PlaneWriter("/device:GPU:0", dict(stats))
+    plane.line("Stream #7(Compute)", [plane.event(name, at, length, **more) for name, at, length, more in kernels], line_id=7)
+    known = {"jit_f(3)": (3, JIT)} if programs is None else programs
+    tmp_path.mkdir(exist_ok=True)
+    return profile(tmp_path, xspace(plane, *(metadata_plane(**one) for one in (known if isinstance(known, list) else [known]))))
+
+
+def test_rows_are_ops_of_programs(tmp_path):
+    p = run(tmp_path, kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "mul.1.remat"), kernel(40 * US, "k1", "add_fusion"))
+    frame = p.hlo.frame
+    assert frame["op"].tolist() == ["add_fusion", "mul.1.remat"]
+    first = frame.iloc[0]
+    assert first["program"] == "jit_f(3)"
+    assert (first["category"], first["occurrences"], first["self_us"], first["framework_op"]) == ("loop fusion", 2, 20.0, "jit(f)/add")
+    assert first["expression"] == "%add_fusion = f32[1000]{0} fusion(f32[1000]{0} %a), kind=kLoop, calls=%fused"
+    assert (first["shape"], first["layout"], first["source"]) == ("f32[1000]", "{0}", "model.py:3")
+    # Read once and written once, 4 bytes an element, in 10 us.
+    assert (first["bytes"], first["bytes_per_second"]) == (2 * 8000, pytest.approx(8000 / 10e-6))
+    assert frame["rematerialized"].tolist() == [False, True]
+    assert frame["category"].tolist() == ["loop fusion", "non-fusion elementwise"]
+    assert frame["self_fraction"].tolist() == [pytest.approx(2 / 3), pytest.approx(1 / 3)]
+    assert p.hlo.by("program")["self_us"].tolist() == [30.0]
+    with pytest.raises(NbprofError, match="column is one of 'category'"):
+        p.hlo.by("colour")
+
+
+def test_ops_of_a_program_that_is_not_in_the_file_are_kept_and_said(tmp_path):
+    p = run(tmp_path, kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "dot.7", ident=UInt((1 << 64) - 5)))
+    frame = p.hlo.frame.set_index("op")
+    assert frame.loc["dot.7", ["program", "in_file", "expression", "category"]].tolist() == ["jit_f(18446744073709551611)", False, "", ""]
+    assert frame.loc["dot.7", ["flops", "bytes", "flops_per_second"]].isna().all()
+    assert frame.loc["dot.7", "self_us"] == 10.0
+    # XProf drops them, and takes their time for idle.
+    assert p.hlo.as_xprof()["op"].tolist() == ["add_fusion"]
+    assert p.hlo.as_xprof()["self_fraction"].tolist() == [pytest.approx(10 / 30)]
+    assert "1 compiled program that ran is not in the file" in str(p.receipt)
+    tree = p.op_profile.frame.set_index("name")
+    assert tree.loc["jit_f(18446744073709551611)", "time_us"] == 10.0
+    assert tree.loc["dot.7", "category"] == "unknown"
+    assert tree.loc[["dot.7"], ["flops_utilization", "bandwidth_utilization", "wasted_us"]].isna().all(axis=None)
+    assert p.roofline.frame.set_index("op").loc["dot.7", "bound_by"] == ""
+
+
+def test_an_op_that_its_program_does_not_have(tmp_path):
+    p = run(tmp_path, kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "no_such_op"))
+    row = p.hlo.frame.set_index("op").loc["no_such_op"]
+    assert (row["program"], row["in_file"], row["expression"], row["shape"]) == ("jit_f(3)", True, "", "")
+    assert row["self_us"] == 10.0
+
+
+def test_programs_with_one_ident_are_said(tmp_path):
+    other = program("jit_g", computation("main", op("add_fusion", "negate", 12)))
+    p = run(tmp_path, kernel(0, "k1", "add_fusion"), programs=[{"jit_f(3)": (3, JIT)}, {"jit_g(3)": (3, other)}])
+    assert p.hlo.frame["category"].tolist() == ["loop fusion"]
+    assert "ident of jit_g(3)" in str(p.receipt)
+
+
+def test_a_damaged_program_and_damaged_ops(tmp_path):
+    p = run(tmp_path, kernel(0, "k1", "add_fusion"), programs={"jit_f(3)": (3, JIT[:-20])})
+    assert p.hlo.frame[["op", "expression"]].to_numpy().tolist() == [["add_fusion", ""]]
+    assert "is damaged" in str(p.receipt)
+    bad = program("jit_f", computation("main", instruction("add_fusion", "add", ident=12, extra=chunk(3, b"\x2a\x7f"))))
+    p = run(tmp_path / "op", kernel(0, "k1", "add_fusion"), programs={"jit_f(3)": (3, bad)})
+    assert p.hlo.frame[["op", "expression"]].to_numpy().tolist() == [["add_fusion", ""]]
+    assert len(p.op_profile.frame) == 4
+
+
+def test_a_fusion_that_contains_itself_is_shown_once(tmp_path):
+    loop = computation("fused", op("f", "fusion", 2, kind="kLoop", extra=packed(38, 7)), ident=7, root=2)
+    entry = computation("main", op("add_fusion", "fusion", 12, kind="kLoop", extra=packed(38, 7)), ident=8, root=12)
+    p = run(tmp_path, kernel(0, "k1", "add_fusion"), programs={"jit_f(3)": (3, program("jit_f", loop, entry))})
+    assert p.op_profile.frame["kind"].tolist() == ["total", "program", "category", "op", "fused"]
+
+
+def test_the_tree_adds_up_and_waste_is_what_the_better_resource_leaves(tmp_path):
+    p = run(tmp_path, kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "mul.1.remat", length=5 * US))
+    tree = p.op_profile.tree(idle=True)
+    assert tree["kind"].tolist()[0] == "total"
+    for row in tree[tree["kind"].isin(["total", "program", "category"])].itertuples():
+        children = tree[tree["parent"] == row.Index]
+        assert children["time_us"].sum() == pytest.approx(row.time_us)
+        assert (children["depth"] == row.depth + 1).all()
+    assert tree.loc[tree["kind"] == "idle", "time_us"].tolist() == [10.0]
+    assert tree["time_fraction"].iloc[0] == 1
+    fusion = tree.set_index("name").loc["add_fusion"]
+    assert fusion["bandwidth_utilization"] == pytest.approx(8000 / 10e-6 / 1e12)
+    assert fusion["wasted_us"] == pytest.approx(10 * (1 - max(fusion["bandwidth_utilization"], fusion["flops_utilization"])))
+    # The ops inside, dearest first; the parameter is none.
+    assert tree.loc[tree["kind"] == "fused", "name"].tolist() == ["tanh.1", "add.1"]
+    assert p.op_profile.tree("category")["path"].tolist()[1:3] == ["loop fusion", "loop fusion › add_fusion"]
+    assert p.op_profile.top(1)["name"].tolist() == ["add_fusion"]
+    for bad in (lambda: p.op_profile.tree("host"), lambda: p.op_profile.top(0), lambda: p.op_profile.top(3, "name")):
+        with pytest.raises(NbprofError):
+            bad()
+
+
+def test_peaks_of_a_device_that_is_not_known_are_asked_for_and_may_be_given(tmp_path):
+    p = run(tmp_path, kernel(0, "k1", "add_fusion"), stats={"device_vendor": "Tomorrow"})
+    roofline = p.roofline
+    assert "give the device's with p.roofline(peak_flops=..., peak_bytes=...)" in roofline.missing
+    assert roofline.frame[["roof_fraction", "roof_flops_per_second"]].isna().all(axis=None)
+    assert roofline.frame["flops_per_second"].notna().all()
+    assert roofline.frame["bound_by"].tolist() == [""]
+    given = roofline(peak_flops=1e12, peak_bytes=1e9)
+    assert given.missing == ""
+    assert given.peaks.ridge_point == 1000
+    row = given.frame.iloc[0]
+    assert row["bound_by"] == "HBM"
+    assert row["roof_fraction"] == pytest.approx(8000 / 10e-6 / 1e9)
+    assert row["roof_flops_per_second"] == pytest.approx(row["operational_intensity"] * 1e9)
+    half = roofline(peak_flops=1e12)
+    assert "peak memory bandwidth of" in half.missing
+    for bad in (0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(NbprofError, match="above 0"):
+            roofline(peak_bytes=bad)
+
+
+@pytest.mark.parametrize("make", [lambda: training_run(3), lambda: xspace(PlaneWriter("/host:CPU"))])
+def test_without_ops_of_programs_there_are_empty_frames_and_a_sentence(tmp_path, make):
+    p = profile(tmp_path, make())
+    for name in ("hlo", "op_profile", "roofline"):
+        face = getattr(p, name)
+        assert face.frame.empty
+        assert list(face.frame.columns) == [c.name for c in frames_hlo.SCHEMA[name]]
+        assert face.missing.endswith(".")
+        assert face.missing in face._repr_mimebundle_()["text/html"]
+        with pytest.raises(NbprofError):
+            face.figure()
+    assert p.hlo.as_xprof().empty
+    assert p.roofline.total["time_us"] == 0
+
+
+def test_frames_are_as_declared(tmp_path):
+    p = run(tmp_path, kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "mul.1.remat"))
+    for name in frames_hlo.SCHEMA:
+        frame = getattr(p, name).frame
+        assert {c: str(t) for c, t in frame.dtypes.items()} == {c.name: c.dtype for c in frames_hlo.SCHEMA[name]}, name
+    with pytest.raises(KeyError, match="has no column"):
+        frames_hlo.column("hlo", "none")
+
+
+def test_names_of_a_profile_are_text_in_the_tables(tmp_path):
+    entry = computation("main", op("<script>x</script>", "negate", 12), ident=8, root=12)
+    p = run(tmp_path, kernel(0, "k", "<script>x</script>"), programs={"<b>(3)": (3, program("<b>", entry))})
+    for face in (p.hlo, p.op_profile, p.roofline):
+        shown = face._repr_mimebundle_()["text/html"]
+        assert "<script" not in shown
+        assert "<b>" not in shown
+        assert "&lt;script&gt;x" in shown
+
+
+def test_figures(tmp_path):
+    pytest.importorskip("bokeh")
+    p = run(tmp_path, kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "mul.1.remat"))
+    from bokeh.models import ColumnDataSource, LogAxis
+
+    def columns(plot):
+        return [s.data for s in plot.select({"type": ColumnDataSource})]
+
+    assert columns(p.hlo.figure())[0]["name"] == ["loop fusion", "non-fusion elementwise"]
+    tree = columns(p.op_profile.figure())[0]
+    assert [path.split(" › ")[-1] for path in tree["path"]] == [
+        *("All programs", "jit_f(3)", "loop fusion", "add_fusion", "non-fusion elementwise", "mul.1.remat"),
+    ]
+    assert len({len(label) for label in tree["label"]}) == 1
+    plot = p.roofline.figure()
+    assert len(plot.select({"type": LogAxis})) == 2
+    points = next(data for data in columns(plot) if "op" in data)
+    assert points["op"] == ["add_fusion", "mul.1.remat"]
+    roof = next(data for data in columns(plot) if "op" not in data)
+    # The line bends where both peaks meet.
+    assert p.roofline.peaks.ridge_point in roof["x"]
+    assert max(roof["y"]) == pytest.approx(p.roofline.peaks.flops_per_second / 1e9)
+    unknown = run(tmp_path / "unknown", kernel(0, "k1", "add_fusion"), stats={"device_vendor": "Tomorrow"}).roofline.figure()
+    assert "give the device's" in unknown.title.text
