@@ -138,7 +138,11 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
 
     @property
     def modules(self) -> pd.DataFrame:
-        """One row a compiled program, the largest peak first. One whose memory is not known is there too, and says why (`note`)."""
+        """One row a compiled program, the largest peak first. One whose memory is not known is there too, and says why (`note`).
+
+        A program that several machines recorded is one row; different ones of one name are told apart by their machine. `time_ms` is the
+        time of its ops on devices, without the ops inside, all devices together.
+        """
         frame: pd.DataFrame = self._profile.run.memory_modules
         return frame.copy()
 

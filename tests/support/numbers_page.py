@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from nbprof import faces
+from nbprof import faces, frames_memory_viewer
 from nbprof.frames import SCHEMA, Col
 from tests.parity.deviations import DEVIATIONS
 from tests.parity.peer import GUIDE, XPROF
@@ -23,6 +23,7 @@ VIEWS = {
     "ops": faces.Ops,
     "kernels": faces.Kernels,
     "memory": faces.Memory,
+    "memory_viewer": faces.MemoryViewer,
 }
 COLUMNS = {
     "steps.frame": "steps",
@@ -60,8 +61,20 @@ def page() -> str:
             parts.append(f"### `p.{name}.{member}{call}`\n\n{_prose(doc or '')}\n")
             if columns := COLUMNS.get(f"{name}.{member}"):
                 parts.append(_columns(SCHEMA[columns]))
+        parts += _more(name)
     parts.append(_deviations())
     return "\n".join(parts)
+
+
+def _more(name: str) -> list[str]:
+    """Frames of what a view is a mapping of."""
+    if name != "memory_viewer":
+        return []
+    parts = [_columns(frames_memory_viewer.SCHEMA["modules"])]
+    for member in ("timeline", "at_peak"):
+        doc = inspect.getdoc(getattr(faces.ModuleMemory, member)) or ""
+        parts += [f"### `p.memory_viewer[module].{member}`\n\n{_prose(doc)}\n", _columns(frames_memory_viewer.SCHEMA[member])]
+    return parts
 
 
 def _members(face: type) -> list[str]:
