@@ -294,6 +294,10 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
         why = "the host works on ops while the device idles"
     if bound == "input" and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
         why = "the step stands still until what it needs is copied from the host's memory to the device"
+    second = max((c for c in CATEGORIES if c != bound), key=lambda c: shares[c])
+    if bound == "device_compute" and shares[second] >= checks.INPUT_HIGH:
+        # The limit it is not, where so much of a step goes by without it.
+        why = f"kernels run on the device. Next comes {_label(second)} with {shares[second]:.0f}%, in which it does not compute"
     detail = f"Of {step:.2f} ms a step, {time:.2f} ms go there: {why}."
     if bound not in ("device_compute", "host_compute") and left > 0:
         verb = "wait" if bound == "input" else "time"

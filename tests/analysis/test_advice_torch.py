@@ -127,6 +127,18 @@ def test_half_precision_needs_no_advice(tmp_path):
     p = profile(tmp_path, steps(k, body))
     assert p.advice.empty
     assert p.overview["verdict"] == "Device-bound"
+    assert "as it should be" in p.overview["verdict_detail"]
+
+
+def test_a_device_that_waits_for_much_of_a_step_is_not_called_the_limit(tmp_path):
+    def body(at):
+        k.launched("nvjet_hsh_128x256", at + 1, at + 5, 55, op=k.op("aten::mm", at, 5, types=["c10::Half", "c10::Half"]))
+
+    k = Kineto(deviceProperties=[A100])
+    facts = profile(tmp_path, steps(k, body)).overview
+    assert facts["verdict"] == "Device-bound"
+    assert "as it should be" not in facts["verdict_detail"]
+    assert facts["verdict_detail"].endswith("Next comes other with 40%, in which it does not compute.")
 
 
 def test_waiting_for_the_device(tmp_path):
