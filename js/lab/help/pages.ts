@@ -12,6 +12,7 @@ const VIEWS: Record<string, string> = {
   ops: "ops",
   kernels: "gpu-kernels",
   memory: "memory",
+  memory_viewer: "program-memory",
   pods: "pods",
   trace: "trace",
   compare: "compare",
