@@ -19,6 +19,11 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_make_parametrize_id(val, argname):
+    # Packed bytes may hold the time at which they were packed; a test has the same name in every process that runs tests.
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_collection_modifyitems(items):
     # Browser tests come last: their browser runs an event loop in this thread until the end, and those of the server start their own.
     items.sort(key=lambda item: "e2e" in item.path.parts)
