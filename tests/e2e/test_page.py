@@ -12,8 +12,10 @@ from nbprof.profiles import load
 from nbprof.report import html
 from nbprof.views import codec
 from tests.support.build import profile
+from tests.support.hlo import metadata_plane
+from tests.support.hlo_memory import large, small
 from tests.support.profiles import real
-from tests.support.xspace import gpu_run, training_run
+from tests.support.xspace import gpu_run, training_run, xspace
 
 pytestmark = pytest.mark.browser
 EVIL = "</script><img src=x onerror=window.hacked=1>/evil:Evil"
@@ -77,6 +79,35 @@ def test_gpu_views_show_kernels_and_memory(page, tmp_path):
     assert "4.00" in kernels
     assert "Kernel launch" in visit(page, "Steps & input").inner_text()
     assert page.problems == []
+
+
+def test_memory_of_a_compiled_program_by_mouse_and_keyboard(page, tmp_path):
+    p = profile(tmp_path, xspace(metadata_plane(**{f"jit_large({EVIL})": (9, large(400, ident=9)), "jit_step(8)": (8, small())})))
+    asked = open_page(page, p.save(tmp_path / "report.html"), width=1000, height=1000)
+    pane = visit(page, "Program memory")
+    pane.get_by_label("Program", exact=True).select_option("1")
+    told = pane.get_by_label("Buffer", exact=True)
+    assert "16.0 KiB" in pane.inner_text()
+    assert "padding: 30.5% of the peak" in pane.inner_text()
+    assert "from point 1 to 2 of 3" in told.inner_text()
+    bars = pane.get_by_role("img", name="3 buffers alive at the peak")
+    bars.hover(position={"x": 5, "y": 80})
+    assert "Parameter" in told.inner_text(), "the first bar, while it is pointed at"
+    page.mouse.move(0, 0)
+    assert "jit(step)/mul" in told.inner_text()
+    bars.focus()
+    page.keyboard.press("End")
+    assert "jit(step)/dot" in told.inner_text()
+    assert "flat, Temporary, 4.0 KiB" in pane.get_by_role("status").all_inner_texts()
+    chart = pane.get_by_role("img", name="Working set")
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    assert "Program point 2, flat: 16.0 KiB, without padding 11.1 KiB." in pane.get_by_role("status").all_inner_texts()
+    pane.get_by_label("Memory space").select_option("1")
+    assert "512 B" in pane.inner_text()
+    assert page.problems == []
+    assert page.evaluate("window.hacked") is None
+    assert asked == []
 
 
 def test_several_hosts_are_compared_step_by_step(page, tmp_path):
