@@ -192,12 +192,16 @@ class Roofline(_OfPrograms):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The ops; the columns are those of `nbprof.frames_hlo.SCHEMA["roofline"]`."""
+        """The ops under the roof, most self time first; the columns are those of `nbprof.frames_hlo.SCHEMA["roofline"]`."""
         return self._made()[0].copy()
 
     @property
     def total(self) -> dict[str, float | str]:
-        """All ops as one, over the whole time of the devices, idle included: XProf's row "Program"."""
+        """All ops as one, over the whole time of the devices, idle included: XProf's row "Program".
+
+        `time_us`, `idle_us`, `flops_per_second`, `bytes_per_second`, `operational_intensity`, `bound_by`, `roof_fraction`,
+        `compute_fraction`, `bandwidth_fraction`; what runs other ops (`while`, `conditional`, `call`) adds no FLOPs and bytes to theirs.
+        """
         return dict(self._made()[1])
 
     @property
@@ -207,7 +211,7 @@ class Roofline(_OfPrograms):
 
     @property
     def missing(self) -> str:
-        """What is missing and what to do, in a sentence; '' where nothing is."""
+        """What is missing and what to do, in a sentence: the ops, or a peak of the device; '' where nothing is."""
         return super().missing or self.peaks.missing
 
     def figure(self, **options: Any) -> Model:

@@ -447,7 +447,48 @@ MEMORY_VIEWER = [
         "parity/test_memory_viewer.py::test_random_heaps",
     ),
 ]
-DEVIATIONS: list[Deviation] = [*STEPS, *OVERVIEW, *INPUT, *KERNELS, *MEMORY, *MEMORY_VIEWER, *OPS]
+_HLO = "parity/test_hlo.py::test_the_frame_is_xprofs_but_for_what_is_known"
+HLO = [
+    *(
+        Deviation(
+            "hlo_stats",
+            column,
+            XPROF,
+            (*_JAX_GPU, _TPU),
+            "XProf's shares are of the time of the devices, idle included, though it has no row for that; nbprof's are of the ops, as in "
+            "`p.ops`. `p.op_profile.tree(idle=True)` has both.",
+            _HLO,
+        )
+        for column in ("self_fraction", "cumulative_fraction")
+    ),
+    *(
+        Deviation("hlo_stats", column, XPROF, _JAX_AMD, _MISCOUNTED, _HLO)
+        for column in ("occurrences", "flops_per_second", "bytes_per_second", "operational_intensity", "bound_by")
+    ),
+    *(Deviation("hlo_stats", column, XPROF, (_TPU,), _RUSHED, _HLO) for column in ("bytes_per_second", "bound_by")),
+    Deviation(
+        "op_profile",
+        "bandwidth_utilization",
+        XPROF,
+        (*_JAX_GPU, _TPU),
+        "XProf cuts utilization at 1, also that of a copy that only begins. nbprof leaves what a cache makes possible as it is, and what nothing "
+        "does out.",
+        "parity/test_hlo.py::test_the_op_profile_has_xprofs_nodes_with_their_figures",
+    ),
+    *(
+        Deviation(
+            "op_profile",
+            column,
+            XPROF,
+            (),
+            "What runs other ops (`while`, `conditional`, `call`) has their FLOPs and bytes in XProf's tree, so that a program that states both "
+            "counts them twice; in nbprof's the ops alone have them.",
+            "parity/test_hlo.py::test_the_op_profile_of_many_programs_is_xprofs",
+        )
+        for column in ("flops_utilization", "bandwidth_utilization")
+    ),
+]
+DEVIATIONS: list[Deviation] = [*STEPS, *OVERVIEW, *INPUT, *KERNELS, *MEMORY, *MEMORY_VIEWER, *OPS, *HLO]
 
 
 def known(tool: str, column: str, peer: str, profile: str) -> Deviation | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from nbprof import faces, frames_memory_viewer
+from nbprof import faces, frames_hlo, frames_memory_viewer
 from nbprof.frames import SCHEMA, Col
 from tests.parity.deviations import DEVIATIONS
 from tests.parity.peer import GUIDE, XPROF
@@ -24,6 +24,9 @@ VIEWS = {
     "kernels": faces.Kernels,
     "memory": faces.Memory,
     "memory_viewer": faces.MemoryViewer,
+    "hlo": faces.Hlo,
+    "op_profile": faces.OpProfile,
+    "roofline": faces.Roofline,
 }
 COLUMNS = {
     "steps.frame": "steps",
@@ -39,6 +42,9 @@ COLUMNS = {
     "memory.summary": "memory_summary",
     "memory.timeline": "memory_timeline",
     "memory.peak": "memory_peak",
+    "hlo.frame": "hlo",
+    "op_profile.frame": "op_profile",
+    "roofline.frame": "roofline",
 }
 PEERS = {XPROF: "XProf 2.24", GUIDE: "TensorFlow 2.3/2.4"}
 HEAD = """# How each number is made
@@ -60,7 +66,7 @@ def page() -> str:
             call = "" if isinstance(inspect.getattr_static(face, member), property) else "(…)"
             parts.append(f"### `p.{name}.{member}{call}`\n\n{_prose(doc or '')}\n")
             if columns := COLUMNS.get(f"{name}.{member}"):
-                parts.append(_columns(SCHEMA[columns]))
+                parts.append(_columns({**SCHEMA, **frames_hlo.SCHEMA}[columns]))
         parts += _more(name)
     parts.append(_deviations())
     return "\n".join(parts)
