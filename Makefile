@@ -52,7 +52,7 @@ lint: $(VENV)/.test
 unit: $(VENV)/.test
 	bash tests/e2e/install-chromium.sh
 	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/e2e
-	$(BIN)/python -m pytest tests/e2e
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/e2e
 
 ## JupyterLab on the notebooks and on small profiles: files, and a logdir with two runs. What you change there stays.
 lab: $(VENV)/.demo
