@@ -166,21 +166,30 @@ def rates(found: pd.DataFrame, peak_flops: float, peak_bytes: float, *, impossib
     }
 
 
+def titles(activity: Activity, found: pd.DataFrame) -> list[tuple[str, bool]]:
+    """By op what its program is called, with its ident, and whether the file has it."""
+    known: dict[tuple[int, int], str] = {}
+    out = []
+    for host, ident, module in zip(*(found[column].tolist() for column in ("host", "program", "module")), strict=True):
+        if (host, ident) not in known:
+            known[host, ident] = activity.programs.name(host, ident) if activity.programs is not None else ""
+        title = known[host, ident]
+        out.append((title or f"{module}({ident % (1 << 64)})", bool(title)))
+    return out
+
+
 def described(activity: Activity, found: pd.DataFrame) -> pd.DataFrame:
     """What ops are: `program` (its name with its ident), `in_file` (whether the file has it), `expression`, `shape`, `layout`."""
     rows = []
-    columns = ("host", "program", "name", "module", "expression")
-    for host, ident, name, module, text in zip(*(found[column].tolist() for column in columns), strict=True):
-        programs = activity.programs
-        known = programs.name(host, ident) if programs is not None else ""
-        title = known or f"{module}({ident % (1 << 64)})"
-        program = programs.program(host, ident) if known else None
+    columns = zip(*(found[column].tolist() for column in ("host", "program", "name", "expression")), strict=True)
+    for (title, known), (host, ident, name, text) in zip(titles(activity, found), columns, strict=True):
+        program = activity.programs.program(host, ident) if known else None
         expression, shape, layout = _written(program, name)
         if text:
             expression = text
             if not shape and (said := _SHAPE.match(text)):
                 shape = said.group(1)
-        rows.append((title, bool(known), expression, shape, layout))
+        rows.append((title, known, expression, shape, layout))
     return pd.DataFrame(rows, columns=["program", "in_file", "expression", "shape", "layout"])
 
 

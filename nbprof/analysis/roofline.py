@@ -101,7 +101,6 @@ def frame(
     if not transfers:
         found = found[~found["category"].isin(TRANSFERS)].reset_index(drop=True)
     own = float(found["own"].sum())
-    told = hlo.described(activity, found)
     rates = hlo.rates(found, roof.flops_per_second, roof.bytes_per_second, impossible=False)
     flops, moved = rates["normalized_flops_per_second"], rates["memory_bytes_per_second"]
     share = found["own"] / own if own else found["own"] * 0.0
@@ -109,7 +108,7 @@ def frame(
     out = pd.DataFrame(
         {
             "rank": np.arange(1, len(found) + 1),
-            "program": told["program"],
+            "program": [title for title, _ in hlo.titles(activity, found)],
             "op": found["name"],
             "category": found["category"],
             "occurrences": found["runs"].fillna(0).astype("i8"),

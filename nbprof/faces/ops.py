@@ -25,9 +25,9 @@ class Ops(Framed):
       GPU it is the same as the total. `avg_us`, `avg_self_us`: divided by `occurrences`.
     - `self_fraction`: of all self time of its side; `cumulative_fraction`: with the rows above it.
     - `eager`: whether any run was outside a function.
-    - Where it was recorded, `flops_per_second` and `bytes_per_second`: operations and bytes of all runs over `total_us`;
+    - Where it is known, `flops_per_second` and `bytes_per_second`: operations and bytes of all runs over `total_us`;
       `operational_intensity`: the one over the other; `bound_by`: that of Compute and HBM which is nearer to the device's peak. TPUs record
-      it; on GPUs it takes an analysis of the compiled program, which nbprof does not make.
+      it; for GPUs it is counted from the compiled XLA programs in the file.
     - `tensor_core_fraction`: of the time of the op's kernels, those whose names tell.
 
     Which op a kernel belongs to: for XLA the framework's op that the compiler noted for the kernel's HLO op, which is looked up in the
@@ -101,8 +101,8 @@ class Ops(Framed):
     def as_xprof(self, with_idle: bool = False) -> pd.DataFrame:
         """The rows of XProf 2.24.2, exactly, for comparing: its table without idle, or with.
 
-        Columns are those of `frame`; what XProf does not know is 0, or "Unknown". A side has 500 rows at most, the idle one among them. The
-        rates of a GPU, which it computes from the compiled programs, are left out. Empty for files that XProf cannot read.
+        Columns are those of `frame`; what XProf does not know is 0, or "Unknown". A side has 500 rows at most, the idle one among them.
+        Empty for files that XProf cannot read.
         """
         return self._profile.run.xprof_ops[int(with_idle)].copy()
 

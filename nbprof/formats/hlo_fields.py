@@ -82,3 +82,14 @@ class Fields:
         """The number of a form of `struct` at a position."""
         size = struct.calcsize(form)
         return float(struct.unpack(f"<{form}", bytes(self.program.buffer.data[at : at + size]))[0])
+
+
+def short_number(value: float, form: str = "f") -> str:
+    """A number with 6 digits where they tell it, else with 9; of a float64 with 15 or 17."""
+    few, many = (15, 17) if form == "d" else (6, 9)
+    text = f"{value:.{few}g}"
+    try:
+        same = struct.pack(form, float(text)) == struct.pack(form, value)
+    except OverflowError:
+        same = False
+    return text if same else f"{value:.{many}g}"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from nbprof.formats import hlo_shapes
 from nbprof.formats.hlo import Program
 from nbprof.formats.hlo_details import WindowDimension
-from nbprof.formats.hlo_fields import DEPTH, Fields
+from nbprof.formats.hlo_fields import DEPTH, Fields, short_number
 from nbprof.formats.hlo_shapes import numbers
 from nbprof.formats.wire import FIXED32, LENGTH
 
@@ -230,7 +230,7 @@ class _Writer(Fields):
 
     def epsilon(self) -> list[str]:
         places = [at for kind, at, _ in self.fields.get(_EPSILON, []) if kind == FIXED32]
-        return [f"epsilon={_short(self.float_at(places[-1], 'f') if places else 0.0)}"]
+        return [f"epsilon={short_number(self.float_at(places[-1], 'f') if places else 0.0)}"]
 
     def _literal(self) -> str:
         shape = self.program.shape(self.place)
@@ -244,7 +244,7 @@ class _Writer(Fields):
                 return f"{struct.unpack('<f', bytes(2) + bytes(data[value : value + 2]))[0]:.4g}"
             if form and form != "bf" and end - value >= struct.calcsize(form):
                 number = self.float_at(value, form)
-                return f"{number:.4g}" if form == "e" else _short(number, form if form == "d" else "f")
+                return f"{number:.4g}" if form == "e" else short_number(number, form if form == "d" else "f")
             if not form and (found := numbers(data, kind, value, end)):
                 if shape.element == "pred":
                     return "true" if found[-1] else "false"
@@ -265,17 +265,6 @@ def _window(window: tuple[WindowDimension, ...]) -> str:
     if any(d.reversal for d in window):
         out.append(f"rhs_reversal={'x'.join(str(int(d.reversal)) for d in window)}")
     return " ".join(out)
-
-
-def _short(value: float, form: str = "f") -> str:
-    """A number with 6 digits where they tell it, else with 9; of a float64 with 15 or 17."""
-    few, many = (15, 17) if form == "d" else (6, 9)
-    text = f"{value:.{few}g}"
-    try:
-        same = struct.pack(form, float(text)) == struct.pack(form, value)
-    except OverflowError:
-        same = False
-    return text if same else f"{value:.{many}g}"
 
 
 def _escaped(text: str) -> str:
