@@ -80,6 +80,9 @@ def _idle(ops: pd.DataFrame, side: str) -> float | None:
 def _leaves(activity: Activity) -> pd.DataFrame:
     """The parts of ops whose numbers count: those of loops, branches and calls are of the ops that they run, which are there themselves."""
     parts, runs = activity.op_parts, activity.device_ops
+    if parts.empty:
+        # PyTorch's ops are of no compiled program.
+        return parts
     part = runs["part"].to_numpy(np.int64)
     known = part >= 0
     around = (runs["end"] - runs["start"]).to_numpy(np.int64) > runs["own"].to_numpy(np.int64)
