@@ -20,7 +20,7 @@ _SOFT = "opacity:.7"
 
 
 def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
-    """The report as plain HTML: verdict, figures, breakdown, advice with code, top ops, top kernels, memory at its peak and of programs, workers.
+    """The report as plain HTML: verdict, figures, breakdown, advice with code, top ops and kernels, memory at its peak, programs, workers.
 
     Parameters
     ----------
