@@ -125,6 +125,9 @@ def spans(events: Events, rows: Int64s, host: Int32s, group: Int32s, device: Int
 
 MARKERS = {"event": "i8", "host": "i4", "group": "i8", "device": "i4", "start": "i8", "end": "i8"}
 WORK = {"event": "i8", "host": "i4", "group": "i8", "device": "i4", "start": "i8", "end": "i8", "cls": "i2"}
+CORE_KINDS = ("compute", "infeed", "outfeed", "all_reduce", "send", "recv", "host_transfer")
+SPARSE_STEPS = {"event": "i8", "host": "i4", "device": "i4", "core": "i4", "start": "i8", "end": "i8"}
+CORE_SPANS = {**SPARSE_STEPS, "kind": "i1", "op": "i8"}
 HOST_OPS = {
     "event": "i8",
     "host": "i4",
@@ -214,6 +217,9 @@ DEVICES = [
     "cores",
     "clock_khz",
     "peak_flops_per_second",
+    "chip",
+    "megacore",
+    "sparse_cores",
 ]
 
 
@@ -242,6 +248,9 @@ class Activity:
     ----------
     markers : host or device (`device` -1 on the host) step markers; `group` numbers the step of a host
     core_markers : step markers of cores whose steps are others than those of their host
+    core_spans : when TPU cores ran ops, of an op without those inside; `core` is -1 for the TensorCore of a device, else the number of a
+        SparseCore beside it, `kind` an index into `CORE_KINDS`, `op` the same number for the same op on each core
+    sparse_steps : steps of SparseCores, by themselves
     rebuilt : int64, events of those device markers that were made of grouped events, which XProf does not do
     work : spans classified for the step breakdown
     xprof_work : the same spans, classified by the rules of XProf 2.24
@@ -283,6 +292,8 @@ class Activity:
     devices: pd.DataFrame
     markers: pd.DataFrame
     core_markers: pd.DataFrame
+    core_spans: pd.DataFrame
+    sparse_steps: pd.DataFrame
     rebuilt: Int64s
     work: pd.DataFrame
     xprof_work: pd.DataFrame
@@ -367,6 +378,8 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "devices": lambda: pd.DataFrame(columns=DEVICES),
     "markers": _empty(MARKERS),
     "core_markers": _empty(MARKERS),
+    "core_spans": _empty(CORE_SPANS),
+    "sparse_steps": _empty(SPARSE_STEPS),
     "rebuilt": lambda: np.zeros(0, np.int64),
     "work": _empty(WORK),
     "xprof_work": _empty(WORK),

@@ -408,6 +408,9 @@ SCHEMA: dict[str, list[Col]] = {
         _rate(
             "peak_flops_per_second", "flops_per_second", "Peak FLOP/s", "What it can compute at most, in fp32 or fp16, without sparsity."
         ),
+        _count("chip", "Chip", "Number of a TPU core's chip on its host."),
+        Col("megacore", "bool", "", "Megacore", "Whether the two cores of a TPU's chip work as one.", "bool", None),
+        _count("sparse_cores", "SparseCores", "SparseCores beside a TPU core that recorded."),
     ],
     "events": [
         _HOST,

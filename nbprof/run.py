@@ -32,6 +32,7 @@ from nbprof.analysis import (
     tf_data,
     tf_data_advice,
     torch_runtime,
+    tpu_cores,
     xprof_ops,
     xprof_steps,
 )
@@ -248,6 +249,11 @@ class Run:
         """The slowest worker of each step, and the spread."""
         return pods.summary(self.pods)
 
+    @_Kept
+    def pods_cores(self) -> pd.DataFrame:
+        """Each step on each core of a TPU, by what the core did."""
+        return tpu_cores.frame(self.activity, self.steps)
+
     @_Cached
     def _host_ops(self) -> tuple[pd.DataFrame, int]:
         return ops.host_self_times(self.activity)
@@ -426,7 +432,7 @@ class Run:
             self.receipt.dropped,
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
         )
-        return out | device_use.use(self.activity, self.ops_with_idle)
+        return out | device_use.use(self.activity, self.ops_with_idle) | tpu_cores.shares(self.pods_cores)
 
     @_Cached
     def overview(self) -> dict[str, Any]:

@@ -149,12 +149,13 @@ def environment(activity: Activity) -> dict[str, Any]:
     """The mapping `p.overview["environment"]`: on what the program ran, as far as the file says.
 
     `hosts` (their names), `device_count`, `devices` (one entry a kind of device: `name` `kind` `count` `compute_capability`
-    `memory_bytes` `cores` `architecture`), `framework`, `versions`, `start_time` (ISO, UTC), `duration_s`; None, or an empty mapping, for
+    `memory_bytes` `cores` `megacore` `sparse_cores` (beside each) `architecture`), `framework`, `versions`, `start_time` (ISO, UTC),
+    `duration_s`; None, or an empty mapping, for
     what the file does not say.
     """
     known = activity.environment
     kinds: dict[tuple[object, ...], dict[str, Any]] = {}
-    columns = ["name", "kind", "compute_capability", "memory_bytes", "cores"]
+    columns = ["name", "kind", "compute_capability", "memory_bytes", "cores", "megacore", "sparse_cores"]
     for row in activity.devices[columns].to_dict("records"):
         facts: dict[str, Any] = {str(key): None if pd.isna(value) else value for key, value in row.items()}
         facts["architecture"] = _architecture(str(facts["name"]), str(facts["kind"]), facts["compute_capability"])

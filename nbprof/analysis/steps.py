@@ -128,7 +128,7 @@ def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
 
 def edges(activity: Activity, steps: pd.DataFrame) -> int:
     """How many marked steps at the begin or the end of a recording were left out of the frame, because it cut their compute off."""
-    marked = sum(len(_step_times(activity, host)) for host in range(len(activity.hosts)))
+    marked = sum(len(step_times(activity, host)) for host in range(len(activity.hosts)))
     return marked - len(steps)
 
 
@@ -229,7 +229,7 @@ def _steps_of(
     activity: Activity, work: pd.DataFrame, host: int, core: int | None = None, times: pd.DataFrame | None = None
 ) -> pd.DataFrame:
     """The steps of a host, or of one core and the host; `times` says when they were, where the markers do not."""
-    times = _step_times(activity, host, core) if times is None else times
+    times = step_times(activity, host, core) if times is None else times
     group, begin, stop = (times[c].to_numpy(np.int64) for c in ("group", "start", "end"))
     device = work["device"].to_numpy()
     used = work["host"].to_numpy() == host
@@ -324,7 +324,7 @@ def by_category(steps: int, whole: Int64s, step: Int64s, length: Int64s, cls: Cl
     return total
 
 
-def _step_times(activity: Activity, host: int, core: int | None = None) -> pd.DataFrame:
+def step_times(activity: Activity, host: int, core: int | None = None) -> pd.DataFrame:
     """Group, start and end of each step of a host, by group: the longest device marker, or the host marker that includes it."""
     markers = activity.markers
     markers = markers[(markers["host"] == host) & ((markers["device"] < 0) | (core is None) | (markers["device"] == core))]

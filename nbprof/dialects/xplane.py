@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof.dialects import xplane_iterators, xplane_steps, xplane_tpu_ops
+from nbprof.dialects import xplane_iterators, xplane_steps, xplane_tpu_cores, xplane_tpu_ops
 from nbprof.dialects.environment import environment
 from nbprof.dialects.placed import Placed
 from nbprof.dialects.programs import Programs
@@ -75,6 +75,8 @@ def interpret(trace: Trace) -> act.Activity:
         out.later("programs", lambda: Programs(trace))
         out.later("device_extents", lambda: xplane_tpu_ops.extents(placed))
     out.later(("markers", "group_names", "rebuilt"), lambda: xplane_steps.markers(placed, out))
+    out.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
+    out.later("sparse_steps", lambda: xplane_tpu_cores.sparse_steps(placed))
     out.later("core_markers", lambda: xplane_steps.core_markers(placed))
     out.later("work", lambda: xplane_steps.work(placed, out))
     out.later("xprof_work", lambda: xplane_steps.work_as_xprof(placed, out))

@@ -16,6 +16,7 @@ from nbprof.dialects.placed import Placed
 from nbprof.dialects.programs import Programs
 from nbprof.dialects.xplane_ops import OpTexts, device_ops
 from nbprof.dialects.xplane_steps import classify as classify
+from nbprof.dialects.xplane_tpu_cores import chip
 from nbprof.trace import Note, Trace, distinct
 
 _ARCHITECTURE = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 9: "Hopper", 10: "Blackwell"}
@@ -93,6 +94,9 @@ def devices(trace: Trace, out: act.Activity) -> list[int]:
                 "cores": s.get("core_count"),
                 "clock_khz": s.get("clock_rate"),
                 "peak_flops_per_second": peak_flops_per_second(s),
+                "chip": chip(s),
+                "megacore": bool(s["has_megacore"]) if "has_megacore" in s else None,
+                "sparse_cores": sum(p.name.startswith(f"{plane.name} SparseCore ") and p.host == plane.host for p in trace.planes) or None,
             }
         )
     out.devices = pd.DataFrame(rows, columns=act.DEVICES)

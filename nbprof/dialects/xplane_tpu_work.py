@@ -14,7 +14,7 @@ from nbprof.trace import Int32s, Int64s, Trace
 
 OPS = "XLA Ops"
 _NUMBER = re.compile(r"(\.\d+)+\Z")
-_COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective", "ragged-all-to-all", "megascale")
+COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective", "ragged-all-to-all", "megascale")
 COPIES = ("copy", "copy-start", "copy-done")
 # Shapes with their layouts, whose memory space 5 is that of the host: "f32[5,256]{1,0:T(8,128)S(5)}".
 _SHAPE = re.compile(r"\w+\[[^\]]*\](?:\{[^}]*\})?")
@@ -67,15 +67,18 @@ def self_spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     return event[keep], low[keep], high[keep]
 
 
-def classify(trace: Trace, code: int) -> int:
-    """The step class of an op by its name in the program, its category and its expression."""
+def kinds_of(trace: Trace, code: int) -> tuple[str, tuple[str, str]]:
+    """The expression of an op, and what it is by its name in the program and by its category, in small letters."""
     full, short = str(trace.names[code]), str(trace.display[code])
     name = (short if short and short != full else full.partition(" = ")[0]).lstrip("%").lower()
-    base = _NUMBER.sub("", name)
-    facts = [trace.name_args.get(key, {}).get(code) for key in ("hlo_category", "shape_with_layout")]
-    category = str(facts[0] or "").lower()
-    shape = str(facts[1] or "") or full
-    kinds = (base, category)
+    return full, (_NUMBER.sub("", name), str(trace.name_args.get("hlo_category", {}).get(code) or "").lower())
+
+
+def classify(trace: Trace, code: int) -> int:
+    """The step class of an op by its name in the program, its category and its expression."""
+    full, kinds = kinds_of(trace, code)
+    base, category = kinds
+    shape = str(trace.name_args.get("shape_with_layout", {}).get(code) or "") or full
 
     def is_a(*starts: str) -> bool:
         return any(kind.startswith(starts) for kind in kinds)
@@ -84,7 +87,7 @@ def classify(trace: Trace, code: int) -> int:
         return act.DEVICE_WAIT_HOST
     if is_a("outfeed"):
         return act.DEVICE_TO_HOST
-    if is_a(*_COLLECTIVES):
+    if is_a(*COLLECTIVES):
         return act.DEVICE_COLLECTIVES
     host_transfer = "is_host_transfer=true" in full or "host" in category
     if is_a("send"):
@@ -92,11 +95,11 @@ def classify(trace: Trace, code: int) -> int:
     if is_a("recv"):
         return act.DEVICE_WAIT_HOST if host_transfer else act.DEVICE_WAIT_DEVICE
     if base in COPIES or category in COPIES:
-        return _copied(full)
+        return copied(full)
     return act.DEVICE_COMPUTE_16 if _HALF.search(shape) else act.DEVICE_COMPUTE_32
 
 
-def _copied(expression: str) -> int:
+def copied(expression: str) -> int:
     """The step class of a copy: from the host's memory, to it, or within the device. The first shape is where to, the second where from.
 
     That holds for ``dest copy(src)``, ``(dest, src, context) copy-start(src)`` and ``dest copy-done((dest, src, context))``.

@@ -110,3 +110,19 @@ class Pods(Framed):
         """
         summary: pd.DataFrame = self._profile.run.pods_summary
         return summary.copy()
+
+    @property
+    def cores(self) -> pd.DataFrame:
+        """One row a step and core of a TPU: what the core did, by TensorFlow Profiler's breakdown for TPUs; empty without TPUs.
+
+        An op of the `XLA Ops` line counts where no op inside it runs, in the step in which it begins, by its name and category in the
+        program: `infeed`, `outfeed`, `send`, `recv`; any collective is all-reduce; transfers between the device and the memory of the host
+        are sends and receives with the host and copies to or from arrays in its memory; all else is compute. What no op covers is idle, so
+        that the columns add up to the step time. Of a collective, the n-th run of the same op in the same step is one run on all cores of
+        a host: the shortest is compute, and what a core takes longer is sync. A SparseCore is a worker of its own, in the step of its
+        TensorCore in which its own begins.
+
+        XProf folds the cores of a step into one: the largest infeed, the mean outfeed, the least idle time.
+        """
+        cores: pd.DataFrame = self._profile.run.pods_cores
+        return cores.drop(columns=["group", "counted"])

@@ -98,6 +98,10 @@ def _device(group: dict[str, Any]) -> str:
         parts.append(wording.plural(int(cores), "multiprocessor") if capability else wording.plural(int(cores), "core"))
     if memory := wording.real(group.get("memory_bytes")):
         parts.append(wording.size(memory))
+    if group.get("megacore"):
+        parts.append("Megacore")
+    if beside := wording.real(group.get("sparse_cores")):
+        parts.append(wording.plural(int(beside), "SparseCore"))
     return (f"{count} × " if count > 1 else "") + ", ".join(parts)
 
 

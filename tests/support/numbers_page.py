@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from nbprof import faces, frames_hlo, frames_memory_viewer
+from nbprof import faces, frames_cores, frames_hlo, frames_memory_viewer
 from nbprof.frames import SCHEMA, Col
 from tests.parity.deviations import DEVIATIONS
 from tests.parity.peer import GUIDE, XPROF
@@ -33,6 +33,7 @@ COLUMNS = {
     "steps.summary": "steps_summary",
     "pods.frame": "pods",
     "pods.summary": "pods_summary",
+    "pods.cores": "pods_cores",
     "input_pipeline.frame": "input_ops",
     "input_pipeline.categories": "input_categories",
     "tf_data.pipelines": "tf_data_pipelines",
@@ -66,7 +67,7 @@ def page() -> str:
             call = "" if isinstance(inspect.getattr_static(face, member), property) else "(…)"
             parts.append(f"### `p.{name}.{member}{call}`\n\n{_prose(doc or '')}\n")
             if columns := COLUMNS.get(f"{name}.{member}"):
-                parts.append(_columns({**SCHEMA, **frames_hlo.SCHEMA}[columns]))
+                parts.append(_columns({**SCHEMA, **frames_cores.SCHEMA, **frames_hlo.SCHEMA}[columns]))
         parts += _more(name)
     parts.append(_deviations())
     return "\n".join(parts)

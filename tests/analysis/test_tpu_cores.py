@@ -1,0 +1,115 @@
+"""What each core of a TPU does in a step."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbprof.frames_cores import COLUMNS, SCHEMA
+from nbprof.profiles import load
+from nbprof.views import overview as page
+from tests.support.build import profile
+from tests.support.profiles import real
+from tests.support.xspace import MS, PlaneWriter, training_run, xspace
+
+FUSION = "%fusion.1 = f32[8,8]{1,0} fusion(f32[8,8]{1,0} %p0)"
+REDUCE = "%all-reduce.3 = f32[8] all-reduce(f32[8] %x)"
+TO_HOST = "%copy-done.5 = f32[8]{0:S(5)} copy-done((f32[8]{0:S(5)}, f32[8]{0}, u32[]{:S(2)}) %copy-start.5)"
+
+
+def core(name, ops, steps, prefix="", **stats):
+    plane = PlaneWriter(name, stats)
+    plane.line(f"{prefix}Steps", [plane.event(str(n), a * MS, (b - a) * MS, group_id=n) for n, (a, b) in enumerate(steps)], line_id=1)
+    plane.line(f"{prefix}Ops" if prefix else "XLA Ops", [plane.event(n, a * MS, (b - a) * MS) for n, a, b in ops], line_id=3)
+    return plane
+
+
+def parts(row):
+    return {name.removesuffix("_ms"): row[name] for name in COLUMNS if name.endswith("_ms") and name != "start_ms" and row[name]}
+
+
+def test_ops_of_a_core_by_kind(tmp_path):
+    ops = [
+        ("%infeed.1 = f32[8] infeed(token[] %t)", 0, 1),
+        ("%while.1 = f32[8] while(f32[8] %x)", 1, 8),
+        (FUSION, 2, 4),
+        (REDUCE, 4, 7),
+        ("%send.1 = f32[8] send(f32[8] %x)", 8, 9),
+        ("%recv.1 = f32[8] recv(f32[8] %x)", 9, 11),
+        ("%recv-done.2 = f32[8] recv-done(f32[8] %x), is_host_transfer=true", 11, 14),
+        (TO_HOST, 14, 15),
+        ("%copy.4 = f32[8] copy(f32[8] %x)", 15, 16),
+        ("%outfeed.1 = token[] outfeed(f32[8] %x)", 16, 18),
+    ]
+    p = profile(tmp_path, xspace(core("/device:TPU:0", ops, [(0, 20)])))
+    (row,) = p.pods.cores.to_dict("records")
+    assert parts(row) == {
+        "step_time": 20.0,
+        "compute": 5.0,
+        "infeed": 1.0,
+        "outfeed": 2.0,
+        "all_reduce_compute": 3.0,
+        "send": 1.0,
+        "recv": 2.0,
+        "host_transfer": 4.0,
+        "idle": 2.0,
+    }
+    assert (p.overview["infeed_percent"], p.overview["outfeed_percent"]) == pytest.approx((5.0, 10.0))
+
+
+def test_a_collective_waits_for_the_core_that_comes_last(tmp_path):
+    """Core 1 computes for 5 of 8 ms and then reduces for 2; core 0 has computed after 3, and reduces, which is waiting, for 4. Twice."""
+    steps = [(0, 8), (10, 18)]
+    ops = [[(FUSION, a, a + n) for a, _ in steps] + [(REDUCE, a + n, a + 7) for a, _ in steps] for n in (3, 5)]
+    planes = [core(f"/device:TPU:{i}", ops[i], steps, core_details=d) for i, d in enumerate((bytes.fromhex("2804"), bytes.fromhex("2001")))]
+    p = profile(tmp_path, xspace(*planes))
+    cores = p.pods.cores
+    assert cores["worker"].tolist() == ["host-a:0", "host-a:1"] * 2
+    assert cores["chip"].tolist() == [0, 1] * 2
+    assert cores["all_reduce_compute_ms"].tolist() == [2.0] * 4
+    assert cores["all_reduce_sync_ms"].tolist() == [2.0, 0.0] * 2
+    assert cores["idle_ms"].tolist() == [1.0] * 4
+    assert cores["step"].tolist() == [0, 0, 1, 1]
+
+
+def test_a_sparse_core_is_a_worker_of_its_own(tmp_path):
+    tensor = core("/device:TPU:0", [(FUSION, 0, 4), (FUSION, 10, 14)], [(0, 5), (10, 15)], has_megacore=1)
+    gather = "%gather.1 = f32[8] gather(f32[8] %x)"
+    sparse = core("/device:TPU:0 SparseCore 0", [(gather, 1, 3), (gather, 11, 14)], [(1, 4), (11, 15)], "Sparse Core ")
+    without = PlaneWriter("/device:TPU:0 SparseCore 1")
+    without.line("Sparse Core Ops", [without.event(gather, 2 * MS, MS)], line_id=3)
+    p = profile(tmp_path, xspace(tensor, sparse, without))
+    cores = p.pods.cores.set_index(["worker", "step"])
+    assert cores.loc[("host-a:0 SparseCore 0", 0), "step_time_ms"] == 3.0
+    assert cores.loc["host-a:0 SparseCore 0", "compute_ms"].tolist() == [2.0, 3.0]
+    assert cores.loc["host-a:0 SparseCore 0", "idle_ms"].tolist() == [1.0, 1.0]
+    assert cores.loc["host-a:0 SparseCore 1", "step_time_ms"].tolist() == [5.0, 5.0], "steps of its TensorCore, as it has none"
+    assert cores.loc["host-a:0 SparseCore 1", "compute_ms"].tolist() == [1.0, 0.0]
+    assert cores.loc["host-a:0", "compute_ms"].tolist() == [4.0, 4.0]
+    assert len(p.steps.frame) == 2
+    assert len(p.devices) == 1
+    facts = p.devices.iloc[0]
+    assert (facts["sparse_cores"], facts["megacore"], facts["chip"]) == (2, True, None)
+    assert dict(page.payload(p.run)["run"])["Device"] == "TPU, Megacore, 2 SparseCores"
+
+
+def test_cores_of_a_real_tpu():
+    p = load(real("jax/tpu-v6e-inference"))
+    cores, pods = p.pods.cores, p.pods.frame
+    assert len(cores) == len(pods) == 400
+    assert sorted(cores["chip"].unique()) == [0, 1, 2, 3]
+    both = cores.merge(pods, on=["step", "worker"])
+    assert both["step_time_ms_x"].to_numpy() == pytest.approx(both["step_time_ms_y"].to_numpy())
+    assert both["compute_ms"].to_numpy() == pytest.approx(both["device_compute_ms"].to_numpy())
+    assert both["host_transfer_ms"].to_numpy() == pytest.approx((both["input_ms"] + both["output_ms"]).to_numpy())
+    whole = cores[[c for c in COLUMNS if c.endswith("_ms") and c not in ("start_ms", "step_time_ms")]].sum(axis=1)
+    assert whole.to_numpy() == pytest.approx(cores["step_time_ms"].to_numpy())
+    assert (p.overview["infeed_percent"], p.overview["outfeed_percent"]) == (0.0, 0.0)
+    for column in SCHEMA["pods_cores"]:
+        assert cores[column.name].dtype == column.dtype, column.name
+
+
+def test_without_tpus_there_are_no_cores(tmp_path):
+    p = profile(tmp_path, training_run())
+    assert list(p.pods.cores.columns) == COLUMNS
+    assert not len(p.pods.cores)
+    assert p.overview["infeed_percent"] is None
