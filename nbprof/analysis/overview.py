@@ -275,7 +275,7 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
         evidence.append((True, f"First {'step' if len(warmup) == 1 else f'{len(warmup)} steps'} ({first}) left out: compilation, warm-up"))
     others = steps.loc[steps["kind"] != used["kind"].iloc[0], "kind"].value_counts()
     if len(others):
-        text = ", ".join(f"{n} {kind} steps" for kind, n in others.items())
+        text = ", ".join(f"{n:,} {kind} steps" for kind, n in others.items())
         evidence.append((True, f"Only {used['kind'].iloc[0]} steps are averaged; {text} left out"))
     common = {"confidence": level, "confidence_evidence": evidence}
     if top < SINGLE_BOTTLENECK_PERCENT:
@@ -343,7 +343,7 @@ def _evidence(steps: pd.DataFrame, bound: str, dropped: int) -> list[tuple[bool,
     # Some hosts may not have recorded it.
     share = 100 * steps[f"{bound}_ms"].fillna(0.0).to_numpy(np.float64) / time
     spread = f" ({share.min():.0f}–{share.max():.0f}%)" if count > 1 else f" ({share[0]:.0f}%)"
-    every = "the only step" if count == 1 else f"all {count} steps" if leading == count else f"{leading} of {count} steps"
+    every = "the only step" if count == 1 else f"all {count:,} steps" if leading == count else f"{leading:,} of {count:,} steps"
     largest = leading >= 0.9 * count
     enough, steady = count >= 10, count > 1 and sd <= 0.25 * mean
     spread_text = f"Step time {'is steady' if steady else 'varies'}: sd {sd:.2f} ms, {100 * sd / mean:.0f}% of the mean"
@@ -352,7 +352,7 @@ def _evidence(steps: pd.DataFrame, bound: str, dropped: int) -> list[tuple[bool,
             largest,
             f"{name} is the largest part in {every}{spread}",
         ),
-        (enough, f"{count} steps" if enough else f"Only {count} step{'s' if count != 1 else ''}: capture 10 or more"),
+        (enough, f"{count:,} steps" if enough else f"Only {count} step{'s' if count != 1 else ''}: capture 10 or more"),
         (steady, spread_text if count > 1 else "One step says nothing about the spread of step time"),
         (dropped == 0, "Complete trace: no event was dropped" if dropped == 0 else f"{dropped:,} events were dropped"),
     ]

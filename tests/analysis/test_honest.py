@@ -423,3 +423,9 @@ def test_peak_memory_of_a_run_on_a_gpu_is_that_of_the_gpu(tmp_path, allocators, 
     assert p.overview["memory_capacity_bytes"] == (None if peak is None else 100)
     figure = {f["label"]: f for f in p.payload()["overview"]["figures"]}["Peak memory"]
     assert figure["value"] == peak
+
+
+def test_thousands_of_steps_are_written_as_in_the_head_of_the_dashboard(tmp_path):
+    (tmp_path / "a.xplane.pb").write_bytes(training_run(1200))
+    told = [text for _, text in load(tmp_path).overview["confidence_evidence"]]
+    assert any(text in ("1,200 steps", "1,199 steps") for text in told)
