@@ -134,7 +134,11 @@ class Shape:
             yield self
 
     def __str__(self) -> str:
-        """As XLA writes it, with its layout: `f32[8,128]{1,0:T(8,128)}`."""
+        return self.text
+
+    @cached_property
+    def text(self) -> str:
+        """As XLA writes it, with its layout: `f32[8,128]{1,0:T(8,128)}`. Each op that reads a value writes its shape."""
         if self.is_tuple:
             texts = [(f"/*index={i}*/" if i and i % _MANY == 0 else "") + str(part) for i, part in enumerate(self.parts)]
             return f"({', '.join(texts)})"
@@ -142,7 +146,7 @@ class Shape:
             return "token[]"
         return self.short + (self.layout if self.dimensions or self.layout != "{}" else "")
 
-    @property
+    @cached_property
     def short(self) -> str:
         """Without layout: `f32[8,128]`."""
         if self.is_tuple:
