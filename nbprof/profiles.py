@@ -80,8 +80,8 @@ class Profile:
         `memory_bytes_per_second` are the rates of one device. `device_duty_cycle_percent`: the share of ops in the time of the devices,
         from the first op of each to its last (100 less XProf's device idle); `host_idle_percent`: the share of no op in the time of host
         threads.
-        `mxu_utilization_percent` `hbm_utilization_percent`: counters of TPUs, as recorded. `infeed_percent` `outfeed_percent`: of the time
-        of the steps that averages use, summed over TPU cores (`p.pods.cores`).
+        `mxu_utilization_percent` `hbm_utilization_percent`: counters of TPUs, as recorded. `infeed_percent` `outfeed_percent`
+        `host_transfer_percent`: of the time of the steps that averages use, summed over TPU cores (`p.pods.cores`).
 
         `checks`: a frame of the recommendations of TensorFlow Profiler's overview page, with their conditions: input is high from 20 %,
         moderate from 5 %; below that, 3 % or more in nothing recorded may be input; launches, collectives and what is in nothing recorded

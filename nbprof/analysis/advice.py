@@ -68,7 +68,7 @@ def _by_category(summary: pd.DataFrame, column: str) -> dict[str, float]:
 
 def _input(facts: Facts) -> list[Finding]:
     share, wait = facts.percent["input"], facts.mean["input"]
-    if share < INPUT_MODERATE:
+    if share < INPUT_MODERATE or _in_host_memory(facts):
         return []
     level = severity(share, INPUT_MODERATE, INPUT_HIGH)
     waits = f"The step waits **{wait:.2f} ms** of **{facts.mean['step_time']:.2f} ms** for input (**{share:.0f}%**)"
@@ -307,6 +307,34 @@ def _collectives(facts: Facts) -> list[Finding]:
     return part("collectives", "device_collectives", title, "communication between devices", fix)(facts)
 
 
+def _in_host_memory(facts: Facts) -> bool:
+    """Whether most input and output is what the program on a TPU itself moves from and to the memory of the host."""
+    moved = facts.overview.get("host_transfer_percent") or 0.0
+    return moved >= INPUT_MODERATE and moved > (facts.percent["input"] + facts.percent["output"]) / 2
+
+
+def _host_memory(facts: Facts) -> list[Finding]:
+    if not _in_host_memory(facts):
+        return []
+    share = float(facts.overview["host_transfer_percent"])
+    gain = share * facts.mean["step_time"] / 100
+    text = f"**{share:.0f}%** of a step (**{gain:.2f} ms**) the program moves arrays between the device and the memory of the host."
+    level = severity(share, INPUT_MODERATE, INPUT_HIGH)
+    return [Finding("host_memory", level, "Keep arrays in the device's memory", text, gain, _ON_DEVICE, "trace", "Trace")]
+
+
+_ON_DEVICE = (
+    "-x = jax.device_put(x, sharding.with_memory_kind('pinned_host'))\n"
+    "+x = jax.device_put(x, sharding)  # as many arrays as there is room for"
+)
+
+
+def _output(facts: Facts) -> list[Finding]:
+    if _in_host_memory(facts):
+        return []
+    return part("output", "output", "Fetch results less often", "copies from the device to the host", _FETCH)(facts)
+
+
 RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
     _input,
     _launch,
@@ -316,6 +344,7 @@ RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
     _functions,
     _outside,
     _collectives,
-    part("output", "output", "Fetch results less often", "copies from the device to the host", _FETCH),
+    _output,
+    _host_memory,
     _other,
 )

@@ -60,10 +60,13 @@ def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
 
 
 def shares(cores: pd.DataFrame) -> dict[str, float | None]:
-    """`infeed_percent` and `outfeed_percent`: of the time of the steps that averages use, on TensorCores."""
+    """`infeed_percent`, `outfeed_percent` and `host_transfer_percent`: of the time of the steps that averages use, on TensorCores."""
     used = cores[cores["counted"].astype(bool) & ~cores["worker"].str.contains(" SparseCore ", regex=False)] if len(cores) else cores
     whole = float(used["step_time_ms"].sum())
-    return {f"{kind}_percent": 100 * float(used[f"{kind}_ms"].sum()) / whole if whole else None for kind in ("infeed", "outfeed")}
+    return {
+        f"{kind}_percent": 100 * float(used[f"{kind}_ms"].sum()) / whole if whole else None
+        for kind in ("infeed", "outfeed", "host_transfer")
+    }
 
 
 def _times(activity: Activity, host: int) -> pd.DataFrame:
