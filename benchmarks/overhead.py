@@ -137,8 +137,28 @@ class KerasCell:
         return took
 
 
-class TorchCell:
-    """Layers of 256, as many as make a step of the length that was asked for: many small ops, as PyTorch's models have."""
+class LayersCell:
+    """Layers of 256, as many as make a step of the length that was asked for."""
+
+    def _fit(self, step_ms: float, steps: int) -> None:
+        def length(layers):
+            self._build(layers)
+            self.loop()
+            return 50 * self.loop()[FITTED]
+
+        self.steps = 20
+        layers = fitted(length, step_ms, 4)
+        self._build(layers)
+        self.turns_of(steps)
+        self.size = f"{layers} layers"
+
+    def turns_of(self, steps: int) -> None:
+        """Have loops of so many steps."""
+        self.steps = steps
+
+
+class TorchCell(LayersCell):
+    """Many small ops, as PyTorch's models have."""
 
     backend = "torch"
 
@@ -148,21 +168,7 @@ class TorchCell:
         if "--all-cores" not in sys.argv:
             torch.set_num_threads(1)
         self._torch = torch
-        self.steps = 20
-
-        def length(layers):
-            self._build(layers)
-            self.loop()
-            return 50 * self.loop()[FITTED]
-
-        layers = fitted(length, step_ms, 4)
-        self._build(layers)
-        self.turns_of(steps)
-        self.size = f"{layers} layers"
-
-    def turns_of(self, steps: int) -> None:
-        """Have loops of so many steps."""
-        self.steps = steps
+        self._fit(step_ms, steps)
 
     def _build(self, layers: int) -> None:
         torch = self._torch
@@ -189,8 +195,8 @@ class TorchCell:
         return took
 
 
-class JaxCell:
-    """A compiled step of layers of 256, as many as make a step of the length that was asked for."""
+class JaxCell(LayersCell):
+    """A compiled step."""
 
     backend = "jax"
 
@@ -198,21 +204,7 @@ class JaxCell:
         import jax
 
         self._jax = jax
-        self.steps = 20
-
-        def length(layers):
-            self._build(layers)
-            self.loop()
-            return 50 * self.loop()[FITTED]
-
-        layers = fitted(length, step_ms, 4)
-        self._build(layers)
-        self.turns_of(steps)
-        self.size = f"{layers} layers"
-
-    def turns_of(self, steps: int) -> None:
-        """Have loops of so many steps."""
-        self.steps = steps
+        self._fit(step_ms, steps)
 
     def _build(self, layers: int) -> None:
         jnp = self._jax.numpy

@@ -197,7 +197,6 @@ def test_names_of_a_profile_are_text_in_the_tables(tmp_path):
 
 
 def test_figures(tmp_path):
-    pytest.importorskip("bokeh")
     p = run(tmp_path, kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "mul.1.remat"))
     from bokeh.models import ColumnDataSource, LogAxis
 

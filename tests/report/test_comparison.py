@@ -153,6 +153,5 @@ def test_a_tpu_against_a_gpu():
 
 
 def test_the_figure_is_of_both_average_steps(mended):
-    pytest.importorskip("bokeh")
     plot = mended.figure(width=500)
     assert plot.y_range.factors == ["after: tf_mended", "before: tf_slow"]
