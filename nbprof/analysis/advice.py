@@ -207,7 +207,9 @@ def _precision(facts: Facts) -> list[Finding]:
     elif not facts.keras:
         fix = f"-logits = model(x)\n+logits = tf.cast(model(tf.cast(x, tf.{dtype})), tf.float32)  # weights in {dtype} too"
     level = severity(100 * gain / facts.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)
-    return [Finding("mixed_precision", level, "Use mixed precision", text, gain, fix, "kernels", "GPU kernels")]
+    # A TPU has no kernels of its own to show.
+    where = ("ops", "Ops") if facts.tpu else ("kernels", "GPU kernels")
+    return [Finding("mixed_precision", level, "Use mixed precision", text, gain, fix, *where)]
 
 
 def _tensor_cores(facts: Facts) -> list[Finding]:

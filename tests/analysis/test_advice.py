@@ -388,3 +388,16 @@ def test_without_steps_there_is_no_advice(tmp_path):
         assert word not in told
     assert "nbprof.steps" in told
     assert np.isnan(p.overview["checks"].set_index("check").loc["input", "percent"])
+
+
+@pytest.mark.parametrize(("kind", "view"), [("GPU", "kernels"), ("TPU", "ops")])
+def test_precision_leads_to_a_view_that_the_device_has(kind, view):
+    device = {
+        "name": "A100" if kind == "GPU" else "TPU v5",
+        "kind": kind,
+        "compute_capability": "8.0",
+        "architecture": "Ampere",
+        "count": 1,
+    }
+    told = found({"device_compute": 50.0}, OWN_LOOP, KERNELS, compute_16bit_percent=0.0, environment={"devices": [device]}, framework="JAX")
+    assert told.loc["mixed_precision", "view"] == view

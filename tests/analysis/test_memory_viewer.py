@@ -8,8 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nbprof import frames_memory_viewer
-from nbprof.analysis import memory_modules
+from nbprof.analysis import memory_modules, memory_viewer
 from nbprof.errors import NbprofError, ReadError
+from nbprof.formats.hlo import Program
 from nbprof.trace import Module
 from tests.support import hlo
 from tests.support.build import profile
@@ -191,3 +192,25 @@ def test_damaged_programs_are_told_not_met_with_a_crash(changes, length):
     for given_data in (bytes(data), bytes(data[:length])):
         frame = memory_modules.frame(memory_modules.named([Module("j", 1, given_data, 0)], ["a"]), {})
         assert frame["peak_bytes"].notna()[0] == (frame["note"][0] == "")
+
+
+def test_memory_that_buffers_share_is_given_back_by_the_last_of_them():
+    """Played back by hand: one shared by two, given back, taken up again by a third; an event about no known buffer is left out."""
+    of = hlo.shape(11, 256)
+    lines = [
+        hlo.instruction(name, "add", ident=i, extra=hlo.chunk(3, of)) for i, name in enumerate(("first", "second", "third", "other"), 1)
+    ]
+    buffers = [hlo.buffer(i, KIB, i) for i in (1, 2, 3)] + [hlo.buffer(4, 2 * KIB, 4)]
+    events = [
+        (0, 1, "first"), (2, 2, "second", 1), (1, 1, "second"), (0, 4, "other"),
+        (1, 2, "other"), (2, 3, "third", 1), (1, 77, "third"), (1, 3, "third"),
+    ]  # fmt: skip
+    allocation = hlo.allocation(0, 3 * KIB, (1, 0, KIB), (2, 0, KIB), (3, 0, KIB), (4, KIB, 2 * KIB))
+    data = hlo.program("jit_f", hlo.computation("main", *lines)) + hlo.assignment(buffers, [allocation], [hlo.heap(*events, allocation=0)])
+    view = memory_viewer.view(Program(data))
+    assert (view.timeline["allocated_bytes"] / KIB).tolist() == [0, 1, 1, 1, 3, 2, 3, 2]
+    assert (view.timeline["unpadded_bytes"] / KIB).tolist() == [0, 1, 1, 1, 2, 1, 2, 1]
+    assert (view.peak_bytes, view.peak_unpadded_bytes, view.peak_position) == (3 * KIB, 2 * KIB, 3)
+    alive = view.at_peak[["buffer", "size_bytes", "padding_ratio", "start", "end"]].to_numpy().tolist()
+    assert alive == [["first", KIB, 1.0, 0, 4], ["other", 2 * KIB, 2.0, 3, 7]]
+    assert "events of the heap are about buffers that the file does not list" in view.notes[0]
