@@ -56,7 +56,8 @@ function drawn(module: ProgramMemory, space: ProgramSpace, signal: AbortSignal):
   const picture = space.rows > 0 ? workingSet(space, signal) : null;
   const scope = [
     space.points > 0 && `${count(space.points - 1)} program points`,
-    known(module.time_ms) && `${module.time_ms < 10_000 ? ms(module.time_ms) : `${num(module.time_ms / 1000, 1)} s`} on devices`,
+    known(module.time_ms) &&
+      `${module.time_ms < 10_000 ? ms(module.time_ms) : `${num(module.time_ms / 1000, 1)} s`} on devices`,
   ];
   const key = (css: string, text: string): HTMLElement => h("span", h("i", { class: `sw ${css}` }), text);
   const padded = space.peak_bytes > space.unpadded_bytes;
