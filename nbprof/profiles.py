@@ -15,19 +15,21 @@ import pandas as pd
 
 from nbprof import live
 from nbprof.errors import NbprofError
-from nbprof.faces import Hlo, InputPipeline, Kernels, Memory, MemoryViewer, OpProfile, Ops, Pods, Roofline, Steps, TfData, TraceView
+from nbprof.faces import InputPipeline, Kernels, Memory, Ops, Pods, Steps, TfData, TraceView
 from nbprof.formats.pieces import LIMIT_BYTES, RunFiles
 from nbprof.formats.places import Source, Ways, find
 from nbprof.formats.places import runs as find_runs
+from nbprof.profile_parts.ascend import Ascend
+from nbprof.profile_parts.programs import Programs
+from nbprof.profile_parts.torch import Torch
 from nbprof.run import Run
 
 if TYPE_CHECKING:
     from nbprof.capture.recording import CaptureInfo
     from nbprof.capture.session import Recording
-    from nbprof.widget import DashboardWidget
 
 
-class Profile:
+class Profile(Programs, Torch, Ascend):
     """One profile: frames to work with, views to look at, a report to share.
 
     In a notebook a Profile displays as the dashboard. Get one from `%%nbprof`, `nbprof.profile()` or `nbprof.load()`.
@@ -38,11 +40,6 @@ class Profile:
     >>> p.steps.summary                                # doctest: +SKIP
     >>> p.save("report.html")                          # doctest: +SKIP
     """
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self._payload: tuple[int, dict[str, Any]] | None = None
-        self._temporary: Path | None = None
 
     @property
     def steps(self) -> Steps:
@@ -121,26 +118,6 @@ class Profile:
         return Memory(self, "memory")
 
     @property
-    def hlo(self) -> Hlo:
-        """Time by op of compiled XLA programs."""
-        return Hlo(self, "ops", "hlo")
-
-    @property
-    def op_profile(self) -> OpProfile:
-        """The time of compiled XLA programs as a tree, and how well each part uses the device."""
-        return OpProfile(self, "ops", "op_profile")
-
-    @property
-    def roofline(self) -> Roofline:
-        """How near each op of the compiled XLA programs comes to what the device can do."""
-        return Roofline(self)
-
-    @property
-    def memory_viewer(self) -> MemoryViewer:
-        """Memory of compiled XLA programs, by the name of the program."""
-        return MemoryViewer(self)
-
-    @property
     def trace(self) -> TraceView:
         """Every event on its lane."""
         return TraceView(self, "trace")
@@ -193,15 +170,6 @@ class Profile:
         frame = pd.DataFrame(rows, columns=["run", "first_step", "last_step", "shown", "path"])
         return frame.astype({"first_step": "Int64", "last_step": "Int64"})
 
-    def payload(self, events: int | None = None) -> dict[str, Any]:
-        """What the dashboard draws: small numbers, texts and typed arrays, with so many events of the trace (20,000)."""
-        from nbprof.views import payload
-
-        most = payload.budget(events)
-        if self._payload is None or self._payload[0] != most:
-            self._payload = most, payload.dashboard(self.run, events=most)
-        return self._payload[1]
-
     def text(self) -> str:
         """Ten lines of plain text."""
         from nbprof.views import text
@@ -234,54 +202,6 @@ class Profile:
                 f"{target}: the report could not be written ({error.strerror}). Choose a folder that you may write to."
             ) from error
         return target
-
-    def widget(self, **options: Any) -> DashboardWidget:
-        """A live anywidget of the dashboard; `widget.selected` are the selected steps, to read and to set.
-
-        Parameters
-        ----------
-        views : list of str, optional
-            Tabs to show; all when left out.
-        height : int, optional
-            Height in px; the natural one when left out.
-        selected : (int, int), optional
-            First and last step number of the selection.
-        events : int, optional
-            How many events of the trace it holds by itself, as `save` takes it; it has the others while the kernel runs.
-
-        Raises
-        ------
-        NbprofError
-            An unknown option or view, or a value that makes no sense.
-        """
-        from nbprof.widget import DashboardWidget
-
-        return DashboardWidget(self.run, **options)
-
-    def mimebundle(
-        self, views: list[str] | None = None, height: int | None = None, live: bool = True, events: int | None = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The four mime types of the notebook output, and their metadata, for `display(..., raw=True)`.
-
-        Parameters
-        ----------
-        views : list of str, optional
-            Tabs to show; all when left out.
-        height : int, optional
-            Height of the live view in px.
-        live : bool
-            False: picture, text and HTML without script.
-        events : int, optional
-            How many events of the trace the output holds, as `save` takes it.
-
-        Raises
-        ------
-        NbprofError
-            An unknown view, or `events` is no number of events.
-        """
-        from nbprof.report import mimebundle
-
-        return mimebundle.mimebundle(self.run, self.payload(events), views=views, height=height, live=live)
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         return self.mimebundle()

@@ -13,7 +13,7 @@ from nbprof.faces.view import Framed
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-    from nbprof.profiles import Profile
+    from nbprof.profile_parts.base import Shown
 
 _SHOWN = 20
 """Rows that a notebook shows."""
@@ -161,7 +161,7 @@ class Roofline(_OfPrograms):
     XProf 2.24.2 draws the same; its bandwidths are in GiB, its ridge point of a TPU is of GB. `p.hlo` says how its counts differ.
     """
 
-    def __init__(self, profile: Profile, peak_flops: float | None = None, peak_bytes: float | None = None, transfers: bool = True) -> None:
+    def __init__(self, profile: Shown, peak_flops: float | None = None, peak_bytes: float | None = None, transfers: bool = True) -> None:
         super().__init__(profile, "ops", "roofline")
         self._given = peak_flops, peak_bytes
         self._transfers = transfers

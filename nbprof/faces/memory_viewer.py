@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bokeh.model import Model
 
     from nbprof.formats.hlo_buffers import Assignment
-    from nbprof.profiles import Profile
+    from nbprof.profile_parts.base import Shown
 
 _TOLD = 8
 """Buffers that the plain text names."""
@@ -133,7 +133,7 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
     are; https://openxla.org/xla/tiled_layout.
     """
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Shown) -> None:
         super().__init__(profile, "memory_viewer")
 
     @property

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 if TYPE_CHECKING:
-    from nbprof.profiles import Profile
+    from nbprof.profile_parts.base import Shown
     from nbprof.widget import DashboardWidget
 
 
 class View:
     """One view of a profile: its frame, its Bokeh figure and its widget. In a notebook it displays as the dashboard at that tab."""
 
-    def __init__(self, profile: Profile, tab: str) -> None:
+    def __init__(self, profile: Shown, tab: str) -> None:
         self._profile = profile
         self._tab = tab
 
@@ -29,7 +29,7 @@ class View:
 class Framed(View):
     """A view with one main frame."""
 
-    def __init__(self, profile: Profile, tab: str, name: str) -> None:
+    def __init__(self, profile: Shown, tab: str, name: str) -> None:
         super().__init__(profile, tab)
         self._name = name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import inspect
 import os
 import shutil
 import tarfile
@@ -21,8 +22,9 @@ from nbprof.cache.stored import StoredTrace
 from nbprof.errors import ReadError
 from nbprof.formats import xspace
 from nbprof.formats.pieces import LocalFile, RunFiles
+from nbprof.lazy import Cached
 from nbprof.profiles import load
-from nbprof.run import Run, _Cached
+from nbprof.run import Run
 from tests.cache.conftest import settle, written
 from tests.cache.same import same
 from tests.support.kineto import Kineto
@@ -31,7 +33,7 @@ from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run
 from tests.support.xspace import xspace as build
 
 DATA = Path(__file__).parents[1] / "data"
-FRAMES = [name for name, value in vars(Run).items() if isinstance(value, _Cached) and name not in ("activity", "timeline")] + [
+FRAMES = [name for name in dir(Run) if isinstance(inspect.getattr_static(Run, name), Cached) and name not in ("activity", "timeline")] + [
     "ops",
     "ops_with_idle",
     "tf_data_nodes",

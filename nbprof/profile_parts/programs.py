@@ -1,0 +1,30 @@
+"""Compiled XLA programs."""
+
+from __future__ import annotations
+
+from nbprof.faces import Hlo, MemoryViewer, OpProfile, Roofline
+from nbprof.profile_parts.base import Shown
+
+
+class Programs(Shown):
+    """Faces of compiled XLA programs."""
+
+    @property
+    def hlo(self) -> Hlo:
+        """Time by op of compiled XLA programs."""
+        return Hlo(self, "ops", "hlo")
+
+    @property
+    def op_profile(self) -> OpProfile:
+        """The time of compiled XLA programs as a tree, and how well each part uses the device."""
+        return OpProfile(self, "ops", "op_profile")
+
+    @property
+    def roofline(self) -> Roofline:
+        """How near each op of the compiled XLA programs comes to what the device can do."""
+        return Roofline(self)
+
+    @property
+    def memory_viewer(self) -> MemoryViewer:
+        """Memory of compiled XLA programs, by the name of the program."""
+        return MemoryViewer(self)

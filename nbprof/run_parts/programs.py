@@ -1,0 +1,51 @@
+"""Compiled XLA programs."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from nbprof.analysis import hlo, memory_modules, op_profile, roofline
+from nbprof.analysis.memory_modules import Named
+from nbprof.lazy import Cached, Kept
+from nbprof.run_parts.base import Base
+
+
+class Programs(Base):
+    """Frames of compiled XLA programs: their ops, and the memory they take."""
+
+    @Cached
+    def compiled(self) -> dict[str, Named]:
+        """The compiled programs of the file, by name."""
+        return memory_modules.named(self._trace.modules, self._trace.hosts)
+
+    @Kept
+    def memory_modules(self) -> pd.DataFrame:
+        """The memory that each compiled program takes."""
+        if not self.compiled:
+            return memory_modules.frame({}, {})
+        return memory_modules.frame(self.compiled, memory_modules.times(self.activity))
+
+    @Kept
+    def hlo(self) -> pd.DataFrame:
+        """Time by op of compiled programs."""
+        return hlo.frame(self.activity)
+
+    @Kept
+    def xprof_hlo(self) -> pd.DataFrame:
+        """Time by op of compiled programs by the rules of XProf 2.24."""
+        return hlo.as_xprof(self.activity)
+
+    @Kept
+    def hlo_missing(self) -> str:
+        """Why no op of a compiled program is known; '' where one is."""
+        return hlo.missing(self.activity)
+
+    @Kept
+    def op_profile(self) -> pd.DataFrame:
+        """The tree of programs, categories and ops."""
+        return op_profile.frame(self.activity)
+
+    @Kept
+    def roofline(self) -> tuple[pd.DataFrame, dict[str, float | str]]:
+        """Ops under the roof of the device, and all of them as one."""
+        return roofline.frame(self.activity, roofline.peaks(self.activity))
