@@ -237,9 +237,9 @@ OPS = [
         "device_duty_cycle_percent",
         XPROF,
         (_TPU,),
-        "XProf takes 0.5 s more for idle here than in its other figures (`device_idle_time_percent` is 13.4, the duty cycle 86.5), and does not "
-        "say how. nbprof's duty cycle is 100 less the idle time: 86.6.",
-        "parity/test_tpu_use.py::test_idle_time_of_a_tpu_is_xprofs",
+        "XProf has two times of the cores: its duty cycle (86.5) counts from a core's first event of any kind, as a program that waits for the "
+        "other cores, its idle time (13.4) from the core's first op. nbprof counts both from the first op, so that they add up to 100: 86.6.",
+        "parity/test_tpu_use.py::test_the_duty_cycle_of_xprof_begins_before_the_first_op",
     ),
     Deviation(
         "overview_page",
