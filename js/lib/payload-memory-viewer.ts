@@ -44,6 +44,8 @@ export interface MemoryViewer {
   empty: Empty | null;
   /** The largest peak first. */
   modules: ProgramMemory[];
+  /** The module and its memory space to open with, as places in `modules` and `spaces`; the first of each when absent. */
+  chosen?: [module: number, space: number];
   /** A sentence about the programs that are not here; "" when all are. */
   left_out: string;
 }

@@ -16,9 +16,10 @@ import { fillName } from "./names.js";
 const NONE = { title: "No program whose memory is known", text: "The profile has no compiled XLA program." };
 
 export const render: View = (el, context) => {
-  const { empty, modules, left_out } = context.payload.memory_viewer;
-  const largest = modules[0];
-  if (empty || !largest) {
+  const { empty, modules, left_out, chosen } = context.payload.memory_viewer;
+  const [at, of] = chosen ?? [0, 0];
+  const opened = modules[at];
+  if (empty || !opened) {
     el.append(h("section", emptyView(empty ?? NONE)));
     return;
   }
@@ -32,24 +33,24 @@ export const render: View = (el, context) => {
     clear(body);
     body.append(...drawn(module, space, end.signal));
   };
-  const choose = (module: ProgramMemory): void => {
+  const choose = (module: ProgramMemory, which = 0): void => {
     clear(spaces);
     if (module.spaces.length > 1) {
       const choices = module.spaces.map((space, i) => ({ id: String(i), label: spaceLabel(space) }));
       spaces.append(
-        picker("Memory space", choices, "0", (id) => show(module, module.spaces[Number(id)] as ProgramSpace)),
+        picker("Memory space", choices, String(which), (id) => show(module, module.spaces[Number(id)] as ProgramSpace)),
       );
     }
-    show(module, module.spaces[0] as ProgramSpace);
+    show(module, module.spaces[which] as ProgramSpace);
   };
   const programs = picker(
     "Program",
     modules.map((module, i) => ({ id: String(i), label: label(module) })),
-    "0",
-    (id) => choose(modules[Number(id)] ?? largest),
+    String(at),
+    (id) => choose(modules[Number(id)] ?? opened),
   );
   el.append(h("div.toolbar.memory-pick.programs", programs, spaces), body, left_out ? h("p.dim", left_out) : "");
-  choose(largest);
+  choose(opened, of);
 };
 
 function drawn(module: ProgramMemory, space: ProgramSpace, signal: AbortSignal): HTMLElement[] {

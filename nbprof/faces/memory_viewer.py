@@ -27,6 +27,8 @@ _TOLD = 8
 class ModuleMemory:
     """The memory of one compiled program in one memory space; get one from `p.memory_viewer[module]`.
 
+    In a notebook it displays as the tab of the dashboard, with this program and memory space chosen.
+
     Attributes
     ----------
     module : str
@@ -34,7 +36,8 @@ class ModuleMemory:
         The memory space: 0 is the device's main memory, 1 a faster one where the device has it.
     """
 
-    def __init__(self, module: str, program: Program, assignment: Assignment, space: int = 0) -> None:
+    def __init__(self, profile: Shown, module: str, program: Program, assignment: Assignment, space: int = 0) -> None:
+        self._profile = profile
         self.module = module
         self.space = space
         self._program = program
@@ -59,7 +62,7 @@ class ModuleMemory:
         """
         if space not in self.spaces:
             raise NbprofError(f"{self.module} uses no memory space {space!r}; it uses {', '.join(map(str, self.spaces))}")
-        return ModuleMemory(self.module, self._program, self._assignment, int(space))
+        return ModuleMemory(self._profile, self.module, self._program, self._assignment, int(space))
 
     @property
     def timeline(self) -> pd.DataFrame:
@@ -107,6 +110,15 @@ class ModuleMemory:
         from nbprof.views import memory_viewer_figure
 
         return memory_viewer_figure.figure(self.module, self._view, **options)
+
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        from nbprof.report import mimebundle
+        from nbprof.views import memory_viewer as drawn
+
+        payload, run = self._profile.payload(), self._profile.run
+        part = drawn.opened_at(run, payload["memory_viewer"], self.module, self.space)
+        data, about = mimebundle.mimebundle(run, {**payload, "memory_viewer": part}, views=["memory_viewer"])
+        return {**data, "text/plain": self.text()}, about
 
     def __repr__(self) -> str:
         return self.text()
@@ -163,7 +175,7 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
             raise ReadError(f"the compiled program {name} is damaged in the profile ({error}); record it again") from error
         if assignment is None:
             raise ReadError(memory_viewer.no_assignment(name))
-        return ModuleMemory(name, program, assignment)
+        return ModuleMemory(self._profile, name, program, assignment)
 
     def __iter__(self) -> Iterator[str]:
         frame = self._profile.run.memory_modules

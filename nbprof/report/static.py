@@ -171,8 +171,9 @@ def _programs(viewer: dict[str, Any]) -> str:
     html = _table("Memory of compiled programs", "as the compiler planned it", heads, rows, "lrrrr")
     if not rows:
         return ""
-    first = viewer["modules"][0]
-    table = first["spaces"][0]["buffers"]
+    module, space = viewer.get("chosen") or (0, 0)
+    first = viewer["modules"][module]
+    table = first["spaces"][space]["buffers"]
     most = max((_cell(table, "size_bytes", i) for i in range(table["rows"])), default=0.0)
     order = sorted(range(table["rows"]), key=lambda i: -_cell(table, "size_bytes", i))[:_ROWS]
     alive = [

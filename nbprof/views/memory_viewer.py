@@ -56,6 +56,29 @@ def payload(run: Run) -> dict[str, Any]:
     return {"empty": None, "modules": modules, "left_out": _left_out(frame, known.iloc[len(modules) :])}
 
 
+def opened_at(run: Run, part: dict[str, Any], module: str, space: int) -> dict[str, Any]:
+    """The part with a program and a memory space chosen; a program that the budget left out is put at its end.
+
+    Parameters
+    ----------
+    run : Run
+    part : dict
+        What `payload` gave.
+    module : str
+        Its full name, as `Run.compiled` has it.
+    space : int
+    """
+    frame, modules = run.memory_modules, list(part["modules"])
+    # Names may be cut, so that only the place among the known ones tells which it is.
+    at = frame.loc[frame["peak_bytes"].notna(), "module"].tolist().index(module)
+    if at >= len(modules):
+        row = frame[frame["module"] == module].to_dict("records")[0]
+        at = len(modules)
+        modules.append(_module(row, run.compiled[module]))
+    spaces = [one["space"] for one in modules[at]["spaces"]]
+    return {**part, "modules": modules, "chosen": [at, spaces.index(space) if space in spaces else 0]}
+
+
 def nothing() -> dict[str, Any]:
     """The part without programs."""
     return {"empty": None, "modules": [], "left_out": ""}

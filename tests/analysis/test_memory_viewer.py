@@ -115,7 +115,7 @@ def profile_of(viewer, data):
     from nbprof.formats import hlo_buffers
     from nbprof.formats.hlo import Program
 
-    return ModuleMemory("jit_flat", Program(data), hlo_buffers.read(Program(data)))
+    return ModuleMemory(None, "jit_flat", Program(data), hlo_buffers.read(Program(data)))
 
 
 def test_names(viewer):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -140,6 +143,30 @@ def test_a_program_whose_peak_is_nothing_can_be_drawn(tmp_path):
     static._programs(part)
     with pytest.raises(NbprofError):
         p.memory_viewer["none"].figure()
+
+
+def test_a_program_displays_as_the_tab_with_itself_chosen(tmp_path, monkeypatch):
+    sizes = {f"jit_{i}({i})": small(f"jit_{i}", i, allocated=(i + 1) * KIB) for i in range(5)}
+    p = shown(tmp_path, **sizes)
+    monkeypatch.setattr(memory_viewer, "ALL_MODULES", 3)
+
+    def displayed(module):
+        data, _ = module._repr_mimebundle_()
+        whole = codec.unpack(base64.b64decode(data["application/vnd.nbprof.v1+json"]["data"]))
+        assert [tab["id"] for tab in whole["meta"]["tabs"]] == ["memory_viewer"]
+        assert data["text/plain"] == module.text()
+        part = whole["memory_viewer"]
+        check(part, "MemoryViewer")
+        at, space = part["chosen"]
+        return part["modules"][at]["name"], part["modules"][at]["spaces"][space]["space"], data["text/html"]
+
+    assert displayed(p.memory_viewer["jit_4"])[:2] == ("jit_4(4)", 0), "the largest comes first anyway"
+    assert displayed(p.memory_viewer["jit_3(3)"].in_space(1))[:2] == ("jit_3(3)", 1)
+    name, space, html = displayed(p.memory_viewer["jit_0"])
+    assert (name, space) == ("jit_0(0)", 0), "left out of a report, and here all the same"
+    assert re.search(r"Alive at the peak <span[^>]*>jit_0\(0\)<", html)
+    assert "chosen" not in p.payload()["memory_viewer"], "the next display of the profile opens with the largest"
+    assert len(p.payload()["memory_viewer"]["modules"]) == 3
 
 
 def test_text_counts_what_it_does_not_name(tmp_path):
