@@ -262,6 +262,7 @@ class Activity:
         compiled program at all; the FLOPs and bytes of all runs (NaN: not known), of FLOPs also with narrow ones counted by their width,
         of bytes also those of main memory alone; how often it ran; whether XProf counts it, how many runs XProf takes one for (it counts
         the kernels of an op), and a host that ran it
+    cpu_ops, cpu_parts : the same of ops of programs that XLA compiled for the CPU, on the threads of a host
     programs : the compiled programs of the file
     program_notes : what the receipt says about compiled programs in which ops were looked up
     tagged_calls : events of the host that are no op but state the op that they served (calls of the allocator and of the driver)
@@ -300,6 +301,8 @@ class Activity:
     host_ops: pd.DataFrame
     device_ops: pd.DataFrame
     op_parts: pd.DataFrame
+    cpu_ops: pd.DataFrame
+    cpu_parts: pd.DataFrame
     program_notes: list[Note]
     programs: Any
     tagged_calls: pd.DataFrame
@@ -386,6 +389,8 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "host_ops": _empty(HOST_OPS),
     "device_ops": _empty(DEVICE_OPS),
     "op_parts": _empty(OP_PARTS),
+    "cpu_ops": _empty(DEVICE_OPS),
+    "cpu_parts": _empty(OP_PARTS),
     "program_notes": list,
     "programs": lambda: None,
     "tagged_calls": _empty(HOST_OPS),

@@ -43,7 +43,7 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
         The columns of `activity.op_parts`, `SUMS`, and `part`, the row there; most self time first, equal ones by program and name.
     int
     """
-    parts, runs = activity.op_parts, activity.device_ops
+    parts, runs = (activity.op_parts, activity.device_ops) if as_xprof else ran(activity)
     if not len(parts) or not len(runs):
         return parts.head(0).assign(part=np.zeros(0, np.int64), **{name: np.zeros(0) for name in SUMS}), 0
     if as_xprof:
@@ -63,7 +63,14 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
     out["part"] = np.arange(len(parts))
     out = out[out["hlo"].to_numpy(np.bool_) & (count > 0)]
     out = out.sort_values(["own", "program", "name"], ascending=[False, True, True], kind="stable", ignore_index=True)
-    return out, ops.device_idle(activity, runs)
+    return out, 0 if runs is activity.cpu_ops else ops.device_idle(activity, runs)
+
+
+def ran(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What ops ran, and their runs: `op_parts` and `device_ops`, or where no program ran on a device what the CPU ran."""
+    if activity.has_device:
+        return activity.op_parts, activity.device_ops
+    return activity.cpu_parts, activity.cpu_ops
 
 
 def _of_main_memory(activity: Activity, parts: pd.DataFrame, as_xprof: bool) -> npt.NDArray[np.float64]:
@@ -212,8 +219,8 @@ def written(program: Program, place: int) -> tuple[str, str, str]:
 
 def missing(activity: Activity) -> str:
     """Why there are no ops of compiled programs, in a sentence; '' where there are."""
-    if len(activity.op_parts) and activity.op_parts["hlo"].any():
+    if ran(activity)[0]["hlo"].any():
         return ""
     if not activity.has_device:
-        return "This profile has no device. Ops of programs that XLA compiled for the CPU are on its threads, in the trace."
+        return "This profile has no device, and no op of a program that XLA compiled for the CPU."
     return "No op of a compiled XLA program ran on a device in this profile."

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof.dialects import xplane_iterators, xplane_steps, xplane_tpu_cores, xplane_tpu_ops
+from nbprof.dialects import xplane_cpu_ops, xplane_iterators, xplane_steps, xplane_tpu_cores, xplane_tpu_ops
 from nbprof.dialects.environment import environment
 from nbprof.dialects.placed import Placed
 from nbprof.dialects.programs import Programs
@@ -74,6 +74,9 @@ def interpret(trace: Trace) -> act.Activity:
         out.later(("device_ops", "op_parts"), lambda: xplane_tpu_ops.device_ops(placed, out))
         out.later("programs", lambda: Programs(trace))
         out.later("device_extents", lambda: xplane_tpu_ops.extents(placed))
+    else:
+        out.later("programs", lambda: Programs(trace))
+        out.later(("cpu_ops", "cpu_parts"), lambda: xplane_cpu_ops.cpu_ops(placed, out))
     out.later(("markers", "group_names", "rebuilt"), lambda: xplane_steps.markers(placed, out))
     out.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
     out.later("sparse_steps", lambda: xplane_tpu_cores.sparse_steps(placed))
