@@ -78,7 +78,7 @@ def overview(
     mean = summary.set_index("category")["mean_ms"]
     percent = summary.set_index("category")["percent"]
     out: dict[str, Any] = {
-        **_verdict(activity, steps, mean, percent, dropped),
+        **_verdict(activity, steps, mean, percent, dropped, busy),
         "step_time_ms": _known(mean["step_time"]),
         "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]),
         "input_percent": _known(percent["input"]),
@@ -246,7 +246,9 @@ def _ops(ops: pd.DataFrame, activity: Activity) -> dict[str, float | None]:
     return out
 
 
-def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: pd.Series, dropped: int) -> dict[str, Any]:
+def _verdict(
+    activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: pd.Series, dropped: int, busy: float | None
+) -> dict[str, Any]:
     shares = {c: _known(percent[c]) or 0.0 for c in CATEGORIES}
     if not len(steps):
         return {
@@ -303,6 +305,8 @@ def _verdict(activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: 
     if bound not in ("device_compute", "host_compute") and left > 0:
         verb = "wait" if bound == "input" else "time"
         detail += f" If that {verb} went away entirely, a step would take {left:.2f} ms, {step / left:.1f}× faster than now."
+    if bound in ("input", "output") and busy is not None and busy + top > 100 and (activity.devices["kind"] == "TPU").any():
+        detail += f" The cores of a TPU run copies and infeed as ops of their own, so they count as busy meanwhile ({busy:.0f}% of a step)."
     return {
         "bound": bound,
         "verdict": _WORDS[bound],

@@ -9,7 +9,7 @@ import pandas as pd
 
 from nbprof.analysis.kernels import mean_occupancy
 from nbprof.views import wording
-from nbprof.views.overview import bar, figure, has_device, unknown
+from nbprof.views.overview import bar, figure, has_device, may_have_kernels, unknown
 from nbprof.views.tables import floats, hidden, table
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ def _dimensions(value: Any) -> str:
 def _empty(run: Run) -> dict[str, Any]:
     if plain := unknown(run, "kernels", "No GPU kernels in this run"):
         return plain
+    if not may_have_kernels(run):
+        return {"title": "No GPU kernels in this run", "text": run.missing.get("kernels", "The devices of this profile are no GPUs.")}
     if has_device(run):
         return {
             "title": "No GPU kernels in this run",

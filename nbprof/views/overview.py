@@ -39,7 +39,7 @@ def payload(run: Run) -> dict[str, Any]:
         "top_ops": _top_ops(run),
         "top_ops_where": "host" if facts.get("top_ops_where") == "host" else "device",
         "run": _facts(facts),
-        "checks": _checks(facts.get("checks")),
+        "checks": _checks(run, facts.get("checks")),
     }
 
 
@@ -59,7 +59,7 @@ _CHECKS = {
 """Names of the checks on screen; one that is not here is shown by its key."""
 
 
-def _checks(checks: Any) -> list[dict[str, Any]]:
+def _checks(run: Run, checks: Any) -> list[dict[str, Any]]:
     """What was looked at: every check with its percentage and what follows from it."""
     if not isinstance(checks, pd.DataFrame):
         return []
@@ -69,7 +69,7 @@ def _checks(checks: Any) -> list[dict[str, Any]]:
             "percent": wording.real(row["percent"]),
             "level": str(row["level"]),
             "statement": str(row["statement"]),
-            "view": str(row["view"]),
+            "view": "ops" if row["view"] == "kernels" and not may_have_kernels(run) else str(row["view"]),
         }
         for row in checks.to_dict("records")
     ]
@@ -136,6 +136,11 @@ def has_device(run: Run) -> bool:
     return len(run.devices) > 0
 
 
+def may_have_kernels(run: Run) -> bool:
+    """Whether GPU kernels can be in the profile: not where every device that was recorded is of another kind, such as a TPU."""
+    return len(run.kernels) > 0 or run.devices.empty or bool((run.devices["kind"] == "GPU").any())
+
+
 def figure(label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> dict[str, Any]:
     """One `Figure`; a value that was not measured is None and its note says why."""
     return {"label": label, "value": wording.real(value), "unit": unit, "digits": digits, "note": note, **more}
@@ -176,6 +181,8 @@ def _busy(run: Run) -> dict[str, Any]:
     percent = run.overview.get("device_busy_percent")
     kind = run.overview.get("device_kind") or "device"
     note = f"{kind}, {wording.plural(len(run.devices), 'device')}" if wording.real(percent) is not None else "not recorded"
+    if wording.real(percent) is not None and (run.devices["kind"] == "TPU").any():
+        note += "; copies and infeed count"
     return figure("Device busy", percent, "%", 1, note, **bar(("device_compute", percent)))
 
 

@@ -48,7 +48,11 @@ _ROOMS: dict[str, Callable[..., dict[str, Any]]] = {
     "pods": pods.payload,
     "trace": trace.payload,
 }
-_WHERE_KNOWN: dict[str, Callable[[Run], bool]] = {"pods": pods.several, "memory_viewer": memory_viewer.has}
+_WHERE_KNOWN: dict[str, Callable[[Run], bool]] = {
+    "kernels": overview.may_have_kernels,
+    "pods": pods.several,
+    "memory_viewer": memory_viewer.has,
+}
 """Tabs that are there only where they have something to show, unless they are asked for."""
 # Parts are kept in the cache, and this is the one type of their own that they hold.
 record(Delta)
@@ -74,8 +78,9 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
     run : Run
     views : iterable of str, optional
         The tabs to show, out of "overview", "input", "ops", "kernels", "memory", "memory_viewer", "pods", "trace". All when not given:
-        "pods" then only where there are several workers, "memory_viewer" where there are compiled programs whose memory is known. Data
-        of tabs that are not shown are left out, but for the overview and the steps, on which the static report stands.
+        "kernels" then not where all devices are of another kind than GPUs, "pods" only where there are several workers, "memory_viewer"
+        where there are compiled programs whose memory is known. Data of tabs that are not shown are left out, but for the overview and
+        the steps, on which the static report stands.
     events : int, optional
         How many events of the trace to hold; 20,000 when not given, 0 for none of them.
 

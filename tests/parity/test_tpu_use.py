@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from nbprof.views import overview as page
+from nbprof.views import payload
 from tests.parity.deviations import known
 from tests.parity.peer import XPROF, profile, xprof
 from tests.support.build import profile as made
@@ -60,6 +61,38 @@ def test_the_tiles_of_a_tpu_have_what_it_computed_and_moved():
     assert shown["FLOPS utilization"]["note"] == "0.004 of 918 TFLOP/s a device; MXU counter 0.0%"
     assert shown["Memory bandwidth"]["value"] == pytest.approx(4.34787, abs=1e-4)
     assert shown["Memory bandwidth"]["note"] == "66.33 GiB/s of 1,525.50 GiB/s a device"
+
+
+def test_a_wait_of_busy_cores_is_explained():
+    p = profile(TPU)
+    busy, waits = p.overview["device_busy_percent"], p.overview["input_percent"]
+    assert busy + waits > 100
+    assert p.overview["verdict_detail"].endswith(" so they count as busy meanwhile (100% of a step).")
+    assert page.figures(p.run)[2]["note"] == "TPU v6 Lite, 4 devices; copies and infeed count"
+
+
+def test_a_tpu_has_no_tab_of_gpu_kernels_unless_it_is_asked_for():
+    run = profile(TPU).run
+    whole = payload.dashboard(run)
+    assert "kernels" not in [tab["id"] for tab in whole["meta"]["tabs"]]
+    shown = {check["view"] for check in whole["overview"]["checks"]} - {"overview"}
+    assert shown <= {tab["id"] for tab in whole["meta"]["tabs"]}, "no check leads to a tab that is not there"
+    asked = payload.dashboard(run, views=["kernels"])
+    assert [tab["id"] for tab in asked["meta"]["tabs"]] == ["kernels"]
+    assert asked["kernels"]["empty"]["text"] == "The devices of this profile are TPUs; GPU kernels are recorded on GPUs only."
+    for name in ("tf-cpu/prefetch-example", "jax/gtx1080ti-reactant"):
+        assert "kernels" in [tab["id"] for tab in payload.dashboard(profile(name).run)["meta"]["tabs"]], name
+
+
+def test_the_ops_of_a_tpu_that_take_most_have_their_flop_rate():
+    top = page.payload(profile(TPU).run)["top_ops"]
+    keys = [column["key"] for column in top["columns"]]
+    assert "gflops_per_second" in keys
+    ops = profile(TPU).hlo.frame
+    adds = ops[ops["category"] == "loop fusion"]
+    names = top["data"]["op"]["values"]
+    at = [names[code] for code in top["data"]["op"]["codes"].tolist()].index("jit(f)/jit(main)/add")
+    assert top["data"]["gflops_per_second"][at] == pytest.approx(adds["flops"].sum() / (1000 * adds["total_us"].sum()), rel=1e-6)
 
 
 def tpu(**peaks):
