@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.peaks import ON_CHIP
 from nbprof.trace import Events, Int32s, Int64s, Note
 
 # Step classes by priority: the larger wins where two overlap. Source: the event types of TensorFlow Profiler's step breakdown.
@@ -217,6 +218,7 @@ DEVICES = [
     "cores",
     "clock_khz",
     "peak_flops_per_second",
+    *(f"{level}_bytes_per_second" for level in ON_CHIP),
     "chip",
     "megacore",
     "sparse_cores",
@@ -261,7 +263,8 @@ class Activity:
         writes it ('' where it is to be written from the program), the name that it shares with its duplicates, whether it is an op of a
         compiled program at all; the FLOPs and bytes of all runs (NaN: not known), of FLOPs also with narrow ones counted by their width,
         of bytes also those of main memory alone; how often it ran; whether XProf counts it, how many runs XProf takes one for (it counts
-        the kernels of an op), and a host that ran it
+        the kernels of an op), and a host that ran it. Of TPUs also the bytes that all runs moved in memories on the chip, in columns by the
+        names of `nbprof.peaks.ON_CHIP`
     cpu_ops, cpu_parts : the same of ops of programs that XLA compiled for the CPU, on the threads of a host
     programs : the compiled programs of the file
     program_notes : what the receipt says about compiled programs in which ops were looked up
@@ -286,6 +289,7 @@ class Activity:
     xprof : whether XProf can read the file
     missing : why a view is empty, by view
     notes : what the receipt says about how the events hang together
+    given_peaks : peaks of the devices that a person gave, by the names of `nbprof.peaks.KEYS`; they stand in `devices` too
     traits : what the program was seen to use that advice is about: "DataParallel"
     """
 
@@ -331,6 +335,7 @@ class Activity:
     xprof_launch_shapes: list[dict[str, object]]
     missing: dict[str, str]
     notes: list[Note]
+    given_peaks: dict[str, float]
     traits: set[str]
     framework: str
     has_device: bool
@@ -419,6 +424,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "xprof_launch_shapes": list,
     "missing": dict,
     "notes": list,
+    "given_peaks": dict,
     "traits": set,
     "framework": str,
     "has_device": bool,

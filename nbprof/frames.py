@@ -408,6 +408,16 @@ SCHEMA: dict[str, list[Col]] = {
         _rate(
             "peak_flops_per_second", "flops_per_second", "Peak FLOP/s", "What it can compute at most, in fp32 or fp16, without sparsity."
         ),
+        *(
+            _rate(f"{level}_bytes_per_second", "bytes_per_second", f"{label} B/s", f"What {what} can move at most.")
+            for level, label, what in (
+                ("cmem_read", "CMEM read", "reading the memory CMEM on the chip"),
+                ("cmem_write", "CMEM write", "writing the memory CMEM on the chip"),
+                ("vmem_read", "VMEM read", "reading the vector memory on the chip"),
+                ("vmem_write", "VMEM write", "writing the vector memory on the chip"),
+                ("shared_memory", "Shared memory", "the shared memory of all multiprocessors of a GPU"),
+            )
+        ),
         _count("chip", "Chip", "Number of a TPU core's chip on its host."),
         Col("megacore", "bool", "", "Megacore", "Whether the two cores of a TPU's chip work as one.", "bool", None),
         _count("sparse_cores", "SparseCores", "SparseCores beside a TPU core that recorded."),

@@ -36,7 +36,9 @@ _TIMES = [
 _FLOPS = _rate("flops_per_second", "flops_per_second", "FLOP/s", "Floating-point operations of all runs, divided by their total time.")
 _BYTES = _rate("bytes_per_second", "bytes_per_second", "B/s", "Bytes that all runs read and wrote, divided by their total time.")
 _INTENSITY = _rate("operational_intensity", "flops_per_byte", "FLOP/B", "Floating-point operations for each byte read or written.")
-_BOUND = _text("bound_by", "Bound by", "What the op comes closest to the device's peak of: Compute or HBM (memory).")
+_BOUND = _text(
+    "bound_by", "Bound by", "What the op comes closest to the device's peak of: Compute, HBM (main memory), or a memory on the chip."
+)
 _EXPRESSION = _text("expression", "Expression", "The op as XLA writes it; empty where its program is not in the file.", "code")
 _SHAPE = _text("shape", "Shape", "What the op makes: element type and dimensions.", "code")
 _LAYOUT = _text("layout", "Layout", "How that lies in memory: order of the dimensions, tiles, memory space.", "code")
@@ -108,9 +110,32 @@ SCHEMA: dict[str, list[Col]] = {
         _part("compute_fraction", "FLOPS %", "FLOP/s by the device's peak."),
         _part("bandwidth_fraction", "HBM %", "Bytes a second of main memory by the device's peak."),
         _rate("roof_flops_per_second", "flops_per_second", "Roof", "What the roof allows at the op's intensity."),
+        *(
+            _rate(f"{memory}_{way}_bytes_per_second", "bytes_per_second", f"{memory.upper()} {way} B/s", text)
+            for memory in ("cmem", "vmem")
+            for way, text in (
+                ("read", f"Bytes a second read from {memory.upper()}, a memory on a TPU's chip."),
+                ("write", f"Bytes a second written to {memory.upper()}, a memory on a TPU's chip."),
+            )
+        ),
+    ],
+    "roofline_steps": [
+        _text("host", "Host", "Machine that recorded it."),
+        _count("step", "Step", "Step number as the framework counts it."),
+        _text("name", "Name", "Name of the step marker."),
+        Col("step_time_ms", "float64", "ms", "Step ms", "Duration of the step.", "number", 2),
+        _us("busy_us", "Busy µs", "Self time of the ops that began in the step, on all devices of the host."),
+        _rate("flops_per_second", "flops_per_second", "FLOP/s", "Of one device over the time of the step, narrow ones by their width."),
+        _rate("bytes_per_second", "bytes_per_second", "HBM B/s", "Bytes of one device's main memory over the time of the step."),
+        _INTENSITY,
+        _text("bound_by", "Bound by", "What the step comes closest to the device's peak of."),
+        _part("roof_fraction", "Of roof", "How near the step comes to that peak."),
+        _part("compute_fraction", "FLOPS %", "FLOP/s by the device's peak."),
+        _part("bandwidth_fraction", "HBM %", "Bytes a second of main memory by the device's peak."),
+        Col("counted", "bool", "", "In averages", "Whether averages use the step.", "bool", None),
     ],
 }
-"""`p.hlo.frame`, `p.op_profile.frame` and `p.roofline.frame`."""
+"""`p.hlo.frame`, `p.op_profile.frame`, `p.roofline.frame` and `p.roofline.steps`."""
 
 
 def column(frame: str, name: str) -> Col:

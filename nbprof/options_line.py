@@ -76,6 +76,7 @@ def parser(prog: str = "%%nbprof") -> Parser:
     add("--python", action="store_true", help="record every Python call too: many events, a slower cell")
     add("--no-python", action="store_false", dest="python", help="don't (default)")
     add("--host-level", metavar="0-3", type=int, default=2, help="0 nothing, 1 what matters most, 2 ops too (default), 3 everything")
+    add("--peaks", metavar="P", default=None, help="what the device can do, where that is not known: flops=312T,bytes=2.0T a second")
     add("--logdir", metavar="DIR", default=None, help="folder for the run, in TensorBoard's layout; nbprof-results by default")
     add("--save", action="store_true", default=True, help="keep the files of the run (default)")
     add("--no-save", action="store_false", dest="save", help="keep the files only as long as the profile lives")
@@ -147,6 +148,7 @@ def choices(words: Sequence[str]) -> tuple[Options, Show]:
             shapes=given.shapes,
             stacks=given.stacks,
             limit_gb=given.limit,
+            peaks=given.peaks,
         )
         views = [view.strip() for view in given.views.split(",") if view.strip() not in ("", "all")]
         return options, Show(given.out, given.quiet, views or None, given.height, count(given.events))

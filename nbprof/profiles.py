@@ -19,6 +19,7 @@ from nbprof.faces import InputPipeline, Kernels, Memory, Ops, Pods, Steps, TfDat
 from nbprof.formats.pieces import LIMIT_BYTES, RunFiles
 from nbprof.formats.places import Source, Ways, find
 from nbprof.formats.places import runs as find_runs
+from nbprof.peaks import checked
 from nbprof.profile_parts.ascend import Ascend
 from nbprof.profile_parts.programs import Programs
 from nbprof.profile_parts.torch import Torch
@@ -241,6 +242,7 @@ def load(
     *,
     storage_options: Mapping[str, Any] | None = None,
     limit_bytes: int = LIMIT_BYTES,
+    peaks: Mapping[str, float] | None = None,
 ) -> Profile:
     """A profile that exists, from wherever it lies: a file, a run, a logdir, an archive or a URL.
 
@@ -264,6 +266,10 @@ def load(
         For fsspec: credentials, end points. They are in no message.
     limit_bytes : int
         The most that a packed file may unpack to. It keeps a damaged or hostile file from filling the memory.
+    peaks : dict, optional
+        What one device can do in a second, for the roofline and all utilizations, where the profile does not tell it or tells it wrong:
+        `{"flops": 312e12, "bytes": 2.0e12}`, operations at 16 bits and bytes of its main memory; either may be left out. Also `cmem_read`,
+        `cmem_write`, `vmem_read`, `vmem_write` and `shared_memory`, bytes of the memories on the chip.
 
     Returns
     -------
@@ -274,6 +280,8 @@ def load(
     ------
     ReadError
         Nothing is there, or it is no profile, or it is damaged; says where and what to do.
+    NbprofError
+        One of `peaks` makes no sense.
 
     Examples
     --------
@@ -285,7 +293,7 @@ def load(
     >>> nbprof.load("gs://bucket/logs", progress=print)               # doctest: +SKIP
     >>> nbprof.load("s3://bucket/logs", storage_options={"anon": True})   # doctest: +SKIP
     """
-    profile = read(source, run, progress, storage_options=storage_options, limit_bytes=limit_bytes)
+    profile = read(source, run, progress, storage_options=storage_options, limit_bytes=limit_bytes, peaks=peaks)
     set_last(profile)
     return profile
 
@@ -297,10 +305,12 @@ def read(
     *,
     storage_options: Mapping[str, Any] | None = None,
     limit_bytes: int = LIMIT_BYTES,
+    peaks: Mapping[str, float] | None = None,
 ) -> Profile:
     """As `load`, but `nbprof.last` stays what it was."""
+    given = None if peaks is None else checked(peaks)
     files = find(source, run, Ways(storage_options or {}, limit_bytes, progress))
-    return Profile(Run.read(files, capture=captured(files), progress=progress))
+    return Profile(Run.read(files, capture=captured(files), progress=progress, given_peaks=given))
 
 
 def runs(

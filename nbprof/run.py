@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
@@ -54,6 +54,8 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
         How it was recorded, when nbprof recorded it.
     shelf : Shelf, optional
         What the cache has of it; no cache when left out.
+    given_peaks : dict, optional
+        Peaks of the devices, by the names of `nbprof.peaks.KEYS`.
     """
 
     @classmethod
@@ -65,8 +67,12 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
         *,
         keep: bool = True,
         write: bool = True,
+        given_peaks: Mapping[str, float] | None = None,
     ) -> Run:
         """Reads the files of one run, which the cache may keep if they stay where they are; without `write` it gives only what it has.
+
+        Peaks of the devices that are given, by the names of `nbprof.peaks.KEYS`, count instead of those in the files; else those that were
+        given when it was recorded.
 
         Raises
         ------
@@ -75,8 +81,11 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
         """
         began = time.perf_counter()
         warmup = capture.warmup if capture is not None else None
-        # Averages depend on it, and averages are kept.
-        shelf = cache.open_shelf(files, None if warmup is None else {"warmup": warmup}, keep=keep, write=write)
+        if given_peaks is None and capture is not None:
+            given_peaks = capture.peaks
+        # Averages and utilizations depend on them, and are kept.
+        options = {"warmup": warmup, "peaks": given_peaks or None}
+        shelf = cache.open_shelf(files, {key: value for key, value in options.items() if value is not None}, keep=keep, write=write)
         trace = shelf.trace(lambda: reader(files)(shelf.pieces, progress))
         for note in files.notes:
             trace.receipt.info(note)
@@ -86,7 +95,7 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
         if not keep:
             # They are gone when the profile is.
             source.local = ()
-        return cls(trace, dialect(files.format), source, capture, shelf)
+        return cls(trace, dialect(files.format), source, capture, shelf, given_peaks)
 
     @Cached
     def timeline(self) -> Timeline:
@@ -116,6 +125,9 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
             (receipt.warn if line.level == "warning" else receipt.info)(line.text)
         for text in self.missing.values():
             receipt.info(text)
+        if self._given_peaks:
+            told = ", ".join(f"{name} {value:.4g}" for name, value in self._given_peaks.items())
+            receipt.info(f"Peaks of the devices that were given, in operations and bytes a second: {told}.")
         if self._trace.modules:
             count = len(self._trace.modules)
             what = "1 compiled XLA program is" if count == 1 else f"{count:,} compiled XLA programs are"

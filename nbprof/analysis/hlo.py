@@ -18,6 +18,7 @@ from nbprof.analysis import ops
 from nbprof.errors import ReadError
 from nbprof.formats import hlo_text
 from nbprof.formats.hlo import Program
+from nbprof.peaks import ON_CHIP
 
 _SHAPE = re.compile(r"%?\S+ = (.+?) [a-z][\w\-]*\(")
 COLUMNS = [column.name for column in frames_hlo.SCHEMA["hlo"]]
@@ -121,7 +122,7 @@ def _public(activity: Activity, found: pd.DataFrame, whole: int, *, impossible: 
             "avg_self_us": found["own"] / runs / 1e6,
             "self_fraction": share,
             "cumulative_fraction": share.cumsum(),
-            **rates(found, *ops.peaks(activity), impossible=impossible),
+            **rates(found, *ops.peaks(activity), ops.on_chip_peaks(activity), impossible=impossible),
             "flops": found["flops"],
             "bytes": found["moved"],
             "rematerialized": found["name"].str.contains(".remat", regex=False),
@@ -138,7 +139,9 @@ def _public(activity: Activity, found: pd.DataFrame, whole: int, *, impossible: 
     return out.astype({"in_file": bool, "rematerialized": bool})[COLUMNS]
 
 
-def rates(found: pd.DataFrame, peak_flops: float, peak_bytes: float, *, impossible: bool) -> dict[str, pd.Series]:
+def rates(
+    found: pd.DataFrame, peak_flops: float, peak_bytes: float, on_chip: dict[str, float] | None = None, *, impossible: bool
+) -> dict[str, pd.Series]:
     """Rates of ops, and what each comes closest to the peak of.
 
     Parameters
@@ -147,6 +150,8 @@ def rates(found: pd.DataFrame, peak_flops: float, peak_bytes: float, *, impossib
         With `total`, `flops`, `normalized`, `moved`, `memory`.
     peak_flops, peak_bytes : float
         Of a device in a second; NaN where not known.
+    on_chip : dict, optional
+        The same of its memories on the chip, by the names of `nbprof.peaks.ON_CHIP`.
     impossible : bool
         XProf's rules: rates are left in that no memory reaches, of ops that only begin a transfer or find it done, and the intensity is of
         FLOPs as of 16 bits.
@@ -159,9 +164,9 @@ def rates(found: pd.DataFrame, peak_flops: float, peak_bytes: float, *, impossib
     if not impossible:
         far = (moved > ops.IMPOSSIBLE * peak_bytes) | (memory > ops.IMPOSSIBLE * peak_bytes)
         moved, memory = moved.mask(far), memory.mask(far)
-    computing, moving = normalized / peak_flops, memory / peak_bytes
-    known = computing.notna() & moving.notna() & ((computing > 0) | (moving > 0))
-    bound = np.where(known, np.where(moving > computing, ops.MEMORY, ops.COMPUTE), "")
+    used = {ops.COMPUTE: normalized / peak_flops, ops.MEMORY: memory / peak_bytes}
+    known = used[ops.COMPUTE].notna() & used[ops.MEMORY].notna()
+    used |= {ON_CHIP[level]: of_chip for level, of_chip in on_chip_use(found, on_chip or {}).items()}
     return {
         "flops_per_second": flops,
         "normalized_flops_per_second": normalized,
@@ -169,8 +174,22 @@ def rates(found: pd.DataFrame, peak_flops: float, peak_bytes: float, *, impossib
         "memory_bytes_per_second": memory,
         # XProf's are those that the roofline is drawn with.
         "operational_intensity": found["normalized" if impossible else "flops"] / found["moved"].where(found["moved"] > 0),
-        "bound_by": pd.Series(bound, found.index, object),
+        "bound_by": bound(used, known),
     }
+
+
+def on_chip_use(found: pd.DataFrame, on_chip: dict[str, float]) -> dict[str, pd.Series]:
+    """How much of the peak of each memory on the chip ops use; of those of which the profile tells the bytes."""
+    seconds = found["total"].where(found["total"] > 0) / 1e12
+    return {level: found[level] / seconds / peak for level, peak in on_chip.items() if level in found.columns}
+
+
+def bound(used: dict[str, pd.Series], known: pd.Series) -> pd.Series:
+    """The resource of which most is used, of equal ones the first; '' where none is used or it is not known."""
+    table = pd.DataFrame(used).fillna(0.0)
+    most = table.to_numpy().argmax(axis=1) if len(table) else np.zeros(0, np.int64)
+    names = np.array(list(used), object)[most]
+    return pd.Series(np.where(known & (table > 0).any(axis=1), names, ""), table.index, object)
 
 
 def titles(activity: Activity, found: pd.DataFrame) -> list[tuple[str, bool]]:

@@ -18,6 +18,7 @@ import pandas as pd
 from nbprof import nesting
 from nbprof.activity import Activity
 from nbprof.analysis import self_time
+from nbprof.peaks import KEYS, ON_CHIP
 from nbprof.trace import Int32s, Int64s
 
 COLUMNS = [
@@ -226,11 +227,25 @@ def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, any_rate: bo
 
 def peaks(activity: Activity) -> tuple[float, float]:
     """FLOPs and bytes a second that a device can reach; NaN where that is not known or differs between the devices."""
-    out = []
-    for column in ("peak_flops_per_second", "memory_bytes_per_second"):
-        values = pd.to_numeric(activity.devices[column], errors="coerce").dropna().unique()
-        out.append(float(values[0]) if len(values) == 1 else float("nan"))
-    return out[0], out[1]
+    return _one(activity, "peak_flops_per_second"), _one(activity, "memory_bytes_per_second")
+
+
+def on_chip_peaks(activity: Activity) -> dict[str, float]:
+    """Bytes a second that each memory on the chip can move at most, by the names of `nbprof.peaks.ON_CHIP`; those that are known."""
+    found = {level: _one(activity, f"{level}_bytes_per_second") for level in ON_CHIP}
+    return {level: peak for level, peak in found.items() if peak > 0}
+
+
+def _one(activity: Activity, column: str) -> float:
+    """What was given, else what the devices have in common; NaN where that is not known or differs."""
+    for name, value in activity.given_peaks.items():
+        # Also where ops ran without a device, on the CPU.
+        if column == KEYS[name]:
+            return value
+    if column not in activity.devices.columns:
+        return float("nan")
+    values = pd.to_numeric(activity.devices[column], errors="coerce").dropna().unique()
+    return float(values[0]) if len(values) == 1 else float("nan")
 
 
 def device_idle(activity: Activity, rows: pd.DataFrame) -> int:

@@ -7,7 +7,7 @@ Communications of the ACM 52 (2009).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -16,9 +16,12 @@ from nbprof import frames_hlo
 from nbprof.activity import Activity
 from nbprof.analysis import hlo, ops
 from nbprof.errors import NbprofError
+from nbprof.peaks import ON_CHIP
 
 COLUMNS = [column.name for column in frames_hlo.SCHEMA["roofline"]]
 TRANSFERS = ("infeed", "outfeed")
+UNCOUNTED = ("shared_memory",)
+"""Memories of which no profile tells how many bytes an op moves: their roof is drawn, and that is all."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,15 @@ class Peaks:
         Of its main memory; NaN where it is not known.
     given : bool
         Whether a person gave one of them.
+    on_chip : dict
+        Bytes a second of the memories on the chip, by the names of `nbprof.peaks.ON_CHIP`; those that are known.
     """
 
     device: str
     flops_per_second: float
     bytes_per_second: float
     given: bool = False
+    on_chip: dict[str, float] = field(default_factory=dict)
 
     @property
     def ridge_point(self) -> float:
@@ -57,7 +63,8 @@ class Peaks:
             return ""
         return (
             f"The peak {' and '.join(lacking)} of {self.device or 'this device'} is not known: give the device's with "
-            "p.roofline(peak_flops=..., peak_bytes=...), in operations and bytes a second."
+            "p.roofline(peak_flops=..., peak_bytes=...), in operations and bytes a second, or for all views where the profile is loaded: "
+            'nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12}).'
         )
 
 
@@ -79,7 +86,8 @@ def peaks(activity: Activity, flops: float | None = None, moved: float | None = 
         names,
         own[0] if flops is None else float(flops),
         own[1] if moved is None else float(moved),
-        flops is not None or moved is not None,
+        flops is not None or moved is not None or bool(activity.given_peaks),
+        ops.on_chip_peaks(activity),
     )
 
 
@@ -101,7 +109,7 @@ def frame(
     if not transfers:
         found = found[~found["category"].isin(TRANSFERS)].reset_index(drop=True)
     own = float(found["own"].sum())
-    rates = hlo.rates(found, roof.flops_per_second, roof.bytes_per_second, impossible=False)
+    rates = hlo.rates(found, roof.flops_per_second, roof.bytes_per_second, roof.on_chip, impossible=False)
     flops, moved = rates["normalized_flops_per_second"], rates["memory_bytes_per_second"]
     share = found["own"] / own if own else found["own"] * 0.0
     intensity = flops / moved.where(moved > 0)
@@ -125,6 +133,14 @@ def frame(
     )
     out["roof_fraction"] = out[["compute_fraction", "bandwidth_fraction"]].max(axis=1, skipna=False)
     out["roof_flops_per_second"] = np.fmin(intensity * roof.bytes_per_second, roof.flops_per_second)
+    seconds = found["total"].where(found["total"] > 0) / 1e12
+    used = hlo.on_chip_use(found, roof.on_chip)
+    for level in (level for level in ON_CHIP if level not in UNCOUNTED):
+        out[f"{level}_bytes_per_second"] = found[level] / seconds if level in found.columns else np.nan
+        if level in used:
+            part = used[level].where(used[level] > 0)
+            out["roof_fraction"] = out["roof_fraction"].where(~(part > out["roof_fraction"]), part)
+            out["roof_flops_per_second"] = np.fmin(out["roof_flops_per_second"], flops / part)
     out = out.astype({column.name: column.dtype for column in frames_hlo.SCHEMA["roofline"]})[COLUMNS]
     return out, _total(found, idle, roof)
 
@@ -133,18 +149,71 @@ def _total(found: pd.DataFrame, idle: int, roof: Peaks) -> dict[str, float | str
     """All ops as one: over the time of the devices, and over the time in which they ran."""
     busy = float(found["own"].sum())
     counted = found[~found["category"].isin(hlo.CONTAINERS)]
-    flops, moved = (float(counted[name].sum(min_count=1)) for name in ("normalized", "memory"))
-    whole = (busy + idle) / 1e12 or float("nan")
-    computing, moving = flops / whole / roof.flops_per_second, moved / whole / roof.bytes_per_second
-    known = computing == computing and moving == moving and max(computing, moving) > 0
-    return {
-        "time_us": (busy + idle) / 1e6,
-        "idle_us": idle / 1e6,
-        "flops_per_second": flops / whole,
-        "bytes_per_second": moved / whole,
-        "operational_intensity": flops / moved if moved > 0 else float("nan"),
-        "bound_by": (ops.MEMORY if moving > computing else ops.COMPUTE) if known else "",
-        "roof_fraction": float(np.fmax(computing, moving)),
-        "compute_fraction": computing,
-        "bandwidth_fraction": moving,
-    }
+    sums = pd.DataFrame({name: [counted[name].sum(min_count=1)] for name in ("normalized", "memory", *_levels(found))})
+    out = _together(sums.assign(total=busy + idle), roof)
+    return {"time_us": (busy + idle) / 1e6, "idle_us": idle / 1e6, **{str(key): value for key, value in out.iloc[0].items()}}
+
+
+def _levels(found: pd.DataFrame) -> list[str]:
+    return [level for level in ON_CHIP if level in found.columns]
+
+
+def _together(sums: pd.DataFrame, roof: Peaks) -> pd.DataFrame:
+    """Rates of ops taken together, a row each of `sums`: `total` is the time of the devices in ps, the others are of all runs."""
+    seconds = sums["total"].where(sums["total"] > 0).astype("f8") / 1e12
+    flops, moved = sums["normalized"] / seconds, sums["memory"] / seconds
+    used = {ops.COMPUTE: flops / roof.flops_per_second, ops.MEMORY: moved / roof.bytes_per_second}
+    known = used[ops.COMPUTE].notna() & used[ops.MEMORY].notna()
+    used |= {ON_CHIP[level]: of_chip for level, of_chip in hlo.on_chip_use(sums, roof.on_chip).items()}
+    return pd.DataFrame(
+        {
+            "flops_per_second": flops,
+            "bytes_per_second": moved,
+            "operational_intensity": sums["normalized"] / sums["memory"].where(sums["memory"] > 0),
+            "bound_by": hlo.bound(used, known),
+            "roof_fraction": pd.DataFrame(used).max(axis=1),
+            "compute_fraction": used[ops.COMPUTE],
+            "bandwidth_fraction": used[ops.MEMORY],
+        }
+    )
+
+
+def by_step(activity: Activity, roof: Peaks, steps: pd.DataFrame, measured: tuple[pd.DataFrame, int] | None = None) -> pd.DataFrame:
+    """The public frame, `p.roofline.steps`: the ops of each step as one, over the time of the step on the devices of its host.
+
+    A run of an op belongs to the step in which it begins. What one run computes and moves is the mean of all runs of the op.
+    """
+    columns = [column.name for column in frames_hlo.SCHEMA["roofline_steps"]]
+    found, _ = hlo.measured(activity) if measured is None else measured
+    parts, runs = hlo.ran(activity)
+    if steps.empty or found.empty or not len(runs):
+        return pd.DataFrame(columns=columns).astype({column.name: column.dtype for column in frames_hlo.SCHEMA["roofline_steps"]})
+    start = (steps["start_ms"].to_numpy(np.float64) * 1e9).round().astype(np.int64)
+    end = start + (steps["step_time_ms"].to_numpy(np.float64) * 1e9).round().astype(np.int64)
+    hosts = pd.Index(activity.hosts).get_indexer(pd.Index(steps["host"])) if "host" in steps.columns else np.zeros(len(steps), np.int64)
+    host, begin, part = (runs[name].to_numpy(np.int64) for name in ("host", "start", "part"))
+    step = np.full(len(runs), -1)
+    devices = np.zeros(len(steps))
+    for number in np.unique(hosts).tolist():
+        mine = np.flatnonzero(hosts == number)
+        mine = mine[np.argsort(start[mine], kind="stable")]
+        rows = np.flatnonzero(host == number)
+        at = np.searchsorted(start[mine], begin[rows], side="right") - 1
+        inside = (at >= 0) & (begin[rows] < end[mine[np.maximum(at, 0)]])
+        step[rows[inside]] = mine[at[inside]]
+        devices[mine] = runs.iloc[rows]["device"].nunique()
+    counted = found[~found["category"].isin(hlo.CONTAINERS)]
+    kept = step >= 0
+    count = np.bincount(part, minlength=len(parts))
+    sums: dict[str, np.ndarray] = {}
+    for name in ("normalized", "memory", *_levels(found)):
+        # An op of which a number is not known adds nothing, as in the total.
+        each = np.zeros(len(parts))
+        each[counted["part"].to_numpy(np.int64)] = counted[name].fillna(0.0).to_numpy(np.float64)
+        sums[name] = np.bincount(step[kept], (each / np.maximum(count, 1))[part[kept]], len(steps))
+    sums["total"] = (end - start) * devices
+    sums["busy"] = np.bincount(step[kept], runs["own"].to_numpy(np.float64)[kept], len(steps))
+    table = pd.DataFrame(sums)
+    out = pd.concat([steps[["host", "step", "name", "counted"]].reset_index(drop=True), _together(table, roof)], axis=1)
+    out["step_time_ms"], out["busy_us"] = steps["step_time_ms"].to_numpy(np.float64), table["busy"] / 1e6
+    return out.astype({column.name: column.dtype for column in frames_hlo.SCHEMA["roofline_steps"]})[columns]

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from nbprof.errors import CaptureError
+from nbprof.errors import CaptureError, NbprofError
+from nbprof.peaks import checked
 
 BACKENDS = ("tensorflow", "jax", "torch")
 """The frameworks that can be recorded, in the order of preference."""
@@ -54,6 +55,9 @@ class Options:
     limit_gb : float, optional
         End the recording when the process has grown by so many GB since the first recorded step; by default a quarter of the machine's
         memory.
+    peaks : dict, optional
+        What the device can do in a second, where the profile does not tell it: ``{"flops": 312e12, "bytes": 2.0e12}``, operations and bytes
+        of main memory; also ``vmem_read``, ``vmem_write``, ``cmem_read``, ``cmem_write`` and ``shared_memory``.
 
     Raises
     ------
@@ -74,6 +78,7 @@ class Options:
     shapes: bool = True
     stacks: bool = False
     limit_gb: float | None = None
+    peaks: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
         if self.backend not in ("auto", *BACKENDS):
@@ -92,6 +97,10 @@ class Options:
             raise CaptureError(f"a recording lasts above 0 and up to {LONGEST_S:,.0f} seconds (a day), not {self.seconds!r}")
         if self.limit_gb is not None and not (_number(self.limit_gb) and 0 < self.limit_gb < math.inf):
             raise CaptureError(f"the limit is a number of GB above 0, not {self.limit_gb!r}")
+        try:
+            object.__setattr__(self, "peaks", checked(self.peaks) or None)
+        except NbprofError as error:
+            raise CaptureError(str(error)) from None
 
     def _check_every(self) -> None:
         first, last = self.steps or (1, None)

@@ -7,6 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nbprof.errors import NbprofError
+from nbprof.peaks import checked
+
 SIDECAR = "nbprof.json"
 """Lies beside the trace files; TensorBoard and XProf look for ``*.xplane.pb`` only."""
 
@@ -79,6 +82,15 @@ class CaptureInfo:
         """How many of the first steps are warm-up, where that was asked for."""
         value = self.options.get("warmup")
         return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+    @property
+    def peaks(self) -> dict[str, float]:
+        """Peaks of the device that were given; those that make sense."""
+        value = self.options.get("peaks")
+        try:
+            return checked(value if isinstance(value, dict) else None)
+        except NbprofError:
+            return {}
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""

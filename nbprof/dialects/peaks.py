@@ -1,4 +1,4 @@
-"""What a device can do at most: operations a second, by its architecture.
+"""What a device can do at most: operations a second by its architecture, and bytes a second of its memories.
 
 Sources: NVIDIA's architecture white papers and the throughput table of the CUDA programming guide; AMD's CDNA white papers. As in XProf one
 number is given for all precisions: the largest of fp32 and fp16 on the ordinary units and of TF32 and fp16 on TensorCores (matrix cores),
@@ -52,3 +52,28 @@ def peak_bytes_per_second(stats: Mapping[str, object]) -> float | None:
         return float(gigabytes) * 1e9 or None
     stated = stats.get("memory_bandwidth")
     return float(stated) or None if isinstance(stated, (int, float)) else None
+
+
+_STATED = {
+    "vmem_read": "peak_vmem_rd_bw_gigabytes_per_second",
+    "vmem_write": "peak_vmem_wr_bw_gigabytes_per_second",
+    "cmem_read": "peak_cmem_rd_bw_gigabytes_per_second",
+    "cmem_write": "peak_cmem_wr_bw_gigabytes_per_second",
+}
+
+
+def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
+    """How fast the memories on the chip are at most, by the names of `nbprof.peaks.ON_CHIP`, as far as the plane tells it.
+
+    A TPU states its own. The shared memory of an NVIDIA multiprocessor has 32 banks of 4 bytes, read once a clock; of 8 bytes on Kepler
+    (3.x), once every second clock on Fermi (2.x). The local data share of an AMD compute unit moves 128 bytes a clock, on gfx95x 256.
+
+    Sources: the CUDA programming guide, "Shared memory" of each compute capability; AMD's CDNA 3 and CDNA 4 white papers.
+    """
+    found = {name: float(value) * 1e9 for name, stat in _STATED.items() if isinstance(value := stats.get(stat), (int, float)) and value > 0}
+    major, minor, units, clock = (stats.get(key) for key in ("compute_cap_major", "compute_cap_minor", "core_count", "clock_rate"))
+    if isinstance(major, int) and isinstance(minor, int) and isinstance(units, int) and isinstance(clock, int) and units > 0 and clock > 0:
+        amd = stats.get("device_vendor") == "AMD"
+        wide = (256 if (major, minor) >= (9, 5) else 128) if amd else {2: 64, 3: 256}.get(major, 128)
+        found["shared_memory"] = units * clock * 1e3 * wide
+    return found

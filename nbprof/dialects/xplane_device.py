@@ -11,7 +11,7 @@ import pandas as pd
 
 from nbprof import activity as act
 from nbprof.dialects import xplane_kernels
-from nbprof.dialects.peaks import peak_bytes_per_second, peak_flops_per_second
+from nbprof.dialects.peaks import on_chip_bytes_per_second, peak_bytes_per_second, peak_flops_per_second
 from nbprof.dialects.placed import Placed
 from nbprof.dialects.programs import Programs
 from nbprof.dialects.xplane_ops import OpTexts, device_ops
@@ -94,6 +94,7 @@ def devices(trace: Trace, out: act.Activity) -> list[int]:
                 "cores": s.get("core_count"),
                 "clock_khz": s.get("clock_rate"),
                 "peak_flops_per_second": peak_flops_per_second(s),
+                **{f"{level}_bytes_per_second": peak for level, peak in on_chip_bytes_per_second(s).items()},
                 "chip": chip(s),
                 "megacore": bool(s["has_megacore"]) if "has_megacore" in s else None,
                 "sparse_cores": sum(p.name.startswith(f"{plane.name} SparseCore ") and p.host == plane.host for p in trace.planes) or None,

@@ -19,9 +19,11 @@ from nbprof.dialects.opnames import OpName
 from nbprof.dialects.placed import Placed
 from nbprof.errors import ReadError
 from nbprof.formats import wire
+from nbprof.peaks import ON_CHIP
 from nbprof.trace import Int64s, Trace
 
-_MAIN_MEMORY = 1
+_MAIN_MEMORY, _WRITE = 1, 2
+_ON_CHIP = {2: "cmem", 3: "vmem"}
 OPS_LINE = "XLA Ops"
 _STEPS_LINE = "Steps"
 _CORE = re.compile(r"/device:TPU:\d+\Z")
@@ -107,32 +109,41 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.Data
     for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
         made[column] = np.bincount(part[name], _stated(trace, stat, rows, name, seen), len(made))
     made["normalized_flops"], made["xprof_runs"] = made["flops"], 1.0
-    made["memory_bytes"] = np.bincount(part[name], _in_main_memory(trace, name, seen), len(made))
+    by_memory = _by_memory(trace, seen)
+    for column, each in by_memory.items():
+        made[column] = np.bincount(part[name], each[name], len(made))
     made["runs"] = np.bincount(part[name], minlength=len(made)).astype(np.float64)
     made["host"] = placed.host[rows[np.unique(part[name], return_index=True)[1]]]
-    return table, made.astype(act.OP_PARTS)[list(act.OP_PARTS)]
+    return table, made.astype(act.OP_PARTS)[[*act.OP_PARTS, *(column for column in by_memory if column in ON_CHIP)]]
 
 
-def _in_main_memory(trace: Trace, name: Int64s, seen: Int64s) -> npt.NDArray[np.float64]:
-    """Bytes of main memory that each run moved: those among what stands with its name by memory; NaN where nothing stands there.
+def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]:
+    """By name the bytes that a run moved in each memory: what stands there by memory; NaN where nothing stands there.
 
-    Source: OpMetrics.MemoryAccessed of XProf's op_metrics.proto, the content of `memory_access_breakdown`.
+    Source: OpMetrics.MemoryAccessed of XProf's op_metrics.proto (operation_type, memory_space, bytes_accessed), the content of
+    `memory_access_breakdown`.
     """
     known = trace.name_args.get("memory_access_breakdown", {})
-    out = np.full(len(seen), np.nan)
+    columns = ("memory_bytes", *(f"{memory}_{way}" for memory in _ON_CHIP.values() for way in ("read", "write")))
+    out = {column: np.full(len(seen), np.nan) for column in columns}
     for i, code in enumerate(seen.tolist()):
         data = known.get(code)
         if not isinstance(data, bytes):
             continue
-        out[i] = 0.0
+        sums = dict.fromkeys(columns, 0.0)
         try:
             for number, kind, start, end in wire.fields(data, 0, len(data)):
                 if number == 1 and kind == wire.LENGTH:
                     fields = {key: value for key, form, value, _ in wire.fields(data, start, end, 1) if form == wire.VARINT}
-                    out[i] += fields.get(3, 0) if fields.get(2, 0) == _MAIN_MEMORY else 0
+                    space, way = fields.get(2, 0), "write" if fields.get(1, 0) == _WRITE else "read"
+                    column = "memory_bytes" if space == _MAIN_MEMORY else f"{_ON_CHIP.get(space, '')}_{way}"
+                    if column in sums:
+                        sums[column] += fields.get(3, 0)
         except ReadError:
-            out[i] = np.nan
-    return np.asarray(out[name], np.float64)
+            continue
+        for column, moved in sums.items():
+            out[column][i] = moved
+    return out
 
 
 def _stated(trace: Trace, stat: str, rows: Int64s, name: Int64s, seen: Int64s) -> npt.NDArray[np.float64]:

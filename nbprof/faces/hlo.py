@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.analysis import op_profile, roofline
+from nbprof.analysis import op_profile
 from nbprof.errors import NbprofError
 from nbprof.faces.view import Framed
 
 if TYPE_CHECKING:
     from bokeh.model import Model
-
-    from nbprof.profile_parts.base import Shown
 
 _SHOWN = 20
 """Rows that a notebook shows."""
@@ -146,76 +144,3 @@ class OpProfile(_OfPrograms):
         from nbprof.views import hlo_figures
 
         return hlo_figures.op_profile(self.tree(by), **options)
-
-
-class Roofline(_OfPrograms):
-    """How near each op of the compiled programs comes to what the device can do: the roofline model.
-
-    `frame` has one row an op, most self time first. `operational_intensity` is FLOPs (8-bit ones as half, 4-bit ones as a quarter) by bytes
-    of main memory; the roof at an intensity is the lower of the peak FLOP/s and the intensity times the peak bytes a second.
-    `roof_fraction` is how near the op comes to it, by the resource that it uses best, `bound_by`. Caches let an op exceed the roof.
-
-    The peaks are those of the profile: a TPU states them, a GPU's follow from its architecture, units and clock. Where they are not known,
-    or for other ones: `p.roofline(peak_flops=312e12, peak_bytes=2.0e12)`.
-
-    XProf 2.24.2 draws the same; its bandwidths are in GiB, its ridge point of a TPU is of GB. `p.hlo` says how its counts differ.
-    """
-
-    def __init__(self, profile: Shown, peak_flops: float | None = None, peak_bytes: float | None = None, transfers: bool = True) -> None:
-        super().__init__(profile, "ops", "roofline")
-        self._given = peak_flops, peak_bytes
-        self._transfers = transfers
-
-    def __call__(self, *, peak_flops: float | None = None, peak_bytes: float | None = None, transfers: bool = True) -> Roofline:
-        """The same with other peaks.
-
-        Parameters
-        ----------
-        peak_flops, peak_bytes : float, optional
-            Operations and bytes of main memory in a second that one device can do at most; the profile's where left out.
-        transfers : bool
-            Whether infeed and outfeed count.
-
-        Raises
-        ------
-        NbprofError
-            A peak is not above 0.
-        """
-        roofline.peaks(self._profile.run.activity, peak_flops, peak_bytes)
-        return Roofline(self._profile, peak_flops, peak_bytes, transfers)
-
-    def _made(self) -> tuple[pd.DataFrame, dict[str, float | str]]:
-        run = self._profile.run
-        if self._given == (None, None) and self._transfers:
-            return run.roofline
-        return roofline.frame(run.activity, self.peaks, transfers=self._transfers)
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        """The ops under the roof, most self time first; the columns are those of `nbprof.frames_hlo.SCHEMA["roofline"]`."""
-        return self._made()[0].copy()
-
-    @property
-    def total(self) -> dict[str, float | str]:
-        """All ops as one, over the whole time of the devices, idle included: XProf's row "Program".
-
-        `time_us`, `idle_us`, `flops_per_second`, `bytes_per_second`, `operational_intensity`, `bound_by`, `roof_fraction`,
-        `compute_fraction`, `bandwidth_fraction`; what runs other ops (`while`, `conditional`, `call`) adds no FLOPs and bytes to theirs.
-        """
-        return dict(self._made()[1])
-
-    @property
-    def peaks(self) -> roofline.Peaks:
-        """What the device can do: `device`, `flops_per_second`, `bytes_per_second`, `ridge_point`; `missing` says what is not known."""
-        return roofline.peaks(self._profile.run.activity, *self._given)
-
-    @property
-    def missing(self) -> str:
-        """What is missing and what to do, in a sentence: the ops, or a peak of the device; '' where nothing is."""
-        return super().missing or self.peaks.missing
-
-    def figure(self, **options: Any) -> Model:
-        """A Bokeh scatter of the ops under the roof, both axes logarithmic; a point is as large as the op's time."""
-        from nbprof.views import hlo_figures
-
-        return hlo_figures.roofline(self.frame, self.peaks, self.missing, **options)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from nbprof import peaks
 from nbprof.activity import Activity
 from nbprof.analysis import overview, steps
 from nbprof.lazy import Cached, Kept, Lazy
@@ -21,9 +23,16 @@ class Base(Lazy):
     """The activity of a profile, its devices and its steps."""
 
     def __init__(
-        self, trace: Trace, interpret: Dialect, source: RunSource, capture: CaptureInfo | None = None, shelf: Shelf | None = None
+        self,
+        trace: Trace,
+        interpret: Dialect,
+        source: RunSource,
+        capture: CaptureInfo | None = None,
+        shelf: Shelf | None = None,
+        given_peaks: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(source, shelf)
+        self._given_peaks = dict(given_peaks or {})
         self._trace = trace
         self._interpret = interpret
         self.capture = capture
@@ -31,7 +40,9 @@ class Base(Lazy):
     @Cached
     def activity(self) -> Activity:
         """What the dialect makes of the trace."""
-        return self._interpret(self._trace)
+        activity = self._interpret(self._trace)
+        peaks.put(activity, self._given_peaks)
+        return activity
 
     @property
     def trace(self) -> Trace:

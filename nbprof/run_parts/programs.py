@@ -49,3 +49,8 @@ class Programs(Base):
     def roofline(self) -> tuple[pd.DataFrame, dict[str, float | str]]:
         """Ops under the roof of the device, and all of them as one."""
         return roofline.frame(self.activity, roofline.peaks(self.activity))
+
+    @Kept
+    def roofline_steps(self) -> pd.DataFrame:
+        """The ops of each step as one, under the roof of the device."""
+        return roofline.by_step(self.activity, roofline.peaks(self.activity), self.steps)

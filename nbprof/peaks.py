@@ -1,0 +1,87 @@
+"""Peaks of a device that a person gives, where the profile does not tell them or tells others."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from nbprof.errors import NbprofError
+
+if TYPE_CHECKING:
+    from nbprof.activity import Activity
+
+ON_CHIP = {
+    "cmem_read": "CMEM Read",
+    "cmem_write": "CMEM Write",
+    "vmem_read": "VMEM Read",
+    "vmem_write": "VMEM Write",
+    "shared_memory": "Shared memory",
+}
+"""Memories on the chip by name, and what they are called where an op is bound by them: `activity.devices` has their peaks in columns
+`<name>_bytes_per_second`, in the order in which XProf lets the earlier of equal ones win."""
+KEYS = {
+    "flops": "peak_flops_per_second",
+    "bytes": "memory_bytes_per_second",
+    **{level: f"{level}_bytes_per_second" for level in ON_CHIP},
+}
+"""By the names in which a person gives them: the columns of `activity.devices`."""
+_FACTOR = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_HOW = 'as in peaks={"flops": 312e12, "bytes": 2.0e12}, operations and bytes of main memory in a second of one device'
+
+
+def checked(peaks: Mapping[str, Any] | str | None) -> dict[str, float]:
+    """The peaks as numbers by the names of `KEYS`.
+
+    Parameters
+    ----------
+    peaks : dict or str, optional
+        A text holds them as they are typed behind an option: `flops=312T,bytes=2.0e12`; K, M, G, T and P are factors of 1000.
+
+    Raises
+    ------
+    NbprofError
+        There is no such peak, or one is no rate above 0.
+    """
+    if peaks is None:
+        return {}
+    if isinstance(peaks, str):
+        peaks = _parsed(peaks)
+    if not isinstance(peaks, Mapping):
+        raise NbprofError(f"peaks are given by name, {_HOW}, not {_short(peaks)}")
+    out = {}
+    for name, value in peaks.items():
+        if name not in KEYS:
+            raise NbprofError(f"there is no peak {_short(name)}; there are {', '.join(KEYS)}, {_HOW}")
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not (number and math.isfinite(value) and value > 0):
+            raise NbprofError(f"the peak {name!r} is {_short(value)}; it is a rate a second, above 0, {_HOW}")
+        out[str(name)] = float(value)
+    return out
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for part in filter(None, re.split(r"[,\s]+", text)):
+        name, _, said = part.partition("=")
+        found = re.fullmatch(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([KMGTP]?)", said)
+        try:
+            out[name] = float(found[1]) * _FACTOR[found[2]] if found else said
+        except ValueError:
+            out[name] = said
+    return out
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def put(activity: Activity, peaks: Mapping[str, float]) -> None:
+    """Gives all devices of a profile these peaks."""
+    if not peaks:
+        return
+    activity.given_peaks = dict(peaks)
+    activity.devices = activity.devices.assign(**{KEYS[name]: value for name, value in peaks.items()})
