@@ -56,7 +56,7 @@ def run(page, notebook, url):
     page.wait_for_function("() => document.querySelector('.jp-Notebook-ExecutionIndicator, .jp-Toolbar-kernelStatus')")
     page.wait_for_timeout(2000)
     command(page, "notebook:run-all-cells")
-    dashboards(page).first.get_by_role("tab", name="Overview").wait_for(timeout=120_000)
+    dashboards(page).first.get_by_role("tab", name="Overview").wait_for(timeout=300_000)
     page.wait_for_function(
         "count => [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].filter(p => /\\[\\d+\\]/.test(p.textContent)).length >= count",
         arg=sum(c.cell_type == "code" and bool(c.source.strip()) for c in notebook.cells),
