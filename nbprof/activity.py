@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.peaks import ON_CHIP
+from nbprof.stacks import Stacks
 from nbprof.trace import Events, Int32s, Int64s, Note
 
 # Step classes by priority: the larger wins where two overlap. Source: the event types of TensorFlow Profiler's step breakdown.
@@ -205,6 +206,22 @@ ALLOCATIONS = {
     "data_type": "i4",
     "shape": "i4",
 }
+TORCH_OP, TORCH_ANNOTATION, TORCH_CALL = 0, 1, 2
+TORCH_OPS = {
+    "event": "i8",
+    "host": "i4",
+    "kind": "i1",
+    "start": "i8",
+    "end": "i8",
+    "parent": "i8",
+    "op": "i4",
+    "own": "i8",
+    "device_own": "i8",
+    "shape": "i4",
+    "stack": "i4",
+    "forward": "i8",
+}
+TORCH_MODULES = {"event": "i8", "host": "i4", "start": "i8", "end": "i8", "own": "i8", "stack": "i4"}
 FUNCTIONS = {"event": "i8", "host": "i4", "lane": "i4", "start": "i8", "end": "i8", "name": "i4", "mode": "i4", "tracings": "i8"}
 ITERATORS = {"event": "i8", "host": "i4", "lane": "i4", "iterator": "i8", "parent": "i8", "name": "i4", "start": "i8", "end": "i8"}
 DEVICES = [
@@ -228,6 +245,7 @@ DEVICES = [
 TRANSFERS = {"event": "i8", "host": "i4", "device": "i4", "start": "i8", "end": "i8", "kind": "i4", "bytes": "i8"}
 LAUNCHES = {"event": "i8", "host": "i4", "target": "i8", "op": "i8"}
 CALLS = {"event": "i8", "host": "i4", "group": "i8", "start": "i8", "end": "i8", "kind": "i4", "name": "i4"}
+OPTIMIZER_CALLS = {"event": "i8", "host": "i4", "start": "i8", "end": "i8", "name": "i4"}
 COLLECTIVES = {
     "event": "i8",
     "host": "i4",
@@ -277,9 +295,14 @@ class Activity:
     collectives : communication on a device; `name` is a code into `texts`; bytes and group_size -1 where unknown
     calls : calls of the host into the device's runtime; `kind` is a code into `texts`: launch, graph, copy,
         copy H2D, copy D2H, fill, sync, allocate, other
+    optimizer_calls : where an optimizer updated parameters; `name` is a code into `texts`
     allocations : allocator events; texts are codes into `texts`; what the allocator did not state is NA
     iterators : runs of tf.data iterators; `name` is a code into `ops`
     iterator_links : int64[k, 2], pairs of iterator calls: the one that took an element, and the one that made it on another thread
+    torch_ops, torch_stacks : ops, annotations and runtime calls of PyTorch (`kind`) as a forest: `parent` and `forward` (the op of the
+        forward pass that one of the backward pass belongs to) are rows of the table, -1 for none; `own` without what lies in it,
+        `device_own` the device work that it launched itself; `shape` is a code into `texts`, `stack` one into `torch_stacks`, -1
+    torch_modules : calls of nn.Modules; `own` without the modules called in it
     functions : calls of tf.functions; `name` and `mode` are codes into `texts`, `tracings` how often the function was traced by then
     eager_calls : calls of single ops that left no op, and their time in ps
     environment : what the file says of where and when the program ran: `versions`, `start_time`, `duration_s`
@@ -290,7 +313,8 @@ class Activity:
     missing : why a view is empty, by view
     notes : what the receipt says about how the events hang together
     given_peaks : peaks of the devices that a person gave, by the names of `nbprof.peaks.KEYS`; they stand in `devices` too
-    traits : what the program was seen to use that advice is about: "DataParallel"
+    tables : what Ascend's profilers state in tables, by kind, see `nbprof.formats.msprof_tables.Table`; {} of any other format
+    traits : what the program was seen to use or do that advice is about: "DataParallel", "gloo: 12", "out of memory: 1"
     """
 
     hosts: list[str]
@@ -317,10 +341,14 @@ class Activity:
     launches: pd.DataFrame
     collectives: pd.DataFrame
     calls: pd.DataFrame
+    optimizer_calls: pd.DataFrame
     allocations: pd.DataFrame
     iterators: pd.DataFrame
     iterator_links: npt.NDArray[np.int64]
     iterator_params: dict[int, dict[str, object]]
+    torch_ops: pd.DataFrame
+    torch_stacks: Stacks | None
+    torch_modules: pd.DataFrame
     functions: pd.DataFrame
     eager_calls: tuple[int, int]
     environment: dict[str, object]
@@ -336,6 +364,7 @@ class Activity:
     missing: dict[str, str]
     notes: list[Note]
     given_peaks: dict[str, float]
+    tables: dict[str, list[Any]]
     traits: set[str]
     framework: str
     has_device: bool
@@ -406,10 +435,14 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "launches": _empty(LAUNCHES),
     "collectives": _empty(COLLECTIVES),
     "calls": _empty(CALLS),
+    "optimizer_calls": _empty(OPTIMIZER_CALLS),
     "allocations": _empty(ALLOCATIONS),
     "iterators": _empty(ITERATORS),
     "iterator_links": lambda: np.zeros((0, 2), np.int64),
     "iterator_params": dict,
+    "torch_ops": _empty(TORCH_OPS),
+    "torch_stacks": lambda: None,
+    "torch_modules": _empty(TORCH_MODULES),
     "functions": _empty(FUNCTIONS),
     "eager_calls": lambda: (0, 0),
     "environment": dict,
@@ -425,6 +458,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "missing": dict,
     "notes": list,
     "given_peaks": dict,
+    "tables": dict,
     "traits": set,
     "framework": str,
     "has_device": bool,

@@ -64,6 +64,13 @@ def depths(parent: Int32s) -> npt.NDArray[np.uint16]:
     return np.minimum(depth, 65535).astype(np.uint16)
 
 
+def levels(parent: Int32s) -> list[Int64s]:
+    """The events of each depth, outermost first: to hand something down from parents to children, or up."""
+    depth = depths(parent)
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if len(order) else []
+
+
 def self_times(parent: Int32s, duration: Int64s) -> Int64s:
     """Each event's duration less that of the events directly in it, in the unit of `duration`."""
     inner = np.zeros(len(duration), np.int64)

@@ -14,12 +14,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof.dialects import chrome_xla, kineto_memory, kineto_receipt, kineto_steps, torchnames
+from nbprof.dialects import chrome_xla, kineto_memory, kineto_receipt, kineto_steps, msprof, msprof_lanes, torchnames
 from nbprof.dialects.environment import environment
 from nbprof.dialects.kineto_device import Work, devices
 from nbprof.dialects.kineto_hosts import Hosts
 from nbprof.dialects.kineto_lanes import ANNOTATION, CALL, COPY, FILL, KERNEL, MEMORY, OP, PYTHON, UNKNOWN, kinds, split
 from nbprof.dialects.kineto_links import Links, Nest
+from nbprof.dialects.kineto_ops import Forest
 from nbprof.dialects.kineto_steps import Steps
 from nbprof.trace import Int64s, Trace
 
@@ -30,6 +31,8 @@ def interpret(trace: Trace) -> act.Activity:
     """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is first asked for."""
     if chrome_xla.is_xla(trace):
         return chrome_xla.interpret(trace)
+    if msprof_lanes.is_ascend(trace):
+        return msprof.interpret(trace)
     kind = kinds(trace)
     seen = np.bincount(kind, minlength=16)
     if not seen[list(_OURS)].any():
@@ -68,11 +71,13 @@ class _Torch:
         out.later("launches", lambda: self.work.launches())
         out.later("collectives", lambda: self.work.collectives(out))
         out.later("calls", self._calls)
+        out.later(("torch_ops", "torch_stacks", "torch_modules"), lambda: Forest(links).tables(out))
         out.later("allocations", lambda: kineto_memory.allocations(links, self.steps, out))
         out.later("memory_capacity", lambda: kineto_memory.capacities(out.devices, self.trace.hosts))
         out.later("name_category", self._name_categories)
         out.later("missing", self._missing)
-        out.later("traits", lambda: {"DataParallel"} & {str(n).removesuffix(".forward") for n in self.trace.names})
+        out.later("traits", self._traits)
+        out.later("optimizer_calls", self._optimizer_calls)
         out.later("notes", lambda: kineto_receipt.notes(links, self.steps, self.hosts, out.launches))
         return activity
 
@@ -157,6 +162,37 @@ class _Torch:
                 "name": name[events.name[rows[which]]],
             }
         ).astype(act.CALLS)
+
+    def _traits(self) -> set[str]:
+        """What advice is about: modules that ran, and with their number calls of Gloo and failures of the allocator."""
+        names = [str(name) for name in self.trace.names]
+        out = {"DataParallel"} & {name.removesuffix(".forward") for name in names}
+        for trait, codes in (
+            ("gloo", [code for code, name in enumerate(names) if name.startswith("gloo:")]),
+            ("out of memory", [code for code, name in enumerate(names) if name == "[OutOfMemory]"]),
+        ):
+            if codes and (count := int(np.isin(self.trace.events.name, codes).sum())):
+                out.add(f"{trait}: {count}")
+        return out
+
+    def _optimizer_calls(self) -> pd.DataFrame:
+        """Where optimizers updated parameters: `Optimizer.step#Adam.step`."""
+        trace = self.trace
+        codes = [code for code, name in enumerate(trace.names) if str(name).startswith("Optimizer.step#")]
+        rows = self.links.rows(ANNOTATION, OP)
+        rows = rows[np.isin(trace.events.name[rows], codes)]
+        name = np.zeros(len(trace.names), np.int32)
+        for code in codes:
+            name[code] = self.out.texts.code(str(trace.names[code]))
+        return pd.DataFrame(
+            {
+                "event": rows,
+                "host": self.links.host[rows],
+                "start": trace.events.start[rows],
+                "end": trace.events.end[rows],
+                "name": name[trace.events.name[rows]],
+            }
+        ).astype(act.OPTIMIZER_CALLS)
 
     def _name_categories(self) -> npt.NDArray[np.uint8]:
         """By name code: the step-time category whose colour a slice of that name takes in the trace (0: none)."""

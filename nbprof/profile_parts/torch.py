@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from nbprof.faces.torch_ops import TorchOps
 from nbprof.profile_parts.base import Shown
 
 
 class Torch(Shown):
     """Faces of PyTorch profiles."""
+
+    @property
+    def torch_ops(self) -> TorchOps:
+        """PyTorch's ops by name, input shapes, call stack and nn.Module."""
+        return TorchOps(self, "ops", "torch_ops")

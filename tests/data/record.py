@@ -174,6 +174,10 @@ with profile(activities=[ProfilerActivity.CPU], record_shapes=True, profile_memo
         optimizer.step()
         prof.step()
 prof.export_chrome_trace(sys.argv[1] + ".pt.trace.json")
+by_shape = [
+    {"key": row.key, "shapes": str(row.input_shapes), "count": row.count, "self_us": row.self_cpu_time_total, "total_us": row.cpu_time_total}
+    for row in prof.key_averages(group_by_input_shape=True)
+]
 rows = [
     {
         "key": row.key,
@@ -185,8 +189,36 @@ rows = [
     }
     for row in prof.key_averages()
 ]
-with open(sys.argv[1] + ".key_averages.json", "w") as file:
-    file.write("[\\n" + ",\\n".join(json.dumps(row) for row in rows) + "\\n]\\n")
+for name, table in (("key_averages", rows), ("by_shape", by_shape)):
+    with open(f"{sys.argv[1]}.{name}.json", "w") as file:
+        file.write("[\\n" + ",\\n".join(json.dumps(row) for row in table) + "\\n]\\n")
+"""
+
+MODULES = """
+import sys
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+torch.manual_seed(0)
+torch.set_num_threads(1)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv1d(4, 8, 3), nn.ReLU(), nn.Flatten())
+        self.one, self.two = nn.Linear(112, 16), nn.Linear(16, 4)
+    def forward(self, x):
+        return self.two(torch.relu(self.one(self.body(x))))
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+with profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_stack=True) as prof:
+    for _ in range(2):
+        x, y = torch.randn(8, 4, 16), torch.randint(0, 4, (8,))
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        prof.step()
+prof.export_chrome_trace(sys.argv[1] + ".pt.trace.json")
 """
 
 
@@ -198,6 +230,7 @@ CODE = {
     "tf_mended": TF_MENDED,
     "torch": TORCH,
     "key_averages": KEY_AVERAGES,
+    "torch_modules": MODULES,
 }
 
 
@@ -229,19 +262,19 @@ def main() -> None:
     try:
         # The log directory is a stat of the profile.
         subprocess.run([given.python, "-c", CODE[given.framework], "logs"], check=True, cwd=folder)
-        if given.framework in ("torch", "key_averages"):
+        if given.framework in ("torch", "key_averages", "torch_modules"):
             text = (folder / "logs.pt.trace.json").read_bytes()
             text = text.replace(f'"host_name": "{socket.gethostname()}"'.encode(), f'"host_name": "{HOST}"'.encode())
             check(text, "the JSON")
             target = (
-                HERE / "kineto" / "cpu_train.pt.trace.json.gz"
-                if given.framework == "torch"
-                else HERE / "torch" / "cpu_ops.pt.trace.json.gz"
+                HERE / {"torch": "kineto/cpu_train", "key_averages": "torch/cpu_ops", "torch_modules": "torch/modules"}[given.framework]
             )
+            target = target.with_name(f"{target.name}.pt.trace.json.gz")
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(gzip.compress(text, mtime=0))
-            for said in folder.glob("*.key_averages.json"):
-                shutil.copy(said, target.with_name("cpu_ops.key_averages.json"))
+            for said in folder.glob("logs.*.json"):
+                if said.name != "logs.pt.trace.json":
+                    shutil.copy(said, target.with_name(said.name.replace("logs", "cpu_ops")))
             return
         space = renamed(next(folder.rglob("*.xplane.pb")).read_bytes())
         check(space, "the XSpace")

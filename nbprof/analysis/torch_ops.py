@@ -1,0 +1,204 @@
+"""PyTorch's ops by name, input shapes, call stack and nn.Module."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof import activity as act
+from nbprof import frames_torch_ops, nesting
+from nbprof.stacks import Stacks
+from nbprof.trace import Int32s, Int64s
+
+KEYS = {"op": [], "shapes": ["input_shapes"], "stack": ["call_stack"], "module": ["module"]}
+"""What ops are grouped by, and the columns that this adds behind the name of the op."""
+_KINDS = np.array(["op", "annotation", "runtime"], object)
+
+
+def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
+    """Ops, annotations and runtime calls added up, most time first: device's self time, then the host's.
+
+    The rules are those of `torch.profiler`'s `key_averages()`: `host_self_us` is the time of a run without the runs directly in it,
+    `host_total_us` all of it; `device_self_us` what of kernels, copies and fills an op launched itself, `device_total_us` with what the ops
+    in it did. Runs of an op within another run of it count in both totals. An op whose one inner run has its own name is one run with it.
+
+    Parameters
+    ----------
+    activity : Activity
+    by : {'op', 'shapes', 'stack', 'module'}
+        Beside the name.
+    """
+    table = activity.torch_ops
+    columns = [column.name for column in frames_torch_ops.SCHEMA["torch_ops"]] + KEYS[by]
+    kept, facts = _runs(table, activity.has_device)
+    rows = table.loc[kept, ["kind", "op", "shape", "stack"]].reset_index(drop=True)
+    keys = ["kind", "op"]
+    if by == "shapes":
+        keys.append("shape")
+    elif by in ("stack", "module"):
+        rows[by] = _of_forward(table, activity.torch_stacks, by)[kept]
+        keys.append(by)
+    grouped = pd.concat([rows[keys], facts], axis=1).groupby(keys, sort=False)
+    out = grouped.agg(
+        calls=("host_self", "size"),
+        host_self_us=("host_self", "sum"),
+        host_total_us=("host_total", "sum"),
+        device_self_us=("device_self", "sum"),
+        device_total_us=("device_total", "sum"),
+    ).reset_index()
+    for side in ("host", "device"):
+        for part in ("self", "total"):
+            out[f"{side}_{part}_us"] /= 1e6
+        whole = out[f"{side}_self_us"].sum()
+        out[f"{side}_self_fraction"] = out[f"{side}_self_us"] / whole if whole else np.nan
+        out[f"{side}_avg_us"] = out[f"{side}_total_us"] / out["calls"]
+    if not activity.has_device:
+        out[[f"device_{part}" for part in ("self_us", "total_us", "avg_us", "self_fraction")]] = np.nan
+    out["op"] = activity.ops.values[out["op"]] if len(out) else out["op"].astype(object)
+    out["kind"] = _KINDS[out["kind"]]
+    if by == "shapes":
+        texts = np.array([*activity.texts.codes, None], object)
+        out["input_shapes"] = texts[out["shape"]] if len(out) else None
+    elif by == "stack":
+        stacks = activity.torch_stacks
+        out["call_stack"] = [stacks.text(code) if stacks is not None and code >= 0 else None for code in out["stack"].tolist()]
+    elif by == "module":
+        paths = _module_paths(activity)
+        out["module"] = [paths[code] or None for code in out["module"].tolist()]
+        out = _same_path(out, columns)
+    order = ["device_self_us", "host_self_us"] if activity.has_device else ["host_self_us"]
+    return _typed(out.sort_values([*order, "op"], ascending=[False] * len(order) + [True], kind="stable"), columns)
+
+
+def modules(activity: act.Activity) -> pd.DataFrame:
+    """The tree of modules, each below the one that called it, in the order of their first calls.
+
+    Forward time is that of the calls of a module on the host, and of the device work launched in them. Backward time is that of the ops of
+    the backward pass which belong to ops that ran in the module (autograd numbers them alike). `_self_` leaves out the modules inside.
+    """
+    columns = [column.name for column in frames_torch_ops.SCHEMA["torch_modules"]]
+    table, stacks = activity.torch_ops, activity.torch_stacks
+    if stacks is None or not len(stacks.frame) or not stacks.is_module.any() or not len(activity.torch_modules):
+        return _typed(pd.DataFrame(columns=columns), columns, "torch_modules")
+    calls = activity.torch_modules
+    path = stacks.path
+    own = pd.DataFrame({"path": path[calls["stack"]], "calls": 1, "host_total": calls["end"] - calls["start"], "host_self": calls["own"]})
+    host = own.groupby("path", sort=False).sum()
+    first = pd.Series(calls["start"].to_numpy()).groupby(path[calls["stack"]]).min()
+    # Work of each op, by the module that the op, or its op of the forward pass, ran in.
+    where = np.append(path, "")[_of_forward(table, stacks, "stack")]
+    backward = table["forward"].to_numpy() >= 0
+    work = pd.DataFrame(
+        {
+            "path": where,
+            "forward_device": np.where(backward, 0, table["device_own"]),
+            "backward_device": np.where(backward, table["device_own"], 0),
+            "backward_host": np.where(backward & (table["kind"] == act.TORCH_OP), table["own"], 0),
+        }
+    )
+    device = work[work["path"] != ""].groupby("path", sort=False).sum().reindex(host.index, fill_value=0)
+    out = host.join(device)
+    out["first"] = first.reindex(out.index)
+    return _typed(_tree(out, activity.has_device), columns, "torch_modules")
+
+
+def _tree(out: pd.DataFrame, has_device: bool) -> pd.DataFrame:
+    """Rows in the order of a tree, times of the modules inside added to those around them."""
+    paths = out.index.tolist()
+    place = {path: i for i, path in enumerate(paths)}
+    parent = np.array([place.get(path.rpartition("/")[0], -1) for path in paths], np.int32)
+    device, backward, back_host = (out[name].to_numpy(np.float64) for name in ("forward_device", "backward_device", "backward_host"))
+    totals = [values.copy() for values in (device, backward, back_host)]
+    for level in reversed(nesting.levels(parent)):
+        inner = level[parent[level] >= 0]
+        for total in totals:
+            np.add.at(total, parent[inner], total[inner])
+    order = _preorder(parent, out["first"].to_numpy())
+    unknown = 1.0 if has_device else np.nan
+    result = pd.DataFrame(
+        {
+            "module": paths,
+            "name": [path.rpartition("/")[2] for path in paths],
+            "depth": nesting.depths(parent).astype(np.int64),
+            "calls": out["calls"].to_numpy(),
+            "host_total_us": out["host_total"].to_numpy() / 1e6,
+            "host_self_us": out["host_self"].to_numpy() / 1e6,
+            "device_total_us": totals[0] / 1e6 * unknown,
+            "device_self_us": device / 1e6 * unknown,
+            "backward_host_us": totals[2] / 1e6,
+            "backward_device_us": totals[1] / 1e6 * unknown,
+        }
+    )
+    return result.iloc[order].reset_index(drop=True)
+
+
+def _preorder(parent: Int32s, first: npt.NDArray[np.int64]) -> list[int]:
+    """Rows so that each stands below its parent, siblings by their first call."""
+    children: dict[int, list[int]] = {}
+    for i in np.argsort(first, kind="stable").tolist():
+        children.setdefault(int(parent[i]), []).append(i)
+    out: list[int] = []
+    open_ = list(reversed(children.get(-1, [])))
+    while open_:
+        at = open_.pop()
+        out.append(at)
+        open_.extend(reversed(children.get(at, [])))
+    return out
+
+
+def _runs(table: pd.DataFrame, has_device: bool) -> tuple[Int64s, pd.DataFrame]:
+    """Rows that are runs of their own, and their times in ps."""
+    parent = table["parent"].to_numpy()
+    inside = np.flatnonzero(parent >= 0)
+    inner = np.bincount(parent[inside], minlength=len(table))
+    same = np.zeros(len(table), np.bool_)
+    above = parent[inside]
+    name, kind = table["op"].to_numpy(), table["kind"].to_numpy()
+    same[inside] = (name[inside] == name[above]) & (kind[inside] == kind[above]) & (inner[above] == 1)
+    own, device = table["own"].to_numpy().copy(), table["device_own"].to_numpy().copy()
+    total = device.copy()
+    for level in reversed(nesting.levels(parent.astype(np.int32))):
+        child = level[parent[level] >= 0]
+        if has_device:
+            np.add.at(total, parent[child], total[child])
+        twin = child[same[child]]
+        own[parent[twin]] += own[twin]
+        device[parent[twin]] += device[twin]
+    kept = np.flatnonzero(~same)
+    length = (table["end"] - table["start"]).to_numpy()
+    times = {"host_self": own, "host_total": length, "device_self": device, "device_total": total}
+    return kept, pd.DataFrame({column: values[kept].astype(np.float64) for column, values in times.items()})
+
+
+def _of_forward(table: pd.DataFrame, stacks: Stacks | None, by: str) -> Int32s:
+    """The stack of each run, of one of the backward pass that of the op it belongs to; of a module the chain that ends in it."""
+    stack = table["stack"].to_numpy()
+    forward = table["forward"].to_numpy()
+    of = np.where(forward >= 0, stack[forward], stack)
+    if by == "stack" or stacks is None:
+        return of
+    return np.append(stacks.module, np.int32(-1))[of]
+
+
+def _module_paths(activity: act.Activity) -> npt.NDArray[np.object_]:
+    stacks = activity.torch_stacks
+    return np.append(stacks.path, "") if stacks is not None else np.array([""], object)
+
+
+def _same_path(out: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """One row for each op and path: the same module may have been called from several lines."""
+    sums = [c for c in columns if c.endswith(("_self_us", "_total_us", "_fraction")) or c == "calls"]
+    out = out.groupby(["kind", "op", "module"], sort=False, dropna=False)[sums].sum(min_count=1).reset_index()
+    for side in ("host", "device"):
+        out[f"{side}_avg_us"] = out[f"{side}_total_us"] / out["calls"]
+    return out
+
+
+def _typed(out: pd.DataFrame, columns: list[str], name: str = "torch_ops") -> pd.DataFrame:
+    kinds = {column.name: column.dtype for column in [*frames_torch_ops.SCHEMA[name], *frames_torch_ops.KEYS]}
+    out = out[columns].reset_index(drop=True).astype({column: kinds[column] for column in columns})
+    for column in columns:
+        if kinds[column] == "object":
+            out[column] = out[column].where(out[column].notna(), None)
+    return out

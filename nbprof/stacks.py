@@ -1,0 +1,104 @@
+"""Call stacks as codes: two events with the same chain of calls around them have the same code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof import nesting
+from nbprof.trace import Int32s, Int64s
+
+MODULE = "nn.Module: "
+"""What the name of a call of a module begins with; the name of its class and the number of the instance follow."""
+_RETURNS = "\n"
+
+
+@dataclass
+class Stacks:
+    """Chains of calls.
+
+    Attributes
+    ----------
+    above : int32[k]
+        Code of the chain without its innermost call, -1.
+    frame : object[k]
+        The innermost call.
+    """
+
+    above: Int32s
+    frame: npt.NDArray[np.object_]
+
+    @classmethod
+    def of_texts(cls, texts: list[str]) -> Stacks:
+        """Stacks that the file has as texts, innermost call first, parted by `;`."""
+        joined = np.array([text.replace(";", _RETURNS).strip() for text in texts] or [""], object)[: len(texts)]
+        return cls(np.full(len(texts), -1, np.int32), joined)
+
+    def text(self, code: int) -> str:
+        """One call a line, innermost first; empty for -1."""
+        lines = []
+        while code >= 0:
+            lines.append(str(self.frame[code]))
+            code = int(self.above[code])
+        return _RETURNS.join(lines)
+
+    @cached_property
+    def is_module(self) -> npt.NDArray[np.bool_]:
+        """bool[k]: whether the innermost call is that of a module."""
+        return np.fromiter((str(name).startswith(MODULE) for name in self.frame), np.bool_, len(self.frame))
+
+    @cached_property
+    def module(self) -> Int32s:
+        """int32[k]: code of the innermost chain that ends in a call of a module, -1."""
+        out = np.where(self.is_module, np.arange(len(self.frame)), -1).astype(np.int32)
+        for level in nesting.levels(self.above)[1:]:
+            inherit = level[out[level] < 0]
+            out[inherit] = out[self.above[inherit]]
+        return out
+
+    @cached_property
+    def path(self) -> npt.NDArray[np.object_]:
+        """object[k]: modules of each chain, outermost first: `Net_0/Linear_1`; empty where there is none."""
+        out = np.full(len(self.frame), "", object)
+        for code in np.flatnonzero(self.is_module).tolist():
+            # Codes are given from the outside to the inside, so that what is above is known.
+            above = int(self.above[code])
+            around = out[self.module[above]] if above >= 0 and self.module[above] >= 0 else ""
+            name = str(self.frame[code]).removeprefix(MODULE)
+            out[code] = f"{around}/{name}" if around else name
+        return np.append(out, "")[self.module]
+
+    def paths(self, codes: Int32s) -> npt.NDArray[np.object_]:
+        """The modules of some chains; empty for -1."""
+        return np.append(self.path, "")[codes]
+
+
+def chains(parent: Int32s, name: Int32s, names: npt.NDArray[np.object_]) -> tuple[Int32s, Stacks]:
+    """The chain of each call, as a code, and the chains.
+
+    Parameters
+    ----------
+    parent : int32[n]
+        The call around each, -1.
+    name : int32[n]
+        Codes into `names`.
+    """
+    out = np.full(len(parent), -1, np.int32)
+    above: list[Int32s] = []
+    frame: list[Int64s] = []
+    total = 0
+    for level in nesting.levels(parent):
+        around = np.where(parent[level] >= 0, out[parent[level]], -1).astype(np.int64)
+        key = (around + 1) * (len(names) + 1) + name[level]
+        code, distinct = pd.factorize(key)
+        out[level] = total + code
+        above.append((distinct // (len(names) + 1) - 1).astype(np.int32))
+        frame.append(distinct % (len(names) + 1))
+        total += len(distinct)
+    if not above:
+        return out, Stacks(np.zeros(0, np.int32), np.zeros(0, object))
+    return out, Stacks(np.concatenate(above), names[np.concatenate(frame)])
