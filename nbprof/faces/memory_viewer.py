@@ -117,7 +117,7 @@ class ModuleMemory:
 
         payload, run = self._profile.payload(), self._profile.run
         part = drawn.opened_at(run, payload["memory_viewer"], self.module, self.space)
-        data, about = mimebundle.mimebundle(run, {**payload, "memory_viewer": part}, views=["memory_viewer"])
+        data, about = mimebundle.mimebundle(run, {**payload, "memory_viewer": part}, views=["memory_viewer"], drawn=False)
         return {**data, "text/plain": self.text()}, about
 
     def __repr__(self) -> str:

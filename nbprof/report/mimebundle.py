@@ -25,6 +25,7 @@ def mimebundle(
     views: Iterable[str] | None = None,
     height: int | None = None,
     live: bool = True,
+    drawn: bool = True,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Data and metadata for `display(..., raw=True)`.
 
@@ -39,18 +40,21 @@ def mimebundle(
         Height of the live view in px.
     live : bool
         False: HTML without script and data, picture and text only; a tenth of the size, and nothing to click.
+    drawn : bool
+        False: without the picture, which is of the steps, where the output is about something else.
     """
     if views:
         payload = select(payload, views)
     packed = codec.pack(payload)
     version = payload["meta"]["version"]
-    png = picture.png(payload)
+    png = picture.png(payload) if drawn else None
     data: dict[str, Any] = {}
     if live:
         data[MIME] = {"v": 1, "version": version, "data": base64.b64encode(packed).decode(), **({"height": height} if height else {})}
         # What an output needs to have every event again: of the files only what lies below the notebook.
         data[MIME] |= {"key": registry.show(run), "files": files(run)}
     data["text/html"] = fragment(packed, static_html(payload, png), version=version, height=height or 0, live=live)
-    data["image/png"] = base64.b64encode(png).decode()
+    if png is not None:
+        data["image/png"] = base64.b64encode(png).decode()
     data["text/plain"] = text.summary(payload)
-    return data, {"image/png": {"width": picture.WIDTH // 2}}
+    return data, {"image/png": {"width": picture.WIDTH // 2}} if png is not None else {}

@@ -155,6 +155,7 @@ def test_a_program_displays_as_the_tab_with_itself_chosen(tmp_path, monkeypatch)
         whole = codec.unpack(base64.b64decode(data["application/vnd.nbprof.v1+json"]["data"]))
         assert [tab["id"] for tab in whole["meta"]["tabs"]] == ["memory_viewer"]
         assert data["text/plain"] == module.text()
+        assert "image/png" not in data, "the picture is of the steps"
         part = whole["memory_viewer"]
         check(part, "MemoryViewer")
         at, space = part["chosen"]
