@@ -12,6 +12,8 @@ import pandas as pd
 from nbprof import cache
 from nbprof.analysis import (
     advice,
+    advice_evidence,
+    advice_host_buffer,
     device_use,
     input_pipeline,
     memory,
@@ -201,10 +203,38 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
         return out
 
     @Kept
+    def _advice_of_files(self) -> pd.DataFrame:
+        figures = torch_runtime.runtime(self.activity, self.steps) if self.activity.framework == "PyTorch" else None
+        frames = self._overview, self.steps_summary, self.tf_data_pipelines, self.tf_data_nodes, self.kernels
+        return advice.advice(*frames, figures, self._evidence())
+
+    def _evidence(self, *texts: str) -> advice_evidence.Evidence:
+        """What advice looks at beyond the frames of the views; `texts` are what the runtime wrote besides the names of events."""
+        return advice_evidence.gather(
+            self.activity,
+            steps=len(self.steps),
+            ops=self.ops,
+            kernels=self.kernels,
+            memory=self.memory_summary,
+            modules=self.memory_modules,
+            compiled=self.compiled,
+            pods=self.pods,
+            texts=advice_host_buffer.speaks_of_it([*map(str, self.trace.names), *texts]),
+            started=advice_host_buffer.started(self.trace),
+        )
+
+    @Cached
     def advice(self) -> pd.DataFrame:
         """Findings with evidence and fix, largest gain first."""
-        figures = torch_runtime.runtime(self.activity, self.steps) if self.activity.framework == "PyTorch" else None
-        return advice.advice(self._overview, self.steps_summary, self.tf_data_pipelines, self.tf_data_nodes, self.kernels, figures)
+        out = self._advice_of_files
+        # How it was recorded is no part of the files.
+        error = self.capture.error if self.capture is not None and self.capture.error else ""
+        if advice_host_buffer.speaks_of_it([error]):
+            more = advice_host_buffer.findings(self._evidence(error).texts)
+            known = set(out["rule"])
+            rows = pd.DataFrame([one for one in more if one.rule not in known], columns=out.columns)
+            out = pd.concat([out.head(advice.MOST - len(rows)), rows], ignore_index=True) if len(rows) else out
+        return out
 
     @Kept
     def _notes(self) -> list[Note]:
@@ -214,6 +244,7 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
             text = f"{tangled:,} of {total:,} host ops overlap another op of their thread partly: that time is the later one's."
             notes.append(Note("warning" if tangled > total // 100 else "info", text))
         notes += self._pods[1]
+        notes += self.device_time_notes
         notes += memory.notes(self.memory_timeline)
         if cut := steps.edges(self.activity, self.steps):
             what = "marked step has" if cut == 1 else "marked steps have"

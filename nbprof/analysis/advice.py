@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis import advice_torch, tf_data_advice
+from nbprof.analysis import advice_device, advice_hlo, advice_host_buffer, advice_torch, tf_data_advice
+from nbprof.analysis.advice_evidence import Evidence
 from nbprof.analysis.advice_facts import (
     INPUT_HIGH,
     INPUT_MODERATE,
@@ -29,6 +30,8 @@ from nbprof.analysis.checks import EXPENSIVE_FUNCTION, LITTLE_16_BIT, MUCH_EAGER
 from nbprof.analysis.torch_runtime import Runtime
 
 MOST = 5
+WORTH_PERCENT = 1.0
+"""Percent of a step: what would save less at most is not worth a finding."""
 _AHEAD = ("Prefetch", "MapAndBatch", "ParallelMap", "ParallelBatch", "ParallelInterleave", "DataService")
 # Iterators that only hand on what the one below them made.
 _HANDS_ON = (
@@ -45,21 +48,52 @@ def advice(
     nodes: pd.DataFrame,
     kernels: pd.DataFrame,
     runtime: Runtime | None = None,
+    evidence: Evidence | None = None,
 ) -> pd.DataFrame:
-    """One row a finding, largest gain first: the columns of `p.advice`. Empty where step time is not known.
+    """One row a finding, largest gain first: the columns of `p.advice`. Without step time only what a runtime wrote of its memory.
 
-    A profile with `runtime` figures is PyTorch's, and has rules of its own.
+    A profile with `runtime` figures is PyTorch's, and has rules of its own. `nbprof.analysis.advice_rules` lists all rules.
     """
-    found: list[Finding] = []
-    if overview["step_time_ms"] is not None:
-        percent = _by_category(summary, "percent")
-        # Of all steps, as the shares are: the means are of the steps of the hosts that recorded a category.
-        mean = {category: share * float(overview["step_time_ms"]) / 100 for category, share in percent.items()}
-        facts = Facts(overview, mean, percent, pipelines, nodes, kernels, runtime)
-        for rule in RULES if runtime is None else advice_torch.RULES:
-            found.extend(rule(facts))
+    evidence = evidence or Evidence()
+    found = all_findings(overview, summary, pipelines, nodes, kernels, runtime, evidence)
     found.sort(key=lambda f: -1.0 if np.isnan(f.gain_ms_per_step) else f.gain_ms_per_step, reverse=True)
     return pd.DataFrame(found[:MOST], columns=list(Finding._fields))
+
+
+def all_findings(
+    overview: dict[str, Any],
+    summary: pd.DataFrame,
+    pipelines: pd.DataFrame,
+    nodes: pd.DataFrame,
+    kernels: pd.DataFrame,
+    runtime: Runtime | None,
+    evidence: Evidence,
+) -> list[Finding]:
+    """What every rule found, in the order of the rules."""
+    if overview["step_time_ms"] is None:
+        return advice_host_buffer.findings(evidence.texts, evidence.tpu_start_s)
+    found: list[Finding] = []
+    percent = _by_category(summary, "percent")
+    # Of all steps, as the shares are: the means are of the steps of the hosts that recorded a category.
+    mean = {category: share * float(overview["step_time_ms"]) / 100 for category, share in percent.items()}
+    facts = Facts(overview, mean, percent, pipelines, nodes, kernels, runtime, evidence)
+    own = RULES if runtime is None else advice_torch.RULES
+    for rule in (*own, *advice_hlo.RULES, *advice_device.RULES, *advice_host_buffer.RULES):
+        found.extend(rule(facts))
+    return [one for one in _merged(found, facts) if not 100 * one.gain_ms_per_step < WORTH_PERCENT * facts.mean["step_time"]]
+
+
+def _merged(found: list[Finding], facts: Facts) -> list[Finding]:
+    """Without what is the same change twice: before Ampere, and at AMD, only 16-bit numbers let ops use the units for matrices."""
+    by_rule = {one.rule: one for one in found}
+    precise, cores = by_rule.get("mixed_precision"), by_rule.get("tensor_cores")
+    if precise is None or cores is None or not facts.only_16_bit_cores:
+        return found
+    gain = max(precise.gain_ms_per_step, cores.gain_ms_per_step)
+    joined = precise._replace(gain_ms_per_step=gain, evidence=f"{precise.evidence} {cores.evidence}")
+    high = [one.severity for one in (precise, cores) if one.severity == "high"]
+    joined = joined._replace(severity="high" if high else precise.severity)
+    return [joined if one is precise else one for one in found if one is not cores]
 
 
 def _by_category(summary: pd.DataFrame, column: str) -> dict[str, float]:
@@ -193,6 +227,9 @@ def _launch(facts: Facts) -> list[Finding]:
 
 def _precision(facts: Facts) -> list[Finding]:
     half, compute, cores = facts.overview["compute_16bit_percent"], facts.mean["device_compute"], facts.matrix_units
+    # Names of kernels tell the width of numbers only where they state it; programs always do.
+    programs = advice_hlo.in_16_bit(facts)
+    half = half if programs is None or half is None else max(half, programs)
     if half is None or half >= LITTLE_16_BIT or not compute or not cores:
         return []
     gain = compute / 2
@@ -225,6 +262,9 @@ def _tensor_cores(facts: Facts) -> list[Finding]:
     gain = facts.mean["device_compute"] * share / 100
     link = "GPU kernels: eligible, not used"
     fix = "-x = layers.Dense(100)(x)\n+x = layers.Dense(104)(x)  # a multiple of 8"
+    if facts.before_ampere:
+        # Numbers of 32 bits cannot use them.
+        fix = f"+tf.keras.mixed_precision.set_global_policy('mixed_float16')\n{fix}"
     if facts.jax and (facts.before_ampere or cores != TENSOR_CORES):
         fix = "+x, params = jax.tree.map(lambda a: a.astype(jnp.float16), (x, params))\n loss = loss_fn(params, x, y)"
     elif facts.jax:

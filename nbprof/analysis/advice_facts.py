@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from nbprof.analysis.advice_evidence import Evidence
 from nbprof.analysis.checks import INPUT_HIGH, INPUT_MODERATE, PART_HIGH, PART_MODERATE, input_class
 from nbprof.analysis.torch_runtime import Runtime
 
@@ -31,6 +32,11 @@ _OF_KERAS = ("train_function", "test_function", "predict_function", "one_step_on
 
 TENSOR_CORES = "TensorCores"
 _AMD = re.compile("AMD|Radeon|Instinct")
+# Kernels that compute no product of matrices, though the op that they belong to is one: they prepare what it reads, or move what it made.
+_NO_PRODUCT = re.compile(
+    r"transpose(?!Params)|nchwToNhwc|nhwcToNchw|tensorTransform|SwapDimension|im2col|col2im|^(?:loop|input|wrapped)_|memcpy|memset",
+    re.IGNORECASE,
+)
 
 
 class Finding(NamedTuple):
@@ -57,6 +63,22 @@ class Facts:
     nodes: pd.DataFrame
     kernels: pd.DataFrame
     runtime: Runtime | None = None
+    evidence: Evidence = field(default_factory=Evidence)
+
+    @property
+    def torch(self) -> bool:
+        """Whether PyTorch wrote the profile."""
+        return self.runtime is not None
+
+    @property
+    def compute_ms(self) -> float:
+        """What a step computes on devices, ms."""
+        return self.mean["device_compute"]
+
+    def of_compute(self, own: float) -> float:
+        """Ms a step of the device's compute that are the part `own` (ps of all runs) of the compiled programs' work."""
+        work = self.evidence.work
+        return self.compute_ms * own / work.own if work is not None and work.own else 0.0
 
     @property
     def jax(self) -> bool:
@@ -91,6 +113,12 @@ class Facts:
         return self._capability is not None and self._capability < (8, 0)
 
     @property
+    def only_16_bit_cores(self) -> bool:
+        """Whether the units for products of matrices take no numbers of 32 bits: those of NVIDIA before Ampere."""
+        capability = self.runtime.capability if self.runtime is not None and not self.runtime.amd else self._capability
+        return capability is not None and capability < (8, 0)
+
+    @property
     def matrix_units(self) -> str:
         """What the devices call their units for products of matrices; '' where they have none (GPUs of NVIDIA before Volta)."""
         if self._capability is not None and self._capability < (7, 0):
@@ -118,6 +146,7 @@ def unused_tensor_cores(facts: Facts) -> tuple[float, pd.Series] | None:
     # Where the name does not tell whether a kernel uses them, nothing is missed for certain.
     eligible, used = kernels["op_tensor_core_eligible"].astype(bool), kernels["uses_tensor_core"].fillna(True).astype(bool)
     unused = kernels[eligible & ~used]
+    unused = unused[~unused["kernel"].astype(str).str.contains(_NO_PRODUCT)]
     share = 100 * float(unused["total_us"].sum()) / whole
     return (share, unused.iloc[0]) if share >= 10.0 else None
 

@@ -25,6 +25,9 @@ CAUSE = 0.2
 # Waiting for the device only costs where the device then runs dry.
 IDLE_PERCENT = 10.0
 FULL_MEMORY = 0.9
+EXPOSED_COPIES = 10.0
+MANY_LAUNCHES = 50
+"""Kernels that an optimizer launches in a step; one that takes all parameters together launches a few."""
 
 
 def _runtime(facts: Facts) -> Runtime:
@@ -224,6 +227,83 @@ def _data_parallel(facts: Facts) -> list[Finding]:
     return [Finding("data_parallel", "medium", "One process for each device", text, float("nan"), fix, "trace", "Trace")]
 
 
+def _pinned_copies(facts: Facts) -> list[Finding]:
+    """G13: copies to the device that nothing runs beside, though their memory is pinned."""
+    runtime, share, wait = _runtime(facts), facts.percent["input"], facts.mean["input"]
+    time = min(runtime.pinned_ms, wait)
+    part_of_step = 100 * time / facts.mean["step_time"] if facts.mean["step_time"] else 0.0
+    if (
+        part_of_step < EXPOSED_COPIES
+        or runtime.pageable_bytes
+        or max(runtime.loader_ms, runtime.iterator_ms) > time
+        or share < EXPOSED_COPIES
+    ):
+        return []
+    text = (
+        f"**{part_of_step:.0f}%** of a step (**{time:.2f} ms**) copies batches to the device from pinned memory while nothing computes: "
+        "on a stream of its own the next batch is copied during the step."
+    )
+    fix = (
+        "+side = torch.cuda.Stream()\n+with torch.cuda.stream(side):  # while the step before computes\n"
+        "+    following = following.to(device, non_blocking=True)\n+torch.cuda.current_stream().wait_stream(side)"
+    )
+    level = severity(part_of_step, INPUT_MODERATE, INPUT_HIGH)
+    return [Finding("copies_exposed", level, "Copy the next batch during the step", text, time, fix, "trace", "Trace: copies")]
+
+
+# Classes of torch.optim: those that can update all parameters in one kernel, and those that can at least do many in one.
+_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+_FOREACH = ("ASGD", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop")
+
+
+def _optimizer(facts: Facts) -> list[Finding]:
+    """An optimizer that goes through the parameters one by one."""
+    runtime = _runtime(facts)
+    name = runtime.optimizer.rpartition("#")[2].removesuffix(".step")
+    if name not in _FUSED + _FOREACH or runtime.optimizer_launches < MANY_LAUNCHES:
+        return []
+    # While the device still works off what was launched before, the host's time costs nothing.
+    gain = min(runtime.optimizer_ms, runtime.optimizer_idle_ms)
+    share = 100 * gain / facts.mean["step_time"] if facts.mean["step_time"] else 0.0
+    if share < PART_MODERATE:
+        return []
+    text = (
+        f"{name}.step takes the host **{runtime.optimizer_ms:.2f} ms** a step and launches **{runtime.optimizer_launches:,.0f}** kernels, "
+        f"a few for each parameter, and the device stands idle for **{gain:.2f} ms** of that."
+    )
+    how = "fused=True" if name in _FUSED else "foreach=True"
+    text += " One kernel can update all of them." if name in _FUSED else " A few kernels can update all of them."
+    fix = f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr, {how})"
+    level = severity(share, PART_MODERATE, PART_HIGH)
+    return [Finding("optimizer_loop", level, "Update all parameters at once", text, gain, fix, "trace", "Trace")]
+
+
+def _gloo(facts: Facts) -> list[Finding]:
+    runtime = _runtime(facts)
+    old = runtime.capability is not None and runtime.capability < (3, 5)
+    if not runtime.gloo or not facts.overview["devices"] or runtime.amd or old:
+        return []
+    text = (
+        f"**{runtime.gloo:,}** calls of Gloo were recorded, on a machine with **{facts.overview['devices']}** GPU"
+        f"{'s' if facts.overview['devices'] > 1 else ''}: Gloo moves data through the memory of the host, NCCL from device to device."
+    )
+    fix = '-torch.distributed.init_process_group("gloo")\n+torch.distributed.init_process_group("nccl")'
+    gain = facts.mean["device_collectives"] or float("nan")
+    return [Finding("gloo", "medium", "Communicate with NCCL", text, gain, fix, "trace", "Trace")]
+
+
+def _out_of_memory(facts: Facts) -> list[Finding]:
+    count = _runtime(facts).out_of_memory
+    if not count:
+        return []
+    peak = facts.overview["peak_memory_bytes"]
+    text = f"The allocator ran out of memory **{count:,}** time{'s' if count > 1 else ''}"
+    text += f"; the peak that it reached is **{peak / 2**30:.2f} GiB**. " if peak else ". "
+    text += "It then gives back what it kept and tries again, which waits for the whole device."
+    fix = "-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)\n-batch_size = 64\n+batch_size = 48"
+    return [Finding("out_of_memory", "high", "Make room in memory", text, float("nan"), fix, "memory", "Memory")]
+
+
 _OVERLAP = (
     " for i, batch in enumerate(loader):\n+    with model.no_sync() if (i + 1) % 4 else contextlib.nullcontext():\n"
     "         loss_fn(model(batch)).backward()"
@@ -243,4 +323,8 @@ RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
     _other,
     _full,
     _data_parallel,
+    _pinned_copies,
+    _optimizer,
+    _gloo,
+    _out_of_memory,
 )

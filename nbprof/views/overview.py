@@ -275,8 +275,18 @@ def _target(run: Run, rule: str) -> dict[str, str] | None:
     return {"kind": "name", "name": _COPY} if _COPY in set(run.trace.names) else None
 
 
+def _there(run: Run, view: str) -> bool:
+    """Whether the dashboard of a run has a tab."""
+    from nbprof.views.payload import _WHERE_KNOWN, TABS
+
+    return view in TABS and (view not in _WHERE_KNOWN or _WHERE_KNOWN[view](run))
+
+
 def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
     view, link = row.get("view"), row.get("link")
+    if isinstance(view, str) and view and not _there(run, view):
+        # What a report does not show is no place to go to; ops are in each.
+        view, link = "ops", "Ops"
     return {
         "severity": str(row.get("severity") or "low"),
         "title": str(row["title"]),

@@ -127,6 +127,11 @@ def test_precision_is_what_the_device_can_do(name, capability, architecture, say
     assert f".{says}" in told.loc["mixed_precision", "fix"]
     words = " ".join(told[["title", "evidence"]].to_numpy().ravel())
     assert ("TensorCores" in words, "matrix cores" in words) == (architecture is not None, architecture is None)
+    if name == "Tesla T4":
+        assert "tensor_cores" not in told.index, "numbers of 32 bits cannot use them: it is the same change"
+        assert "could run on TensorCores" in told.loc["mixed_precision", "evidence"]
+        assert told.loc["mixed_precision", "gain_ms_per_step"] == 50.0
+        return
     assert ("tensorfloat32" in told.loc["tensor_cores", "fix"]) == (framework == "JAX" and name == "A100")
 
 
