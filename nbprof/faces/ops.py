@@ -135,6 +135,16 @@ class Kernels(Framed):
       shows 0 for both.
     """
 
+    @property
+    def devices(self) -> pd.DataFrame:
+        """One row a GPU: the part of its steps with a kernel, the estimated efficiency of its multiprocessors, occupancy, TensorCores.
+
+        `sm_efficiency_percent` is the mean over the steps of min(1, blocks of the running kernels by multiprocessor): 100 when each
+        multiprocessor has a block all the time. It needs the grids and the number of multiprocessors, which not every file states. Source:
+        the GPU summary of PyTorch's TensorBoard plugin.
+        """
+        return self._profile.run.kernel_devices.copy()
+
     def by_name(self) -> pd.DataFrame:
         """One row a kernel, total time descending: ops, launches, times, part of all kernel time and of it on TensorCores.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nbprof.analysis import kernels, longest_calls, memory, memory_alive, ops, xprof_ops
+from nbprof.analysis import kernels, longest_calls, memory, memory_alive, multiprocessors, ops, xprof_ops
 from nbprof.lazy import Cached, Kept
 from nbprof.run_parts.base import Base
 
@@ -50,6 +50,11 @@ class Ops(Base):
     def kernels(self) -> pd.DataFrame:
         """GPU kernels."""
         return kernels.frame(self.activity)
+
+    @Kept
+    def kernel_devices(self) -> pd.DataFrame:
+        """How much of each GPU its kernels used."""
+        return multiprocessors.frame(self.activity, self.steps, self.trace.events.start)
 
     @Kept
     def xprof_kernels(self) -> pd.DataFrame:

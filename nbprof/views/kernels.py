@@ -63,7 +63,20 @@ def figures(run: Run) -> list[dict[str, Any]]:
             "of kernel time" if unused is not None else "not recorded",
             **bar(("device_compute", unused)),
         ),
+        *_in_use(run),
         *([figure("Mean occupancy", occupied, "%", 1, _occupancy_note(kernels))] if occupied is not None else []),
+    ]
+
+
+def _in_use(run: Run) -> list[dict[str, Any]]:
+    """How much of the GPUs the kernels used, of several the mean."""
+    devices = run.kernel_devices
+    of = "mean over the steps" if len(devices) == 1 else f"mean of {len(devices)} GPUs"
+    used, efficiency = (devices[key].mean() for key in ("utilization_percent", "sm_efficiency_percent"))
+    return [
+        figure(title, float(value), "%", 1, note, **bar(("device_compute", float(value))))
+        for title, value, note in (("GPU in use", used, of), ("Est. SM efficiency", efficiency, "multiprocessors with a block to work on"))
+        if not np.isnan(value)
     ]
 
 

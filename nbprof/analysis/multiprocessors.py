@@ -1,0 +1,117 @@
+"""How much of each GPU was in use: its time with a kernel, and how many of its multiprocessors had a block to work on."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import Activity
+from nbprof.frames_multiprocessors import SCHEMA
+from nbprof.trace import Int64s
+
+Floats = npt.NDArray[np.float64]
+COLUMNS = [column.name for column in SCHEMA["kernel_devices"]]
+
+
+def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFrame:
+    """One row a GPU that ran kernels: `p.kernels.devices`.
+
+    The window is that of the steps of the GPU's host, from the begin of the first to the end of the last; without steps from the first
+    kernel's start to the last one's end. `utilization_percent` is the part of it in which a kernel ran. `sm_efficiency_percent` is the
+    mean over it of min(1, sum of blocks per multiprocessor over the kernels that run): 100 when each multiprocessor has a block all the
+    time. `occupancy_percent` weighs the occupancy of kernels by their time in the window. Source: the GPU summary of PyTorch's TensorBoard
+    plugin, which cut what it showed at the same window.
+
+    Parameters
+    ----------
+    activity : Activity
+    steps : DataFrame
+        The frame of steps, for `host`, `start_ms` and `step_time_ms`.
+    starts : int64[events]
+        Start of each event of the trace, ps.
+    """
+    kernels = activity.kernels
+    if not len(kernels):
+        return pd.DataFrame(columns=COLUMNS)
+    start, duration = starts[kernels["event"].to_numpy()], kernels["duration"].to_numpy(np.int64)
+    blocks = _blocks(activity, kernels)
+    host, device = (kernels[key].to_numpy(np.int64) for key in ("host", "device"))
+    occupancy, tensor = kernels["occupancy"].to_numpy(np.float64), kernels["tensor_core"].to_numpy()
+    names = activity.devices.set_index(["host", "device"])["name"].to_dict() if len(activity.devices) else {}
+    rows = []
+    for one in np.unique(np.stack([host, device]), axis=1).T.tolist():
+        of = np.flatnonzero((host == one[0]) & (device == one[1]))
+        label = activity.hosts[one[0]]
+        low, high = _window(steps, label, start[of], start[of] + duration[of])
+        begin, end = np.clip(start[of], low, high), np.clip(start[of] + duration[of], low, high)
+        inside = np.flatnonzero(end > begin)
+        begin, end, of = begin[inside], end[inside], of[inside]
+        busy, working = sweep(begin, end, np.minimum(blocks[of], 1))
+        length = (end - begin).astype(np.float64)
+        tells = tensor[of] >= 0
+        rows.append(
+            {
+                "host": label,
+                "device": one[1],
+                "name": names.get((label, one[1])),
+                "window_ms": (high - low) / 1e9,
+                "utilization_percent": _share(busy, high - low),
+                "sm_efficiency_percent": _share(working, high - low),
+                "occupancy_percent": _mean(occupancy[of], length),
+                "tensor_core_percent": 100 * _mean((tensor[of] == 1)[tells].astype(np.float64), length[tells]),
+                "kernels": len(of),
+            }
+        )
+    return pd.DataFrame(rows, columns=COLUMNS).astype({column.name: column.dtype for column in SCHEMA["kernel_devices"]})
+
+
+def sweep(start: Int64s, end: Int64s, weight: Floats) -> tuple[float, float]:
+    """How long any of the spans ran, and the integral of min(1, sum of the weights of those that run), NaN where one has none; in ps."""
+    if not len(start):
+        return 0.0, 0.0
+    edges = np.concatenate([start, end])
+    order = np.argsort(edges, kind="stable")
+    gaps = np.diff(edges[order]).astype(np.float64)
+    running = np.cumsum(np.repeat([1, -1], len(start))[order])[:-1]
+    busy = float(gaps[running > 0].sum())
+    if np.isnan(weight).any():
+        return busy, np.nan
+    level = np.cumsum(np.concatenate([weight, -weight])[order])[:-1]
+    return busy, float((gaps * np.clip(level, 0, 1)).sum())
+
+
+def _blocks(activity: Activity, kernels: pd.DataFrame) -> Floats:
+    """Blocks of each launch by multiprocessor of its device; NaN where the grid or the device is not known."""
+    count = np.full(len(activity.launch_shapes) + 1, np.nan)
+    for i, shape in enumerate(activity.launch_shapes):
+        sides = str(shape["grid"]).split(",")
+        if len(sides) == 3 and all(side.strip().isdecimal() for side in sides):
+            count[i] = np.prod([float(side) for side in sides])
+    known = activity.devices[["host", "device", "cores"]].to_dict("records")
+    cores = {(activity.hosts.index(row["host"]), row["device"]): row["cores"] for row in known if row["host"] in activity.hosts}
+    host, device = kernels["host"].to_numpy(np.int64), kernels["device"].to_numpy(np.int64)
+    on = np.full(len(kernels), np.nan)
+    for (one, number), many in cores.items():
+        on[(host == one) & (device == number)] = float(many) if pd.notna(many) and many > 0 else np.nan
+    return np.asarray(count[kernels["details"].to_numpy(np.int64)] / on, np.float64)
+
+
+def _window(steps: pd.DataFrame, host: str, start: Int64s, end: Int64s) -> tuple[int, int]:
+    """Begin and end in ps of the steps of a host; of its kernels where it has none."""
+    mine = steps[steps["host"] == host] if "host" in steps and len(steps) else steps
+    if not len(mine):
+        return int(start.min()), int(end.max())
+    begin = mine["start_ms"].to_numpy(np.float64)
+    return round(begin.min() * 1e9), round((begin + mine["step_time_ms"].to_numpy(np.float64)).max() * 1e9)
+
+
+def _share(part: float, whole: float) -> float:
+    return 100 * part / whole if whole > 0 else np.nan
+
+
+def _mean(values: Floats, weights: Floats) -> float:
+    """The mean of the values that are known, by weight."""
+    known = ~np.isnan(values)
+    total = float(weights[known].sum())
+    return float((values[known] * weights[known]).sum() / total) if total else np.nan
