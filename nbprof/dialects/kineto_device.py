@@ -175,7 +175,10 @@ class Work:
         )
 
     def transfers(self, out: act.Activity) -> pd.DataFrame:
-        """The `transfers` table; `pageable` tells that the memory on the host is not pinned."""
+        """The `transfers` table; `pageable` tells that the memory on the host is not pinned.
+
+        `rate` is the bytes a second that the file states: old files have whole microseconds, which do not tell that of a short copy.
+        """
         links, trace = self.links, self.links.trace
         at = np.flatnonzero(~self.is_kernel)
         rows = self.rows[at]
@@ -196,6 +199,7 @@ class Work:
                 "kind": kind[codes],
                 "bytes": trace.arg("bytes")[rows],
                 "pageable": pageable[codes],
+                "rate": 1e9 * _numbers(links, "memory bandwidth (GB/s)")[rows],
             }
         )
 
@@ -223,7 +227,10 @@ class Work:
         return frame.iloc[order].reset_index(drop=True)
 
     def collectives(self, out: act.Activity) -> pd.DataFrame:
-        """The `collectives` table; bytes are those that each rank puts in."""
+        """The `collectives` table; `bytes` are those that each rank puts in, `out_bytes` those that it gets.
+
+        `process_group` and `members` are codes into `texts`, `sequence` counts the collectives of a group; -1 where not stated.
+        """
         links, trace = self.links, self.links.trace
         rows = self.rows[self.collective]
         stated, dtype = trace.text_arg("Collective name")[rows], trace.text_arg("dtype")[rows]
@@ -233,8 +240,9 @@ class Work:
             given = trace.strings[stated[row]] if stated[row] >= 0 else ""
             name[i] = out.texts.code(given or torchnames.collective_name(str(trace.names[trace.events.name[rows[row]]])))
             width[i] = torchnames.DTYPE_BYTES.get(trace.strings[dtype[row]].lower(), 0) if dtype[row] >= 0 else 0
-        count = trace.arg("In msg nelems")[rows]
         size = width[code] if len(first) else np.zeros(0, np.int64)
+        count = {key: trace.arg(f"{key} msg nelems")[rows] for key in ("In", "Out")}
+        moved = {key: np.where((n >= 0) & (size > 0), n * size, -1) for key, n in count.items()}
         return pd.DataFrame(
             {
                 "event": rows,
@@ -243,10 +251,23 @@ class Work:
                 "start": trace.events.start[rows],
                 "end": trace.events.end[rows],
                 "name": name[code] if len(first) else np.zeros(0, np.int32),
-                "bytes": np.where((count >= 0) & (size > 0), count * size, -1),
+                "bytes": moved["In"],
                 "group_size": trace.arg("Group size")[rows].astype(np.int32),
+                "out_bytes": moved["Out"],
+                "process_group": self._texts_of("Process Group Name", rows, out),
+                "members": self._texts_of("Process Group Ranks", rows, out),
+                "sequence": trace.arg("Seq")[rows],
             }
         )
+
+    def _texts_of(self, key: str, rows: Int64s, out: act.Activity) -> Int64s:
+        """An arg as codes into the texts of the activity, -1 where there is none."""
+        trace = self.links.trace
+        given = trace.text_arg(key)[rows]
+        codes = given.copy()
+        for one in pd.unique(given[given >= 0]).tolist():
+            codes[given == one] = out.texts.code(str(trace.strings[one]))
+        return codes
 
     def extents(self) -> pd.DataFrame:
         """First start and last end of each device."""
@@ -291,12 +312,17 @@ def _dimensions(strings: Sequence[str], code: np.int64) -> str:
 
 def _occupancy(links: Links, rows: Int64s) -> npt.NDArray[np.float64]:
     """`est. achieved occupancy %`; NaN where the recorder did not know it, which it writes as 0."""
-    column = links.trace.args.get("est. achieved occupancy %")
+    value = _numbers(links, "est. achieved occupancy %")[rows]
+    return np.where(value > 0, value, np.nan)
+
+
+def _numbers(links: Links, arg: str) -> npt.NDArray[np.float64]:
+    """The numbers of an arg for all events, NaN where there is none."""
     out = np.full(len(links.trace.events), np.nan)
+    column = links.trace.args.get(arg)
     if column is not None:
         out[column.event] = column.floats()
-    value = out[rows]
-    return np.where(value > 0, value, np.nan)
+    return out
 
 
 def devices(links: Links, stated: Sequence[Sequence[dict[str, object]]]) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nbprof.faces.device_time import DeviceTime
 from nbprof.faces.torch_ops import TorchOps
 from nbprof.profile_parts.base import Shown
 
@@ -13,3 +14,8 @@ class Torch(Shown):
     def torch_ops(self) -> TorchOps:
         """PyTorch's ops by name, input shapes, call stack and nn.Module."""
         return TorchOps(self, "ops", "torch_ops")
+
+    @property
+    def device_time(self) -> DeviceTime:
+        """What devices did with their time, and what they waited for."""
+        return DeviceTime(self)

@@ -2,8 +2,85 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
+from nbprof.analysis import collectives, critical_path, device_time_idle, device_time_series, launches
+from nbprof.analysis import device_time as times
+from nbprof.lazy import Kept
 from nbprof.run_parts.base import Base
+from nbprof.trace import Note
 
 
 class DeviceTime(Base):
     """Frames of the time of devices: work, waits, queues, collectives, the critical path."""
+
+    @Kept
+    def device_time(self) -> dict[str, pd.DataFrame]:
+        """The frames of `p.device_time`, but those of every launch, change or piece, by their name in nbprof/frames_device_time.py."""
+        activity, trace, steps = self.activity, self.trace, self.steps
+        # What works there are is put together once for all of them, and let go.
+        done = times.work(activity, trace)
+        each, _ = collectives.each(done, activity, trace, steps)
+        pieces = self._pieces(done, None, None)
+        return {
+            "device_time": times.frame(done, steps),
+            "device_overlap": times.overlap(done, steps),
+            "device_kernels": times.kernels(done, trace.names),
+            "device_idle": device_time_idle.frame(done, trace),
+            "device_idle_causes": device_time_idle.causes(done, activity, trace),
+            "device_queue": device_time_series.queue(done, trace),
+            "device_launches": launches.summary(launches.each(done, trace)),
+            "device_bandwidth": device_time_series.bandwidth(activity, done.ranks),
+            "device_collectives": collectives.summary(each),
+            "device_stragglers": collectives.stragglers(each, steps),
+            "device_critical_path": critical_path.summary(pieces),
+        }
+
+    @Kept
+    def device_time_notes(self) -> list[Note]:
+        """What the receipt says of the ranks beside each other; nothing of one rank alone."""
+        if len(self.hosts) < 2:
+            return []
+        done = times.work(self.activity, self.trace)
+        return [*collectives.each(done, self.activity, self.trace, self.steps)[1], *collectives.lengths(self.steps)]
+
+    @Kept
+    def device_time_missing(self) -> str:
+        """Why there is no time of devices; '' where there is some."""
+        if len(self.device_time["device_time"]):
+            return ""
+        return (
+            self.activity.missing.get("kernels")
+            or "No work of a device is in this profile: the run used the CPU only, or recorded no device."
+        )
+
+    def each_launch(self) -> pd.DataFrame:
+        """One row a launch."""
+        return launches.each(times.work(self.activity, self.trace), self.trace)
+
+    def each_collective(self) -> pd.DataFrame:
+        """One row a collective and rank."""
+        return collectives.each(times.work(self.activity, self.trace), self.activity, self.trace, self.steps)[0]
+
+    def queue_series(self) -> pd.DataFrame:
+        """Queue lengths over time."""
+        return device_time_series.queue_series(times.work(self.activity, self.trace), self.trace)
+
+    def bandwidth_series(self) -> pd.DataFrame:
+        """Rates of copies over time."""
+        ranks = [times.rank_of(host) for host in self.activity.hosts]
+        return device_time_series.bandwidth_series(self.activity, ranks)
+
+    def critical_path_pieces(self, step: int | None = None, host: str | None = None) -> pd.DataFrame:
+        """The critical path of a step, piece by piece; empty where there is no such step or no device."""
+        return self._pieces(times.work(self.activity, self.trace), step, host)
+
+    def critical_path_step(self) -> pd.Series | None:
+        """The step whose critical path is shown; None where that is the whole recording."""
+        return critical_path.choose(self.steps, self.hosts)
+
+    def _pieces(self, done: times.Work, step: int | None, host: str | None) -> pd.DataFrame:
+        row = critical_path.choose(self.steps, self.hosts, step, host)
+        if not len(done) or (row is None and (step is not None or host is not None)):
+            return pd.DataFrame(columns=critical_path.SEGMENTS)
+        return critical_path.segments(done, self.activity, self.trace, critical_path.window(done, self.activity, self.trace, row))

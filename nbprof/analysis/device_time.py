@@ -1,0 +1,363 @@
+"""What devices did with their time: computation, communication, memory, idle, each instant counted once; kernels by class and name.
+
+Work of a device is every kernel, copy and fill on any of its streams; on a TPU every op of a core without the ops inside it. Waits that a
+recorder draws on streams (`cuda_sync`) are no work. Times are whole picoseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import CORE_KINDS, Activity, text_column
+from nbprof.codes import distinct
+from nbprof.trace import Int32s, Int64s, Trace
+
+Floats = npt.NDArray[np.float64]
+
+COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
+"""Classes as bits: a moment has the bits of all classes that run in it."""
+CLASS_NAMES = {COMPUTE: "compute", COMMUNICATION: "communication", MEMORY: "memory"}
+_CORE_CLASS = {"compute": COMPUTE, "all_reduce": COMMUNICATION, "send": COMMUNICATION, "recv": COMMUNICATION}
+_COPY = re.compile(r"(?:hip)?(?:memcpy|memset|copybuffer|fillbuffer)", re.IGNORECASE)
+_MS = 1e9
+"""Picoseconds of a millisecond."""
+
+KEYS = ["host", "rank", "device"]
+STEP = ["step", "name", "start_ms"]
+
+
+@dataclass
+class Work:
+    """The work of all devices, sorted by (host, device, start, end).
+
+    Attributes
+    ----------
+    event : int64[n]
+        Event of the trace; on a TPU several pieces may be of one.
+    host, device, lane : int32[n]
+        Index into `hosts`, ordinal, lane of the trace (the stream).
+    start, end : int64[n]
+        ps.
+    cls : int64[n]
+        COMPUTE, COMMUNICATION or MEMORY.
+    name : int64[n]
+        Code into the names of the trace.
+    launch : int64[n]
+        Event of the call that launched it, -1 where none is known.
+    """
+
+    event: Int64s
+    host: Int32s
+    device: Int32s
+    lane: Int32s
+    start: Int64s
+    end: Int64s
+    cls: Int64s
+    name: Int64s
+    launch: Int64s
+    hosts: list[str]
+    ranks: list[int | None]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def devices(self) -> list[tuple[int, int, slice]]:
+        """Host, device and rows of each device."""
+        if not len(self):
+            return []
+        change = np.flatnonzero((self.host[1:] != self.host[:-1]) | (self.device[1:] != self.device[:-1])) + 1
+        edges = [0, *change.tolist(), len(self)]
+        return [(int(self.host[a]), int(self.device[a]), slice(a, b)) for a, b in pairwise(edges)]
+
+    def streams(self, rows: slice) -> list[tuple[int, Int64s]]:
+        """Lane and rows of each stream of a device, in time order."""
+        lane = self.lane[rows]
+        order = np.argsort(lane, kind="stable")
+        edges = np.flatnonzero(np.append(True, lane[order][1:] != lane[order][:-1]))
+        parts = np.split(order + rows.start, edges[1:])
+        return [(int(self.lane[part[0]]), part) for part in parts if len(part)]
+
+
+def rank_of(host: str) -> int | None:
+    """The rank that the name of a host or file states: 3 of "rank 3" and "sampled_rank-3"."""
+    found = re.search(r"rank[ _-]?(\d{1,7})(?!\d)", host, re.IGNORECASE)
+    return int(found[1]) if found else None
+
+
+def missing(values: npt.NDArray[Any], where: npt.NDArray[np.bool_]) -> Any:
+    """Whole numbers as a column in which some are missing."""
+    return pd.arrays.IntegerArray(np.asarray(values, np.int64), np.asarray(where, np.bool_))
+
+
+def rank_column(ranks: list[int | None], host: npt.NDArray[np.integer]) -> Any:
+    """The rank of the host of each row, missing where it is not known."""
+    number = np.array([-1 if rank is None else rank for rank in ranks], np.int64)[host]
+    return missing(number, number < 0)
+
+
+def work(activity: Activity, trace: Trace) -> Work:
+    """The work of all devices, whoever recorded it."""
+    events = trace.events
+    kernels, moved, collective = (getattr(activity, name)["event"].to_numpy(np.int64) for name in ("kernels", "transfers", "collectives"))
+    rows = np.unique(np.concatenate([kernels, moved, collective]))
+    cls = np.full(len(events), COMPUTE, np.uint8)
+    named = _copies(trace, rows)
+    cls[rows[named]] = MEMORY
+    cls[moved] = MEMORY
+    cls[collective] = COMMUNICATION
+    hosts = {name: i for i, name in enumerate(activity.hosts)}
+    of_lane = trace.lanes["host"].map(hosts).to_numpy(np.int32)
+    lane = events.lane[rows]
+    parts = {
+        "event": rows,
+        "host": of_lane[lane],
+        "device": trace.lanes["device"].to_numpy(np.int32)[lane],
+        "lane": lane,
+        "start": events.start[rows],
+        "end": events.start[rows] + events.duration[rows],
+        "cls": cls[rows].astype(np.int64),
+    }
+    cores = activity.core_spans
+    if len(cores):
+        cores = cores[~cores["device"].isin(np.unique(parts["device"]))] if len(rows) else cores
+        kind = np.array([_CORE_CLASS.get(name, MEMORY) for name in CORE_KINDS], np.int64)[cores["kind"].to_numpy(np.int64)]
+        event = cores["event"].to_numpy(np.int64)
+        more = {"lane": events.lane[event], "cls": kind}
+        parts = {
+            key: np.concatenate([value, more[key] if key in more else cores[key].to_numpy(value.dtype)]) for key, value in parts.items()
+        }
+    order = np.lexsort((parts["end"], parts["start"], parts["device"], parts["host"]))
+    parts = {key: value[order] for key, value in parts.items()}
+    called = np.full(len(events), -1, np.int64)
+    launches = activity.launches
+    target = launches["target"].to_numpy(np.int64)
+    called[target[target >= 0]] = launches["event"].to_numpy(np.int64)[target >= 0]
+    name, launch = events.name[parts["event"]].astype(np.int64), called[parts["event"]]
+    return Work(**parts, name=name, launch=launch, hosts=list(activity.hosts), ranks=[rank_of(h) for h in activity.hosts])
+
+
+def _copies(trace: Trace, rows: Int64s) -> npt.NDArray[np.bool_]:
+    """Which events have the name of a copy or fill: some recorders write these without saying more."""
+    code = trace.events.name[rows]
+    table = np.zeros(len(trace.names), np.bool_)
+    for one in pd.unique(code).tolist():
+        table[one] = bool(_COPY.match(str(trace.names[one])))
+    return np.asarray(table[code], np.bool_)
+
+
+def union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+    """The stretches that spans cover, in time order; those that touch are one. Spans of no length cover nothing."""
+    keep = end > start
+    start, end = start[keep], end[keep]
+    if not len(start):
+        return start, end
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    first = np.flatnonzero(np.append(True, start[1:] > reach[:-1]))
+    return start[first], reach[np.append(first[1:], len(start)) - 1]
+
+
+class Mix:
+    """Which classes run at each moment of one device, and for how long each mix of them does.
+
+    Attributes
+    ----------
+    time : int64[m + 1]
+        Moments at which the mix changes, ps.
+    bits : int64[m]
+        The classes between a moment and the next.
+    """
+
+    def __init__(self, start: Int64s, end: Int64s, cls: Int64s) -> None:
+        times, switches = [], []
+        for bit in CLASS_NAMES:
+            low, high = union(start[cls == bit], end[cls == bit])
+            times += [low, high]
+            switches += [np.full(len(low), bit), np.full(len(low), -bit)]
+        edges = np.concatenate(times)
+        order = np.argsort(edges, kind="stable")
+        edges, active = edges[order], np.cumsum(np.concatenate(switches)[order])
+        last = np.flatnonzero(np.append(edges[1:] != edges[:-1], True)) if len(edges) else np.zeros(0, np.int64)
+        self.time: Int64s = edges[last]
+        self.bits: Int64s = active[last][:-1].astype(np.int64)
+        length = np.diff(self.time)
+        self._sums = np.zeros((8, len(self.time)), np.int64)
+        for bits in range(8):
+            np.cumsum(np.where(self.bits == bits, length, 0), out=self._sums[bits, 1:]) if len(length) else None
+
+    def within(self, start: Int64s, end: Int64s) -> Int64s:
+        """int64[8, k]: ps of each mix of classes in some windows. Row 0 is idle, before the first and after the last work too."""
+        end = np.maximum(end, start)
+        out = self._upto(end) - self._upto(start) if len(self.time) else np.zeros((8, len(start)), np.int64)
+        out[0] = (end - start) - out[1:].sum(axis=0)
+        return out
+
+    def _upto(self, moment: Int64s) -> Int64s:
+        at = np.clip(np.searchsorted(self.time, moment, side="right") - 1, 0, len(self.time) - 1)
+        out = self._sums[:, at].copy()
+        inside = np.flatnonzero((at < len(self.bits)) & (moment > self.time[0]))
+        if len(inside):
+            out[self.bits[at[inside]], inside] += moment[inside] - self.time[at[inside]]
+        return out
+
+
+def mixes(done: Work) -> dict[tuple[int, int], Mix]:
+    """The mix of each device, by (host, device)."""
+    return {(host, device): Mix(done.start[rows], done.end[rows], done.cls[rows]) for host, device, rows in done.devices()}
+
+
+def _windows(done: Work, steps: pd.DataFrame) -> list[tuple[int, int, pd.DataFrame]]:
+    """Host, device and its windows: the whole from its first to its last work (step NA), then the steps of its host."""
+    by_host = {str(host): mine for host, mine in steps.groupby("host", sort=False)} if len(steps) else {}
+    out = []
+    for host, device, rows in done.devices():
+        first, last = int(done.start[rows][0]), int(done.end[rows].max())
+        whole = pd.DataFrame({"step": [pd.NA], "name": [""], "start": [first], "end": [last]})
+        mine = by_host.get(done.hosts[host])
+        parts = [whole]
+        if mine is not None:
+            start = np.round(mine["start_ms"].to_numpy(np.float64) * _MS).astype(np.int64)
+            end = start + np.round(mine["step_time_ms"].to_numpy(np.float64) * _MS).astype(np.int64)
+            parts.append(
+                pd.DataFrame({"step": mine["step"].to_numpy(object), "name": mine["name"].to_numpy(object), "start": start, "end": end})
+            )
+        out.append((host, device, pd.concat(parts, ignore_index=True).astype({"step": "Int64"})))
+    return out
+
+
+def _labelled(done: Work, host: int, device: int, windows: pd.DataFrame) -> dict[str, object]:
+    count = len(windows)
+    return {
+        "host": np.full(count, done.hosts[host], object),
+        "rank": rank_column(done.ranks, np.full(count, host)),
+        "device": np.full(count, device),
+        "step": windows["step"].array,
+        "name": windows["name"].to_numpy(object),
+        "start_ms": windows["start"].to_numpy(np.float64) / _MS,
+    }
+
+
+TIMES = ["time_ms", "compute_ms", "communication_ms", "memory_ms", "idle_ms"]
+PERCENTS = ["compute_percent", "communication_percent", "memory_percent", "idle_percent"]
+
+
+def frame(done: Work, steps: pd.DataFrame) -> pd.DataFrame:
+    """Temporal breakdown: one row a device for the whole recording, and one for each step: the columns of `p.device_time.frame`."""
+    seen = mixes(done)
+    parts = []
+    for host, device, windows in _windows(done, steps):
+        spent = seen[host, device].within(windows["start"].to_numpy(np.int64), windows["end"].to_numpy(np.int64))
+        # Exclusive: what runs beside computation counts as computation, a copy beside communication as communication.
+        compute = spent[1::2].sum(axis=0)
+        communication, memory, idle = spent[COMMUNICATION] + spent[COMMUNICATION | MEMORY], spent[MEMORY], spent[0]
+        whole = spent.sum(axis=0)
+        columns = _labelled(done, host, device, windows)
+        columns |= dict(zip(TIMES, (v / _MS for v in (whole, compute, communication, memory, idle)), strict=True))
+        columns |= {key: _percent(v, whole) for key, v in zip(PERCENTS, (compute, communication, memory, idle), strict=True)}
+        parts.append(pd.DataFrame(columns))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*KEYS, *STEP, *TIMES, *PERCENTS])
+
+
+OVERLAPS: dict[str, Callable[[Int64s], Int64s]] = {
+    "compute_ms": lambda s: np.asarray(s[1::2].sum(axis=0)),
+    "communication_ms": lambda s: s[2] + s[3] + s[6] + s[7],
+    "memory_ms": lambda s: np.asarray(s[4:].sum(axis=0)),
+    "compute_communication_ms": lambda s: s[3] + s[7],
+    "compute_memory_ms": lambda s: s[5] + s[7],
+    "communication_memory_ms": lambda s: s[6] + s[7],
+    "exposed_communication_ms": lambda s: s[2] + s[6],
+    "exposed_memory_ms": lambda s: s[4],
+}
+
+
+def overlap(done: Work, steps: pd.DataFrame) -> pd.DataFrame:
+    """How much of each class runs beside another: the columns of `p.device_time.overlap`; rows as those of `frame`."""
+    seen = mixes(done)
+    parts = []
+    for host, device, windows in _windows(done, steps):
+        spent = seen[host, device].within(windows["start"].to_numpy(np.int64), windows["end"].to_numpy(np.int64))
+        sums = {key: of(spent) for key, of in OVERLAPS.items()}
+        columns = _labelled(done, host, device, windows) | {key: value / _MS for key, value in sums.items()}
+        # Of no communication nothing can be hidden: not 0 %.
+        columns["communication_overlap_percent"] = _percent(sums["compute_communication_ms"], sums["communication_ms"])
+        columns["memory_overlap_percent"] = _percent(sums["memory_ms"] - sums["exposed_memory_ms"], sums["memory_ms"])
+        parts.append(pd.DataFrame(columns))
+    more = ["communication_overlap_percent", "memory_overlap_percent"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*KEYS, *STEP, *OVERLAPS, *more])
+
+
+def _percent(part: npt.NDArray[np.integer], whole: npt.NDArray[np.integer]) -> Floats:
+    return np.asarray(np.divide(100.0 * part, whole, out=np.full(len(part), np.nan), where=whole > 0))
+
+
+KERNELS = [
+    *KEYS,
+    "class",
+    "kernel",
+    "occurrences",
+    "total_us",
+    "avg_us",
+    "sd_us",
+    "min_us",
+    "median_us",
+    "max_us",
+    "percent",
+    "cumulative_percent",
+]
+
+
+def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
+    """One row a device, class and name, most time first within a device: the columns of `p.device_time.kernels`, and `_at`, the longest.
+
+    Every figure is of the runs themselves; nothing is put together from sums of sums.
+    """
+    if not len(done):
+        return pd.DataFrame(columns=[*KERNELS, "_at_ms", "_for_ms"])
+    # A TPU's op that has others inside is several pieces.
+    first, run = distinct(done.event)
+    length = np.bincount(run, done.end - done.start).astype(np.int64)
+    group_first, group = distinct(done.host[first].astype(np.int64), done.device[first].astype(np.int64), done.cls[first], done.name[first])
+    order = np.lexsort((length, group))
+    count = np.bincount(group)
+    stop = np.cumsum(count)
+    begin = stop - count
+    total = np.add.reduceat(length[order], begin)
+    mean = total / count
+    off = (length[order] - np.repeat(mean, count)) ** 2
+    sd = np.sqrt(np.divide(np.add.reduceat(off, begin), count - 1, out=np.full(len(count), np.nan), where=count > 1))
+    median = (length[order][begin + (count - 1) // 2] + length[order][begin + count // 2]) / 2
+    longest = first[order[stop - 1]]
+    rows = first[group_first]
+    host = done.host[rows]
+    out = pd.DataFrame(
+        {
+            "host": np.array(done.hosts, object)[host],
+            "rank": rank_column(done.ranks, host),
+            "device": done.device[rows].astype(np.int64),
+            "class": np.array([CLASS_NAMES[c] for c in done.cls[rows].tolist()], object),
+            "kernel": text_column(names, done.name[rows]),
+            "occurrences": count,
+            "total_us": total / 1e6,
+            "avg_us": mean / 1e6,
+            "sd_us": sd / 1e6,
+            "min_us": length[order][begin] / 1e6,
+            "median_us": median / 1e6,
+            "max_us": length[order][stop - 1] / 1e6,
+            "_at_ms": done.start[longest] / _MS,
+            "_for_ms": (done.end[longest] - done.start[longest]) / _MS,
+            "_host": host,
+        }
+    )
+    out = out.sort_values(["_host", "device", "total_us", "kernel"], ascending=[True, True, False, True], kind="stable", ignore_index=True)
+    by_device = out.groupby(["_host", "device"], sort=False)["total_us"]
+    out["percent"] = 100 * out["total_us"] / by_device.transform("sum")
+    out["cumulative_percent"] = out.groupby(["_host", "device"], sort=False)["percent"].cumsum()
+    return out[[*KERNELS, "_at_ms", "_for_ms"]]

@@ -1,0 +1,103 @@
+"""What a thread was at, moment by moment: the innermost event of each, and the op around it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import Activity
+from nbprof.trace import Int64s, Trace
+
+_WAITING = ("sync",)
+
+
+class Innermost:
+    """The events of a trace, to ask what was innermost on a thread.
+
+    Parameters
+    ----------
+    activity : Activity
+    trace : Trace
+    """
+
+    def __init__(self, activity: Activity, trace: Trace) -> None:
+        self.trace = trace
+        count = len(trace.events)
+        self.is_op = np.zeros(count + 1, np.bool_)
+        self.is_op[activity.host_ops["event"].to_numpy(np.int64)] = True
+        self.loads = np.zeros(count + 1, np.bool_)
+        self.loads[activity.host_ops["event"].to_numpy(np.int64)[activity.host_ops["dataset"].to_numpy(np.bool_)]] = True
+        self.is_call = np.zeros(count + 1, np.bool_)
+        self.is_call[activity.launches["event"].to_numpy(np.int64)] = True
+        self.waits = np.zeros(count + 1, np.bool_)
+        calls = activity.calls
+        if len(calls):
+            kinds = np.array([str(text) in _WAITING for text in activity.texts.values], np.bool_)
+            self.waits[calls["event"].to_numpy(np.int64)[kinds[calls["kind"].to_numpy(np.int64)]]] = True
+
+    def cut(self, lane: int, begin: Int64s, end: Int64s) -> pd.DataFrame:
+        """Spans of one thread, in time order and apart, cut where its innermost event changes: `kind name op _start _end` (ps)."""
+        events = self.trace.events
+        low, high = np.searchsorted(events.lane, [lane, lane + 1])
+        start = events.start[low:high]
+        stop = start + events.duration[low:high]
+        rows = low + np.flatnonzero((start < end[-1]) & (stop > begin[0]) & (stop > start))
+        time, owner = _boundaries(rows, events.start, events.start + events.duration, events.parent)
+        # Each span from boundary to boundary.
+        first = np.searchsorted(time, begin, side="right") - 1
+        after = np.maximum(np.searchsorted(time, end, side="left"), first + 1)
+        times = after - first
+        span = np.repeat(np.arange(len(begin)), times)
+        at = np.repeat(first, times) + np.arange(len(span)) - np.repeat(np.cumsum(times) - times, times)
+        ends = np.append(time[1:], np.iinfo(np.int64).max) if len(time) else time
+        known = at >= 0
+        place = np.maximum(at, 0)
+        from_ = np.where(known, np.maximum(begin[span], time[place]), begin[span]) if len(time) else begin[span]
+        to = np.minimum(end[span], np.where(known, ends[place], time[0])) if len(time) else end[span]
+        who = np.where(known, owner[place], -1) if len(time) else np.full(len(span), -1)
+        op = self._op(who)
+        kind = np.full(len(who), "host", object)
+        kind[op >= 0] = "op"
+        kind[(op >= 0) & self.loads[op]] = "input"
+        kind[self.is_call[who] & (who >= 0)] = "launch"
+        kind[self.waits[who] & (who >= 0)] = "wait"
+        names, code = self.trace.names, events.name
+        named = np.where((kind == "op") | (kind == "input"), op, who)
+        out = pd.DataFrame(
+            {
+                "kind": kind,
+                "name": np.where(named >= 0, names[code[np.maximum(named, 0)]], ""),
+                "op": np.where((op >= 0) & (kind != "op") & (kind != "input"), names[code[np.maximum(op, 0)]], ""),
+                "_start": from_,
+                "_end": to,
+            }
+        )
+        return out[out["_end"] > out["_start"]]
+
+    def _op(self, who: Int64s) -> Int64s:
+        """The innermost op that each event is or is in, -1."""
+        op = who.copy()
+        parent = self.trace.events.parent
+        open_ = np.flatnonzero((op >= 0) & ~self.is_op[op])
+        while len(open_):
+            op[open_] = parent[op[open_]]
+            open_ = open_[(op[open_] >= 0) & ~self.is_op[op[open_]]]
+        return op
+
+
+def _boundaries(rows: Int64s, start: Int64s, end: Int64s, parent: npt.NDArray[np.integer]) -> tuple[Int64s, Int64s]:
+    """Moments at which the innermost of nested events changes, and the event that is innermost from then on (-1: none)."""
+    above = parent[rows].astype(np.int64)
+    begin, stop = start[rows], end[rows].copy()
+    # Rounding lets a child end after its parent.
+    inside = above >= 0
+    stop[inside] = np.minimum(stop[inside], np.maximum(end[above[inside]], begin[inside]))
+    time = np.concatenate([begin, stop])
+    owner = np.concatenate([rows, above])
+    # At one moment ends come before begins; the outer end last, the outer begin first. Rows are in the order of nesting.
+    order_in = np.arange(len(rows))
+    order = np.lexsort((np.concatenate([order_in, -order_in]), np.repeat([1, 0], len(rows)), time))
+    time, owner = time[order], owner[order]
+    last = np.append(time[1:] != time[:-1], True) if len(time) else np.zeros(0, np.bool_)
+    return time[last], owner[last]
