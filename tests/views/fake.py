@@ -52,6 +52,9 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         else pd.DataFrame({"at_ms": [], "for_ms": []}),
         "ops": _ops(device),
         "kernels": _kernels() if device else _kernels().head(0),
+        "kernel_devices": pd.DataFrame({"utilization_percent": [40.0, 60.0], "sm_efficiency_percent": [np.nan, 20.0]}).head(
+            2 if device else 0
+        ),
         "memory_summary": _memory_summary(),
         "memory_timeline": _timeline(),
         "memory_peak": _peak(),

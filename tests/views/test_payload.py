@@ -186,7 +186,8 @@ def test_kernel_figures_follow_the_time_and_the_launches():
     part = kernels.payload(fake.run())
     values = {figure["label"]: figure["value"] for figure in part["figures"]}
     times = {"Kernel time": 4.0, "Kernels": 2, "Median kernel": 41.7}
-    assert values == {**times, "TensorCores used": 0.0, "Eligible, not used": 75.0, "Mean occupancy": 62.5}
+    in_use = {"GPU in use": 50.0, "Est. SM efficiency": 20.0}
+    assert values == {**times, "TensorCores used": 0.0, "Eligible, not used": 75.0, **in_use, "Mean occupancy": 62.5}
     table = part["table"]["data"]
     assert table["block"]["values"] == ["8×8×1", "1024×1×1"]
     assert table["shared_bytes"].tolist() == [4352, 0]
