@@ -53,5 +53,25 @@ class UnreadError(ReadError):
         self.timelines = tuple(timelines)
 
 
+class RawError(UnreadError):
+    """What is there has to be exported by the tool that recorded it.
+
+    Parameters
+    ----------
+    message : str
+        What it is, and how it is exported.
+    path : str
+        The folder in question.
+    what : str
+        What it is, in a few words.
+    recordings : sequence of str
+        Folders that are to be exported.
+    """
+
+    def __init__(self, message: str, *, path: str = "", what: str = "", recordings: Sequence[str] = ()) -> None:
+        super().__init__(message, path=path, what=what)
+        self.recordings = tuple(recordings)
+
+
 class CaptureError(NbprofError):
     """A recording could not be started or stopped; the person's own code is not to blame."""

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 Reader = Callable[[Sequence[Piece], Callable[[str], None] | None], Trace]
 Dialect = Callable[[Trace], "Activity"]
-_ROOMS = {"xspace": ("nbprof.formats.xspace", "nbprof.dialects.xplane"), "chrome": ("nbprof.formats.chrome", "nbprof.dialects.kineto")}
+_ROOMS = {
+    "xspace": ("nbprof.formats.xspace", "nbprof.dialects.xplane"),
+    "chrome": ("nbprof.formats.chrome", "nbprof.dialects.kineto"),
+    "msprof": ("nbprof.formats.msprof", "nbprof.dialects.msprof"),
+}
 """By format: the modules with its reader and its dialect; each is imported when a profile needs it, which one that was kept may not."""
 
 
@@ -91,7 +95,7 @@ def reader(files: RunFiles) -> Reader:
     """What reads the files of a run into a Trace."""
     read: Any = import_module(_ROOMS[files.format][0]).read
     # What is packed as a whole was bounded where it was unpacked; JSON is unpacked as it is read.
-    bounded: Reader = partial(read, limit_bytes=files.limit_bytes) if files.format == "chrome" else read
+    bounded: Reader = partial(read, limit_bytes=files.limit_bytes) if files.format in ("chrome", "msprof") else read
     return bounded
 
 

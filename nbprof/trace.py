@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -246,6 +246,8 @@ class Trace:
     flows : Flows or None
     counters : DataFrame
         Samples of counters: `lane series time value`, time in ps.
+    tables : dict of str to list
+        What a format states in tables beside its events, by kind: see `nbprof.formats.msprof_tables.Table`.
     aggregated : DataFrame
         Events that have a count instead of a start: `lane name occurrences duration`.
     """
@@ -267,6 +269,7 @@ class Trace:
     flows: Flows | None = field(default_factory=lambda: None)
     counters: pd.DataFrame = field(default_factory=no_counters)
     blobs: Sequence[bytes] = field(default_factory=tuple)
+    tables: dict[str, list[Any]] = field(default_factory=dict)
     aggregated: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["lane", "name", "occurrences", "duration"]))
 
     def arg(self, name: str, missing: int = -1) -> Int64s:

@@ -13,16 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.cache import values
+from nbprof.formats.msprof_tables import Table
 from nbprof.trace import ArgColumn, Events, Flows, Module, Note, Plane, Receipt, Trace
 
-for _cls in (ArgColumn, Flows, Note, Plane, Receipt):
+for _cls in (ArgColumn, Flows, Note, Plane, Receipt, Table):
     values.record(_cls)
 
 FACTS = "trace"
 """The value without which nothing else is of use."""
 
 _SMALL = ("planes", "metadata", "counters", "aggregated")
-_LARGE = ("names", "display", "name_args", "blobs", "flows")
+_LARGE = ("names", "display", "name_args", "blobs", "flows", "tables")
 _COLUMNS = ("lane", "name", "start", "duration")
 # Looking up this share of the texts one by one takes as long as making all of them.
 _ONE_BY_ONE = 0.1

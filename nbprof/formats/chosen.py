@@ -57,6 +57,9 @@ def settled(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
     ReadError
         None of the files is a profile; says what it is.
     """
+    if run.format == "msprof":
+        # Tables and timelines of several kinds; their reader looks into each.
+        return replace(run, limit_bytes=limit)
     archives = {id(piece.archive): piece.archive for piece in run.files if hasattr(piece, "archive")}
     try:
         return _settled(run, limit, list(archives.values()))
@@ -107,7 +110,7 @@ def kind_of(piece: Piece, head: bytes | None = None) -> Kind:
     """
     head = piece.head(HEAD) if head is None else head
     kind = recognise(head, piece.name, whole=len(head) < HEAD)
-    if kind.format in ("xspace", "chrome"):
+    if kind.format in ("xspace", "chrome", "msprof"):
         return kind
     # Damaged, by its name: the reader says where.
     if ".xplane.pb" in piece.name and head and head[0] in (0x0A, 0x12, 0x1A, 0x22):

@@ -70,7 +70,7 @@ def _add(builder: Builder, piece: Piece, limit_bytes: int, label: str) -> None:
     receipt = builder.receipt
     if source.trouble:
         receipt.warn(label + source.trouble)
-    _tell(receipt, document, label, piece.name)
+    tell(receipt, document, label, piece.name)
     host = host_of(piece.name)
     taken = {f.host for f in builder.files}
     while host in taken:
@@ -113,7 +113,7 @@ def _facts(builder: Builder, document: Document, host: str) -> None:
             hosts[host] = document.metadata
 
 
-def _tell(receipt: Receipt, document: Document, label: str, name: str) -> None:
+def tell(receipt: Receipt, document: Document, label: str, name: str) -> None:
     """What could not be read, for the receipt."""
     if document.trouble.broken:
         receipt.skip(f"left out: damaged, the first at byte {document.trouble.broken_at:,} of {name}.", document.trouble.broken)

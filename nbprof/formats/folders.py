@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nbprof.errors import ReadError
+from nbprof.formats import ascend
 from nbprof.formats.pieces import LocalFile, Piece, could_not_open, printable
 
 MOST_FILES = 1_000_000
@@ -26,10 +27,6 @@ _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$", re.IGNOREC
 _NEVER = {"package.json", "package-lock.json", "tsconfig.json", "saved_model.pb", "keras_metadata.pb", "fingerprint.pb"}
 # Of these folders nothing is a profile, and some hold very many files.
 _PRUNED = {".git", "node_modules", "__pycache__", ".ipynb_checkpoints"}
-_ASCEND_FOLDER = re.compile(r"PROF_\d+.*|ASCEND_PROFILER_OUTPUT|mindstudio_profiler_(output|log)|.*_ascend_(pt|ms)")
-_ASCEND_FILE = re.compile(
-    r"(op_summary|op_statistic|task_time|api_statistic|step_trace|kernel_details|operator_memory)\w*\.csv|trace_view\.json"
-)
 
 
 @dataclass
@@ -79,7 +76,7 @@ class Listing:
             self.files.append(Found(at, promise, piece()))
         elif _ARCHIVE.search(name):
             self.archives.append(at)
-        if not self.ascend and _ASCEND_FILE.fullmatch(name):
+        if not self.ascend and ascend.TABLE.fullmatch(name):
             self.ascend = at
 
     def enters(self, at: str) -> bool:
@@ -87,7 +84,7 @@ class Listing:
         name = at.rpartition("/")[2]
         if "/" not in at:
             self.top.add(name + "/")
-        if is_ascend(name):
+        if ascend.is_ascend(name):
             self.ascend = at + "/"
             return False
         # A recording that was never finished lies in a folder of its own, hidden.
@@ -113,11 +110,6 @@ def promised(name: str) -> int:
     if _MAYBE.search(name):
         return MAYBE
     return -1 if "." in name else NAMELESS
-
-
-def is_ascend(name: str) -> bool:
-    """Whether a folder of this name is output of Ascend's profiler."""
-    return _ASCEND_FOLDER.fullmatch(name) is not None
 
 
 class Folder(Protocol):
@@ -179,7 +171,7 @@ class LocalFolder:
             The folder may not be read, or there are too many files.
         """
         out = Listing()
-        ours = next((part for part in self.path.absolute().parts if is_ascend(part)), "")
+        ours = next((part for part in self.path.absolute().parts if ascend.is_ascend(part)), "")
         if ours:
             out.ascend = ours + "/"
             return out

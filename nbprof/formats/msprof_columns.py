@@ -6,6 +6,7 @@ ps.
 
 from __future__ import annotations
 
+import csv
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -173,6 +174,15 @@ def words(header: str) -> tuple[str, str]:
     found = _UNIT.match(text)
     base, unit = (found["base"], found["unit"].lower()) if found else (text, "")
     return re.sub(r"[^0-9a-z]+", "_", base.lower()).strip("_"), unit
+
+
+def header_of(head: bytes) -> list[str]:
+    """The cells of the first line of a file; empty where it is no CSV."""
+    line = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace").rstrip("\r")
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
 
 
 def kind_of(header: list[str]) -> str:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.formats import chrome_digits
-from nbprof.formats.msprof_columns import Column, columns, kind_of, words
+from nbprof.formats.msprof_columns import Column, columns, header_of, kind_of, words
 from nbprof.trace import Int64s
 
 NONE_32, NONE_64 = 4294967295, 2**63 - 1
@@ -52,15 +52,6 @@ class Section:
     frame: pd.DataFrame
     base_ns: int
     doubts: list[str] = field(default_factory=list)
-
-
-def header_of(head: bytes) -> list[str]:
-    """The cells of the first line of a file; empty where it is no CSV."""
-    line = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace").rstrip("\r")
-    try:
-        return next(csv.reader([line]), [])
-    except csv.Error:
-        return []
 
 
 def read(data: bytes) -> list[Section]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
-from nbprof.errors import ReadError, UnreadError
+from nbprof.errors import ReadError
 from nbprof.formats import ascend, logdir
 from nbprof.formats.chosen import choose, kind_of, settled, some
 from nbprof.formats.folders import SIDECAR, Folder, Found, Listing, LocalFolder, promised
@@ -173,13 +173,17 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     for at, text in listing.notes:
         notes.setdefault(str(folder.below(at)), []).append(text)
     doubts = tuple(listing.doubts)
+    raw: list[ascend.Recording] = []
+    if listing.ascend and isinstance(folder, LocalFolder):
+        npu, raw = ascend.runs(folder.path)
+        found = sorted([*found, *npu], key=lambda run: (run.modified, run.name), reverse=True)
     told = [
         replace(run, notes=run.notes + tuple(notes.get(str(run.folder), ())), warnings=run.warnings + doubts)
         if doubts or str(run.folder) in notes
         else run
         for run in found
     ]
-    return told, lambda: _nothing(folder, listing)
+    return told, lambda: _nothing(folder, listing, raw)
 
 
 def _named(piece: Piece, head: bytes, sidecar: Piece | None = None) -> tuple[list[RunFiles], Callable[[], ReadError]]:
@@ -353,7 +357,7 @@ def _of_file(piece: Piece, kind: Kind) -> RunFiles:
         folder,
         (piece,),
         piece.modified,
-        "chrome" if kind.format == "chrome" else "xspace",
+        kind.format if kind.format in ("chrome", "msprof") else "xspace",
         notes,
         sidecar=sidecar,
     )
@@ -366,25 +370,15 @@ def _better_beside(piece: LocalFile, kind: Kind) -> tuple[str, ...]:
     return (f"{printable(better.name)} lies beside it and holds the same recording whole: load that for more.",) if better.is_file() else ()
 
 
-def _of_ascend(folder: LocalFolder, at: str) -> UnreadError:
-    """The error for output of Ascend's profiler: what it is, and what of it opens."""
-    out = ascend.output(folder.path, at)
-    timelines = [str(path) for path in out.timelines]
-    opens = f" Its timelines open one by one, as {printable(out.timelines[0].name)}: events, without steps and ops." if timelines else ""
-    return UnreadError(
-        f"this is {out}, which this version does not read yet.{opens}", path=folder.label, what=out.maker, timelines=timelines
-    )
-
-
-def _nothing(folder: Folder, listing: Listing) -> ReadError:
+def _nothing(folder: Folder, listing: Listing, raw: list[ascend.Recording]) -> ReadError:
     """The error for a place without a profile: what was looked for, and what is there."""
     archive = isinstance(folder, _Inside)
     if listing.ascend and isinstance(folder, LocalFolder):
-        return _of_ascend(folder, listing.ascend)
+        return ascend.unread(folder.path, raw)
     said = [f"no profile is in this {'archive' if archive else 'folder'}. {_LOOKED_FOR}"]
     top = sorted(printable(name) for name in listing.top)
     if listing.ascend:
-        said.append(f"It holds {printable(listing.ascend)}, output of Ascend's profiler (msprof), which this version does not read yet.")
+        said.append(f"It holds {printable(listing.ascend)}, output of Ascend's profiler (msprof): unpack it to load it.")
     elif listing.archives:
         how = "unpack the outer one first" if archive else "name it to load what is inside"
         said.append(f"It holds {some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}.")

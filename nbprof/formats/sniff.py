@@ -11,11 +11,12 @@ from typing import Literal
 
 from nbprof.errors import ReadError
 from nbprof.formats import wire
+from nbprof.formats.msprof_columns import header_of, kind_of
 
 HEAD = 1 << 16
 """Bytes of a file that are looked at. A torch trace of a large job may state its process groups before its events, hence so many."""
 
-Format = Literal["xspace", "chrome", "archive", ""]
+Format = Literal["xspace", "chrome", "msprof", "archive", ""]
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Kind:
     Attributes
     ----------
     format : str
-        `xspace`, `chrome`, `archive`, or the empty text for what nbprof does not read.
+        `xspace`, `chrome`, `msprof` (a table of Ascend's profilers), `archive`, or the empty text for what nbprof does not read.
     what : str
         A noun phrase for a person.
     remedy : str
@@ -313,8 +314,10 @@ def _other(head: bytes, name: str) -> Kind:
     first = head[:4096].splitlines()[0] if head[:4096].splitlines() else b""
     if _is_text(head[:4096]):
         line = first.decode("utf-8", "replace")
+        if line.count(",") >= 2 and kind_of(header_of(first)):
+            return Kind("msprof", "a table of Ascend's profiler (CSV)")
         if line.count(",") >= 2 and _ASCEND_HEADER.search(line):
-            return Kind("", "a table of Ascend's profiler (CSV), which this version does not read yet", "")
+            return Kind("", "a table of Ascend's profiler (CSV) without the columns that nbprof knows", "")
         return Kind("", "a text file", "")
     what = "a protobuf file, but no XSpace profile" if lower.endswith(".pb") else "no profile that nbprof knows"
     return Kind("", what, "")

@@ -1,0 +1,83 @@
+"""The lanes of an Ascend trace: NPUs with their streams and communication, the program's threads, the calls into CANN, and what is derived.
+
+Processes are told by their names, which the exporters gave them in all versions; their numbers are made up.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.formats import msprof_events
+from nbprof.trace import Trace
+
+Kinds = npt.NDArray[np.uint8]
+
+OTHER, STREAM, COMMUNICATION, PLANE, MARKS, STEPS, CANN, PYTHON, OVERLAP, COUNTERS = range(10)
+
+_KINDS = {STREAM: "device", COMMUNICATION: "device", PLANE: "derived", MARKS: "derived", OVERLAP: "derived", STEPS: "steps"}
+_NPU = re.compile(r"NPU\s*(\d+)")
+_LAYERS = re.compile(r"AI Core Freq|HBM|LLC|DDR|NPU MEM|Acc PMU|Stars|QoS|SIO|NIC|RoCE|PCIe|HCCS|CCU|UB|Biu|Block|DPU|Fusion|Low Power")
+
+
+def is_ascend(trace: Trace) -> bool:
+    """Whether one of Ascend's profilers wrote a trace."""
+    if trace.tables:
+        return True
+    processes = {str(p) for p in trace.lanes["process"].unique()} if len(trace.lanes) else set()
+    return bool(processes & {"Ascend Hardware", "CANN"}) and bool(
+        processes & {"Ascend Hardware", "Overlap Analysis", "HCCL", "Communication", "COMMUNICATION", "CANN"}
+    )
+
+
+def name_lanes(trace: Trace) -> Kinds:
+    """Fills `kind device process thread note order` of the lanes; returns what each lane is (`STREAM`, `CANN`, ...), uint8[lanes]."""
+    lanes = trace.lanes
+    kinds = np.zeros(len(lanes), np.uint8)
+    devices = np.full(len(lanes), -1, np.int64)
+    rows = []
+    columns = zip(*(lanes[c].astype(str).tolist() for c in ("process", "thread", "labels", "pid")), strict=True)
+    for i, (process, thread, label, pid) in enumerate(columns):
+        what = _what(process, thread)
+        kinds[i] = what
+        npu = _NPU.search(label)
+        device = int(npu[1]) if npu else int(pid) & 31 if pid.isdigit() and int(pid) >= 1 << 10 and label.startswith("NPU") else 0
+        on_device = what in (STREAM, COMMUNICATION, PLANE, MARKS, OVERLAP) or (what == COUNTERS and label.startswith("NPU"))
+        if on_device:
+            devices[i] = device
+        kind = _KINDS.get(what, "host")
+        under = f"NPU {device}" if on_device else "Steps" if what == STEPS else "CANN" if what == CANN else "Host"
+        if what == OTHER:
+            under = process
+        name = f"{process}: {thread}" if what in (OVERLAP, PLANE, COUNTERS) else thread
+        note = "compute" if what == STREAM else "collectives" if what == COMMUNICATION else ""
+        number = re.findall(r"\d+", thread)
+        place = (not on_device, device, (STREAM, COMMUNICATION, PLANE, OVERLAP, MARKS, COUNTERS).index(what) if on_device else 0)
+        rows.append((kind, under, name, note, (*place, what, int(number[-1]) if number and len(number[-1]) < 12 else -1, i)))
+    lanes["kind"] = [row[0] for row in rows]
+    lanes["device"] = devices
+    lanes["process"] = [row[1] for row in rows]
+    lanes["thread"] = [row[2] for row in rows]
+    lanes["note"] = [row[3] for row in rows]
+    order = {i: place for place, i in enumerate(sorted(range(len(rows)), key=lambda i: rows[i][4]))}
+    lanes["order"] = [order[i] for i in range(len(rows))]
+    lanes["lane"] = np.arange(len(lanes))
+    return kinds
+
+
+def _what(process: str, thread: str) -> int:
+    if process in ("Ascend Hardware", "Step Trace"):
+        return MARKS if "Model ID" in thread or "Step Trace" in thread else STREAM
+    if process in ("HCCL", "Communication", "COMMUNICATION"):
+        return PLANE if thread.startswith("Plane") else COMMUNICATION
+    if process == msprof_events.STEPS:
+        return STEPS
+    if process == "CANN":
+        return CANN
+    if process == "Python":
+        return PYTHON
+    if process == "Overlap Analysis":
+        return OVERLAP
+    return COUNTERS if thread == "counters" or _LAYERS.match(process) else OTHER
