@@ -1,0 +1,147 @@
+"""Tables of Ascend's profiler as the analyses take them: all of a kind as one frame, with the recording and the device of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+Floats = npt.NDArray[np.float64]
+Int64s = npt.NDArray[np.int64]
+Texts = npt.NDArray[np.object_]
+Tables = Mapping[str, pd.DataFrame]
+"""Frames by kind, as `gathered` makes them."""
+
+NOT_TOLD = -1
+"""The device of rows that do not tell it."""
+KEYS = ["host", "device"]
+
+AI_CORE, VECTOR, MIX, AI_CPU, COMMUNICATION, COPY, OTHER = "AI Core", "Vector core", "Mix", "AI CPU", "Communication", "Copy", "Other"
+CORES = (AI_CORE, VECTOR, MIX, AI_CPU, COMMUNICATION, COPY, OTHER)
+"""Where a task runs, in the order in which they are shown."""
+_CORE_OF = {
+    "AI_CORE": AI_CORE,
+    "AICORE": AI_CORE,
+    "KERNEL_AICORE": AI_CORE,
+    "AI_VECTOR_CORE": VECTOR,
+    "KERNEL_AIVEC": VECTOR,
+    "KERNEL_SIMT": VECTOR,
+    "MIX_AIC": MIX,
+    "MIX_AIV": MIX,
+    "KERNEL_MIX_AIC": MIX,
+    "KERNEL_MIX_AIV": MIX,
+    "AI_CPU": AI_CPU,
+    "AICPU": AI_CPU,
+    "KERNEL_AICPU": AI_CPU,
+    "HCCL": COMMUNICATION,
+    "HCCL_AI_CPU": COMMUNICATION,
+    "COMMUNICATION": COMMUNICATION,
+    "CCU": COMMUNICATION,
+    "SDMA": COPY,
+    "MEMCPY_ASYNC": COPY,
+}
+
+
+class Table(Protocol):
+    """One table of one recording, as nbprof/formats/msprof_tables.py reads it."""
+
+    kind: str
+    device: int | None
+    frame: pd.DataFrame
+    host: int
+
+
+def gathered(tables: Mapping[str, Sequence[Any]], hosts: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """The tables of each kind one behind the other, with the columns `host` (name of the recording) and `device` in front.
+
+    Parameters
+    ----------
+    tables : mapping
+        By kind, the `Table` of each recording.
+    hosts : sequence of str
+        Names of the recordings.
+    """
+    out = {}
+    for kind, parts in tables.items():
+        frames = [_placed(part, hosts) for part in parts]
+        frames = [frame for frame in frames if len(frame)]
+        if frames:
+            out[kind] = pd.concat(frames, ignore_index=True)
+    return out
+
+
+def _placed(table: Table, hosts: Sequence[str]) -> pd.DataFrame:
+    frame = table.frame.copy()
+    for name in frame.columns[frame.dtypes == "category"]:
+        # Other tables have other texts.
+        frame[name] = frame[name].astype(object)
+    device = integers(frame, "device_id")
+    if table.device is not None:
+        device = np.where(device == NOT_TOLD, table.device, device)
+    name = hosts[table.host] if 0 <= table.host < len(hosts) else ""
+    frame.insert(0, "host", np.full(len(frame), name, object))
+    frame.insert(1, "device", device)
+    return frame
+
+
+def floats(frame: pd.DataFrame, name: str) -> Floats:
+    """A column as float64; NaN for what is no number, and where there is no such column."""
+    if name not in frame.columns:
+        return np.full(len(frame), np.nan)
+    out = np.asarray(pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64, na_value=np.nan))
+    return np.where(np.isfinite(out), out, np.nan)
+
+
+def moments(frame: pd.DataFrame, name: str) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+    """A column of ps as int64, and where it is known: as float64 it would lose the nanoseconds of a long recording."""
+    if name not in frame.columns:
+        return np.zeros(len(frame), np.int64), np.zeros(len(frame), np.bool_)
+    column = frame[name]
+    known = column.notna().to_numpy(np.bool_)
+    if not pd.api.types.is_integer_dtype(column.dtype):
+        numbers = floats(frame, name)
+        known = np.isfinite(numbers)
+        return np.where(known, numbers, 0).astype(np.int64), known
+    return column.fillna(0).to_numpy(np.int64), known
+
+
+def integers(frame: pd.DataFrame, name: str, missing: int = NOT_TOLD) -> Int64s:
+    """A column as int64 with `missing` for what is no number, and where there is no such column."""
+    values, known = moments(frame, name)
+    return np.where(known, values, missing)
+
+
+def texts(frame: pd.DataFrame, name: str) -> Texts:
+    """A column as texts, '' where there is none."""
+    if name not in frame.columns:
+        return np.full(len(frame), "", object)
+    column = frame[name].astype(object)
+    return np.asarray(column.where(column.notna(), "").map(str).to_numpy(object))
+
+
+def nullable(values: Int64s) -> pd.Series[Any]:
+    """Integers with NA where they are not told."""
+    return pd.Series(values, dtype="Int64").mask(values == NOT_TOLD)
+
+
+def cores(task_types: Texts) -> Texts:
+    """Where tasks of these types run: one of `CORES`, '' where the type is not told."""
+    upper = pd.Series(task_types, dtype=object).astype(str).str.upper().str.strip()
+    return np.asarray(upper.map(_CORE_OF).fillna(OTHER).where(~upper.isin(["", "N/A"]), "").to_numpy(object))
+
+
+def union(start: Int64s, end: Int64s) -> int:
+    """Length of what spans cover together, in their unit."""
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end) if len(end) else end
+    fresh = np.append(np.iinfo(np.int64).min, reach)[:-1] if len(reach) else reach
+    return int(np.maximum(end - np.maximum(start, fresh), 0).sum())
+
+
+def part(numerator: float, whole: float) -> float:
+    """A share; NaN of nothing."""
+    return numerator / whole if whole > 0 else float("nan")
