@@ -39,6 +39,10 @@ def _types_time(types: pd.DataFrame) -> float:
     return float(types["total_us"].sum())
 
 
+def _said(count: int, what: str, share: float) -> str:
+    return f"{count:,} {'task' if count == 1 else 'tasks'} {what}, {_percent(share)} of the time." if count else f"No tasks {what}."
+
+
 def _longest(rows: pd.DataFrame) -> Any:
     """Names of ops, most time first."""
     return rows.groupby("op")["duration_us"].sum().sort_values(ascending=False, kind="stable").index
@@ -56,7 +60,7 @@ def _conversions(facts: Facts) -> Found | None:
     rows = types[types["op_type"].str.lower().isin(CONVERSIONS)]
     count, share = int(rows["tasks"].sum()), part(float(rows["total_us"].sum()), _types_time(types))
     data = int(rows[rows["op_type"].str.lower() == "transdata"]["tasks"].sum())
-    kinds = ", ".join(f"{row.op_type} {row.tasks:,}" for row in rows.itertuples())
+    kinds = ", ".join(f"{name} {number:,}" for name, number in rows.groupby("op_type")["tasks"].sum().items())
     text = f"{count:,} tasks convert formats and types ({kinds}), {_percent(share)} of the time." if count else "No task converts formats."
     return Found(share, share > 0.1 or data > 2, text, rows["op_type"], share)
 
@@ -79,7 +83,8 @@ def _get_next(facts: Facts) -> Found | None:
         return None
     rows = types[(types["core"] == ascend.AI_CPU) & types["op_type"].str.lower().str.contains("getnext", regex=False)]
     share = part(float(rows["total_us"].sum()), _types_time(types))
-    return Found(share, share > 0.1, f"GetNext on the AI CPU takes {_percent(share)} of the time of tasks.", rows["op_type"], share)
+    text = f"GetNext on the AI CPU takes {_percent(share)} of the time of tasks." if len(rows) else "No GetNext ran on the AI CPU."
+    return Found(share, share > 0.1, text, rows["op_type"], share)
 
 
 def _one_type(facts: Facts) -> Found | None:
@@ -92,7 +97,7 @@ def _one_type(facts: Facts) -> Found | None:
 
 
 def _is_finite(facts: Facts) -> Found | None:
-    return _present(facts, ("isfinite",), 0, "checks all gradients for overflow")
+    return _present(facts, ("isfinite",), 0, "check numbers for overflow")
 
 
 def _sync_norm(facts: Facts) -> Found | None:
@@ -105,7 +110,7 @@ def _present(facts: Facts, words: tuple[str, ...], most: int, what: str) -> Foun
         return None
     rows = types[_kind(types["op_type"], words)]
     count, share = int(rows["tasks"].sum()), part(float(rows["total_us"].sum()), _types_time(types))
-    return Found(count, count > most, f"{count:,} tasks {what}, {_percent(share)} of the time.", rows["op_type"], share)
+    return Found(count, count > most, _said(count, what, share), rows["op_type"], share)
 
 
 def _ops_where(
@@ -119,7 +124,7 @@ def _ops_where(
             return None
         rows = ops[chosen(ops)]
         share = part(float(rows["duration_us"].sum()), _time(facts))
-        return Found(len(rows), len(rows) > 0, f"{len(rows):,} tasks {text}, {_percent(share)} of the time.", _longest(rows), share)
+        return Found(len(rows), len(rows) > 0, _said(len(rows), text, share), _longest(rows), share)
 
     return check
 
@@ -133,7 +138,7 @@ def _counters_where(chosen: Callable[[pd.DataFrame], Any], text: str, *needs: st
             return None
         rows = pmu[chosen(pmu)]
         share = part(float(rows["duration_us"].sum()), _time(facts))
-        return Found(len(rows), len(rows) > 0, f"{len(rows):,} tasks {text}, {_percent(share)} of the time.", _longest(rows), share)
+        return Found(len(rows), len(rows) > 0, _said(len(rows), text, share), _longest(rows), share)
 
     return check
 
@@ -144,8 +149,7 @@ def _memory_bound(facts: Facts) -> Found | None:
         return None
     rows = pmu[pmu["memory_bound"] > 1]
     share = part(float(rows["duration_us"].sum()), _time(facts))
-    text = f"{len(rows):,} tasks move more than they compute, {_percent(share)} of the time."
-    return Found(share, share > _HALF, text, _longest(rows), share)
+    return Found(share, share > _HALF, _said(len(rows), "move more than they compute", share), _longest(rows), share)
 
 
 def _affinity(facts: Facts) -> Found | None:
@@ -182,7 +186,7 @@ def _blocks(facts: Facts, wrong: Callable[[Any, Any], Any], text: str) -> Found 
     with np.errstate(invalid="ignore", divide="ignore"):
         rows = ops[known & wrong(blocks, cores)]
     share = part(float(rows["duration_us"].sum()), _time(facts))
-    return Found(len(rows), len(rows) > 0, f"{len(rows):,} tasks {text}, {_percent(share)} of the time.", _longest(rows), share)
+    return Found(len(rows), len(rows) > 0, _said(len(rows), text, share), _longest(rows), share)
 
 
 def _dynamic(facts: Facts) -> Found | None:

@@ -42,9 +42,8 @@ def _reduce(facts: Facts) -> Found | None:
         return None
     row = _largest(main, "all_reduce_fraction")
     share, hidden = float(row["all_reduce_fraction"]), float(row["hidden_all_reduce_ms"])
-    text = (
-        f"{_percent(share)} of an iteration ({row['all_reduce_ms']:.2f} ms) is the all-reduce of gradients after BP End; "
-        f"{hidden:.2f} ms of it run behind the backward pass."
+    text = f"{_percent(share)} of an iteration ({row['all_reduce_ms']:.2f} ms) is the all-reduce of gradients after BP End; " + (
+        f"{hidden:.2f} ms more run behind the backward pass." if hidden > 0 else "none runs behind the backward pass."
     )
     return Found(share, share > 0.1, text, share=share)
 
@@ -97,7 +96,19 @@ def _wait(facts: Facts) -> Found | None:
     long = facts.ops[facts.ops["wait_us"] > ascend_waits.LONG_US]
     text = f"Streams waited {_percent(share)} of the time of their tasks and waits, in {len(long):,} waits of more than 10 µs each."
     before = long.groupby("op")["wait_us"].sum().sort_values(ascending=False).index
-    return Found(share, share > 0.03, text, before, share)
+    still, for_input = _standing(facts.waits)
+    if for_input > 0:
+        text += f" Of the time in which nothing ran on the device {_percent(for_input)} was Data Aug Bound."
+    return Found(share, share > 0.03, text, before, still)
+
+
+def _standing(waits: pd.DataFrame | None) -> tuple[float | None, float]:
+    """Part of the time in which devices stood still for another reason than their input; and part of standing still that was for input."""
+    rows = None if waits is None else waits[waits["stream"].isna()]
+    if rows is None or not len(rows):
+        return None, 0.0
+    wait, busy, for_input = (float(rows[name].sum()) for name in ("wait_us", "busy_us", "input_wait_us"))
+    return ascend.part(max(wait - for_input, 0.0), wait + busy), min(1.0, ascend.part(for_input, wait)) if wait > 0 else 0.0
 
 
 def _sync(facts: Facts) -> Found | None:

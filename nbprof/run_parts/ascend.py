@@ -17,6 +17,7 @@ from nbprof.analysis import (
     ascend_verdict,
     ascend_waits,
 )
+from nbprof.dialects import msprof_tasks
 from nbprof.frames_ascend import shaped
 from nbprof.lazy import Cached, Kept
 from nbprof.run_parts.base import Base
@@ -42,7 +43,10 @@ class Ascend(Base):
     def ascend_tables(self) -> dict[str, pd.DataFrame]:
         """The tables of each kind, all recordings together; {} where no profiler of Ascend wrote the profile."""
         trace = self.trace
-        return ascend.gathered(getattr(trace, "tables", {}), trace.hosts)
+        out = ascend.gathered(getattr(trace, "tables", {}), trace.hosts)
+        if out and "op_summary" not in out and len(tasks := msprof_tasks.tasks(trace)):
+            out["op_summary"] = tasks
+        return out
 
     def _made(self, kind: str, make: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame | None:
         table = self.ascend_tables.get(kind)

@@ -1,0 +1,62 @@
+"""The tasks of an NPU as a table, out of its timeline: for exports that have no op_summary, as those of single iterations until 2023."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from nbprof.dialects.msprof_work import COLLECTIVE, COMPUTE, NO_WORK, kind_of, op_type
+from nbprof.trace import Int64s, Trace
+
+_NONE = 4294967295
+"""How msprof writes an id that is none."""
+
+
+def tasks(trace: Trace) -> pd.DataFrame:
+    """One row a task, in the columns of the table `op_summary` with `host` and `device`; the type of an op follows from its name.
+
+    As in op_summary copies are not in it.
+
+    Parameters
+    ----------
+    trace : Trace
+        With lanes that the dialect has named. One of another producer has no task, as none states a `Task Type`.
+    """
+    events, lanes = trace.events, trace.lanes
+    arg = trace.text_arg("Task Type") if "Task Type" in trace.args else np.full(len(events), -1, np.int64)
+    note, thread = lanes["note"].astype(str).to_numpy(object), lanes["thread"].astype(str).to_numpy(object)
+    on_device = (lanes["kind"] == "device").to_numpy(np.bool_)
+    kinds = np.array([kind_of(str(trace.strings[code])) if code >= 0 else NO_WORK for code in range(-1, int(arg.max(initial=-1)) + 1)])
+    collective = on_device & (note == "collectives")
+    at = (
+        np.flatnonzero((np.isin(kinds[arg + 1], (COMPUTE, COLLECTIVE)) & on_device[events.lane]) | collective[events.lane])
+        if len(events)
+        else np.zeros(0, np.int64)
+    )
+    lane = events.lane[at]
+    own = collective[lane] | (kinds[arg[at] + 1] == COLLECTIVE)
+    stream = np.array([int(found[1]) if (found := re.search(r"Stream (\d{1,9})$", name)) else -1 for name in thread], np.int64)
+    names = pd.Series(trace.names[events.name[at]], dtype=object)
+    types = {name: op_type(str(name)) for name in names.unique()}
+    strings = [str(trace.strings[code]) for code in arg[at].tolist()] if len(at) else []
+    return pd.DataFrame(
+        {
+            "host": lanes["host"].to_numpy(object)[lane],
+            "device": lanes["device"].to_numpy(np.int64)[lane],
+            "model_id": _ids(trace, "Model Id", at),
+            "task_id": _ids(trace, "Task Id", at),
+            "stream_id": pd.Series(np.where(own, -1, stream[lane]), dtype="Int64").mask(lambda ids: ids < 0),
+            "op_name": names,
+            "op_type": names.map(types).astype(object),
+            "task_type": np.where(own, "COMMUNICATION", np.array(strings, object)),
+            "start_ps": pd.Series(events.start[at], dtype="Int64"),
+            "duration_us": events.duration[at] / 1e6,
+        }
+    )
+
+
+def _ids(trace: Trace, name: str, at: Int64s) -> pd.Series:
+    values = trace.arg(name)[at]
+    return pd.Series(values, dtype="Int64").mask((values < 0) | (values == _NONE))
