@@ -27,6 +27,7 @@ from nbprof.analysis import (
 )
 from nbprof.capture import trouble
 from nbprof.formats.pieces import RunFiles
+from nbprof.formats.torch_memory_trace import beside
 from nbprof.lazy import Cached, Kept
 from nbprof.run_parts.allocator import Allocator
 from nbprof.run_parts.ascend import Ascend
@@ -97,7 +98,9 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
         if not keep:
             # They are gone when the profile is.
             source.local = ()
-        return cls(trace, dialect(files.format), source, capture, shelf, given_peaks)
+        out = cls(trace, dialect(files.format), source, capture, shelf, given_peaks)
+        out.snapshot_pieces = beside(files)
+        return out
 
     @Cached
     def timeline(self) -> Timeline:
@@ -125,7 +128,9 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
                 receipt.warn(f"The cell failed: {self.capture.error}")
         for line in self._notes:
             (receipt.warn if line.level == "warning" else receipt.info)(line.text)
-        for text in self.missing.values():
+        for text in dict.fromkeys(self.missing.values()):
+            receipt.info(text)
+        for text in self.allocator_notes:
             receipt.info(text)
         if self._given_peaks:
             told = ", ".join(f"{name} {value:.4g}" for name, value in self._given_peaks.items())
@@ -212,7 +217,7 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
         """What advice looks at beyond the frames of the views; `texts` are what the runtime wrote besides the names of events."""
         return advice_evidence.gather(
             self.activity,
-            steps=len(self.steps),
+            steps=self.steps,
             ops=self.ops,
             kernels=self.kernels,
             memory=self.memory_summary,

@@ -233,9 +233,9 @@ def _precision(facts: Facts) -> list[Finding]:
     if half is None or half >= LITTLE_16_BIT or not compute or not cores:
         return []
     gain = compute / 2
-    text = (
-        f"Only **{half:.0f}%** of device compute is 16 bit. Where accuracy permits, 16-bit ops run up to twice as fast and can use {cores}."
-    )
+    text = f"Only **{half:.0f}%** of device compute is 16 bit. Where accuracy permits, 16-bit ops run up to twice as fast"
+    work = facts.evidence.work
+    text += ": they move half of the bytes." if work is not None and not work.products and facts.tpu else f" and can use {cores}."
     # Volta and Turing compute no bfloat16.
     dtype = "float16" if facts.before_ampere else "bfloat16"
     fix = f"+tf.keras.mixed_precision.set_global_policy('mixed_{'bfloat16' if facts.tpu else 'float16'}')"
@@ -340,6 +340,7 @@ _OVERLAP = (
     "+    cross_device_ops=tf.distribute.NcclAllReduce(num_packs=2))"
 )
 _OVERLAP_JAX = "+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_latency_hiding_scheduler=true'  # before JAX starts"
+_OF_COPIES = (INPUT_MODERATE, INPUT_HIGH)
 _FETCH = "-print(float(loss))\n+losses.append(loss)  # and look at them every 100 steps"
 
 
@@ -374,7 +375,7 @@ _ON_DEVICE = (
 def _output(facts: Facts) -> list[Finding]:
     if _in_host_memory(facts):
         return []
-    return part("output", "output", "Fetch results less often", "copies from the device to the host", _FETCH)(facts)
+    return part("output", "output", "Fetch results less often", "copies from the device to the host", _FETCH, _OF_COPIES)(facts)
 
 
 RULES: tuple[Callable[[Facts], list[Finding]], ...] = (

@@ -31,6 +31,7 @@ LONG_CALL_US = 100.0
 """A launch takes some µs: an op of the host that takes this long computes there."""
 FRAGMENTED, FRAGMENTED_FROM = 0.3, 0.8
 UNEVEN_PERCENT = 5.0
+BETWEEN_PERCENT = 10.0
 
 # What kernels are called that move values from one layout to another: those of cuDNN, MIOpen, TensorFlow and PyTorch.
 _LAYOUT = re.compile(
@@ -253,11 +254,15 @@ def _full(facts: Facts) -> list[Finding]:
 def _fragmented(facts: Facts) -> list[Finding]:
     """G16: free memory in pieces, where there is little of it."""
     peak, capacity, share = (facts.overview["peak_memory_bytes"], facts.overview["memory_capacity_bytes"], facts.evidence.fragmentation)
-    if share is None or share <= FRAGMENTED or not peak or not capacity or peak < FRAGMENTED_FROM * capacity:
+    reserved = facts.evidence.reserved_bytes if facts.torch else peak
+    if share is None or share <= FRAGMENTED or not reserved or not capacity or reserved < FRAGMENTED_FROM * capacity:
         return []
     text = (
-        f"At the peak, **{100 * peak / capacity:.0f}%** of the memory, **{100 * share:.0f}%** of what is free is in pieces smaller than "
-        "the largest: an allocation may fail though there is room for it."
+        f"PyTorch's allocator holds **{reserved / 2**30:.2f} GiB** at the peak, **{100 * reserved / capacity:.0f}%** of the memory, "
+        f"and **{100 * share:.0f}%** of that is not in use: it may be in pieces that nothing fits into."
+        if facts.torch
+        else f"At the peak, **{100 * reserved / capacity:.0f}%** of the memory, **{100 * share:.0f}%** of what is free is in pieces "
+        "smaller than the largest: an allocation may fail though there is room for it."
     )
     fix = "+os.environ['TF_GPU_ALLOCATOR'] = 'cuda_malloc_async'  # before TensorFlow starts"
     if facts.torch:
@@ -289,6 +294,28 @@ def _uneven(facts: Facts) -> list[Finding]:
     return [Finding("uneven_workers", _level(facts, gain), "Give each worker as much to do", text, gain, fix, "pods", "Pods")]
 
 
+def _between(facts: Facts) -> list[Finding]:
+    """G4: gaps between steps."""
+    time = facts.evidence.between_ms
+    if time is None or not time + facts.mean["step_time"]:
+        return []
+    share = 100 * time / (time + facts.mean["step_time"])
+    if share <= BETWEEN_PERCENT:
+        return []
+    text = (
+        f"**{time:.2f} ms** lie between one step and the next, **{share:.0f}%** of the loop: callbacks, metrics, logging or checkpoints "
+        "that run after each step."
+    )
+    fix = "-    log(loss.item())\n+    if i % 100 == 0:\n+        log(loss.item())"
+    if facts.jax:
+        fix = "-    print(float(loss))\n+    if i % 100 == 0:\n+        print(float(loss))"
+    elif not facts.torch:
+        fix = " model.compile(optimizer, loss,\n+              steps_per_execution=10)  # callbacks run once in 10 steps"
+        if not facts.keras:
+            fix = "-    tf.print(loss)\n+    if i % 100 == 0:\n+        tf.print(loss)"
+    return [Finding("between_steps", _level(facts, time), "Do less between steps", text, time, fix, "trace", "Trace")]
+
+
 RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
     _layout,
     _alignment,
@@ -300,4 +327,5 @@ RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
     _full,
     _fragmented,
     _uneven,
+    _between,
 )

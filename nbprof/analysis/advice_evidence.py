@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from nbprof.activity import Activity
@@ -13,6 +14,7 @@ from nbprof.analysis import advice_programs, memory_viewer
 from nbprof.analysis.advice_programs import Work
 from nbprof.analysis.memory import leading
 from nbprof.analysis.memory_modules import Named
+from nbprof.analysis.steps import counted
 from nbprof.errors import ReadError
 from nbprof.formats.hlo import Program
 
@@ -79,8 +81,12 @@ class Evidence:
     padding : Padding, optional
     fragmentation : float, optional
         At the peak of the device's allocator: the part of its free memory that is not in the largest free block.
+    reserved_bytes : int, optional
+        What PyTorch's allocator holds at the peak; `fragmentation` is then the part of it that is not in use.
     device_bytes : int, optional
         Memory of a device.
+    between_ms : float, optional
+        Mean time between one step and the next; of steps of one kind on one host.
     placed : Placed, optional
     spread : Spread, optional
         Of device compute.
@@ -93,7 +99,9 @@ class Evidence:
     work: Work | None = None
     padding: Padding | None = None
     fragmentation: float | None = None
+    reserved_bytes: int | None = None
     device_bytes: int | None = None
+    between_ms: float | None = None
     placed: Placed | None = None
     spread: Spread | None = None
     texts: tuple[str, ...] = ()
@@ -103,7 +111,7 @@ class Evidence:
 def gather(
     activity: Activity,
     *,
-    steps: int,
+    steps: pd.DataFrame,
     ops: pd.DataFrame,
     kernels: pd.DataFrame,
     memory: pd.DataFrame,
@@ -118,9 +126,8 @@ def gather(
     Parameters
     ----------
     activity : Activity
-    steps : int
-        How many there are.
-    ops, kernels, memory, modules, pods : DataFrame
+    steps, ops, kernels, memory, modules, pods : DataFrame
+        `p.steps.frame` with its columns `kind` and `counted`,
         `p.ops.frame`, `p.kernels.frame`, `p.memory.summary`, `p.memory_viewer.modules`, `p.pods.frame`.
     compiled : mapping
         Of programs by name.
@@ -129,19 +136,37 @@ def gather(
     started : float, optional
         How long the start of the TPU system took, in s.
     """
+    reserved = None
     leads = leading(memory, activity.hosts, on_device=len(activity.device_extents) > 0)
     fragmentation = leads["peak_fragmentation"].iloc[0] if len(leads) and "peak_fragmentation" in leads else None
+    if (fragmentation is None or pd.isna(fragmentation)) and activity.framework == "PyTorch" and len(leads):
+        free, used = leads["peak_free_bytes"].iloc[0], leads["peak_bytes"].iloc[0]
+        if pd.notna(free) and pd.notna(used) and free + used > 0:
+            reserved, fragmentation = int(free + used), float(free / (free + used))
     sizes = activity.devices["memory_bytes"].dropna()
     return Evidence(
         work=advice_programs.gather(activity),
         padding=_padding(modules, compiled),
         fragmentation=None if fragmentation is None or pd.isna(fragmentation) else float(fragmentation),
+        reserved_bytes=reserved,
         device_bytes=int(sizes.min()) if len(sizes) else None,
-        placed=_placed(activity, ops, kernels, steps),
+        between_ms=_between(steps),
+        placed=_placed(activity, ops, kernels, len(steps)),
         spread=_spread(pods),
         texts=tuple(texts),
         tpu_start_s=started,
     )
+
+
+def _between(steps: pd.DataFrame) -> float | None:
+    """Mean time from the end of a step to the begin of the next, in ms; None of several hosts, or of steps of several kinds."""
+    used = counted(steps)
+    if len(used) < 2 or used["host"].nunique() > 1 or steps["kind"].nunique() > 1:
+        return None
+    start, time = used["start_ms"].to_numpy(float), used["step_time_ms"].to_numpy(float)
+    # The gap over a step that is not counted would be that step.
+    gaps = (start[1:] - (start + time)[:-1])[np.diff(used.index.to_numpy()) == 1]
+    return float(np.median(np.maximum(gaps, 0.0))) if len(gaps) else None
 
 
 def _padding(modules: pd.DataFrame, compiled: Mapping[str, Named]) -> Padding | None:

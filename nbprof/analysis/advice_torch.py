@@ -304,6 +304,7 @@ def _out_of_memory(facts: Facts) -> list[Finding]:
     return [Finding("out_of_memory", "high", "Make room in memory", text, float("nan"), fix, "memory", "Memory")]
 
 
+_FETCH = "-print(loss.item())\n+losses.append(loss.detach())  # and look at them every 100 steps"
 _OVERLAP = (
     " for i, batch in enumerate(loader):\n+    with model.no_sync() if (i + 1) % 4 else contextlib.nullcontext():\n"
     "         loss_fn(model(batch)).backward()"
@@ -318,7 +319,7 @@ RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
     _precision,
     _tensor_cores,
     part("collectives", "device_collectives", "Communicate less often, or behind compute", "communication between devices", _OVERLAP),
-    part("output", "output", "Fetch results less often", "copies from the device to the host"),
+    part("output", "output", "Fetch results less often", "copies from the device to the host", _FETCH, (INPUT_MODERATE, INPUT_HIGH)),
     _waits,
     _other,
     _full,

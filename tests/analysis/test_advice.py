@@ -34,7 +34,7 @@ KERNELS = pd.DataFrame(
 OWN_LOOP = FUNCTIONS.assign(function=["my_step"])
 
 
-def found(parts=None, functions=FUNCTIONS, kernels=None, pipelines=None, nodes=None, **facts):
+def found(parts=None, functions=FUNCTIONS, kernels=None, pipelines=None, nodes=None, runtime=None, evidence=None, **facts):
     """The advice on steps of 100 ms with some parts in ms, by rule."""
     shares = dict.fromkeys(CATEGORIES, 0.0) | (parts or {})
     shares["host_compute"] += 100.0 - sum(shares.values())
@@ -57,7 +57,7 @@ def found(parts=None, functions=FUNCTIONS, kernels=None, pipelines=None, nodes=N
     kernels = KERNELS.head(0) if kernels is None else kernels
     pipelines = pd.DataFrame(columns=PIPELINES) if pipelines is None else pipelines
     nodes = pd.DataFrame(columns=NODES) if nodes is None else nodes
-    return advice(overview, pd.DataFrame(rows), pipelines, nodes, kernels).set_index("rule")
+    return advice(overview, pd.DataFrame(rows), pipelines, nodes, kernels, runtime, evidence).set_index("rule")
 
 
 def code(fix):

@@ -1,0 +1,313 @@
+"""Rules of advice on compiled programs, kernels, memory and workers: each speaks from its threshold on, and not below it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nbprof.analysis import advice_host_buffer
+from nbprof.analysis.advice import WORTH_PERCENT
+from nbprof.analysis.advice_evidence import Evidence, Padding, Placed, Spread
+from nbprof.analysis.advice_programs import Product, Work
+from nbprof.analysis.torch_runtime import Calls, Runtime
+from tests.analysis.test_advice import OWN_LOOP, code, found
+
+MS = 1e9
+GIB = 2**30
+GPU = {"name": "A100", "kind": "GPU", "compute_capability": "8.0", "architecture": "Ampere", "cores": 100, "count": 1}
+COMPUTE = {"device_compute": 90.0}
+
+
+def work(*rows, rest=0.0, products=(), unit=128, **more):
+    """Ops of so many ms and what they are: 100 ms with `rest` in ops that are nothing special."""
+    plain = {
+        "program": "jit_step(1)", "category": "convolution fusion", "framework_op": "", "runs": 10.0, "compute_fraction": 0.9, "shape": "f32[8]",
+        "bandwidth_fraction": 0.1, "known": True, "moves": False, "spreads": False, "narrow": True,
+    }  # fmt: skip
+    ops = [{**plain, "name": f"op.{i}", **row} for i, row in enumerate([*rows, *([{"own": rest}] if rest else [])])]
+    table = pd.DataFrame(ops).astype({"own": float})
+    table["own"] *= MS
+    table["narrow"] = table["narrow"].astype("boolean")
+    return Evidence(work=Work(table, float(table["own"].sum()), list(products), unit, **more))
+
+
+def product(rows, depth, columns, batch=0, spatial=False):
+    return Product(0, rows, depth, columns, batch, spatial)
+
+
+def alone(own):
+    return pd.DataFrame({"program": ["jit_add(1)", "jit_mul(2)"], "own": [own * MS / 2] * 2, "runs": 1.0})
+
+
+def kernels(*rows):
+    plain = {
+        "kernel": "k",
+        "op": "dense/MatMul",
+        "op_tensor_core_eligible": False,
+        "uses_tensor_core": True,
+        "occurrences": 10,
+        "grid": "200,1,1",
+    }
+    return pd.DataFrame([{**plain, **row} for row in rows])
+
+
+def gpu(**more):
+    return {"parts": COMPUTE, "environment": {"devices": [GPU]}, **more}
+
+
+def jax(**more):
+    return {"parts": COMPUTE, "framework": "JAX", **more}
+
+
+def torch(parts=None, **more):
+    return {"parts": parts or COMPUTE, "framework": "PyTorch", "runtime": Runtime(**more)}
+
+
+def optimizer(idle, launches=50.0, name="Adam"):
+    return torch(optimizer=f"Optimizer.step#{name}.step", optimizer_ms=9.0, optimizer_idle_ms=idle, optimizer_launches=launches)
+
+
+def short(count, mean, share=10):
+    return kernels({"occurrences": count * share, "total_us": count * share * mean})
+
+
+SMALL, WIDE = {"own": 50.0}, {"own": 50.0, "bandwidth_fraction": 0.5}
+RULES = {
+    "batch_per_core": [
+        (jax(evidence=work({"own": 10.0}, rest=90.0, products=[product(9, 512, 512, 9)])), True),
+        (jax(evidence=work({"own": 9.9}, rest=90.1, products=[product(9, 512, 512, 9)])), False),
+        (jax(evidence=work({"own": 50.0}, rest=50.0, products=[product(104, 512, 512, 104)])), False),
+        (jax(evidence=work({"own": 50.0}, rest=50.0, products=[product(100, 512, 512, 100)], unit=0)), False),
+    ],
+    "mxu_size": [
+        # A quarter of a unit of 128 is empty: 96 of 128.
+        (jax(evidence=work({"own": 20.1}, rest=79.9, products=[product(512, 96, 512)])), True),
+        (jax(evidence=work({"own": 19.9}, rest=80.1, products=[product(512, 96, 512)])), False),
+        (jax(evidence=work(WIDE, rest=50.0, products=[product(512, 96, 512)])), False),
+        (jax(evidence=work(SMALL, rest=50.0, products=[product(512, 512, 96)])), False),
+        (jax(evidence=work(SMALL, rest=50.0, products=[product(64, 512, 96)])), True),
+    ],
+    "mxu_alignment": [
+        (jax(evidence=work({"own": 20.1}, rest=79.9, products=[product(512, 192, 512)])), True),
+        (jax(evidence=work({"own": 19.9}, rest=80.1, products=[product(512, 192, 512)])), False),
+        (jax(evidence=work(SMALL, rest=50.0, products=[product(512, 256, 512)])), False),
+        (jax(evidence=work(SMALL, rest=50.0, products=[product(512, 128, 512)], unit=256)), False),
+    ],
+    "tile_padding": [
+        (jax(evidence=Evidence(padding=Padding("jit_f(1)", 111 * GIB, 100 * GIB, "x.1", "f32[8,3]", GIB, GIB // 40))), True),
+        (jax(evidence=Evidence(padding=Padding("jit_f(1)", 110 * GIB, 100 * GIB, "x.1", "f32[8,3]", GIB, GIB // 40))), False),
+    ],
+    "single_ops": [
+        (jax(evidence=work({"own": 20.0}, rest=80.0, lonely=alone(20.0))), True),
+        (jax(evidence=work({"own": 20.0}, rest=80.0, lonely=alone(19.9))), False),
+        ({**jax(evidence=work({"own": 20.0}, rest=80.0, lonely=alone(20.0))), "framework": "TensorFlow"}, False),
+    ],
+    "unfused": [
+        (jax(evidence=work({"own": 20.0, "category": "non-fusion elementwise"}, rest=80.0)), True),
+        (jax(evidence=work({"own": 19.9, "category": "non-fusion elementwise"}, rest=80.1)), False),
+    ],
+    "missed_fusion": [
+        (jax(evidence=work({"own": 20.0}, rest=80.0, chained=5.0 * MS, chain="op.0", chains=1)), True),
+        (jax(evidence=work({"own": 20.0}, rest=80.0, chained=4.9 * MS, chain="op.0", chains=1)), False),
+    ],
+    "broadcast": [
+        (jax(evidence=work({"own": 2.0, "spreads": True}, rest=98.0)), True),
+        (jax(evidence=work({"own": 1.9, "spreads": True}, rest=98.1)), False),
+    ],
+    "layout": [
+        (jax(evidence=work({"own": 5.0, "moves": True}, rest=95.0)), True),
+        (jax(evidence=work({"own": 4.9, "moves": True}, rest=95.1)), False),
+        (gpu(kernels=kernels({"kernel": "nchwToNhwcKernel", "total_us": 5.0}, {"total_us": 95.0})), True),
+        (gpu(kernels=kernels({"kernel": "nchwToNhwcKernel", "total_us": 4.9}, {"total_us": 95.1})), False),
+        (gpu(kernels=kernels({"kernel": "scal_kernel(cublasTransposeParams<float>)", "total_us": 50.0}, {"total_us": 50.0})), False),
+    ],
+    "utilisation": [
+        (jax(evidence=work({"own": 100.0, "compute_fraction": 0.49})), True),
+        (jax(evidence=work({"own": 100.0, "compute_fraction": 0.5})), False),
+        (jax(evidence=work({"own": 100.0, "compute_fraction": 0.1, "bandwidth_fraction": 0.5})), False),
+        (jax(evidence=work({"own": 79.0, "compute_fraction": 0.1}, {"own": 21.0, "known": False})), False),
+        ({**jax(evidence=work({"own": 100.0, "compute_fraction": 0.49})), "parts": {"device_compute": 49.0}}, False),
+    ],
+    "gemm_alignment": [
+        (gpu(kernels=kernels({"kernel": "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2", "total_us": 5.0}, {"total_us": 95.0})), True),
+        (gpu(kernels=kernels({"kernel": "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2", "total_us": 4.9}, {"total_us": 95.1})), False),
+        (gpu(kernels=kernels({"kernel": "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align8", "total_us": 50.0})), False),
+    ],
+    "small_kernels": [
+        (gpu(kernels=short(1000, 9.9)), True),
+        (gpu(kernels=short(999, 9.9)), False),
+        (gpu(kernels=short(1000, 10.0)), False),
+        ({**gpu(kernels=short(1000, 9.9)), "parts": {"device_compute": 90.0, "kernel_launch": 3.0}}, False),
+    ],
+    "small_batch": [
+        (gpu(kernels=short(100, 9.9), device_busy_percent=29.9), True),
+        (gpu(kernels=short(100, 9.9), device_busy_percent=30.0), False),
+        (gpu(kernels=short(100, 10.0), device_busy_percent=29.9), False),
+        (gpu(kernels=short(100, 9.9), device_busy_percent=29.9, peak_memory_bytes=5 * GIB, memory_capacity_bytes=10 * GIB), False),
+        ({**gpu(kernels=short(100, 9.9), device_busy_percent=29.9), "parts": {"input": 20.0}}, False),
+        ({**torch(), "kernels": short(100, 9.9), "device_busy_percent": 49.9}, True),
+        ({**torch(), "kernels": short(100, 9.9), "device_busy_percent": 50.0}, False),
+        ({**torch(calls={"allocate": Calls(9, 16.0, "cudaFree")}), "kernels": short(100, 9.9), "device_busy_percent": 49.9}, False),
+    ],
+    "few_blocks": [
+        (gpu(kernels=kernels({"grid": "79,1,1", "total_us": 100.0})), True),
+        (gpu(kernels=kernels({"grid": "27,3,1", "total_us": 100.0})), False),
+        (gpu(kernels=kernels({"grid": "1,1,1", "total_us": 100.0, "kernel": "ncclDevKernel_AllReduce"}, {"total_us": 1.0})), False),
+        ({**gpu(kernels=kernels({"grid": "1,1,1", "total_us": 100.0})), "environment": {"devices": [{**GPU, "architecture": None}]}}, False),
+    ],
+    "placement": [
+        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(placed=Placed(10.0, 9.0, "conv/Conv2D", 100.0))}, True),
+        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(placed=Placed(9.9, 9.0, "conv/Conv2D", 100.0))}, False),
+        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(placed=Placed(10.0, 9.0, "conv/Conv2D", 99.0))}, False),
+    ],
+    "compile": [({"parts": {"compile": 3.0}}, True), ({"parts": {"compile": 2.99}}, False)],
+    "memory_full": [
+        (gpu(peak_memory_bytes=9 * GIB, memory_capacity_bytes=10 * GIB), True),
+        (gpu(peak_memory_bytes=9 * GIB - 1, memory_capacity_bytes=10 * GIB), False),
+        ({**torch(), "peak_memory_bytes": 9 * GIB, "memory_capacity_bytes": 10 * GIB}, True),
+        ({**torch(), "peak_memory_bytes": 9 * GIB - 1, "memory_capacity_bytes": 10 * GIB}, False),
+    ],
+    "fragmentation": [
+        (gpu(peak_memory_bytes=8 * GIB, memory_capacity_bytes=10 * GIB, evidence=Evidence(fragmentation=0.31)), True),
+        (gpu(peak_memory_bytes=8 * GIB, memory_capacity_bytes=10 * GIB, evidence=Evidence(fragmentation=0.3)), False),
+        (gpu(peak_memory_bytes=8 * GIB - 1, memory_capacity_bytes=10 * GIB, evidence=Evidence(fragmentation=0.31)), False),
+        (
+            {**torch(), "peak_memory_bytes": GIB, "memory_capacity_bytes": 10 * GIB, "evidence": Evidence(fragmentation=0.4, reserved_bytes=8 * GIB)},
+            True,
+        ),
+        (
+            {**torch(), "peak_memory_bytes": GIB, "memory_capacity_bytes": 10 * GIB, "evidence": Evidence(fragmentation=0.4, reserved_bytes=7 * GIB)},
+            False,
+        ),
+    ],
+    "uneven_workers": [
+        ({"parts": {"device_compute": 60.0, "device_collectives": 9.0}, "evidence": Evidence(spread=Spread("host-a:1", 63.1, 60.0, 8))}, True),
+        ({"parts": {"device_compute": 60.0, "device_collectives": 9.0}, "evidence": Evidence(spread=Spread("host-a:1", 63.0, 60.0, 8))}, False),
+        ({"parts": {"device_compute": 60.0, "device_collectives": 2.9}, "evidence": Evidence(spread=Spread("host-a:1", 70.0, 60.0, 8))}, False),
+    ],
+    "between_steps": [({"evidence": Evidence(between_ms=11.2)}, True), ({"evidence": Evidence(between_ms=11.1)}, False)],
+    "copies_exposed": [
+        (torch({"input": 15.0}, pinned_ms=10.0), True),
+        (torch({"input": 15.0}, pinned_ms=9.9), False),
+        (torch({"input": 15.0}, pinned_ms=10.0, pageable_bytes=1.0), False),
+        (torch({"input": 15.0}, pinned_ms=10.0, loader_ms=11.0, loader="x"), False),
+    ],
+    "optimizer_loop": [
+        (optimizer(3.0), True),
+        (optimizer(2.99), False),
+        (optimizer(3.0, 49.9), False),
+        (optimizer(3.0, name="Shampoo"), False),
+        (optimizer(3.0, name="RMSprop"), True),
+    ],
+    "gloo": [(torch(gloo=1), True), (torch(), False), (torch(gloo=1, amd=True), False)],
+    "data_parallel": [({**torch(data_parallel=True), "devices": 2}, True), ({**torch(data_parallel=True), "devices": 1}, False)],
+    "out_of_memory": [(torch(out_of_memory=1), True), (torch(), False)],
+    "premapped_small": [
+        ({"evidence": Evidence(texts=("premapped region: RESOURCE_EXHAUSTED: Attempting to allocate 6.00G.",))}, True),
+        ({"evidence": Evidence(texts=("using TPU host premapped buffer of size 4294967296",))}, False),
+    ],
+    "premapped_large": [
+        ({"evidence": Evidence(texts=("premapped buffer of size 68719476736", "CreateTpuSystemState: took 15.01s"))}, True),
+        ({"evidence": Evidence(texts=("premapped buffer of size 68719476736", "CreateTpuSystemState: took 15.0s"))}, False),
+        ({"evidence": Evidence(texts=("premapped buffer of size 64GiB",), tpu_start_s=16.0)}, True),
+        ({"evidence": Evidence(texts=("CreateTpuSystemState: took 90s",))}, False),
+    ],
+}  # fmt: skip
+CASES = [pytest.param(rule, asked, speaks, id=f"{rule}-{i}") for rule, cases in RULES.items() for i, (asked, speaks) in enumerate(cases)]
+
+
+@pytest.mark.parametrize(("rule", "asked", "speaks"), CASES)
+def test_a_rule_speaks_from_its_threshold_on(rule, asked, speaks):
+    told = found(**{"functions": OWN_LOOP, **asked})
+    assert (rule in told.index) is speaks
+    if not speaks:
+        return
+    row = told.loc[rule]
+    assert row["evidence"].count("**") >= 2
+    assert row["evidence"].count("**") % 2 == 0
+    assert row["view"] in ("input", "ops", "op_profile", "hlo", "kernels", "memory", "memory_viewer", "pods", "trace")
+    assert code(row["fix"]).body
+    gain = row["gain_ms_per_step"]
+    assert np.isnan(gain) or WORTH_PERCENT <= gain <= 100.0
+    text = " ".join(row[["title", "evidence", "fix"]])
+    foreign = {
+        "JAX": ("tf.", "torch", "Keras", "layers."),
+        "PyTorch": ("tf.", "TensorFlow", "jax", "jnp.", "Keras"),
+        "TensorFlow": ("torch", "jax.", "jnp."),
+    }
+    if not rule.startswith("premapped"):
+        for word in foreign[asked.get("framework", "TensorFlow")]:
+            assert word not in text, word
+
+
+@pytest.mark.parametrize("framework", ["TensorFlow", "JAX"])
+@pytest.mark.parametrize(
+    "rule", [rule for rule, cases in RULES.items() if not cases[0][0].get("runtime") and rule not in ("single_ops", "placement")]
+)
+def test_the_code_is_of_the_framework(rule, framework):
+    asked = {**RULES[rule][0][0], "framework": framework, "functions": OWN_LOOP}
+    row = found(**asked).loc[rule]
+    assert code(row["fix"]).body
+    words = ("jax", "jnp.") if framework == "TensorFlow" else ("tf.", "layers.", "TF_GPU")
+    for word in words if not rule.startswith("premapped") else ():
+        assert word not in row["fix"], word
+
+
+def test_gains_are_of_the_compute_in_a_step():
+    """Of 90 ms a step compute, 10 of 100 ms of ops: 9 ms; of products only what the matrix unit leaves empty."""
+    told = found(**jax(evidence=work({"own": 10.0, "moves": True}, rest=90.0)))
+    assert told.loc["layout", "gain_ms_per_step"] == pytest.approx(9.0)
+    told = found(**jax(evidence=work({"own": 40.0}, rest=60.0, products=[product(512, 96, 512)])))
+    assert told.loc["mxu_size", "gain_ms_per_step"] == pytest.approx(90.0 * 0.4 / 4)
+    assert "**512 × 96** by **96 × 512**, which fills **75%**" in told.loc["mxu_size", "evidence"]
+    told = found(**jax(evidence=work({"own": 40.0}, rest=60.0, products=[product(100, 512, 512, 100)])))
+    assert told.loc["batch_per_core", "gain_ms_per_step"] == pytest.approx(90.0 * 0.4 * 4 / 104)
+
+
+def test_what_saves_next_to_nothing_is_no_finding():
+    parts = {"device_compute": 10.0}
+    assert "layout" in found(**{**jax(evidence=work({"own": 10.0, "moves": True}, rest=90.0)), "parts": parts}).index
+    assert "layout" not in found(**{**jax(evidence=work({"own": 9.9, "moves": True}, rest=90.1)), "parts": parts}).index
+
+
+def test_programs_tell_the_width_of_numbers_where_names_of_kernels_do_not():
+    asked = jax(compute_16bit_percent=0.0, environment={"devices": [GPU]})
+    assert "mixed_precision" in found(**asked).index
+    assert "mixed_precision" in found(**asked, evidence=work({"own": 91.0, "narrow": False}, {"own": 9.0})).index
+    assert "mixed_precision" not in found(**asked, evidence=work({"own": 90.0, "narrow": False}, {"own": 10.0})).index
+
+
+def test_transposes_of_an_op_do_not_make_it_miss_tensor_cores():
+    rows = [
+        {"kernel": name, "total_us": 50.0, "op_tensor_core_eligible": True, "uses_tensor_core": False}
+        for name in ("sgemm", "wrapped_transpose")
+    ]
+    assert "**50%** of kernel time" in found(**gpu(kernels=kernels(*rows))).loc["tensor_cores", "evidence"]
+    assert "tensor_cores" not in found(**gpu(kernels=kernels({**rows[1], "kernel": "batched_transpose_32x32_half"}))).index
+
+
+def test_short_ops_and_lost_time_have_causes_of_their_own():
+    told = found(**jax(evidence=work({"own": 100.0, "compute_fraction": 0.2, "runs": 2e4})))
+    assert told.loc["utilisation", "title"] == "Give each op more to do"
+    told = found(**jax(evidence=work({"own": 70.0, "compute_fraction": 0.1, "category": "gather"}, {"own": 30.0, "compute_fraction": 0.5})))
+    assert told.loc["utilisation", "title"] == "Make gather ops faster"
+    assert "take" not in told.loc["utilisation", "fix"]
+    assert told.loc["utilisation", "gain_ms_per_step"] == pytest.approx(0.9 * (70 * 0.9 + 30 * 0.5))
+
+
+def test_the_premapped_buffer_grows_to_what_is_asked_for_in_whole_pages():
+    (one,) = advice_host_buffer.findings(["premapped RESOURCE_EXHAUSTED: Attempting to allocate 6,442,450,945 bytes"])
+    assert "**6.00 GiB**" in one.evidence
+    assert "'12884905984'" in one.fix
+    assert 12884905984 % 4096 == 0
+    (one,) = advice_host_buffer.findings(["using TPU host premapped buffer of size 17179869184", "premapped: RESOURCE_EXHAUSTED"])
+    assert "**16.00 GiB**" in one.evidence
+    assert "'34359738368'" in one.fix
+    assert not advice_host_buffer.findings(["RESOURCE_EXHAUSTED: Attempting to allocate 6.00G in HBM"])
+
+
+def test_without_steps_only_what_the_runtime_reported_is_told():
+    told = found(step_time_ms=None, evidence=Evidence(texts=("premapped region RESOURCE_EXHAUSTED",), between_ms=99.0))
+    assert told.index.tolist() == ["premapped_small"]
+    assert found(step_time_ms=None, evidence=Evidence(between_ms=99.0)).empty

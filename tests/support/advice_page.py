@@ -1,0 +1,37 @@
+"""The page docs/advice.md: every rule of `p.advice`, made of the table of rules. To write it anew: `python -m tests.support.advice_page`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nbprof.analysis.advice import MOST, WORTH_PERCENT
+from nbprof.analysis.advice_rules import RULES
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "advice.md"
+HEAD = f"""# What advice looks at
+
+`p.advice`, and *Next steps* in the dashboard, list what is worth changing: at most {MOST} findings, the largest gain first. Each has its
+evidence in numbers of this profile, the code that changes it in the framework that was used, and the view that shows it.
+
+- A gain is an upper bound: what a step would save if the cost went away entirely. Gains do not add up. Where none can be stated (memory,
+  a batch that is too small), the finding comes after those that state one.
+- A rule without evidence in the profile is silent, and so is one that would save less than {WORTH_PERCENT:g} % of a step.
+- Of two findings that ask for the same change only one is shown.
+- Without steps there is no step time to weigh a cost against; then only what the runtime itself reported is listed.
+- How many steps were recorded, and how steady they are, is said beside the verdict.
+
+*Threshold of nbprof* means that the source names the cost and no number.
+
+| Rule | Applies to | What is checked | Threshold | Source |
+|---|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    rows = (f"| `{r.rule}` | {r.applies} | {r.looks_at} | {r.threshold} | {r.source} |\n" for r in sorted(RULES))
+    return HEAD + "".join(rows)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
