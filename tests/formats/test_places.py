@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import nbprof
-from nbprof.errors import ReadError, UnreadError
+from nbprof.errors import ReadError
 from nbprof.formats import folders, looking, pieces, places
 from nbprof.formats.pieces import Buffer, Growing, LocalFile
 from tests.support.places import gz, space, trace, write
@@ -203,16 +203,6 @@ def test_a_near_miss_of_a_name_is_offered(tmp_path):
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        (
-            {"PROF_000001_2023_AB/device_0/timeline/msprof_0.json": trace()},
-            r"a recording of Ascend's profiler \(msprof\): PROF_000001_2023_AB, with msprof.json, which",
-        ),
-        ({"x/ASCEND_PROFILER_OUTPUT/trace_view.json": trace()}, "output of Ascend's profiler .*trace_view.json"),
-        ({"op_summary_2024.csv": b"Device_id,Task ID,Op Name"}, r"output of Ascend's profiler \(msprof\), with op_summary.csv, which"),
-        (
-            {"a_1_2_ascend_pt/PROF_1_2/x.db": b"", "b_1_2_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv": b""},
-            r"2 recordings of Ascend's profiler of PyTorch \(torch_npu\): a_1_2_ascend_pt, b_1_2_ascend_pt, with kernel_details.csv",
-        ),
         ({"old/runs.zip": b"PK"}, r"old/runs.zip, an archive: name it"),
         ({"a.txt": b"", "b/c.txt": b""}, r"It holds a.txt, b/"),
         ({f"{i}.txt": b"" for i in range(8)}, "It holds 0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 3 more"),
@@ -224,13 +214,14 @@ def test_a_folder_without_a_profile_says_what_it_holds(tmp_path, files, says):
         places.find(tmp_path)
 
 
-def test_inside_a_folder_of_ascend_nothing_is_taken_for_a_profile(tmp_path):
+def test_a_folder_inside_output_of_ascend_is_a_run_of_its_own_timelines(tmp_path):
     timelines = [f"PROF_1_2_X/device_0/timeline/msprof_0_{i}.json" for i in (1, 2, 10)]
     write(tmp_path, dict.fromkeys(timelines, trace()))
-    with pytest.raises(UnreadError, match="Ascend's profiler") as error:
-        places.find(tmp_path / "PROF_1_2_X" / "device_0")
-    assert error.value.timelines == tuple(str(tmp_path / timeline) for timeline in timelines)
-    assert error.value.what.startswith("Ascend's profiler")
+    for folder in (tmp_path, tmp_path / "PROF_1_2_X", tmp_path / "PROF_1_2_X" / "device_0"):
+        run = places.find(folder)
+        assert run.format == "msprof"
+        assert run.name == "PROF_1_2_X"
+        assert {piece.path for piece in run.files} == {tmp_path / timeline for timeline in timelines}
     # A file that is named is what its content says.
     assert places.find(tmp_path / timelines[0]).format == "chrome"
 

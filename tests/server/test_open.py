@@ -13,6 +13,7 @@ import pytest
 
 from nbprof.server.handlers import MOST_BYTES
 from nbprof.views import codec
+from tests.support import msprof
 from tests.support.kineto import Kineto
 from tests.support.xspace import training_run
 
@@ -371,18 +372,16 @@ async def test_two_tabs_on_a_logdir_share_a_process(logdir, open_profile, extens
     assert len(extension.pool.opened) == 1
 
 
-async def test_output_of_ascend_is_told_for_what_it_is_with_what_opens(jp_root_dir, open_profile):
-    folder = jp_root_dir / "npu" / "PROF_000001_20230818142704322_ABC" / "mindstudio_profiler_output"
-    folder.mkdir(parents=True)
-    (folder / "op_summary_20230818142704.csv").write_text("Device_id,Op Name\n")
-    timeline = {"ph": "X", "name": "MatMul", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
-    (folder / "msprof_20230818142704.json").write_text(json.dumps([timeline] * 3))
+async def test_output_of_ascend_opens_and_a_raw_recording_says_how_it_is_exported(jp_root_dir, open_profile):
+    tasks, marks = msprof.training(4)
+    msprof.prof(jp_root_dir / "npu" / "PROF_000001_20230818142704322_ABC", tasks, marks)
     _, reply = await open_profile("npu")
+    assert reply.payload is not None
+    raw = jp_root_dir / "raw" / "PROF_000001_20230818142704322_ABC" / "device_0" / "data"
+    raw.mkdir(parents=True)
+    _, reply = await open_profile("raw")
     assert reply.payload is None
     assert "Ascend's profiler (msprof)" in reply.message
-    assert "does not read yet" in reply.message
+    assert "msprof --export=on" in reply.message
     assert str(jp_root_dir) not in json.dumps(reply.head)
-    (timeline,) = reply.head["unread"]["timelines"]
-    assert timeline == "npu/PROF_000001_20230818142704322_ABC/mindstudio_profiler_output/msprof_20230818142704.json"
-    _, reply = await open_profile(timeline)
-    assert reply.payload is not None
+    assert reply.head["unread"]["timelines"] == []
