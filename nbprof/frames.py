@@ -400,7 +400,7 @@ SCHEMA: dict[str, list[Col]] = {
     "devices": [
         _HOST,
         _count("device", "Device", "Number of the device on its host."),
-        _text("kind", "Kind", "GPU or TPU."),
+        _text("kind", "Kind", "GPU, TPU, or SparseCore for one that works beside a TPU core."),
         _text("name", "Name", "Model or architecture."),
         _text("compute_capability", "Compute capability", "NVIDIA compute capability."),
         _bytes("memory_bytes", "Memory", "Memory of the device."),
@@ -421,6 +421,7 @@ SCHEMA: dict[str, list[Col]] = {
         _count("chip", "Chip", "Number of a TPU core's chip on its host."),
         Col("megacore", "bool", "", "Megacore", "Whether the two cores of a TPU's chip work as one.", "bool", None),
         _count("sparse_cores", "SparseCores", "SparseCores beside a TPU core that recorded."),
+        _count("core", "Core", "Number of a SparseCore beside its TPU core; missing for a whole device."),
     ],
     "events": [
         _HOST,

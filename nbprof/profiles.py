@@ -141,8 +141,8 @@ class Profile(Programs, Torch, Ascend):
 
     @property
     def devices(self) -> pd.DataFrame:
-        """One row a device."""
-        return self.run.devices.copy()
+        """One row a device, and one for each SparseCore of a TPU that recorded (`core`)."""
+        return self.run.devices_and_cores.copy()
 
     @property
     def receipt(self) -> Any:

@@ -6,10 +6,12 @@
  */
 
 import type { Compare } from "./compared.js";
+import type { Cores } from "./payload-cores.js";
 import type { MemoryViewer } from "./payload-memory-viewer.js";
 import type { Trace } from "./payload-trace.js";
 import type { Target } from "./view.js";
 
+export type { Cores } from "./payload-cores.js";
 export type { MemoryViewer, ProgramMemory, ProgramSpace } from "./payload-memory-viewer.js";
 export type { Gaps, Lane, Links, Rest, Strip, Trace } from "./payload-trace.js";
 
@@ -350,6 +352,8 @@ export interface Pods {
   heads: Column[];
   /** worker, worker_steps, mean_step_ms, over_median_percent, times_slowest, and the mean of each recorded category. */
   table: Table;
+  /** What each core of the TPUs did; absent where there are none. */
+  cores?: Cores;
 }
 
 export interface Payload {

@@ -11,6 +11,7 @@ import { niceMax, ticks } from "../lib/scale.js";
 import { type ColumnSpec, table } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
 import { toStep } from "./jump.js";
+import { coreTable } from "./pods/cores.js";
 import { drawBars, field, ROW } from "./pods/draw.js";
 import { barsOf, type Order, type PodBar, sentence, stepTable } from "./pods/model.js";
 import { Shown, spreadStrip } from "./pods/strip.js";
@@ -24,7 +25,8 @@ export const render: View = (el, context) => {
   const { pods } = context.payload;
   if (pods.empty || !pods.step.length) {
     const none = { title: "No workers to compare", text: "No step was recorded by several workers." };
-    el.append(h("section", emptyView(pods.empty ?? none)));
+    if (pods.cores) coreTable(el, context, pods.cores, null);
+    else el.append(h("section", emptyView(pods.empty ?? none)));
     return;
   }
   const n = pods.step.length;
@@ -37,6 +39,7 @@ export const render: View = (el, context) => {
   if (n > 1) spreadStrip(strip, context, state);
   const bars = stepBars(stage, context, state);
   workerTable(list, context, state, bars.mark);
+  if (pods.cores) coreTable(el, context, pods.cores, state);
 };
 
 /** The workers of one step as stacked bars, with the slider that chooses it. */

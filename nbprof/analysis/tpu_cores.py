@@ -20,7 +20,7 @@ _WHO = ["host", "device", "core"]
 
 
 def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
-    """One row a step and core: `p.pods.cores`, with `group` and `counted`.
+    """One row a step and core: `p.pods.cores`, with `host`, `group` and `counted`.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
     times = [_times(activity, host) for host in range(len(activity.hosts))]
     table = pd.concat([part for part in times if len(part)], ignore_index=True) if any(map(len, times)) else pd.DataFrame()
     if not len(table):
-        return pd.DataFrame(columns=[*COLUMNS, "group", "counted"]).astype(_TYPES)
+        return empty()
     table = _with_sparse(activity, table)
     spans = activity.core_spans
     spans = spans.assign(row=_row_of(table, spans))
@@ -56,7 +56,34 @@ def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
     out["idle_ms"] = np.maximum(whole - total.sum(axis=1), 0.0) / 1e9
     out = out.merge(counted[["host", "group", "step", "name", "counted"]], on=["host", "group"])
     out = out.sort_values(["start_ms", "host", "device", "core"], kind="stable", ignore_index=True)
-    return pd.DataFrame(out[[*COLUMNS, "group", "counted"]].astype(_TYPES))
+    return pd.DataFrame(out[[*COLUMNS, "host", "group", "counted"]].astype(_TYPES))
+
+
+def empty() -> pd.DataFrame:
+    """The frame without cores."""
+    return pd.DataFrame(columns=[*COLUMNS, "host", "group", "counted"]).astype(_TYPES)
+
+
+def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFrame:
+    """`p.devices`: one row a device, and after each TPU one for every SparseCore of it that recorded.
+
+    Parameters
+    ----------
+    devices : DataFrame
+        Of `Activity.devices`.
+    sparse : DataFrame
+        ``host device core``.
+    """
+    out = devices.assign(core=pd.array([pd.NA] * len(devices), dtype="Int64"))
+    if not len(sparse):
+        return out
+    rows = sparse.merge(devices[["host", "device", "name", "chip"]], on=["host", "device"], how="left")
+    rows["name"] = [f"{'TPU' if pd.isna(name) else name} SparseCore" for name in rows["name"]]
+    rows = rows.assign(kind="SparseCore", core=rows["core"].astype("Int64")).reindex(columns=out.columns)
+    both = pd.concat([out.astype(object), rows.astype(object)], ignore_index=True)
+    both = both.sort_values(["host", "device"], kind="stable", ignore_index=True)
+    both = both.astype(object).where(both.notna(), None)
+    return both.astype({"device": "int64", "core": "Int64"})
 
 
 def shares(cores: pd.DataFrame) -> dict[str, float | None]:

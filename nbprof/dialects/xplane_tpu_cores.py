@@ -33,6 +33,18 @@ def cores(trace: Trace) -> Int64s:
     return out
 
 
+def sparse_cores(trace: Trace) -> pd.DataFrame:
+    """The SparseCores that recorded: ``host device core``, in order."""
+    number = cores(trace)
+    found = [
+        (plane.host, int(re.findall(r"TPU:(\d+)", plane.name)[0]), int(number[at]))
+        for at, plane in enumerate(trace.planes)
+        if number[at] >= 0
+    ]
+    out = pd.DataFrame(found, columns=["host", "device", "core"]).drop_duplicates()
+    return out.sort_values(["host", "device", "core"], kind="stable", ignore_index=True)
+
+
 def chip(stats: dict[str, object]) -> int | None:
     """The chip of a core on its host, by the `core_details` of its plane; None where it states none.
 

@@ -125,4 +125,4 @@ class Pods(Framed):
         XProf folds the cores of a step into one: the largest infeed, the mean outfeed, the least idle time.
         """
         cores: pd.DataFrame = self._profile.run.pods_cores
-        return cores.drop(columns=["group", "counted"])
+        return cores.drop(columns=["host", "group", "counted"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nbprof.analysis import hlo, memory_modules, op_profile, roofline
+from nbprof.analysis import hlo, memory_modules, op_profile, roofline, tpu_cores
 from nbprof.analysis.memory_modules import Named
+from nbprof.dialects import xplane_tpu_cores
 from nbprof.lazy import Cached, Kept
 from nbprof.run_parts.base import Base
 
@@ -24,6 +25,11 @@ class Programs(Base):
         if not self.compiled:
             return memory_modules.frame({}, {})
         return memory_modules.frame(self.compiled, memory_modules.times(self.activity))
+
+    @Kept
+    def devices_and_cores(self) -> pd.DataFrame:
+        """One row a device, and one for each SparseCore of a TPU."""
+        return tpu_cores.with_sparse_cores(self.activity.devices, xplane_tpu_cores.sparse_cores(self.trace))
 
     @Kept
     def hlo(self) -> pd.DataFrame:

@@ -11,7 +11,6 @@ from nbprof.errors import NbprofError
 from nbprof.views import memory as memory_view
 from nbprof.views import wording
 from nbprof.views.categories import DEVICE, FRAGMENTATION, FREE, HEAP, HOST, OTHER, STACK, ranked
-from nbprof.views.pods import natural
 from nbprof.views.steps import recorded
 from nbprof.views.tables import floats
 
@@ -104,7 +103,7 @@ def pods(run: Run, step: int | None = None, *, width: int = 900, height: int = 0
     if frame.empty:
         raise NbprofError(f"there is no step {step} in this run; it has {run.pods['step'].min()} to {run.pods['step'].max()}")
     categories = recorded(frame)
-    names = [wording.one_line(str(name)) for name in sorted(frame["worker"], key=natural)]
+    names = [wording.one_line(str(name)) for name in sorted(frame["worker"], key=wording.natural)]
     data: dict[str, Any] = {"worker": [wording.one_line(str(name)) for name in frame["worker"]], "total": floats(frame["step_time_ms"])}
     data |= {c.key: np.nan_to_num(floats(frame[c.column])) for c in categories}
     defaults = {"width": width, "height": height or 90 + 24 * len(frame), "y_range": names[::-1], "title": f"Step {step}"}

@@ -50,7 +50,7 @@ _ROOMS: dict[str, Callable[..., dict[str, Any]]] = {
 }
 _WHERE_KNOWN: dict[str, Callable[[Run], bool]] = {
     "kernels": overview.may_have_kernels,
-    "pods": pods.several,
+    "pods": pods.has,
     "memory_viewer": memory_viewer.has,
 }
 """Tabs that are there only where they have something to show, unless they are asked for."""
@@ -311,7 +311,7 @@ def _count(run: Run, tab: str) -> int | None:
     if tab == "ops":
         return len(ops.without_idle(run.ops))
     if tab == "pods":
-        return run.pods["worker"].nunique()
+        return run.pods["worker"].nunique() if pods.several(run) else run.pods_cores["worker"].nunique()
     return len(run.kernels) if tab == "kernels" else None
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.views import wording
+from nbprof.views import cores, wording
 from nbprof.views.categories import CATEGORIES, Category
 from nbprof.views.codec import short, smallest
 from nbprof.views.steps import recorded
@@ -29,7 +28,8 @@ Floats = npt.NDArray[np.float64]
 def payload(run: Run) -> dict[str, Any]:
     """The `Pods` part: every step's slowest worker, the bars that a report can carry, and one row a worker."""
     if not several(run):
-        return nothing(_why_not(run))
+        beside = cores.payload(run, _of_hosts(run, np.zeros(0, np.int64)), np.zeros(0, np.int64)) if cores.several(run) else None
+        return {**nothing(_why_not(run)), **({"cores": beside} if beside else {})}
     grid = Grid(run)
     steps = grid.widest(MOST_STEPS)
     bars, first = grid.bars(steps, MOST_BARS)
@@ -58,6 +58,8 @@ def payload(run: Run) -> dict[str, Any]:
         "heads": heads("pods", ("worker", "step_time_ms", *(c.column for c in grid.categories), "bottleneck")),
         "table": table(_by_worker(grid), "pods", _columns(grid)),
     }
+    if (beside := cores.payload(run, _of_hosts(run, grid.row), steps)) is not None:
+        part["cores"] = beside
     if not grid.counted.all():
         part["warmup"] = (~grid.counted[steps]).astype(np.uint8)
     return part
@@ -66,6 +68,18 @@ def payload(run: Run) -> dict[str, Any]:
 def several(run: Run) -> bool:
     """Whether there is anyone to compare."""
     return len(run.pods) > 0 and run.pods["worker"].nunique() > 1
+
+
+def has(run: Run) -> bool:
+    """Whether there is anyone to compare: workers, or cores of one."""
+    return several(run) or cores.several(run)
+
+
+def _of_hosts(run: Run, row: npt.NDArray[np.int64]) -> pd.DataFrame:
+    """Which step each step of a host is: ``host group at``; empty where the frame does not say or no step is drawn."""
+    if not {"host", "group"} <= set(run.pods.columns) or len(row) != len(run.pods):
+        return pd.DataFrame({"host": np.zeros(0, object), "group": np.zeros(0, np.int64), "at": np.zeros(0, np.int64)})
+    return run.pods[["host", "group"]].assign(at=row).drop_duplicates(["host", "group"])
 
 
 class Grid:
@@ -92,7 +106,7 @@ class Grid:
         self.row, steps = pd.factorize(frame["step"])
         self.steps = np.asarray(steps, np.int64)
         found = pd.unique(frame["worker"])
-        self.workers = sorted((str(name) for name in found), key=natural)
+        self.workers = sorted((str(name) for name in found), key=wording.natural)
         place = {name: i for i, name in enumerate(self.workers)}
         self.column = frame["worker"].map(place).to_numpy(np.int64)
         shape = (len(self.steps), len(self.workers))
@@ -178,6 +192,9 @@ def statement(grid: Grid) -> str:
     spread = grid.spread[grid.counted]
     if not np.isfinite(spread).any():
         return f"{who} No step was recorded by more than one worker."
+    # What rounds to nothing is no difference, and then nobody is the slowest.
+    if float(np.nanmax(spread)) < 0.05:
+        return "All workers take the same time in the one step." if n == 1 else "All workers take the same time in every step."
     mean, most = float(np.nanmean(spread)), int(np.nanargmax(np.where(grid.counted, grid.spread, np.nan)))
     if n == 1:
         return f"{who} The fastest takes **{wording.percent(mean)}** less."
@@ -227,11 +244,6 @@ def _mean(values: Floats) -> Floats:
     means: Floats = np.full(values.shape[1], np.nan)
     np.divide(np.where(known, values, 0.0).sum(axis=0), count, out=means, where=count > 0)
     return means
-
-
-def natural(name: str) -> list[tuple[int, int, str]]:
-    """A key that puts worker-2 before worker-10."""
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name)]
 
 
 def _why_not(run: Run) -> dict[str, str]:

@@ -101,6 +101,11 @@ def _arguments(text: str) -> int:
     return len(text)
 
 
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """A key that puts worker-2 before worker-10."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name)]
+
+
 def one_line(text: str) -> str:
     """Foreign text with control characters and line breaks as blanks."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+", " ", text)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from nbprof.frames_cores import COLUMNS, SCHEMA
 from nbprof.profiles import load
+from nbprof.views import cores as views
 from nbprof.views import overview as page
+from nbprof.views import payload, pods
 from tests.support.build import profile
 from tests.support.profiles import real
 from tests.support.xspace import MS, PlaneWriter, training_run, xspace
@@ -86,10 +90,77 @@ def test_a_sparse_core_is_a_worker_of_its_own(tmp_path):
     assert cores.loc["host-a:0 SparseCore 1", "compute_ms"].tolist() == [1.0, 0.0]
     assert cores.loc["host-a:0", "compute_ms"].tolist() == [4.0, 4.0]
     assert len(p.steps.frame) == 2
-    assert len(p.devices) == 1
+    assert p.overview["devices"] == len(p.run.devices) == 1
+    assert p.devices[["device", "kind", "name"]].to_numpy().tolist() == [[0, "TPU", "TPU"], *[[0, "SparseCore", "TPU SparseCore"]] * 2]
+    assert p.devices["core"].tolist() == [pd.NA, 0, 1]
     facts = p.devices.iloc[0]
     assert (facts["sparse_cores"], facts["megacore"], facts["chip"]) == (2, True, None)
     assert dict(page.payload(p.run)["run"])["Device"] == "TPU, Megacore, 2 SparseCores"
+
+
+def test_a_single_chip_with_sparse_cores_has_the_tab_for_its_cores_alone(tmp_path):
+    tensor = core("/device:TPU:0", [(FUSION, 0, 4)], [(0, 5)], has_megacore=1)
+    sparse = core("/device:TPU:0 SparseCore 0", [("%gather.1 = f32[8] gather(f32[8] %x)", 1, 3)], [(1, 4)], "Sparse Core ")
+    whole = payload.dashboard(profile(tmp_path, xspace(tensor, sparse)).run)
+    (tab,) = [tab for tab in whole["meta"]["tabs"] if tab["id"] == "pods"]
+    assert tab["count"] == 2
+    part = whole["pods"]
+    assert part["empty"]["title"] == "One worker in this run"
+    assert part["cores"]["table"]["data"]["worker"]["values"] == ["host-a:0", "host-a:0 SparseCore 0"]
+    assert part["cores"]["note"].endswith(
+        "Megacore: the two cores of a chip work as one, and are one row. A SparseCore works beside the core of its chip, in the same step."
+    )
+    (tmp_path / "alone").mkdir()
+    alone = payload.dashboard(profile(tmp_path / "alone", xspace(tensor)).run)
+    assert "pods" not in [tab["id"] for tab in alone["meta"]["tabs"]]
+
+
+def test_cores_of_several_hosts_are_told_by_host_and_chip(tmp_path):
+    """Two hosts of two chips; the second chip of host-b starts each all-reduce 3 ms late, so that the other core of its host waits."""
+    steps = [(0, 10), (10, 20), (20, 30)]
+    details = [bytes.fromhex(text) for text in ("2001", "2002")]
+
+    def planes(late):
+        ops = [[(FUSION, a, a + 4 + by) for a, _ in steps] + [(REDUCE, a + 4 + by, a + 9) for a, _ in steps] for by in (0, late)]
+        return [core(f"/device:TPU:{i}", ops[i], steps, core_details=details[i]) for i in (0, 1)]
+
+    for host, late in (("host-a", 0), ("host-b", 3)):
+        (tmp_path / f"{host}.xplane.pb").write_bytes(xspace(*planes(late), hostname=host))
+    p = load(tmp_path)
+    assert p.devices[["host", "device", "chip"]].to_numpy().tolist() == [
+        ["host-a", 0, 1], ["host-a", 1, 2], ["host-b", 0, 1], ["host-b", 1, 2],
+    ]  # fmt: skip
+    part = payload.dashboard(p.run)["pods"]
+    cores = part["cores"]
+    data = cores["table"]["data"]
+    assert data["worker"]["values"] == ["host-a:0", "host-a:1", "host-b:0", "host-b:1"]
+    assert data["chip"].tolist() == [1, 2, 1, 2]
+    assert cores["kinds"] == ["compute_ms", "all_reduce_compute_ms", "all_reduce_sync_ms", "idle_ms"]
+    assert data["all_reduce_sync_ms"].tolist() == [0, 0, 3, 0]
+    assert data["compute_ms"].tolist() == [4, 4, 4, 7]
+    assert data["mean_step_ms"].tolist() == [10.0] * 4
+    assert cores["first"].tolist() == [0, 4, 8, 12]
+    assert cores["core"].tolist() == [0, 1, 2, 3] * 3
+    assert sum(part[kind] for part in [cores["parts"]] for kind in cores["kinds"]).tolist() == cores["time_ms"].tolist()
+    assert cores["note"] == "No core spent time on infeed, outfeed, send, receive or host transfer."
+
+
+def test_a_report_of_many_cores_holds_their_means(tmp_path, monkeypatch):
+    p = load(real("jax/tpu-v6e-inference"))
+    cores = views.payload(p.run, p.run.pods[["host", "group"]].assign(at=0).drop_duplicates(), np.arange(1))
+    assert len(cores["first"]) == 2
+    monkeypatch.setattr(views, "MOST_ROWS", 399)
+    whole = pods.payload(p.run)["cores"]
+    assert len(whole["first"]) == 0
+    assert "In this report: their means. p.pods.cores has each step of each core (400 rows)." in whole["note"]
+    frame = p.pods.cores
+    used = frame[frame["step"] > 1]
+    means = used.groupby("worker")["host_transfer_ms"].mean()
+    assert whole["table"]["data"]["host_transfer_ms"] == pytest.approx(means.sort_index().to_numpy(), rel=1e-6)
+    monkeypatch.setattr(views, "MOST_CORES", 3)
+    few = pods.payload(p.run)["cores"]
+    assert few["table"]["rows"] == 3
+    assert "3 of 4 cores" in few["note"]
 
 
 def test_cores_of_a_real_tpu():

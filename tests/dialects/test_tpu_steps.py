@@ -130,7 +130,8 @@ def test_helpers_beside_the_cores_have_no_part_in_the_steps(tmp_path):
     sparse = core(0, [(FUSION, 0, 90)], [("0", 0, 90, {"group_id": 0})], name="/device:TPU:{} SparseCore 0")
     p = profile(tmp_path, xspace(tensor, sparse))
     assert p.steps.frame["step_time_ms"].tolist() == [5.0]
-    assert len(p.devices) == 1
+    assert p.devices["kind"].tolist() == ["TPU", "SparseCore"]
+    assert p.overview["devices"] == 1
     assert p.trace.lanes["process"].unique().tolist() == ["TPU 0", "TPU 0 SparseCore 0"]
 
 

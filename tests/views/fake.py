@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import DEVICE_OPS, HOST_OPS, MARKERS, Names, table
-from nbprof.analysis import memory_modules, pods
+from nbprof.analysis import memory_modules, pods, tpu_cores
 from nbprof.trace import Events, no_counters
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -38,6 +38,7 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "steps_summary": _summary(frame),
         "pods": _pods(frame),
         "pods_summary": pods.summary(_pods(frame)),
+        "pods_cores": tpu_cores.empty(),
         "overview": _overview(steps, device),
         "input_ops": _input_ops(),
         "input_categories": _input_categories(),

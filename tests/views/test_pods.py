@@ -131,6 +131,12 @@ def test_the_tab_is_there_with_several_workers_and_by_name():
     assert payload.dashboard(fake.run(steps=0))["pods"]["empty"]["title"] == "No steps to compare"
 
 
+def test_workers_that_take_the_same_time_have_no_slowest():
+    assert pods.payload(run(frame(late=9)))["statement"] == "All workers take the same time in every step."
+    one = frame(late=9)
+    assert pods.payload(run(one[one["step"] == 101]))["statement"] == "All workers take the same time in the one step."
+
+
 def test_workers_of_steps_nobody_shares_have_no_spread():
     table = frame(steps=2, workers=2)
     alone = table[(table["step"] - 100) == table["worker"].str[-1].astype(int)]

@@ -1,0 +1,100 @@
+/** The cores of TPUs as a table: what each did, in all steps or in one. */
+
+import { numberAt, textAt } from "../../lib/codec.js";
+import { h } from "../../lib/dom.js";
+import { num } from "../../lib/format.js";
+import { downloadButton, segmented, swatch } from "../../lib/parts.js";
+import type { Cores } from "../../lib/payload.js";
+import { type ColumnSpec, table } from "../../lib/table.js";
+import type { ViewContext } from "../../lib/view.js";
+import { longest, looks, stepOf } from "./coremodel.js";
+import type { Shown } from "./strip.js";
+
+/** `state`: the step that is on show; null where the report has no steps of several workers. */
+export function coreTable(parent: HTMLElement, context: ViewContext, cores: Cores, state: Shown | null): void {
+  const kinds = looks(cores);
+  const step = state && cores.first.length > 1 ? state : null;
+  let whole = true;
+  let data = cores.table;
+  let most = longest(data, "mean_step_ms");
+  const time = (): string => (whole ? "mean_step_ms" : "step_time_ms");
+  const stack = (row: number, cell: HTMLTableCellElement): void => {
+    const said = kinds.flatMap((kind) => {
+      const ms = numberAt(data.data[kind.key], row);
+      return ms > 0 ? [{ ...kind, ms }] : [];
+    });
+    cell.title = said.map(({ label, ms }) => `${label} ${num(ms, 2)} ms`).join("\n");
+    cell.append(
+      h(
+        "div.stack.of-core",
+        ...said.map(({ css, faint, ms }) =>
+          h("i", { class: css, style: { "--w": `${(100 * ms) / most}%`, ...(faint ? { opacity: ".45" } : {}) } }),
+        ),
+      ),
+    );
+  };
+  const columns: ColumnSpec[] = [
+    {
+      key: "worker",
+      width: 110,
+      cell: (row, cell) => {
+        const name = textAt(data.data["worker"], row);
+        cell.title = name;
+        cell.classList.add("tail");
+        cell.append(h("bdi", name));
+      },
+    },
+    { key: "chip", dim: true, narrow: true },
+    { key: "_parts", label: "", width: 160, align: "left", grow: true, cell: stack },
+    { key: "mean_step_ms" },
+    { key: "step_time_ms" },
+    ...kinds.map(({ key }): ColumnSpec => ({ key, narrow: true })),
+  ];
+  const holder = h("div");
+  const scope = h("small");
+  const rows = table(holder, { table: data, columns, label: "Cores", sort: null, height: 320, signal: context.signal });
+  const update = (): void => {
+    data = whole || !step ? cores.table : stepOf(cores, step.at);
+    most = longest(data, time());
+    rows.setTable(data);
+    scope.textContent = whole
+      ? "means over the steps that averages use, ms"
+      : `step ${context.payload.pods.step[step?.at ?? 0]}, ms`;
+  };
+  const modes =
+    step &&
+    segmented(
+      "Cores",
+      [
+        { id: "all", label: "All steps" },
+        { id: "one", label: "This step" },
+      ],
+      "all",
+      (id) => {
+        whole = id === "all";
+        update();
+      },
+    );
+  parent.append(
+    h(
+      "section",
+      h(
+        "h3.wrap",
+        "By TPU core",
+        scope,
+        h(
+          "span.pod-links",
+          modes,
+          downloadButton("nbprof-cores.csv", () => rows.csv()),
+        ),
+      ),
+      h("div.legend.of-core", ...kinds.map(({ css, faint, label }) => h("span", swatch(css, faint), label))),
+      holder,
+      cores.note && h("p.more", cores.note),
+    ),
+  );
+  step?.onChange(() => {
+    if (!whole) update();
+  });
+  update();
+}
