@@ -14,6 +14,7 @@ from nbprof.trace import Events, Int64s, Trace
 HARDWARE, COMMUNICATION, STEPS = "Ascend Hardware", "Communication", "Iterations"
 _NEAR_PS = 1_000_000
 """Timelines of old versions round moments to a quarter of a microsecond."""
+_SHARED = re.compile(r"HCCL|COMMUNICATION", re.IGNORECASE)
 _WORK = re.compile(r"Ascend Hardware|HCCL|COMMUNICATION|Communication", re.IGNORECASE)
 
 
@@ -161,16 +162,19 @@ def _make(trace: Trace, new: _New, table: Table, lost: npt.NDArray[np.bool_], na
     unknown = pd.Series(pd.array([pd.NA] * len(frame), dtype="Int64"))
     stream = frame.get("stream_id", unknown).fillna(-1).to_numpy(np.int64)[lost]
     device = frame.get("device_id", unknown).fillna(0).to_numpy(np.int64)[lost]
-    pairs, which = np.unique(np.stack([device, stream]), axis=1, return_inverse=True)
-    lanes = np.array(
-        [
-            new.lane(host, HARDWARE if s >= 0 else COMMUNICATION, f"Stream {s}" if s >= 0 else COMMUNICATION, f"NPU {d}")
-            for d, s in pairs.T.tolist()
-        ],
-        np.int64,
-    )
+    # Communication runs on streams that the table does not name; at the lowest level it names none at all.
+    shared = np.array([_SHARED.fullmatch(str(text)) is not None for text in other.categories] + [False], np.bool_)[other.codes][lost]
+    triples, which = np.unique(np.stack([device, stream, shared]), axis=1, return_inverse=True)
+    lanes = np.array([new.lane(host, *_lane(s, at_once=bool(c)), f"NPU {d}") for d, s, c in triples.T.tolist()], np.int64)
     length = frame["duration_us"].to_numpy(np.float64)[lost]
     new.add(table, lost, lanes[which.ravel()], code, start[lost], np.rint(np.nan_to_num(np.maximum(length, 0)) * 1e6).astype(np.int64))
+
+
+def _lane(stream: int, *, at_once: bool) -> tuple[str, str]:
+    """Process and thread of work that only a table tells of."""
+    if at_once:
+        return COMMUNICATION, COMMUNICATION
+    return HARDWARE, f"Stream {stream}" if stream >= 0 else "Tasks"
 
 
 def _iterations(trace: Trace, new: _New, table: Table) -> None:

@@ -1,0 +1,258 @@
+"""Ascend profiles in the vocabulary of the others: steps, kernels, ops, copies, collectives, launches, memory, several ranks."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nbprof
+from nbprof.dialects import msprof_work
+from nbprof.formats import places
+from nbprof.run import Run
+from tests.support import msprof as made
+from tests.support.profiles import real
+
+
+def run_of(folder) -> Run:
+    return Run.read(places.find(folder), keep=False)
+
+
+@pytest.fixture
+def graph(tmp_path):
+    tasks, marks = made.training(5)
+    return run_of(made.prof(tmp_path / "PROF_1_20250109084754000_A", tasks, marks))
+
+
+def test_an_iteration_is_input_compute_and_communication(graph):
+    steps = graph.steps
+    assert steps["name"].tolist() == [f"Iteration {i}" for i in range(1, 6)]
+    # The wait before the first is not recorded, so it is no step like the others.
+    assert steps["counted"].tolist() == [False, True, True, True, True]
+    whole = steps.iloc[1:]
+    assert whole["step_time_ms"].tolist() == pytest.approx([0.96] * 4)
+    assert whole["input_ms"].tolist() == pytest.approx([0.3] * 4)
+    # 400.5 + 150.25 + 40, of which the matrix product takes turns with nothing.
+    assert whole["device_compute_ms"].tolist() == pytest.approx([0.59075] * 4)
+    assert whole["device_collectives_ms"].tolist() == pytest.approx([0.06] * 4)
+    parts = [c for c in steps.columns if c.endswith("_ms") and c not in ("start_ms", "step_time_ms", "host_to_device_ms")]
+    assert whole[parts].sum(axis=1).tolist() == pytest.approx(whole["step_time_ms"].tolist())
+    assert graph.overview["input_percent"] == pytest.approx(31.25)
+
+
+def test_kernels_sum_up_to_the_exporters_own_table(graph):
+    stated = graph.trace.tables["op_statistic"][0].frame.set_index("op_type")["total_us"]
+    mine = graph.kernels.groupby("kernel")["total_us"].sum()
+    assert mine.to_dict() == stated.to_dict()
+    row = graph.kernels.set_index("kernel").loc["MatMulV2"]
+    assert (row["occurrences"], row["grid"], row["op"]) == (5, "24", "gradients/layer/MatMul_1")
+    assert bool(row["op_tensor_core_eligible"])
+    assert bool(row["uses_tensor_core"])
+    assert not graph.kernels.set_index("kernel").loc["TransData", "uses_tensor_core"]
+
+
+@pytest.mark.parametrize(
+    "files", [("op_summary", "step_trace"), ("op_summary", "step_trace", "msprof"), ("op_summary", "msprof", "step_trace")]
+)
+def test_tables_alone_and_with_a_timeline_give_the_same_steps_and_kernels(graph, tmp_path, files):
+    tasks, marks = made.training(5)
+    other = run_of(made.prof(tmp_path / "PROF_2_20250109094754000_A", tasks, marks, files=files))
+    columns = ["name", "step_time_ms", "input_ms", "device_compute_ms", "device_collectives_ms", "counted"]
+    pd.testing.assert_frame_equal(graph.steps[columns], other.steps[columns])
+    pd.testing.assert_frame_equal(graph.kernels, other.kernels)
+
+
+def test_a_timeline_alone_is_read_without_its_tables(graph, tmp_path):
+    tasks, _ = made.training(5)
+    file = tmp_path / "msprof_20250109084754.json"
+    file.write_bytes(made.timeline(tasks))
+    run = run_of(file)
+    assert run.devices["kind"].tolist() == ["NPU"]
+    # Without types of operators they are told by their names.
+    assert set(run.kernels["kernel"]) == {"MatMul", "trans_TransData", "Cast"}
+    assert run.kernels["total_us"].sum() == graph.kernels["total_us"].sum()
+    assert "training_trace" in run.missing["steps"]
+
+
+def test_launches_copies_and_collectives(graph):
+    activity = graph.activity
+    assert len(activity.launches) == 20
+    events = graph.trace.events
+    launch, target = (activity.launches[c].to_numpy() for c in ("event", "target"))
+    assert set((events.start[target] - events.start[launch]).tolist()) == {9_000_000}
+    copies, collectives = activity.transfers, activity.collectives
+    texts = activity.texts.values
+    assert [texts[k] for k in copies["kind"]] == ["H2D"]
+    assert copies["bytes"].tolist() == [4096]
+    assert {texts[k] for k in collectives["name"]} == {"hcom_allReduce"}
+    assert set(activity.collectives["bytes"]) == {1024}
+
+
+def test_copies_by_which_a_collective_moves_its_data_are_no_copies_of_the_program(tmp_path):
+    tasks, marks = made.training(3)
+    collectives = [t for t in tasks if t.stream is None]
+    inner = [made.Task("MEMCPY_ASYNC", "N/A", t.start + 5, Decimal(50), "MEMCPY_ASYNC", stream=8, task=90) for t in collectives]
+    folder = made.prof(tmp_path / "PROF_1_20250109084754000_A", tasks, marks, files=("op_summary", "step_trace"))
+    (folder / "mindstudio_profiler_output" / f"msprof_{made.DATE}.json").write_bytes(made.timeline([*tasks, *inner]))
+    run = run_of(folder)
+    assert len(run.activity.transfers) == 1
+    assert run.steps["device_to_device_ms"].tolist() == [0.0] * 3
+
+
+def test_the_graph_that_trains_gives_the_steps(tmp_path):
+    tasks, marks = made.training(4)
+    first = made.Iteration(1, Decimal(1), Decimal(2), Decimal(4), Decimal(5), None, model=1)
+    run = run_of(made.prof(tmp_path / "PROF_1_20250109084754000_A", tasks, [first, *marks]))
+    assert len(run.steps) == 4
+    assert any("iterations of model 2" in note.text for note in run.activity.notes)
+
+
+def test_marked_steps_of_torch_npu_hold_what_was_launched_in_them(tmp_path):
+    tasks, _ = made.training(4)
+    run = run_of(made.torch_npu(tmp_path / "h_1_20250109084754000_ascend_pt", tasks, steps=4))
+    assert run.steps["name"].tolist() == [f"ProfilerStep#{i}" for i in range(4)]
+    assert run.overview["framework"] == "PyTorch"
+    host = run.ops[run.ops["where"] == "host"]
+    assert host["op"].tolist() == ["aten::mm"]
+    assert host["occurrences"].tolist() == [4]
+    assert run.kernels["occurrences"].sum() == 12
+
+
+def test_the_lowest_level_has_kernels_without_types(tmp_path):
+    tasks, _ = made.training(3)
+    folder = made.torch_npu(tmp_path / "h_1_20250109084754000_ascend_pt", tasks, level="level0")
+    (folder / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").unlink()
+    run = run_of(folder)
+    assert run.kernels["occurrences"].sum() == 9
+    assert len(run.activity.collectives) == 3
+
+
+def test_an_older_layout_gives_the_same_steps(graph, tmp_path):
+    tasks, marks = made.training(5)
+    other = run_of(made.older(tmp_path / "PROF_2_20250109094754000_A", tasks, marks))
+    columns = ["step_time_ms", "input_ms", "device_compute_ms", "device_collectives_ms"]
+    # Numbers of that age are rounded to some ns.
+    np.testing.assert_allclose(graph.steps[columns].to_numpy(float), other.steps[columns].to_numpy(float), atol=2e-5)
+    assert other.devices[["cores", "clock_khz"]].iloc[0].tolist() == [32, 1_000_000]
+
+
+def test_ranks_are_workers_of_one_profile(tmp_path):
+    for device, slow in ((0, "0"), (1, "200")):
+        tasks, marks = made.training(5, device, slow)
+        made.older(tmp_path / f"PROF_00000{device}_2025010908475{device}000_A", tasks, marks)
+    run = run_of(tmp_path)
+    assert run.hosts == ["rank 0", "rank 1"]
+    assert run.devices["device"].tolist() == [0, 1]
+    last = run.pods[run.pods["step"] == 5].set_index("worker")["step_time_ms"]
+    assert last["rank 1"] - last["rank 0"] == pytest.approx(0.2, abs=1e-4)
+
+
+MEMORY = ["Device_id", "Name", "Size(KB)", "Allocation Time(us)", "Duration(us)", "Allocation Total Allocated(KB)"]
+MEMORY += ["Allocation Total Reserved(KB)", "Release Total Allocated(KB)", "Release Total Reserved(KB)", "Device"]
+
+
+def test_blocks_of_memory_make_the_timeline(tmp_path):
+    tasks, marks = made.training(3)
+    rows = [
+        [0, "a", 64, made.moment(Decimal(20)), "50", 64, 256, 96, 256, "NPU:0"],
+        [0, "b", 96, made.moment(Decimal(40)), "", 160, 256, "", "", "NPU:0"],
+        [0, "N/A", -32, made.moment(Decimal(60)), "5", 0, 0, 0, 0, "NPU:0"],
+    ]
+    run = run_of(made.prof(tmp_path / "PROF_1_20250109084754000_A", tasks, marks, operator_memory=made.table(MEMORY, rows)))
+    (summary,) = run.memory_summary.to_dict("records")
+    assert (summary["memory_id"], summary["allocations"], summary["deallocations"]) == ("NPU 0", 2, 1)
+    assert summary["peak_bytes"] == 160 * 1024
+    assert run.memory_timeline["allocated_bytes"].tolist() == [64 * 1024, 96 * 1024, -64 * 1024]
+    assert sorted(run.memory_peak["op"]) == ["a", "b"]
+    assert any("negative size" in note.text for note in run.activity.notes)
+
+
+def test_what_components_held_is_told_where_no_block_is(tmp_path):
+    tasks, marks = made.training(3)
+    header = ["Device_id", "Component", "Timestamp(us)", "Total Allocated(KB)", "Total Reserved(KB)", "Device"]
+    rows = [[0, "GE", made.moment(Decimal(10 * i)), 100 + 50 * (i % 3), 400, "NPU:0"] for i in range(6)]
+    run = run_of(made.prof(tmp_path / "PROF_1_20250109084754000_A", tasks, marks, memory_record=made.table(header, rows)))
+    assert run.memory_summary["memory_id"].tolist() == ["NPU 0 GE"]
+    assert run.memory_summary["peak_bytes"].tolist() == [200 * 1024]
+    assert any("components held" in note.text for note in run.activity.notes)
+
+
+@pytest.mark.parametrize(
+    ("task", "kind"),
+    [
+        ("AI_CORE", msprof_work.COMPUTE),
+        ("KERNEL_AICORE", msprof_work.COMPUTE),
+        ("MIX_AIC", msprof_work.COMPUTE),
+        ("AI_CPU", msprof_work.COMPUTE),
+        ("DSA_SQE", msprof_work.COMPUTE),
+        ("COMMUNICATION", msprof_work.COLLECTIVE),
+        ("MEMCPY_ASYNC", msprof_work.COPY),
+        ("EVENT_WAIT", msprof_work.NO_WORK),
+        ("NOTIFY_WAIT", msprof_work.NO_WORK),
+        ("PROFILING_ENABLE", msprof_work.NO_WORK),
+        ("TASK_TIMEOUT_SET", msprof_work.NO_WORK),
+    ],
+)
+def test_the_type_of_a_task_decides_whether_it_is_work(task, kind):
+    assert msprof_work.kind_of(task) == kind
+
+
+def test_a_profile_out_of_the_cache_is_the_same(tmp_path):
+    tasks, marks = made.training(5)
+    folder = made.prof(tmp_path / "PROF_1_20250109084754000_A", tasks, marks)
+    run = run_of(folder)
+    from nbprof.cache.stored import Kept, StoredTrace
+
+    kept = Kept(Run.read(places.find(folder), keep=False)._trace, [])
+    stored = dict([*kept.facts(), *kept.columns()])
+    trace = StoredTrace(stored.__getitem__, lambda: pytest.fail("read again"), [])
+    again = Run(trace, run._interpret, run.source)
+    pd.testing.assert_frame_equal(run.steps, again.steps)
+    pd.testing.assert_frame_equal(run.kernels, again.kernels)
+    assert list(again.activity.tables) == list(run.activity.tables)
+
+
+def test_the_dashboard_of_each_layout_is_made(tmp_path):
+    tasks, marks = made.training(4)
+    folders = [
+        made.prof(tmp_path / "a" / "PROF_1_20250109084754000_A", tasks, marks),
+        made.older(tmp_path / "b" / "PROF_1_20250109084754000_A", tasks, marks),
+        made.torch_npu(tmp_path / "c" / "h_1_20250109084754000_ascend_pt", tasks),
+    ]
+    for folder in folders:
+        profile = nbprof.load(folder)
+        assert {"overview", "ops", "kernels", "trace"} <= set(profile.payload())
+
+
+def test_real_marks_and_kernels_of_two_devices():
+    run = run_of(real("ascend/msprof-old-layout"))
+    assert run.hosts == ["rank 0", "rank 1"]
+    mine = run.steps[run.steps["host"] == "rank 0"].set_index("step")
+    assert mine.loc[2, "step_time_ms"] == pytest.approx(47.49917, abs=1e-5)
+    assert mine.loc[2, "input_ms"] == pytest.approx(32.13495, abs=1e-5)
+    assert mine.loc[1, "device_collectives_ms"] == pytest.approx(41.5343, abs=1e-5)
+    # About half of the later iterations is the wait for input.
+    late = mine[mine.index >= 3]
+    assert 0.4 < (late["input_ms"] / late["step_time_ms"]).mean() < 0.6
+    assert run.overview["bound"] == "input"
+    first = run.pods[run.pods["step"] == 1].set_index("worker")["step_time_ms"]
+    assert first.to_dict() == pytest.approx({"rank 0": 47.58781, "rank 1": 57.53296}, abs=1e-5)
+
+
+def test_real_kernels_sum_up_to_op_statistic():
+    run = run_of(real("ascend/msprof-op-run/msprof_real_output"))
+    assert run.kernels.groupby("kernel")["total_us"].sum().round(3).to_dict() == {
+        "matmul_kernel": 30.144,
+        "Cast": 6.24,
+        "DSARandomNormal": 4.22,
+    }
+
+
+def test_real_computing_of_each_step_is_that_of_torch_npu():
+    run = run_of(real("ascend/msprof-op-run/standalone_real_output"))
+    stated = run.trace.tables["step_trace_time"][0].frame
+    assert (run.steps["device_compute_ms"] * 1000).tolist() == pytest.approx(stated["computing_us"].tolist(), abs=0.001)
+    identity = stated["computing_us"] + stated["communication_not_overlapped_us"] + stated["free_us"]
+    assert identity.tolist() == pytest.approx(stated["stage_us"].tolist(), abs=0.25)
