@@ -22,7 +22,9 @@ import pandas as pd
 from nbprof.activity import text_column
 from nbprof.analysis.allocator_stacks import Stacks
 from nbprof.analysis.allocator_state import Replay, State, units
+from nbprof.formats.pieces import size_text
 from nbprof.formats.torch_machine import ACTIONS, ALLOCATED, INACTIVE, OOM, PENDING, STATES, UNKNOWN
+from nbprof.formats.torch_memory import Snapshot
 
 _ACTION = np.array(ACTIONS, object)
 _STATE = np.array(STATES, object)
@@ -247,3 +249,21 @@ def summary(replays: Sequence[Replay]) -> pd.DataFrame:
         row["ooms"] = int((replay.entries["action"] == OOM).sum())
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def notes(snapshot: Snapshot, replays: Sequence[Replay]) -> list[str]:
+    """What the history does not tell, a sentence each."""
+    out = []
+    if not snapshot.traced:
+        out.append(
+            "The snapshot has no history: torch.cuda.memory._record_memory_history() was not called before it was taken, so that only its "
+            "own moment is known."
+        )
+    for replay in replays:
+        before = replay.before()["reserved"] if replay.count else 0
+        if before:
+            out.append(
+                f"The history of GPU {replay.device} begins when {size_text(before)} were reserved already: what was before is not told. "
+                "It was begun later, or its max_entries were used up and the oldest entries are gone."
+            )
+    return out

@@ -32,6 +32,7 @@ from nbprof.formats.torch_memory import Snapshot
 NEVER = np.iinfo(np.int64).max
 ROUND, SMALL, SMALL_PAGE, LARGE_PAGE = 512, 1 << 20, 2 << 20, 20 << 20
 _MOST_PAGES = 1 << 21
+_MOST_BYTES, _MOST_ADDRESS = 1 << 42, 1 << 58
 SEGMENT_COLUMNS = ("address", "size", "stream", "large", "pool", "pool_b", "expandable", "stack")
 
 
@@ -85,6 +86,10 @@ class Replay:
         self.device = device
         rows = np.flatnonzero(snapshot.entries["device"] == device)
         self.entries = {name: column[rows] for name, column in snapshot.entries.items()}
+        # No device has that much; sums of such numbers would be of no use.
+        size, address = self.entries["size"], self.entries["address"]
+        self.entries["size"] = np.where((size < 0) | (size > _MOST_BYTES), 0, size)
+        self.entries["address"] = np.where((address < 0) | (address > _MOST_ADDRESS), UNKNOWN, address)
         mine = np.flatnonzero(snapshot.segments["device"] == device)
         mine = mine[np.argsort(snapshot.segments["address"][mine], kind="stable")]
         self._segments = pd.DataFrame({name: snapshot.segments[name][mine] for name in SEGMENT_COLUMNS})

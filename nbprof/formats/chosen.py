@@ -81,6 +81,8 @@ def _settled(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
         raise failed[0]
     formats = [kind.format for _, kind in kinds]
     form: Format = "chrome" if formats.count("chrome") > formats.count("xspace") else "xspace"
+    if set(formats) == {"torch_memory"}:
+        form = "torch_memory"
     fits = [(piece, kind) for piece, kind in kinds if kind.format == form]
     warnings += [f"A file was left out, and its host is not in the numbers: {error}" for error in failed]
     warnings += [
@@ -110,7 +112,7 @@ def kind_of(piece: Piece, head: bytes | None = None) -> Kind:
     """
     head = piece.head(HEAD) if head is None else head
     kind = recognise(head, piece.name, whole=len(head) < HEAD)
-    if kind.format in ("xspace", "chrome", "msprof"):
+    if kind.format in ("xspace", "chrome", "msprof", "torch_memory"):
         return kind
     # Damaged, by its name: the reader says where.
     if ".xplane.pb" in piece.name and head and head[0] in (0x0A, 0x12, 0x1A, 0x22):

@@ -22,7 +22,7 @@ XPLANE, TRACE, MAYBE, NAMELESS, SIDECAR = range(5)
 _PACKING = r"(\.(gz|bz2|xz))?$"
 _XPLANE = re.compile(r"\.xplane\.pb" + _PACKING, re.IGNORECASE)
 _TRACE = re.compile(r"(^|[._-])trace\.json" + _PACKING, re.IGNORECASE)
-_MAYBE = re.compile(r"\.(json|pb|trace|gz|bz2|xz)$", re.IGNORECASE)
+_MAYBE = re.compile(r"\.(json|pb|trace|gz|bz2|xz|pickle|pkl)$", re.IGNORECASE)
 _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$", re.IGNORECASE)
 _NEVER = {"package.json", "package-lock.json", "tsconfig.json", "saved_model.pb", "keras_metadata.pb", "fingerprint.pb"}
 # Of these folders nothing is a profile, and some hold very many files.

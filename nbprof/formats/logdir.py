@@ -24,7 +24,9 @@ from nbprof.formats.folders import Found
 from nbprof.formats.pieces import Piece, RunFiles
 from nbprof.formats.sniff import Kind
 
-_STEM = re.compile(r"\.(xplane\.pb|pt\.trace\.json|trace\.json|json|pb|trace)?(\.(gz|bz2|xz))?$", re.IGNORECASE)
+_STEM = re.compile(
+    r"\.(xplane\.pb|pt\.trace\.json|trace\.json|json|pb|trace|(memory_snapshot\.)?(pickle|pkl))?(\.(gz|bz2|xz))?$", re.IGNORECASE
+)
 _TIMED = re.compile(r"(?P<worker>.+?)\.(?P<time>\d{13}|\d{16}|\d{19})$")
 _RANK = re.compile(r"(?<![a-z])(rank|worker|gpu|proc|process|node|host|trainer)([-_.]?)(\d{1,4})(?!\d)", re.IGNORECASE)
 _TOGETHER_S, _NEAR_S = 1800.0, 60.0
@@ -157,7 +159,9 @@ def _of_folder(members: list[Candidate], name: str, folder: Path | str, *, tenso
         # What the traces state of their ranks is the dialect's to judge.
         lacking = () if any(r.world for r in group) else _lacking(r.worker for r in group)
         out.append(RunFiles(title, folder, pieces, max(r.time for r in group), "chrome", notes, lacking))
-    return out
+    # Beside a trace they belong to it.
+    snapshots = [] if out else [c for c in members if c.kind.format == "torch_memory"]
+    return out + [RunFiles(stem(c.piece.name), folder, (c.piece,), c.piece.modified, "torch_memory") for c in snapshots]
 
 
 def _notes(exported: list[Candidate]) -> tuple[str, ...]:

@@ -43,7 +43,8 @@ def candidates(folder: Folder, listing: Listing) -> list[Candidate]:
     out += [c for c in looked if c.kind.format == "chrome" or (c.kind.format == "xspace" and c.kind.sure)]
     out += [Candidate(f, Kind("chrome", sure=False)) for f in traces if id(f) not in known]
     left = looks - min(len(unclear), looks)
-    out += [c for c in _look(folder, listing, others[:left], set(), quiet=True) if c.kind.format in ("xspace", "chrome") and c.kind.sure]
+    taken_in = ("xspace", "chrome", "torch_memory")
+    out += [c for c in _look(folder, listing, others[:left], set(), quiet=True) if c.kind.format in taken_in and c.kind.sure]
     if len(others) > left:
         listing.notes.append(("", f"{len(others) - left:,} more files without a telling name were not looked into."))
     return out

@@ -357,7 +357,7 @@ def _of_file(piece: Piece, kind: Kind) -> RunFiles:
         folder,
         (piece,),
         piece.modified,
-        kind.format if kind.format in ("chrome", "msprof") else "xspace",
+        kind.format if kind.format in ("chrome", "msprof", "torch_memory") else "xspace",
         notes,
         sidecar=sidecar,
     )

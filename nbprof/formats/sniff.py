@@ -16,7 +16,7 @@ from nbprof.formats.msprof_columns import header_of, kind_of
 HEAD = 1 << 16
 """Bytes of a file that are looked at. A torch trace of a large job may state its process groups before its events, hence so many."""
 
-Format = Literal["xspace", "chrome", "msprof", "archive", ""]
+Format = Literal["xspace", "chrome", "msprof", "torch_memory", "archive", ""]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Kind:
     Attributes
     ----------
     format : str
-        `xspace`, `chrome`, `msprof` (a table of Ascend's profilers), `archive`, or the empty text for what nbprof does not read.
+        `xspace`, `chrome`, `msprof` (a table of Ascend's profilers), `torch_memory` (a snapshot of PyTorch's allocator), `archive`, or the
+        empty text for what nbprof does not read.
     what : str
         A noun phrase for a person.
     remedy : str
@@ -85,6 +86,8 @@ _BY_NAME: tuple[tuple[str, str, str], ...] = (
     (".prof", "a pprof or cProfile file, not a trace", "nbprof does not read it."),
 )
 
+_OLD_PICKLE = (b"(d", b"}q", b"(l", b"]q")
+_SNAPSHOT = re.compile(rb"segments|device_traces|total_size")
 _NO_TRACE = "nbprof reads traces whose top is a list of events or has a key traceEvents."
 _PACKED = ((b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz"))
 # A key of JSON is followed by a colon; in a text that quotes one (a notebook), the closing quote has a backslash before it.
@@ -128,10 +131,12 @@ def recognise(head: bytes, name: str = "", *, whole: bool = False) -> Kind:
             "a TensorBoard event file (scalars and graphs), which holds no profile",
             "Name the logdir: the profile lies in plugins/profile/<run> below it.",
         )
-    if head[0] == 0x80 and head[1:2] and 2 <= head[1] <= 5:
-        snapshot = b"device_traces" in head or b"segments" in head
-        what = "a memory snapshot of PyTorch (a pickle)" if snapshot else "a Python pickle"
-        return Kind("", what, "nbprof does not open pickles: reading one can run any code.")
+    if (head[0] == 0x80 and head[1:2] and 2 <= head[1] <= 5) or head[:2] in _OLD_PICKLE:
+        # The keys of a snapshot, or of the segments of an old one, stand before everything else.
+        if _SNAPSHOT.search(head[:512]):
+            return Kind("torch_memory", "a snapshot of PyTorch's allocator (a pickle)")
+        if head[0] == 0x80:
+            return Kind("", "a Python pickle", "Of pickles nbprof opens snapshots of PyTorch's allocator, and runs nothing of them.")
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] in (b"{", b"[") and (json := _json(text, name, whole=whole)):
         return json

@@ -27,11 +27,10 @@ UNKNOWN = -1
 
 _ENTRY = ("action", "addr", "size", "stream", "time_us", "device_free", "pool_id", "category", "frames")
 _BLOCK = ("address", "size", "requested_size", "state", "category", "frames")
+Int64s = npt.NDArray[np.int64]
 _TAKEN = -2
 _SHAPES, _TRIES = 64, 100_000
 LIMITS = np.iinfo(np.int64)
-
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -42,7 +41,7 @@ class Columns:
     parts: dict[str, list[Int64s]] = field(default_factory=dict)
     count: int = 0
 
-    def add(self, columns: dict[str, Sequence[int]], count: int) -> None:
+    def add(self, columns: dict[str, Sequence[int] | Int64s], count: int) -> None:
         """Puts rows behind those that are there."""
         for name in self.names:
             self.parts.setdefault(name, []).append(np.asarray(columns[name], np.int64))
@@ -276,10 +275,10 @@ class Machine(Unpickler):
 
     # Columns.
 
-    def _typed(self, kind: str, values: dict[str, list[Any]], count: int) -> dict[str, Sequence[int]]:
+    def _typed(self, kind: str, values: dict[str, list[Any]], count: int) -> dict[str, Sequence[int] | Int64s]:
         none = [None] * count
         pool = values.get("pool_id", none)
-        out: dict[str, Sequence[int]] = {
+        out: dict[str, Sequence[int] | Int64s] = {
             "size": self.integers(values.get("size", none)),
             "category": [UNKNOWN if not isinstance(v, str) else self.categories.setdefault(v, len(self.categories)) for v in
                          values.get("category", none)],
@@ -297,7 +296,7 @@ class Machine(Unpickler):
         out["pool"], out["pool_b"] = self.pools(pool)
         return out
 
-    def integers(self, values: Sequence[Any]) -> Sequence[int]:
+    def integers(self, values: Sequence[Any]) -> Sequence[int] | Int64s:
         """Numbers that fit; what is none is unknown, and counted."""
         if not set(map(type, values)) <= {int, type(None)}:
             return self._some(values)

@@ -64,6 +64,9 @@ class Snapshot:
     warnings: list[str] = field(default_factory=list)
 
 
+_MOST_BYTES, _MOST_ADDRESS = 1 << 42, 1 << 58
+
+
 def read(piece: Piece) -> Snapshot:
     """The snapshot in a file.
 
@@ -193,9 +196,9 @@ class _Result:
 
     def _placed(self, segments: dict[str, Int64s], blocks: dict[str, Int64s]) -> tuple[dict[str, Int64s], dict[str, Int64s]]:
         """With the address of each block, which old files state only of the segment, and sizes that are sizes."""
-        bad = (segments["size"] < 0) | (segments["address"] < 0)
+        bad = (segments["size"] < 0) | (segments["address"] < 0) | (segments["size"] > _MOST_BYTES) | (segments["address"] > _MOST_ADDRESS)
         if bad.any():
-            self._warnings.append(f"{int(bad.sum()):,} segments have no size or no address and were left out.")
+            self._warnings.append(f"{int(bad.sum()):,} segments have no size or address that a device can have, and were left out.")
         owner = np.repeat(np.arange(len(bad)), segments["blocks"])
         keep = ~bad[owner] & (blocks["size"] >= 0)
         before = np.cumsum(np.where(keep, blocks["size"], 0)) - np.where(keep, blocks["size"], 0)

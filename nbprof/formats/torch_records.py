@@ -162,7 +162,7 @@ class Values(dict[bytes, Any]):
 
 def slots(raw: bytes) -> list[int]:
     """The slots of the memo that a matched list of frames recalls."""
-    out, at, end = [], raw[:1] == b"(", len(raw) - 1
+    out, at, end = [], int(raw[:1] == b"("), len(raw) - 1
     while at < end:
         width = 1 if raw[at] == ord("h") else 4
         out.append(int.from_bytes(raw[at + 1 : at + 1 + width], "little"))

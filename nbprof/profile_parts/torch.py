@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nbprof.faces.allocator import Allocator
 from nbprof.faces.device_time import DeviceTime
 from nbprof.faces.torch_ops import TorchOps
 from nbprof.profile_parts.base import Shown
@@ -9,6 +10,11 @@ from nbprof.profile_parts.base import Shown
 
 class Torch(Shown):
     """Faces of PyTorch profiles."""
+
+    @property
+    def allocator(self) -> Allocator:
+        """PyTorch's caching allocator: segments, blocks, what is stranded, and why memory ran out."""
+        return Allocator(self)
 
     @property
     def torch_ops(self) -> TorchOps:

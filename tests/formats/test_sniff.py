@@ -73,7 +73,6 @@ OTHERS = {
     "a list of numbers": ("a.json", b"[1, 2, 3]", "no trace"),
     "annotations": ("a.json", json.dumps([{"id": i, "bbox": [1, 2]} for i in range(5000)]).encode(), "no trace"),
     "a memory table": ("h.memory_profile.json.gz", gz(b'{"memoryProfilePerAllocator": {}}'), "TensorBoard made"),
-    "a torch snapshot": ("s.pickle", pickle.dumps({"segments": [], "device_traces": []}), "memory snapshot"),
     "a pickle": ("s.pkl", pickle.dumps([1, 2]), "Python pickle"),
     "a torch checkpoint": ("m.pt", zipped({"m/data.pkl": b"x"}), "torch.save"),
     "sqlite": ("r.sqlite", sqlite(), "SQLite"),
@@ -88,6 +87,14 @@ OTHERS = {
     "a cut gzip": ("x.json.gz", b"\x1f\x8b\x08\x00", "cut off"),
     "a cProfile": ("p.prof", b"{(\xfa\x01~\xe9\x00\x00\x00\x00", "cProfile"),
 }
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("top", [{"segments": [], "device_traces": []}, {"device_traces": [[]]}, [{"device": 0, "total_size": 512}]])
+def test_snapshots_of_an_allocator(top, protocol):
+    kind = recognise(pickle.dumps(top, protocol), "anything", whole=True)
+    assert (kind.format, kind.sure) == ("torch_memory", True)
+    assert recognise(pickle.dumps({"weights": [1, 2]}, protocol), "s.pickle", whole=True).format == ""
 
 
 @pytest.mark.parametrize("case", OTHERS)
