@@ -205,9 +205,9 @@ def _blocks(grid: Any) -> float:
 def _placement(facts: Facts) -> list[Finding]:
     """G5: matrix products that ran on the host though there is a GPU."""
     found = facts.evidence.placed
-    if found is None or found.percent < ON_HOST_PERCENT or found.call_us < LONG_CALL_US or not facts.mean["host_compute"]:
+    if found is None or found.percent < ON_HOST_PERCENT or found.call_us < LONG_CALL_US:
         return []
-    gain = min(found.ms, facts.mean["host_compute"])
+    gain = min(found.ms, facts.mean["step_time"] - facts.compute_ms)
     text = (
         f"**{found.percent:.0f}%** of the time of ops on the host is matrix products that no kernel was recorded of, the largest "
         f"{_short(found.op)} with **{found.call_us / 1000:.2f} ms** a call: they ran on the CPU. Where TensorFlow cannot use the GPU, it "

@@ -196,7 +196,7 @@ _PRODUCTS = (
 
 def _placed(activity: Activity, ops: pd.DataFrame, kernels: pd.DataFrame, steps: int) -> Placed | None:
     """Matrix products of TensorFlow that ran on the host beside a GPU. One that runs there too only launches its kernels on the host."""
-    if activity.framework != "TensorFlow" or not len(activity.devices) or not steps or not len(ops):
+    if activity.framework in ("JAX", "PyTorch") or not len(activity.devices) or not steps or not len(ops):
         return None
     host = ops[ops["where"] == "host"]
     whole = float(host["self_us"].sum())

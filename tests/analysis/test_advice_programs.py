@@ -1,0 +1,310 @@
+"""What advice reads out of compiled programs and traces: the sizes of products, what only moves or repeats, who reads what."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbprof.profiles import load
+from tests.analysis.test_advice import code
+from tests.support import hlo, kineto
+from tests.support.build import profile
+from tests.support.kineto import Kineto
+from tests.support.profiles import real
+from tests.support.xspace import MS, PlaneWriter, chunk, number, varint, xspace
+
+F32, BF16 = 11, 16
+TERA = 10**12
+
+
+def ints(values):
+    return b"".join(varint(value) for value in values)
+
+
+def instr(name, opcode, shape, ident, operands=(), called=(), op="", extra=b"", kind=""):
+    more = chunk(3, shape) + (chunk(36, ints(operands)) if operands else b"") + (chunk(38, ints(called)) if called else b"") + extra
+    return hlo.instruction(name, opcode, op, ident=ident, kind=kind, extra=more)
+
+
+def f32(*sizes, **more):
+    return hlo.shape(F32, *sizes, **more)
+
+
+def dot(left=1, right=0):
+    return chunk(30, chunk(1, ints([left])) + chunk(2, ints([right])))
+
+
+def convolution():
+    """Dimensions b01f_01io->b01f and a window of 3 by 3."""
+    dims = number(7, 0) + number(8, 3) + chunk(11, ints([1, 2])) + number(3, 2) + number(4, 3) + chunk(6, ints([0, 1]))
+    dims += number(9, 0) + number(10, 3) + chunk(12, ints([1, 2]))
+    side = chunk(1, number(1, 3) + number(2, 1) + number(3, 1) + number(4, 1))
+    return chunk(16, dims) + chunk(15, side + side)
+
+
+def tpu(folder, ops, program, model="TPU v5 lite", steps=2):
+    """Steps of 100 ms on a TPU of 100 TFLOP/s and 1 TB/s; `ops` are (name, ms, category, FLOPs and bytes of a run)."""
+    plane = PlaneWriter(
+        "/device:TPU:0",
+        {"device_type_string": model, "peak_teraflops_per_second": 100.0, "peak_hbm_bw_gigabytes_per_second": 1000.0, "memory_size": 2**34},
+    )
+    host = PlaneWriter("/host:CPU")
+    events, marks, calls = [], [], []
+    for step in range(steps):
+        at = step * 100 * MS
+        marks.append(plane.event(str(step), at, 100 * MS, group_id=step))
+        calls.append(host.event("PjitFunction(f)", at, MS))
+        for symbol, (name, length, category, flops, moved) in enumerate(ops):
+            full = f"%{name} = f32[8]{{0}} fusion()"
+            plane.stated(full, hlo_category=category, program_id=7, symbol_id=symbol, flops=flops, bytes_accessed=moved)
+            events.append(plane.event(full, at, length * MS))
+            at += length * MS
+    plane.line("Steps", marks, line_id=1)
+    plane.line("XLA Ops", events, line_id=3)
+    host.line("python", calls, line_id=1)
+    return profile(folder, xspace(plane, host, hlo.metadata_plane(**{"jit_f(7)": (7, program)})))
+
+
+def evidence(p):
+    return p.run._evidence()
+
+
+def test_products_of_dots_and_convolutions(tmp_path):
+    """A forward dot in a fusion, a backward one, and a convolution of a batch of 6."""
+    inside = hlo.computation(
+        "fused",
+        instr("p0", "parameter", f32(100, 784), 11),
+        instr("p1", "parameter", f32(784, 300), 12),
+        instr("d", "dot", f32(100, 300), 13, (11, 12), op="jit(f)/jvp(mlp)/dot_general", extra=dot()),
+        ident=2,
+    )
+    main = hlo.computation(
+        "main",
+        instr("a", "parameter", f32(100, 784), 1),
+        instr("b", "parameter", f32(784, 300), 2),
+        instr("fusion.1", "fusion", f32(100, 300), 3, (1, 2), (2,), kind="kOutput"),
+        instr("dot.2", "dot", f32(784, 300), 4, (1, 3), op="jit(f)/transpose(jvp(mlp))/dot_general", extra=dot(0, 0)),
+        instr("x", "parameter", f32(6, 32, 32, 64), 5),
+        instr("k", "parameter", f32(3, 3, 64, 96), 6),
+        instr("conv.3", "convolution", f32(6, 32, 32, 96), 7, (5, 6), op="jit(f)/conv_general_dilated", extra=convolution()),
+        ident=1,
+    )
+    ops = [("fusion.1", 40, "convolution fusion", TERA, 1), ("dot.2", 30, "dot", TERA, 1), ("conv.3", 20, "convolution", TERA, 1)]
+    p = tpu(tmp_path, ops, hlo.program("jit_f", main, inside, ident=7))
+    work = evidence(p).work
+    assert work.matrix_unit == 128
+    assert [tuple(one) for one in work.products] == [
+        (0, 100, 784, 300, 100, False),
+        (1, 784, 100, 300, 0, False),
+        (2, 6 * 32 * 32, 9 * 64, 96, 6, True),
+    ]
+    assert work.own == 2 * 90e9 * 1000 / 1000
+    told = p.advice.set_index("rule")
+    # The products of 100 take longer than those of 6; of 90 ms, 40 lose 4 of 104 rows and 20 lose 2 of 8.
+    assert "**67%** of compute is in products of **100** examples a core" in told.loc["batch_per_core", "evidence"]
+    assert told.loc["batch_per_core", "gain_ms_per_step"] == pytest.approx(40 * 4 / 104 + 20 * 2 / 8)
+    # Only the backward product sums over less than 128; what lies across the unit is the outer size that fills it better.
+    assert told.loc["mxu_size", "gain_ms_per_step"] == pytest.approx(30 * (1 - 100 / 128 * 784 / 896))
+    assert told.loc["mxu_alignment", "gain_ms_per_step"] == pytest.approx(40 * (1 - 784 / 896 * 300 / 384) + 20 * (1 - 576 / 640))
+    assert set(told["view"]) <= {"op_profile", "ops", "trace"}
+    for fix in told["fix"]:
+        assert code(fix).body
+
+
+@pytest.mark.parametrize(("model", "unit"), [("TPU v5 lite", 128), ("TPU v6 Lite", 256)])
+def test_the_matrix_unit_is_that_of_the_device(tmp_path, model, unit):
+    main = hlo.computation("main", instr("a", "dot", f32(8, 8), 1), ident=1)
+    assert evidence(tpu(tmp_path, [("a", 50, "dot", 1, 1)], hlo.program("jit_f", main, ident=7), model)).work.matrix_unit == unit
+
+
+def test_what_only_moves_and_what_only_repeats(tmp_path):
+    swaps = hlo.computation(
+        "swaps", instr("p", "parameter", f32(8, 16), 21), instr("t", "transpose", f32(16, 8), 22, (21,)),
+        instr("c", "convert", hlo.shape(BF16, 16, 8), 23, (22,)), ident=2,
+    )  # fmt: skip
+    narrows = hlo.computation("narrows", instr("p", "parameter", f32(8), 31), instr("c", "convert", hlo.shape(BF16, 8), 32, (31,)), ident=3)
+    spreads = hlo.computation("spreads", instr("z", "constant", f32(), 41), instr("s", "broadcast", f32(512, 512), 42, (41,)), ident=4)
+    main = hlo.computation(
+        "main",
+        instr("a", "parameter", f32(8, 16), 1),
+        instr("swap", "fusion", hlo.shape(BF16, 16, 8), 2, (1,), (2,), kind="kLoop"),
+        instr("narrow", "fusion", hlo.shape(BF16, 8), 3, (1,), (3,), kind="kLoop"),
+        instr("spread", "fusion", f32(512, 512), 4, (), (4,), kind="kLoop"),
+        instr("relaid", "copy", f32(8, 16, order=(0, 1)), 5, (1,)),
+        instr("same", "copy", f32(8, 16), 6, (1,)),
+        ident=1,
+    )
+    names = ("swap", "narrow", "spread", "relaid", "same")
+    ops = [(name, 10 + place, "loop fusion", 1, 10**9) for place, name in enumerate(names)]
+    p = tpu(tmp_path, ops, hlo.program("jit_f", main, swaps, narrows, spreads, ident=7))
+    table = evidence(p).work.ops.set_index("name")
+    assert table["moves"].to_dict() == {"swap": True, "narrow": False, "spread": False, "relaid": True, "same": False}
+    assert table.index[table["spreads"]].tolist() == ["spread"]
+    assert table["narrow"].to_dict() == {"swap": True, "narrow": True, "spread": False, "relaid": False, "same": False}
+    told = p.advice.set_index("rule")
+    assert "bf16[16,8]" in told.loc["layout", "evidence"] or "f32[8,16]" in told.loc["layout", "evidence"]
+    assert "f32[512,512]" in told.loc["broadcast", "evidence"]
+    assert told.loc["broadcast", "gain_ms_per_step"] == pytest.approx(12.0)
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_ops_that_alone_read_what_another_wrote(tmp_path, other):
+    """b reads a through a tuple; where c reads a too, fusing them would compute a twice."""
+    main = hlo.computation(
+        "main",
+        instr("x", "parameter", f32(8), 1),
+        instr("a", "fusion", hlo.tuple_shape(f32(8)), 2, (1,), kind="kLoop"),
+        instr("part", "get-tuple-element", f32(8), 3, (2,)),
+        instr("b", "fusion", f32(8), 4, (3,), kind="kLoop"),
+        instr("c", "fusion", f32(8), 5, (3 if other else 1,), kind="kLoop"),
+        ident=1,
+    )
+    ops = [("a", 30, "loop fusion", 1, 10**9), ("b", 20, "loop fusion", 1, 10**9), ("c", 10, "loop fusion", 1, 10**9)]
+    p = tpu(tmp_path, ops, hlo.program("jit_f", main, ident=7))
+    work = evidence(p).work
+    if other:
+        assert (work.chains, work.chained) == (0, 0.0)
+        assert "missed_fusion" not in p.advice["rule"].tolist()
+        return
+    assert (work.chain, work.chains, work.chained) == ("b", 1, 2 * 20 * MS)
+    row = p.advice.set_index("rule").loc["missed_fusion"]
+    assert row["gain_ms_per_step"] == pytest.approx(20.0)
+    assert "the largest is b" in row["evidence"]
+
+
+def test_a_program_that_is_damaged_or_missing_gives_no_finding(tmp_path):
+    ops = [("a", 60, "loop fusion", 1, 10**9)]
+    for data in (b"\xff\xff\xff", hlo.program("jit_f", hlo.computation("main", ident=1), ident=7)):
+        p = tpu(tmp_path, ops, data)
+        work = evidence(p).work
+        assert work.products == []
+        assert not work.ops[["moves", "spreads"]].to_numpy().any()
+        assert work.ops["narrow"].isna().all()
+        assert "layout" not in p.advice["rule"].tolist()
+
+
+def test_padding_of_a_program(tmp_path):
+    mib = 2**20
+    lines = [
+        hlo.instruction("x", "parameter", ident=1, extra=chunk(3, f32(1024, 1024))),
+        hlo.instruction("thin", "fusion", ident=2, extra=chunk(3, f32(2**18, 16, tiles=((8, 128),)))),
+    ]
+    buffers = [hlo.buffer(1, 4 * mib, 1), hlo.buffer(2, 128 * mib, 2)]
+    allocations = [hlo.allocation(0, 4 * mib, (1, 0, 4 * mib), parameter=0), hlo.allocation(1, 128 * mib, (2, 0, 128 * mib))]
+    data = hlo.program("jit_f", hlo.computation("main", *lines, ident=1, root=2), ident=7)
+    data += hlo.assignment(buffers, allocations, [hlo.heap((0, 2, "thin"), (1, 2, "thin"), allocation=1)])
+    p = tpu(tmp_path, [("thin", 50, "loop fusion", 1, 10**6)], data)
+    found = evidence(p).padding
+    assert (found.peak_bytes, found.unpadded_bytes) == (132 * mib, 20 * mib)
+    assert (found.buffer, found.buffer_bytes, found.buffer_unpadded_bytes) == ("thin", 128 * mib, 16 * mib)
+    row = p.advice.set_index("rule").loc["tile_padding"]
+    assert "**112.0 MiB** of the **132.0 MiB**" in row["evidence"]
+    assert (row["severity"], row["view"]) == ("high", "memory_viewer")
+
+
+def torch(folder, body, count=4, **metadata):
+    k = Kineto(**metadata)
+    for i in range(count):
+        k.step(i, 1000 * i, 1000)
+        body(k, 1000 * i)
+    return kineto.profile(folder, k)
+
+
+V100 = {"id": 0, "name": "Tesla V100", "totalGlobalMem": 2**34, "computeMajor": 7, "computeMinor": 0}
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_an_optimizer_that_goes_through_its_parameters(tmp_path, busy):
+    """60 launches of 5 µs in each step of the optimizer; while the device still works off what came before, they cost nothing."""
+
+    def body(k, at):
+        op = k.op("aten::mm", at, 100)
+        k.launched("gemm", at + 1, at + 5, 980 if busy else 95, op=op)
+        k.note("Optimizer.step#AdamW.step", at + 100, 360)
+        inner = k.op("aten::add_", at + 100, 350)
+        for i in range(60):
+            k.launched("tiny", at + 100 + 5 * i, at + 985 + i / 8 if busy else at + 102 + 5 * i, 0.1 if busy else 1, op=inner, stream=7)
+
+    p = torch(tmp_path, body, deviceProperties=[V100])
+    told = p.advice.set_index("rule")
+    if busy:
+        assert "optimizer_loop" not in told.index
+        return
+    row = told.loc["optimizer_loop"]
+    assert "AdamW.step takes the host **0.36 ms** a step and launches **60** kernels" in row["evidence"]
+    assert row["gain_ms_per_step"] == pytest.approx(0.3, abs=0.001)
+    assert "fused=True" in row["fix"]
+
+
+def test_gloo_and_failures_of_the_allocator_are_counted(tmp_path):
+    def body(k, at):
+        k.launched("gemm", at + 1, at + 5, 900, op=k.op("aten::mm", at, 100))
+        k.note("gloo:all_reduce", at + 100, 50)
+        if at == 1000:
+            k.add("[OutOfMemory]", "cpu_instant_event", at + 200, None, args={"Bytes": 1, "Device Id": 0, "Device Type": 1})
+
+    told = torch(tmp_path, body, deviceProperties=[V100]).advice.set_index("rule")
+    assert "**4** calls of Gloo" in told.loc["gloo", "evidence"]
+    assert "ran out of memory **1** time" in told.loc["out_of_memory", "evidence"]
+
+
+@pytest.mark.parametrize("names", [("conv", "conv"), ("conv", "other")])
+def test_products_on_the_host_beside_a_gpu(tmp_path, names):
+    """A product that a kernel belongs to only launches it from the host, however long that takes."""
+    host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0")
+    ops, kernels = [], []
+    for i in range(5):
+        at = i * 10 * MS
+        ops.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
+        ops.append(host.event(f"model/{names[0]}/Conv2D:Conv2D", at, 8 * MS))
+        stats = {"tf_op": f"model/{names[1]}/Conv2D:Conv2D", "kernel_details": "regs:1 grid:1,1,1 block:1,1,1", "correlation_id": i + 1}
+        kernels.append(gpu.event("k", at + 9 * MS, MS // 10, **stats))
+    host.line("python", ops, line_id=1)
+    gpu.line("Stream #1(Compute)", kernels, line_id=1)
+    p = profile(tmp_path, xspace(host, gpu))
+    assert ("placement" in p.advice["rule"].tolist()) is (names[0] != names[1])
+
+
+def test_time_between_steps(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    events = []
+    for i in range(6):
+        events.append(host.event("train", i * 10 * MS, 8 * MS, step_num=i, _r=1))
+        events.append(host.event("dense/MatMul:MatMul", i * 10 * MS, 8 * MS))
+    host.line("python", events, line_id=1)
+    row = profile(tmp_path, xspace(host)).advice.set_index("rule").loc["between_steps"]
+    assert "**2.00 ms** lie between one step and the next, **20%** of the loop" in row["evidence"]
+    assert row["gain_ms_per_step"] == pytest.approx(2.0)
+
+
+REAL = {
+    "jax/mi300-jax_conv_minimal_08": ["layout"],
+    "jax/tpu-v6e-inference": ["host_memory", "mixed_precision"],
+    "jax/mi300-jax08_attention": [],
+    "kineto/a100-nccl-ranks": ["other", "collectives", "host_ops", "gemm_alignment"],
+    "kineto/mi300-ddp-resnet18": ["allocator", "layout"],
+    "kineto/v100-resnet50-workers0": ["mixed_precision", "loader_in_process"],
+    "kineto/v100-resnet50-workers4": ["mixed_precision", "pinned_memory"],
+    "kineto/h100-bert": ["other", "host_ops", "kernel_launch", "few_blocks", "small_batch"],
+    "tf-gpu/rtx5000-cnn-batch8": ["kernel_launch", "other", "few_blocks", "mixed_precision", "small_batch"],
+    "tf-gpu/t4-one-step": ["mixed_precision", "other", "kernel_launch"],
+    "tf-gpu/v100x8-collectives": ["kernel_launch"],
+    "tf-cpu/prefetch-128-empty-gpu-plane": ["placement"],
+}
+"""What an expert would say of each."""
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_findings_on_real_profiles(name):
+    assert load(real(name)).advice["rule"].tolist() == REAL[name]
+
+
+def test_ops_that_ran_one_by_one_in_jax():
+    """Fourteen of the ops of an attention that was called outside of jit are programs of their own."""
+    work = evidence(load(real("jax/mi300-jax08_attention"))).work
+    assert len(work.lonely) == 14
+    assert 100 * work.lonely["own"].sum() / work.own == pytest.approx(41.55, abs=0.01)
+
+
+def test_the_conv_of_a_real_program_computes_in_16_bits():
+    work = evidence(load(real("jax/mi300-jax_conv_minimal_08"))).work
+    assert work.ops["narrow"].all()
