@@ -78,7 +78,7 @@ SCHEMA: dict[str, list[Col]] = {
     "op_profile": [
         _text("path", "Path", "Names from the root down to the node, parted by ` › `.", "code"),
         _count("depth", "Depth", "0 of the root."),
-        _text("name", "Name", "Program, category, group of duplicates, op, or op inside a fusion.", "code"),
+        _text("name", "Name", "Program, category, scope of the framework, group of duplicates, op, or op inside a fusion.", "code"),
         _CATEGORY,
         _us("time_us", "Self µs", "Self time of the node's ops; missing of ops inside a fusion, which run as one."),
         _part("time_fraction", "Time %", "Part of the time of the root."),
@@ -89,7 +89,7 @@ SCHEMA: dict[str, list[Col]] = {
         _EXPRESSION,
         _SHAPE,
         _LAYOUT,
-        _text("kind", "Kind", "total, program, category, duplicates, op, fused or idle."),
+        _text("kind", "Kind", "total, program, category, scope, duplicates, op, fused or idle."),
         _rate("flops", "", "FLOPs", "Floating-point operations of all runs."),
         _rate("bytes", "bytes", "HBM bytes", "Bytes of main memory that all runs read and wrote."),
         _text("framework_op", "Framework op", "Name that the framework gave the op."),

@@ -1,6 +1,6 @@
 /** Reports that an earlier nbprof saved: what they don't hold yet is nothing, rather than an error. */
 
-import type { Payload, Pods, Trace } from "./payload.js";
+import type { OpProfile, Payload, Pods, Trace } from "./payload.js";
 
 /** Objects whose fields may be absent. */
 type Sparse<T> = { [K in keyof T]?: T[K] };
@@ -31,6 +31,13 @@ const NO_PODS: Pods = {
   heads: [],
   table: { columns: [], data: {}, rows: 0 },
 };
+
+const NO_OPS = {
+  empty: {
+    title: "Not in this report",
+    text: "It was saved by a version of nbprof without the op profile; open the profile again.",
+  },
+} as OpProfile;
 
 const NO_REST: Omit<Trace, "empty" | "tick_ns" | "end" | "names" | "category" | "lanes" | "shown" | "total"> = {
   key: "",
@@ -83,7 +90,7 @@ function fill<T extends object>(into: Sparse<T>, defaults: Sparse<T>): void {
 
 /** Fills, in place, what was added to the payload since version 0.1: the views draw what is there. */
 export function complete(payload: Payload): Payload {
-  fill(payload, { pods: NO_PODS, memory_viewer: { empty: null, modules: [], left_out: "" } });
+  fill(payload, { pods: NO_PODS, op_profile: NO_OPS, memory_viewer: { empty: null, modules: [], left_out: "" } });
   fill(payload.overview, { checks: [] });
   fill(payload.input, { statement: "", next_step: "", share: [] });
   for (const category of payload.input.categories) fill(category, { per_step_ms: null });

@@ -8,11 +8,13 @@
 import type { Compare } from "./compared.js";
 import type { Cores } from "./payload-cores.js";
 import type { MemoryViewer } from "./payload-memory-viewer.js";
+import type { OpProfile } from "./payload-op-profile.js";
 import type { Trace } from "./payload-trace.js";
 import type { Target } from "./view.js";
 
 export type { Cores } from "./payload-cores.js";
 export type { MemoryViewer, ProgramMemory, ProgramSpace } from "./payload-memory-viewer.js";
+export type { OpProfile } from "./payload-op-profile.js";
 export type { Gaps, Lane, Links, Rest, Strip, Trace } from "./payload-trace.js";
 
 export type NumberArray = Float64Array | Float32Array | Int32Array | Uint32Array | Uint16Array | Uint8Array;
@@ -73,6 +75,7 @@ export type TabId =
   | "overview"
   | "input"
   | "ops"
+  | "op_profile"
   | "kernels"
   | "memory"
   | "memory_viewer"
@@ -362,6 +365,7 @@ export interface Payload {
   steps: Steps;
   input: Input;
   ops: Ops;
+  op_profile: OpProfile;
   kernels: Kernels;
   memory: Memory;
   memory_viewer: MemoryViewer;

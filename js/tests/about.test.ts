@@ -7,6 +7,7 @@ const LABELS: Record<TabId, string> = {
   overview: "Overview",
   input: "Steps & input",
   ops: "Ops",
+  op_profile: "Op profile",
   kernels: "GPU kernels",
   memory: "Memory",
   memory_viewer: "Program memory",

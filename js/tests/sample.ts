@@ -2,6 +2,7 @@
 
 import type { Column, ColumnData, Payload, Pods, ProgramSpace, Table, TfDataNode } from "../lib/payload.js";
 import { nothingElse } from "./lanes.js";
+import { opProfile } from "./op-profile-sample.js";
 
 export const HOSTILE = '</script><img src=x onerror="globalThis.pwned=1"><b>&amp;\'"';
 
@@ -237,6 +238,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
         { id: "overview", label: "Overview", count: null, flag: null },
         { id: "input", label: "Steps & input", count: null, flag: "input" },
         { id: "ops", label: "Ops", count: 10, flag: null },
+        { id: "op_profile", label: "Op profile", count: null, flag: null },
         { id: "kernels", label: "GPU kernels", count: 0, flag: null },
         { id: "memory", label: "Memory", count: null, flag: null },
         { id: "memory_viewer", label: "Program memory", count: null, flag: null },
@@ -440,6 +442,18 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
     kernels: { empty: none, table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }), figures: [] },
     pods: podsSample(n || 1, 4),
     memory: { empty: { ...none, title: "No memory profile in this run" }, ids: [] },
+    op_profile: opProfile([
+      {
+        name: HOSTILE,
+        program: HOSTILE,
+        category: HOSTILE,
+        framework_op: HOSTILE,
+        expression: HOSTILE,
+        time: 5,
+        flops: 1,
+      },
+      { name: "dot", time: 3 },
+    ]),
     memory_viewer: {
       empty: null,
       modules: [

@@ -10,6 +10,8 @@ export const ABOUT: Record<TabId, Marked> = {
   input:
     "Whether steps wait for data, and why. The **device side** shows each step divided into categories. The **host side** shows what the input work is made of: reading, preprocessing, copying, enqueuing. The graph shows the tf.data pipeline, and outlines the iterator to change first.",
   ops: "Which operations of the framework took the time, apart for the device and the host. **Self** time leaves out the operations inside, so it adds up; **total** time includes them. Rows can be put together by type or by layer. A click on a row shows its longest call in the trace.",
+  op_profile:
+    "Where the time of compiled XLA programs goes, as a tree: a program, the categories of its ops, the ops, and what is inside a fusion. The full part of a bar is what the op would take at the peak of what it uses best, the pale part is **wasted**. **FLOPS** and **HBM** say how much of the device's peaks is used.",
   kernels:
     "What ran on the GPU: one row for each kernel, operation and launch shape. **TC elig.** says whether the operation could use TensorCores, **used** whether the kernel does. **Occup.** is how much of a multiprocessor its warps fill.",
   memory:

@@ -18,6 +18,7 @@ import { render as input } from "./input.js";
 import { render as kernels } from "./kernels.js";
 import { render as memory } from "./memory.js";
 import { render as memoryViewer } from "./memory-viewer.js";
+import { render as opProfile } from "./op-profile.js";
 import { render as ops } from "./ops.js";
 import { render as overview } from "./overview.js";
 import { render as pods } from "./pods.js";
@@ -28,6 +29,7 @@ const VIEWS: Record<TabId, View> = {
   overview,
   input,
   ops,
+  op_profile: opProfile,
   kernels,
   memory,
   memory_viewer: memoryViewer,

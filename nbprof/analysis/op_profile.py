@@ -1,4 +1,5 @@
-"""Where the time of compiled programs goes, as a tree: program, category, duplicates, op, and the ops inside a fusion; or by category.
+"""Where the time of compiled programs goes, as a tree: program, category, duplicates, op, and the ops inside a fusion; or by category, or
+by the scopes of the framework.
 
 Utilization of a node is that of all its ops together: their FLOPs (narrow ones by their width) over their self time and the device's peak,
 and bytes of main memory likewise. An op whose FLOPs or bytes are not known adds its time alone, so that a node with such ops shows the
@@ -15,10 +16,11 @@ import pandas as pd
 
 from nbprof import frames_hlo
 from nbprof.activity import Activity
-from nbprof.analysis import hlo, ops
+from nbprof.analysis import hlo, op_scopes, ops
 from nbprof.dialects.programs import Programs
 
-PROGRAM, CATEGORY = "program", "category"
+PROGRAM, CATEGORY, PROVENANCE = "program", "category", "provenance"
+_ROOTS = {PROGRAM: "All programs", CATEGORY: "All categories", PROVENANCE: "All framework ops"}
 IDLE = "IDLE"
 COLUMNS = [column.name for column in frames_hlo.SCHEMA["op_profile"]]
 MOST_FUSED = 100
@@ -62,7 +64,8 @@ def frame(
     ----------
     activity : Activity
     by : str
-        "program": program, category, duplicates, op, ops inside; "category": the same without programs.
+        "program": program, category, duplicates, op, ops inside; "category": the same without programs; "provenance": the scopes of the
+        framework, one in another, op, ops inside.
     with_idle : bool
         Whether the time in which a device ran nothing is a node, and part of the root's time.
     fused : bool
@@ -75,6 +78,19 @@ def frame(
         return _typed(pd.DataFrame(columns=COLUMNS))
     told = hlo.described(activity, found)
     leaves = _leaves(activity, found, told, fused)
+    tops = _in_scopes(leaves, found["framework_op"]) if by == PROVENANCE else _in_categories(found, leaves, told, by)
+    root = _Node(_ROOTS[by], "total").add(tops)
+    for node in [root, *(tops if by == PROGRAM else [])]:
+        # A program runs, but how often is not what its ops' runs add up to.
+        node.runs = float("nan")
+    working = root.time
+    if with_idle and activity.has_device:
+        root.children = sorted([*root.children, _Node(IDLE, "idle", IDLE, float(idle))], key=lambda one: (-one.time, one.name))
+        root.time += idle
+    return _rows(activity, root, found, working)
+
+
+def _in_categories(found: pd.DataFrame, leaves: list[_Node], told: pd.DataFrame, by: str) -> list[_Node]:
     groups: dict[str, list[int]] = {}
     for row, program in enumerate(told["program"].tolist()):
         groups.setdefault(program if by == PROGRAM else "", []).append(row)
@@ -85,15 +101,24 @@ def frame(
             by_category.setdefault(leaves[row].category, []).append(row)
         made = [_Node(key, "category", key).add(_with_duplicates(found, leaves, mine)) for key, mine in by_category.items()]
         tops += [_Node(name, "program").add(made)] if by == PROGRAM else made
-    root = _Node("All programs" if by == PROGRAM else "All categories", "total").add(tops)
-    for node in [root, *(tops if by == PROGRAM else [])]:
-        # A program runs, but how often is not what its ops' runs add up to.
-        node.runs = float("nan")
-    working = root.time
-    if with_idle:
-        root.children = sorted([*root.children, _Node(IDLE, "idle", IDLE, float(idle))], key=lambda one: (-one.time, one.name))
-        root.time += idle
-    return _rows(activity, root, found, working)
+    return tops
+
+
+def _in_scopes(leaves: list[_Node], framework: pd.Series) -> list[_Node]:
+    """Scopes in scopes: a node a part of the paths of the framework's ops, and the ops in the node of their whole path."""
+    top = _Node("", "scope")
+    inside: dict[tuple[str, ...], _Node] = {(): top}
+    for leaf, text in zip(leaves, framework.str.removesuffix(":").tolist(), strict=True):
+        path = tuple(op_scopes.split(text))
+        for deep in range(1, len(path) + 1):
+            if path[:deep] not in inside:
+                node = inside[path[:deep]] = _Node(path[deep - 1], "scope")
+                inside[path[: deep - 1]].children.append(node)
+        inside[path].children.append(leaf)
+    # Those that are made last lie deepest on their path.
+    for node in reversed(inside.values()):
+        node.add(node.children)
+    return top.children
 
 
 def _leaves(activity: Activity, found: pd.DataFrame, told: pd.DataFrame, fused: bool) -> list[_Node]:
@@ -108,12 +133,12 @@ def _leaves(activity: Activity, found: pd.DataFrame, told: pd.DataFrame, fused: 
             flops = moved = float("nan")
         node = _Node(name, "op", category or "unknown", own, flops, moved, runs, row, (texts[0], texts[1], texts[2]))
         if fused and activity.programs is not None:
-            node.children = _inside(activity.programs, host, ident, name, runs)
+            node.children = inside(activity.programs, host, ident, name, runs)
         out.append(node)
     return out
 
 
-def _inside(programs: Programs, host: int, ident: int, name: str, runs: float) -> list[_Node]:
+def inside(programs: Programs, host: int, ident: int, name: str, runs: float) -> list[_Node]:
     """The ops inside a fusion but its parameters, those with the most FLOPs first, then in program order."""
     one = programs.find(host, ident, name)
     program = programs.program(host, ident) if one is not None and one.opcode == "fusion" and one.called else None

@@ -54,15 +54,18 @@ class Peaks:
         return self.flops_per_second / self.bytes_per_second
 
     @property
+    def lacking(self) -> list[str]:
+        """What is not known: "FLOP/s", "memory bandwidth"."""
+        known = (("FLOP/s", self.flops_per_second), ("memory bandwidth", self.bytes_per_second))
+        return [text for text, value in known if not value > 0]
+
+    @property
     def missing(self) -> str:
         """What is not known, and what to do, in a sentence; '' where all is."""
-        lacking = [
-            text for text, value in (("FLOP/s", self.flops_per_second), ("memory bandwidth", self.bytes_per_second)) if not value > 0
-        ]
-        if not lacking:
+        if not self.lacking:
             return ""
         return (
-            f"The peak {' and '.join(lacking)} of {self.device or 'this device'} is not known: give the device's with "
+            f"The peak {' and '.join(self.lacking)} of {self.device or 'this device'} is not known: give the device's with "
             "p.roofline(peak_flops=..., peak_bytes=...), in operations and bytes a second, or for all views where the profile is loaded: "
             'nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12}).'
         )

@@ -95,8 +95,18 @@ class OpProfile(_OfPrograms):
     - `wasted_us`: the time times one less the better of the two, which is 1 at most: what would be saved at the peak.
     - Ops inside a fusion have no time of their own; their FLOPs are counted from the program. A fusion has at most 100 of them here.
 
-    XProf 2.24.2 shows at most 100 children of a node, by default without idle too, and cuts utilization at 1.
+    On the CPU (programs that XLA compiled for it) the time is that of its threads, and what it could do at most is not known.
+
+    XProf 2.24.2 has nothing for the CPU, shows at most 100 children of a node, by default without idle too, and cuts utilization at 1.
     """
+
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        return self._profile.mimebundle(views=[self._tab])
+
+    def __repr__(self) -> str:
+        from nbprof.views import op_profile as drawn
+
+        return drawn.text(self.frame, self.missing)
 
     def tree(self, by: str = "program", *, idle: bool = False) -> pd.DataFrame:
         """The tree with other roots, in the columns of `frame`.
@@ -104,7 +114,8 @@ class OpProfile(_OfPrograms):
         Parameters
         ----------
         by : str
-            "program", or "category": the same categories, groups and ops, of all programs together.
+            "program"; "category": the same categories, groups and ops, of all programs together; or "provenance": the names of the
+            framework's ops, scope in scope.
         idle : bool
             Whether the time in which devices ran nothing is a node.
 
@@ -113,8 +124,8 @@ class OpProfile(_OfPrograms):
         NbprofError
             `by` is something else.
         """
-        if by not in (op_profile.PROGRAM, op_profile.CATEGORY):
-            raise NbprofError(f"by is 'program' or 'category', not {by!r}")
+        if by not in (op_profile.PROGRAM, op_profile.CATEGORY, op_profile.PROVENANCE):
+            raise NbprofError(f"by is 'program', 'category' or 'provenance', not {by!r}")
         if by == op_profile.PROGRAM and not idle:
             return self.frame
         return op_profile.frame(self._profile.run.activity, by, with_idle=idle)

@@ -17,7 +17,7 @@ class Programs(Shown):
     @property
     def op_profile(self) -> OpProfile:
         """The time of compiled XLA programs as a tree, and how well each part uses the device."""
-        return OpProfile(self, "ops", "op_profile")
+        return OpProfile(self, "op_profile", "op_profile")
 
     @property
     def roofline(self) -> Roofline:

@@ -9,7 +9,7 @@ import base64
 from html import escape
 from typing import Any
 
-from nbprof.views import wording
+from nbprof.views import op_profile, wording
 from nbprof.views.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
 from nbprof.views.text import figure_text, means, verdict
 
@@ -20,7 +20,7 @@ _SOFT = "opacity:.7"
 
 
 def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
-    """The report as plain HTML: verdict, figures, breakdown, advice with code, top ops and kernels, memory at its peak, programs, workers.
+    """The report as plain HTML: verdict, figures, breakdown, advice, top ops and kernels, compiled programs, memory, workers.
 
     Parameters
     ----------
@@ -38,6 +38,7 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
         _breakdown(payload),
         _advice(overview),
         _top_ops(overview),
+        _op_profile(payload["op_profile"], "op_profile" in {tab["id"] for tab in payload["meta"]["tabs"]}),
         _kernels(payload["kernels"]),
         _memory(payload["memory"]),
         _programs(payload["memory_viewer"]),
@@ -118,6 +119,24 @@ def _top_ops(overview: dict[str, Any]) -> str:
     return _table(
         f"Top ops on {where}", "self time, idle excluded", ["Operation", table["columns"][2]["label"], "", f"% of {where}"], rows, "lrlr"
     )
+
+
+def _op_profile(profile: dict[str, Any], asked: bool) -> str:
+    if asked and profile["empty"]:
+        return _heading("Op profile", "") + _paragraph(_text(profile["empty"]["text"]))
+    rows = [
+        [
+            _name(row["name"], 60),
+            _text(row["category"]),
+            _bar(100 * row["share"], DEVICE),
+            *(wording.percent(None if row[key] is None else 100 * row[key]) for key in ("share", "wasted", "flops", "bytes")),
+        ]
+        for row in op_profile.longest(profile, _ROWS)
+    ]
+    heads = ["Op", "Category", "", "% of the time", "Wasted", "FLOPS", "Memory bandwidth"]
+    html = _table("Op profile", "ops of compiled programs, self time", heads, rows, "lllrrrr")
+    said = "".join(_paragraph(_marked(text)) for text in [profile["statement"], *profile["notes"]] if text)
+    return html + said if rows else ""
 
 
 def _kernels(kernels: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nbprof.analysis import hlo, memory_modules, op_profile, roofline, tpu_cores
+from nbprof.analysis import hlo, memory_modules, op_profile, op_profile_leaves, roofline, tpu_cores
 from nbprof.analysis.memory_modules import Named
 from nbprof.dialects import xplane_tpu_cores
 from nbprof.lazy import Cached, Kept
@@ -50,6 +50,11 @@ class Programs(Base):
     def op_profile(self) -> pd.DataFrame:
         """The tree of programs, categories and ops."""
         return op_profile.frame(self.activity)
+
+    @Cached
+    def op_profile_leaves(self) -> op_profile_leaves.Leaves:
+        """The ops with most time as the leaves of every tree, and the sums of the others."""
+        return op_profile_leaves.leaves(self.activity, self.trace.events.start)
 
     @Kept
     def roofline(self) -> tuple[pd.DataFrame, dict[str, float | str]]:

@@ -23,7 +23,6 @@ _KEYS = {
         "bound_by",
         "framework_op",
     ),
-    "op_profile": ("name", "time_us", "time_fraction", "flops_utilization", "bandwidth_utilization", "wasted_us", "occurrences"),
     "roofline": (
         "op",
         "program",
@@ -37,7 +36,7 @@ _KEYS = {
         "roof_fraction",
     ),
 }
-_TITLES = {"hlo": "Ops of compiled programs", "op_profile": "Op profile", "roofline": "Roofline"}
+_TITLES = {"hlo": "Ops of compiled programs", "roofline": "Roofline"}
 _GIGA = 1e9
 _CELL = "padding:2px 8px;white-space:nowrap;max-width:32em;overflow:hidden;text-overflow:ellipsis"
 
@@ -48,16 +47,13 @@ def html(name: str, frame: pd.DataFrame, most: int, missing: str) -> str:
     Parameters
     ----------
     name : str
-        "hlo", "op_profile" or "roofline".
+        "hlo" or "roofline".
     frame : DataFrame
     most : int
         Rows.
     missing : str
     """
     columns = [frames_hlo.column(name, key) for key in _KEYS[name]]
-    if name == "op_profile":
-        # What is inside a fusion has no time, and would push the rest out.
-        frame = frame[frame["kind"] != "fused"]
     rows = frame.head(most)
     parts = [f"<p>{escape(missing)}</p>"] if missing else []
     if len(rows):
@@ -68,8 +64,7 @@ def html(name: str, frame: pd.DataFrame, most: int, missing: str) -> str:
         lines = []
         for i in range(len(rows)):
             row = rows.iloc[i]
-            deep = int(row["depth"]) if name == "op_profile" else 0
-            cells = [_cell(col, row[col.name], deep if at == 0 else 0) for at, col in enumerate(columns)]
+            cells = [_cell(col, row[col.name]) for col in columns]
             lines.append(f"<tr>{''.join(cells)}</tr>")
         more = len(frame) - len(rows)
         caption = _TITLES[name] + (f": {len(rows):,} of {len(frame):,} rows" if more else "")
@@ -88,8 +83,8 @@ def _head(col: Col) -> str:
     return col.label.replace("B/s", "GB/s") if col.unit == "bytes_per_second" else col.label
 
 
-def _cell(col: Col, value: object, deep: int) -> str:
-    style = f"{_CELL};text-align:{_side(col)}" + (f";padding-left:{8 + 16 * deep}px" if deep else "")
+def _cell(col: Col, value: object) -> str:
+    style = f"{_CELL};text-align:{_side(col)}"
     return f'<td style="{style}">{escape(_told(col, value))}</td>'
 
 

@@ -16,7 +16,7 @@ import nbprof
 from nbprof.cache.values import record
 from nbprof.errors import NbprofError
 from nbprof.live import key
-from nbprof.views import input_pipeline, kernels, memory, memory_viewer, ops, overview, pods, steps, trace, wording
+from nbprof.views import input_pipeline, kernels, memory, memory_viewer, op_profile, ops, overview, pods, steps, trace, wording
 from nbprof.views.categories import BY_KEY
 from nbprof.views.codec import Delta
 
@@ -27,6 +27,7 @@ TABS = {
     "overview": "Overview",
     "input": "Steps & input",
     "ops": "Ops",
+    "op_profile": "Op profile",
     "kernels": "GPU kernels",
     "memory": "Memory",
     "memory_viewer": "Program memory",
@@ -42,6 +43,7 @@ _MOST_SHOWN = 60
 _ROOMS: dict[str, Callable[..., dict[str, Any]]] = {
     "input": input_pipeline.payload,
     "ops": ops.payload,
+    "op_profile": op_profile.payload,
     "kernels": kernels.payload,
     "memory": memory.payload,
     "memory_viewer": memory_viewer.payload,
@@ -49,6 +51,7 @@ _ROOMS: dict[str, Callable[..., dict[str, Any]]] = {
     "trace": trace.payload,
 }
 _WHERE_KNOWN: dict[str, Callable[[Run], bool]] = {
+    "op_profile": op_profile.has,
     "kernels": overview.may_have_kernels,
     "pods": pods.has,
     "memory_viewer": memory_viewer.has,
@@ -77,10 +80,10 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
     ----------
     run : Run
     views : iterable of str, optional
-        The tabs to show, out of "overview", "input", "ops", "kernels", "memory", "memory_viewer", "pods", "trace". All when not given:
-        "kernels" then not where all devices are of another kind than GPUs, "pods" only where there are several workers, "memory_viewer"
-        where there are compiled programs whose memory is known. Data of tabs that are not shown are left out, but for the overview and
-        the steps, on which the static report stands.
+        The tabs to show, out of "overview", "input", "ops", "op_profile", "kernels", "memory", "memory_viewer", "pods", "trace". All when
+        not given: "op_profile" then only where an op of a compiled program ran, "kernels" not where all devices are of another kind than
+        GPUs, "pods" only where there are several workers, "memory_viewer" where there are compiled programs whose memory is known. Data of
+        tabs that are not shown are left out, but for the overview and the steps, on which the static report stands.
     events : int, optional
         How many events of the trace to hold; 20,000 when not given, 0 for none of them.
 
@@ -173,6 +176,7 @@ def left_out(key: str) -> dict[str, Any]:
             "bottleneck": np.zeros(0, np.uint8),
         },
         "ops": {"table": nothing, "totals": dict.fromkeys(("device_us", "host_us", "device_idle_us", "host_idle_us"), nan)},
+        "op_profile": op_profile.nothing(),
         "kernels": {"table": nothing, "figures": []},
         "memory": {"ids": []},
         "memory_viewer": memory_viewer.nothing(),
@@ -330,6 +334,8 @@ def _omissions(run: Run, most: int) -> list[dict[str, str]]:
     lines = []
     if count := ops.left_out(run):
         lines.append(f"The table of ops leaves out the {count:,} with the least self time; p.ops.frame has all.")
+    if count := op_profile.left_out(run):
+        lines.append(f"The op profile has {count:,} ops in sums, those with the least self time; p.op_profile.frame has all.")
     if len(run.kernels) > kernels.MOST_ROWS:
         lines.append(
             f"The table of kernels leaves out the {len(run.kernels) - kernels.MOST_ROWS:,} with the least time; p.kernels.frame has all."

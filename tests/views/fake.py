@@ -60,6 +60,7 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "memory_timeline": _timeline(),
         "memory_peak": _peak(),
         "memory_modules": memory_modules.frame({}, {}),
+        "hlo_missing": "No op of a compiled XLA program ran.",
         "compiled": {},
         "advice": _advice() if steps else _advice().head(0),
         "devices": _devices() if device else _devices().head(0),
