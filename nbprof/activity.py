@@ -82,6 +82,10 @@ class Names:
         return np.array(list(self.codes), object)
 
 
+UNKNOWN_PRECISION = "unknown precision"
+"""Of `Activity.traits`: no kernel says of which types its inputs are, nor does its name."""
+
+
 def text_column(values: npt.NDArray[np.object_], codes: npt.NDArray[np.integer[Any]]) -> pd.api.extensions.ExtensionArray:
     """Texts by code as the column of a frame; pandas looks at each different text once, not at the text of each row."""
     out: pd.api.extensions.ExtensionArray = pd.Series(values).array.take(codes)
@@ -314,7 +318,8 @@ class Activity:
     notes : what the receipt says about how the events hang together
     given_peaks : peaks of the devices that a person gave, by the names of `nbprof.peaks.KEYS`; they stand in `devices` too
     tables : what Ascend's profilers state in tables, by kind, see `nbprof.formats.msprof_tables.Table`; {} of any other format
-    traits : what the program was seen to use or do that advice is about: "DataParallel", "gloo: 12", "out of memory: 1"
+    traits : what the program was seen to use or do that advice is about: "DataParallel", "gloo: 12", "out of memory: 1",
+        `UNKNOWN_PRECISION`
     """
 
     hosts: list[str]

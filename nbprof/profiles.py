@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof import live
-from nbprof.errors import NbprofError
+from nbprof.errors import NbprofError, RawError
 from nbprof.faces import InputPipeline, Kernels, Memory, Ops, Pods, Steps, TfData, TraceView
+from nbprof.formats.msprof_export import export
 from nbprof.formats.pieces import LIMIT_BYTES, RunFiles
 from nbprof.formats.places import Source, Ways, find
 from nbprof.formats.places import runs as find_runs
@@ -309,7 +310,13 @@ def read(
 ) -> Profile:
     """As `load`, but `nbprof.last` stays what it was."""
     given = None if peaks is None else checked(peaks)
-    files = find(source, run, Ways(storage_options or {}, limit_bytes, progress))
+    ways = Ways(storage_options or {}, limit_bytes, progress)
+    try:
+        files = find(source, run, ways)
+    except RawError as raw:
+        if not export(raw, progress):
+            raise
+        files = find(source, run, ways)
     return Profile(Run.read(files, capture=captured(files), progress=progress, given_peaks=given))
 
 

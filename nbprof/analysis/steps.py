@@ -22,6 +22,7 @@ from nbprof.activity import (
     HOST_COMPILE,
     HOST_COMPUTE,
     HOST_TO_DEVICE,
+    UNKNOWN_PRECISION,
     Activity,
 )
 from nbprof.analysis.sweep import Classes, flatten
@@ -389,7 +390,12 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def share_of_16_bit(activity: Activity) -> float | None:
-    """Percent of device compute that is 16 bit (bfloat16 counted as 16 bit), over all steps; None without device compute."""
+    """Percent of device compute that is 16 bit (bfloat16 counted as 16 bit), over all steps; None without device compute.
+
+    None also where nothing in the profile says how wide the numbers are.
+    """
+    if UNKNOWN_PRECISION in activity.traits:
+        return None
     work = activity.work
     rows = np.flatnonzero(work["device"].to_numpy() >= 0)
     if not len(rows):

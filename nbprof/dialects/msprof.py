@@ -39,7 +39,9 @@ _CLASS_OF_CALL = {
 
 def interpret(trace: Trace) -> act.Activity:
     """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is first asked for."""
-    return _Ascend(trace, on.name_lanes(trace)).activity()
+    ascend = _Ascend(trace, on.name_lanes(trace))
+    ascend.work.note_lanes()
+    return ascend.activity()
 
 
 def call_kind(name: str) -> str:
@@ -82,6 +84,7 @@ class _Ascend:
         out.later("calls", self._calls)
         out.later("allocations", lambda: self._allocations[0])
         out.later("name_category", self._name_categories)
+        out.later("traits", lambda: set() if self.work.typed else {act.UNKNOWN_PRECISION})
         out.later("missing", self._missing)
         out.later("notes", self._notes)
         return activity

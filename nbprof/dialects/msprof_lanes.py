@@ -52,7 +52,7 @@ def name_lanes(trace: Trace) -> Kinds:
         if what == OTHER:
             under = process
         name = f"{process}: {thread}" if what in (OVERLAP, PLANE, COUNTERS) else thread
-        note = "compute" if what == STREAM else "collectives" if what == COMMUNICATION else ""
+        note = "collectives" if what == COMMUNICATION else ""
         number = re.findall(r"\d+", thread)
         place = (not on_device, device, (STREAM, COMMUNICATION, PLANE, OVERLAP, MARKS, COUNTERS).index(what) if on_device else 0)
         rows.append((kind, under, name, note, (*place, what, int(number[-1]) if number and len(number[-1]) < 12 else -1, i)))

@@ -164,6 +164,20 @@ class Work:
         """Events of a kind of work, ascending."""
         return np.flatnonzero(self.kind == kind)
 
+    def note_lanes(self) -> None:
+        """Says of each stream what ran on it: "compute", "copies", or "waits" where nothing of it is work."""
+        trace = self.trace
+        lane = trace.events.lane
+        has = {kind: np.bincount(lane[self.of(kind)], minlength=len(trace.lanes)) > 0 for kind in (COMPUTE, COPY)}
+        notes = np.where(has[COMPUTE], "compute", np.where(has[COPY], "copies", "waits"))
+        streams = (self.lane_kinds == on.STREAM) & (trace.lanes["events"].to_numpy() > 0)
+        trace.lanes["note"] = np.where(streams, notes, trace.lanes["note"].to_numpy(object))
+
+    @cached_property
+    def typed(self) -> bool:
+        """Whether any kernel says of which types its inputs are."""
+        return bool((self._of_table("input_data_types", 0)[self.of(COMPUTE)] > 0).any())
+
     def host(self, rows: Int64s) -> Int32s:
         """The host of events."""
         return self.lane_host[self.trace.events.lane[rows]]

@@ -94,6 +94,12 @@ def _left_out(steps: pd.DataFrame) -> str:
     first = int((warm & (steps["kind"] == main)).sum())
     parts = [f"the first {'step' if first == 1 else f'{first} steps'} (compilation, warm-up)"] if first else []
     parts += [f"{n} {kind} steps" for kind, n in steps.loc[steps["kind"] != main, "kind"].value_counts().items()]
-    if "cut" in steps.columns and (last := int((steps["cut"].astype(bool) & ~warm & (steps["kind"] == main)).sum())):
-        parts.append(f"the last {'step' if last == 1 else f'{last} steps'} (cut by the end of the recording)")
+    if "cut" in steps.columns:
+        cut = steps["cut"].astype(bool) & ~warm & (steps["kind"] == main)
+        # Of each host those before its first step that counts, and those behind its last.
+        counted = steps["counted"].astype(bool).groupby(steps["host"], sort=False)
+        early = cut & (counted.cumsum() == 0) & counted.transform("any")
+        for which, count, end in (("first", int(early.sum()), "begin"), ("last", int((cut & ~early).sum()), "end")):
+            if count:
+                parts.append(f"the {which} {'step' if count == 1 else f'{count} steps'} (cut by the {end} of the recording)")
     return f"Averages leave out {' and '.join(parts)}."

@@ -1,0 +1,45 @@
+"""Has raw recordings of msprof exported by the tool itself, where it is installed: their data is in a form of its own that changes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from nbprof.errors import RawError, ReadError
+from nbprof.formats.pieces import printable
+
+TOOL = "msprof"
+_LAST = 300
+
+
+def export(error: RawError, progress: Callable[[str], None] | None = None) -> bool:
+    """Exports the recordings that an error tells of; False where the tool is not on the PATH.
+
+    Parameters
+    ----------
+    error : RawError
+    progress : callable, optional
+        Called with a sentence as each is begun.
+
+    Raises
+    ------
+    ReadError
+        The tool failed; quotes the end of what it said.
+    """
+    tool = shutil.which(TOOL)
+    if tool is None or not error.recordings:
+        return False
+    for folder in error.recordings:
+        if progress:
+            progress(f"{TOOL} exports {printable(Path(folder).name)}")
+        command = [tool, "--export=on", f"--output={folder}"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, check=False)  # noqa: S603
+        except OSError as failed:
+            raise ReadError(f"{TOOL} could not be started: {failed.strerror}. {error.reason}", path=error.path) from None
+        if done.returncode:
+            said = printable(" ".join((done.stderr or done.stdout).split())[-_LAST:])
+            raise ReadError(f"{' '.join(command[1:])} of {TOOL} failed with code {done.returncode}: {said}", path=folder)
+    return True
