@@ -226,6 +226,7 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
             pods=self.pods,
             texts=advice_host_buffer.speaks_of_it([*map(str, self.trace.names), *texts]),
             started=advice_host_buffer.started(self.trace),
+            npu_rules=self.ascend_rules if (self.activity.devices["kind"] == "NPU").any() else None,
         )
 
     @Cached

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis import advice_device, advice_hlo, advice_host_buffer, advice_torch, tf_data_advice
+from nbprof.analysis import advice_device, advice_hlo, advice_host_buffer, advice_npu, advice_torch, tf_data_advice
 from nbprof.analysis.advice_evidence import Evidence
 from nbprof.analysis.advice_facts import (
     INPUT_HIGH,
@@ -78,8 +78,14 @@ def all_findings(
     mean = {category: share * float(overview["step_time_ms"]) / 100 for category, share in percent.items()}
     facts = Facts(overview, mean, percent, pipelines, nodes, kernels, runtime, evidence)
     own = RULES if runtime is None else advice_torch.RULES
-    for rule in (*own, *advice_hlo.RULES, *advice_device.RULES, *advice_host_buffer.RULES):
-        found.extend(rule(facts))
+    if not facts.npu or facts.torch:
+        for rule in (*own, *advice_hlo.RULES, *advice_device.RULES, *advice_host_buffer.RULES):
+            found.extend(rule(facts))
+    if facts.npu:
+        # What is said to users of GPUs and TPUs does not hold there.
+        found = advice_npu.in_words_of_npus(found)
+        for rule in advice_npu.RULES:
+            found.extend(rule(facts))
     return [one for one in _merged(found, facts) if not 100 * one.gain_ms_per_step < WORTH_PERCENT * facts.mean["step_time"]]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis.advice_facts import INPUT_HIGH, INPUT_MODERATE, PART_HIGH, PART_MODERATE, Facts, Finding, severity
+from nbprof.analysis.advice_facts import INPUT_HIGH, INPUT_MODERATE, PART_HIGH, PART_MODERATE, Facts, Finding, named, severity
 from nbprof.analysis.advice_torch import FULL_MEMORY
 
 SHORT_KERNEL_US, MANY_KERNELS = 10.0, 1000
@@ -36,28 +36,11 @@ BETWEEN_PERCENT = 10.0
 # What kernels are called that move values from one layout to another: those of cuDNN, MIOpen, TensorFlow and PyTorch.
 _LAYOUT = re.compile(
     r"nchw_?to_?nhwc|nhwc_?to_?nchw|nchw2nhwc|nhwc2nchw|tensorTransform|batched_transpose|SwapDimension\dAnd\d|transpose_kernel|"
-    r"transpose_readWrite|im2col|col2im|\w*[tT]ranspose(?:Fused|Nchw|Nhwc)\w*",
+    r"transpose_readWrite|im2col|col2im|transpose(?:Fused|Nchw|Nhwc)",
     re.IGNORECASE,
 )
 # "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2": how many values a load takes; 8 of 16 bits where sizes allow it.
 _UNALIGNED = re.compile(r"(?:f16|bf16|s16816|s1688|h1688|h16816|half).*_align[12](?:\D|$)", re.IGNORECASE)
-_COMMUNICATES = re.compile(r"nccl|rccl|hccl|oneccl|nvshmem|all_?reduce|memcpy|memset", re.IGNORECASE)
-
-
-def _named(kernels: pd.DataFrame, pattern: re.Pattern[str], *, hit: bool = True) -> pd.DataFrame:
-    """The kernels whose names match, or do not; each different name is looked at once."""
-    if not len(kernels):
-        return kernels
-    code, names = pd.factorize(kernels["kernel"].astype(object))
-    hits = np.array([bool(pattern.search(str(name))) == hit for name in names], np.bool_)
-    found: pd.DataFrame = kernels[hits[code]]
-    return found
-
-
-def _computing(facts: Facts) -> tuple[pd.DataFrame, float]:
-    """The kernels that compute, and their time in µs."""
-    mine = _named(facts.kernels, _COMMUNICATES, hit=False)
-    return mine, float(mine["total_us"].sum()) if len(mine) else 0.0
 
 
 def _level(facts: Facts, gain: float) -> str:
@@ -70,11 +53,11 @@ def _short(op: object) -> str:
 
 def _layout(facts: Facts) -> list[Finding]:
     """G10: kernels that move values to another layout."""
-    kernels, whole = _computing(facts)
+    kernels, whole = facts.computing
     if not whole or facts.evidence.work is not None:
         # What a compiled program moves about is known by its ops.
         return []
-    mine = _named(kernels, _LAYOUT)
+    mine = named(kernels, _LAYOUT)
     share = 100 * float(mine["total_us"].sum()) / whole
     if share < LAYOUT_PERCENT:
         return []
@@ -97,10 +80,10 @@ def _layout(facts: Facts) -> list[Finding]:
 
 def _alignment(facts: Facts) -> list[Finding]:
     """G9, G10: 16-bit matrix products whose sizes are no multiples of 8."""
-    kernels, whole = _computing(facts)
+    kernels, whole = facts.computing
     if not whole:
         return []
-    mine = _named(kernels, _UNALIGNED)
+    mine = named(kernels, _UNALIGNED)
     share = 100 * float(mine["total_us"].sum()) / whole
     if share < UNALIGNED_PERCENT:
         return []
@@ -120,7 +103,7 @@ def _alignment(facts: Facts) -> list[Finding]:
 
 def _counts(facts: Facts) -> tuple[float, float]:
     """Kernels a step, and how long one takes on average in µs."""
-    kernels, whole = _computing(facts)
+    kernels, whole = facts.computing
     count = float(kernels["occurrences"].sum()) if len(kernels) and "occurrences" in kernels else 0.0
     steps = int(facts.overview["steps"]) * max(int(facts.overview["devices"]), 1)
     return (count / steps if steps else 0.0), (whole / count if count else 0.0)
@@ -176,7 +159,7 @@ def _few_blocks(facts: Facts) -> list[Finding]:
     if len(gpus) != 1 or not gpus[0]["architecture"] or not len(facts.kernels) or "grid" not in facts.kernels:
         return []
     cores = int(gpus[0]["cores"])
-    kernels, whole = _computing(facts)
+    kernels, whole = facts.computing
     code, grids = pd.factorize(kernels["grid"].astype(object))
     blocks = np.array([_blocks(grid) for grid in grids], float)[code] if len(grids) else np.zeros(0)
     time = kernels["total_us"].to_numpy(float)

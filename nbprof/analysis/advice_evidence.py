@@ -90,6 +90,8 @@ class Evidence:
     placed : Placed, optional
     spread : Spread, optional
         Of device compute.
+    npu_rules : DataFrame, optional
+        `p.ascend.rules.frame`.
     texts : tuple of str
         Names of events and error messages that speak of the runtime's memory.
     tpu_start_s : float, optional
@@ -104,6 +106,7 @@ class Evidence:
     between_ms: float | None = None
     placed: Placed | None = None
     spread: Spread | None = None
+    npu_rules: pd.DataFrame | None = None
     texts: tuple[str, ...] = ()
     tpu_start_s: float | None = None
 
@@ -120,6 +123,7 @@ def gather(
     pods: pd.DataFrame,
     texts: Iterable[str] = (),
     started: float | None = None,
+    npu_rules: pd.DataFrame | None = None,
 ) -> Evidence:
     """The evidence of a profile.
 
@@ -135,6 +139,8 @@ def gather(
         Names of events and messages that speak of the runtime's memory.
     started : float, optional
         How long the start of the TPU system took, in s.
+    npu_rules : DataFrame, optional
+        `p.ascend.rules.frame`, where the devices are NPUs.
     """
     reserved = None
     leads = leading(memory, activity.hosts, on_device=len(activity.device_extents) > 0)
@@ -153,6 +159,7 @@ def gather(
         between_ms=_between(steps),
         placed=_placed(activity, ops, kernels, len(steps)),
         spread=_spread(pods),
+        npu_rules=npu_rules,
         texts=tuple(texts),
         tpu_start_s=started,
     )

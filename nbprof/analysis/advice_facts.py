@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from nbprof.analysis.advice_evidence import Evidence
@@ -21,6 +23,7 @@ __all__ = [
     "TENSOR_CORES",
     "Facts",
     "Finding",
+    "named",
     "part",
     "severity",
     "unused_tensor_cores",
@@ -31,6 +34,8 @@ _OF_KERAS = ("train_function", "test_function", "predict_function", "one_step_on
 
 
 TENSOR_CORES = "TensorCores"
+_COMMUNICATES = re.compile(r"nccl|rccl|hccl|oneccl|nvshmem|all_?reduce|memcpy|memset", re.IGNORECASE)
+_LONG = 300
 _AMD = re.compile("AMD|Radeon|Instinct")
 # Kernels that compute no product of matrices, though the op that they belong to is one: they prepare what it reads, or move what it made.
 _NO_PRODUCT = re.compile(
@@ -70,6 +75,12 @@ class Facts:
         """Whether PyTorch wrote the profile."""
         return self.runtime is not None
 
+    @cached_property
+    def computing(self) -> tuple[pd.DataFrame, float]:
+        """The kernels that compute, and their time in µs."""
+        mine = named(self.kernels, _COMMUNICATES, hit=False)
+        return mine, float(mine["total_us"].sum()) if len(mine) else 0.0
+
     @property
     def compute_ms(self) -> float:
         """What a step computes on devices, ms."""
@@ -108,6 +119,11 @@ class Facts:
         return any(d["kind"] == "TPU" for d in (self.overview.get("environment") or {}).get("devices", []))
 
     @property
+    def npu(self) -> bool:
+        """Whether the devices are NPUs of Ascend."""
+        return any(d["kind"] == "NPU" for d in (self.overview.get("environment") or {}).get("devices", []))
+
+    @property
     def before_ampere(self) -> bool:
         """Whether a GPU of NVIDIA knows neither bfloat16 nor TF32."""
         return self._capability is not None and self._capability < (8, 0)
@@ -130,6 +146,16 @@ class Facts:
     def maybe_input(self) -> bool:
         """Whether little input was recorded, but time that nothing explains may be input."""
         return input_class(self.percent["input"], self.percent["other"])[1] == "potential"
+
+
+def named(kernels: pd.DataFrame, pattern: re.Pattern[str], *, hit: bool = True) -> pd.DataFrame:
+    """The kernels whose names match, or do not. Each different name is looked at once, and of long ones the begin: arguments follow it."""
+    if not len(kernels):
+        return kernels
+    code, names = pd.factorize(kernels["kernel"].astype(object))
+    hits = np.array([bool(pattern.search(str(name)[:_LONG])) == hit for name in names], np.bool_)
+    found: pd.DataFrame = kernels[hits[code]]
+    return found
 
 
 def severity(value: float, moderate: float, high: float) -> str:

@@ -308,3 +308,9 @@ def test_ops_that_ran_one_by_one_in_jax():
 def test_the_conv_of_a_real_program_computes_in_16_bits():
     work = evidence(load(real("jax/mi300-jax_conv_minimal_08"))).work
     assert work.ops["narrow"].all()
+
+
+def test_advice_for_a_real_npu_is_that_of_its_tools():
+    rules = load(real("ascend/msprof-old-layout")).advice["rule"].tolist()
+    assert rules[:2] == ["npu_input", "npu_all_reduce"]
+    assert all(rule.startswith("npu_") for rule in rules), "MindSpore knows no tf.data"

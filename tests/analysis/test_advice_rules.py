@@ -307,6 +307,41 @@ def test_the_premapped_buffer_grows_to_what_is_asked_for_in_whole_pages():
     assert not advice_host_buffer.findings(["RESOURCE_EXHAUSTED: Attempting to allocate 6.00G in HBM"])
 
 
+NPU = {"name": "Ascend NPU", "kind": "NPU", "compute_capability": None, "architecture": None, "count": 1}
+
+
+def npu_rules(**more):
+    row = {
+        "rule": "input", "about": "Iterations", "title": "Feed the device faster", "state": "found", "severity": "High", "share": 0.5,
+        "evidence": "50.0% of an iteration (17.01 ms) passes before FP Start.", "fix": "Prefetch.",
+    }  # fmt: skip
+    return Evidence(npu_rules=pd.DataFrame([{**row, **more}]))
+
+
+def test_on_an_npu_the_rules_of_its_own_tools_are_told():
+    asked = {"parts": {"input": 50.0, "device_compute": 40.0}, "environment": {"devices": [NPU]}, "framework": "MindSpore"}
+    told = found(**asked, evidence=npu_rules())
+    assert told.index.tolist() == ["npu_input"], "not that its input should come from tf.data"
+    row = told.iloc[0]
+    assert row["evidence"] == "**50.0%** of an iteration (**17.01 ms**) passes before FP Start. Prefetch."
+    assert (row["severity"], row["gain_ms_per_step"], row["view"]) == ("high", 50.0, "ascend")
+    assert found(**asked, evidence=npu_rules(about="Ops")).loc["npu_input", "gain_ms_per_step"] == 20.0
+    for more in ({"severity": "Low"}, {"state": "not found", "severity": ""}, {"rule": "one_type"}):
+        assert found(**asked, evidence=npu_rules(**more)).empty
+
+
+def test_pytorch_on_an_npu_is_told_in_the_words_of_torch_npu():
+    calls = {"allocate": Calls(9, 30.0, "aclrtFree"), "launch": Calls(900, 20.0, "launch")}
+    asked = {**torch({"kernel_launch": 30.0, "host_compute": 40.0, "device_compute": 20.0}, calls=calls), "compute_16bit_percent": 0.0}
+    here = found(**asked, environment={"devices": [NPU]})
+    there = found(**asked, environment={"devices": [GPU]})
+    assert here.index.tolist() == ["allocator"]
+    assert "PYTORCH_NPU_ALLOC_CONF" in here.loc["allocator", "fix"]
+    assert "torch.npu.empty_cache()" in here.loc["allocator", "fix"]
+    assert {"allocator", "kernel_launch", "mixed_precision"} <= set(there.index)
+    assert "PYTORCH_CUDA_ALLOC_CONF" in there.loc["allocator", "fix"]
+
+
 def test_without_steps_only_what_the_runtime_reported_is_told():
     told = found(step_time_ms=None, evidence=Evidence(texts=("premapped region RESOURCE_EXHAUSTED",), between_ms=99.0))
     assert told.index.tolist() == ["premapped_small"]

@@ -18,6 +18,8 @@ evidence in numbers of this profile, the code that changes it in the framework t
 - A rule without evidence in the profile is silent, and so is one that would save less than {WORTH_PERCENT:g} % of a step.
 - Of two findings that ask for the same change only one is shown.
 - Without steps there is no step time to weigh a cost against; then only what the runtime itself reported is listed.
+- On an NPU the rules of [`p.ascend.rules`](numbers.md) that found something at 5 % of the time or more are listed, as `npu_` and their name;
+  of those below only the ones of PyTorch that hold there, with the names of torch_npu.
 - How many steps were recorded, and how steady they are, is said beside the verdict.
 
 *Threshold of nbprof* means that the source names the cost and no number.
