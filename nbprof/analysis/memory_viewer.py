@@ -113,7 +113,7 @@ class _Player:
         self._notes: list[str] = []
         self._rows = {ident: row for row, ident in enumerate(assignment.buffers.ident.tolist())}
         self._unpadded: dict[int, int] = {}
-        self._unknown = 0
+        self._unknown = self._newer = 0
 
     def view(self) -> View:
         allocations = self._plan.allocations
@@ -134,6 +134,9 @@ class _Player:
         )[TIMELINE]
         if self._unknown:
             self._notes.append(f"{self._unknown:,} events of the heap are about buffers that the file does not list; they are left out.")
+        if self._newer:
+            what = "1 buffer has an element type" if self._newer == 1 else f"{self._newer:,} buffers have element types"
+            self._notes.append(f"{what} newer than nbprof: what padding adds there is not known, and counts as none.")
         size = allocations.size
         return View(
             self._space, timeline, at_peak,
@@ -225,7 +228,11 @@ class _Player:
         """Bytes of a buffer's value without padding; of a tuple's table of its parts 8 bytes a part."""
         if row not in self._unpadded:
             shape = self._shape(row)
-            self._unpadded[row] = 8 * len(shape.parts) if shape.is_tuple else shape.bytes
+            if shape.is_tuple or shape.is_known:
+                self._unpadded[row] = 8 * len(shape.parts) if shape.is_tuple else shape.bytes
+            else:
+                self._unpadded[row] = int(self._plan.buffers.size[row])
+                self._newer += 1
         return self._unpadded[row]
 
     def _shape(self, row: int) -> Shape:

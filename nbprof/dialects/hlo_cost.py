@@ -16,7 +16,7 @@ from math import ceil, gcd, log2, prod
 
 import numpy as np
 
-from nbprof.dialects.hlo_cost_table import DEFAULT, ELEMENTWISE, FLOPS, NOTHING
+from nbprof.dialects.hlo_cost_table import DEFAULT, ELEMENTWISE, FLOPS, MOVING, NOTHING
 from nbprof.errors import ReadError
 from nbprof.formats import hlo_details
 from nbprof.formats.hlo import Instruction, Program
@@ -87,7 +87,7 @@ class Costs:
         self._depth = 0
 
     def of(self, name: str) -> Cost | None:
-        """What one run of an op takes; None where the program has no such op, or is damaged there."""
+        """What one run of an op takes; None where the program has no such op, is damaged there, or has an op or type that is not known."""
         try:
             place = self._program.place(name)
             if place is None:
@@ -123,6 +123,8 @@ class Costs:
     def _count(self, place: int) -> _Run:
         one = self._program.instruction(place)
         out, operands = self._program.shape(place), self._operands(one)
+        if one.opcode not in NOTHING and not all(shape.is_known for shape in (out, *operands)):
+            raise ReadError("an element type that is newer than this")
         if one.opcode == "fusion":
             return self._fusion(one, operands)
         if one.opcode == "custom-call":
@@ -183,6 +185,8 @@ class Costs:
                 return inner[0] * first.elements * max(window - 1, 0)
             source = operands[1].elements
             return source * (inner[0] * max(window - 1, 0) + inner[-1])
+        if opcode not in MOVING:
+            raise ReadError(f"an op that is newer than this: {opcode[:40]}")
         return 0.0
 
     def _sum(self, ident: int) -> tuple[float, float]:

@@ -20,6 +20,17 @@ ELEMENTWISE = frozenset((
     "xor",
 ))  # fmt: skip
 
+MOVING = frozenset((
+    "all-gather", "all-gather-done", "all-gather-start", "all-reduce-done", "all-to-all", "batch-norm-grad", "batch-norm-inference",
+    "batch-norm-training", "broadcast", "collective-broadcast", "collective-permute", "collective-permute-done",
+    "collective-permute-start", "copy", "copy-done", "copy-start", "dynamic-reshape", "dynamic-slice", "dynamic-update-slice", "gather",
+    "get-dimension-size", "infeed", "iota", "map", "opt-barrier", "optimization-barrier", "outfeed", "pad", "partition-id",
+    "ragged-all-to-all", "ragged-dot", "recv", "recv-done", "reduce", "reduce-window", "replica-id", "reshape", "reverse", "rng",
+    "rng-bit-generator", "rng-get-and-update-state", "scaled-dot", "scan", "scatter", "select-and-scatter", "send", "send-done",
+    "set-dimension-size", "slice", "topk", "transpose",
+))  # fmt: skip
+"""Ops that count as no operations: most move values, of others XLA does not count what they compute."""
+
 DEFAULT = 3
 """Of an op or type that is not listed."""
 

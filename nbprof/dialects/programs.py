@@ -38,7 +38,10 @@ class Programs:
             return None
         if key not in self._read:
             try:
-                self._read[key] = Program(module.data)
+                program = Program(module.data)
+                # Names and idents are read when first asked for: whoever gets the program can look ops up in it.
+                program.place(""), program.place_of(0)
+                self._read[key] = program
             except ReadError as error:
                 self._damage(module.name, error)
                 self._read[key] = None

@@ -125,6 +125,11 @@ class Shape:
             shape = shape.parts[number]
         return shape
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it has no element type that is newer than this, of which nobody knows how many bytes one takes."""
+        return not any(part.element.startswith(_NEWER) for part in self.arrays())
+
     def arrays(self) -> Iterator[Shape]:
         """The arrays in it: itself, or those of its parts."""
         if self.is_tuple:
@@ -224,7 +229,7 @@ def read(data: Data, start: int, end: int, depth: int = 0) -> Shape:
             parts.append(read(data, value, stop, depth + 1))
         elif key == _LAYOUT and kind == LENGTH:
             layout = value, stop
-    name, size = ELEMENTS.get(number, (f"type {number}", 0.0))
+    name, size = ELEMENTS.get(number, (f"{_NEWER}{number}", 0.0))
     order, tiles, bits, space = _layout(data, *layout, depth + 1) if layout else ((), (), 0, 0)
     moving = tuple(map(bool, dynamic)) if len(dynamic) == len(dimensions) and any(dynamic) else ()
     return Shape(
@@ -232,6 +237,7 @@ def read(data: Data, start: int, end: int, depth: int = 0) -> Shape:
     )
 
 
+_NEWER = "type "
 _NO_ARRAYS = (_TUPLE_ELEMENT, _OPAQUE_ELEMENT, _TOKEN_ELEMENT)
 
 
