@@ -1,6 +1,7 @@
 /** Reports that an earlier nbprof saved: what they don't hold yet is nothing, rather than an error. */
 
 import type { OpProfile, Payload, Pods, Trace } from "./payload.js";
+import { NO_ALLOCATOR } from "./payload-allocator.js";
 
 /** Objects whose fields may be absent. */
 type Sparse<T> = { [K in keyof T]?: T[K] };
@@ -91,6 +92,7 @@ function fill<T extends object>(into: Sparse<T>, defaults: Sparse<T>): void {
 /** Fills, in place, what was added to the payload since version 0.1: the views draw what is there. */
 export function complete(payload: Payload): Payload {
   fill(payload, { pods: NO_PODS, op_profile: NO_OPS, memory_viewer: { empty: null, modules: [], left_out: "" } });
+  fill(payload, { allocator: NO_ALLOCATOR });
   fill(payload.overview, { checks: [] });
   fill(payload.input, { statement: "", next_step: "", share: [] });
   for (const category of payload.input.categories) fill(category, { per_step_ms: null });

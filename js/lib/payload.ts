@@ -6,6 +6,7 @@
  */
 
 import type { Compare } from "./compared.js";
+import type { Allocator } from "./payload-allocator.js";
 import type { Cores } from "./payload-cores.js";
 import type { MemoryViewer } from "./payload-memory-viewer.js";
 import type { OpProfile } from "./payload-op-profile.js";
@@ -78,6 +79,7 @@ export type TabId =
   | "op_profile"
   | "kernels"
   | "memory"
+  | "allocator"
   | "memory_viewer"
   | "pods"
   | "trace"
@@ -368,6 +370,7 @@ export interface Payload {
   op_profile: OpProfile;
   kernels: Kernels;
   memory: Memory;
+  allocator: Allocator;
   memory_viewer: MemoryViewer;
   pods: Pods;
   trace: Trace;

@@ -10,6 +10,7 @@ const LABELS: Record<TabId, string> = {
   op_profile: "Op profile",
   kernels: "GPU kernels",
   memory: "Memory",
+  allocator: "Allocator",
   memory_viewer: "Program memory",
   pods: "Pods",
   trace: "Trace",

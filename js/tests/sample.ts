@@ -1,6 +1,7 @@
 /** A payload as Python would send it, made up, with names that would do harm where text became markup. */
 
 import type { Column, ColumnData, Payload, Pods, ProgramSpace, Table, TfDataNode } from "../lib/payload.js";
+import { allocatorSample } from "./allocator-sample.js";
 import { nothingElse } from "./lanes.js";
 import { opProfile } from "./op-profile-sample.js";
 
@@ -241,6 +242,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
         { id: "op_profile", label: "Op profile", count: null, flag: null },
         { id: "kernels", label: "GPU kernels", count: 0, flag: null },
         { id: "memory", label: "Memory", count: null, flag: null },
+        { id: "allocator", label: "Allocator", count: null, flag: null },
         { id: "memory_viewer", label: "Program memory", count: null, flag: null },
         { id: "trace", label: "Trace", count: null, flag: null },
       ],
@@ -442,6 +444,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
     kernels: { empty: none, table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }), figures: [] },
     pods: podsSample(n || 1, 4),
     memory: { empty: { ...none, title: "No memory profile in this run" }, ids: [] },
+    allocator: allocatorSample(HOSTILE),
     op_profile: opProfile([
       {
         name: HOSTILE,

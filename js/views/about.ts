@@ -16,6 +16,8 @@ export const ABOUT: Record<TabId, Marked> = {
     "What ran on the GPU: one row for each kernel, operation and launch shape. **TC elig.** says whether the operation could use TensorCores, **used** whether the kernel does. **Occup.** is how much of a multiprocessor its warps fill.",
   memory:
     "What an allocator held over time. **Stack** is reserved for programs, **heap** is allocated by operations; together they are in use. The table lists what was alive at the peak, or at the point that is clicked. **Fragmentation** is the part of the free memory outside its largest block.",
+  allocator:
+    "What PyTorch's caching allocator held. **Reserved** memory is what it has from the device, in segments; blocks in use lie in them. Free memory is **stranded** where blocks in use keep its segment from being given back; **fragmentation** is stranded by reserved. The map shows each segment with its blocks.",
   memory_viewer:
     "How the compiler planned the memory of an XLA program. The **working set** is what lives **throughout** (parameters, results, constants) and the temporary buffers above it, from one program point to the next. **Padding** is what layouts add. The bars are the buffers alive at the peak; pointing at one draws its lifetime.",
   pods: "Each step on each worker: hosts, cores or ranks. It shows which worker is slow, in which category, and how far apart workers are. Steps are matched by when they ran. A click on a worker of a step shows it in the trace.",

@@ -12,6 +12,7 @@ import { type Theme, watchTheme } from "../lib/theme.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
 import type { Asker } from "../lib/wire.js";
 import { about } from "./about.js";
+import { render as allocator } from "./allocator.js";
 import { render as compare } from "./compare.js";
 import { brand, footer, noticeLine, savedNotice } from "./frame.js";
 import { render as input } from "./input.js";
@@ -32,6 +33,7 @@ const VIEWS: Record<TabId, View> = {
   op_profile: opProfile,
   kernels,
   memory,
+  allocator,
   memory_viewer: memoryViewer,
   pods,
   trace,

@@ -16,7 +16,7 @@ import nbprof
 from nbprof.cache.values import record
 from nbprof.errors import NbprofError
 from nbprof.live import key
-from nbprof.views import input_pipeline, kernels, memory, memory_viewer, op_profile, ops, overview, pods, steps, trace, wording
+from nbprof.views import allocator, input_pipeline, kernels, memory, memory_viewer, op_profile, ops, overview, pods, steps, trace, wording
 from nbprof.views.categories import BY_KEY
 from nbprof.views.codec import Delta
 
@@ -30,6 +30,7 @@ TABS = {
     "op_profile": "Op profile",
     "kernels": "GPU kernels",
     "memory": "Memory",
+    "allocator": "Allocator",
     "memory_viewer": "Program memory",
     "pods": "Pods",
     "trace": "Trace",
@@ -46,6 +47,7 @@ _ROOMS: dict[str, Callable[..., dict[str, Any]]] = {
     "op_profile": op_profile.payload,
     "kernels": kernels.payload,
     "memory": memory.payload,
+    "allocator": allocator.payload,
     "memory_viewer": memory_viewer.payload,
     "pods": pods.payload,
     "trace": trace.payload,
@@ -55,6 +57,7 @@ _WHERE_KNOWN: dict[str, Callable[[Run], bool]] = {
     "kernels": overview.may_have_kernels,
     "pods": pods.has,
     "memory_viewer": memory_viewer.has,
+    "allocator": allocator.has,
 }
 """Tabs that are there only where they have something to show, unless they are asked for."""
 # Parts are kept in the cache, and this is the one type of their own that they hold.
@@ -80,7 +83,7 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
     ----------
     run : Run
     views : iterable of str, optional
-        The tabs to show, out of "overview", "input", "ops", "op_profile", "kernels", "memory", "memory_viewer", "pods", "trace". All when
+        The tabs to show, out of "overview", "input", "ops", "op_profile", "kernels", "memory", "allocator", "memory_viewer", "pods", "trace". All when
         not given: "op_profile" then only where an op of a compiled program ran, "kernels" not where all devices are of another kind than
         GPUs, "pods" only where there are several workers, "memory_viewer" where there are compiled programs whose memory is known. Data of
         tabs that are not shown are left out, but for the overview and the steps, on which the static report stands.
@@ -95,6 +98,8 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
     most = budget(events)
     asked = chosen(views)
     shown = [tab for tab in asked if views or tab not in _WHERE_KNOWN or _WHERE_KNOWN[tab](run)]
+    if not views and allocator.alone(run):
+        shown = ["allocator"]
     payload: dict[str, Any] = {"overview": overview.payload(run), "steps": _kept(run, "steps", steps.payload)}
     for tab, room in _ROOMS.items():
         if tab == "trace" and tab in asked:
@@ -179,6 +184,7 @@ def left_out(key: str) -> dict[str, Any]:
         "op_profile": op_profile.nothing(),
         "kernels": {"table": nothing, "figures": []},
         "memory": {"ids": []},
+        "allocator": allocator.nothing(),
         "memory_viewer": memory_viewer.nothing(),
         "pods": pods.nothing(empty),
         "trace": trace.nothing(),
@@ -225,6 +231,8 @@ def label(run: Run) -> str:
 
 def facts(run: Run) -> list[str]:
     """What follows the label: steps, length, device, time of day."""
+    if allocator.alone(run):
+        return ["allocator snapshot", device(run)]
     result = [wording.plural(len(run.steps), "step") if len(run.steps) else "no steps"]
     if (length := seconds(run)) is not None:
         result.append(wording.duration(length))
@@ -247,7 +255,7 @@ def device(run: Run) -> str:
     """`Tesla T4`, `8 × Tesla V100` or `CPU`."""
     count = len(run.devices)
     if not count:
-        return "CPU"
+        return "GPU" if allocator.alone(run) else "CPU"
     kind = wording.one_line(str(run.overview.get("device_kind") or "device"))
     return kind if count == 1 else f"{count} × {kind}"
 
@@ -288,7 +296,7 @@ def notice(run: Run) -> dict[str, Any] | None:
             "text": "The numbers cover what was kept. For all of it, record fewer steps:",
             "code": "%%nbprof --steps 5:15",
         }
-    if run.steps.empty:
+    if run.steps.empty and not allocator.alone(run):
         return {"kind": "no_steps", **steps.no_steps(run)}
     return None
 

@@ -12,6 +12,7 @@ const VIEWS: Record<string, string> = {
   ops: "ops",
   kernels: "gpu-kernels",
   memory: "memory",
+  allocator: "allocator",
   memory_viewer: "program-memory",
   op_profile: "op-profile",
   pods: "pods",
