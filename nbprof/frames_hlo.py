@@ -124,7 +124,6 @@ SCHEMA: dict[str, list[Col]] = {
         _count("step", "Step", "Step number as the framework counts it."),
         _text("name", "Name", "Name of the step marker."),
         Col("step_time_ms", "float64", "ms", "Step ms", "Duration of the step.", "number", 2),
-        _us("busy_us", "Busy µs", "Self time of the ops that began in the step, on all devices of the host."),
         _rate("flops_per_second", "flops_per_second", "FLOP/s", "Of one device over the time of the step, narrow ones by their width."),
         _rate("bytes_per_second", "bytes_per_second", "HBM B/s", "Bytes of one device's main memory over the time of the step."),
         _INTENSITY,

@@ -2,6 +2,7 @@
 
 import type { OpProfile, Payload, Pods, Trace } from "./payload.js";
 import { NO_ALLOCATOR } from "./payload-allocator.js";
+import { NO_HLO } from "./payload-hlo.js";
 
 /** Objects whose fields may be absent. */
 type Sparse<T> = { [K in keyof T]?: T[K] };
@@ -91,7 +92,12 @@ function fill<T extends object>(into: Sparse<T>, defaults: Sparse<T>): void {
 
 /** Fills, in place, what was added to the payload since version 0.1: the views draw what is there. */
 export function complete(payload: Payload): Payload {
-  fill(payload, { pods: NO_PODS, op_profile: NO_OPS, memory_viewer: { empty: null, modules: [], left_out: "" } });
+  fill(payload, {
+    pods: NO_PODS,
+    op_profile: NO_OPS,
+    memory_viewer: { empty: null, modules: [], left_out: "" },
+    hlo: NO_HLO,
+  });
   fill(payload, { allocator: NO_ALLOCATOR });
   fill(payload.overview, { checks: [] });
   fill(payload.input, { statement: "", next_step: "", share: [] });

@@ -8,6 +8,7 @@
 import type { Compare } from "./compared.js";
 import type { Allocator } from "./payload-allocator.js";
 import type { Cores } from "./payload-cores.js";
+import type { Hlo } from "./payload-hlo.js";
 import type { MemoryViewer } from "./payload-memory-viewer.js";
 import type { OpProfile } from "./payload-op-profile.js";
 import type { Trace } from "./payload-trace.js";
@@ -77,6 +78,7 @@ export type TabId =
   | "input"
   | "ops"
   | "op_profile"
+  | "hlo"
   | "kernels"
   | "memory"
   | "allocator"
@@ -368,6 +370,7 @@ export interface Payload {
   input: Input;
   ops: Ops;
   op_profile: OpProfile;
+  hlo: Hlo;
   kernels: Kernels;
   memory: Memory;
   allocator: Allocator;

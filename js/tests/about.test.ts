@@ -8,6 +8,7 @@ const LABELS: Record<TabId, string> = {
   input: "Steps & input",
   ops: "Ops",
   op_profile: "Op profile",
+  hlo: "HLO & roofline",
   kernels: "GPU kernels",
   memory: "Memory",
   allocator: "Allocator",

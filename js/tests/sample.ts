@@ -1,6 +1,7 @@
 /** A payload as Python would send it, made up, with names that would do harm where text became markup. */
 
 import type { Column, ColumnData, Payload, Pods, ProgramSpace, Table, TfDataNode } from "../lib/payload.js";
+import type { Hlo } from "../lib/payload-hlo.js";
 import { allocatorSample } from "./allocator-sample.js";
 import { nothingElse } from "./lanes.js";
 import { opProfile } from "./op-profile-sample.js";
@@ -240,6 +241,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
         { id: "input", label: "Steps & input", count: null, flag: "input" },
         { id: "ops", label: "Ops", count: 10, flag: null },
         { id: "op_profile", label: "Op profile", count: null, flag: null },
+        { id: "hlo", label: "HLO & roofline", count: null, flag: null },
         { id: "kernels", label: "GPU kernels", count: 0, flag: null },
         { id: "memory", label: "Memory", count: null, flag: null },
         { id: "allocator", label: "Allocator", count: null, flag: null },
@@ -441,6 +443,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }),
       totals: { device_us: Number.NaN, host_us: 1, device_idle_us: Number.NaN, host_idle_us: 0 },
     },
+    hlo: hloSample(),
     kernels: { empty: none, table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }), figures: [] },
     pods: podsSample(n || 1, 4),
     memory: { empty: { ...none, title: "No memory profile in this run" }, ids: [] },
@@ -475,5 +478,74 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       shown: 0,
       total: 0,
     },
+  };
+}
+
+/** Ops under a roof of 100 TFLOP/s and 1 TB/s: by memory, by compute, one that only copies, one of which nothing is known, one without bytes. */
+export function hloSample(): Hlo {
+  const texts = (values: string[]) => ({ codes: Uint8Array.from(values, (_, i) => i), values });
+  const numbers = (values: number[]) => Float64Array.from(values);
+  const table = makeTable(
+    [
+      ["rank", "#", "number"],
+      ["program", "Program", "code"],
+      ["op", "Op", "code"],
+      ["category", "Category", "text"],
+      ["framework_op", "Framework op", "text"],
+      ["occurrences", "Count", "number"],
+      ["self_us", "Self µs", "number"],
+      ["self_percent", "Self %", "percent"],
+      ["gflops_per_second", "GFLOP/s", "number"],
+      ["gmemory_bytes_per_second", "HBM GB/s", "number"],
+      ["operational_intensity", "FLOP/B", "number"],
+      ["bound_by", "Bound by", "text"],
+      ["expression", "Expression", "code"],
+      ["roof_percent", "Of roof", "percent"],
+    ],
+    {
+      rank: Uint8Array.of(1, 2, 3, 4, 5),
+      program: texts(["jit_step(8)", "jit_step(8)", "jit_step(8)", "jit_eval(9)", `jit_step(8)`]),
+      op: texts(["fusion.1", "dot.2", "copy.3", `all-reduce.4 ${HOSTILE}`, "iota.5"]),
+      category: texts(["loop fusion", "convolution", "data formatting", "all-reduce", "iota"]),
+      framework_op: texts(["jit(step)/add", "jit(step)/dot_general", "", HOSTILE, ""]),
+      occurrences: Uint8Array.of(10, 10, 10, 2, 1),
+      self_us: numbers([400, 300, 200, 80, 20]),
+      self_percent: numbers([40, 30, 20, 8, 2]),
+      gflops_per_second: numbers([100, 50_000, 0, Number.NaN, 1]),
+      gmemory_bytes_per_second: numbers([800, 100, 600, Number.NaN, 0]),
+      operational_intensity: numbers([0.125, 500, 0, Number.NaN, Number.NaN]),
+      bound_by: texts(["HBM", "Compute", "HBM", "", "Compute"]),
+      expression: texts([`%fusion.1 = f32[8]{0} fusion() ${HOSTILE}`, "%dot.2", "%copy.3", "", "%iota.5"]),
+      roof_percent: numbers([80, 50, 60, Number.NaN, 0.001]),
+      _intensity: numbers([0.125, 500, 0, Number.NaN, Number.NaN]),
+      _flops: numbers([1e11, 5e13, 0, Number.NaN, 1e9]),
+      _bytes: numbers([8e11, 1e11, 6e11, Number.NaN, 0]),
+      _hue: Uint8Array.of(0, 0, 0, 2, 0),
+    },
+  );
+  return {
+    empty: null,
+    figures: [{ label: "Of the roof", value: 42, unit: "%", digits: 1, note: "nearest to the peak of HBM" }],
+    table,
+    left_out: "",
+    donuts: [{ title: "By category", ms: 1, parts: [{ label: "loop fusion", percent: 100 }] }],
+    peak_flops: 1e14,
+    roofs: [
+      { label: "HBM", bytes_per_second: 1e12, ridge: 100 },
+      { label: "VMEM Read", bytes_per_second: 1e13, ridge: 10 },
+    ],
+    marks: [
+      {
+        label: "Whole profile",
+        operational_intensity: 20,
+        flops_per_second: 1.5e13,
+        bytes_per_second: 5e11,
+        compute_fraction: 0.15,
+        bandwidth_fraction: 0.5,
+      },
+    ],
+    device: `Made ${HOSTILE}`,
+    missing: "",
+    code: "",
   };
 }

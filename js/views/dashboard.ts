@@ -15,6 +15,7 @@ import { about } from "./about.js";
 import { render as allocator } from "./allocator.js";
 import { render as compare } from "./compare.js";
 import { brand, footer, noticeLine, savedNotice } from "./frame.js";
+import { render as hlo } from "./hlo.js";
 import { render as input } from "./input.js";
 import { render as kernels } from "./kernels.js";
 import { render as memory } from "./memory.js";
@@ -31,6 +32,7 @@ const VIEWS: Record<TabId, View> = {
   input,
   ops,
   op_profile: opProfile,
+  hlo,
   kernels,
   memory,
   allocator,

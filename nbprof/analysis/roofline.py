@@ -8,6 +8,7 @@ Communications of the ACM 52 (2009).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -154,7 +155,11 @@ def _total(found: pd.DataFrame, idle: int, roof: Peaks) -> dict[str, float | str
     counted = found[~found["category"].isin(hlo.CONTAINERS)]
     sums = pd.DataFrame({name: [counted[name].sum(min_count=1)] for name in ("normalized", "memory", *_levels(found))})
     out = _together(sums.assign(total=busy + idle), roof)
-    return {"time_us": (busy + idle) / 1e6, "idle_us": idle / 1e6, **{str(key): value for key, value in out.iloc[0].items()}}
+    return {"time_us": (busy + idle) / 1e6, "idle_us": idle / 1e6, **_plain(out.iloc[0])}
+
+
+def _plain(row: pd.Series[Any]) -> dict[str, float | str]:
+    return {str(key): value if isinstance(value, str) else float(value) for key, value in row.items()}
 
 
 def _levels(found: pd.DataFrame) -> list[str]:
@@ -215,8 +220,30 @@ def by_step(activity: Activity, roof: Peaks, steps: pd.DataFrame, measured: tupl
         each[counted["part"].to_numpy(np.int64)] = counted[name].fillna(0.0).to_numpy(np.float64)
         sums[name] = np.bincount(step[kept], (each / np.maximum(count, 1))[part[kept]], len(steps))
     sums["total"] = (end - start) * devices
-    sums["busy"] = np.bincount(step[kept], runs["own"].to_numpy(np.float64)[kept], len(steps))
     table = pd.DataFrame(sums)
     out = pd.concat([steps[["host", "step", "name", "counted"]].reset_index(drop=True), _together(table, roof)], axis=1)
-    out["step_time_ms"], out["busy_us"] = steps["step_time_ms"].to_numpy(np.float64), table["busy"] / 1e6
+    out["step_time_ms"] = steps["step_time_ms"].to_numpy(np.float64)
     return out.astype({column.name: column.dtype for column in frames_hlo.SCHEMA["roofline_steps"]})[columns]
+
+
+def average(steps: pd.DataFrame) -> dict[str, float | str]:
+    """The steps that averages use as one: XProf's record "Average".
+
+    Parameters
+    ----------
+    steps : DataFrame
+        Of `by_step`.
+
+    Returns
+    -------
+    dict
+        `flops_per_second` `bytes_per_second` `operational_intensity` `compute_fraction` `bandwidth_fraction`; empty where there are none.
+    """
+    used = steps[steps["counted"]]
+    time = used["step_time_ms"]
+    if not time.sum() > 0:
+        return {}
+    keys = ("flops_per_second", "bytes_per_second", "compute_fraction", "bandwidth_fraction")
+    out: dict[str, float | str] = {key: float((used[key] * time).sum(skipna=False) / time.sum()) for key in keys}
+    flops, moved = float(out["flops_per_second"]), float(out["bytes_per_second"])
+    return {**out, "operational_intensity": flops / moved if moved > 0 else float("nan")}

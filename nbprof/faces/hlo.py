@@ -13,23 +13,14 @@ from nbprof.faces.view import Framed
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-_SHOWN = 20
-"""Rows that a notebook shows."""
-
 
 class _OfPrograms(Framed):
-    """What the views of compiled programs share: in a notebook each displays as its table."""
+    """What the views of compiled programs share."""
 
     @property
     def missing(self) -> str:
         """Why there is nothing, in a sentence; '' where there is something."""
         return self._profile.run.hlo_missing
-
-    def _repr_mimebundle_(self, **_: Any) -> Any:
-        from nbprof.views import hlo as drawn
-
-        html = drawn.html(self._name, self.frame, _SHOWN, self.missing)
-        return {"text/html": html, "text/plain": repr(self)}
 
 
 class Hlo(_OfPrograms):

@@ -33,7 +33,7 @@ class Roofline(Framed):
     """
 
     def __init__(self, profile: Shown, peak_flops: float | None = None, peak_bytes: float | None = None, transfers: bool = True) -> None:
-        super().__init__(profile, "ops", "roofline")
+        super().__init__(profile, "hlo", "roofline")
         self._given = peak_flops, peak_bytes
         self._transfers = transfers
 
@@ -98,9 +98,14 @@ class Roofline(Framed):
         return self._profile.run.hlo_missing or self.peaks.missing
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
-        from nbprof.views import hlo as drawn
+        if self._given == (None, None) and self._transfers:
+            return self._profile.mimebundle(views=[self._tab])
+        from nbprof.report import mimebundle
+        from nbprof.views import roofline as drawn
 
-        return {"text/html": drawn.html(self._name, self.frame, 20, self.missing), "text/plain": repr(self)}
+        run = self._profile.run
+        part = drawn.payload(run, (*self._made(), self.peaks, self.steps))
+        return mimebundle.mimebundle(run, {**self._profile.payload(), self._tab: part}, views=[self._tab], drawn=False)
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh scatter of the ops under the roof, both axes logarithmic; a point is as large as the op's time."""

@@ -12,7 +12,7 @@ class Programs(Shown):
     @property
     def hlo(self) -> Hlo:
         """Time by op of compiled XLA programs."""
-        return Hlo(self, "ops", "hlo")
+        return Hlo(self, "hlo", "hlo")
 
     @property
     def op_profile(self) -> OpProfile:

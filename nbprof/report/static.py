@@ -39,6 +39,7 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
         _advice(overview),
         _top_ops(overview),
         _op_profile(payload["op_profile"], "op_profile" in {tab["id"] for tab in payload["meta"]["tabs"]}),
+        _roofline(payload),
         _kernels(payload["kernels"]),
         _memory(payload["memory"]),
         _programs(payload["memory_viewer"]),
@@ -137,6 +138,25 @@ def _op_profile(profile: dict[str, Any], asked: bool) -> str:
     html = _table("Op profile", "ops of compiled programs, self time", heads, rows, "lllrrrr")
     said = "".join(_paragraph(_marked(text)) for text in [profile["statement"], *profile["notes"]] if text)
     return html + said if rows else ""
+
+
+def _roofline(payload: dict[str, Any]) -> str:
+    """Ops of compiled programs, and how near each comes to the roof; where the tab was asked for and is empty, why."""
+    part = payload["hlo"]
+    table = part["table"]
+    if part["empty"]:
+        asked = any(tab["id"] == "hlo" for tab in payload["meta"]["tabs"])
+        return _paragraph(_text(part["empty"]["text"])) if asked else ""
+    rows = []
+    for i in range(min(table["rows"], _ROWS)):
+        percent = _cell(table, "self_percent", i)
+        bound = _text(_cell(table, "bound_by", i)) or "–"
+        numbers = [wording.number(_cell(table, "self_us", i), 1), _bar(percent, DEVICE), wording.percent(percent)]
+        names = [_name(_cell(table, "op", i), 60), _text(_cell(table, "category", i))]
+        rows.append([*names, *numbers, bound, wording.percent(_cell(table, "roof_percent", i))])
+    heads = ["Op", "Category", "Self µs", "", "% of ops", "Bound by", "Of roof"]
+    note = _paragraph(_text(part["missing"])) + _code_block(part["code"]) if part["missing"] and rows else ""
+    return _table("Top ops of compiled programs", part["device"], heads, rows, "llrlrlr") + note
 
 
 def _kernels(kernels: dict[str, Any]) -> str:

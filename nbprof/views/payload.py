@@ -16,7 +16,21 @@ import nbprof
 from nbprof.cache.values import record
 from nbprof.errors import NbprofError
 from nbprof.live import key
-from nbprof.views import allocator, input_pipeline, kernels, memory, memory_viewer, op_profile, ops, overview, pods, steps, trace, wording
+from nbprof.views import (
+    allocator,
+    input_pipeline,
+    kernels,
+    memory,
+    memory_viewer,
+    op_profile,
+    ops,
+    overview,
+    pods,
+    roofline,
+    steps,
+    trace,
+    wording,
+)
 from nbprof.views.categories import BY_KEY
 from nbprof.views.codec import Delta
 
@@ -28,6 +42,7 @@ TABS = {
     "input": "Steps & input",
     "ops": "Ops",
     "op_profile": "Op profile",
+    "hlo": "HLO & roofline",
     "kernels": "GPU kernels",
     "memory": "Memory",
     "allocator": "Allocator",
@@ -35,7 +50,7 @@ TABS = {
     "pods": "Pods",
     "trace": "Trace",
 }
-_ALSO = {"steps": "input", "input_pipeline": "input"}
+_ALSO = {"steps": "input", "input_pipeline": "input", "roofline": "hlo"}
 """Other words for a tab."""
 
 _MOST_SHOWN = 60
@@ -45,6 +60,7 @@ _ROOMS: dict[str, Callable[..., dict[str, Any]]] = {
     "input": input_pipeline.payload,
     "ops": ops.payload,
     "op_profile": op_profile.payload,
+    "hlo": roofline.payload,
     "kernels": kernels.payload,
     "memory": memory.payload,
     "allocator": allocator.payload,
@@ -56,6 +72,7 @@ _WHERE_KNOWN: dict[str, Callable[[Run], bool]] = {
     "op_profile": op_profile.has,
     "kernels": overview.may_have_kernels,
     "pods": pods.has,
+    "hlo": roofline.has,
     "memory_viewer": memory_viewer.has,
     "allocator": allocator.has,
 }
@@ -83,7 +100,8 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
     ----------
     run : Run
     views : iterable of str, optional
-        The tabs to show, out of "overview", "input", "ops", "op_profile", "kernels", "memory", "allocator", "memory_viewer", "pods", "trace". All when
+        The tabs to show, out of "overview", "input", "ops", "op_profile", "hlo", "kernels", "memory",
+        "allocator", "memory_viewer", "pods", "trace". All when
         not given: "op_profile" then only where an op of a compiled program ran, "kernels" not where all devices are of another kind than
         GPUs, "pods" only where there are several workers, "memory_viewer" where there are compiled programs whose memory is known. Data of
         tabs that are not shown are left out, but for the overview and the steps, on which the static report stands.
@@ -182,6 +200,7 @@ def left_out(key: str) -> dict[str, Any]:
         },
         "ops": {"table": nothing, "totals": dict.fromkeys(("device_us", "host_us", "device_idle_us", "host_idle_us"), nan)},
         "op_profile": op_profile.nothing(),
+        "hlo": roofline.nothing(),
         "kernels": {"table": nothing, "figures": []},
         "memory": {"ids": []},
         "allocator": allocator.nothing(),
@@ -344,6 +363,8 @@ def _omissions(run: Run, most: int) -> list[dict[str, str]]:
         lines.append(f"The table of ops leaves out the {count:,} with the least self time; p.ops.frame has all.")
     if count := op_profile.left_out(run):
         lines.append(f"The op profile has {count:,} ops in sums, those with the least self time; p.op_profile.frame has all.")
+    if (count := len(run.hlo) - roofline.MOST_ROWS) > 0:
+        lines.append(f"The table of HLO ops leaves out the {count:,} with the least self time; p.hlo.frame has all.")
     if len(run.kernels) > kernels.MOST_ROWS:
         lines.append(
             f"The table of kernels leaves out the {len(run.kernels) - kernels.MOST_ROWS:,} with the least time; p.kernels.frame has all."

@@ -190,11 +190,12 @@ def test_frames_are_as_declared(tmp_path):
 def test_names_of_a_profile_are_text_in_the_tables(tmp_path):
     entry = computation("main", op("<script>x</script>", "negate", 12), ident=8, root=12)
     p = run(tmp_path, kernel(0, "k", "<script>x</script>"), programs={"<b>(3)": (3, program("<b>", entry))})
-    for face in (p.hlo, p.roofline):
-        shown = face._repr_mimebundle_()["text/html"]
-        assert "<script" not in shown
-        assert "<b>" not in shown
-        assert "&lt;script&gt;x" in shown
+    for face in (p.hlo, p.op_profile, p.roofline, p.roofline(peak_flops=1e12)):
+        shown = face._repr_mimebundle_()
+        html = (shown[0] if isinstance(shown, tuple) else shown)["text/html"]
+        assert "<script>x" not in html
+        assert "<b>(3)" not in html
+        assert "&lt;script&gt;x" in html
 
 
 def test_figures(tmp_path):

@@ -14,6 +14,7 @@ import pytest
 from nbprof.analysis import hlo, op_profile, roofline
 from nbprof.formats.hlo import Program
 from nbprof.profiles import load
+from tests.analysis import test_roofline
 from tests.parity import peer
 from tests.parity.peer import XPROF, same
 from tests.parity.test_hlo_cost import DEVICE, US
@@ -218,7 +219,37 @@ def roof_held(activity, theirs):
 
 @pytest.mark.parametrize("name", JAX)
 def test_the_roofline_is_xprofs(name):
-    assert roof_held(peer.profile(name).run.activity, peer.xprof(name, "roofline_model")[0]) >= 2
+    p, theirs = peer.profile(name), peer.xprof(name, "roofline_model")[0]
+    assert roof_held(p.run.activity, theirs) >= 2
+    ours = p.roofline.peaks.on_chip
+    if "shared_memory" in ours:
+        # XProf takes NVIDIA's 32 banks of 4 bytes for twice as many.
+        factor = 2 if "Nvidia" in theirs.attrs["device_type"] else 1
+        assert factor * ours["shared_memory"] / GIB == pytest.approx(float(theirs.attrs["peak_vmem_write_bw"]), rel=1e-5)
+    else:
+        assert {level: f"{peak / GIB:.6g}" for level, peak in ours.items()} == {
+            level: theirs.attrs[f"peak_{level}_bw"] for level in ("vmem_read", "vmem_write")
+        }
+
+
+def test_memories_on_the_chip_are_xprofs(tmp_path):
+    if importlib.util.find_spec("xprof") is None:
+        needed("xprof is not installed")
+    path = tmp_path / "tpu.xplane.pb"
+    path.write_bytes(test_roofline.tpu(3, 2, {**test_roofline.PEAKS, "has_merged_vmem": 1, "has_megacore": 0}))
+    subprocess.run([sys.executable, "-c", ASK, str(path)], check=True, capture_output=True, timeout=600)
+    theirs = peer.table(json.loads(path.with_name(f"{path.name}.roofline_model").read_text())[0])
+    rows = theirs[(theirs["step"] == "Total") & theirs["include_infeed_outfeed"]].reset_index(drop=True)
+    p = load(path)
+    ours = p.roofline.frame
+    same(ours["op"], rows["operation"].iloc[1:].str.extract(r"%(\S+)")[0], "op")
+    for level in ("cmem_read", "cmem_write", "vmem_read", "vmem_write"):
+        same(ours[f"{level}_bytes_per_second"] / GIB, rows[f"{level}_bw"].iloc[1:], level)
+    same(ours["bound_by"], rows["bound_by"].iloc[1:], "bound by")
+    same(ours["roof_fraction"], rows["roofline_efficiency"].iloc[1:], "roof")
+    assert set(ours["bound_by"]) == {"Compute", "HBM", "VMEM Read"}
+    whole, total = rows.iloc[0], p.roofline.total
+    assert (total["bound_by"], total["roof_fraction"]) == (whole["bound_by"], pytest.approx(whole["roofline_efficiency"]))
 
 
 @pytest.fixture(scope="module")

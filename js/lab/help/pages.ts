@@ -13,6 +13,7 @@ const VIEWS: Record<string, string> = {
   kernels: "gpu-kernels",
   memory: "memory",
   allocator: "allocator",
+  hlo: "hlo--roofline",
   memory_viewer: "program-memory",
   op_profile: "op-profile",
   pods: "pods",

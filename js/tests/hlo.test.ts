@@ -1,0 +1,132 @@
+import { describe, expect, it } from "vitest";
+import type { Hlo } from "../lib/payload-hlo.js";
+import { NO_HLO } from "../lib/payload-hlo.js";
+import {
+  axes,
+  choices,
+  decades,
+  details,
+  intensityText,
+  level,
+  opCard,
+  place,
+  points,
+  powerText,
+  rate,
+  remarks,
+} from "../views/hlo/model.js";
+import { HOSTILE, hloSample } from "./sample.js";
+
+describe("points of the roofline", () => {
+  const hlo = hloSample();
+
+  it("are the ops that compute, the largest first, areas by time", () => {
+    const found = points(hlo);
+    expect(found.map((point) => point.row)).toEqual([0, 1, 2, 4]);
+    const [first, second] = found as [(typeof found)[0], (typeof found)[0]];
+    expect((second.radius / first.radius) ** 2).toBeCloseTo(300 / 400);
+  });
+
+  it("without bytes have no end of intensity", () => {
+    const last = points(hlo).find((point) => point.row === 4);
+    expect(last?.intensity).toBe(Number.POSITIVE_INFINITY);
+    expect(intensityText(last?.intensity ?? 0)).toBe("no bytes of main memory");
+    expect(place(axes(hlo, points(hlo)).x, Number.POSITIVE_INFINITY)).toBe(1);
+  });
+
+  it("that only move bytes lie at the left edge, as far below the line of the memory as their bandwidth", () => {
+    const found = points(hlo);
+    const { x } = axes(hlo, found);
+    const copy = found.find((point) => point.row === 2) as (typeof found)[0];
+    expect(place(x, copy.intensity)).toBe(0);
+    const line = 1e12 * 10 ** x[0];
+    expect(level(copy, x) / line).toBeCloseTo(0.6);
+  });
+
+  it("and what is not known is said", () => {
+    expect(remarks(hlo, points(hlo))).toBe(
+      "1 op (20.0% of the time) computes nothing: the ring at the left edge, as far below the line of the memory as the bandwidth is " +
+        "below its peak. Of 1 op (8.0% of the time) it is not known what it computes or moves: it is in the table alone.",
+    );
+    expect(remarks(NO_HLO, [])).toBe("");
+  });
+
+  it("of ops that took no time have a size", () => {
+    const none: Hlo = { ...hlo, table: { ...hlo.table, data: { ...hlo.table.data, self_us: new Float64Array(5) } } };
+    for (const point of points(none)) expect(point.radius).toBe(3);
+    expect(remarks(none, points(none))).toContain("(0.0% of the time)");
+  });
+});
+
+describe("axes of the roofline", () => {
+  it("hold ops, marks, ridge points and the peak", () => {
+    const hlo = hloSample();
+    const { x, y } = axes(hlo, points(hlo));
+    expect(x[0]).toBeLessThan(Math.log10(0.125));
+    expect(x[1]).toBeGreaterThan(Math.log10(500));
+    expect(y[0]).toBeLessThan(9);
+    expect(y[1]).toBeGreaterThan(14);
+    for (const { ridge } of hlo.roofs) expect(place(x, ridge ?? 0)).toBeGreaterThan(0);
+    expect(place(y, hlo.peak_flops ?? 0)).toBeLessThan(1);
+  });
+
+  it("are there without ops, without peaks, and end ten decades below the top", () => {
+    expect(axes(NO_HLO, [])).toEqual({ x: [0, 3], y: [0, 3] });
+    const far = { row: 0, intensity: 1e-30, flops: 1e-30, bytes: 1, radius: 3, hue: 0 };
+    const { x, y } = axes({ ...NO_HLO, peak_flops: 1e12 }, [far]);
+    expect(x[1] - x[0]).toBeLessThanOrEqual(10);
+    expect(y[1] - y[0]).toBe(10);
+    expect(place(y, 1e-30)).toBe(0);
+  });
+
+  it("are not stretched for an op of next to no time", () => {
+    const long = hloSample();
+    const time = Float64Array.of(1e6, 1e6, 0, 0, 1);
+    const odd: Hlo = { ...long, table: { ...long.table, data: { ...long.table.data, self_us: time } } };
+    const { y } = axes(odd, points(odd));
+    expect(y[0]).toBe(10);
+    expect(place(y, 1e9)).toBe(0);
+  });
+
+  it("have labels at powers of ten", () => {
+    expect(decades([-2, 4], 8)).toEqual([-2, -1, 0, 1, 2, 3, 4]);
+    expect(decades([-5, 5], 5)).toEqual([-4, -2, 0, 2, 4]);
+    expect([-9, -2, 0, 3, 6].map(powerText)).toEqual(["10⁻⁹", "0.01", "1", "1,000", "10⁶"]);
+  });
+});
+
+describe("what is said of an op", () => {
+  const hlo = hloSample();
+
+  it("has rates with the unit that suits them", () => {
+    expect([918e12, 1.5e13, 0, null].map((value) => rate(value, "FLOP/s"))).toEqual([
+      "918 TFLOP/s",
+      "15.0 TFLOP/s",
+      "0.00 FLOP/s",
+      "–",
+    ]);
+    const card = opCard(hlo, points(hlo)[0] as ReturnType<typeof points>[0]);
+    expect([card.title, card.total]).toEqual(["fusion.1", "40.0%"]);
+    expect(card.rows.map((row) => row.value)).toEqual([
+      "loop fusion",
+      "400.0 µs",
+      "0.125 FLOP/B",
+      "100 GFLOP/s",
+      "800 GB/s",
+      "HBM",
+    ]);
+  });
+
+  it("leaves out what is not known", () => {
+    expect(details(hlo, 3)).toEqual([
+      ["Op", `all-reduce.4 ${HOSTILE}`],
+      ["Program", "jit_eval(9)"],
+      ["Framework op", HOSTILE],
+    ]);
+  });
+
+  it("lists programs by time", () => {
+    expect(choices(hlo, "program")).toEqual(["jit_step(8)", "jit_eval(9)"]);
+    expect(choices(hlo, "bound_by")).toEqual(["HBM", "Compute", ""]);
+  });
+});

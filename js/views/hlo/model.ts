@@ -1,0 +1,222 @@
+/** What the roofline computes of its ops: where they lie, what is said of them. No drawing. */
+
+import { numberAt, textAt } from "../../lib/codec.js";
+import { count, MISSING, num, percent } from "../../lib/format.js";
+import type { CardContent } from "../../lib/parts.js";
+import { CATEGORIES } from "../../lib/payload.js";
+import type { Hlo, RoofMark } from "../../lib/payload-hlo.js";
+
+/**
+ * An op in the chart. Without bytes its intensity has no end, and it lies at the right edge. Without FLOPs its intensity is 0: it lies at
+ * the left edge, as far below the line of the memory as its bandwidth is below the peak.
+ */
+export interface Point {
+  row: number;
+  intensity: number;
+  flops: number;
+  bytes: number;
+  /** Radius in px: the area is the op's part of the time. */
+  radius: number;
+  hue: number;
+}
+
+/** Powers of ten between which an axis lies. */
+export type Span = readonly [from: number, to: number];
+
+const LARGEST = 15;
+const SMALLEST = 3;
+/** Decades that are drawn at most: what is further below lies at the lower edge. */
+const DEEPEST = 10;
+
+/** The ops of which it is known what they do in a time that is known, the longest first. */
+export function points(hlo: Hlo): Point[] {
+  const { data, rows } = hlo.table;
+  const time = (row: number): number => numberAt(data.self_us, row) || 0;
+  const found: Point[] = [];
+  let most = 0;
+  for (let row = 0; row < rows; row++) {
+    const [flops, bytes] = [numberAt(data._flops, row), numberAt(data._bytes, row)];
+    if (!(flops >= 0) || !(bytes >= 0) || flops + bytes === 0) continue;
+    const intensity = bytes === 0 ? Number.POSITIVE_INFINITY : flops === 0 ? 0 : numberAt(data._intensity, row);
+    found.push({ row, intensity, flops, bytes, radius: 0, hue: numberAt(data._hue, row) });
+    most = Math.max(most, time(row));
+  }
+  for (const point of found) point.radius = Math.max(SMALLEST, LARGEST * Math.sqrt(time(point.row) / (most || 1)));
+  return found.sort((a, b) => b.radius - a.radius || a.row - b.row);
+}
+
+/** What is odd about ops of the chart, and of those that are not in it, in sentences; "" where nothing is. */
+export function remarks(hlo: Hlo, found: readonly Point[]): string {
+  const { data, rows } = hlo.table;
+  const time = (row: number): number => numberAt(data.self_us, row) || 0;
+  const inside = new Set(found.map((point) => point.row));
+  const every = Array.from({ length: rows }, (_, row) => row);
+  const whole = every.reduce((sum, row) => sum + time(row), 0) || 1;
+  const told = (part: readonly number[]): string =>
+    `${count(part.length)} ${part.length === 1 ? "op" : "ops"} (${percent((100 * part.reduce((sum, row) => sum + time(row), 0)) / whole)} of the time)`;
+  const copies = found.filter((point) => point.flops === 0).map((point) => point.row);
+  const unknown = every.filter((row) => !inside.has(row));
+  return [
+    copies.length &&
+      `${told(copies)} ${copies.length === 1 ? "computes nothing: the ring" : "compute nothing: rings"} at the left edge, as far below the line of the memory as the bandwidth is below its peak.`,
+    unknown.length &&
+      `Of ${told(unknown)} it is not known what ${unknown.length === 1 ? "it computes or moves: it is" : "they compute or move: they are"} in the table alone.`,
+  ]
+    .filter(Boolean)
+    .join(" ");
+}
+
+const power = (value: number): number => Math.log10(value);
+
+/** Part of the time whose ops may lie beyond the ends of an axis: one odd op of no time is no reason to squeeze the others. */
+const BEYOND = 0.01;
+
+/** Between which powers of ten the values lie that make up all but a hundredth of the time at each end. */
+function within(values: readonly [value: number, time: number][]): number[] {
+  const order = values.filter(([value]) => value > 0 && Number.isFinite(value)).sort((a, b) => a[0] - b[0]);
+  const room = BEYOND * order.reduce((sum, [, time]) => sum + time, 0);
+  const end = (list: readonly [number, number][]): number | undefined => {
+    let passed = 0;
+    return list.find(([, time]) => {
+      passed += time;
+      return passed > room;
+    })?.[0];
+  };
+  return [end(order), end([...order].reverse())].flatMap((value) => (value === undefined ? [] : power(value)));
+}
+
+/** The axes: nearly all ops, the marks, the ridge points and the roof lie inside, with room above the roof for its label. */
+export function axes(hlo: Hlo, found: readonly Point[]): { x: Span; y: Span } {
+  const time = (point: Point): number => Math.max(1e-9, numberAt(hlo.table.data.self_us, point.row) || 0);
+  const known = (values: readonly (number | null)[]): number[] =>
+    values.flatMap((value) => (value !== null && value > 0 && Number.isFinite(value) ? power(value) : []));
+  const span = (values: number[], below: number, above: number): Span => {
+    if (!values.length) return [0, 3];
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const [from, to] = [Math.floor(low - below), Math.ceil(high + above)];
+    return [Math.max(Math.min(from, to - 2), to - DEEPEST), to];
+  };
+  const x = span(
+    [
+      ...within(found.map((point) => [point.intensity, time(point)])),
+      ...known(hlo.marks.map((mark) => mark.operational_intensity)),
+      ...known(hlo.roofs.map((roof) => roof.ridge)),
+    ],
+    0.3,
+    0.3,
+  );
+  const y = span(
+    [
+      ...within(found.map((point) => [level(point, x), time(point)])),
+      ...known([...hlo.marks.map((mark) => mark.flops_per_second), hlo.peak_flops]),
+    ],
+    0.2,
+    0.35,
+  );
+  return { x, y };
+}
+
+/** FLOP/s at which a point lies: what computes nothing lies as if it did the FLOPs of the left edge for each byte. */
+export const level = (point: Point, x: Span): number => point.flops || point.bytes * 10 ** x[0];
+
+/** Where a value lies between the ends of an axis, 0…1; what is further out lies at the edge. */
+export const place = ([from, to]: Span, value: number): number =>
+  value > 0 ? Math.max(0, Math.min(1, (power(value) - from) / (to - from))) : 0;
+
+/** Powers of ten to label, at most about `most`. */
+export function decades([from, to]: Span, most: number): number[] {
+  const step = Math.max(1, Math.ceil((to - from) / most));
+  const found: number[] = [];
+  for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
+  return found;
+}
+
+const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+
+/** "0.01", "1,000", "10⁶". */
+export function powerText(exponent: number): string {
+  if (exponent >= -3 && exponent <= 4) return num(10 ** exponent, Math.max(0, -exponent));
+  const digits = String(Math.abs(exponent)).replace(/\d/g, (digit) => RAISED[Number(digit)] as string);
+  return `10${exponent < 0 ? "⁻" : ""}${digits}`;
+}
+
+const PREFIX = ["", "K", "M", "G", "T", "P"] as const;
+
+/** A rate with the prefix that suits it: "918 TFLOP/s". */
+export function rate(value: number | null, unit: string): string {
+  if (value === null || !Number.isFinite(value)) return MISSING;
+  let step = 0;
+  let rest = Math.abs(value);
+  for (; rest >= 1000 && step < PREFIX.length - 1; rest /= 1000) step++;
+  return `${num(rest, rest >= 100 ? 0 : rest >= 10 ? 1 : 2)} ${PREFIX[step]}${unit}`;
+}
+
+/** "12.5 FLOP/B"; words where there is nothing to divide, or to divide by. */
+export function intensityText(value: number | null): string {
+  if (value === Number.POSITIVE_INFINITY) return "no bytes of main memory";
+  if (value === 0) return "no FLOPs";
+  if (value === null || !(value >= 0)) return MISSING;
+  return `${num(value, value >= 100 ? 0 : value >= 1 ? 1 : 3)} FLOP/B`;
+}
+
+/** What the card of an op says. */
+export function opCard(hlo: Hlo, point: Point): CardContent {
+  const { data } = hlo.table;
+  const { row } = point;
+  const text = (key: string): string => textAt(data[key], row);
+  const number = (key: string): number => numberAt(data[key], row);
+  const category = CATEGORIES[point.hue];
+  return {
+    title: text("op"),
+    total: percent(number("self_percent")),
+    rows: [
+      { label: "Category", value: text("category") || "unknown", ...(category && { css: category.css }) },
+      { label: "Self time", value: `${num(number("self_us"), 1)} µs` },
+      { label: "Intensity", value: intensityText(point.intensity) },
+      { label: "FLOP rate", value: rate(point.flops, "FLOP/s"), note: percentOrNothing(number("compute_percent")) },
+      { label: "HBM", value: rate(number("_bytes"), "B/s"), note: percentOrNothing(number("bandwidth_percent")) },
+      { label: "Bound by", value: text("bound_by") || "not known", note: percentOrNothing(number("roof_percent")) },
+    ],
+  };
+}
+
+const percentOrNothing = (value: number): string => (Number.isFinite(value) ? percent(value) : "");
+
+export function markCard(mark: RoofMark): CardContent {
+  const part = (value: number | null): string => (value === null ? "" : percent(100 * value));
+  return {
+    title: mark.label,
+    total: "",
+    rows: [
+      { label: "Intensity", value: intensityText(mark.operational_intensity) },
+      { label: "FLOP rate", value: rate(mark.flops_per_second, "FLOP/s"), note: part(mark.compute_fraction) },
+      { label: "HBM", value: rate(mark.bytes_per_second, "B/s"), note: part(mark.bandwidth_fraction) },
+    ],
+  };
+}
+
+/** What is known of an op, label and value. */
+export function details(hlo: Hlo, row: number): [label: string, value: string][] {
+  const { data } = hlo.table;
+  const rows: [string, string][] = [
+    ["Op", textAt(data.op, row)],
+    ["Program", textAt(data.program, row)],
+    ["Framework op", textAt(data.framework_op, row)],
+    ["Source", textAt(data.source, row)],
+    ["Shape", textAt(data.shape, row)],
+    ["Layout", textAt(data.layout, row)],
+    ["Expression", textAt(data.expression, row)],
+  ];
+  return rows.filter(([, value]) => value !== "");
+}
+
+/** Distinct texts of a column, those with most self time first. */
+export function choices(hlo: Hlo, key: string): string[] {
+  const { data, rows } = hlo.table;
+  const sums = new Map<string, number>();
+  for (let row = 0; row < rows; row++) {
+    const text = textAt(data[key], row);
+    sums.set(text, (sums.get(text) ?? 0) + (numberAt(data.self_us, row) || 0));
+  }
+  return [...sums].sort((a, b) => b[1] - a[1]).map(([text]) => text);
+}
