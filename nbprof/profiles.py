@@ -126,11 +126,12 @@ class Profile(Programs, Torch, Ascend):
 
     @property
     def advice(self) -> pd.DataFrame:
-        """What to change: at most five findings, the largest gain first; empty without steps.
+        """What to change: at most five findings, the largest gain first; without steps only what a TPU's runtime wrote of its memory.
 
         Each has its evidence in numbers, the code that changes it, and the view that shows it. They follow from the conditions of
-        `overview["checks"]`, the tf.data analysis and the kernels; PyTorch's from its DataLoader, runtime calls and allocator. A gain is
-        an upper bound: what a step would save if the cost went away entirely.
+        `overview["checks"]`, the tf.data analysis, kernels, compiled programs and memory; PyTorch's also from its DataLoader, optimizer,
+        runtime calls and allocator, those of NPUs from `p.ascend.rules`. docs/advice.md lists every rule with its threshold and source. A
+        gain is an upper bound: what a step would save if the cost went away entirely.
         """
         advice: pd.DataFrame = self.run.advice
         return advice.copy()

@@ -257,8 +257,10 @@ def _memory(run: Run) -> dict[str, Any]:
 
 
 # What shows the evidence of a rule in the trace: the copy to the device that took longest, or where the device stood still.
-_COPIES = ("pinned_memory", "input_ahead", "input_copies")
-_IDLE = ("waits", "other")
+_COPIES = ("pinned_memory", "input_ahead", "input_copies", "copies_exposed")
+_IDLE = ("waits", "other", "between_steps")
+# Rules whose evidence is calls of one kind, by how their names begin.
+_CALLS = {"optimizer_loop": "Optimizer.step#", "gloo": "gloo:"}
 # What XLA's and TensorFlow's tracer of a GPU calls a copy to it.
 _COPY = "MemcpyH2D"
 
@@ -267,6 +269,9 @@ def _target(run: Run, rule: str) -> dict[str, str] | None:
     """Where in the trace the evidence of a rule is (`Target` of the front end); None where the whole trace is."""
     if rule in _IDLE:
         return {"kind": "gap"} if run.activity.has_device else None
+    if begin := _CALLS.get(rule):
+        named = next((str(name) for name in run.trace.names if str(name).startswith(begin)), "")
+        return {"kind": "name", "name": named} if named else None
     if rule not in _COPIES:
         return None
     copies = run.input_ops[run.input_ops["category"] == "enqueue"]

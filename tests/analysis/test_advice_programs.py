@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from nbprof.capture.recording import CaptureInfo
 from nbprof.profiles import load
+from nbprof.views import overview
 from tests.analysis.test_advice import code
 from tests.support import hlo, kineto
 from tests.support.build import profile
 from tests.support.kineto import Kineto
 from tests.support.profiles import real
-from tests.support.xspace import MS, PlaneWriter, chunk, number, varint, xspace
+from tests.support.xspace import MS, PlaneWriter, chunk, number, training_run, varint, xspace
 
 F32, BF16 = 11, 16
 TERA = 10**12
@@ -314,3 +316,44 @@ def test_advice_for_a_real_npu_is_that_of_its_tools():
     rules = load(real("ascend/msprof-old-layout")).advice["rule"].tolist()
     assert rules[:2] == ["npu_input", "npu_all_reduce"]
     assert all(rule.startswith("npu_") for rule in rules), "MindSpore knows no tf.data"
+
+
+def test_what_a_failed_cell_said_of_the_premapped_buffer(tmp_path):
+    """The error is no part of the files, which keep what is advised of them alone."""
+    run = profile(tmp_path, training_run()).run
+    before = run._advice_of_files["rule"].tolist()
+    error = "cell failed at step 3: XlaRuntimeError: RESOURCE_EXHAUSTED: premapped region: Attempting to allocate 6.00G"
+    run.capture = CaptureInfo(backend="jax", error=error, cell_failed=True)
+    assert run.advice["rule"].tolist() == [*before, "premapped_small"]
+    assert "**6.00 GiB**" in run.advice["evidence"].iloc[-1]
+    assert "premapped_small" not in run._advice_of_files["rule"].tolist()
+
+
+def test_names_of_events_speak_of_the_buffer_too(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    names = ("TransferToDevice: premapped buffer exhausted, RESOURCE_EXHAUSTED", "unrelated RESOURCE_EXHAUSTED")
+    host.line("python", [host.event(name, i * MS, MS) for i, name in enumerate(names)], line_id=1)
+    row = profile(tmp_path, xspace(host)).advice.set_index("rule").loc["premapped_small"]
+    assert "ran out **1** time" in row["evidence"], "and without a step"
+    slow = PlaneWriter("/host:CPU")
+    slow.line("python", [slow.event("CreateTpuSystemState", 0, 16_000 * MS), slow.event("premapped buffer of size 64G", 0, MS)], line_id=1)
+    assert "**16.0 s**" in profile(tmp_path, xspace(slow)).advice.set_index("rule").loc["premapped_large", "evidence"]
+
+
+def test_findings_lead_to_calls_of_the_optimizer(tmp_path):
+    def body(k, at):
+        k.op("aten::mm", at, 100)
+        k.note("Optimizer.step#AdamW.step", at + 100, 360)
+
+    run = torch(tmp_path, body).run
+    assert overview._target(run, "optimizer_loop") == {"kind": "name", "name": "Optimizer.step#AdamW.step"}
+    assert overview._target(run, "gloo") is None
+
+
+def test_findings_lead_only_to_tabs_that_are_there(tmp_path):
+    run = profile(tmp_path, training_run()).run
+    row = {"rule": "x", "severity": "low", "title": "t", "evidence": "e", "gain_ms_per_step": 1.0, "fix": "", "link": "Program memory"}
+    assert overview._advice(run, {**row, "view": "memory_viewer"})["view"] == "ops"
+    assert overview._advice(run, {**row, "view": "memory_viewer"})["link"] == "Ops"
+    assert overview._advice(run, {**row, "view": "pods"})["view"] == "ops"
+    assert overview._advice(run, {**row, "view": "input"})["view"] == "input"
