@@ -363,7 +363,7 @@ def _omissions(run: Run, most: int) -> list[dict[str, str]]:
         lines.append(f"The table of ops leaves out the {count:,} with the least self time; p.ops.frame has all.")
     if count := op_profile.left_out(run):
         lines.append(f"The op profile has {count:,} ops in sums, those with the least self time; p.op_profile.frame has all.")
-    if (count := len(run.hlo) - roofline.MOST_ROWS) > 0:
+    if roofline.has(run) and (count := len(run.hlo) - roofline.MOST_ROWS) > 0:
         lines.append(f"The table of HLO ops leaves out the {count:,} with the least self time; p.hlo.frame has all.")
     if len(run.kernels) > kernels.MOST_ROWS:
         lines.append(
