@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nbprof.profiles import Profile
     from nbprof.strip import Strip
 
-VIEWS = ("overview", "steps", "input", "ops", "op_profile", "hlo", "kernels", "memory", "memory_viewer", "pods", "trace")
+VIEWS = ("overview", "steps", "input", "ops", "op_profile", "hlo", "kernels", "device_time", "memory", "memory_viewer", "pods", "trace")
 """Tabs that `--views` takes; `steps` and `input` are one."""
 
 REPAINT_S = 0.25

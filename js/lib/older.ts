@@ -2,6 +2,7 @@
 
 import type { OpProfile, Payload, Pods, Trace } from "./payload.js";
 import { NO_ALLOCATOR } from "./payload-allocator.js";
+import type { DeviceTime } from "./payload-device-time.js";
 import { NO_HLO } from "./payload-hlo.js";
 
 /** Objects whose fields may be absent. */
@@ -72,6 +73,23 @@ const NO_REST: Omit<Trace, "empty" | "tick_ns" | "end" | "names" | "category" | 
   notes: [],
 };
 
+const NO_DEVICE_TIME: DeviceTime = {
+  empty: {
+    title: "Not in this report",
+    text: "It was saved by a version of nbprof without this view; open the profile again.",
+  },
+  statement: "",
+  figures: [],
+  devices: [],
+  windows: [],
+  parts_ms: new Float32Array(),
+  waits: [],
+  streams: [],
+  tables: {},
+  path: { step: "", host: "", kinds: [], table: { columns: [], data: {}, rows: 0 }, rest: "" },
+  left_out: "",
+};
+
 /** Numbers that a report did not hold: lanes and slices in the order in which they are there. */
 function number(trace: Trace): void {
   let first = 0;
@@ -99,6 +117,7 @@ export function complete(payload: Payload): Payload {
     hlo: NO_HLO,
   });
   fill(payload, { allocator: NO_ALLOCATOR });
+  fill(payload, { device_time: NO_DEVICE_TIME });
   fill(payload.overview, { checks: [] });
   fill(payload.input, { statement: "", next_step: "", share: [] });
   for (const category of payload.input.categories) fill(category, { per_step_ms: null });

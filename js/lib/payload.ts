@@ -8,6 +8,7 @@
 import type { Compare } from "./compared.js";
 import type { Allocator } from "./payload-allocator.js";
 import type { Cores } from "./payload-cores.js";
+import type { DeviceTime } from "./payload-device-time.js";
 import type { Hlo } from "./payload-hlo.js";
 import type { MemoryViewer } from "./payload-memory-viewer.js";
 import type { OpProfile } from "./payload-op-profile.js";
@@ -15,6 +16,7 @@ import type { Trace } from "./payload-trace.js";
 import type { Target } from "./view.js";
 
 export type { Cores } from "./payload-cores.js";
+export type { DevicePath, DeviceSeries, DeviceTime } from "./payload-device-time.js";
 export type { MemoryViewer, ProgramMemory, ProgramSpace } from "./payload-memory-viewer.js";
 export type { OpProfile } from "./payload-op-profile.js";
 export type { Gaps, Lane, Links, Rest, Strip, Trace } from "./payload-trace.js";
@@ -80,6 +82,7 @@ export type TabId =
   | "op_profile"
   | "hlo"
   | "kernels"
+  | "device_time"
   | "memory"
   | "allocator"
   | "memory_viewer"
@@ -374,6 +377,7 @@ export interface Payload {
   kernels: Kernels;
   memory: Memory;
   allocator: Allocator;
+  device_time: DeviceTime;
   memory_viewer: MemoryViewer;
   pods: Pods;
   trace: Trace;

@@ -10,6 +10,7 @@ const LABELS: Record<TabId, string> = {
   op_profile: "Op profile",
   hlo: "HLO & roofline",
   kernels: "GPU kernels",
+  device_time: "Device time",
   memory: "Memory",
   allocator: "Allocator",
   memory_viewer: "Program memory",

@@ -3,6 +3,7 @@
 import type { Column, ColumnData, Payload, Pods, ProgramSpace, Table, TfDataNode } from "../lib/payload.js";
 import type { Hlo } from "../lib/payload-hlo.js";
 import { allocatorSample } from "./allocator-sample.js";
+import { deviceTimeSample } from "./device-time-sample.js";
 import { nothingElse } from "./lanes.js";
 import { opProfile } from "./op-profile-sample.js";
 
@@ -445,6 +446,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
     },
     hlo: hloSample(),
     kernels: { empty: none, table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }), figures: [] },
+    device_time: deviceTimeSample(),
     pods: podsSample(n || 1, 4),
     memory: { empty: { ...none, title: "No memory profile in this run" }, ids: [] },
     allocator: allocatorSample(HOSTILE),

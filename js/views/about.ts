@@ -15,6 +15,8 @@ export const ABOUT: Record<TabId, Marked> = {
   hlo: "How near each op of a compiled XLA program comes to what the device can do. The rising line is what memory allows at so many FLOPs a byte, the flat one the **peak** of computing; they meet at the **ridge point**. **Of roof** is how near an op comes to the lower of the two. The area of a point is the op's self time.",
   kernels:
     "What ran on the GPU: one row for each kernel, operation and launch shape. **TC elig.** says whether the operation could use TensorCores, **used** whether the kernel does. **Occup.** is how much of a multiprocessor its warps fill.",
+  device_time:
+    "What devices did with their time, and what they waited for. Each moment counts once: as **compute**, else **communication**, else **memory**, else **idle**. The **critical path** is the chain of work on host and devices that the step could not have been shorter without. A click on a row of it shows its longest piece in the trace.",
   memory:
     "What an allocator held over time. **Stack** is reserved for programs, **heap** is allocated by operations; together they are in use. The table lists what was alive at the peak, or at the point that is clicked. **Fragmentation** is the part of the free memory outside its largest block.",
   allocator:

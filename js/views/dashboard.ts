@@ -14,6 +14,7 @@ import type { Asker } from "../lib/wire.js";
 import { about } from "./about.js";
 import { render as allocator } from "./allocator.js";
 import { render as compare } from "./compare.js";
+import { render as deviceTime } from "./device-time.js";
 import { brand, footer, noticeLine, savedNotice } from "./frame.js";
 import { render as hlo } from "./hlo.js";
 import { render as input } from "./input.js";
@@ -34,6 +35,7 @@ const VIEWS: Record<TabId, View> = {
   op_profile: opProfile,
   hlo,
   kernels,
+  device_time: deviceTime,
   memory,
   allocator,
   memory_viewer: memoryViewer,

@@ -9,6 +9,8 @@ import base64
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from nbprof.views import op_profile, wording
 from nbprof.views.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
 from nbprof.views.text import figure_text, means, verdict
@@ -41,6 +43,7 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
         _op_profile(payload["op_profile"], "op_profile" in {tab["id"] for tab in payload["meta"]["tabs"]}),
         _roofline(payload),
         _kernels(payload["kernels"]),
+        _device_time(payload["device_time"]),
         _memory(payload["memory"]),
         _programs(payload["memory_viewer"]),
         _pods(payload["pods"]),
@@ -169,6 +172,21 @@ def _kernels(kernels: dict[str, Any]) -> str:
             [name, *(wording.number(_cell(table, key, i), digits) for key, digits in (("total_us", 1), ("occurrences", 0), ("avg_us", 1)))]
         )
     return _table("Top GPU kernels", "", ["Kernel", "Total µs", "Count", "Avg µs"], rows, "lrrr")
+
+
+def _device_time(part: dict[str, Any]) -> str:
+    """What the devices did, in percent of their time, and the sentence on why they stood still."""
+    devices = part["devices"][:_ROWS]
+    if not devices:
+        return ""
+    rows = []
+    for name, times in zip(devices, np.asarray(part["parts_ms"], np.float64).reshape(-1, 4), strict=False):
+        whole = float(np.nansum(times))
+        rows.append([_text(name), *(wording.percent(100 * float(ms) / whole) if whole else "–" for ms in times)])
+    more = len(part["devices"]) - len(devices)
+    scope = "percent of their time" + (f"; {more:,} more devices" if more else "")
+    said = _paragraph(_marked(part["statement"]))
+    return said + _table("What devices did", scope, ["Device", "Compute", "Communication", "Memory", "Idle"], rows, "lrrrr")
 
 
 def _memory(memory: dict[str, Any]) -> str:

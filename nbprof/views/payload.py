@@ -18,6 +18,7 @@ from nbprof.errors import NbprofError
 from nbprof.live import key
 from nbprof.views import (
     allocator,
+    device_time,
     input_pipeline,
     kernels,
     memory,
@@ -44,6 +45,7 @@ TABS = {
     "op_profile": "Op profile",
     "hlo": "HLO & roofline",
     "kernels": "GPU kernels",
+    "device_time": "Device time",
     "memory": "Memory",
     "allocator": "Allocator",
     "memory_viewer": "Program memory",
@@ -62,6 +64,7 @@ _ROOMS: dict[str, Callable[..., dict[str, Any]]] = {
     "op_profile": op_profile.payload,
     "hlo": roofline.payload,
     "kernels": kernels.payload,
+    "device_time": device_time.payload,
     "memory": memory.payload,
     "allocator": allocator.payload,
     "memory_viewer": memory_viewer.payload,
@@ -74,6 +77,7 @@ _WHERE_KNOWN: dict[str, Callable[[Run], bool]] = {
     "pods": pods.has,
     "hlo": roofline.has,
     "memory_viewer": memory_viewer.has,
+    "device_time": device_time.has,
     "allocator": allocator.has,
 }
 """Tabs that are there only where they have something to show, unless they are asked for."""
@@ -100,7 +104,7 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
     ----------
     run : Run
     views : iterable of str, optional
-        The tabs to show, out of "overview", "input", "ops", "op_profile", "hlo", "kernels", "memory",
+        The tabs to show, out of "overview", "input", "ops", "op_profile", "hlo", "kernels", "device_time", "memory",
         "allocator", "memory_viewer", "pods", "trace". All when
         not given: "op_profile" then only where an op of a compiled program ran, "kernels" not where all devices are of another kind than
         GPUs, "pods" only where there are several workers, "memory_viewer" where there are compiled programs whose memory is known. Data of
@@ -202,6 +206,7 @@ def left_out(key: str) -> dict[str, Any]:
         "op_profile": op_profile.nothing(),
         "hlo": roofline.nothing(),
         "kernels": {"table": nothing, "figures": []},
+        "device_time": device_time.nothing(),
         "memory": {"ids": []},
         "allocator": allocator.nothing(),
         "memory_viewer": memory_viewer.nothing(),

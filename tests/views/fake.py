@@ -59,6 +59,8 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "memory_summary": _memory_summary(),
         "memory_timeline": _timeline(),
         "memory_peak": _peak(),
+        "device_time": {"device_time": pd.DataFrame()},
+        "device_time_missing": "No GPU kernel is in this profile.",
         "memory_modules": memory_modules.frame({}, {}),
         "hlo_missing": "No op of a compiled XLA program ran.",
         "compiled": {},

@@ -11,6 +11,7 @@ const VIEWS: Record<string, string> = {
   input: "steps--input",
   ops: "ops",
   kernels: "gpu-kernels",
+  device_time: "device-time",
   memory: "memory",
   allocator: "allocator",
   hlo: "hlo--roofline",

@@ -1,0 +1,244 @@
+/** What devices did with their time, what they waited for, and what the step could not have been shorter without. */
+
+import { textAt } from "../lib/codec.js";
+import { clear, h, listen, marked } from "../lib/dom.js";
+import { num } from "../lib/format.js";
+import { downloadButton, emptyView, figures, heading, legend, picker, swatch } from "../lib/parts.js";
+import type { Table } from "../lib/payload.js";
+import { type ColumnSpec, nameNode, table } from "../lib/table.js";
+import type { View, ViewContext } from "../lib/view.js";
+import { kindOf, PARTS, type Part, partsOf, sum, toPiece, WAITS } from "./device-time/model.js";
+import { series } from "./device-time/series.js";
+
+const NONE = { title: "No time of a device", text: "No work of a device is in this profile." };
+
+/** Frames as tables: title, what it says, and the columns that a narrow page leaves out. */
+const TABLES: readonly (readonly [key: string, title: string, scope: string, narrow: string])[] = [
+  ["device_idle_causes", "While the device waited for the host", "what the host did; each moment counts once", ""],
+  ["device_overlap", "Communication beside computation", "whole recording", "memory_ms compute_ms"],
+  ["device_collectives", "Collectives", "waiting is what a rank spends beyond the last one", "process_group calls"],
+  [
+    "device_stragglers",
+    "Stragglers",
+    "for whom the others waited; the first rows are the whole recording",
+    "device collectives",
+  ],
+  [
+    "device_launches",
+    "Launches",
+    "from the call on the host to its kernel",
+    "max_call_us median_delay_us max_delay_us slow_calls long_delays",
+  ],
+  ["device_queue", "Queues", "launched and not begun", "median_length full_percent"],
+  ["device_bandwidth", "Memory bandwidth", "by kind of copy", "copies median_gb_per_second"],
+];
+
+export const render: View = (el, context) => {
+  const { device_time: data } = context.payload;
+  if (data.empty || !data.devices.length) {
+    el.append(h("section", emptyView(data.empty ?? NONE)));
+    return;
+  }
+  const bars = h("div.dt-bars");
+  const show = (window: number): void => {
+    clear(bars);
+    bars.append(...stacked(data.devices, partsOf(data, window), PARTS));
+  };
+  const windows = data.windows.map((label, i) => ({ id: String(i), label }));
+  el.append(
+    h("section", h("p.pod-said", ...marked(data.statement)), figures(data.figures)),
+    h(
+      "section",
+      heading(
+        "What devices did",
+        "ms, each moment once",
+        windows.length > 1 &&
+          h(
+            "span.actions",
+            picker("Of", windows, "0", (id) => show(Number(id))),
+          ),
+      ),
+      bars,
+      legend(PARTS),
+    ),
+    h(
+      "section",
+      heading("Why they stood still", "ms between two works"),
+      ...stacked(data.devices, data.waits, WAITS),
+      legend(WAITS),
+    ),
+    path(context),
+  );
+  show(0);
+  const [causes, ...others] = TABLES.map((spec) => listed(context, ...spec));
+  el.append(causes as HTMLElement, ...chart(context), ...(others as HTMLElement[]));
+  if (data.left_out) el.append(h("p.dim", data.left_out));
+};
+
+/** A bar a device, in parts, all on one scale. */
+function stacked(
+  names: readonly string[],
+  rows: readonly (readonly (number | null)[])[],
+  parts: readonly Part[],
+): HTMLElement[] {
+  const most = Math.max(...rows.map(sum), 1e-12);
+  return names.map((name, i) => {
+    const row = rows[i] ?? [];
+    const total = sum(row);
+    const told = parts
+      .map(({ label }, k) => (row[k] ? `${label} ${num(row[k], 2)} ms, ${num((100 * row[k]) / total, 1)}%` : ""))
+      .filter(Boolean);
+    return h(
+      "div.dt-row",
+      { title: told.join("\n") },
+      h("bdi.tail", { title: name }, name),
+      h(
+        "div.stack",
+        { role: "img", "aria-label": `${name}: ${told.join("; ") || "not known"}` },
+        ...parts.map(
+          ({ css }, k) =>
+            (row[k] ?? 0) > 0 &&
+            h("i", { class: css, style: { "--w": `calc(${((100 * (row[k] as number)) / most).toFixed(2)}% - 1px)` } }),
+        ),
+      ),
+      h("span.n", row.every((value) => value === null) ? "–" : num(total, 2)),
+    );
+  });
+}
+
+/** The kinds of the critical path as one bar, and all that it runs through. */
+function path(context: ViewContext): HTMLElement {
+  const { path: data } = context.payload.device_time;
+  const scope = data.step
+    ? `of ${data.step}${data.host && ` on ${data.host}`}, the step of median length`
+    : "of the whole recording";
+  // What is thinner than a pixel is in the table.
+  const kinds = data.kinds.filter(({ percent }) => percent >= 0.1);
+  const label = kinds.map(({ kind, percent }) => `${kindOf(kind).label} ${num(percent, 1)}%`).join(", ");
+  const holder = h("div");
+  const element = h(
+    "section",
+    heading(
+      "Critical path",
+      scope,
+      h(
+        "span.actions",
+        downloadButton("nbprof-critical-path.csv", () => list.csv()),
+      ),
+    ),
+    h(
+      "div.stack",
+      { role: "img", "aria-label": `Critical path: ${label}` },
+      ...kinds.map(({ kind, percent }) =>
+        h("i", {
+          class: kindOf(kind).css,
+          title: `${kindOf(kind).label} ${num(percent, 1)}%`,
+          style: { "--w": `calc(${percent.toFixed(2)}% - 1px)` },
+        }),
+      ),
+    ),
+    h(
+      "span.legend",
+      ...kinds.map(({ kind, percent }) =>
+        h("span", swatch(kindOf(kind).css), `${kindOf(kind).label} ${num(percent, 1)}%`),
+      ),
+    ),
+    holder,
+    data.rest && h("p.more", data.rest),
+  );
+  const list = table(holder, {
+    table: data.table,
+    columns: [
+      {
+        key: "kind",
+        width: 96,
+        cell: (row, cell) => {
+          const { css, label } = kindOf(textAt(data.table.data.kind, row));
+          cell.append(swatch(css), "\u2002", label);
+        },
+      },
+      {
+        key: "name",
+        kind: "code",
+        grow: true,
+        width: 150,
+        cell: (row, cell) => {
+          cell.title = textAt(data.table.data.name, row);
+          cell.append(cell.title ? nameNode(cell.title) : "nothing recorded");
+        },
+      },
+      { key: "op", kind: "code", narrow: true },
+      { key: "pieces", narrow: true },
+      { key: "total_us" },
+      { key: "percent", bar: { css: (row) => kindOf(textAt(data.table.data.kind, row)).css, width: 48 } },
+    ],
+    sort: { key: "total_us", descending: true },
+    height: 320,
+    onRow: (row) => context.go("trace", toPiece(data.table, row)),
+    label: "What the critical path runs through",
+    signal: context.signal,
+  });
+  return element;
+}
+
+/** Queues and copies over time, one at a time. */
+function chart(context: ViewContext): HTMLElement[] {
+  const { streams } = context.payload.device_time;
+  const first = streams[0];
+  if (!first) return [];
+  const stage = h("div");
+  let end = new AbortController();
+  listen(context.signal, "abort", () => end.abort());
+  const show = (line = first): void => {
+    end.abort();
+    end = new AbortController();
+    clear(stage);
+    stage.append(series(line, end.signal));
+  };
+  const choices = streams.map(({ label }, i) => ({ id: String(i), label }));
+  const choice = picker("Of", choices, "0", (id) => show(streams[Number(id)]));
+  choice.classList.add("dt-pick");
+  show();
+  return [h("section", heading("Over time", "the most of each stretch", h("span.actions", choice)), stage)];
+}
+
+function listed(context: ViewContext, key: string, title: string, scope: string, narrow: string): HTMLElement | "" {
+  const data: Table | undefined = context.payload.device_time.tables[key];
+  if (!data?.rows) return "";
+  const hidden = narrow.split(" ");
+  const several = new Set(context.payload.device_time.devices).size > 1;
+  const name = ["kernel", "cause", "copy", "collective"].find((known) => data.data[known]);
+  const columns = data.columns
+    .filter((column) => several || !["host", "device"].includes(column.key) || column.key === name)
+    .map(
+      (column): ColumnSpec => ({
+        key: column.key,
+        ...(column.key === name && { grow: true, width: 110 }),
+        ...(hidden.includes(column.key) && { narrow: true }),
+        ...(column.key === "cause" && {
+          cell: (row, cell) => cell.append(textAt(data.data["cause"], row) || "nothing recorded"),
+        }),
+        ...(column.key === "kernel" && {
+          cell: (row, cell) => {
+            cell.title = textAt(data.data["kernel"], row);
+            cell.append(cell.title ? nameNode(cell.title) : "All launches");
+          },
+        }),
+      }),
+    );
+  const holder = h("div");
+  const list = table(holder, { table: data, columns, sort: null, height: 270, label: title, signal: context.signal });
+  const file = `nbprof-${key.replaceAll("_", "-")}.csv`;
+  return h(
+    "section",
+    heading(
+      title,
+      scope,
+      h(
+        "span.actions",
+        downloadButton(file, () => list.csv()),
+      ),
+    ),
+    holder,
+  );
+}

@@ -1,0 +1,61 @@
+/** A step function of time: how long a queue was, how fast copies were. */
+
+import { canvas } from "../../lib/canvas.js";
+import { h, listen } from "../../lib/dom.js";
+import { num } from "../../lib/format.js";
+import type { DeviceSeries } from "../../lib/payload.js";
+import { niceMax, ticks } from "../../lib/scale.js";
+import { cssColor } from "../../lib/theme.js";
+import { onTheme } from "../trace/palette.js";
+
+const HEIGHT = 110;
+
+export function series(line: DeviceSeries, signal: AbortSignal): HTMLElement {
+  const highest = line.most.reduce((most, value) => Math.max(most, value), 0);
+  const max = niceMax(highest);
+  const unit = line.unit === "count" ? "" : ` ${line.unit}`;
+  const plot = h("div.plot");
+  const said = h("p.dim.dt-at", { "aria-live": "off" });
+  const rest = `Most ${num(highest, unit ? 2 : 0)}${unit}, from ${num(line.from_ms, 2)} to ${num(line.to_ms, 2)} ms`;
+  said.textContent = rest;
+  const area = canvas(plot, {
+    signal,
+    height: HEIGHT,
+    label: `${line.label}. ${rest}.`,
+    draw(context, width, height) {
+      context.fillStyle = cssColor(plot, "--grid");
+      for (const tick of ticks(max, 4)) context.fillRect(0, Math.round(height * (1 - tick / max)), width, 1);
+      context.fillStyle = cssColor(plot, "--dt-line");
+      const box = width / line.most.length;
+      line.most.forEach((value, i) => {
+        const tall = value > 0 ? Math.max(1, (value / max) * height) : 0;
+        const from = Math.round(i * box);
+        context.fillRect(from, height - tall, Math.max(1, Math.round((i + 1) * box) - from), tall);
+      });
+    },
+  });
+  listen(area.element, "pointermove", (event) => {
+    const share = Math.min(0.9999, Math.max(0, event.offsetX / area.width()));
+    const value = line.most[Math.floor(share * line.most.length)] as number;
+    const at = line.from_ms + share * (line.to_ms - line.from_ms);
+    said.textContent = `${num(at, 2)} ms: up to ${num(value, unit ? 2 : 0)}${unit}`;
+  });
+  listen(area.element, "pointerleave", () => {
+    said.textContent = rest;
+  });
+  onTheme(plot, signal, area.redraw);
+  return h(
+    "div",
+    h(
+      "div.chart.dt-chart",
+      h(
+        "div.dt-axis",
+        ...ticks(max, 4).map((tick) =>
+          h("span", { style: { bottom: `${(tick / max) * HEIGHT}px` } }, num(tick, max < 4 ? 1 : 0)),
+        ),
+      ),
+      plot,
+    ),
+    said,
+  );
+}
