@@ -24,6 +24,8 @@ class Programs:
             known = self._modules.setdefault((module.host, _signed(module.ident)), module)
             if known.data != module.data:
                 self._clashes.append(module.name)
+        self._homes = _homes(self._modules)
+        self._titles = _titles(self._modules, self._homes, trace.hosts)
         self._read: dict[tuple[int, int], Program | None] = {}
         self._costs: dict[tuple[int, int], Costs] = {}
         self._damaged: dict[str, str] = {}
@@ -67,8 +69,14 @@ class Programs:
 
     def name(self, host: int, ident: int) -> str:
         """What a program is called, its ident behind it: `jit_train_step(8)`; '' where the file does not have it."""
-        module = self._modules.get((host, _signed(ident)))
-        return "" if module is None else module.name
+        return self._titles.get(self.home(host, ident), {}).get(_signed(ident), "")
+
+    def home(self, host: int, ident: int) -> int:
+        """The first host that has the very program that is known by this ident on a host: what it runs on both is the same op.
+
+        -1 where the file does not have it. Machines that run programs of their own give the same idents to different ones.
+        """
+        return self._homes.get((host, _signed(ident)), -1)
 
     def category(self, host: int, ident: int, op: str) -> str:
         """What kind of work an op is; '' where it is not known."""
@@ -101,6 +109,32 @@ class Programs:
 
     def _damage(self, name: str, error: ReadError) -> None:
         self._damaged.setdefault(name or "without a name", str(error).rstrip("."))
+
+
+def _homes(modules: dict[tuple[int, int], Module]) -> dict[tuple[int, int], int]:
+    """By host and ident the first host that has the same program under that ident."""
+    first: dict[int, list[tuple[int, bytes]]] = {}
+    out = {}
+    for (host, ident), module in sorted(modules.items(), key=lambda item: item[0]):
+        known = first.setdefault(ident, [])
+        home = next((at for at, data in known if data == module.data), None)
+        if home is None:
+            known.append((host, module.data))
+        out[host, ident] = host if home is None else home
+    return out
+
+
+def _titles(modules: dict[tuple[int, int], Module], homes: dict[tuple[int, int], int], hosts: list[str]) -> dict[int, dict[int, str]]:
+    """By home and ident what a program is called: different ones of one name are told apart by their machine."""
+    taken: set[str] = set()
+    out: dict[int, dict[int, str]] = {}
+    for (host, ident), home in homes.items():
+        if home == host:
+            name = modules[host, ident].name
+            title = f"{name} on {hosts[host]}" if name in taken and host < len(hosts) else name
+            taken.add(title)
+            out.setdefault(home, {})[ident] = title
+    return out
 
 
 def _signed(ident: int) -> int:

@@ -33,21 +33,30 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFra
     module = trace.text_arg("hlo_module")[rows]
     ident = trace.arg("program_id", _NONE)[rows]
     host = placed.host[rows].astype(np.int64)
-    keys = pd.DataFrame({"host": host, "ident": ident, "module": module, "op": stated})
+    find = _Finder(placed)
+    programs: Programs = out.programs
+    # What several machines run of the same program is one op.
+    run = pd.DataFrame({"host": host, "ident": ident, "module": module})
+    which = run.groupby(list(run), sort=False).ngroup().to_numpy(np.int64)
+    seen = run.iloc[np.unique(which, return_index=True)[1]].itertuples(index=False)
+    loaded = [(int(on), trace.strings[int(text)] if text >= 0 else "", int(number)) for on, number, text in seen]
+    numbers = [find(*one) for one in loaded]
+    homes = np.array([programs.home(on, number) for (on, _, _), number in zip(loaded, numbers, strict=True)], np.int64)[which]
+    keys = pd.DataFrame(
+        {"home": np.where(homes < 0, host, homes), "ident": np.array(numbers, np.int64)[which], "module": module, "op": stated}
+    )
     part = keys.groupby(list(keys), sort=False).ngroup().to_numpy(np.int64)
     first = np.unique(part, return_index=True)[1]
     order = np.lexsort((-events.duration[rows], events.start[rows], events.lane[rows]))
     own = np.empty(len(rows), np.int64)
     lane, start, duration = events.lane[rows[order]], events.start[rows[order]], events.duration[rows[order]]
     own[order] = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
-    programs: Programs = out.programs
     runs = np.bincount(part)
-    find = _Finder(placed)
     facts = []
     op, kind = np.zeros(len(first), np.int32), np.zeros(len(first), np.int32)
     for i, at in enumerate(first.tolist()):
         on, called = int(host[at]), trace.strings[int(module[at])] if module[at] >= 0 else ""
-        number = find(on, called, int(ident[at]))
+        number = numbers[which[at]]
         name = trace.strings[int(stated[at])].rpartition("::")[2]
         one = programs.find(on, number, name)
         framework = one.framework_op if one else ""

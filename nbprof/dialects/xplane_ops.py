@@ -85,7 +85,7 @@ class OpTexts:
         idents, ident = np.unique(trace.arg("program_id", 0)[rows], return_inverse=True)
         hosts = len(trace.hosts)
         code, seen = pd.factorize((name * len(idents) + ident.reshape(-1)) * hosts + placed.host[rows])
-        numbers: dict[tuple[int, str, str], int] = {}
+        numbers: dict[tuple[int, int, str, str], int] = {}
         number = np.empty(len(seen), np.int64)
         for i, key in enumerate(seen.tolist()):
             rest, host = divmod(key, hosts)
@@ -94,7 +94,7 @@ class OpTexts:
             # `outer::inner` where a kernel belongs to a nested computation.
             hlo = trace.strings[int(used[at])].rpartition("::")[2]
             op = HloOp(host, program, hlo, programs.find(host, program, hlo))
-            number[i] = numbers.setdefault((program, hlo, op.text), len(numbers))
+            number[i] = numbers.setdefault((programs.home(host, program), program, hlo, op.text), len(numbers))
             if number[i] == len(self._hlo):
                 self._hlo.append(op)
         self.codes[rows] = self._first_hlo + number[code]

@@ -5,23 +5,25 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pandas as pd
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbprof.analysis import memory_modules, memory_viewer
 from nbprof.dialects.programs import Programs
 from nbprof.formats.hlo import Program
+from nbprof.profiles import load
 from nbprof.trace import Module
-from tests.analysis.test_hlo import JIT, US, kernel, op, run
+from tests.analysis.test_hlo import JIT, KNOWN, US, kernel, op, run
 from tests.support import hlo
 from tests.support.hlo_memory import small
-from tests.support.xspace import chunk
+from tests.support.xspace import PlaneWriter, chunk, xspace
 
 OPS = ("add_fusion", "mul.1.remat", "tanh.1", "add.1", "a", "no_such_op")
 
 
 def programs(data):
-    return Programs(SimpleNamespace(modules=[Module("jit_f(3)", 3, data, 0)]))
+    return Programs(SimpleNamespace(hosts=["a"], modules=[Module("jit_f(3)", 3, data, 0)]))
 
 
 def told(data):
@@ -134,3 +136,67 @@ def test_padding_of_an_element_type_that_is_not_known_is_none_and_said():
     assert (seen.peak_bytes, seen.peak_unpadded_bytes) == (8192, 4096 + 3200)
     assert seen.at_peak["padding_ratio"].tolist() == [1.0, 4096 / 3200]
     assert seen.notes == ["1 buffer has an element type newer than nbprof: what padding adds there is not known, and counts as none."]
+
+
+SMALLER = hlo.program(
+    "jit_f",
+    hlo.computation(
+        "main",
+        op("a", "parameter", 11, dims=(50,)),
+        op("add_fusion", "negate", 12, 11, dims=(50,)),
+        op("mul.1.remat", "multiply", 13, 12, 12, dims=(50,)),
+        ident=8,
+        root=13,
+    ),
+)
+
+
+def two_hosts(folder, second, *, on_cpu):
+    """`jit_f` with ident 3 on two machines, each of which runs two of its ops once."""
+    for host, data in (("host-a", JIT), ("host-b", second)):
+        plane = PlaneWriter("/host:CPU") if on_cpu else PlaneWriter("/device:GPU:0", dict(KNOWN))
+        events = []
+        for at, name in enumerate(("add_fusion", "mul.1.remat")):
+            _, _, length, stats = kernel(0, name, name)
+            events.append(plane.event(name, 20 * at * US, length, **stats))
+        plane.line("tf_XLAPjRtCpuClient" if on_cpu else "Stream #7(Compute)", events, line_id=7)
+        modules = hlo.metadata_plane(**({"jit_f(3)": (3, data)} if data else {}))
+        (folder / f"{host}.xplane.pb").write_bytes(xspace(plane, modules, hostname=host))
+    return load(folder)
+
+
+@pytest.mark.parametrize("on_cpu", [False, True], ids=["GPU", "CPU"])
+def test_what_several_machines_run_of_one_program_is_one_row(tmp_path, on_cpu):
+    p = two_hosts(tmp_path, JIT, on_cpu=on_cpu)
+    frame = p.hlo.frame.set_index("op")
+    assert frame["program"].tolist() == ["jit_f(3)"] * 2
+    assert frame["occurrences"].tolist() == [2, 2]
+    assert frame["self_us"].tolist() == [20.0, 20.0]
+    assert frame.loc["mul.1.remat", ["flops", "bytes"]].tolist() == [2 * 3000, 2 * 12_000]
+    assert (p.op_profile.frame["kind"] == "program").sum() == 1
+    assert p.memory_viewer.modules["hosts"].tolist() == [2]
+
+
+@pytest.mark.parametrize("on_cpu", [False, True], ids=["GPU", "CPU"])
+def test_different_programs_with_one_ident_on_two_machines_keep_their_own_numbers(tmp_path, on_cpu):
+    p = two_hosts(tmp_path, SMALLER, on_cpu=on_cpu)
+    frame = p.hlo.frame.set_index(["program", "op"])
+    assert frame["flops"].to_dict() == {
+        ("jit_f(3)", "add_fusion"): 193_000.0,
+        ("jit_f(3)", "mul.1.remat"): 3000.0,
+        ("jit_f(3) on host-b", "add_fusion"): 150.0,
+        ("jit_f(3) on host-b", "mul.1.remat"): 150.0,
+    }
+    assert frame["occurrences"].tolist() == [1] * 4
+    tree = p.op_profile.frame
+    assert tree.loc[tree["kind"] == "program", "name"].tolist() == ["jit_f(3)", "jit_f(3) on host-b"]
+    assert sorted(p.memory_viewer.modules["module"]) == ["jit_f(3)", "jit_f(3) on host-b"], "as the memory of programs calls them"
+
+
+@pytest.mark.parametrize("on_cpu", [False, True], ids=["GPU", "CPU"])
+def test_a_machine_whose_file_has_no_programs_keeps_its_ops_apart(tmp_path, on_cpu):
+    frame = two_hosts(tmp_path, b"", on_cpu=on_cpu).hlo.frame
+    assert sorted(frame[["op", "in_file", "self_us"]].to_numpy().tolist()) == [
+        ["add_fusion", False, 10.0], ["add_fusion", True, 10.0], ["mul.1.remat", False, 10.0], ["mul.1.remat", True, 10.0],
+    ]  # fmt: skip
+    assert frame.loc[~frame["in_file"], ["flops", "bytes"]].isna().all(axis=None)
