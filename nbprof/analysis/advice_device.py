@@ -23,6 +23,7 @@ BUSY_LITTLE, BUSY_LITTLE_TORCH = 30.0, 50.0
 ROOM = 0.5
 """A peak below this part of the memory leaves room for a larger batch."""
 LAYOUT_PERCENT = 5.0
+ELEMENTWISE_PERCENT = 20.0
 UNALIGNED_PERCENT = 5.0
 EMPTY_PERCENT = 20.0
 """Percent of kernel time that multiprocessors without a block stand idle."""
@@ -39,6 +40,8 @@ _LAYOUT = re.compile(
     r"transpose_readWrite|im2col|col2im|transpose(?:Fused|Nchw|Nhwc)",
     re.IGNORECASE,
 )
+# Kernels of PyTorch, of TensorFlow's Eigen and of its own generator ("Relu_GPU_DT_FLOAT_DT_FLOAT_kernel").
+_ELEMENTWISE = re.compile(r"elementwise_kernel|Cwise(?:Unary|Binary|Nullary|Ternary)Op|EigenMetaKernel.*TensorAssignOp|_GPU_DT_\w+_kernel")
 # "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2": how many values a load takes; 8 of 16 bits where sizes allow it.
 _UNALIGNED = re.compile(r"(?:f16|bf16|s16816|s1688|h1688|h16816|half).*_align[12](?:\D|$)", re.IGNORECASE)
 
@@ -128,6 +131,32 @@ def _small_kernels(facts: Facts) -> list[Finding]:
         fix = "-model.compile(optimizer, loss)\n+model.compile(optimizer, loss, jit_compile=True)"
     title = "Record kernels as graphs" if facts.jax else "Compile many small kernels into few"
     return [Finding("small_kernels", "medium", title, text, gain, fix, "kernels", "GPU kernels")]
+
+
+def _elementwise(facts: Facts) -> list[Finding]:
+    """G11: kernels that go through all values for one op, where no compiler joins them."""
+    kernels, whole = facts.computing
+    if not whole or facts.evidence.work is not None or facts.percent["kernel_launch"] >= PART_MODERATE:
+        return []
+    mine = named(kernels, _ELEMENTWISE)
+    share = 100 * float(mine["total_us"].sum()) / whole
+    if share < ELEMENTWISE_PERCENT:
+        return []
+    gain = facts.compute_ms * share / 100
+    worst = mine.iloc[int(mine["total_us"].to_numpy().argmax())]
+    text = (
+        f"**{share:.0f}%** of kernel time is in kernels of one elementwise op each, the largest {_short(worst['op'])} with "
+        f"**{worst['total_us'] / 1000:.2f} ms**: each reads its values from memory and writes them back. A compiler joins them."
+    )
+    fix = "-@tf.function\n+@tf.function(jit_compile=True)\n def train_step(batch):"
+    if facts.torch:
+        fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
+    elif facts.jax:
+        fix = "+@jax.jit\n def train_step(state, batch):"
+    elif facts.keras:
+        fix = "-model.compile(optimizer, loss)\n+model.compile(optimizer, loss, jit_compile=True)"
+    title = "Let a compiler join elementwise ops"
+    return [Finding("elementwise_kernels", _level(facts, gain), title, text, gain, fix, "kernels", "GPU kernels")]
 
 
 def _small_batch(facts: Facts) -> list[Finding]:
@@ -303,6 +332,7 @@ RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
     _layout,
     _alignment,
     _small_kernels,
+    _elementwise,
     _small_batch,
     _few_blocks,
     _placement,

@@ -119,6 +119,10 @@ RULES: tuple[Rule, ...] = (
         f"≥ {advice_device.MANY_KERNELS:,} of < {advice_device.SHORT_KERNEL_US:g} µs", GPU_GUIDE_CHOICE,
     ),
     Rule(
+        "elementwise_kernels", _ALL, "Kernels of one elementwise op each, where the host keeps up with launching",
+        f"≥ {advice_device.ELEMENTWISE_PERCENT:g} % of kernel time", GPU_GUIDE_CHOICE,
+    ),
+    Rule(
         "small_batch", _ALL, "How busy the device is, with short kernels, little input and room in memory",
         f"busy < {advice_device.BUSY_LITTLE:g} % (PyTorch {advice_device.BUSY_LITTLE_TORCH:g} %), "
         f"kernels < {advice_device.SHORT_KERNEL_US:g} µs, peak < {100 * advice_device.ROOM:g} % of memory",

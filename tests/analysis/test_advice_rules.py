@@ -140,6 +140,13 @@ RULES = {
         (gpu(kernels=short(1000, 10.0)), False),
         ({**gpu(kernels=short(1000, 9.9)), "parts": {"device_compute": 90.0, "kernel_launch": 3.0}}, False),
     ],
+    "elementwise_kernels": [
+        (gpu(kernels=kernels({"kernel": "Relu_GPU_DT_HALF_DT_HALF_kernel", "total_us": 20.0}, {"total_us": 80.0})), True),
+        (gpu(kernels=kernels({"kernel": "Relu_GPU_DT_HALF_DT_HALF_kernel", "total_us": 19.9}, {"total_us": 80.1})), False),
+        ({**torch(), "kernels": kernels({"kernel": "void at::native::vectorized_elementwise_kernel<4>", "total_us": 20.0}, {"total_us": 80.0})}, True),
+        ({**torch(), "kernels": kernels({"kernel": "triton_poi_fused_add_relu_0", "total_us": 50.0}, {"total_us": 50.0})}, False),
+        ({**torch({"device_compute": 90.0, "kernel_launch": 3.0}), "kernels": kernels({"kernel": "elementwise_kernel", "total_us": 50.0})}, False),
+    ],
     "small_batch": [
         (gpu(kernels=short(100, 9.9), device_busy_percent=29.9), True),
         (gpu(kernels=short(100, 9.9), device_busy_percent=30.0), False),
@@ -285,6 +292,12 @@ def test_transposes_of_an_op_do_not_make_it_miss_tensor_cores():
     ]
     assert "**50%** of kernel time" in found(**gpu(kernels=kernels(*rows))).loc["tensor_cores", "evidence"]
     assert "tensor_cores" not in found(**gpu(kernels=kernels({**rows[1], "kernel": "batched_transpose_32x32_half"}))).index
+
+
+@pytest.mark.parametrize(("op", "layer"), [("conv2d/Conv2D/Conv2DBackpropFilter", "Conv2D(32, 3)"), ("dense/MatMul", "Dense(104)")])
+def test_sizes_that_let_ops_use_tensor_cores_are_those_of_the_op(op, layer):
+    row = {"kernel": "sgemm", "op": op, "total_us": 50.0, "op_tensor_core_eligible": True, "uses_tensor_core": False}
+    assert layer in found(**gpu(kernels=kernels(row))).loc["tensor_cores", "fix"]
 
 
 def test_short_ops_and_lost_time_have_causes_of_their_own():
