@@ -51,6 +51,8 @@ def name_lanes(trace: Trace) -> Kinds:
         under = f"NPU {device}" if on_device else "Steps" if what == STEPS else "CANN" if what == CANN else "Host"
         if what == OTHER:
             under = process
+        if thread.isdigit() and what in (STREAM, CANN, PYTHON):
+            thread = f"{'Stream' if what == STREAM else 'Thread'} {thread}"
         name = f"{process}: {thread}" if what in (OVERLAP, PLANE, COUNTERS) else thread
         note = "collectives" if what == COMMUNICATION else ""
         number = re.findall(r"\d+", thread)
