@@ -22,10 +22,12 @@ const FILE_TYPES = [
     displayName: "Profile (trace)",
     extensions: [".pt.trace.json", ".pt.trace.json.gz", ".trace.json", ".trace.json.gz"],
   },
+  // As recordings leave it; other pickles are anybody's.
+  { name: "nbprof-allocator", displayName: "Allocator snapshot", extensions: [".memory_snapshot.pickle"] },
 ];
 
-/** Any JSON may be a trace, as the files of PyTorch's ranks are: Open With has nbprof for it, its own editor stays the default. */
-const MAYBE = ["json", "nbprof-json-gz"];
+/** Any JSON may be a trace, and a pickle a snapshot: Open With has nbprof for it, its own editor stays the default. */
+const MAYBE = ["json", "nbprof-json-gz", "nbprof-pickle"];
 
 const isProfile = (name: string): boolean =>
   FILE_TYPES.some(({ extensions }) => extensions.some((extension) => name.endsWith(extension)));
@@ -134,6 +136,14 @@ export const documents: JupyterFrontEndPlugin<void> = {
       name: "nbprof-json-gz",
       displayName: "JSON (packed)",
       extensions: [".json.gz"],
+      contentType: "file",
+      fileFormat: null,
+      mimeTypes: [],
+    });
+    app.docRegistry.addFileType({
+      name: "nbprof-pickle",
+      displayName: "Pickle",
+      extensions: [".pickle", ".pkl"],
       contentType: "file",
       fileFormat: null,
       mimeTypes: [],

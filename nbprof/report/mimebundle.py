@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nbprof.live import files, registry
 from nbprof.report.html import fragment
 from nbprof.report.static import static_html
-from nbprof.views import codec, picture, text
+from nbprof.views import allocator, codec, picture, text
 from nbprof.views.payload import select
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def mimebundle(
         payload = select(payload, views)
     packed = codec.pack(payload)
     version = payload["meta"]["version"]
-    png = picture.png(payload) if drawn else None
+    png = picture.png(payload) if drawn and not allocator.only(payload) else None
     data: dict[str, Any] = {}
     if live:
         data[MIME] = {"v": 1, "version": version, "data": base64.b64encode(packed).decode(), **({"height": height} if height else {})}

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nbprof.views import op_profile, wording
+from nbprof.report import static_allocator
+from nbprof.views import allocator, op_profile, wording
 from nbprof.views.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
 from nbprof.views.text import figure_text, means, verdict
 
@@ -49,6 +50,8 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
         _pods(payload["pods"]),
         _footer(payload["meta"]),
     ]
+    if allocator.only(payload):
+        parts = [parts[0], static_allocator.html(payload["allocator"], _table, _paragraph, _text), parts[-1]]
     font = "font:13px/20px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
     return f'<div style="{font};max-width:1000px;text-align:left">{"".join(parts)}</div>'
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from nbprof.analysis.allocator_state import Replay, State
     from nbprof.run import Run
 
+ALONE = "allocator snapshot"
+"""What a profile is called that has nothing else."""
 MOST_BLOCKS, MOST_SEGMENTS = 6_000, 300
 """What the map of a device holds: segments with the most stranded memory first, then the largest."""
 MOST_ROWS, MOST_OOMS, MOST_DEVICES, MOST_STACKS = 100, 5, 16, 300
@@ -226,3 +228,18 @@ def _head(frame: str, key: str) -> dict[str, Any]:
 
 def _cut(value: str, most: int = _LONGEST) -> str:
     return value if len(value) <= most else f"{value[: most - 1]}…"
+
+
+def only(whole: dict[str, Any]) -> bool:
+    """Whether a payload is of a snapshot that stands alone: then there is no verdict and no step to tell of."""
+    return bool(whole["meta"]["facts"][:1] == [ALONE])
+
+
+def lines(part: dict[str, Any], most: int) -> list[str]:
+    """A payload's figures of each device, and why memory ran out, in so many lines at most."""
+    out = []
+    for one in part["devices"]:
+        figures = ", ".join(f"{fig['label']} {wording.number(fig['value'], fig['digits'])} {fig['unit']}" for fig in one["figures"])
+        out.append(f"GPU {one['device']}, {one['when']}: {figures}")
+        out += [f"Out of memory {each['when']}: {each['text']} {each['remedy']}" for each in one["ooms"][:1]]
+    return out[:most]

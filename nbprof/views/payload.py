@@ -127,7 +127,9 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
         if tab == "trace" and tab in asked:
             payload[tab] = {**_kept(run, f"{tab} of {most}", partial(room, most=most)), "key": key(run)}
         else:
-            payload[tab] = _kept(run, tab, room) if tab in asked else left_out(tab)
+            # A snapshot beside a trace is no file of the run, by which the cache would know whether it is still the same.
+            make = room if tab == "allocator" else partial(_kept, part=tab, make=room)
+            payload[tab] = make(run) if tab in asked else left_out(tab)
     # Last, because it states how long the analysis took.
     return {"meta": meta(run, shown, most), **payload}
 
@@ -257,6 +259,8 @@ def facts(run: Run) -> list[str]:
     """What follows the label: steps, length, device, time of day."""
     if allocator.alone(run):
         return ["allocator snapshot", device(run)]
+    if allocator.alone(run):
+        return [allocator.ALONE, device(run)]
     result = [wording.plural(len(run.steps), "step") if len(run.steps) else "no steps"]
     if (length := seconds(run)) is not None:
         result.append(wording.duration(length))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nbprof.views import wording
+from nbprof.views import allocator, wording
 from nbprof.views.categories import CATEGORIES
 
 _BAR = 30
@@ -23,6 +23,9 @@ def summary(payload: dict[str, Any]) -> str:
     """
     meta, overview = payload["meta"], payload["overview"]
     head = [f"nbprof · {meta['label']} · {' · '.join(meta['facts'])}", verdict(overview)]
+    if allocator.only(payload):
+        head = [head[0], *allocator.lines(payload["allocator"], _MOST_LINES - 2), _footer(meta["footer"])]
+        return "\n".join(wording.one_line(line) for line in head)
     if meta["notice"] and meta["notice"]["kind"] != "no_steps":
         head.append(f"Note: {meta['notice']['title']} {meta['notice']['text']}")
     tail = [*_top_op(overview), _figures(overview), *_advice(overview), _footer(meta["footer"])]

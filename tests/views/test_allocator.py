@@ -1,0 +1,131 @@
+"""The tab Allocator against its twin, and what it says of a snapshot."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import nbprof
+from nbprof.report.static import static_html
+from nbprof.views import allocator, codec, payload, text
+from tests.support.caching_allocator import MIB, Allocator, OutOfMemory, fragmented, frame, snapshot
+from tests.views.test_payload import check, columns, interface
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory):
+    path = tmp_path_factory.mktemp("s") / "s.pickle"
+    second = Allocator(device=1)
+    second.alloc(3 * MIB, [frame(HOSTILE, f"/home/ann/{HOSTILE}.py", 1)], pool=(0, 4))
+    path.write_bytes(pickle.dumps(snapshot(fragmented(), second)))
+    return nbprof.load(path)
+
+
+def test_the_part_has_the_shape_of_the_twin(profile):
+    whole = profile.payload()
+    check(whole, "Payload")
+    check(whole["allocator"], "Allocator")
+    for device in whole["allocator"]["devices"]:
+        check(device, "AllocatorDevice")
+        for fig in device["figures"]:
+            check(fig, "Figure")
+        for name in ("stranded", "holders"):
+            check(device[name], "Table")
+            assert all(column["help"].endswith(".") for column in device[name]["columns"])
+        assert len(device["x"]) == len(device["reserved"]) == len(device["active"]) == len(device["action"]["codes"])
+        assert device["blocks"]["rows"] == len(device["blocks"]["segment"]) == len(device["blocks"]["stack"]["codes"])
+    assert interface("AllocatorDevice")
+    assert codec.unpack(codec.pack(whole)).keys() == whole.keys()
+    assert columns("location, pinned_bytes; x") == ["location", "pinned_bytes"]
+
+
+def test_a_snapshot_alone_shows_this_tab_alone(profile):
+    meta = profile.payload()["meta"]
+    assert [tab["id"] for tab in meta["tabs"]] == ["allocator"]
+    assert meta["notice"] is None
+    assert meta["facts"][0] == "allocator snapshot"
+    # Any other is there when it is asked for, and is empty.
+    assert payload.dashboard(profile.run, ["ops"])["ops"]["empty"]["text"]
+
+
+def test_text_and_static_report_of_a_snapshot_tell_of_its_memory_alone(profile):
+    told = text.summary(profile.payload())
+    assert len(told.splitlines()) <= 10
+    assert "Out of memory at 2" in told
+    html = static_html(profile.payload())
+    for other in ("Unknown", "no steps", "Average step"):
+        assert other not in told
+        assert other not in html
+
+
+def test_what_is_drawn_is_the_moment_that_memory_ran_out(profile):
+    first, second = profile.payload()["allocator"]["devices"]
+    last = profile.allocator.oom.iloc[-1]
+    assert first["ooms"][0]["text"] == last["explanation"]
+    assert len(first["ooms"]) == 2
+    assert first["when"].startswith("at 2")
+    assert sum(first["blocks"]["size"]) == sum(first["segments"]["size"]) == last["reserved_bytes"]
+    assert sum(first["blocks"]["stranded"]) == sum(first["segments"]["stranded"]) == last["stranded_bytes"]
+    assert list(first["segments"]["stranded"]) == sorted(first["segments"]["stranded"], reverse=True)
+    assert first["oom_at"].tolist() == profile.allocator.oom["time_ms"].tolist()
+    assert (second["when"], second["ooms"]) == ("at the snapshot", [])
+    assert "pool 0, 4" in second["segments"]["name"]["values"][0]
+
+
+def test_the_levels_keep_the_peaks(profile):
+    first = profile.payload()["allocator"]["devices"][0]
+    rows = profile.allocator.timeline.query("device == 0")
+    for name in ("reserved", "allocated", "active"):
+        assert max(first[name]) == rows[f"{name}_bytes"].max()
+    assert first["timed"]
+
+
+def test_the_payload_is_bounded(tmp_path):
+    device = Allocator(900 * MIB, most=40_000)
+    held = []
+    try:
+        for i in range(40_000):
+            held.append(device.alloc(600 + 512 * (i % 7), [frame(f"f{i % 900}", "/home/ann/a.py", i % 900)]))
+            if i % 3 == 0:
+                device.free(held.pop(i // 3))
+            if i > 6_000:
+                break
+    except OutOfMemory:
+        pass
+    path = tmp_path / "many.pickle"
+    path.write_bytes(pickle.dumps(snapshot(device)))
+    p = nbprof.load(path)
+    (one,) = p.payload()["allocator"]["devices"]
+    assert one["blocks"]["rows"] <= allocator.MOST_BLOCKS
+    assert one["stranded"]["rows"] == allocator.MOST_ROWS
+    assert one["stranded_more"] == len(p.allocator.stranded) - allocator.MOST_ROWS > 0
+    assert len(one["x"]) < 3 * 700
+    assert len(codec.pack(p.payload())) < 300_000
+
+
+def test_words_of_the_file_are_text_in_the_report(profile):
+    html = static_html(profile.payload())
+    assert HOSTILE not in html
+    assert "Out of memory" in html
+    assert "metrics.py:7 append" in html
+    assert "What keeps free memory" in html
+
+
+def test_without_a_snapshot_it_says_how_to_get_one(tmp_path):
+    from tests.support.kineto import Kineto
+
+    trace = Kineto()
+    trace.op("aten::mm", 10, 5)
+    (tmp_path / "a.pt.trace.json").write_bytes(trace.encode())
+    p = nbprof.load(tmp_path / "a.pt.trace.json")
+    whole = p.payload()
+    assert "allocator" not in [tab["id"] for tab in whole["meta"]["tabs"]]
+    assert "_record_memory_history" in payload.dashboard(p.run, ["allocator"])["allocator"]["empty"]["text"]
+    assert "no snapshot" in repr(p.allocator)
+    # One that comes later is there when the trace is loaded again, whatever the cache has of it.
+    (tmp_path / "a.memory_snapshot.pickle").write_bytes(pickle.dumps(snapshot(fragmented())))
+    again = nbprof.load(tmp_path / "a.pt.trace.json").payload()
+    assert "allocator" in [tab["id"] for tab in again["meta"]["tabs"]]
+    assert np.sum(again["allocator"]["devices"][0]["segments"]["size"]) > 400 * MIB
