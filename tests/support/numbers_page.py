@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from nbprof import faces, frames_cores, frames_hlo, frames_memory_viewer
+from nbprof import faces, frames_cores, frames_device_time, frames_hlo, frames_memory_viewer
+from nbprof.faces.device_time import DeviceTime
 from nbprof.frames import SCHEMA, Col
 from tests.parity.deviations import DEVIATIONS
 from tests.parity.peer import GUIDE, XPROF
@@ -22,6 +23,7 @@ VIEWS = {
     "tf_data": faces.TfData,
     "ops": faces.Ops,
     "kernels": faces.Kernels,
+    "device_time": DeviceTime,
     "memory": faces.Memory,
     "memory_viewer": faces.MemoryViewer,
     "hlo": faces.Hlo,
@@ -40,6 +42,8 @@ COLUMNS = {
     "tf_data.nodes": "tf_data_nodes",
     "ops.frame": "ops",
     "kernels.frame": "kernels",
+    "device_time.frame": "device_time",
+    **{f"device_time.{name.removeprefix('device_')}": name for name in frames_device_time.SCHEMA if name != "device_time"},
     "memory.summary": "memory_summary",
     "memory.timeline": "memory_timeline",
     "memory.peak": "memory_peak",
@@ -67,7 +71,7 @@ def page() -> str:
             call = "" if isinstance(inspect.getattr_static(face, member), property) else "(…)"
             parts.append(f"### `p.{name}.{member}{call}`\n\n{_prose(doc or '')}\n")
             if columns := COLUMNS.get(f"{name}.{member}"):
-                parts.append(_columns({**SCHEMA, **frames_cores.SCHEMA, **frames_hlo.SCHEMA}[columns]))
+                parts.append(_columns({**SCHEMA, **frames_device_time.SCHEMA, **frames_cores.SCHEMA, **frames_hlo.SCHEMA}[columns]))
         parts += _more(name)
     parts.append(_deviations())
     return "\n".join(parts)
