@@ -91,7 +91,7 @@ class DeviceTime(View):
 
     @property
     def queue_series(self) -> pd.DataFrame:
-        """The length of the queue of each stream whenever it changes."""
+        """The length of the queue of each stream whenever it changes: one more at each launch, one less as a work begins."""
         return self._profile.run.queue_series()
 
     @property
@@ -111,7 +111,7 @@ class DeviceTime(View):
 
     @property
     def bandwidth_series(self) -> pd.DataFrame:
-        """The rate of all copies of a kind that run at a time, whenever it changes."""
+        """The rate of all copies of a kind that run at a time, whenever it changes: each adds its own from its begin to its end."""
         return self._profile.run.bandwidth_series()
 
     @property
@@ -127,7 +127,7 @@ class DeviceTime(View):
 
     @property
     def each_collective(self) -> pd.DataFrame:
-        """One row a collective and rank, in time order of each rank."""
+        """One row a collective and rank, in time order of each rank; `match` is the same number for all ranks of one collective."""
         return self._profile.run.each_collective()
 
     @property
