@@ -2,7 +2,7 @@
 
 import { boxOf, clear, h } from "./dom.js";
 import { num } from "./format.js";
-import { CATEGORIES } from "./payload.js";
+import { CATEGORIES, type CategoryKey } from "./payload.js";
 import { swatch } from "./swatch.js";
 
 /** Client coordinates of what a hover card describes. */
@@ -27,11 +27,17 @@ export interface HoverCard {
   hide(): void;
 }
 
-/** A row for each category that took time, with its share; the parts are in stack order. */
-export function categoryRows(parts_ms: readonly number[], total_ms: number): CardContent["rows"] {
-  return CATEGORIES.flatMap(({ css, label }, c) => {
+/** A row for each category that took time, with its share; the parts are in stack order. `labels` are other names for them. */
+export function categoryRows(
+  parts_ms: readonly number[],
+  total_ms: number,
+  labels: Partial<Record<CategoryKey, string>> = {},
+): CardContent["rows"] {
+  return CATEGORIES.flatMap(({ key, css, label }, c) => {
     const part = parts_ms[c] as number;
-    return part > 0 ? [{ css, label, value: num(part, 2), note: `${num((part / total_ms) * 100, 1)}%` }] : [];
+    return part > 0
+      ? [{ css, label: labels[key] ?? label, value: num(part, 2), note: `${num((part / total_ms) * 100, 1)}%` }]
+      : [];
   });
 }
 

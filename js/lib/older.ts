@@ -2,6 +2,7 @@
 
 import type { OpProfile, Payload, Pods, Trace } from "./payload.js";
 import { NO_ALLOCATOR } from "./payload-allocator.js";
+import { NO_ASCEND } from "./payload-ascend.js";
 import type { DeviceTime } from "./payload-device-time.js";
 import { NO_HLO } from "./payload-hlo.js";
 
@@ -118,6 +119,7 @@ export function complete(payload: Payload): Payload {
   });
   fill(payload, { allocator: NO_ALLOCATOR });
   fill(payload, { device_time: NO_DEVICE_TIME });
+  fill(payload, { ascend: NO_ASCEND });
   fill(payload.overview, { checks: [] });
   fill(payload.input, { statement: "", next_step: "", share: [] });
   for (const category of payload.input.categories) fill(category, { per_step_ms: null });

@@ -7,6 +7,7 @@
 
 import type { Compare } from "./compared.js";
 import type { Allocator } from "./payload-allocator.js";
+import type { Ascend } from "./payload-ascend.js";
 import type { Cores } from "./payload-cores.js";
 import type { DeviceTime } from "./payload-device-time.js";
 import type { Hlo } from "./payload-hlo.js";
@@ -83,6 +84,7 @@ export type TabId =
   | "hlo"
   | "kernels"
   | "device_time"
+  | "ascend"
   | "memory"
   | "allocator"
   | "memory_viewer"
@@ -186,6 +188,9 @@ export interface Steps {
   /** Distinct hosts, and the host of each step, where there are several. */
   hosts: string[];
   host?: Uint16Array;
+  /** What one is called, "step" where absent; and other names of the categories. */
+  noun?: string;
+  labels?: Partial<Record<CategoryKey, string>>;
 }
 
 export interface TfDataNode {
@@ -375,6 +380,7 @@ export interface Payload {
   op_profile: OpProfile;
   hlo: Hlo;
   kernels: Kernels;
+  ascend: Ascend;
   memory: Memory;
   allocator: Allocator;
   device_time: DeviceTime;

@@ -11,6 +11,7 @@ const LABELS: Record<TabId, string> = {
   hlo: "HLO & roofline",
   kernels: "GPU kernels",
   device_time: "Device time",
+  ascend: "Ascend",
   memory: "Memory",
   allocator: "Allocator",
   memory_viewer: "Program memory",

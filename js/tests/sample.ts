@@ -1,6 +1,7 @@
 /** A payload as Python would send it, made up, with names that would do harm where text became markup. */
 
 import type { Column, ColumnData, Payload, Pods, ProgramSpace, Table, TfDataNode } from "../lib/payload.js";
+import { NO_ASCEND } from "../lib/payload-ascend.js";
 import type { Hlo } from "../lib/payload-hlo.js";
 import { allocatorSample } from "./allocator-sample.js";
 import { deviceTimeSample } from "./device-time-sample.js";
@@ -448,6 +449,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
     kernels: { empty: none, table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }), figures: [] },
     device_time: deviceTimeSample(),
     pods: podsSample(n || 1, 4),
+    ascend: { ...NO_ASCEND, empty: { ...none, title: "No tables of Ascend's profiler" } },
     memory: { empty: { ...none, title: "No memory profile in this run" }, ids: [] },
     allocator: allocatorSample(HOSTILE),
     op_profile: opProfile([

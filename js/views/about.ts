@@ -17,6 +17,8 @@ export const ABOUT: Record<TabId, Marked> = {
     "What ran on the GPU: one row for each kernel, operation and launch shape. **TC elig.** says whether the operation could use TensorCores, **used** whether the kernel does. **Occup.** is how much of a multiprocessor its warps fill.",
   device_time:
     "What devices did with their time, and what they waited for. Each moment counts once: as **compute**, else **communication**, else **memory**, else **idle**. The **critical path** is the chain of work on host and devices that the step could not have been shorter without. A click on a row of it shows its longest piece in the trace.",
+  ascend:
+    "Where the time of an iteration goes on an NPU, by the tables of Ascend's profiler. **Data Aug Bound** is the wait before FP Start, **FP to BP** the forward and backward pass, **Grad Refresh** what follows. The rules are those of Ascend's own tools. A click on an op or a stream shows its longest task or wait in the trace.",
   memory:
     "What an allocator held over time. **Stack** is reserved for programs, **heap** is allocated by operations; together they are in use. The table lists what was alive at the peak, or at the point that is clicked. **Fragmentation** is the part of the free memory outside its largest block.",
   allocator:

@@ -91,14 +91,19 @@ export function breakdownTable(parts: readonly Part[], total: Statistics): HTMLE
 }
 
 /** Categories by size with mean, standard deviation, least and largest. */
-export function statisticsTable(parts: readonly Part[], total: Statistics): HTMLElement {
+export function statisticsTable(parts: readonly Part[], total: Statistics, noun = "step"): HTMLElement {
   // On the narrowest outputs the extremes make room for the names.
   const numbers = (stats: Statistics): HTMLTableCellElement[] => [
     ...cells("n", num(stats.mean, 2), num(stats.sd, 2)),
     ...cells("n hide-s", num(stats.min, 2), num(stats.max, 2)),
   ];
   const rows = [
-    h("tr.sum", h("td", "Step time, ms"), ...numbers(total), ...cells("n", num(100, 1))),
+    h(
+      "tr.sum",
+      h("td", noun === "step" ? "Step time, ms" : "End to end, ms"),
+      ...numbers(total),
+      ...cells("n", num(100, 1)),
+    ),
     ...parts.map((part) =>
       h(
         "tr",
@@ -110,13 +115,13 @@ export function statisticsTable(parts: readonly Part[], total: Statistics): HTML
     ),
   ];
   const heads = [
-    { label: "mean", help: "Mean over the steps, ms." },
+    { label: "mean", help: `Mean over the ${noun}s, ms.` },
     { label: "sd", help: "Sample standard deviation (n − 1), ms." },
-    { label: "min", class: "n hide-s", help: "Smallest step, ms." },
-    { label: "max", class: "n hide-s", help: "Largest step, ms." },
-    { label: "%", help: "Part of the mean step time." },
+    { label: "min", class: "n hide-s", help: `Smallest ${noun}, ms.` },
+    { label: "max", class: "n hide-s", help: `Largest ${noun}, ms.` },
+    { label: "%", help: `Part of the mean ${noun} time.` },
   ];
-  const n = total.n === 1 ? "1 step" : `${num(total.n)} steps`;
+  const n = total.n === 1 ? `1 ${noun}` : `${num(total.n)} ${noun}s`;
   return plainTable([{ label: n, help: CATEGORY }, ...heads.map((item) => ({ class: "n", ...item }))], rows, "stats");
 }
 

@@ -13,6 +13,7 @@ import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
 import type { Asker } from "../lib/wire.js";
 import { about } from "./about.js";
 import { render as allocator } from "./allocator.js";
+import { render as ascend } from "./ascend.js";
 import { render as compare } from "./compare.js";
 import { render as deviceTime } from "./device-time.js";
 import { brand, footer, noticeLine, savedNotice } from "./frame.js";
@@ -36,6 +37,7 @@ const VIEWS: Record<TabId, View> = {
   hlo,
   kernels,
   device_time: deviceTime,
+  ascend,
   memory,
   allocator,
   memory_viewer: memoryViewer,

@@ -93,6 +93,8 @@ function labelEvery(n: number, width: number): number {
 export function stepChart(parent: HTMLElement, context: ViewContext, options: StepChartOptions = {}): void {
   const { store, signal } = context;
   const steps = context.payload.steps;
+  const noun = steps.noun ?? "step";
+  const called = noun.charAt(0).toUpperCase() + noun.slice(1);
   const said = h("span", null);
   const caption = h("div.axt");
   const live = h("span.sr", { "aria-live": "polite" });
@@ -119,7 +121,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     h("div.unit", h("span", "ms"), said),
     left,
     plot,
-    options.waiting && h("div.unit.wait", "% of step waiting for input"),
+    options.waiting && h("div.unit.wait", `% of ${noun} waiting for input`),
     options.waiting && ticksColumn(100, WAIT_HEIGHT, 2),
     options.waiting && h("div.plot2", waitSvg),
     numbers,
@@ -167,9 +169,9 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
       numbers.append(h("span", { style }, String(bars[i]?.first)));
     }
     const per = Math.max(0, ...bars.map((bar) => new Set(bar.rows.map((row) => steps.step[row])).size));
-    const many = per > 1 ? `each bar is the mean of ${per} steps` : "";
+    const many = per > 1 ? `each bar is the mean of ${per} ${noun}s` : "";
     const cut = times.some((time) => time > max) ? "cut bars carry their value" : "";
-    caption.textContent = ["step number", many, cut, options.hint ?? ""].filter(Boolean).join(" · ");
+    caption.textContent = [`${noun} number`, many, cut, options.hint ?? ""].filter(Boolean).join(" · ");
     strip.draw(bars, max);
     select();
   }
@@ -193,7 +195,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
       const numbersIn = new Set(rows.map((row) => steps.step[row])).size;
       const all = new Set(steps.step).size;
       said.append(
-        `${rangeText(selection.first, selection.last)} selected (${num(numbersIn)} of ${num(all)}) `,
+        `${rangeText(selection.first, selection.last, noun)} selected (${num(numbersIn)} of ${num(all)}) `,
         link("clear", () => store.set("selection", null)),
         " ",
         link("show in trace →", () => context.go("trace", stepsHint(steps, selection, rows))),
@@ -212,10 +214,10 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     mean.style.left = `${clearest(tops, plot.clientWidth, mean.offsetWidth, top + 16)}px`;
     svg.setAttribute(
       "aria-label",
-      `Step time by step, stacked by category: mean ${num(stats.mean, 2)} ms over ${num(stats.n)} steps, ` +
+      `${called} time by ${noun}, stacked by category: mean ${num(stats.mean, 2)} ms over ${num(stats.n)} ${noun}s, ` +
         `${num(stats.min, 2)} to ${num(stats.max, 2)} ms`,
     );
-    plot.setAttribute("aria-label", "Step time chart. Arrow keys move from step to step, Shift selects.");
+    plot.setAttribute("aria-label", `${called} time chart. Arrow keys move from ${noun} to ${noun}, Shift selects.`);
   }
 
   function hover(i: number): void {
@@ -237,10 +239,10 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
       bottom: box.bottom,
     };
     const named = bar.rows.length === 1 ? steps.name[bar.rows[0] as number] : "";
-    const range = rangeText(bar.first, bar.last);
+    const range = rangeText(bar.first, bar.last, noun);
     const title = range.charAt(0).toUpperCase() + range.slice(1);
     // Top to bottom as drawn.
-    const rows = categoryRows(bar.parts_ms, bar.time_ms).reverse();
+    const rows = categoryRows(bar.parts_ms, bar.time_ms, steps.labels).reverse();
     if (bar.rows.length > 1) {
       const longest = bar.rows.reduce((a, b) => ((steps.step_time_ms[b] ?? 0) > (steps.step_time_ms[a] ?? 0) ? b : a));
       rows.push({ label: `Longest: ${steps.step[longest]}`, value: num(steps.step_time_ms[longest], 2), note: "" });

@@ -76,7 +76,13 @@ export function breakdown(
     const values: NumberArray | undefined = steps.categories[key];
     const stats = values && statistics(values, rows);
     if (stats && stats.n > 0) {
-      parts.push({ key, css, label, stats, percent: total.mean > 0 ? (stats.mean / total.mean) * 100 : Number.NaN });
+      parts.push({
+        key,
+        css,
+        label: steps.labels?.[key] ?? label,
+        stats,
+        percent: total.mean > 0 ? (stats.mean / total.mean) * 100 : Number.NaN,
+      });
     } else missing.push(key);
   }
   parts.sort((a, b) => b.stats.mean - a.stats.mean);
@@ -132,6 +138,6 @@ export function axisLimit(times: readonly number[]): number {
 }
 
 /** "steps 508–515", "step 508". */
-export function rangeText(first: number, last: number): string {
-  return first === last ? `step ${first}` : `steps ${first}–${last}`;
+export function rangeText(first: number, last: number, noun = "step"): string {
+  return first === last ? `${noun} ${first}` : `${noun}s ${first}–${last}`;
 }

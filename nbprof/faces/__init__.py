@@ -1,5 +1,6 @@
 """The views of a Profile as a person meets them: `p.steps`, `p.ops`, `p.memory` … with frame, figure and widget."""
 
+from nbprof.faces import ascend
 from nbprof.faces.events import TraceView
 from nbprof.faces.hlo import Hlo, OpProfile
 from nbprof.faces.input import InputPipeline, TfData
@@ -12,5 +13,5 @@ from nbprof.faces.view import Framed, View
 
 __all__ = [
     "Framed", "Hlo", "InputPipeline", "Kernels", "Memory", "MemoryViewer", "ModuleMemory", "OpProfile", "Ops", "Pods", "Roofline", "Steps",
-    "TfData", "TraceView", "View",
+    "TfData", "TraceView", "View", "ascend",
 ]  # fmt: skip

@@ -156,6 +156,22 @@ class Pmu(Part):
         return ascend_figures.pmu(self._profile.run, most, **options)
 
 
+class Waits(Part):
+    """How long streams stood still between their tasks: one row a stream, and one for all streams of a device (`stream` missing).
+
+    `wait_us` is the time between the first and the last task in which none ran; `input_wait_us` what of it lies in a Data Aug Bound.
+    Communication has no stream, and keeps the device busy.
+    """
+
+
+class Fusion(Part):
+    """Ops of the compiled graph, with the ops that each was made of, the most first; what ran of each is found by its name."""
+
+
+class Api(Part):
+    """Calls of the host by layer of the software, summed up. Layers lie inside one another: `fraction` is of the layer's own calls."""
+
+
 class Rules(Part):
     """The rules of Ascend's own tools, each with its result, findings first.
 
@@ -201,19 +217,19 @@ class Ascend(View):
         return Pmu(self._profile, "pmu")
 
     @property
-    def waits(self) -> Part:
-        """How long streams stood still between their tasks; one row a stream, and one for all streams of a device."""
-        return Part(self._profile, "waits")
+    def waits(self) -> Waits:
+        """How long streams stood still between their tasks."""
+        return Waits(self._profile, "waits")
 
     @property
-    def fusion(self) -> Part:
+    def fusion(self) -> Fusion:
         """Ops of the compiled graph, with the ops that each was made of."""
-        return Part(self._profile, "fusion")
+        return Fusion(self._profile, "fusion")
 
     @property
-    def api(self) -> Part:
+    def api(self) -> Api:
         """Calls of the host by layer of the software, summed up."""
-        return Part(self._profile, "api")
+        return Api(self._profile, "api")
 
     @property
     def rules(self) -> Rules:

@@ -39,9 +39,9 @@ WHOLE_REFRESH = ("grad_refresh_ms", "other", "Grad Refresh Bound")
 
 _KEYS = {
     "op_types": ("op_type", "core", "task_type", "tasks", "total_us", "avg_us", "min_us", "max_us", "fraction", "host", "device", "model"),
-    "cores": ("core", "tasks", "total_us", "fraction", "busy_us", "alone_us", "host", "device"),
-    "ops": ("op", "op_type", "core", "task_type", "tasks", "total_us", "avg_us", "max_us", "wait_us", "block_num", "op_state", "bound_by",
-            "bound_fraction", "input_shapes"),
+    "cores": ("core", "tasks", "total_us", "fraction", "alone_us"),
+    "ops": ("op", "op_type", "task_type", "tasks", "total_us", "fraction", "avg_us", "max_us", "wait_us", "block_num", "op_state",
+            "bound_by", "bound_fraction", "input_shapes"),
     "pmu_types": (
         "op_type", "core", "tasks", "duration_us", "bound_by", "bound_fraction", "saturated_fraction", "cube_fraction", "vector_fraction",
         "scalar_fraction", "mte1_fraction", "mte2_fraction", "mte3_fraction", "fixpipe_fraction", "memory_bound",
@@ -55,7 +55,7 @@ _KEYS = {
 }  # fmt: skip
 _TITLES = {
     "op_types": "Ops by type",
-    "cores": "AI Core and AI CPU",
+    "cores": "By core",
     "ops": "Ops",
     "pmu_types": "Counters of the cores",
     "waits": "Waits of streams",
@@ -69,6 +69,7 @@ _EXTRA = {
         "avg_us": frames_ascend.column("op_types", "avg_us"),
         "max_us": frames_ascend.column("op_types", "max_us"),
         "wait_us": Col("wait_us", "float64", "us", "Wait µs", "From the end of the tasks before on its stream, all together.", "number", 1),
+        "fraction": Col("fraction", "float64", "fraction", "%", "Part of the time of all tasks.", "percent", 1),
         "bound_by": frames_ascend.column("pmu", "bound_by"),
         "bound_fraction": frames_ascend.column("pmu", "bound_fraction"),
     }
@@ -242,6 +243,8 @@ def section(run: Run, name: str) -> dict[str, Any]:
     )
     table = _table(name, shown)
     if name == "ops" and len(shown):
+        # No head names it: bars have its colour.
+        table["data"]["core"] = column(shown, "core", "text")
         table = hidden(table, shown["_at"].to_numpy(np.float64), shown["_for"].to_numpy(np.float64))
     if name == "waits" and len(shown):
         table = hidden(table, shown["longest_at_ms"].to_numpy(np.float64), shown["longest_us"].to_numpy(np.float64) / 1000)
@@ -259,6 +262,11 @@ def _rows(run: Run, name: str) -> pd.DataFrame:
     if name == "ops":
         return by_op(run)
     frame: pd.DataFrame = getattr(run, f"ascend_{name}")
+    if name == "cores" and len(frame):
+        # Of all devices together.
+        frame = frame.groupby("core", sort=False)[["tasks", "total_us", "alone_us"]].sum().reset_index()
+        whole = float(frame["total_us"].sum())
+        frame["fraction"] = frame["total_us"] / whole if whole > 0 else np.nan
     return frame
 
 
@@ -279,6 +287,8 @@ def by_op(run: Run) -> pd.DataFrame:
         op_state=("op_state", "first"),
         input_shapes=("input_shapes", "first"),
     )
+    whole = float(ops["duration_us"].sum())
+    out["fraction"] = out["total_us"] / whole if whole > 0 else np.nan
     long = ops.sort_values("duration_us", ascending=False, kind="stable").drop_duplicates(keys).set_index(keys)
     out["_at"], out["_for"] = long["start_ms"], long["duration_us"] / 1000
     pmu = run.ascend_pmu
@@ -304,7 +314,7 @@ def _scope(run: Run, name: str, frame: pd.DataFrame) -> str:
         return f"{before:,} ops before, {after:,} after"
     if name == "api":
         return "levels lie inside one another: % is of the level"
-    return "– is all streams together" if name == "waits" else "busy: at least one; alone: no other kind at the same time"
+    return "all: nothing ran on the device" if name == "waits" else "alone: no other kind ran"
 
 
 def _table(name: str, rows: pd.DataFrame) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from nbprof.errors import NbprofError
 from nbprof.live import key
 from nbprof.views import (
     allocator,
+    ascend,
     device_time,
     input_pipeline,
     kernels,
@@ -46,6 +47,7 @@ TABS = {
     "hlo": "HLO & roofline",
     "kernels": "GPU kernels",
     "device_time": "Device time",
+    "ascend": "Ascend",
     "memory": "Memory",
     "allocator": "Allocator",
     "memory_viewer": "Program memory",
@@ -65,6 +67,7 @@ _ROOMS: dict[str, Callable[..., dict[str, Any]]] = {
     "hlo": roofline.payload,
     "kernels": kernels.payload,
     "device_time": device_time.payload,
+    "ascend": ascend.payload,
     "memory": memory.payload,
     "allocator": allocator.payload,
     "memory_viewer": memory_viewer.payload,
@@ -72,6 +75,7 @@ _ROOMS: dict[str, Callable[..., dict[str, Any]]] = {
     "trace": trace.payload,
 }
 _WHERE_KNOWN: dict[str, Callable[[Run], bool]] = {
+    "ascend": ascend.has,
     "op_profile": op_profile.has,
     "kernels": overview.may_have_kernels,
     "pods": pods.has,
@@ -104,7 +108,7 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
     ----------
     run : Run
     views : iterable of str, optional
-        The tabs to show, out of "overview", "input", "ops", "op_profile", "hlo", "kernels", "device_time", "memory",
+        The tabs to show, out of "overview", "input", "ops", "op_profile", "hlo", "kernels", "device_time", "ascend", "memory",
         "allocator", "memory_viewer", "pods", "trace". All when
         not given: "op_profile" then only where an op of a compiled program ran, "kernels" not where all devices are of another kind than
         GPUs, "pods" only where there are several workers, "memory_viewer" where there are compiled programs whose memory is known. Data of
@@ -209,6 +213,7 @@ def left_out(key: str) -> dict[str, Any]:
         "hlo": roofline.nothing(),
         "kernels": {"table": nothing, "figures": []},
         "device_time": device_time.nothing(),
+        "ascend": ascend.nothing(),
         "memory": {"ids": []},
         "allocator": allocator.nothing(),
         "memory_viewer": memory_viewer.nothing(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from nbprof import faces, frames_cores, frames_device_time, frames_hlo, frames_memory_viewer
+from nbprof import faces, frames_ascend, frames_cores, frames_device_time, frames_hlo, frames_memory_viewer
 from nbprof.faces.device_time import DeviceTime
 from nbprof.frames import SCHEMA, Col
 from tests.parity.deviations import DEVIATIONS
@@ -29,6 +29,14 @@ VIEWS = {
     "hlo": faces.Hlo,
     "op_profile": faces.OpProfile,
     "roofline": faces.Roofline,
+    "ascend.iterations": faces.ascend.Iterations,
+    "ascend.op_types": faces.ascend.OpTypes,
+    "ascend.ops": faces.ascend.Ops,
+    "ascend.pmu": faces.ascend.Pmu,
+    "ascend.waits": faces.ascend.Waits,
+    "ascend.fusion": faces.ascend.Fusion,
+    "ascend.api": faces.ascend.Api,
+    "ascend.rules": faces.ascend.Rules,
 }
 COLUMNS = {
     "steps.frame": "steps",
@@ -51,6 +59,15 @@ COLUMNS = {
     "op_profile.frame": "op_profile",
     "roofline.frame": "roofline",
 }
+COLUMNS |= {
+    f"ascend.{name}.frame": f"ascend_{name}" for name in ("iterations", "op_types", "ops", "pmu", "waits", "fusion", "api", "rules")
+}
+COLUMNS |= {
+    "ascend.iterations.summary": "ascend_iterations_summary",
+    "ascend.op_types.cores": "ascend_cores",
+    "ascend.pmu.types": "ascend_pmu_types",
+}
+ASCEND = {f"ascend_{name}": columns for name, columns in frames_ascend.SCHEMA.items()}
 PEERS = {XPROF: "XProf 2.24", GUIDE: "TensorFlow 2.3/2.4"}
 HEAD = """# How each number is made
 
@@ -71,7 +88,9 @@ def page() -> str:
             call = "" if isinstance(inspect.getattr_static(face, member), property) else "(…)"
             parts.append(f"### `p.{name}.{member}{call}`\n\n{_prose(doc or '')}\n")
             if columns := COLUMNS.get(f"{name}.{member}"):
-                parts.append(_columns({**SCHEMA, **frames_device_time.SCHEMA, **frames_cores.SCHEMA, **frames_hlo.SCHEMA}[columns]))
+                parts.append(
+                    _columns({**SCHEMA, **frames_device_time.SCHEMA, **frames_cores.SCHEMA, **frames_hlo.SCHEMA, **ASCEND}[columns])
+                )
         parts += _more(name)
     parts.append(_deviations())
     return "\n".join(parts)

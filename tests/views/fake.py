@@ -67,6 +67,7 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "memory_modules": memory_modules.frame({}, {}),
         "hlo_missing": "No op of a compiled XLA program ran.",
         "compiled": {},
+        "ascend_kinds": [],
         "advice": _advice() if steps else _advice().head(0),
         "devices": _devices() if device else _devices().head(0),
         "hosts": ["worker-0"],

@@ -12,6 +12,7 @@ const VIEWS: Record<string, string> = {
   ops: "ops",
   kernels: "gpu-kernels",
   device_time: "device-time",
+  ascend: "ascend",
   memory: "memory",
   allocator: "allocator",
   hlo: "hlo--roofline",
