@@ -141,7 +141,7 @@ class Pmu(Part):
 
     @property
     def groups(self) -> list[str]:
-        """Groups of counters that were recorded: PipeUtilization, Memory, L2Cache …"""
+        """Groups of counters that were recorded, by the names of `aic_metrics`: PipeUtilization, Memory, L2Cache …; [] where none was."""
         return list(self._profile.run.ascend_pmu_groups)
 
     @property
@@ -181,7 +181,7 @@ class Rules(Part):
 
     @property
     def found(self) -> pd.DataFrame:
-        """The findings alone."""
+        """The rules that found something alone, those first that concern the most time."""
         frame = self.frame
         return frame[frame["state"] == "found"].reset_index(drop=True)
 
