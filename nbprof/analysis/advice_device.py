@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.advice_facts import INPUT_HIGH, INPUT_MODERATE, PART_HIGH, PART_MODERATE, Facts, Finding, named, severity
-from nbprof.analysis.advice_torch import FULL_MEMORY
+from nbprof.analysis.advice_torch import FULL_MEMORY, IDLE_PERCENT
 
 SHORT_KERNEL_US, MANY_KERNELS = 10.0, 1000
 """Kernels shorter than this on average, and so many a step, are better made by a compiler."""
@@ -76,7 +76,7 @@ def _layout(facts: Facts) -> list[Finding]:
             " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)\n+x = x.to(memory_format=torch.channels_last)"
         )
     else:
-        fix = "-x = layers.Conv2D(64, 3, data_format='channels_first')(x)\n+x = layers.Conv2D(64, 3, data_format='channels_last')(x)"
+        fix = "-layout = 'channels_first'\n+layout = 'channels_last'\n x = layers.Conv2D(64, 3, data_format=layout)(x)"
     title = "Keep arrays in the layout that kernels want"
     return [Finding("layout", _level(facts, gain), title, text, gain, fix, "kernels", "GPU kernels")]
 
@@ -176,8 +176,9 @@ def _small_batch(facts: Facts) -> list[Finding]:
         "host spends on a step is the same for more examples."
     )
     if peak and capacity:
-        text += f" The peak takes **{100 * peak / capacity:.0f}%** of the device's memory."
-    fix = "-batch_size = 32\n+batch_size = 256  # as large as memory and accuracy permit; scale the learning rate with it"
+        part = 100 * peak / capacity
+        text += f" The peak takes **{part:.{1 if part < 1 else 0}f}%** of the device's memory."
+    fix = "-batch_size = 32\n+batch_size = 256  # as memory and accuracy permit"
     return [Finding("small_batch", "medium", "Give each step a larger batch", text, float("nan"), fix, "kernels", "GPU kernels")]
 
 
@@ -205,7 +206,7 @@ def _few_blocks(facts: Facts) -> list[Finding]:
         f"**{share:.0f}%** of the device stands idle; the largest is {_short(worst['op']) or 'a kernel'} with "
         f"**{_blocks(worst['grid']):,.0f}** blocks."
     )
-    fix = "-batch_size = 8\n+batch_size = 64  # more blocks a kernel: until each multiprocessor has one"
+    fix = "-batch_size = 8\n+batch_size = 64  # more blocks a kernel"
     return [Finding("few_blocks", _level(facts, gain), "Fill the device with larger kernels", text, gain, fix, "kernels", "GPU kernels")]
 
 
@@ -230,6 +231,37 @@ def _placement(facts: Facts) -> list[Finding]:
         "-with tf.device('/CPU:0'):\n+with tf.distribute.OneDeviceStrategy('/GPU:0').scope():\n     model = make_model()"
     )
     return [Finding("placement", _level(facts, gain), "Run the model on the GPU", text, gain, fix, "ops", "Ops")]
+
+
+def _host_bound(facts: Facts) -> list[Finding]:
+    """T12: a device that idles while the host works on ops or prepares the runs of programs. PyTorch's is a rule of its own."""
+    idle, share, time = facts.overview["device_idle_percent"], facts.percent["host_compute"], facts.mean["host_compute"]
+    placed = facts.evidence.placed
+    if (
+        facts.torch
+        or idle is None
+        or idle < IDLE_PERCENT
+        or share < PART_HIGH
+        or (placed is not None and placed.percent >= ON_HOST_PERCENT)
+    ):
+        return []
+    text = (
+        f"The device is idle **{idle:.0f}%** of a step, and for **{time:.2f} ms** of that (**{share:.0f}%** of the step) the host works on "
+        "ops or prepares the next run: arguments, buffers, dispatch."
+    )
+    if facts.jax:
+        text += " Several steps in one program are dispatched once; block_until_ready in the loop keeps the host from running ahead."
+        fix = (
+            "-for batch in batches:\n-    state = step(state, batch)\n-    jax.block_until_ready(state)\n"
+            "+state, losses = jax.lax.scan(step, state, batches)"
+        )
+    elif facts.keras:
+        fix = " model.compile(optimizer, loss,\n+              steps_per_execution=10)"
+    else:
+        fix = "+@tf.function\n+def epoch(ds):\n+    for batch in ds:\n+        train_step(batch)\n"
+        fix += "-for batch in ds:\n-    train_step(batch)\n+epoch(ds)"
+    level = severity(share, INPUT_MODERATE, INPUT_HIGH)
+    return [Finding("host_bound", level, "Give the host less to do for each step", text, time, fix, "trace", "Trace")]
 
 
 def _compile(facts: Facts) -> list[Finding]:
@@ -336,6 +368,7 @@ RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
     _small_batch,
     _few_blocks,
     _placement,
+    _host_bound,
     _compile,
     _full,
     _fragmented,

@@ -263,10 +263,10 @@ def _layout(facts: Facts) -> list[Finding]:
         f"{_named(work, worst)}, {work.ops['shape'].iloc[worst]}."
     )
     fix = (
-        "-y = jax.lax.conv_general_dilated(x, w, strides, 'SAME', dimension_numbers=('NCHW', 'OIHW', 'NCHW'))\n"
-        "+y = jax.lax.conv_general_dilated(x, w, strides, 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC'))"
+        "-dims = ('NCHW', 'OIHW', 'NCHW')\n+dims = ('NHWC', 'HWIO', 'NHWC')  # and the arrays so\n"
+        " y = jax.lax.conv_general_dilated(x, w, strides, padding,\n                                  dimension_numbers=dims)"
         if facts.jax
-        else "-x = layers.Conv2D(64, 3, data_format='channels_first')(x)\n+x = layers.Conv2D(64, 3, data_format='channels_last')(x)"
+        else "-layout = 'channels_first'\n+layout = 'channels_last'\n x = layers.Conv2D(64, 3, data_format=layout)(x)"
     )
     title = "Keep arrays in the layout that ops want"
     return [Finding("layout", _level(facts, gain), title, text, gain, fix, "hlo", "HLO & roofline")]

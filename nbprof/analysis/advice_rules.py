@@ -136,6 +136,10 @@ RULES: tuple[Rule, ...] = (
         "placement", _TF, "Matrix products that ran on the host beside a GPU",
         f"≥ {advice_device.ON_HOST_PERCENT:g} % of host op time, ≥ {advice_device.LONG_CALL_US:g} µs a call", GPU_GUIDE_CHOICE,
     ),
+    Rule(
+        "host_bound", "TensorFlow, JAX", "Work of the host on ops, or on the next run of a program, while the device is idle",
+        f"≥ {checks.PART_HIGH:g} % of step time, device idle ≥ {advice_torch.IDLE_PERCENT:g} %", TPU_GUIDE_CHOICE,
+    ),
     Rule("compile", _ALL, "Programs compiled in steps that averages use", _PART, OURS),
     Rule("memory_full", _ALL, "Peak of the allocator", f"≥ {100 * advice_torch.FULL_MEMORY:g} % of its memory", TORCH_TB),
     Rule(

@@ -258,7 +258,7 @@ def _memory(run: Run) -> dict[str, Any]:
 
 # What shows the evidence of a rule in the trace: the copy to the device that took longest, or where the device stood still.
 _COPIES = ("pinned_memory", "input_ahead", "input_copies", "copies_exposed")
-_IDLE = ("waits", "other", "between_steps")
+_IDLE = ("waits", "other", "between_steps", "host_bound")
 # Rules whose evidence is calls of one kind, by how their names begin.
 _CALLS = {"optimizer_loop": "Optimizer.step#", "gloo": "gloo:"}
 # What XLA's and TensorFlow's tracer of a GPU calls a copy to it.

@@ -51,7 +51,7 @@ def found(parts=None, functions=FUNCTIONS, kernels=None, pipelines=None, nodes=N
         "outside_compilation_percent": None,
         "peak_memory_bytes": None,
         "memory_capacity_bytes": None,
-        "device_idle_percent": 50.0,
+        "device_idle_percent": None,
         **facts,
     }
     kernels = KERNELS.head(0) if kernels is None else kernels

@@ -168,6 +168,13 @@ RULES = {
         ({"parts": {"host_compute": 50.0}, "evidence": Evidence(placed=Placed(9.9, 9.0, "conv/Conv2D", 100.0))}, False),
         ({"parts": {"host_compute": 50.0}, "evidence": Evidence(placed=Placed(10.0, 9.0, "conv/Conv2D", 99.0))}, False),
     ],
+    "host_bound": [
+        ({"parts": {"host_compute": 15.0, "device_compute": 85.0}, "device_idle_percent": 10.0}, True),
+        ({"parts": {"host_compute": 14.9, "device_compute": 85.1}, "device_idle_percent": 10.0}, False),
+        ({"parts": {"host_compute": 15.0, "device_compute": 85.0}, "device_idle_percent": 9.9}, False),
+        ({"parts": {"host_compute": 15.0, "device_compute": 85.0}, "device_idle_percent": None}, False),
+        ({**torch({"host_compute": 50.0}), "device_idle_percent": 50.0}, False),
+    ],
     "compile": [({"parts": {"compile": 3.0}}, True), ({"parts": {"compile": 2.99}}, False)],
     "memory_full": [
         (gpu(peak_memory_bytes=9 * GIB, memory_capacity_bytes=10 * GIB), True),
