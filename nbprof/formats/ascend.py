@@ -120,8 +120,8 @@ def maker(names: Iterable[str]) -> str:
     return MSPROF
 
 
-def recordings(folder: Path) -> list[Recording]:
-    """The recordings below a folder."""
+def recordings(folder: Path, *, near: bool = False) -> list[Recording]:
+    """The recordings below a folder; with `near` those right in it alone."""
     found: dict[str, Recording] = {}
     above = folder.absolute().parts
     inside = any(is_ascend(part) for part in above)
@@ -147,7 +147,7 @@ def recordings(folder: Path) -> list[Recording]:
                 if device := _DEVICE.fullmatch(entry.name):
                     one.devices.add(int(device[1]))
                     one.raw |= ours
-                if entry.name not in _INNER and not entry.name.startswith("."):
+                if entry.name not in _INNER and not entry.name.startswith(".") and (ours or not near or is_ascend(entry.name)):
                     queue.append((below, ours))
             elif (ours or bare) and use_of(entry.name):
                 one.files.append(below)
@@ -180,9 +180,12 @@ def _chosen(files: list[str]) -> list[str]:
     return out
 
 
-def runs(folder: Path) -> tuple[list[RunFiles], list[Recording]]:
-    """The runs of Ascend's profilers below a folder, newest first, and the recordings that msprof has not exported."""
-    found = recordings(folder)
+def runs(folder: Path, *, near: bool = False) -> tuple[list[RunFiles], list[Recording]]:
+    """The runs of Ascend's profilers below a folder, newest first, and the recordings that msprof has not exported.
+
+    With `near` only those that lie right in it.
+    """
+    found = recordings(folder, near=near)
     ready = [one for one in found if one.shown]
     raw = [one for one in found if not one.shown and one.raw]
     groups: list[list[Recording]] = []

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbprof.errors import NbprofError
-from nbprof.formats import logdir
+from nbprof.formats import ascend, logdir
 from nbprof.formats.folders import MAYBE, SIDECAR, TRACE, XPLANE, Listing, LocalFolder, promised
 from nbprof.formats.looking import candidates
 from nbprof.formats.pieces import LocalFile, RunFiles, printable
+from nbprof.server import runs_ascend
 from nbprof.server.paths import could_not, inside, reaches
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class OnDisk:
         Seconds since 1970.
     bytes : int
     format : str
-        `xspace` or `chrome`.
+        `xspace`, `chrome` or `msprof`.
     files : tuple of Path
         Those of its hosts or ranks.
     state : tuple
@@ -77,6 +78,8 @@ class OnDisk:
     state: tuple[tuple[int, ...], ...]
     sidecar: Path | None = None
     capture: CaptureInfo | None = None
+    hosts: int | None = None
+    """How many recorded, where that is not the number of files."""
 
     def lines(self, facts: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """What is sent of it: with what `nbprof.server.summary` knows, or {"message": ...} where it could not be analysed."""
@@ -87,7 +90,7 @@ class OnDisk:
     def _told(self, facts: dict[str, Any]) -> dict[str, Any]:
         capture = self.capture
         stated = capture.framework if capture is not None else ""
-        torch = any(".pt.trace.json" in file.name for file in self.files)
+        torch = any(".pt.trace.json" in file.name or "_ascend_pt" in str(file) for file in self.files)
         return {
             "path": self.path,
             "name": self.name,
@@ -95,7 +98,7 @@ class OnDisk:
             "bytes": self.bytes,
             "kind": "xplane" if self.format == "xspace" else "trace",
             "format": self.format,
-            "hosts": len(self.files),
+            "hosts": self.hosts or len(self.files),
             "framework": stated or facts.get("framework") or ("PyTorch" if torch else None),
             "steps": facts["steps"] if facts else (capture.steps_marked or None) if capture is not None else None,
             "step_ms": facts.get("step_ms"),
@@ -233,6 +236,7 @@ class Search:
 
     def _made(self, here: _Here, *, whole: bool = False) -> Iterator[OnDisk | Problem]:
         """The runs that the files of a folder make. With `whole`, the folder may stand for its run if no other is below."""
+        yield from self._of_ascend(here)
         if not here.listing.files:
             return
         found, folder = self._runs(here, whole=whole)
@@ -254,6 +258,18 @@ class Search:
         for _, text in here.listing.notes:
             about = next((f.at for f in here.listing.files if text.startswith(printable(f.at) + " ")), "")
             yield from self._problem(_join(here.shown, about), text[len(about) :].lstrip() if about else text)
+
+    def _of_ascend(self, here: _Here) -> Iterator[OnDisk | Problem]:
+        """The runs that lie in this folder as Ascend's profilers write them."""
+        if not here.listing.ascend:
+            return
+        for one in runs_ascend.found(here.shown, here.real):
+            if isinstance(one, Problem):
+                yield from self._problem(one.path, one.message)
+            elif one.path not in self._seen and len(self._seen) < MOST_RUNS:
+                self._seen.add(one.path)
+                self._with_runs.add(str(here.real))
+                yield one
 
     def _runs(self, here: _Here, *, whole: bool) -> tuple[list[RunFiles], bool]:
         """The runs, and whether there is one for which the folder stands."""
@@ -354,6 +370,8 @@ class _Here:
                     self.folders.append(entry.name)
         elif promised(entry.name) in (XPLANE, TRACE, MAYBE, SIDECAR) and entry.is_file():
             self.take(entry.name, entry.stat())
+        elif ascend.TABLE.fullmatch(entry.name):
+            self.listing.ascend = entry.name
 
     def take(self, name: str, state: os.stat_result) -> None:
         """Takes in a file."""

@@ -13,6 +13,7 @@ import pytest
 from nbprof.server import listing
 from nbprof.server import runs as finding
 from tests.server.conftest import place, torch_trace
+from tests.support import msprof
 from tests.support.xspace import training_run
 
 
@@ -281,3 +282,21 @@ async def test_nobody_looks_on_when_nobody_listens(jp_root_dir, connected, monke
     disk.go.set()
     assert await asyncio.to_thread(ended.wait, 120)
     assert disk.looked == ["logs", "a", "b"]
+
+
+async def test_output_of_ascend_is_listed_and_opens(jp_root_dir, listed, open_profile):
+    tasks, marks = msprof.training(4)
+    msprof.prof(jp_root_dir / "tf" / "PROF_000001_20250109084754000_ABC", tasks, marks)
+    for rank, time in enumerate(("20250109084754000", "20250109084755000")):
+        msprof.torch_npu(jp_root_dir / "torch" / f"host_{rank}_{time}_ascend_pt", tasks, rank=rank)
+    (jp_root_dir / "raw" / "PROF_000001_20250109084754000_ABC" / "device_0").mkdir(parents=True)
+    answer = await listed("")
+    assert answer.paths == ["tf/PROF_000001_20250109084754000_ABC", "torch"]
+    one, two = (answer.first[path] for path in answer.paths)
+    assert (one["format"], one["hosts"], one["kind"]) == ("msprof", 1, "trace")
+    assert (two["framework"], two["hosts"]) == ("PyTorch", 2)
+    assert list(answer.problems) == ["raw/PROF_000001_20250109084754000_ABC"]
+    assert "msprof --export=on" in next(iter(answer.problems.values()))
+    for path in answer.paths:
+        _, reply = await open_profile(path)
+        assert reply.payload is not None
