@@ -380,6 +380,15 @@ SCHEMA: dict[str, list[Col]] = {
         ),
         _bytes("in_use_bytes", "In use", "Stack and heap together."),
     ],
+    "memory_ops": [
+        _text("memory_id", "Memory", "Name of the allocator."),
+        _text("op", "Op", "Innermost op around the events; empty for those in no op."),
+        _count("allocations", "Allocations", "How often it took memory."),
+        _bytes("allocated_bytes", "Allocated", "What it took in all."),
+        _count("deallocations", "Deallocations", "How often it gave memory back."),
+        _bytes("freed_bytes", "Freed", "What it gave back in all, whoever had taken it."),
+        _bytes("increase_bytes", "Self increase", "Allocated less freed."),
+    ],
     "memory_peak": [
         _text("memory_id", "Memory", "Name of the allocator."),
         _text("op", "Op", "Op that asked for the block.", "code"),

@@ -44,7 +44,7 @@ class Allocator(View):
 
     @property
     def segments(self) -> pd.DataFrame:
-        """One row a segment of the snapshot."""
+        """One row a segment of the snapshot: its blocks in use, pending and free, which add up to its size, and what of it is stranded."""
         return self._frame("segments")
 
     @property
@@ -54,7 +54,7 @@ class Allocator(View):
 
     @property
     def timeline(self) -> pd.DataFrame:
-        """One row an entry of the history, with what was reserved, allocated and active after it."""
+        """One row an entry of the history, with what was reserved, allocated and active after it; it ends at what the snapshot states."""
         return self._frame("timeline")
 
     @property
@@ -64,7 +64,7 @@ class Allocator(View):
 
     @property
     def holders(self) -> pd.DataFrame:
-        """Blocks in use by the line of the program that allocated them; the most bytes first."""
+        """Blocks in use by the line of the program that allocated them, the innermost of your own code; the most bytes first."""
         return self._frame("holders")
 
     @property
@@ -74,13 +74,13 @@ class Allocator(View):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of the allocator, as the snapshot states them."""
+        """The settings of the allocator (PYTORCH_CUDA_ALLOC_CONF and what follows from it), as the snapshot states them."""
         shown = self._profile.run.allocator_snapshot
         return dict(shown.settings) if shown is not None else {}
 
     @property
     def notes(self) -> list[str]:
-        """What could not be read, or is not known, a sentence each."""
+        """What could not be read of the snapshots, or is not known from them, a sentence each."""
         return list(self._profile.run.allocator_notes)
 
     def at(self, time_ms: float, device: int | None = None) -> pd.DataFrame:
@@ -118,7 +118,7 @@ class Allocator(View):
         return allocator.blocks(state, replay.device, run.allocator_stacks, shown.categories)
 
     def text(self) -> str:
-        """A few lines: the figures of each device, and why memory ran out."""
+        """A few lines: the figures of each device, what keeps free memory, and why memory ran out."""
         from nbprof.views import allocator as drawn
 
         return drawn.text(self._profile.run)

@@ -56,6 +56,16 @@ class Memory(View):
         peak: pd.DataFrame = self._profile.run.memory_peak
         return peak.copy()
 
+    @property
+    def ops(self) -> pd.DataFrame:
+        """Bytes that each op took and gave back itself, the largest increase first; events in no op are a row with an empty op.
+
+        An event counts for the innermost op around it, a deallocation too. The increase is what PyTorch's `key_averages()` calls self
+        memory usage, and its TensorBoard plugin self size increase.
+        """
+        ops: pd.DataFrame = self._profile.run.memory_ops
+        return ops.copy()
+
     def at(self, time_ms: float, memory_id: str | None = None, *, whole: bool = False) -> pd.DataFrame:
         """Blocks alive at any moment, as `peak` has them for the peak.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nbprof.analysis import kernels, longest_calls, memory, memory_alive, multiprocessors, ops, xprof_ops
+from nbprof.analysis import kernels, longest_calls, memory, memory_alive, memory_ops, multiprocessors, ops, xprof_ops
 from nbprof.lazy import Cached, Kept
 from nbprof.run_parts.base import Base
 
@@ -66,6 +66,13 @@ class Ops(Base):
         """Allocator events in time order."""
         out = memory.timeline(self.activity)
         # Only this frame is made of it, and it is as large.
+        self.activity.forget("allocations")
+        return out
+
+    @Kept
+    def memory_ops(self) -> pd.DataFrame:
+        """Bytes that each op took and gave back itself."""
+        out = memory_ops.frame(self.activity)
         self.activity.forget("allocations")
         return out
 

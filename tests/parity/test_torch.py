@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from nbprof.frames import SCHEMA
 from nbprof.profiles import Profile, load
 from tests.data.record import KEY_AVERAGES
 from tests.parity.peer import same
@@ -83,6 +84,20 @@ def test_every_byte_counts_for_the_op_that_took_it_or_gave_it_back(run):
     assert {op: int(size) for op, size in by_op.items() if op and size} == {op: int(size) for op, size in ops.items() if size}
     # In annotations, and outside of all.
     assert by_op.get("", 0) == said["self_bytes"].sum() - ops.sum()
+
+
+def test_the_increase_of_each_op_is_its_self_memory(run):
+    p, said = run
+    ops = said[~said["annotation"] & (said.index != OUTSIDE)]["self_bytes"]
+    frame = p.memory.ops
+    mine = frame[frame["op"] != ""].groupby("op")["increase_bytes"].sum()
+    assert mine[mine != 0].to_dict() == ops[ops != 0].to_dict()
+    assert frame["increase_bytes"].is_monotonic_decreasing
+    assert (frame["allocated_bytes"] - frame["freed_bytes"] == frame["increase_bytes"]).all()
+    timeline = p.memory.timeline
+    assert frame["allocations"].sum() == (timeline["event"] == "allocation").sum()
+    assert frame["increase_bytes"].sum() == timeline["allocated_bytes"].sum()
+    assert [c.name for c in SCHEMA["memory_ops"]] == list(frame.columns)
 
 
 def test_the_timeline_has_every_allocation_with_its_op(run):

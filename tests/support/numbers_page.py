@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from nbprof import faces, frames_ascend, frames_cores, frames_device_time, frames_hlo, frames_memory_viewer
+from nbprof import faces, frames_allocator, frames_ascend, frames_cores, frames_device_time, frames_hlo, frames_memory_viewer
 from nbprof.faces.device_time import DeviceTime
 from nbprof.frames import SCHEMA, Col
 from tests.parity.deviations import DEVIATIONS
@@ -25,6 +25,7 @@ VIEWS = {
     "kernels": faces.Kernels,
     "device_time": DeviceTime,
     "memory": faces.Memory,
+    "allocator": faces.Allocator,
     "memory_viewer": faces.MemoryViewer,
     "hlo": faces.Hlo,
     "op_profile": faces.OpProfile,
@@ -55,6 +56,7 @@ COLUMNS = {
     "memory.summary": "memory_summary",
     "memory.timeline": "memory_timeline",
     "memory.peak": "memory_peak",
+    "memory.ops": "memory_ops",
     "hlo.frame": "hlo",
     "op_profile.frame": "op_profile",
     "roofline.frame": "roofline",
@@ -68,6 +70,8 @@ COLUMNS |= {
     "ascend.pmu.types": "ascend_pmu_types",
 }
 ASCEND = {f"ascend_{name}": columns for name, columns in frames_ascend.SCHEMA.items()}
+ALLOCATOR = {f"allocator.{name}": columns for name, columns in frames_allocator.SCHEMA.items()}
+COLUMNS |= {name: name for name in ALLOCATOR}
 PEERS = {XPROF: "XProf 2.24", GUIDE: "TensorFlow 2.3/2.4"}
 HEAD = """# How each number is made
 
@@ -89,7 +93,9 @@ def page() -> str:
             parts.append(f"### `p.{name}.{member}{call}`\n\n{_prose(doc or '')}\n")
             if columns := COLUMNS.get(f"{name}.{member}"):
                 parts.append(
-                    _columns({**SCHEMA, **frames_device_time.SCHEMA, **frames_cores.SCHEMA, **frames_hlo.SCHEMA, **ASCEND}[columns])
+                    _columns(
+                        {**SCHEMA, **frames_device_time.SCHEMA, **frames_cores.SCHEMA, **frames_hlo.SCHEMA, **ALLOCATOR, **ASCEND}[columns]
+                    )
                 )
         parts += _more(name)
     parts.append(_deviations())

@@ -1,0 +1,57 @@
+"""Which ops take memory, and keep it? Bytes that each op itself took and gave back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity import Activity
+
+COLUMNS = {
+    "memory_id": "object",
+    "op": "object",
+    "allocations": "int64",
+    "allocated_bytes": "int64",
+    "deallocations": "int64",
+    "freed_bytes": "int64",
+    "increase_bytes": "int64",
+}
+
+
+def frame(activity: Activity) -> pd.DataFrame:
+    """One row an allocator and op, the largest increase first: the columns of `p.memory.ops`.
+
+    An event counts for the innermost op around it, a deallocation too, so that the increase of an op is `self_cpu_memory_usage` (or that
+    of the device) of PyTorch's `key_averages()`, and *Self Size Increase* of its TensorBoard plugin. Events in no op are a row without one.
+    """
+    rows = activity.allocations
+    size = rows["allocated"]
+    known = size.notna().to_numpy(np.bool_)
+    if not known.any():
+        return pd.DataFrame({name: np.zeros(0, kind) for name, kind in COLUMNS.items()})
+    taken = rows["allocation"].to_numpy(np.bool_)[known]
+    nbytes = size.to_numpy(np.int64, na_value=0)[known]
+    memory, op = rows["memory"].to_numpy(np.int64)[known], rows["op"].to_numpy(np.int64)[known]
+    count = max(len(activity.ops.codes), 1)
+    distinct, where = np.unique(memory * count + op, return_inverse=True)
+    texts, ops = activity.texts.values, activity.ops.values
+
+    def total(mask: np.ndarray[tuple[int], np.dtype[np.bool_]], weights: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pd.Series[int]:
+        # Sums of integers: those of bincount are of doubles.
+        out = np.zeros(len(distinct), np.int64)
+        np.add.at(out, where[mask], weights[mask])
+        return pd.Series(out)
+
+    ones = np.ones(len(nbytes), np.int64)
+    out = pd.DataFrame(
+        {
+            "memory_id": texts[distinct // count],
+            "op": ops[distinct % count] if len(ops) else np.full(len(distinct), "", object),
+            "allocations": total(taken, ones),
+            "allocated_bytes": total(taken, nbytes),
+            "deallocations": total(~taken, ones),
+            "freed_bytes": total(~taken, nbytes),
+        }
+    )
+    out["increase_bytes"] = out["allocated_bytes"] - out["freed_bytes"]
+    return out.sort_values(["increase_bytes", "allocated_bytes", "op"], ascending=[False, False, True], kind="stable", ignore_index=True)
