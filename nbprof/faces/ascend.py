@@ -146,7 +146,7 @@ class Pmu(Part):
 
     @property
     def types(self) -> pd.DataFrame:
-        """By type of op, most time first: means weighted by duration."""
+        """By type of op and kind of core, most time first: means over the tasks, weighted by their duration."""
         return self._profile.run.ascend_pmu_types.copy()
 
     def figure(self, most: int = 12, **options: Any) -> Model:
