@@ -72,6 +72,9 @@ class _Run:
     share: dict[int, float]
 
 
+_NO_RUN = _Run(0.0, 0.0, 0.0, {})
+
+
 class Costs:
     """The costs of a program's ops, each counted when it is asked for.
 
@@ -84,6 +87,9 @@ class Costs:
         self._program = program
         self._runs: dict[int, _Run] = {}
         self._sums: dict[int, tuple[float, float]] = {}
+        # By opcode and shapes, of which a program has few: it has one object for equal ones.
+        self._alike: dict[tuple[object, ...], _Run] = {}
+        self._sizes: dict[int, int] = {}
         self._depth = 0
 
     def of(self, name: str) -> Cost | None:
@@ -93,21 +99,28 @@ class Costs:
             if place is None:
                 return None
             run, factor = self._run(place), self._width_factor(place)
-            counted = not self._program.instruction(place).target.startswith(_OLDER_CUBLAS)
+            called = self._program.opcodes[place] == "custom-call"
+            counted = not (called and self._program.instruction(place).target.startswith(_OLDER_CUBLAS))
         except (ReadError, IndexError):
             return None
         return Cost(run.flops, run.flops / factor, run.bytes, run.memory, counted)
 
     def _width_factor(self, place: int) -> int:
         """By how much narrow operands make the device faster."""
-        one = self._program.instruction(place)
-        shapes = [] if one.opcode == "custom-call" else [part for shape in self._operands(one) for part in shape.arrays()]
-        widest = max((_width(shape.element) for shape in shapes), default=0)
+        if self._program.opcodes[place] == "custom-call":
+            return 1
+        widest = max((_width(part.element) for shape in self._operands(place) for part in shape.arrays()), default=0)
         return 16 // widest if widest else 1
 
-    def _operands(self, one: Instruction) -> list[Shape]:
-        places = [self._program.place_of(ident) for ident in one.operands]
-        return [self._program.shape(place) for place in places if place is not None]
+    def _operands(self, place: int) -> list[Shape]:
+        shape = self._program.shape
+        return [shape(at) for at in self._program.operands(place) if at >= 0]
+
+    def _size(self, shape: Shape) -> int:
+        key = id(shape)
+        if key not in self._sizes:
+            self._sizes[key] = size(shape)
+        return self._sizes[key]
 
     def _run(self, place: int) -> _Run:
         if place not in self._runs:
@@ -121,33 +134,41 @@ class Costs:
         return self._runs[place]
 
     def _count(self, place: int) -> _Run:
-        one = self._program.instruction(place)
-        out, operands = self._program.shape(place), self._operands(one)
-        if one.opcode not in NOTHING and not all(shape.is_known for shape in (out, *operands)):
-            raise ReadError("an element type that is newer than this")
-        if one.opcode == "fusion":
-            return self._fusion(one, operands)
-        if one.opcode == "custom-call":
-            return self._custom_call(place, one, out, operands)
-        if one.opcode == "tuple":
+        opcode, out, operands = self._program.opcodes[place], self._program.shape(place), self._operands(place)
+        if opcode not in ELEMENTWISE:
+            return self._other(place, opcode, out, operands)
+        key = (opcode, id(out), *map(id, operands))
+        if key not in self._alike:
+            self._alike[key] = self._other(place, opcode, out, operands)
+        return self._alike[key]
+
+    def _other(self, place: int, opcode: str, out: Shape, operands: list[Shape]) -> _Run:
+        if opcode == "tuple":
             return _Run(0.0, 8.0 * len(operands), 8.0 * len(operands), {})
-        if one.opcode in NOTHING:
-            return _Run(0.0, 0.0, 0.0, {})
-        if one.opcode in ("while", "call", "conditional"):
+        if opcode in NOTHING and opcode != "custom-call":
+            return _NO_RUN
+        if opcode != "custom-call" and not all(shape.is_known for shape in (out, *operands)):
+            raise ReadError("an element type that is newer than this")
+        if opcode == "fusion":
+            return self._fusion(place, operands)
+        one = self._program.instruction(place)
+        if opcode == "custom-call":
+            return self._custom_call(place, one, out, operands)
+        if opcode in ("while", "call", "conditional"):
             flops, moved = self._called(one)
             return _Run(flops, moved, moved, {})
-        if one.opcode == "transpose" and _in_place(out, operands[0], hlo_details.read(self._program, place).dimensions):
-            return _Run(0.0, 0.0, 0.0, {})
-        written, reads, share = _moved(one.opcode, out, operands)
+        if opcode == "transpose" and _in_place(out, operands[0], hlo_details.read(self._program, place).dimensions):
+            return _NO_RUN
+        written, reads, share = _moved(opcode, out, operands)
         flops = self._flops(place, one, out, operands)
-        if one.opcode in _FROM_RANKS:
-            moved = _FROM_RANKS[one.opcode](out, operands)
-        elif one.opcode == "all-reduce-start":
+        if opcode in _FROM_RANKS:
+            moved = _FROM_RANKS[opcode](out, operands)
+        elif opcode == "all-reduce-start":
             moved = written
         else:
-            moved = written + sum(reads[: _COUNTED.get(one.opcode)])
+            moved = written + sum(reads[: _COUNTED.get(opcode)])
         of_arrays = [read for read, shape in zip(reads, operands, strict=True) if not shape.is_tuple]
-        return _Run(flops, moved, (0.0 if out.is_tuple and one.opcode != "infeed" else written) + sum(of_arrays), share)
+        return _Run(flops, moved, (0.0 if out.is_tuple and opcode != "infeed" else written) + sum(of_arrays), share)
 
     def _flops(self, place: int, one: Instruction, out: Shape, operands: list[Shape]) -> float:
         opcode, first = one.opcode, next(iter(out.arrays()), out)
@@ -217,67 +238,66 @@ class Costs:
         reads = float(sum(size(shape) for shape in operands))
         return _Run(flops, size(made) + reads, reads + (0.0 if out.is_tuple else size(made)), {})
 
-    def _fusion(self, one: Instruction, operands: list[Shape]) -> _Run:
+    def _fusion(self, place: int, operands: list[Shape]) -> _Run:
         """Ops that run as one: what is in between stays on the chip, and what several of them need may be computed again."""
-        computation = self._program.computation(one.called[0]) if one.called else None
-        if computation is None:
-            return _Run(0.0, 0.0, 0.0, {})
         program = self._program
+        called = program.instruction(place).called
+        computation = program.computation(called[0]) if called else None
+        if computation is None:
+            return _NO_RUN
+        opcodes = program.opcodes
         inside = range(computation.first, computation.first + computation.count)
         root = program.place_of(computation.root)
         root = inside[-1] if root is None or root not in inside else root
         # How often the value at a place is computed: by the ops that all others read it through, each of which asks for it anew.
-        asked: dict[int, set[int]] = {place: set() for place in inside}
+        asked: dict[int, set[int]] = {at: set() for at in inside}
         often: dict[int, float] = dict.fromkeys(inside, 0.0)
         asked[root].add(root)
         often[root] = 1.0
         results = self._results(root)
         flops = 0.0
         read: dict[int, float] = {}
-        used_parts: dict[int, set[int]] = {}
-        for place in reversed(inside):
-            times = sum(often[at] for at in asked[place])
+        for at in reversed(inside):
+            asking = asked[at]
+            times = sum(map(often.__getitem__, asking))
             if not times:
                 continue
-            op = program.instruction(place)
-            run = self._run(place)
+            opcode = opcodes[at]
+            if opcode == "parameter":
+                read[hlo_details.parameter(program, at)] = times
+                continue
+            run = self._run(at)
             flops += times * run.flops
-            if op.opcode == "parameter":
-                read[hlo_details.read(program, place).parameter] = times
-            for number, ident in enumerate(op.operands):
-                operand = program.place_of(ident)
-                if operand is None or operand not in asked:
+            passed_on = opcode in _PASSED_ON
+            for number, operand in enumerate(program.operands(at)):
+                if operand not in asked:
                     continue
-                if op.opcode == "get-tuple-element":
-                    used_parts.setdefault(operand, set()).add(hlo_details.read(program, place).tuple_index)
-                if op.opcode in _PASSED_ON:
-                    asked[operand] |= asked[place]
+                if passed_on:
+                    asked[operand] |= asking
                     continue
                 # What is written over in place is not read.
-                in_place = op.opcode == "dynamic-update-slice" and place in results and number == 0
+                in_place = opcode == "dynamic-update-slice" and at in results and number == 0
                 count = sum(part.elements for part in program.shape(operand).arrays())
                 share = 0.0 if in_place else ceil(times * run.share.get(number, 1.0) * count - 1e-9) / count if count else 0.0
                 asked[operand].add(operand)
                 often[operand] += share
-        moved = float(sum(self._written(place) for place in results))
+        moved = float(sum(map(self._written, results)))
         for number, shape in enumerate(operands):
             part = min(read.get(number, 0.0), 1.0)
-            whole = 8 * len(shape.parts) + sum(size(leaf) for leaf in shape.parts[:1]) if shape.is_tuple else size(shape)
+            whole = 8 * len(shape.parts) + sum(map(size, shape.parts[:1])) if shape.is_tuple else self._size(shape)
             moved += round(whole * part)
         return _Run(flops, moved, moved, {})
 
     def _results(self, root: int) -> list[int]:
         """The instructions that make what a fusion gives back."""
-        one = self._program.instruction(root)
-        if one.opcode != "tuple":
+        if self._program.opcodes[root] != "tuple":
             return [root]
-        return [place for ident in one.operands if (place := self._program.place_of(ident)) is not None]
+        return [at for at in self._program.operands(root) if at >= 0]
 
     def _written(self, place: int) -> int:
-        one = self._program.instruction(place)
-        if one.opcode == "dynamic-update-slice":
-            return size(self._operands(one)[1])
-        return size(self._program.shape(place))
+        if self._program.opcodes[place] == "dynamic-update-slice":
+            return self._size(self._operands(place)[1])
+        return self._size(self._program.shape(place))
 
 
 def elementwise(opcode: str, element: str) -> float:

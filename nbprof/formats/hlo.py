@@ -9,12 +9,13 @@ HloComputationProto, HloInstructionProto, OpMetadata).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from nbprof.formats import hlo_shapes, wire
 from nbprof.formats.hlo_shapes import Shape
@@ -118,6 +119,7 @@ class Program:
         self._decoded: dict[int, Instruction] = {}
         self._shapes: dict[int, Shape] = {}
         self._same_shapes: dict[bytes, Shape] = {}
+        self._numbers: dict[int, list[int]] = {}
         self.computations: list[Computation] = []
         self._read_computations(np.array(spans, np.int64).reshape(-1, 2))
 
@@ -188,6 +190,62 @@ class Program:
         """Which instruction has an ident; of two alike the first counts."""
         return {ident: len(self) - 1 - back for back, ident in enumerate(reversed(self.idents.tolist()))}
 
+    def number_of(self, place: int, field: int) -> int:
+        """A number that an instruction states, 0 where it does not; `field` is that of HloInstructionProto."""
+        if field not in self._numbers:
+            out = np.zeros(len(self), np.int64)
+            column = self._columns.get((field, VARINT))
+            if column is not None:
+                out[column.message] = column.value
+            self._numbers[field] = out.tolist()
+        return self._numbers[field][place]
+
+    def operands(self, place: int) -> Sequence[int]:
+        """Where the operands of an instruction stand in the file, -1 for one that the program does not have.
+
+        Raises
+        ------
+        ReadError
+            The instruction is damaged.
+        """
+        first = self._operand_spans[0][place]
+        if first < 0:
+            return [self._by_ident.get(ident, -1) for ident in self.instruction(place).operands]
+        return self._operand_places[first : self._operand_spans[1][place]]
+
+    @cached_property
+    def _operand_spans(self) -> tuple[list[int], list[int]]:
+        """By instruction which of `_operand_places` are its own; -1 where they are to be read one by one."""
+        return self._packed_operands[0], self._packed_operands[1]
+
+    @cached_property
+    def _operand_places(self) -> list[int]:
+        idents = self._packed_operands[2]
+        order = np.argsort(self.idents, kind="stable")
+        at = np.minimum(np.searchsorted(self.idents[order], idents), max(len(order) - 1, 0))
+        known = self.idents[order[at]] == idents if len(order) else np.zeros(0, np.bool_)
+        return np.where(known, order[at], -1).tolist() if len(order) else []
+
+    @cached_property
+    def _packed_operands(self) -> tuple[list[int], list[int], Int64s]:
+        """All operands of all instructions at once: a hundred thousand of them take seconds one by one."""
+        count = len(self)
+        first, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        packed = self._columns.get((_OPERANDS, LENGTH))
+        if packed is None or not len(packed.message):
+            odd = np.zeros(0, np.int64)
+            idents = odd
+        else:
+            idents, offsets, good = _varints(self._buffer, packed.value, packed.end)
+            first[packed.message], last[packed.message] = offsets[:-1], offsets[1:]
+            times = np.bincount(packed.message, minlength=count)
+            odd = np.union1d(np.flatnonzero(times > 1), packed.message[~good])
+        single = self._columns.get((_OPERANDS, VARINT))
+        if single is not None:
+            odd = np.union1d(odd, single.message)
+        first[odd] = -1
+        return first.tolist(), last.tolist(), idents
+
     def place(self, name: str) -> int | None:
         """Where the instruction of a name stands in the file."""
         return self._places.get(name)
@@ -214,7 +272,7 @@ class Program:
         """
         if place not in self._shapes:
             start, end = self._shape_spans
-            first, last = int(start[place]), int(end[place])
+            first, last = start[place], end[place]
             # A program of a hundred thousand instructions has some hundred shapes.
             written = bytes(self._buffer.data[first:last]) if first >= 0 else b""
             if written not in self._same_shapes:
@@ -223,12 +281,12 @@ class Program:
         return self._shapes[place]
 
     @cached_property
-    def _shape_spans(self) -> tuple[Int64s, Int64s]:
+    def _shape_spans(self) -> tuple[list[int], list[int]]:
         start, end = np.full(len(self), -1, np.int64), np.full(len(self), -1, np.int64)
         field = self._columns.get((_SHAPE, LENGTH))
         if field is not None:
             start[field.message], end[field.message] = field.value, field.end
-        return start, end
+        return start.tolist(), end.tolist()
 
     def raw(self, place: int, *wanted: int) -> Iterator[tuple[int, int, int, int]]:
         """Some fields of an instruction as `wire.fields` gives them, for what only a few ask for."""
@@ -289,6 +347,31 @@ def _instruction(buffer: Bytes, start: int, end: int) -> Instruction:
         operands=tuple(numbers[_OPERANDS]),
         called=tuple(numbers[_CALLED]),
     )
+
+
+def _varints(buffer: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
+    """The numbers in stretches of varints, where those of each stretch begin (and the last ends), and which stretches are whole."""
+    length = end - start
+    size = int(length.sum())
+    offsets = np.zeros(len(start) + 1, np.int64)
+    np.cumsum(length, out=offsets[1:])
+    place = np.arange(size) + np.repeat(start - offsets[:-1], length)
+    byte = buffer[place]
+    is_last = byte < 0x80
+    whole = (length == 0) | is_last[np.maximum(offsets[1:] - 1, 0)] if size else np.ones(len(start), np.bool_)
+    # A stretch that ends inside a number ends it, so that the others are read as they are.
+    is_last[offsets[1:][length > 0] - 1] = True
+    stop = np.flatnonzero(is_last)
+    begin = np.concatenate([[0], stop[:-1] + 1]) if size else np.zeros(0, np.int64)
+    within = np.arange(size) - np.repeat(begin, stop - begin + 1)
+    parts = (byte & 0x7F).astype(np.uint64) << np.minimum(7 * within, 63).astype(np.uint64)
+    values = np.add.reduceat(parts, begin) if size else np.zeros(0, np.uint64)
+    counts = np.zeros(size + 1, np.int64)
+    np.cumsum(is_last, out=counts[1:])
+    # No number has more than ten bytes.
+    long = np.flatnonzero(stop - begin >= 10)
+    whole[np.searchsorted(offsets, begin[long], side="right") - 1] = False
+    return values.view(np.int64), counts[offsets], whole
 
 
 def _text(data: wire.Data, start: int, end: int) -> str:

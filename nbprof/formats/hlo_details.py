@@ -90,6 +90,16 @@ class Details:
     direction: str = ""
 
 
+def parameter(program: Program, place: int) -> int:
+    """Which parameter of its computation the instruction at a place is."""
+    return program.number_of(place, _PARAMETER)
+
+
+def tuple_index(program: Program, place: int) -> int:
+    """Which part of a tuple the instruction at a place takes."""
+    return program.number_of(place, _TUPLE_INDEX)
+
+
 def read(program: Program, place: int) -> Details:
     """What the instruction at a place of the file states.
 

@@ -6,7 +6,7 @@ LayoutProto, TileProto) and https://openxla.org/xla/tiled_layout.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -77,7 +77,7 @@ class Shape:
         """Whether it has parts."""
         return self.element == "tuple"
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """How many values an array has; 0 of a tuple."""
         return 0 if self.is_tuple or self.element == "token" else prod(self.dimensions)
@@ -125,18 +125,18 @@ class Shape:
             shape = shape.parts[number]
         return shape
 
-    @property
+    @cached_property
     def is_known(self) -> bool:
         """Whether it has no element type that is newer than this, of which nobody knows how many bytes one takes."""
         return not any(part.element.startswith(_NEWER) for part in self.arrays())
 
-    def arrays(self) -> Iterator[Shape]:
+    def arrays(self) -> tuple[Shape, ...]:
         """The arrays in it: itself, or those of its parts."""
-        if self.is_tuple:
-            for part in self.parts:
-                yield from part.arrays()
-        else:
-            yield self
+        return self._arrays
+
+    @cached_property
+    def _arrays(self) -> tuple[Shape, ...]:
+        return tuple(array for part in self.parts for array in part.arrays()) if self.is_tuple else (self,)
 
     def __str__(self) -> str:
         return self.text

@@ -138,6 +138,29 @@ def read_field(data: Data, start: int, end: int, depth: int = 0) -> tuple[int, i
 
 def fields(data: Data, pos: int, end: int, depth: int = 0) -> Iterator[tuple[int, int, int, int]]:
     """The fields of one message, each as `read_field` gives it."""
+    # Nearly all of them: a tag and a length or number of one or two bytes each, four at most.
+    while pos + 4 <= end:
+        tag, at = data[pos], pos + 1
+        if tag >= 0x80:
+            tag, at = tag & 0x7F | data[at] << 7, at + 1
+        first, second, kind = data[at], data[at + 1], tag & 7
+        if tag < 8 or tag >= 0x4000 or (first >= 0x80 and second >= 0x80) or (kind != LENGTH and kind != VARINT):
+            found = read_field(data, pos, end, depth)
+            pos = found[3]
+            yield found
+            continue
+        if first >= 0x80:
+            first, at = first & 0x7F | second << 7, at + 1
+        at += 1
+        if kind == VARINT:
+            pos = at
+            yield tag >> 3, kind, first, at
+        elif at + first > end:
+            # Which says what is wrong.
+            read_field(data, pos, end, depth)
+        else:
+            pos = at + first
+            yield tag >> 3, kind, at, pos
     while pos < end:
         found = read_field(data, pos, end, depth)
         pos = found[3]
