@@ -48,6 +48,7 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
         _memory(payload["memory"]),
         _programs(payload["memory_viewer"]),
         _pods(payload["pods"]),
+        _cores(payload["pods"].get("cores")),
         _footer(payload["meta"]),
     ]
     if allocator.only(payload):
@@ -270,6 +271,28 @@ def _pods(pods: dict[str, Any]) -> str:
     scope = "slowest first" if table["rows"] <= _ROWS else f"the {_ROWS} slowest of {pods['total']:,}"
     html = _table("Workers", scope, ["Worker", "Step ms", "", "Over the median", "Slowest in"], rows, "lrlrr")
     return html + _paragraph(_marked(pods["statement"]))
+
+
+def _cores(cores: dict[str, Any] | None) -> str:
+    if not cores:
+        return ""
+    table, labels = cores["table"], {head["key"]: head["label"] for head in cores["heads"]}
+    rows = [
+        [
+            _name(_cell(table, "worker", i), 60),
+            wording.number(_cell(table, "chip", i)),
+            *(wording.number(_cell(table, key, i), 2) for key in ("mean_step_ms", *cores["kinds"])),
+        ]
+        for i in range(min(table["rows"], _ROWS))
+    ]
+    scope = "means over the steps that averages use, ms" + (f"; {_ROWS} of {table['rows']:,} cores" if table["rows"] > _ROWS else "")
+    return _table(
+        "TPU cores",
+        scope,
+        ["Core", "Chip", "Step ms", *(labels[key] for key in cores["kinds"])],
+        rows,
+        "lr" + "r" * (1 + len(cores["kinds"])),
+    )
 
 
 def _footer(meta: dict[str, Any]) -> str:

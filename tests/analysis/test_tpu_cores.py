@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from nbprof.frames_cores import COLUMNS, SCHEMA
 from nbprof.profiles import load
+from nbprof.report.static import static_html
 from nbprof.views import cores as views
 from nbprof.views import overview as page
 from nbprof.views import payload, pods
@@ -143,6 +146,9 @@ def test_cores_of_several_hosts_are_told_by_host_and_chip(tmp_path):
     assert cores["core"].tolist() == [0, 1, 2, 3] * 3
     assert sum(part[kind] for part in [cores["parts"]] for kind in cores["kinds"]).tolist() == cores["time_ms"].tolist()
     assert cores["note"] == "No core spent time on infeed, outfeed, send, receive or host transfer."
+    html = static_html(payload.dashboard(p.run))
+    assert "TPU cores" in html
+    assert re.search(r"host-b:0</code></td><td[^>]*>1</td><td[^>]*>10.00</td><td[^>]*>4.00</td><td[^>]*>2.00</td><td[^>]*>3.00</td>", html)
 
 
 def test_a_report_of_many_cores_holds_their_means(tmp_path, monkeypatch):
