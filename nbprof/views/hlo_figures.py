@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.errors import NbprofError
+from nbprof.peaks import ON_CHIP
 from nbprof.views import wording
 from nbprof.views.categories import DEVICE, OTHER
 from nbprof.views.figures import _bokeh, _style
@@ -195,6 +196,10 @@ def roofline(frame: pd.DataFrame, peaks: Peaks, missing: str, *, width: int = 90
         # Where only one peak is known, the roof has one of its two sides.
         roof_y = [float(np.nanmin([at * moved, flops])) for at in roof_x]
         plot.line(roof_x, roof_y, color=_ROOF, line_width=2)
+    for level, peak in peaks.on_chip.items():
+        end = min(most, flops * 1e9 / peak) if flops > 0 else most
+        if least < end:
+            plot.line([least, end], [least * peak / 1e9, end * peak / 1e9], color=_ROOF, line_dash="dashed", legend_label=ON_CHIP[level])
     points = plot.scatter(
         "x", "y", size="size", fill_color="colour", fill_alpha=0.75, line_color="white", source=models.ColumnDataSource(data)
     )
@@ -210,6 +215,8 @@ def roofline(frame: pd.DataFrame, peaks: Peaks, missing: str, *, width: int = 90
     ]
     plot.add_tools(models.HoverTool(tooltips=tips, renderers=[points]))
     _style(plot, "operational intensity, FLOP/B", "GFLOP/s")
+    if peaks.on_chip:
+        plot.legend.location = "bottom_right"
     return cast("Figure", plot)
 
 

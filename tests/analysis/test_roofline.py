@@ -160,3 +160,11 @@ def test_shared_memory_of_gpus():
         == 256e11
     )
     assert on_chip_bytes_per_second({k: v for k, v in stats.items() if k != "clock_rate"}) == {}
+
+
+def test_the_figure_has_the_memories_on_the_chip(tmp_path):
+    from bokeh.models import Legend
+
+    p = profile(tmp_path, tpu())
+    shown = [item.label.value for legend in p.roofline.figure().select({"type": Legend}) for item in legend.items]
+    assert shown == ["VMEM Read", "VMEM Write"]

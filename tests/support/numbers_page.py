@@ -60,6 +60,7 @@ COLUMNS = {
     "hlo.frame": "hlo",
     "op_profile.frame": "op_profile",
     "roofline.frame": "roofline",
+    "roofline.steps": "roofline_steps",
 }
 COLUMNS |= {
     f"ascend.{name}.frame": f"ascend_{name}" for name in ("iterations", "op_types", "ops", "pmu", "waits", "fusion", "api", "rules")
