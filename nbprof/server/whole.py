@@ -22,12 +22,12 @@ from nbprof.server.runs import OnDisk, Search, is_run_folder
 BLOCK = 1 << 20
 """Bytes that are read at a time."""
 
-# What TensorBoard, XProf and old TensorFlow write beside a profile.
+# What TensorBoard, XProf and old TensorFlow write beside a profile, and the snapshot of PyTorch's allocator.
 _TABLE = re.compile(
     r"\.(memory_profile\.json|input_pipeline\.pb|overview_page\.pb|kernel_stats\.pb|tensorflow_stats\.pb|op_stats(_v\d+)?\.pb|hlo_proto\.pb"
-    r"|SSTABLE)(\.gz)?$",
+    r"|SSTABLE|memory_snapshot\.pickle)(\.gz)?$",
 )
-_BESIDE = re.compile(r"(\.(pb|json|SSTABLE)(\.(gz|bz2|xz))?|^cache_version\.txt|\.perfetto-trace)$")
+_BESIDE = re.compile(r"(\.(pb|json|SSTABLE)(\.(gz|bz2|xz))?|^cache_version\.txt|\.perfetto-trace|\.memory_snapshot\.pickle)$")
 """The same in a folder that is for one run alone, where their names may be any."""
 _RUBBISH = {".ipynb_checkpoints", ".DS_Store"}
 _MOST_NAME = 200

@@ -97,7 +97,9 @@ class TestRename:
 
     async def test_a_file_in_the_root_and_a_torch_trace(self, jp_root_dir, rename):
         place(jp_root_dir, "w.1700000000000.pt.trace.json", torch_trace())
+        place(jp_root_dir, "w.1700000000000.memory_snapshot.pickle", b"")
         assert await rename("w.1700000000000.pt.trace.json", "x.1") == (200, {"path": "x.1.pt.trace.json"})
+        assert (jp_root_dir / "x.1.memory_snapshot.pickle").is_file()
 
     async def test_the_same_name_is_no_error(self, run, rename):
         assert await rename(RUN, run.name) == (200, {"path": RUN})
