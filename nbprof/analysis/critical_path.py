@@ -108,6 +108,9 @@ class _Walk:
                 return
 
     def _main(self) -> int:
+        # Where nothing joins host and devices, the path can only be that of the devices.
+        if self.rows.size and max(self.caller, default=-1) < 0 and not any(thread.released for thread in self.threads.values()):
+            return -1
         if self.window.lane in self.threads:
             return self.window.lane
         launched: list[int] = [lane for lane in self.caller if lane in self.threads]
@@ -127,10 +130,13 @@ class _Walk:
             return returned, -1, self.caller[work]
         # The work that ended last before this one began, on any stream: the one before on its own where nothing came between.
         other = self.latest(start)
-        if other >= 0 and other != before and self.end[other] > ready and start - self.end[other] < FOLLOWS_PS:
+        known = self.caller[work] >= 0
+        if other >= 0 and other != before and self.end[other] > ready and (start - self.end[other] < FOLLOWS_PS or not known):
             before, ready = other, self.end[other]
         if before >= 0:
-            self.piece("gap", work, ready, start)
+            # What a work waited for whose launch is not known, when nothing ran for long, is not known either.
+            waited = known or start - ready < FOLLOWS_PS
+            self.piece("gap" if waited else "unknown", work, ready, start)
             return ready, before, lane
         if self.caller[work] >= 0:
             returned = min(self.returned[work], start)

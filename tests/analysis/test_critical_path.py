@@ -118,3 +118,15 @@ def test_without_steps_it_is_of_the_whole_recording(tmp_path):
     file.launched("k", 20, 30, 100, op)
     pieces = profile(tmp_path, file).device_time.critical_path_pieces()
     assert kinds(pieces) == pytest.approx({"launch": 1, "launch_delay": 9, "compute": 100})
+
+
+def test_where_no_launch_is_known_it_runs_on_the_device(tmp_path):
+    file = Kineto()
+    file.step(0, 0, 300)
+    file.op("aten::mm", 0, 300)
+    file.kernel("a", 20, 100)
+    file.kernel("b", 130, 50)
+    file.kernel("c", 250, 40)
+    found = kinds(profile(tmp_path, file).device_time.critical_path_pieces())
+    # 10 µs between a and b are what kernels take; of the 70 before c nothing is known, nor of what comes before a and after c.
+    assert found == pytest.approx({"compute": 190, "kernel_wait": 10, "unknown": 70 + 20 + 10})
