@@ -221,7 +221,7 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
             ops=self.ops,
             kernels=self.kernels,
             memory=self.memory_summary,
-            modules=self.memory_modules,
+            modules=lambda: self.memory_modules,
             compiled=self.compiled,
             pods=self.pods,
             texts=advice_host_buffer.speaks_of_it([*map(str, self.trace.names), *texts]),

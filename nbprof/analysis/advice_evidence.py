@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,10 @@ from nbprof.formats.hlo import Program
 
 MUCH_PADDING = 64 * 2**20
 """Bytes of padding below which no program is looked at."""
+
+
+MOST_INSTRUCTIONS = 10_000
+"""Of a larger program no buffer is named: playing its heap back takes a second, and its view does that."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def gather(
     ops: pd.DataFrame,
     kernels: pd.DataFrame,
     memory: pd.DataFrame,
-    modules: pd.DataFrame,
+    modules: Callable[[], pd.DataFrame],
     compiled: Mapping[str, Named],
     pods: pd.DataFrame,
     texts: Iterable[str] = (),
@@ -130,9 +134,11 @@ def gather(
     Parameters
     ----------
     activity : Activity
-    steps, ops, kernels, memory, modules, pods : DataFrame
+    steps, ops, kernels, memory, pods : DataFrame
         `p.steps.frame` with its columns `kind` and `counted`,
-        `p.ops.frame`, `p.kernels.frame`, `p.memory.summary`, `p.memory_viewer.modules`, `p.pods.frame`.
+        `p.ops.frame`, `p.kernels.frame`, `p.memory.summary`, `p.pods.frame`.
+    modules : callable
+        Gives `p.memory_viewer.modules`; asked for where the devices lay arrays out in tiles, which are TPUs.
     compiled : mapping
         Of programs by name.
     texts : iterable of str
@@ -152,7 +158,7 @@ def gather(
     sizes = activity.devices["memory_bytes"].dropna()
     return Evidence(
         work=advice_programs.gather(activity),
-        padding=_padding(modules, compiled),
+        padding=_padding(modules(), compiled) if (activity.devices["kind"] == "TPU").any() else None,
         fragmentation=None if fragmentation is None or pd.isna(fragmentation) else float(fragmentation),
         reserved_bytes=reserved,
         device_bytes=int(sizes.min()) if len(sizes) else None,
@@ -185,6 +191,8 @@ def _padding(modules: pd.DataFrame, compiled: Mapping[str, Named]) -> Padding | 
         return None
     row = known.iloc[int(more.to_numpy().argmax())]
     name, peak, bare = str(row["module"]), int(row["peak_bytes"]), int(row["peak_unpadded_bytes"])
+    if int(row["instructions"]) > MOST_INSTRUCTIONS:
+        return Padding(name, peak, bare)
     try:
         at_peak = memory_viewer.view(Program(compiled[name].module.data)).at_peak
     except (KeyError, ReadError):

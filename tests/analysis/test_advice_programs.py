@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nbprof.analysis import advice_evidence
 from nbprof.capture.recording import CaptureInfo
 from nbprof.profiles import load
 from nbprof.views import overview
@@ -184,7 +185,7 @@ def test_a_program_that_is_damaged_or_missing_gives_no_finding(tmp_path):
         assert "layout" not in p.advice["rule"].tolist()
 
 
-def test_padding_of_a_program(tmp_path):
+def test_padding_of_a_program(tmp_path, monkeypatch):
     mib = 2**20
     lines = [
         hlo.instruction("x", "parameter", ident=1, extra=chunk(3, f32(1024, 1024))),
@@ -201,6 +202,8 @@ def test_padding_of_a_program(tmp_path):
     row = p.advice.set_index("rule").loc["tile_padding"]
     assert "**112.0 MiB** of the **132.0 MiB**" in row["evidence"]
     assert (row["severity"], row["view"]) == ("high", "memory_viewer")
+    monkeypatch.setattr(advice_evidence, "MOST_INSTRUCTIONS", 1)
+    assert (evidence(p).padding.buffer, evidence(p).padding.peak_bytes) == ("", 132 * mib)
 
 
 def torch(folder, body, count=4, **metadata):
