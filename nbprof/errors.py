@@ -32,29 +32,8 @@ class ReadError(NbprofError):
         self.offset = offset
 
 
-class UnreadError(ReadError):
-    """What is there is known, and this version does not read it yet.
-
-    Parameters
-    ----------
-    message : str
-        What it is, and what can be done with it.
-    path : str
-        The folder in question.
-    what : str
-        What it is, in a few words.
-    timelines : sequence of str
-        Files of it that can be opened by themselves.
-    """
-
-    def __init__(self, message: str, *, path: str = "", what: str = "", timelines: Sequence[str] = ()) -> None:
-        super().__init__(message, path=path)
-        self.what = what
-        self.timelines = tuple(timelines)
-
-
-class RawError(UnreadError):
-    """What is there has to be exported by the tool that recorded it.
+class RawError(ReadError):
+    """What is there has to be exported by the tool that recorded it before it can be read.
 
     Parameters
     ----------
@@ -63,13 +42,14 @@ class RawError(UnreadError):
     path : str
         The folder in question.
     what : str
-        What it is, in a few words.
+        Who recorded it, in a few words.
     recordings : sequence of str
         Folders that are to be exported.
     """
 
     def __init__(self, message: str, *, path: str = "", what: str = "", recordings: Sequence[str] = ()) -> None:
-        super().__init__(message, path=path, what=what)
+        super().__init__(message, path=path)
+        self.what = what
         self.recordings = tuple(recordings)
 
 

@@ -69,7 +69,6 @@ class ProfileFactory extends ABCWidgetFactory<ProfileDocument> {
   constructor(
     private readonly server: Server,
     private readonly ready: Promise<unknown>,
-    private readonly openFile: (path: string) => void,
     private readonly openOther: (path: string) => void,
     options: DocumentRegistry.IWidgetFactoryOptions<ProfileDocument>,
   ) {
@@ -78,7 +77,6 @@ class ProfileFactory extends ABCWidgetFactory<ProfileDocument> {
 
   protected createNewWidget(context: DocumentRegistry.Context): ProfileDocument {
     const content = new ProfileView(this.server, context.path, {
-      openFile: this.openFile,
       ready: this.ready,
       openOther: () => this.openOther(context.path),
     });
@@ -153,12 +151,11 @@ export const documents: JupyterFrontEndPlugin<void> = {
     }
     const fileTypes = FILE_TYPES.map(({ name }) => name);
     app.docRegistry.addModelFactory(new UnreadModelFactory());
-    const openFile = (path: string): void => void app.commands.execute("docmanager:open", { path, factory: FACTORY });
     const openOther = (path: string): void => {
       const other = app.docRegistry.preferredWidgetFactories(path).find(({ name }) => name !== FACTORY);
       void app.commands.execute("docmanager:open", { path, factory: other?.name ?? "default" });
     };
-    const factory = new ProfileFactory(server, app.restored, openFile, openOther, {
+    const factory = new ProfileFactory(server, app.restored, openOther, {
       name: FACTORY,
       label: "Profile (nbprof)",
       fileTypes: [...fileTypes, ...MAYBE],
@@ -186,7 +183,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
         if (folders.has(tab)) void folders.save(tab);
       };
       const tab = new MainAreaWidget({
-        content: new ProfileView(server, path, { run, openFile, ready: app.restored, onChange: () => title() }),
+        content: new ProfileView(server, path, { run, ready: app.restored, onChange: () => title() }),
       });
       // The layout finds the tab by it, also when the folder was renamed or another run is shown.
       tab.id = id || `nbprof-folder-${Math.random().toString(36).slice(2)}`;

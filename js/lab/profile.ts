@@ -5,15 +5,12 @@ import { type Dashboard, mount } from "../hosts/page.js";
 import { h, reason } from "../lib/dom.js";
 import { Line } from "../lib/live.js";
 import type { Post } from "../lib/wire.js";
-import { type FolderRun, type Opened, Refusal, type Server, type Unread } from "./server.js";
+import { type FolderRun, type Opened, Refusal, type Server } from "./server.js";
 
 /** How often a server that does not answer is tried again, in ms. */
 const AGAIN_MS = 3000;
 
 const SILENT = "The server does not answer.";
-
-/** Timelines of what cannot be read as a whole that are offered. */
-const MOST_TIMELINES = 5;
 
 const button = (text: string, click: () => void): HTMLElement =>
   h("button", { class: "jp-mod-styled nbprof-button", on: { click } }, text);
@@ -21,8 +18,6 @@ const button = (text: string, click: () => void): HTMLElement =>
 export interface ProfileOptions {
   /** The run of a folder; the newest when left out. */
   run?: string;
-  /** Opens another file in a tab of its own. */
-  openFile?: (path: string) => void;
   /** Opens this file as something else. */
   openOther?: () => void;
   /** When what is on screen is what the person has open. Until then nothing is read. */
@@ -247,26 +242,12 @@ export class ProfileView extends Widget {
 
   private failed(error: unknown): void {
     if (error instanceof Refusal && error.found) this.choose(error.found.run, error.found.runs);
-    const unread = error instanceof Refusal ? error.unread : null;
-    if (unread) this.say("status", `Output of ${unread.what}, not read yet`, explained(error), this.timelines(unread));
+    const raw = error instanceof Refusal ? error.raw : "";
+    if (raw) this.say("status", `A recording of ${raw}, not exported yet`, explained(error));
     else this.say("alert", "This profile could not be opened.", explained(error));
   }
 
-  private timelines({ timelines }: Unread): HTMLElement[] {
-    const { openFile } = this.options;
-    if (!openFile || !timelines.length) return [];
-    const shown = timelines.slice(0, MOST_TIMELINES);
-    const above = `${this.where}/`;
-    const items = shown.map((path) => {
-      const name = path.startsWith(above) ? path.slice(above.length) : path;
-      return h("li", h("button.nbprof-link", { on: { click: () => openFile(path) } }, name));
-    });
-    const more = timelines.length - shown.length;
-    const list = h("ul.nbprof-files", { "aria-label": "Timelines" }, ...items);
-    return more > 0 ? [list, h("p", `${more} more are in the file browser: Open With › Profile (nbprof).`)] : [list];
-  }
-
-  private say(role: "alert" | "status", title: string, text: string, more: HTMLElement[] = []): void {
+  private say(role: "alert" | "status", title: string, text: string): void {
     const { openOther } = this.options;
     const other = role === "alert" && openOther && button("Open with another editor", openOther);
     const buttons = h(
@@ -274,7 +255,7 @@ export class ProfileView extends Widget {
       button("Open again", () => void this.load()),
       other || false,
     );
-    this.body.replaceChildren(h("div.nbprof-state", { role }, h("h2", title), h("p", text), ...more, buttons));
+    this.body.replaceChildren(h("div.nbprof-state", { role }, h("h2", title), h("p", text), buttons));
   }
 
   private end(): void {

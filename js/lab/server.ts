@@ -7,18 +7,13 @@ import type { Post } from "../lib/wire.js";
 const NO_EXTENSION =
   "The server does not know nbprof. Install nbprof where Jupyter Server runs (pip install nbprof), and restart the server.";
 
-/** What a folder holds that this version does not read yet, with files of it that open by themselves. */
-export interface Unread {
-  what: string;
-  timelines: string[];
-}
-
 /** An answer that says no; `status` is that of HTTP. */
 export class Refusal extends Error {
   constructor(
     message: string,
     readonly status: number,
-    readonly unread: Unread | null = null,
+    /** Who recorded what is not exported yet; "" of anything else. */
+    readonly raw: string = "",
     /** Of a folder: the run that could not be opened, and the others. */
     readonly found: Pick<Opened, "run" | "runs"> | null = null,
     /** The name in the request of what is wrong. */
@@ -50,7 +45,7 @@ type Said = Partial<Omit<Opened, "packed">> & {
   progress?: string;
   message?: string;
   bytes?: number;
-  unread?: Unread;
+  raw?: string;
   field?: string;
 };
 
@@ -70,7 +65,7 @@ async function refusal(response: Response): Promise<Refusal> {
   return new Refusal(
     message || `The server answered with status ${response.status}.`,
     response.status,
-    said.unread,
+    said.raw,
     foundIn(said),
     said.field,
   );
@@ -160,7 +155,7 @@ export class Server {
       const line = await lines.line();
       if (line === null) throw new Error("The connection to the server ended before the profile was here.");
       const said = JSON.parse(line) as Said;
-      if (said.message !== undefined) throw new Refusal(said.message, 422, said.unread, foundIn(said));
+      if (said.message !== undefined) throw new Refusal(said.message, 422, said.raw, foundIn(said));
       if (said.progress) tell(said.progress);
       if (said.bytes === undefined) continue;
       const { version = "", run = "", runs = [] } = said;

@@ -15,7 +15,7 @@ from jupyter_server.base.handlers import APIHandler
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from nbprof.errors import NbprofError, UnreadError
+from nbprof.errors import NbprofError, RawError
 from nbprof.server.folders import placed
 from nbprof.server.paths import Place, RefusedError, resolve
 from nbprof.server.process import BusyError, EndedError, Tell
@@ -137,10 +137,10 @@ class Handler(APIHandler):
 
 
 def _told(error: NbprofError) -> dict[str, Any]:
-    """An error as a front end gets it: `unread` where the place holds what this version does not read yet."""
+    """An error as a front end gets it: `raw` where the tool that recorded it has to export it first."""
     out: dict[str, Any] = {"message": str(error)}
-    if isinstance(error, UnreadError):
-        out["unread"] = {"what": error.what, "timelines": list(error.timelines)}
+    if isinstance(error, RawError):
+        out["raw"] = error.what
     return out
 
 
@@ -157,7 +157,7 @@ class OpenHandler(Handler):
     """POST {path, run}: the packed payload of the dashboard; `run` is a name where the path is a folder, the newest run when left out.
 
     The answer is lines of JSON, {"progress": sentence} as often as there is one, then {"bytes", "version", "run", "runs"} and the bytes
-    themselves, or {"message": sentence} where it fails, with {"unread": {what, timelines}} where it is known and not read yet.
+    themselves, or {"message": sentence} where it fails, with {"raw": who recorded it} where it is not exported yet.
     "run" and "runs" are those of a folder.
     """
 

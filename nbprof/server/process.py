@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from nbprof.errors import NbprofError, UnreadError
+from nbprof.errors import NbprofError, RawError
 from nbprof.server import pipes
 
 Tell = Callable[[str], None]
@@ -211,9 +211,9 @@ class Process:
         elif head["is"] == "done":
             answer.set_result(body)
         elif head["is"] == "failed":
-            unread = head.get("unread")
+            raw = head.get("raw")
             text = str(head["text"])
-            answer.set_exception(UnreadError(text, what=unread["what"], timelines=unread["timelines"]) if unread else NbprofError(text))
+            answer.set_exception(RawError(text, what=str(raw)) if raw else NbprofError(text))
 
     def _has_ended(self, code: int) -> None:
         if not self.why:

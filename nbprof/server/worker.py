@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from nbprof.errors import NbprofError, ReadError, UnreadError
+from nbprof.errors import NbprofError, RawError, ReadError
 from nbprof.server import pipes
 from nbprof.server.paths import inside
 
@@ -57,9 +57,8 @@ class Desk:
                 answer = self.summary(head)
             else:
                 answer = self.ask(body)
-        except UnreadError as error:
-            timelines = [self._shown(one) for one in error.timelines]
-            send("failed", self._shown(str(error)), unread={"what": error.what, "timelines": timelines})
+        except RawError as error:
+            send("failed", self._shown(str(error)), raw=error.what)
         except NbprofError as error:
             send("failed", self._shown(str(error)))
         except MemoryError:

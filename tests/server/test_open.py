@@ -384,4 +384,4 @@ async def test_output_of_ascend_opens_and_a_raw_recording_says_how_it_is_exporte
     assert "Ascend's profiler (msprof)" in reply.message
     assert "msprof --export=on" in reply.message
     assert str(jp_root_dir) not in json.dumps(reply.head)
-    assert reply.head["unread"]["timelines"] == []
+    assert reply.head["raw"] == "Ascend's profiler (msprof)"
