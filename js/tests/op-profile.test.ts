@@ -55,6 +55,16 @@ describe("trees of the op profile", () => {
     }
   });
 
+  it("an op says its program where the tree does not, and its category where it is the only one", () => {
+    const note = (by: "program" | "category", name: string): string | undefined =>
+      [...all(build(profile, by, false))].find((node) => node.name === name)?.note;
+    expect(note("category", "dot.1")).toBe("jit_f(1)");
+    expect(note("program", "dot.1")).toBe("dot");
+    expect(note("program", "fusion.1")).toBe("");
+    const single = opProfile([{ name: "a", time: 1 }]);
+    expect([...all(build(single, "category", false))].at(-1)?.note).toBe("");
+  });
+
   it("by framework op: scopes in scopes, those with a single one inside in one row", () => {
     const root = build(profile, "provenance", false);
     expect(names(root)).toEqual(["jit(f)/layer_0", "(no framework op)", "(smaller ops)"]);

@@ -284,8 +284,7 @@ export const render: View = (el, context, hint) => {
       test &&
       ((node) =>
         test(node.name) ||
-        (node.kind === "op" &&
-          [ops.framework_op, ops.source, ops.expression].some((of) => test(textAt(of, node.row)))));
+        (node.kind === "op" && [ops.framework_op, ops.source].some((of) => test(textAt(of, node.row)))));
     draw();
   });
   const toolbar = h(
@@ -324,7 +323,7 @@ export const render: View = (el, context, hint) => {
       }),
     h(
       "span.end",
-      downloadButton("nbprof-op-profile.csv", () => csv(profile, root)),
+      downloadButton("nbprof-op-profile.csv", () => csv(profile)),
     ),
   );
   const legend = columns.some(({ key }) => key === "wasted")
@@ -392,38 +391,16 @@ function heads(profile: OpProfile): Head[] {
   ];
 }
 
-/** The whole tree as it is grouped, a node before its children. */
-function csv(profile: OpProfile, root: Node): string {
-  const nodes = [...all(root)];
-  const text = (label: string, read: (node: Node) => string) => ({
-    label,
-    data: nodes.map(read),
-    kind: "text" as const,
-  });
-  const number = (label: string, read: (node: Node) => number) => ({
-    label,
-    data: Float64Array.from(nodes, read),
-    kind: "number" as const,
-  });
-  const path = (node: Node): string => (node.parent?.parent ? `${path(node.parent)} › ${node.name}` : node.name);
-  const parts = [
-    text("path", path),
-    text("kind", (node) => node.kind),
-    number("time_us", (node) => node.time),
-    number("wasted_us", (node) => use(profile, node).wasted),
-    number("flops_utilization", (node) => use(profile, node).flops),
-    number("bandwidth_utilization", (node) => use(profile, node).bytes),
-    number("flops", (node) => node.flops),
-    number("bytes", (node) => node.bytes),
-    number("occurrences", (node) => node.runs),
-    text("framework_op", (node) => (node.kind === "op" ? textAt(profile.ops.framework_op, node.row) : "")),
-    text("source", (node) => (node.kind === "op" ? textAt(profile.ops.source, node.row) : "")),
-    text("expression", (node) => (node.kind === "op" ? textAt(profile.ops.expression, node.row) : "")),
-  ];
-  const columns = parts.map(({ label, kind }) => ({ key: label, label, kind, help: "" }));
-  const data = Object.fromEntries(parts.map(({ label, data }) => [label, data]));
+const IN_FILE = [
+  ...["program", "name", "category", "time_us", "flops", "bytes", "runs", "framework_op", "source", "shape", "layout"],
+  "expression",
+];
+
+/** The ops, most time first. */
+function csv({ ops }: OpProfile): string {
+  const columns = IN_FILE.map((key) => ({ key, label: key, kind: "text" as const, help: "" }));
   return toCsv(
-    { columns, data, rows: nodes.length },
-    nodes.map((_, i) => i),
+    { columns, data: ops as never, rows: ops.rows },
+    Array.from(ops.time_us, (_, i) => i),
   );
 }

@@ -97,7 +97,7 @@ class OpProfile(_OfPrograms):
     def __repr__(self) -> str:
         from nbprof.views import op_profile as drawn
 
-        return drawn.text(self.frame, self.missing)
+        return drawn.text(self._profile.run.op_profile_upper, self.missing)
 
     def tree(self, by: str = "program", *, idle: bool = False) -> pd.DataFrame:
         """The tree with other roots, in the columns of `frame`.
@@ -142,7 +142,7 @@ class OpProfile(_OfPrograms):
         return frame[frame["kind"] == "op"].sort_values(sort, ascending=False, kind="stable").head(count).reset_index(drop=True)
 
     def figure(self, by: str = "program", **options: Any) -> Model:
-        """A Bokeh figure of the upper levels of the tree: a bar a node as long as its time, in the colour of its FLOPS utilization."""
+        """A Bokeh figure of the upper levels of the tree: a bar a node, as long as its time, the part that is wasted pale."""
         from nbprof.views import hlo_figures
 
         return hlo_figures.op_profile(self.tree(by), **options)

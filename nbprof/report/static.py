@@ -134,15 +134,15 @@ def _op_profile(profile: dict[str, Any], asked: bool) -> str:
         return _heading("Op profile", "") + _paragraph(_text(profile["empty"]["text"]))
     rows = [
         [
-            _name(row["name"], 60),
-            _text(row["category"]),
+            _text(row["name"]),
+            wording.number(row["ops"], 0),
             _bar(100 * row["share"], DEVICE),
             *(wording.percent(None if row[key] is None else 100 * row[key]) for key in ("share", "wasted", "flops", "bytes")),
         ]
-        for row in op_profile.longest(profile, _ROWS)
+        for row in op_profile.by_category(profile, _ROWS)
     ]
-    heads = ["Op", "Category", "", "% of the time", "Wasted", "FLOPS", "Memory bandwidth"]
-    html = _table("Op profile", "ops of compiled programs, self time", heads, rows, "lllrrrr")
+    heads = ["Category", "Ops", "", "% of the time", "Wasted", "FLOPS", "Memory bandwidth"]
+    html = _table("Op profile", "ops of compiled programs by category, self time", heads, rows, "lrlrrrr")
     said = "".join(_paragraph(_marked(text)) for text in [profile["statement"], *profile["notes"]] if text)
     return html + said if rows else ""
 

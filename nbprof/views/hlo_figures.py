@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from nbprof.run import Run
 
 _UNKNOWN = "#C9CCD0"
-_SCALE = ("#B2182B", "#D6604D", "#F4A582", "#D9C55A", "#92C47D", "#4D9221")
-"""Utilization from 0 to 1: red is low, green is high."""
+_SCALE = ("#D7EAE3", "#B0D5C7", "#86BFAB", "#5CA98F", "#33947A", "#0E6B50")
+"""Utilization from 0 to 1: one hue, which is read without telling red from green, pale where it is low."""
 _ROOF = "#6B6B6B"
 _LEVELS = 3
 _DECADES = 0.5
@@ -73,7 +73,7 @@ def hlo(run: Run, *, top: int = 15, width: int = 900, height: int = 0, **options
 
 
 def op_profile(tree: pd.DataFrame, *, levels: int = _LEVELS, top: int = 40, width: int = 900, height: int = 0, **options: Any) -> Figure:
-    """The upper levels of an op profile: a bar a node, as long as its time, in the colour of the utilization of its FLOPS.
+    """The upper levels of an op profile: a bar a node, as long as its time, the part that is wasted pale.
 
     Parameters
     ----------
@@ -100,6 +100,7 @@ def op_profile(tree: pd.DataFrame, *, levels: int = _LEVELS, top: int = 40, widt
     kept = shown["time_us"].rank(method="first", ascending=False) <= top
     shown = shown[kept]
     used = shown["flops_utilization"].to_numpy(np.float64)
+    ms, wasted = shown["time_us"].to_numpy(np.float64) / 1000, shown["wasted_us"].to_numpy(np.float64) / 1000
     labels = [
         f"{number:>3}  {'  ' * deep}{wording.one_line(str(name))[:60]}"
         for number, deep, name in zip(range(1, len(shown) + 1), shown["depth"], shown["name"], strict=True)
@@ -111,23 +112,29 @@ def op_profile(tree: pd.DataFrame, *, levels: int = _LEVELS, top: int = 40, widt
         "label": labels,
         "path": shown["path"].astype(str).to_list(),
         "category": shown["category"].astype(str).to_list(),
-        "ms": shown["time_us"].to_numpy(np.float64) / 1000,
+        "ms": ms,
         "part": 100 * shown["time_fraction"].to_numpy(np.float64),
-        "wasted": shown["wasted_us"].to_numpy(np.float64) / 1000,
+        "wasted": [_ms(value) for value in wasted],
+        "used": ms - np.nan_to_num(wasted),
         "flops": [_percent(value) for value in used],
         "memory": [_percent(value) for value in shown["bandwidth_utilization"].to_numpy(np.float64)],
-        "colour": [colour(value) for value in used],
     }
     defaults = {"width": width, "height": height or 70 + 22 * len(shown), "y_range": labels[::-1], "tools": "save"}
     plot: Any = plotting.figure(**defaults | options)
-    plot.hbar(y="label", right="ms", height=0.75, color="colour", source=models.ColumnDataSource(data))
+    source = models.ColumnDataSource(data)
+    named = {"legend_label": "at the peak"}, {"legend_label": "wasted"}
+    known = bool(np.isfinite(wasted).any())
+    plot.hbar(y="label", right="used", height=0.6, color=DEVICE, source=source, **(named[0] if known else {}))
+    if known:
+        plot.hbar(y="label", left="used", right="ms", height=0.6, color=DEVICE, alpha=0.35, source=source, **named[1])
+        plot.legend.location = "bottom_right"
     tips = [
         ("", "@path"),
         ("Category", "@category"),
         ("Self time", "@ms{0.000} ms (@part{0.0}%)"),
         ("FLOPS utilization", "@flops"),
         ("Bandwidth utilization", "@memory"),
-        ("Wasted", "@wasted{0.000} ms"),
+        ("Wasted", "@wasted"),
     ]
     plot.add_tools(models.HoverTool(tooltips=tips))
     _style(plot, "ms", None)
@@ -138,7 +145,7 @@ def op_profile(tree: pd.DataFrame, *, levels: int = _LEVELS, top: int = 40, widt
 
 
 def colour(utilization: float) -> str:
-    """The colour of a utilization, red below and green above; grey where it is not known."""
+    """The colour of a utilization, the darker the more; grey where it is not known."""
     if not np.isfinite(utilization):
         return _UNKNOWN
     return _SCALE[min(max(int(utilization * len(_SCALE)), 0), len(_SCALE) - 1)]
@@ -218,6 +225,10 @@ def roofline(frame: pd.DataFrame, peaks: Peaks, missing: str, *, width: int = 90
     if peaks.on_chip:
         plot.legend.location = "bottom_right"
     return cast("Figure", plot)
+
+
+def _ms(value: float) -> str:
+    return f"{value:.3f} ms" if np.isfinite(value) else "unknown"
 
 
 def _percent(value: float) -> str:

@@ -97,13 +97,17 @@ def has(run: Run) -> bool:
 
 def left_out(run: Run) -> int:
     """Ops that the payload has in sums alone."""
-    return max(0, run.kept("ops of compiled programs", lambda: int((run.op_profile["kind"] == "op").sum())) - MOST_OPS) if has(run) else 0
+    return (
+        max(0, run.kept("ops of compiled programs", lambda: int((run.op_profile_upper["kind"] == "op").sum())) - MOST_OPS)
+        if has(run)
+        else 0
+    )
 
 
 def figures(run: Run) -> list[dict[str, Any]]:
     """The root of the tree as figures."""
-    root = run.op_profile.iloc[0]
-    tree = run.op_profile
+    tree = run.op_profile_upper
+    root = tree.iloc[0]
     count = int((tree["kind"] == "op").sum())
     programs = int((tree["kind"] == "program").sum())
     scale, unit = next((scale, unit) for scale, unit, least in _TIMES if root["time_us"] >= least)
@@ -121,7 +125,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
 
 def statement(run: Run) -> str:
     """Where to begin, with its numbers; marked."""
-    tree = run.op_profile
+    tree = run.op_profile_upper
     whole = float(tree["time_us"].iloc[0])
     found = tree[tree["kind"] == "op"]
     if not whole or found.empty:
@@ -147,25 +151,31 @@ def statement(run: Run) -> str:
     return f"{most} **{_plain(name)}** wastes the most, **{lost}** of the time of all ops: it takes {share} and {does}."
 
 
-def longest(part: dict[str, Any], most: int) -> list[dict[str, Any]]:
-    """The first ops of a part for a table without script.
+def by_category(part: dict[str, Any], most: int) -> list[dict[str, Any]]:
+    """The categories of a part for a table without script, most time first; the last row is what is beyond `most`.
 
-    Each has `name`, `category`, `share` and `wasted` (of the time of all ops), `flops` and `bytes` (of the peaks); None: not known.
+    Each has `name`, `ops` (how many), `share` and `wasted` (of the time of all ops), `flops` and `bytes` (of the peaks); None: not known.
     """
-    table = part["ops"]
-    if not table["rows"]:
+    frames = []
+    for table, many in ((part["ops"], 1), (part["rest"], part["rest"].get("ops", 0))):
+        if table["rows"]:
+            names = np.array(table["category"]["values"], object)[table["category"]["codes"]]
+            frames.append(pd.DataFrame({"name": names, "ops": many, **{key: table[key] for key in ("time_us", "flops", "bytes")}}))
+    if not frames:
         return []
-    whole = sum(float(np.nansum(part[key]["time_us"])) for key in ("ops", "rest") if part[key]["rows"]) or 1.0
+    sums = pd.concat(frames).groupby("name", sort=False).sum(min_count=1).sort_values("time_us", ascending=False, kind="stable")
+    if len(sums) > most:
+        others = sums.iloc[most:].sum(min_count=1).rename(wording.plural(len(sums) - most, "other category", "other categories"))
+        sums = pd.concat([sums.head(most), others.to_frame().T])
+    whole = float(sums["time_us"].sum()) or 1.0
     out = []
-    for i in range(min(most, table["rows"])):
-        time = float(table["time_us"][i])
-        used = {key: _used(float(table[key][i]), time, part[f"peak_{key}"]) for key in ("flops", "bytes")}
+    for name, many, time, flops, moved in sums.itertuples():
+        used = {"flops": _used(flops, time, part["peak_flops"]), "bytes": _used(moved, time, part["peak_bytes"])}
         if (used["bytes"] or 0) > part["impossible"]:
             used["bytes"] = None
         known = [value for value in used.values() if value is not None]
         wasted = (1 - min(1.0, max(known))) * time / whole if known else None
-        name, category = (table[key]["values"][int(table[key]["codes"][i])] for key in ("name", "category"))
-        out.append({"name": name, "category": category, "share": time / whole, "wasted": wasted, **used})
+        out.append({"name": name or "other", "ops": int(many), "share": time / whole, "wasted": wasted, **used})
     return out
 
 

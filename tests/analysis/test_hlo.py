@@ -211,6 +211,8 @@ def test_figures(tmp_path):
         *("All programs", "jit_f(3)", "loop fusion", "add_fusion", "non-fusion elementwise", "mul.1.remat"),
     ]
     assert len({len(label) for label in tree["label"]}) == 1
+    whole = p.op_profile.frame.iloc[0]
+    assert tree["used"][0] == pytest.approx((whole["time_us"] - whole["wasted_us"]) / 1000)
     plot = p.roofline.figure()
     assert len(plot.select({"type": LogAxis})) == 2
     points = next(data for data in columns(plot) if "op" in data)

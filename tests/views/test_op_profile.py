@@ -184,14 +184,29 @@ def test_the_tab_is_there_where_such_an_op_ran(tmp_path):
     assert part["empty"]["text"] == "No op of a compiled XLA program ran on a device in this profile."
 
 
-def test_the_face_shows_its_tab_and_the_report_its_table(tmp_path):
-    p = made(tmp_path, 3)
-    bundle = p.op_profile._repr_mimebundle_()
-    data = bundle[0] if isinstance(bundle, tuple) else bundle
+def test_the_face_shows_its_tab_and_the_report_its_categories(tmp_path):
+    p = made(tmp_path, 1100)
+    data, _ = p.op_profile._repr_mimebundle_()
     assert "tanh_fusion.0" in data["text/html"]
+    assert "1,100 ops" in repr(p.op_profile)
+    part = op_profile.payload(p.run)
+    (row,) = op_profile.by_category(part, 5)
+    tree = p.op_profile.tree("category").iloc[1]
+    assert (row["name"], row["ops"], row["share"]) == ("loop fusion", 1100, 1.0)
+    assert row["flops"] == pytest.approx(tree["flops_utilization"])
+    assert row["bytes"] == pytest.approx(tree["bandwidth_utilization"])
+    assert row["wasted"] == pytest.approx(tree["wasted_us"] / tree["time_us"])
     html = static.static_html(p.payload())
     assert "Op profile" in html
-    assert html.count("tanh_fusion.0") >= 1
+    assert "loop fusion" in html
+
+
+def test_categories_beyond_the_first_are_one_row():
+    p = nbprof.load("tests/data/xspace/jax_loop.xplane.pb")
+    first, last = op_profile.by_category(op_profile.payload(p.run), 1)
+    assert (first["name"], last["name"]) == ("all-reduce", "3 other categories")
+    assert first["share"] + last["share"] == pytest.approx(1)
+    assert (first["wasted"], first["flops"]) == (None, None)
 
 
 def test_names_are_text_in_the_report(tmp_path):

@@ -83,7 +83,6 @@ function lines(profile: OpProfile, root: Node, node: Node): Line[] {
     ],
     ["Intensity", node.bytes > 0 && known(node.flops) ? `${num(node.flops / node.bytes, 2)} FLOP a byte` : ""],
     ["FLOPs", node.kind === "fused" && known(node.flops) ? `${si(node.flops, "FLOP")} in all runs` : ""],
-    ["Category", node.kind === "category" ? "" : node.category],
     ["Program", text("program")],
     ["Framework op", text("framework_op")],
     ["Source", text("source")],
@@ -145,7 +144,7 @@ export function details(profile: OpProfile, root: Node, node: Node, links: Links
   const several = new Set(below.map(({ row }) => textAt(ops.program, row))).size > 1;
   return [
     h("h4", h("code", node.name)),
-    h("p.dim", KINDS[node.kind]),
+    h("p.dim", [KINDS[node.kind], node.kind === "category" ? "" : node.category].filter(Boolean).join(", ")),
     op && (links.trace || links.hlo)
       ? h(
           "p.links",

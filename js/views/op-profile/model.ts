@@ -24,7 +24,7 @@ export interface Node {
   row: number;
   /** What its use is a part of: its time, of the root without idle. */
   busy: number;
-  /** Its category, where no row above it says so. */
+  /** Its category, or its program, where no row above it says so. */
   note: string;
 }
 
@@ -112,6 +112,7 @@ export function build(profile: OpProfile, by: By, idle: boolean): Node {
   if (by !== "provenance") {
     for (let row = 0; row < ops.rows; row++) shared.set(alike(row), (shared.get(alike(row)) ?? 0) + 1);
   }
+  const several = ops.program.codes.some((code) => code !== ops.program.codes[0]);
   const within = new Map<number, number[]>();
   for (let row = 0; row < inside.rows; row++) {
     const op = numberAt(inside.op, row);
@@ -127,6 +128,7 @@ export function build(profile: OpProfile, by: By, idle: boolean): Node {
       if (of && (shared.get(alike(row)) ?? 0) > 1) parent = under(parent, "duplicates", of, parent.category);
     }
     const leaf = put(parent, node("op", textAt(ops.name, row), parent, row, textAt(ops.category, row)), ops, row);
+    if (by !== "program" && several) leaf.note = textAt(ops.program, row);
     for (const at of within.get(row) ?? []) {
       const inner = node("fused", textAt(inside.name, at), leaf, at, textAt(inside.category, at));
       leaf.children.push({ ...inner, time: Number.NaN, flops: numberAt(inside.flops, at) });
