@@ -217,9 +217,8 @@ def test_figures(tmp_path):
     assert len(plot.select({"type": LogAxis})) == 2
     points = next(data for data in columns(plot) if "op" in data)
     assert points["op"] == ["add_fusion", "mul.1.remat"]
-    roof = next(data for data in columns(plot) if "op" not in data)
     # The line bends where both peaks meet.
-    assert p.roofline.peaks.ridge_point in roof["x"]
+    roof = next(data for data in columns(plot) if "op" not in data and p.roofline.peaks.ridge_point in data["x"])
     assert max(roof["y"]) == pytest.approx(p.roofline.peaks.flops_per_second / 1e9)
     unknown = run(tmp_path / "unknown", kernel(0, "k1", "add_fusion"), stats={"device_vendor": "Tomorrow"}).roofline.figure()
     assert "give the device's" in unknown.title.text

@@ -48,6 +48,7 @@ def test_each_option_of_a_block_has_its_row_and_default():
         "limit_gb": "a quarter",
         "logdir": "`nbprof-results`",
         "backend": "`auto`",
+        "peaks": "the profile's",
     }
     for field in dataclasses.fields(Options):
         assert named[field.name] == words.get(field.name, f"`{field.default}`"), field.name
