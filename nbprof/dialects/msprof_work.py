@@ -29,6 +29,7 @@ _NAMED_COLLECTIVE = re.compile(
     r"(?:.*/)?(hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|send_|receive_|HcomAll|Hccl)", re.IGNORECASE
 )
 _CUBE = re.compile(r"matmul|conv\d?d|convolution|gemm|flash_?attention|attentionscore|mmv\d|linear", re.IGNORECASE)
+_NEXT = re.compile(r"(?:.*/)?[a-z_]*GetNext[^/]*\Z", re.IGNORECASE)
 _NARROW = re.compile(r"(FLOAT16|BF16|BFLOAT16|INT8|UINT8|FLOAT8\w*|HIFLOAT8|DT_BF16)\Z")
 _DIRECTION = {"host to device": "H2D", "device to host": "D2H", "device to device": "D2D", "host to host": "H2H"}
 _COLUMNS = ("op_name", "op_type", "task_type", "input_data_types")
@@ -198,11 +199,20 @@ class Work:
         kind = self.kind[self.rows]
         out = np.where(narrow[self._of_table("input_data_types", -1)[self.rows]], act.DEVICE_COMPUTE_16, act.DEVICE_COMPUTE_32)
         out = np.where(kind == COLLECTIVE, act.DEVICE_COLLECTIVES, out)
+        out[self._takes_batch & (kind == COMPUTE)] = act.HOST_WAIT_INPUT
         copies = np.flatnonzero(kind == COPY)
         direction = self.directions(self.rows[copies])
         classes = {"H2D": act.HOST_TO_DEVICE, "D2H": act.DEVICE_TO_HOST}
         out[copies] = [classes.get(text, act.DEVICE_TO_DEVICE) for text in direction]
         return out.astype(np.int64)
+
+    @cached_property
+    def _takes_batch(self) -> Flags:
+        """Which pieces of work take the next batch out of the queue: the AI CPU stands there until it has come, and computes nothing."""
+        names = np.fromiter((_NEXT.match(str(name)) is not None for name in self.trace.names), np.bool_, len(self.trace.names))
+        types = np.array([_NEXT.match(text) is not None for text in self.texts])
+        out: Flags = names[self.trace.events.name[self.rows]] | types[self._of_table("op_type", 0)[self.rows]]
+        return out
 
     def directions(self, rows: Int64s) -> list[str]:
         """`H2D`, `D2H`, `D2D`, ... of copies, `copy` where the direction is not stated."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from nbprof import profiles
 from nbprof.errors import NbprofError
 from nbprof.views import ascend, ascend_figures, codec, payload
 from tests.support.ascend import run, steps, table, tasks
-from tests.support.ascend_story import write
+from tests.support.ascend_story import files, write
 from tests.views import fake
 
 
@@ -151,3 +152,18 @@ def test_the_story_before_and_after(story: profiles.Profile, tmp_path: Path) -> 
     assert (story.ascend.verdict["verdict"], fed.verdict["verdict"]) == ("Input-bound", "Device-bound")
     assert {"input", "get_next"} <= set(story.ascend.rules.found["rule"])
     assert not {"input", "get_next"} & set(fed.rules.found["rule"])
+
+
+def test_a_batch_that_is_taken_out_of_the_queue_is_input(story: profiles.Profile) -> None:
+    # The AI CPU stands in GetNext, most of it in the Data Aug Bound: the overview says the same as the tab.
+    overview = story.run.overview
+    assert overview["bound"] == story.ascend.verdict["bound"] == "input"
+    shares = story.ascend.iterations.summary["data_aug_fraction"]
+    assert overview["input_percent"] == pytest.approx(100 * shares.iloc[0], abs=1.0)
+
+
+def test_the_packed_folders_are_what_the_story_writes() -> None:
+    for fed, name in ((False, "before.zip"), (True, "after.zip")):
+        with zipfile.ZipFile(Path(__file__).resolve().parents[1] / "data" / "ascend" / name) as archive:
+            packed = {info.filename.partition("/")[2]: archive.read(info) for info in archive.infolist()}
+        assert packed == files(fed), "write them anew: python -m tests.support.ascend_story"
