@@ -76,7 +76,8 @@ def parser(prog: str = "%%nbprof") -> Parser:
     add("--python", action="store_true", help="record every Python call too: many events, a slower cell")
     add("--no-python", action="store_false", dest="python", help="don't (default)")
     add("--host-level", metavar="0-3", type=int, default=2, help="0 nothing, 1 what matters most, 2 ops too (default), 3 everything")
-    add("--peaks", metavar="P", default=None, help="what the device can do, where that is not known: flops=312T,bytes=2.0T a second")
+    what = "what the device can do a second, where that is not known, as flops=312T,bytes=2.0T; auto: the profile's"
+    add("--peaks", metavar="P", type=_or(str, "auto"), default=None, help=what)
     add("--logdir", metavar="DIR", default=None, help="folder for the run, in TensorBoard's layout; nbprof-results by default")
     add("--save", action="store_true", default=True, help="keep the files of the run (default)")
     add("--no-save", action="store_false", dest="save", help="keep the files only as long as the profile lives")

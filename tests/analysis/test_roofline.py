@@ -140,6 +140,7 @@ def test_peaks_as_typed(monkeypatch):
     options, _ = choices(["--peaks", "flops=1.5P"])
     assert options.peaks == {"flops": 1.5e15}
     assert choices([])[0].peaks is None
+    assert choices(["--peaks", "flops=1T", "--peaks", "auto"])[0].peaks is None
     with pytest.raises(UsageError, match="no peak 'speed'"):
         choices(["--peaks", "speed=1"])
     assert CaptureInfo(options={"peaks": {"bytes": 2e12}}).peaks == {"bytes": 2e12}
