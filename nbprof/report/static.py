@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nbprof.report import static_allocator
+from nbprof.report import static_allocator, static_ascend
 from nbprof.views import allocator, op_profile, wording
 from nbprof.views.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
 from nbprof.views.text import figure_text, means, verdict
@@ -45,6 +45,7 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
         _roofline(payload),
         _kernels(payload["kernels"]),
         _device_time(payload["device_time"]),
+        static_ascend.html(payload["ascend"], _table, _paragraph, _text),
         _memory(payload["memory"]),
         _programs(payload["memory_viewer"]),
         _pods(payload["pods"]),

@@ -11,6 +11,7 @@ import pytest
 
 from nbprof import profiles
 from nbprof.errors import NbprofError
+from nbprof.report import static, static_ascend
 from nbprof.views import ascend, ascend_figures, codec, payload
 from tests.support.ascend import run, steps, table, tasks
 from tests.support.ascend_story import files, write
@@ -167,3 +168,15 @@ def test_the_packed_folders_are_what_the_story_writes() -> None:
         with zipfile.ZipFile(Path(__file__).resolve().parents[1] / "data" / "ascend" / name) as archive:
             packed = {info.filename.partition("/")[2]: archive.read(info) for info in archive.infolist()}
         assert packed == files(fed), "write them anew: python -m tests.support.ascend_story"
+
+
+def test_the_static_report_has_the_mean_iteration_the_findings_and_the_types(story: profiles.Profile) -> None:
+    html = static.static_html(story.payload())
+    assert "On the NPU: Input-bound: 47% of an iteration" in html
+    assert "Where an iteration goes" in html
+    for text in ("Data Aug Bound", "Sink the data queue to the device", "Conv2DBackpropFilterD", "AI CPU"):
+        assert text in html
+    hostile = run({"op_summary": [table("op_summary", **tasks([(fake.HOSTILE, fake.HOSTILE, "AI_CORE", 1, 0, 5.0)]))]})
+    part = ascend.payload(hostile)
+    assert "<img" not in static_ascend.html(part, static._table, static._paragraph, static._text)
+    assert static_ascend.html(ascend.nothing(), static._table, static._paragraph, static._text) == ""

@@ -1,0 +1,59 @@
+"""What Ascend's profiler measured, in the part of a report that needs nothing: the mean iteration, what to do, and the types of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nbprof.views import wording
+
+_ROWS, _MOST_GROUPS = 5, 4
+Table = Callable[[str, str, list[str], list[list[str]], str], str]
+
+
+def html(part: dict[str, Any], table: Table, paragraph: Callable[[str], str], text: Callable[[object], str]) -> str:
+    """Nothing without tables of Ascend. The callables write what the rest of the report looks like."""
+    if part["empty"] or not part["sections"]:
+        return ""
+    said = part["verdict"]
+    fact = f"{said['word']}: {said['text']}" if said["text"] else said["word"]
+    parts = [paragraph(f"<b>On the NPU: {text(fact)}.</b> {text(said['detail'])}")]
+    parts += [_iterations(group, table, text) for group in part["iterations"][:_MOST_GROUPS]]
+    found = [rule for rule in part["rules"] if rule["state"] == "found"][:_ROWS]
+    rows = [[text(rule["severity"].capitalize()), text(rule["title"]), text(rule["evidence"]), text(rule["fix"])] for rule in found]
+    parts.append(table("Rules of Ascend's tools", "what they find", ["", "What to do", "Evidence", "How"], rows, "llll"))
+    types = next(section for section in part["sections"] if section["id"] == "op_types")
+    return "".join([*parts, _types(types, table, text)])
+
+
+def _iterations(group: dict[str, Any], table: Table, text: Callable[[object], str]) -> str:
+    steps = group["steps"]
+    counted = np.asarray(steps["warmup"]) == 0
+    times = np.asarray(steps["step_time_ms"], np.float64)[counted]
+    if not np.isfinite(times).any():
+        return ""
+    mean = float(np.nanmean(times))
+    rows = [["<b>End to end</b>", wording.number(mean, 2), wording.percent(100)]]
+    for key, label in steps["labels"].items():
+        values = np.asarray(steps["categories"][key], np.float64)[counted]
+        own = float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
+        rows.append([text(label), wording.number(own, 2), wording.percent(100 * own / mean if mean > 0 else None)])
+    scope = f"{group['label']}, mean of {wording.plural(int(counted.sum()), 'iteration')}"
+    return table("Where an iteration goes", scope, ["Part", "ms", "%"], rows, "lrr")
+
+
+def _types(section: dict[str, Any], table: Table, text: Callable[[object], str]) -> str:
+    data = section["table"]["data"]
+    rows = [
+        [
+            text(data["op_type"]["values"][int(data["op_type"]["codes"][i])]),
+            text(data["core"]["values"][int(data["core"]["codes"][i])]) if "core" in data else "",
+            wording.number(data["tasks"][i]),
+            wording.number(float(data["total_us"][i]) / 1000, 2),
+            wording.percent(data["fraction"][i]),
+        ]
+        for i in range(min(section["table"]["rows"], 2 * _ROWS))
+    ]
+    return table("Ops of the NPU by type", section["scope"], ["Type", "Runs on", "Count", "ms", "%"], rows, "llrrr")
