@@ -83,7 +83,9 @@ def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFra
     both = pd.concat([out.astype(object), rows.astype(object)], ignore_index=True)
     both = both.sort_values(["host", "device"], kind="stable", ignore_index=True)
     both = both.astype(object).where(both.notna(), None)
-    return both.astype({"device": "int64", "core": "Int64"})
+    # Numbers stay numbers, missing where they are of the whole device.
+    numbers = [name for name in out.columns if out[name].dtype.kind == "f"]
+    return both.astype({"device": "int64", "core": "Int64", **dict.fromkeys(numbers, "float64")})
 
 
 def shares(cores: pd.DataFrame) -> dict[str, float | None]:

@@ -96,6 +96,12 @@ def test_a_sparse_core_is_a_worker_of_its_own(tmp_path):
     assert p.overview["devices"] == len(p.run.devices) == 1
     assert p.devices[["device", "kind", "name"]].to_numpy().tolist() == [[0, "TPU", "TPU"], *[[0, "SparseCore", "TPU SparseCore"]] * 2]
     assert p.devices["core"].tolist() == [pd.NA, 0, 1]
+    peaks = profile(
+        tmp_path, xspace(core("/device:TPU:0", [(FUSION, 0, 4)], [(0, 5)], peak_hbm_bw_gigabytes_per_second=1.0), sparse)
+    ).devices
+    assert peaks["memory_bytes_per_second"].dtype == np.float64
+    assert peaks["memory_bytes_per_second"].tolist()[0] == 1e9
+    assert np.isnan(peaks["memory_bytes_per_second"].tolist()[1]), "it is of the whole device"
     facts = p.devices.iloc[0]
     assert (facts["sparse_cores"], facts["megacore"], facts["chip"]) == (2, True, None)
     assert dict(page.payload(p.run)["run"])["Device"] == "TPU, Megacore, 2 SparseCores"
