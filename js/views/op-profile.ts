@@ -106,7 +106,7 @@ export const render: View = (el, context, hint) => {
     clear(tbody);
     tbody.append(...shown.map(line));
     if (fits && shown.length < 2) tbody.append(h("tr.none", h("td", { colspan: columns.length }, "No op matches.")));
-    mark(shown.some(({ node }) => node === picked) ? picked : root);
+    mark(picked);
   }
 
   function line({ node, depth, more, at, of, time: taken }: Row, i: number): HTMLElement {
@@ -180,7 +180,7 @@ export const render: View = (el, context, hint) => {
     const row = tbody.children[at] as HTMLElement | undefined;
     row?.classList.add("cur");
     row?.setAttribute("aria-selected", "true");
-    if (row) grid.setAttribute("aria-activedescendant", row.id);
+    grid.setAttribute("aria-activedescendant", row?.id ?? "");
     if (scroll && row) {
       const top = row.offsetTop - thead.offsetHeight;
       if (top < wrap.scrollTop) wrap.scrollTop = top;

@@ -17,6 +17,7 @@ from tests.support.hlo import metadata_plane
 from tests.support.hlo_memory import large, small
 from tests.support.profiles import real
 from tests.support.xspace import gpu_run, training_run, xspace
+from tests.views.test_op_profile import made as fused
 
 pytestmark = pytest.mark.browser
 EVIL = "</script><img src=x onerror=window.hacked=1>/evil:Evil"
@@ -110,6 +111,46 @@ def test_memory_of_a_compiled_program_by_mouse_and_keyboard(page, tmp_path):
     assert "512 B" in pane.inner_text()
     assert page.problems == []
     assert page.evaluate("window.hacked") is None
+    assert asked == []
+
+
+def test_the_tree_of_the_op_profile_by_mouse_and_keyboard(page, tmp_path):
+    p = fused(tmp_path, 40)
+    asked = open_page(page, p.save(tmp_path / "report.html"), width=1300, height=1000)
+    pane = visit(page, "Op profile")
+    tree, card = pane.get_by_role("treegrid", name="Op profile"), pane.get_by_role("region", name="Details")
+    rows = tree.get_by_role("row")
+    frame = p.op_profile.frame
+    root = rows.nth(1).inner_text()
+    assert f"{100 * frame['wasted_us'].iloc[0] / frame['time_us'].iloc[0]:.1f}%" in root
+    # All programs, the program, its category, the largest 25 and a row for the others.
+    assert rows.count() == 1 + 3 + 25 + 1
+    pane.get_by_text("15 more").click()
+    assert rows.count() == 1 + 3 + 40
+    tree.focus()
+    for key in ("Home", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    first = frame[frame["kind"] == "op"].iloc[0]
+    inner = frame[frame["parent"] == first.name].iloc[0]
+    assert inner["name"] in card.get_by_role("heading", level=4).inner_text()
+    assert tree.get_attribute("aria-activedescendant") == tree.locator("tr.cur").get_attribute("id")
+    page.keyboard.press("ArrowLeft")
+    told = card.inner_text()
+    assert first["name"] in told
+    assert first["framework_op"] in told
+    assert "padded to 32.0 KiB, 1.28 ×; dimension 1: 100 → 128" in told
+    page.keyboard.press("ArrowLeft")
+    assert rows.count() == 1 + 3 + 40, "closed again"
+    page.keyboard.press("/")
+    page.keyboard.type("block_7")
+    assert tree.locator("tr.k-op").count() == 1
+    page.keyboard.press("Escape")
+    pane.get_by_role("radio", name="By framework op").click()
+    assert "jit(train_step)/transpose(jvp(model))" in tree.inner_text()
+    tree.focus()
+    page.keyboard.press("Enter")
+    assert "fusion_0" in visit(page, "Trace").inner_text()
+    assert page.problems == []
     assert asked == []
 
 
