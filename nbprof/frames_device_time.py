@@ -88,7 +88,7 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "device_idle_causes": [
         *_KEYS,
-        _text("cause", "The host was", "What the host did while the device waited for a launch; empty where nothing was recorded."),
+        _text("cause", "The host was", "What the host did while the device waited for a launch."),
         _ms("idle_ms", "Idle ms", "Idle time of the device in which the host did that."),
         _percent("percent", "%", "Part of the idle time in which the host was waited for."),
     ],

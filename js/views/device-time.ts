@@ -215,9 +215,6 @@ function listed(context: ViewContext, key: string, title: string, scope: string,
         key: column.key,
         ...(column.key === name && { grow: true, width: 110 }),
         ...(hidden.includes(column.key) && { narrow: true }),
-        ...(column.key === "cause" && {
-          cell: (row, cell) => cell.append(textAt(data.data["cause"], row) || "nothing recorded"),
-        }),
         ...(column.key === "kernel" && {
           cell: (row, cell) => {
             cell.title = textAt(data.data["kernel"], row);

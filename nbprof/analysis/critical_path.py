@@ -256,7 +256,7 @@ def _of_devices(walk: _Walk, done: Work, activity: Activity, trace: Trace) -> pd
     return pd.DataFrame(
         {
             "kind": kind,
-            "name": names[done.name[row]],
+            "name": trace.display[done.name[row]],
             "op": np.where(op >= 0, names[trace.events.name[np.maximum(op, 0)]], ""),
             "where": where[lane],
             "_start": [p[2] for p in mine],

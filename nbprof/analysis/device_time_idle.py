@@ -19,8 +19,16 @@ from nbprof.trace import Int64s, Trace
 FOLLOWS_PS = 30_000_000
 """A gap shorter than this is what a kernel takes to follow another: 30 µs."""
 CATEGORIES = ("host_wait", "kernel_wait", "other")
-CAUSES = ("", "in other host work", "in an op", "in a launch", "in a copy or fill call", "waiting for the device", "waiting for input")
-"""What the host did in a host wait, the last that applies counts; "" where nothing was recorded."""
+CAUSES = (
+    "in no op or call",
+    "in other host work",
+    "in an op",
+    "in a launch",
+    "in a copy or fill call",
+    "waiting for the device",
+    "waiting for input",
+)
+"""What the host did in a host wait; the last that applies counts."""
 _OF_CALL = {
     "launch": 3,
     "graph": 3,

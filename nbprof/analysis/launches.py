@@ -41,7 +41,7 @@ def each(done: Work, trace: Trace) -> pd.DataFrame:
             "device": done.device[row].astype(np.int64),
             "call": text_column(trace.names, trace.events.name[events].astype(np.int64)),
             "class": text_column(np.array(["", *(CLASS_NAMES.get(i, "") for i in range(1, 5))], object), done.cls[row]),
-            "kernel": text_column(trace.names, done.name[row]),
+            "kernel": text_column(trace.display, done.name[row]),
             "kernels": np.bincount(call, minlength=len(first)),
             "start_ms": start[events] / 1e9,
             "call_us": called / 1e6,

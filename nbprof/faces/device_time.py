@@ -76,7 +76,10 @@ class DeviceTime(View):
 
     @property
     def idle_causes(self) -> pd.DataFrame:
-        """What the host did while a device waited for its next launch, most time first; each moment counts once."""
+        """What the host did while a device waited for its next launch, most time first; each moment counts once.
+
+        `in no op or call` is the program's own code between ops, or what was not recorded.
+        """
         return self._frame("device_idle_causes")
 
     @property

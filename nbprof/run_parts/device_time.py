@@ -25,7 +25,7 @@ class DeviceTime(Base):
         return {
             "device_time": times.frame(done, steps),
             "device_overlap": times.overlap(done, steps),
-            "device_kernels": times.kernels(done, trace.names),
+            "device_kernels": times.kernels(done, trace.display),
             "device_idle": device_time_idle.frame(done, trace),
             "device_idle_causes": device_time_idle.causes(done, activity, trace),
             "device_queue": device_time_series.queue(done, trace),

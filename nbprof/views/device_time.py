@@ -126,7 +126,6 @@ def statement(run: Run) -> str:
         host = 100 * float(of_device.loc[of_device["category"] == "host_wait", "idle_ms"].sum()) / waited
         said += f" In {_percent(host)} of that the host had not launched the next work yet"
         causes = frames["device_idle_causes"].groupby("cause")["idle_ms"].sum()
-        causes = causes[causes.index != ""]
         if len(causes) and host >= 1:
             said += f"; meanwhile it was most often {causes.idxmax()}"
         said += "."

@@ -4,7 +4,7 @@ import { canvas } from "../../lib/canvas.js";
 import { h, listen } from "../../lib/dom.js";
 import { num } from "../../lib/format.js";
 import type { DeviceSeries } from "../../lib/payload.js";
-import { niceMax, ticks } from "../../lib/scale.js";
+import { niceMax, tickDigits, ticks } from "../../lib/scale.js";
 import { cssColor } from "../../lib/theme.js";
 import { onTheme } from "../trace/palette.js";
 
@@ -13,6 +13,8 @@ const HEIGHT = 110;
 export function series(line: DeviceSeries, signal: AbortSignal): HTMLElement {
   const highest = line.most.reduce((most, value) => Math.max(most, value), 0);
   const max = niceMax(highest);
+  // There is no half of a kernel in a queue.
+  const marks = ticks(max, 4).filter((tick) => line.unit !== "count" || Number.isInteger(tick));
   const unit = line.unit === "count" ? "" : ` ${line.unit}`;
   const plot = h("div.plot");
   const said = h("p.dim.dt-at", { "aria-live": "off" });
@@ -24,7 +26,7 @@ export function series(line: DeviceSeries, signal: AbortSignal): HTMLElement {
     label: `${line.label}. ${rest}.`,
     draw(context, width, height) {
       context.fillStyle = cssColor(plot, "--grid");
-      for (const tick of ticks(max, 4)) context.fillRect(0, Math.round(height * (1 - tick / max)), width, 1);
+      for (const tick of marks) context.fillRect(0, Math.round(height * (1 - tick / max)), width, 1);
       context.fillStyle = cssColor(plot, "--dt-line");
       const box = width / line.most.length;
       line.most.forEach((value, i) => {
@@ -50,8 +52,8 @@ export function series(line: DeviceSeries, signal: AbortSignal): HTMLElement {
       "div.chart.dt-chart",
       h(
         "div.dt-axis",
-        ...ticks(max, 4).map((tick) =>
-          h("span", { style: { bottom: `${(tick / max) * HEIGHT}px` } }, num(tick, max < 4 ? 1 : 0)),
+        ...marks.map((tick) =>
+          h("span", { style: { bottom: `${(tick / max) * HEIGHT}px` } }, num(tick, tickDigits(marks))),
         ),
       ),
       plot,
