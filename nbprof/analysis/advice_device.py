@@ -37,7 +37,7 @@ BETWEEN_PERCENT = 10.0
 # What kernels are called that move values from one layout to another: those of cuDNN, MIOpen, TensorFlow and PyTorch.
 _LAYOUT = re.compile(
     r"nchw_?to_?nhwc|nhwc_?to_?nchw|nchw2nhwc|nhwc2nchw|tensorTransform|batched_transpose|SwapDimension\dAnd\d|transpose_kernel|"
-    r"transpose_readWrite|im2col|col2im|transpose(?:Fused|Nchw|Nhwc)",
+    r"transpose_readWrite|transpose(?:Fused|Nchw|Nhwc)",
     re.IGNORECASE,
 )
 # Kernels of PyTorch, of TensorFlow's Eigen and of its own generator ("Relu_GPU_DT_FLOAT_DT_FLOAT_kernel").
@@ -347,8 +347,8 @@ def _between(facts: Facts) -> list[Finding]:
     if share <= BETWEEN_PERCENT:
         return []
     text = (
-        f"**{time:.2f} ms** lie between one step and the next, **{share:.0f}%** of the loop: callbacks, metrics, logging or checkpoints "
-        "that run after each step."
+        f"**{time:.2f} ms** lie between one step and the next, **{share:.0f}%** of the loop: callbacks, metrics, logging, checkpoints, "
+        "or reading of data that no step holds."
     )
     fix = "-    log(loss.item())\n+    if i % 100 == 0:\n+        log(loss.item())"
     if facts.jax:
