@@ -49,8 +49,12 @@ class Columns:
 
     def whole(self) -> dict[str, Int64s]:
         """Each column in one piece."""
-        out = {name: np.concatenate(self.parts[name]) if self.parts.get(name) else np.zeros(0, np.int64) for name in self.names}
-        self.parts.clear()
+        out = {}
+        for name in self.names:
+            # One column at a time is there twice.
+            parts = self.parts.pop(name, [])
+            out[name] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+            parts.clear()
         return out
 
 

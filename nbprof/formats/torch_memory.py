@@ -157,7 +157,9 @@ class _Result:
                 rows.append(np.arange(first, first + count))
                 devices.append(np.full(count, device, np.int64))
         order = np.concatenate(rows)
-        return {"device": np.concatenate(devices), **{name: column[order] for name, column in columns.items()}}
+        if len(order) != machine.entries.count or (np.diff(order) != 1).any():
+            columns = {name: column[order] for name, column in columns.items()}
+        return {"device": np.concatenate(devices), **columns}
 
     def _segments(self, listed: Any) -> tuple[dict[str, Int64s], dict[str, Int64s]]:
         machine = self._machine
