@@ -131,14 +131,6 @@ export const render: View = (el, context, hint) => {
     ),
     h(
       "section",
-      heading("Self time"),
-      h(
-        "div.donuts.two",
-        ...hlo.donuts.map(({ title, ms: total, parts }) => donut({ title, total: ms(total, 1), hue: "d", parts })),
-      ),
-    ),
-    h(
-      "section",
       h(
         "div.toolbar",
         filter.element,
@@ -152,6 +144,14 @@ export const render: View = (el, context, hint) => {
       told,
       holder,
       h("p.more", rowsText),
+    ),
+    h(
+      "section",
+      heading("Self time"),
+      h(
+        "div.donuts.two",
+        ...hlo.donuts.map(({ title, ms: total, parts }) => donut({ title, total: ms(total, 1), hue: "d", parts })),
+      ),
     ),
   );
   const follow = (given: Hint): void => {
