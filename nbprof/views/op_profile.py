@@ -226,7 +226,7 @@ def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> lis
     unknown = frame["time"][frame["flops"].isna() & frame["moved"].isna()].sum() / max(float(frame["time"].sum()), 1.0)
     if unknown > _WORTH_SAYING:
         part = wording.percent(100 * float(unknown))
-        out.append(f"Of ops with {part} of the time neither FLOPs nor bytes are known: utilization is at least what is shown.")
+        out.append(f"Of ops with {part} of the time neither FLOPs nor bytes are known: use and rates are at least what is shown.")
     if count := left_out(run):
         out.append(f"{wording.plural(count, 'smaller op')} are in sums: p.op_profile.frame has each.")
     return out

@@ -177,6 +177,14 @@ def test_on_the_cpu_there_are_rates_and_no_peaks():
     assert "op_profile" in [tab["id"] for tab in p.payload()["meta"]["tabs"]]
 
 
+def test_peaks_that_are_given_hold_for_the_cpu_too():
+    p = nbprof.load("tests/data/xspace/jax_loop.xplane.pb", peaks={"flops": 1e12, "bytes": 1e11})
+    part = op_profile.payload(p.run)
+    assert (part["peak_flops"], part["peak_bytes"]) == (1e12, 1e11)
+    assert part["figures"][1]["value"] == pytest.approx(100 * p.op_profile.frame["flops_utilization"].iloc[0])
+    assert "wastes the most" in part["statement"]
+
+
 def test_the_tab_is_there_where_such_an_op_ran(tmp_path):
     p = profile(tmp_path, gpu_run())
     assert "op_profile" not in [tab["id"] for tab in p.payload()["meta"]["tabs"]]
