@@ -116,6 +116,12 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
             start = np.concatenate([ops["start"].to_numpy(np.int64), mine["start"].to_numpy(np.int64)])
             end = np.concatenate([ops["end"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)])
             cls = np.concatenate([np.where(loading, 6, 2), of_kind[mine["kind"].to_numpy(np.int64)] if len(mine) else []]).astype(np.int16)
+            if not len(calls):
+                # A recorder that lists no calls still has those that launched something.
+                event = activity.launches.loc[activity.launches["host"] == host, "event"].to_numpy(np.int64)
+                start = np.concatenate([start, trace.events.start[event]])
+                end = np.concatenate([end, trace.events.start[event] + trace.events.duration[event]])
+                cls = np.concatenate([cls, np.full(len(event), _OF_CALL["launch"], np.int16)])
             known = cls > 0
             segments[host] = flatten(start[known], end[known], cls[known])
         begin, end, category = _gaps(done, np.arange(rows.start, rows.stop), begun)

@@ -331,6 +331,16 @@ def test_xspace_profiles_have_it_too(name):
     assert row["time_ms"] - row["idle_ms"] == pytest.approx(busy, abs=1e-6)
 
 
+def test_launches_of_xspace_profiles_are_causes_too():
+    p = load_any(real("tf-gpu/rtx5000-cnn-batch64"))
+    causes = p.device_time.idle_causes
+    waited = p.device_time.idle.set_index(["stream", "category"])["idle_ms"]["", "host_wait"]
+    assert causes["idle_ms"].sum() == pytest.approx(waited)
+    found = causes.set_index("cause")["idle_ms"]
+    # The profile has no table of calls, but a launch for each kernel.
+    assert 0.1 * waited < found["in a launch"] < 0.9 * waited
+
+
 def test_figures_are_drawn(tmp_path):
     pytest.importorskip("bokeh")
     file = Kineto()
