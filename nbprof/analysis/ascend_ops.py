@@ -181,7 +181,7 @@ def _summed(ops: pd.DataFrame) -> pd.DataFrame:
 
 def disagreement(ops: pd.DataFrame, statistic: pd.DataFrame) -> str:
     """A sentence where op_statistic counts other tasks than op_summary lists; '' where they agree to a thousandth, or one is absent."""
-    if not len(ops) or not len(statistic):
+    if not len(ops) or not len(statistic) or "total_us" not in statistic:
         return ""
     stated, summed = _stated(statistic), _summed(ops)
     both = set(map(tuple, stated[KEYS].drop_duplicates().to_numpy().tolist())) & set(map(tuple, summed[KEYS].to_numpy().tolist()))
@@ -210,7 +210,17 @@ def by_core(ops: pd.DataFrame) -> pd.DataFrame:
                 continue
             total = float(own["duration_us"][mine].sum())
             busy, others = union(start[mine], end[mine]), union(start[~mine], end[~mine])
-            rows.append((*key, name, int(mine.sum()), total, busy / _PS_OF_US, (every - others) / _PS_OF_US, total / whole[key]))
+            rows.append(
+                (
+                    *key,
+                    name,
+                    int(mine.sum()),
+                    total,
+                    busy / _PS_OF_US,
+                    (every - others) / _PS_OF_US,
+                    total / whole[key] if whole[key] else np.nan,
+                )
+            )
     return pd.DataFrame(rows, columns=CORE_COLUMNS)
 
 

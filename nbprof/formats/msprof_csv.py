@@ -27,6 +27,8 @@ _WRAP_US = Decimal(2**64) / 1000
 """What a difference of -1 ns becomes, in µs, where it was unsigned: 18446744073709551.616 less it."""
 _NA = ["N/A", "", "NA", "NaN", "nan", "null", "None", "n/a"]
 _MORE = 8
+_MEASURED = ("_us", "_ms", "_bytes", "_percent", "_ratio", "_per_second", "_cycles")
+"""What a name ends in that is a number whatever the file holds."""
 _LARGE = 1 << 25
 
 
@@ -93,7 +95,9 @@ def _section(data: bytes) -> Section:
             out[spec.name] = None
         elif spec.kind == "id":
             out[spec.name] = _ids(column, spec.name, said)
-        elif spec.kind == "text" or (column.dtype.kind not in "biuf" and len(column) and not _numeric(column)):
+        elif spec.kind == "text" or (
+            not spec.name.endswith(_MEASURED) and column.dtype.kind not in "biuf" and len(column) and not _numeric(column)
+        ):
             out[spec.name] = _texts(column)
         else:
             out[spec.name] = _numbers(column, spec, said)

@@ -153,8 +153,11 @@ class _Work:
 
 def _kind_of_ops(trace: Trace) -> npt.NDArray[np.bool_]:
     """bool[events]: framework ops, by the category that the file states."""
-    column = trace.args["cat"]
     out = np.zeros(len(trace.events), np.bool_)
+    column = trace.args.get("cat")
+    if column is None:
+        # Events that were made of tables have no category.
+        return out
     wanted = [code for code in np.unique(column.values).tolist() if trace.strings[code].lower() in ("cpu_op", "operator")]
     out[column.event[np.isin(column.values, wanted)]] = True
     return out

@@ -306,3 +306,14 @@ def test_names_say_which_file_is_which():
     assert ascend.use_of("trace_view.json") == "timeline"
     assert ascend.use_of("step_trace_0_2_1.json") == "partial"
     assert ascend.use_of("README.txt") == ""
+
+
+def test_a_column_of_times_is_numbers_also_where_most_of_it_is_not():
+    _, marks = made.training(3)
+    data = made.step_trace(marks)
+    for one_ in marks:
+        data = data.replace(f",{one_.end - one_.start - (one_.gap or 0)},".encode(), b",abc,")
+    section = one(data)
+    assert section.frame["iteration_us"].dtype == np.float64
+    assert section.frame["iteration_us"].isna().all()
+    assert any(doubt.startswith("3 texts stand in iteration_us") for doubt in section.doubts)
