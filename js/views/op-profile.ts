@@ -1,14 +1,14 @@
 /** Op profile: where the time of compiled programs goes, as a tree, and how well each part uses the device. */
 
 import { numberAt, textAt } from "../lib/codec.js";
-import { toCsv } from "../lib/csv.js";
 import { append, clear, h, handled, listen, marked, modified } from "../lib/dom.js";
 import { known, num, percent } from "../lib/format.js";
 import { downloadButton, emptyView, figures, heading, picker, segmented, toggle } from "../lib/parts.js";
-import type { Column, OpProfile, TabId } from "../lib/payload.js";
+import type { TabId } from "../lib/payload.js";
 import type { View, ViewHandle } from "../lib/view.js";
 import { filterField } from "./folding.js";
 import { fillName } from "./names.js";
+import { csv, heads } from "./op-profile/columns.js";
 import { details, time } from "./op-profile/details.js";
 import { all, type By, build, type Node, opened, type Row, rows, type Sort, use, value } from "./op-profile/model.js";
 
@@ -16,13 +16,6 @@ import { all, type By, build, type Node, opened, type Row, rows, type Sort, use,
 const MOST_ROWS = 1000;
 const LEAST = 0.001;
 const NONE = { title: "No op of a compiled program", text: "The profile has no compiled XLA program." };
-
-interface Head {
-  key: Sort | "name";
-  label: string;
-  help: string;
-  css: string;
-}
 
 export const render: View = (el, context, hint) => {
   const profile = context.payload.op_profile;
@@ -363,44 +356,3 @@ export const render: View = (el, context, hint) => {
     focusFilter: () => filter.input.focus(),
   } satisfies ViewHandle;
 };
-
-/** The columns: of rates instead of parts where a peak is not known. */
-function heads(profile: OpProfile): Head[] {
-  const from = new Map(profile.heads.map((column): [string, Column] => [column.key, column]));
-  const head = (key: Sort, column: string, css: string, label?: string, help?: string): Head => {
-    const { label: own = "", help: says = "" } = from.get(column) ?? {};
-    return { key, label: label ?? own, help: help ?? says, css };
-  };
-  const none = profile.peak_flops === null && profile.peak_bytes === null;
-  return [
-    {
-      key: "name",
-      label: "Op",
-      help: "Program, category or scope; the ops in it; and the ops inside a fusion.",
-      css: "",
-    },
-    head("time", "time_fraction", "n"),
-    ...(none ? [] : [head("wasted", "wasted_us", "n", "Wasted %")]),
-    profile.peak_flops === null
-      ? head("flops", "", "n", "GFLOP/s", "Floating-point operations a second, in 10⁹, narrow ones by their width.")
-      : head("flops", "flops_utilization", "n"),
-    profile.peak_bytes === null
-      ? head("bytes", "", "n", "GB/s", "Bytes of main memory a second, in 10⁹.")
-      : head("bytes", "bandwidth_utilization", "n", profile.where === "cpu" ? "Memory %" : undefined),
-    head("runs", "occurrences", "n hide-n"),
-  ];
-}
-
-const IN_FILE = [
-  ...["program", "name", "category", "time_us", "flops", "bytes", "runs", "framework_op", "source", "shape", "layout"],
-  "expression",
-];
-
-/** The ops, most time first. */
-function csv({ ops }: OpProfile): string {
-  const columns = IN_FILE.map((key) => ({ key, label: key, kind: "text" as const, help: "" }));
-  return toCsv(
-    { columns, data: ops as never, rows: ops.rows },
-    Array.from(ops.time_us, (_, i) => i),
-  );
-}
