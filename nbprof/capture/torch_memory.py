@@ -54,7 +54,7 @@ class AllocatorHistory:
             path.parent.mkdir(parents=True, exist_ok=True)
             memory._dump_snapshot(str(path))
             self._trouble.append(
-                f"{path.name} beside the trace has the CUDA allocator's own history: https://pytorch.org/memory_viz opens it"
+                f"{path.name} beside the trace has the CUDA allocator's own history: p.allocator and the tab Allocator show it"
             )
         except Exception as error:
             self._trouble.append(f"the history of the CUDA allocator could not be written: {type(error).__name__}: {error}")
