@@ -65,8 +65,9 @@ class Peaks:
         """What is not known, and what to do, in a sentence; '' where all is."""
         if not self.lacking:
             return ""
+        verb = "is" if len(self.lacking) == 1 else "are"
         return (
-            f"The peak {' and '.join(self.lacking)} of {self.device or 'this device'} is not known: give the device's with "
+            f"The peak {' and '.join(self.lacking)} of {self.device or 'this device'} {verb} not known: give the device's with "
             "p.roofline(peak_flops=..., peak_bytes=...), in operations and bytes a second, or for all views where the profile is loaded: "
             'nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12}).'
         )
