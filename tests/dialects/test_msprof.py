@@ -256,3 +256,28 @@ def test_real_computing_of_each_step_is_that_of_torch_npu():
     assert (run.steps["device_compute_ms"] * 1000).tolist() == pytest.approx(stated["computing_us"].tolist(), abs=0.001)
     identity = stated["computing_us"] + stated["communication_not_overlapped_us"] + stated["free_us"]
     assert identity.tolist() == pytest.approx(stated["stage_us"].tolist(), abs=0.25)
+
+
+CELLS = [b"N/A", b"", b"-1", b"18446744073709551615", b"1e30", b"abc", b'"', b"4294967295", b"nan", b"inf", b"9" * 24]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_damaged_folders_are_read_or_refused(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    tasks, marks = made.training(4)
+    folder = (made.prof, made.older)[seed % 2](tmp_path / "PROF_1_20250109084754000_A", tasks, marks)
+    if seed % 4 == 3:
+        folder = made.torch_npu(tmp_path / "h_1_20250109094754000_ascend_pt", tasks)
+    for file in sorted(p for p in folder.rglob("*") if p.is_file()):
+        parts = file.read_bytes().split(b",")
+        for at in rng.integers(0, len(parts), 6):
+            parts[at] = CELLS[rng.integers(len(CELLS))]
+        data = b",".join(parts)
+        file.write_bytes(data[: rng.integers(1, len(data))] if rng.random() < 0.3 else data)
+    try:
+        run = run_of(folder)
+    except nbprof.errors.ReadError:
+        return
+    for frame in (run.steps, run.kernels, run.ops, run.memory_timeline, run.devices):
+        assert isinstance(frame, pd.DataFrame)
+    assert len(run.trace.events) == run.receipt.events
