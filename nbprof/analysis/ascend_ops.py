@@ -184,9 +184,10 @@ def disagreement(ops: pd.DataFrame, statistic: pd.DataFrame) -> str:
     if not len(ops) or not len(statistic) or "total_us" not in statistic:
         return ""
     stated, summed = _stated(statistic), _summed(ops)
-    both = set(map(tuple, stated[KEYS].drop_duplicates().to_numpy().tolist())) & set(map(tuple, summed[KEYS].to_numpy().tolist()))
-    a, b = (float(t[[key in both for key in map(tuple, t[KEYS].to_numpy().tolist())]]["total_us"].sum()) for t in (stated, summed))
-    if not both or abs(a - b) <= 1e-3 * max(a, b):
+    keys = [pd.MultiIndex.from_frame(table[KEYS]) for table in (stated, summed)]
+    a = float(stated["total_us"][keys[0].isin(keys[1])].sum())
+    b = float(summed["total_us"][keys[1].isin(keys[0])].sum())
+    if not (a > 0 and b > 0) or abs(a - b) <= 1e-3 * max(a, b):
         return ""
     return f"op_statistic counts {a:,.1f} µs of tasks, and the tasks that op_summary lists take {b:,.1f} µs: one of them is not complete."
 

@@ -1,0 +1,68 @@
+"""Tables of Ascend that lack columns, or hold what cannot be: every frame and the tab are made all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nbprof import frames_ascend
+from nbprof.analysis import ascend_ops
+from nbprof.views import ascend, codec
+from tests.support.ascend import run, steps, table, tasks
+
+_ROWS = [("a", "A", "AI_CORE", 1, 0, 10.0), ("b", "B", "AI_CPU", 2, 5, 3.0), ("h", "H", "HCCL", None, 9, 4.0)]
+_TABLES: dict[str, dict[str, Any]] = {
+    "step_trace": steps(5),
+    "op_summary": tasks(_ROWS, aic_mac_ratio=[0.1, 0.2, 0.3], block_num=[1, 2, None], input_shapes=["1,2;2,3", "", None]),
+    "op_statistic": {"op_type": ["A"], "core_type": ["AI_CORE"], "count": [1], "total_us": [1.0], "min_us": [1.0], "max_us": [1.0]},
+    "fusion_op": {"fusion_op": ["x"], "original_ops": ["x;y"], "memory_workspace_bytes": [2.0]},
+    "api_statistic": {"level": ["acl"], "api_name": ["a"], "time_us": [1.0], "count": [1]},
+    "l2_cache": {"stream_id": [1], "task_id": [0], "hit_rate": [0.5]},
+    "prof_rule": {"part": ["Op"], "suggestion": ["x"]},
+}
+
+
+def damaged(rng: np.random.Generator) -> dict[str, list[Any]]:
+    """Some of the tables, with some of their columns, a few of which are empty, of texts, negative or beyond all bounds."""
+    out = {}
+    for kind, columns in _TABLES.items():
+        count = len(next(iter(columns.values())))
+        kept = {name: values for name, values in columns.items() if rng.random() < 0.75}
+        for name in kept:
+            whole = name.endswith(("_ps", "_id", "num", "count"))
+            wrong = [None, -5 if whole else float("inf"), 2**62 if name.endswith("_ps") else None if whole else "text"]
+            if (which := rng.integers(0, 12)) < len(wrong):
+                kept[name] = [wrong[which]] * count
+        if kept and rng.random() < 0.8:
+            out[kind] = [table(kind, device=None if rng.random() < 0.3 else 0, **kept)]
+    return out
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_damaged_tables_make_frames_of_their_schema(seed: int) -> None:
+    made = run(damaged(np.random.default_rng(seed)))
+    for name, columns in frames_ascend.SCHEMA.items():
+        frame = getattr(made, f"ascend_{name}")
+        assert [str(t) for t in frame.dtypes] == [col.dtype for col in columns], name
+    assert codec.unpack(codec.pack(ascend.payload(made)))["verdict"]["word"]
+    assert isinstance(made.ascend_notes, list)
+
+
+def test_tables_of_other_devices_do_not_contradict_each_other() -> None:
+    made = run(
+        {"op_summary": [table("op_summary", device=1, **tasks(_ROWS))], "op_statistic": [table("op_statistic", **_TABLES["op_statistic"])]}
+    )
+    assert made.ascend_notes == []
+    assert made.ascend_op_types["source"].tolist() == ["op_statistic", "op_summary", "op_summary"]
+    assert ascend_ops.disagreement(made.ascend_ops, made.ascend_tables["op_statistic"]) == ""
+
+
+def test_no_file_at_all_and_files_without_rows() -> None:
+    empty = table("op_summary", **{name: values[:0] for name, values in tasks(_ROWS).items()})
+    for made in (run({}), run({"op_summary": [empty]})):
+        assert made.ascend_kinds == []
+        assert not ascend.has(made)
+        assert ascend.payload(made)["empty"]["title"] == "No tables of Ascend's profiler"
