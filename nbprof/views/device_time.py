@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 MOST_DEVICES, MOST_STEPS = 64, 60
 """Devices that are drawn, and steps that one can choose."""
-MOST_ROWS, MOST_STREAMS, BINS = 100, 8, 400
-_LONGEST = 400
+MOST_ROWS, MOST_STREAMS, BINS = 50, 5, 250
+_LONGEST = 160
 PARTS = ("compute", "communication", "memory", "idle")
 WAITS = ("host_wait", "kernel_wait", "other")
 _TABLES: dict[str, tuple[str, ...]] = {

@@ -73,7 +73,7 @@ def test_the_part_is_bounded(tmp_path):
     assert part["path"]["table"]["rows"] == device_time.MOST_ROWS
     assert "36 more devices" in part["left_out"]
     assert "more row" in part["path"]["rest"]
-    assert max(map(len, part["path"]["table"]["data"]["name"]["values"])) <= 400
+    assert max(map(len, part["path"]["table"]["data"]["name"]["values"])) <= 160
     assert len(codec.pack(part)) < 60_000
 
 
