@@ -282,11 +282,11 @@ def by_op(run: Run) -> pd.DataFrame:
         total_us=("duration_us", "sum"),
         avg_us=("duration_us", "mean"),
         max_us=("duration_us", "max"),
-        wait_us=("wait_us", lambda values: values.sum(min_count=1)),
         block_num=("block_num", "first"),
         op_state=("op_state", "first"),
         input_shapes=("input_shapes", "first"),
     )
+    out["wait_us"] = groups["wait_us"].sum(min_count=1)
     whole = float(ops["duration_us"].sum())
     out["fraction"] = out["total_us"] / whole if whole > 0 else np.nan
     long = ops.sort_values("duration_us", ascending=False, kind="stable").drop_duplicates(keys).set_index(keys)
