@@ -170,16 +170,19 @@ def _parts(frame: pd.DataFrame) -> dict[str, Any]:
     steps = steps[: MOST_STEPS if len(whole) * len(steps) > 4000 else 4000]
     if len(steps) > 1000:
         steps = steps[:1000]
-    index = pd.MultiIndex.from_frame(whole[["host", "device"]])
-    windows = [("Whole recording", whole)] + [(f"Step {step}", frame[(frame["step"] == step).fillna(False)]) for step in steps]
-    parts = []
-    for _, rows in windows:
-        of = rows.drop_duplicates(["host", "device"]).set_index(["host", "device"])[[f"{part}_ms" for part in PARTS]].reindex(index)
-        parts.append(of.to_numpy(np.float32))
+    # Row of each device, window of each step; what is in no window or of no device shown stands in neither.
+    device_of = {key: i for i, key in enumerate(zip(whole["host"], whole["device"], strict=True))}
+    row = np.array([device_of.get(key, -1) for key in zip(frame["host"], frame["device"], strict=True)], np.int64)
+    window_of = {step: i + 1 for i, step in enumerate(steps)}
+    window = frame["step"].map(window_of).where(frame["step"].notna(), 0).fillna(-1).to_numpy(np.int64)
+    parts = np.full((len(steps) + 1, len(whole), len(PARTS)), np.nan, np.float32)
+    # A step number that comes twice on a device counts with its first.
+    shown = np.flatnonzero((row >= 0) & (window >= 0))[::-1]
+    parts[window[shown], row[shown]] = frame[[f"{part}_ms" for part in PARTS]].to_numpy(np.float32)[shown]
     return {
-        "devices": [_name(row, hosts) for row in whole.itertuples()],
-        "windows": [label for label, _ in windows],
-        "parts_ms": np.concatenate(parts).reshape(-1),
+        "devices": [_name(one, hosts) for one in whole.itertuples()],
+        "windows": ["Whole recording", *(f"Step {step}" for step in steps)],
+        "parts_ms": parts.reshape(-1),
     }
 
 
