@@ -47,6 +47,7 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
         _device_time(payload["device_time"]),
         static_ascend.html(payload["ascend"], _table, _paragraph, _text),
         _memory(payload["memory"]),
+        static_allocator.html(payload["allocator"], _table, _paragraph, _text),
         _programs(payload["memory_viewer"]),
         _pods(payload["pods"]),
         _cores(payload["pods"].get("cores")),
