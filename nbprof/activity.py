@@ -84,6 +84,8 @@ class Names:
 
 UNKNOWN_PRECISION = "unknown precision"
 """Of `Activity.traits`: no kernel says of which types its inputs are, nor does its name."""
+ITERATIONS = "iterations of a graph"
+"""Of `Activity.traits`: steps are iterations of a graph on an NPU, the first two of four or more of which start it up."""
 
 
 def text_column(values: npt.NDArray[np.object_], codes: npt.NDArray[np.integer[Any]]) -> pd.api.extensions.ExtensionArray:
@@ -319,7 +321,7 @@ class Activity:
     given_peaks : peaks of the devices that a person gave, by the names of `nbprof.peaks.KEYS`; they stand in `devices` too
     tables : what Ascend's profilers state in tables, by kind, see `nbprof.formats.msprof_tables.Table`; {} of any other format
     traits : what the program was seen to use or do that advice is about: "DataParallel", "gloo: 12", "out of memory: 1",
-        `UNKNOWN_PRECISION`
+        `UNKNOWN_PRECISION`, `ITERATIONS`
     """
 
     hosts: list[str]

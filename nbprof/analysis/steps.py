@@ -22,6 +22,7 @@ from nbprof.activity import (
     HOST_COMPILE,
     HOST_COMPUTE,
     HOST_TO_DEVICE,
+    ITERATIONS,
     UNKNOWN_PRECISION,
     Activity,
 )
@@ -71,7 +72,7 @@ def frame(activity: Activity, work: pd.DataFrame | None = None, warmup: int | No
     # The recorder calls a group that states no number by its own: the step has the name that its neighbours give it.
     own = (out["name"] == out["group"].astype(str)).to_numpy(np.bool_)
     out.loc[own, "name"] = [f"{k} {n}".lstrip() for k, n in zip(out["kind"][own], out["step"][own], strict=True)]
-    out["warmup"] = _warming(out, warmup)
+    out["warmup"] = _warming(out, warmup) if warmup is not None or ITERATIONS not in activity.traits else _starting(out)
     main = _averaged(out[~out["warmup"]].groupby("kind")["step_time_ms"].sum())
     host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
     out["cut"] = [pair in activity.cut for pair in zip(host, out["group"], strict=True)]
@@ -169,6 +170,13 @@ def _warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:
         if not first.all():
             return first
     return steps.groupby(["host", "kind"], sort=False)["step_time_ms"].transform(_warmup).astype(bool)
+
+
+def _starting(steps: pd.DataFrame) -> pd.Series:
+    """Whether each step is among the first iterations of its graph, as in `p.ascend.iterations`: two of four or more, one of fewer."""
+    groups = steps.groupby("host", sort=False)["step"]
+    count = groups.transform("size")
+    return groups.cumcount() < np.where(count >= 4, 2, np.where(count >= 2, 1, 0))
 
 
 def about_warmup(steps: pd.DataFrame, warmup: int | None) -> str:

@@ -84,7 +84,7 @@ class _Ascend:
         out.later("calls", self._calls)
         out.later("allocations", lambda: self._allocations[0])
         out.later("name_category", self._name_categories)
-        out.later("traits", lambda: set() if self.work.typed else {act.UNKNOWN_PRECISION})
+        out.later("traits", self._traits)
         out.later("missing", self._missing)
         out.later("notes", self._notes)
         return activity
@@ -144,7 +144,9 @@ class _Ascend:
         """The `work` table: what the NPUs did by class, what the host did, and the wait for the input of an iteration."""
         events, work = self.trace.events, self.work
         ops, calls = self._rows(on.PYTHON, ("cpu_op",)), self._call_rows
-        of_call = np.array([_CLASS_OF_CALL[call_kind(str(n))] for n in self.trace.names] or [0], np.int64)
+        of_call = np.zeros(len(self.trace.names) + 1, np.int64)
+        for code in np.unique(events.name[calls]).tolist():
+            of_call[code] = _CLASS_OF_CALL[call_kind(str(self.trace.names[code]))]
         gap, gap_host, gap_start, gap_end = msprof_steps.gaps(self.trace, self.steps)
         rows = np.concatenate([work.rows, ops, calls, gap])
         host = np.concatenate([work.host(np.concatenate([work.rows, ops, calls])), gap_host])
@@ -276,6 +278,12 @@ class _Ascend:
                 out[code] = index["compile"]
             elif call_kind(text) == "launch":
                 out[code] = index["kernel_launch"]
+        return out
+
+    def _traits(self) -> set[str]:
+        out = set() if self.work.typed else {act.UNKNOWN_PRECISION}
+        if any(msprof_steps.iterations(self.trace, host) is not None for host in range(len(self.trace.hosts))):
+            out.add(act.ITERATIONS)
         return out
 
     def _missing(self) -> dict[str, str]:

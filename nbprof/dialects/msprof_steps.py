@@ -80,13 +80,14 @@ def _iterations(trace: Trace, host: int) -> Steps | None:
     where = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
     if len(events) > 1:
         out.cut = {(host, 0)}
-        out.notes.append(
-            Note(
-                "info",
-                f"The first iteration{where} is shown, but not averaged: what came before it, the wait for its input, is not recorded, and "
-                "it starts the program up.",
-            )
+        text = (
+            f"The first two iterations{where} are shown, but not averaged: the wait for the input of the first is not recorded, and they "
+            "start the program up."
+            if len(events) >= 4
+            else f"The first iteration{where} is shown, but not averaged: what came before it, the wait for its input, is not "
+            "recorded, and it starts the program up."
         )
+        out.notes.append(Note("info", text))
     others = sum(len(t.frame) for t in trace.tables.get("step_trace", []) if t.host == host) - len(events)
     if others > 0:
         model = frame["model_id"].iloc[0] if "model_id" in frame else None

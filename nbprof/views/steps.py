@@ -87,11 +87,16 @@ def _times(steps: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.float64
     return short(floats(steps[key]))
 
 
+def _of_each(chosen: pd.Series, steps: pd.DataFrame) -> int:
+    """How many steps are chosen, of several hosts those of the one with the most."""
+    return int(chosen.groupby(steps["host"], sort=False).sum().max())
+
+
 def _left_out(steps: pd.DataFrame) -> str:
     """What the averages leave out, in a sentence."""
     warm = steps["warmup"].astype(bool)
     main = steps.loc[steps["counted"].astype(bool), "kind"].iloc[0]
-    first = int((warm & (steps["kind"] == main)).sum())
+    first = _of_each(warm & (steps["kind"] == main), steps)
     parts = [f"the first {'step' if first == 1 else f'{first} steps'} (compilation, warm-up)"] if first else []
     parts += [f"{n} {kind} steps" for kind, n in steps.loc[steps["kind"] != main, "kind"].value_counts().items()]
     if "cut" in steps.columns:
@@ -99,7 +104,8 @@ def _left_out(steps: pd.DataFrame) -> str:
         # Of each host those before its first step that counts, and those behind its last.
         counted = steps["counted"].astype(bool).groupby(steps["host"], sort=False)
         early = cut & (counted.cumsum() == 0) & counted.transform("any")
-        for which, count, end in (("first", int(early.sum()), "begin"), ("last", int((cut & ~early).sum()), "end")):
+        for which, rows, end in (("first", early, "begin"), ("last", cut & ~early, "end")):
+            count = _of_each(rows, steps)
             if count:
                 parts.append(f"the {which} {'step' if count == 1 else f'{count} steps'} (cut by the {end} of the recording)")
     return f"Averages leave out {' and '.join(parts)}."

@@ -29,8 +29,11 @@ def graph(tmp_path):
 def test_an_iteration_is_input_compute_and_communication(graph):
     steps = graph.steps
     assert steps["name"].tolist() == [f"Iteration {i}" for i in range(1, 6)]
-    # The wait before the first is not recorded, so it is no step like the others.
-    assert steps["counted"].tolist() == [False, True, True, True, True]
+    # The wait before the first is not recorded; and the second still starts up, as for `p.ascend.iterations`.
+    assert steps["counted"].tolist() == [False, False, True, True, True]
+    assert steps["warmup"].tolist() == graph.ascend_iterations["warmup"].tolist()
+    assert graph.overview["step_time_ms"] == pytest.approx(graph.ascend_iterations_summary["iteration_ms"].iloc[0])
+    assert "The first two iterations are shown" in str(graph.receipt)
     whole = steps.iloc[1:]
     assert whole["step_time_ms"].tolist() == pytest.approx([0.96] * 4)
     assert whole["input_ms"].tolist() == pytest.approx([0.3] * 4)
