@@ -14,7 +14,7 @@ export const ABOUT: Record<TabId, Marked> = {
     "Where the time of compiled XLA programs goes, as a tree: a program, the categories of its ops, the ops, and what is inside a fusion. The full part of a bar is what the op would take at the peak of what it uses best, the pale part is **wasted**. **FLOPS** and **HBM** say how much of the device's peaks is used.",
   hlo: "How near each op of a compiled XLA program comes to what the device can do. The rising line is what memory allows at so many FLOPs a byte, the flat one the **peak** of computing; they meet at the **ridge point**. **Of roof** is how near an op comes to the lower of the two. The area of a point is the op's self time.",
   kernels:
-    "What ran on the GPU: one row for each kernel, operation and launch shape. **TC elig.** says whether the operation could use TensorCores, **used** whether the kernel does. **Occup.** is how much of a multiprocessor its warps fill.",
+    "What ran on the GPU or NPU: one row for each kernel, operation and launch shape. **TC elig.** says whether the operation could use TensorCores, **used** whether the kernel does. **Occup.** is how much of a multiprocessor its warps fill.",
   device_time:
     "What devices did with their time, and what they waited for. Each moment counts once: as **compute**, else **communication**, else **memory**, else **idle**. The **critical path** is the chain of work on host and devices that the step could not have been shorter without. A click on a row of it shows its longest piece in the trace.",
   ascend:

@@ -79,11 +79,12 @@ function kernelsTable(context: ViewContext): KernelsTable {
   const tests: Record<"kernel" | "op", ((text: string) => boolean) | null> = { kernel: null, op: null };
   const rowsText = h("span");
   const everyRow = allRows(full);
-  const occupancy = occupancyNote(full, /torch/i.test(context.payload.meta.framework));
+  const npu = context.payload.kernels.chip === "NPU";
+  const occupancy = npu ? "" : occupancyNote(full, /torch/i.test(context.payload.meta.framework));
 
   const list = foldingTable<By>({
     context,
-    label: "GPU kernels",
+    label: `${context.payload.kernels.chip ?? "GPU"} kernels`,
     none: "No kernel matches.",
     file: "nbprof-kernels.csv",
     sort: { key: "total_us", descending: true },
@@ -104,7 +105,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
       return rows;
     },
     groups: (rows, by) => groups(full, rows, by as "kernel" | "op"),
-    columns: (data) => columns(full, data),
+    columns: (data) => columns(full, data, npu),
     folded: (spec, by, now, open) => {
       const other = by === "op" ? "kernel" : "op";
       if (spec.key === "op") return { ...opColumn(() => now().real, other), label: LABEL[other] };
@@ -134,7 +135,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
     });
   const [byKernel, byOp] = [filter("kernel"), filter("op")];
   const pick = picker<Cores>(
-    "TensorCores",
+    npu ? "Cube" : "TensorCores",
     [
       { id: "any", label: "Any" },
       { id: "used", label: "used" },
@@ -186,7 +187,7 @@ function opColumn(data: () => Table, key: "op" | "kernel"): ColumnSpec {
   };
 }
 
-function columns(full: Table, data: () => Table): ColumnSpec[] {
+function columns(full: Table, data: () => Table, npu: boolean): ColumnSpec[] {
   const max = mostOf(full, "total_us");
   const flag = (key: string, row: number): number => numberAt(data().data[key], row);
   const [eligible, used] = ["op_tensor_core_eligible", "uses_tensor_core"];
@@ -198,6 +199,16 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
   };
   const yes = (cell: HTMLTableCellElement, value: number): void =>
     cell.append(value === 1 ? "✓" : h("span.dim", MISSING));
+  const launch: ColumnSpec[] = [
+    { key: "registers", label: "Regs" },
+    {
+      key: "shared_bytes",
+      label: "Shared B",
+      kind: "number",
+      cell: (row, cell) => cell.append(num(numberAt(data().data.shared_bytes, row))),
+    },
+    { key: "block", label: "Block", align: "right" },
+  ];
   return [
     { key: "rank", label: "#", dim: true, sticky: 0, width: 28 },
     { key: "kernel", label: "Kernel", grow: true, sticky: 28, width: 176 },
@@ -206,7 +217,12 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
     { key: "avg_us", label: "Avg µs" },
     { key: "min_us", label: "Min", dim: true },
     { key: "max_us", label: "Max", dim: true },
-    { key: eligible, label: "TC elig.", align: "center", cell: (row, cell) => yes(cell, flag(eligible, row)) },
+    {
+      key: eligible,
+      label: npu ? "Cube elig." : "TC elig.",
+      align: "center",
+      cell: (row, cell) => yes(cell, flag(eligible, row)),
+    },
     {
       key: used,
       label: "used",
@@ -218,15 +234,8 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
     },
     // A column of nothing but "–" takes the room of the names; the line below the table says that it is missing.
     ...(hasOccupancy(full) ? [{ key: "occupancy_percent", label: "Occup. %", cell: occupied }] : []),
-    { key: "registers", label: "Regs" },
-    {
-      key: "shared_bytes",
-      label: "Shared B",
-      kind: "number",
-      cell: (row, cell) => cell.append(num(numberAt(data().data.shared_bytes, row))),
-    },
-    { key: "block", label: "Block", align: "right" },
-    { key: "grid", label: "Grid", align: "right" },
+    ...(npu ? [] : launch),
+    { key: "grid", label: npu ? "Blocks" : "Grid", align: "right" },
     opColumn(data, "op"),
   ];
 }

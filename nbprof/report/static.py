@@ -177,7 +177,7 @@ def _kernels(kernels: dict[str, Any]) -> str:
         rows.append(
             [name, *(wording.number(_cell(table, key, i), digits) for key, digits in (("total_us", 1), ("occurrences", 0), ("avg_us", 1)))]
         )
-    return _table("Top GPU kernels", "", ["Kernel", "Total µs", "Count", "Avg µs"], rows, "lrrr")
+    return _table(f"Top {_text(kernels.get('chip') or 'GPU')} kernels", "", ["Kernel", "Total µs", "Count", "Avg µs"], rows, "lrrr")
 
 
 def _device_time(part: dict[str, Any]) -> str:

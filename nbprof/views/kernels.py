@@ -9,7 +9,7 @@ import pandas as pd
 
 from nbprof.analysis.kernels import mean_occupancy
 from nbprof.views import wording
-from nbprof.views.overview import bar, figure, has_device, may_have_kernels, unknown
+from nbprof.views.overview import bar, chip, figure, has_device, may_have_kernels, unknown
 from nbprof.views.tables import floats, hidden, table
 
 if TYPE_CHECKING:
@@ -20,16 +20,32 @@ COLUMNS = (
     *("occupancy_percent", "occupancy_source", "registers", "shared_bytes", "block", "grid", "op"),
 )
 MOST_ROWS = 3000
+_NOT_OF_NPU = frozenset(("registers", "shared_bytes", "block", "occupancy_percent", "occupancy_source"))
+_NPU_WORDS = {
+    "op_tensor_core_eligible": ("Cube elig.", "Whether the op could use the Cube, the unit for products of matrices, by its name."),
+    "uses_tensor_core": ("used", "Whether the kernel used the Cube: by its counters, else by the cores it ran on."),
+    "grid": ("Blocks", "Cores that the kernel was split over: Block Dim, or Block Num, of op_summary."),
+}
 
 
 def payload(run: Run) -> dict[str, Any]:
     """The `Kernels` part: the 3,000 rows with most time, the figures over all."""
     kernels, longest = run.kernels, run.longest_launches.head(MOST_ROWS)
+    shown = table(_shown(kernels.head(MOST_ROWS)), "kernels", COLUMNS)
+    if chip(run) == "NPU":
+        shown["columns"] = [_of_npu(head) for head in shown["columns"] if head["key"] not in _NOT_OF_NPU]
     return {
         "empty": _empty(run) if kernels.empty else None,
-        "table": hidden(table(_shown(kernels.head(MOST_ROWS)), "kernels", COLUMNS), longest["at_ms"], longest["for_ms"]),
+        "chip": chip(run),
+        "table": hidden(shown, longest["at_ms"], longest["for_ms"]),
         "figures": [] if kernels.empty else figures(run),
     }
+
+
+def _of_npu(head: dict[str, Any]) -> dict[str, Any]:
+    """The head of a column by the words of an NPU, whose unit for products of matrices is the Cube."""
+    label, text = _NPU_WORDS.get(head["key"], (head["label"], head.get("help", "")))
+    return {**head, "label": label, "help": text}
 
 
 def figures(run: Run) -> list[dict[str, Any]]:
@@ -48,7 +64,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
         figure("Kernels", len(kernels), "", 0, _launches(launches, steps)),
         figure("Median kernel", _weighted_median(mean, count), "µs", 1, "half of the launches are shorter"),
         figure(
-            "TensorCores used",
+            "Cube used" if chip(run) == "NPU" else "TensorCores used",
             in_use,
             "%",
             1,
@@ -71,11 +87,14 @@ def figures(run: Run) -> list[dict[str, Any]]:
 def _in_use(run: Run) -> list[dict[str, Any]]:
     """How much of the GPUs the kernels used, of several the mean."""
     devices = run.kernel_devices
-    of = "mean over the steps" if len(devices) == 1 else f"mean of {len(devices)} GPUs"
+    of = "mean over the steps" if len(devices) == 1 else f"mean of {len(devices)} {chip(run)}s"
     used, efficiency = (devices[key].mean() for key in ("utilization_percent", "sm_efficiency_percent"))
     return [
         figure(title, float(value), "%", 1, note, **bar(("device_compute", float(value))))
-        for title, value, note in (("GPU in use", used, of), ("Est. SM efficiency", efficiency, "multiprocessors with a block to work on"))
+        for title, value, note in (
+            (f"{chip(run)} in use", used, of),
+            ("Est. SM efficiency", efficiency, "multiprocessors with a block to work on"),
+        )
         if not np.isnan(value)
     ]
 
@@ -152,11 +171,13 @@ def _dimensions(value: Any) -> str:
 
 
 def _empty(run: Run) -> dict[str, Any]:
-    if plain := unknown(run, "kernels", "No GPU kernels in this run"):
+    if plain := unknown(run, "kernels", f"No {chip(run)} kernels in this run"):
         return plain
     if not may_have_kernels(run):
         return {"title": "No GPU kernels in this run", "text": run.missing.get("kernels", "The devices of this profile are no GPUs.")}
     if has_device(run):
+        if "kernels" in run.missing and chip(run) == "NPU":
+            return {"title": "No NPU kernels in this run", "text": run.missing["kernels"]}
         return {
             "title": "No GPU kernels in this run",
             "text": "A device was there, but no kernel ran on it while the profile was recorded, or the process may not read its counters.",

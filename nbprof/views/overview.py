@@ -141,6 +141,11 @@ def may_have_kernels(run: Run) -> bool:
     return len(run.kernels) > 0 or run.devices.empty or bool((run.devices["kind"] == "GPU").any())
 
 
+def chip(run: Run) -> str:
+    """What kernels ran on: "NPU" where every device is one, else "GPU"."""
+    return "NPU" if len(run.devices) and bool((run.devices["kind"] == "NPU").all()) else "GPU"
+
+
 def figure(label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> dict[str, Any]:
     """One `Figure`; a value that was not measured is None and its note says why."""
     return {"label": label, "value": wording.real(value), "unit": unit, "digits": digits, "note": note, **more}
@@ -299,7 +304,7 @@ def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
         "evidence": str(row.get("evidence") or ""),
         "fix": fix_lines(row.get("fix")),
         "view": view if isinstance(view, str) and view else "overview",
-        "link": link if isinstance(link, str) else "",
+        "link": link.replace("GPU kernels", f"{chip(run)} kernels") if isinstance(link, str) else "",
         "target": _target(run, str(row.get("rule") or "")) if view == "trace" else None,
     }
 

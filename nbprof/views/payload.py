@@ -211,7 +211,7 @@ def left_out(key: str) -> dict[str, Any]:
         "ops": {"table": nothing, "totals": dict.fromkeys(("device_us", "host_us", "device_idle_us", "host_idle_us"), nan)},
         "op_profile": op_profile.nothing(),
         "hlo": roofline.nothing(),
-        "kernels": {"table": nothing, "figures": []},
+        "kernels": {"chip": "GPU", "table": nothing, "figures": []},
         "device_time": device_time.nothing(),
         "ascend": ascend.nothing(),
         "memory": {"ids": []},
@@ -237,7 +237,7 @@ def meta(run: Run, shown: list[str], most: int = trace.MOST_EVENTS) -> dict[str,
         "framework": str(run.overview.get("framework") or ""),
         "has_device": overview.has_device(run),
         "notice": notice(run),
-        "tabs": [{"id": tab, "label": TABS[tab], "count": _count(run, tab), "flag": _flag(run, tab)} for tab in shown],
+        "tabs": [{"id": tab, "label": tab_label(run, tab), "count": _count(run, tab), "flag": _flag(run, tab)} for tab in shown],
         "footer": {
             "events": receipt.events,
             "dropped": receipt.dropped,
@@ -247,6 +247,11 @@ def meta(run: Run, shown: list[str], most: int = trace.MOST_EVENTS) -> dict[str,
         },
         "receipt": [{"level": line.level, "text": line.text} for line in receipt.lines] + _omissions(run, most),
     }
+
+
+def tab_label(run: Run, tab: str) -> str:
+    """What a tab is called: the kernels by what they ran on."""
+    return TABS[tab].replace("GPU", overview.chip(run)) if tab == "kernels" else TABS[tab]
 
 
 def version() -> str:

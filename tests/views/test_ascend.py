@@ -180,3 +180,19 @@ def test_the_static_report_has_the_mean_iteration_the_findings_and_the_types(sto
     part = ascend.payload(hostile)
     assert "<img" not in static_ascend.html(part, static._table, static._paragraph, static._text)
     assert static_ascend.html(ascend.nothing(), static._table, static._paragraph, static._text) == ""
+
+
+def test_kernels_of_an_npu_are_told_in_its_words(story: profiles.Profile) -> None:
+    data = payload.dashboard(story.run)
+    assert {tab["id"]: tab["label"] for tab in data["meta"]["tabs"]}["kernels"] == "NPU kernels"
+    part = data["kernels"]
+    heads = {head["key"]: head["label"] for head in part["table"]["columns"]}
+    assert (heads["op_tensor_core_eligible"], heads["grid"]) == ("Cube elig.", "Blocks")
+    assert not {"registers", "shared_bytes", "block", "occupancy_percent"} & set(heads)
+    assert {"Cube used", "NPU in use"} <= {one["label"] for one in part["figures"]}
+    told = [text for head in part["table"]["columns"] for text in head.values()] + [
+        value for one in part["figures"] for value in one.values()
+    ]
+    assert not [text for text in told if isinstance(text, str) and ("GPU" in text or "TensorCore" in text)]
+    assert "Top NPU kernels" in static.static_html(data)
+    assert not [one for one in data["overview"]["advice"] if "GPU" in one["link"]]

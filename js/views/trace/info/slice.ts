@@ -28,7 +28,7 @@ export interface Go {
 
 /** Arguments, lines of a stack and arrows shown at first. */
 const FIRST = { args: 8, stack: 4, arrows: 4 };
-const TABS: Record<Where, string> = { ops: "Ops", kernels: "GPU kernels", input: "Steps & input", memory: "Memory" };
+const TABS: Record<Where, string> = { ops: "Ops", kernels: "Kernels", input: "Steps & input", memory: "Memory" };
 
 type Line = [term: string, ...parts: Child[]];
 
