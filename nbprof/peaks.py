@@ -55,11 +55,19 @@ def checked(peaks: Mapping[str, Any] | str | None) -> dict[str, float]:
     for name, value in peaks.items():
         if name not in KEYS:
             raise NbprofError(f"there is no peak {_short(name)}; there are {', '.join(KEYS)}, {_HOW}")
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        if not (number and math.isfinite(value) and value > 0):
+        if not _is_rate(value):
             raise NbprofError(f"the peak {name!r} is {_short(value)}; it is a rate a second, above 0, {_HOW}")
         out[str(name)] = float(value)
     return out
+
+
+def _is_rate(value: object) -> bool:
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value) and value > 0
+    except OverflowError:
+        return False
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -199,7 +199,7 @@ class Unpickler:
             memo.append(top)
         elif slot < len(memo):
             memo[slot] = top
-        elif slot < len(memo) + PART:
+        elif slot < len(memo) + PART and slot <= _FREE + self.offset // 8:
             memo.extend([None] * (slot - len(memo)))
             memo.append(top)
         else:

@@ -202,12 +202,18 @@ class _Result:
         if bad.any():
             self._warnings.append(f"{int(bad.sum()):,} segments have no size or address that a device can have, and were left out.")
         owner = np.repeat(np.arange(len(bad)), segments["blocks"])
-        keep = ~bad[owner] & (blocks["size"] >= 0)
+        room = segments["size"][owner]
+        keep = ~bad[owner] & (blocks["size"] >= 0) & (blocks["size"] <= room)
         before = np.cumsum(np.where(keep, blocks["size"], 0)) - np.where(keep, blocks["size"], 0)
         start = segments["first"].clip(0, max(len(owner) - 1, 0))
         within = before - (before[start][owner] if len(owner) else 0)
         stated = blocks["address"]
         blocks = {**blocks, "address": np.where(stated >= 0, stated, segments["address"][owner] + within)}
+        offset = blocks["address"] - np.where(bad, 0, segments["address"])[owner]
+        keep &= (offset >= 0) & (offset <= room - np.where(keep, blocks["size"], 0))
+        outside = int((~keep & ~bad[owner]).sum())
+        if outside:
+            self._warnings.append(f"Blocks that do not lie in their segment were left out: {outside:,}.")
         asked = blocks["requested"]
         # Free blocks state 0; old files state nothing, and a block holds what was asked for and its rounding.
         known = (asked >= 0) & (asked <= blocks["size"])

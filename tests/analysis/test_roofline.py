@@ -113,6 +113,7 @@ def test_given_peaks_count_in_every_view(tmp_path):
     [
         ({"flop": 1e12}, "there is no peak 'flop'; there are flops, bytes"),
         ({"flops": 0}, "the peak 'flops' is 0; it is a rate a second, above 0"),
+        ({"flops": 10**400}, "the peak .flops. is 1000"),
         ({"flops": -1.0}, "above 0"),
         ({"bytes": float("nan")}, "above 0"),
         ({"bytes": float("inf")}, "above 0"),

@@ -158,8 +158,10 @@ def test_depth_is_bounded():
         (b"]\x94" + b"(" + b"h\x00" * 30_000 + b"e", "stack"),
         (b"]" + b"Na" * 60_000, "parts"),
         (b"N" + b"\x85" * 60_000, "parts"),
+        # Each leaves a gap in the memo: five bytes would take the room of a million slots.
+        (b"N" + b"".join(b"r" + struct.pack("<I", 1000 * slot) for slot in range(1, 9_000)), "memo"),
     ],
-    ids=["stack", "memo", "references", "items", "tuples"],
+    ids=["stack", "memo", "references", "items", "tuples", "gaps"],
 )
 def test_short_programs_do_not_make_large_ones(monkeypatch, data, message):
     monkeypatch.setattr(plain_pickle, "_FREE", 1 << 10)
@@ -299,6 +301,18 @@ def test_values_that_are_no_numbers_are_unknown(tmp_path):
     assert got.entries["address"].tolist() == [-1, -1]
     assert got.entries["size"].tolist() == [-1, 3]
     assert "3 values" in got.warnings[0]
+
+
+@pytest.mark.parametrize("expandable", [False, True])
+@pytest.mark.parametrize(("address", "size"), [(4095, 512), (3 << 20, 512), (1 << 62, 512), ((3 << 20) - 512, 513), (4096, 1 << 62)])
+def test_blocks_outside_of_their_segment_are_left_out(address, size, expandable):
+    inside = {"address": 1 << 20, "size": 2 << 20, "requested_size": 5, "state": "active_allocated"}
+    segment = {"device": 0, "address": 1 << 20, "total_size": 2 << 20, "segment_type": "small", "is_expandable": expandable}
+    other = {"address": address, "size": size, "requested_size": 1, "state": "inactive"}
+    got = torch_memory_of({"segments": [{**segment, "blocks": [other, inside]}], "device_traces": []})
+    assert got.blocks["address"].tolist() == [1 << 20]
+    assert got.segments["blocks"].tolist() == [1]
+    assert got.warnings == ["Blocks that do not lie in their segment were left out: 1."]
 
 
 def test_other_pickles_are_no_snapshots(tmp_path):
