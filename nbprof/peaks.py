@@ -65,7 +65,7 @@ def _is_rate(value: object) -> bool:
     if not isinstance(value, Real) or isinstance(value, bool):
         return False
     try:
-        return math.isfinite(value) and value > 0
+        return math.isfinite(value) and float(value) > 0
     except OverflowError:
         return False
 
