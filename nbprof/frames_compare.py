@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from nbprof.frames import Col
-
-
-def _text(name: str, label: str, help: str, kind: str = "text") -> Col:
-    return Col(name, "object", "", label, help, kind, None)
+from nbprof.cols import Col, text
 
 
 def _number(name: str, unit: str, label: str, help: str, digits: int) -> Col:
@@ -17,8 +13,8 @@ def _real(help: str) -> Col:
     return Col("real", "boolean", "", "Real", help, "bool", None)
 
 
-_STATE = _text("state", "State", "both, renamed (other copy numbers in the name), new or gone.")
-_CATEGORY = _text("category", "Category", "Step-time category that it is drawn in.")
+_STATE = text("state", "State", "both, renamed (other copy numbers in the name), new or gone.")
+_CATEGORY = text("category", "Category", "Step-time category that it is drawn in.")
 _TIMES = [
     _number("before_us", "us", "Before", "Time before, a step where both runs have steps, else in the whole profile.", 1),
     _number("after_us", "us", "After", "Time after, likewise.", 1),
@@ -33,9 +29,9 @@ _CHANGE = [
 
 SCHEMA: dict[str, list[Col]] = {
     "verdict": [
-        _text("verdict", "Verdict", "real, some, typical, serial, chance, none, same or unknown."),
-        _text("headline", "Headline", "The answer in a sentence."),
-        _text("detail", "Detail", "What changed most."),
+        text("verdict", "Verdict", "real, some, typical, serial, chance, none, same or unknown."),
+        text("headline", "Headline", "The answer in a sentence."),
+        text("detail", "Detail", "What changed most."),
         _number("before_ms", "ms", "Before ms", "Mean of the step times before.", 2),
         _number("after_ms", "ms", "After ms", "Mean of the step times after.", 2),
         _number("change_ms", "ms", "Change ms", "Difference that the verdict is about: of the means, or of the typical step.", 2),
@@ -46,25 +42,25 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "evidence": [
         Col("ok", "bool", "", "OK", "Whether it speaks for the comparison.", "bool", None),
-        _text("text", "Evidence", "What was found, differs or is not known."),
+        text("text", "Evidence", "What was found, differs or is not known."),
     ],
     "figures": [
-        _text("figure", "Figure", "step_time, input, device_busy, examples_per_second, steps_per_second or peak_memory."),
-        _text("unit", "Unit", "Of the values: ms, percent, 1/s or bytes."),
+        text("figure", "Figure", "step_time, input, device_busy, examples_per_second, steps_per_second or peak_memory."),
+        text("unit", "Unit", "Of the values: ms, percent, 1/s or bytes."),
         _number("before", "", "Before", "Value before.", 2),
         _number("after", "", "After", "Value after.", 2),
         *_CHANGE,
     ],
     "steps": [
-        _text("run", "Run", "before or after."),
-        _text("host", "Host", "Machine that recorded the step."),
+        text("run", "Run", "before or after."),
+        text("host", "Host", "Machine that recorded the step."),
         Col("step", "int64", "", "Step", "Number of the step.", "number", 0),
-        _text("name", "Name", "Name of the step."),
+        text("name", "Name", "Name of the step."),
         _number("step_time_ms", "ms", "Step ms", "Duration of the step.", 2),
         Col("counted", "bool", "", "Counted", "Whether averages and the verdict count it.", "bool", None),
     ],
     "categories": [
-        _text("category", "Category", "step_time, or a category of it."),
+        text("category", "Category", "step_time, or a category of it."),
         _number("before_ms", "ms", "Before ms", "Mean before; missing where it was not recorded.", 2),
         _number("after_ms", "ms", "After ms", "Mean after.", 2),
         _number("change_ms", "ms", "Change ms", "After less before.", 2),
@@ -73,15 +69,15 @@ SCHEMA: dict[str, list[Col]] = {
         _real("Whether that interval leaves 0 out; missing where there is none."),
     ],
     "ops": [
-        _text("where", "Where", "Where the op ran: device or host."),
-        _text("type", "Type", "Type of the op, as the framework names it."),
-        _text("op", "Op", "Name of the op after the change, or before where it is gone.", "code"),
+        text("where", "Where", "Where the op ran: device or host."),
+        text("type", "Type", "Type of the op, as the framework names it."),
+        text("op", "Op", "Name of the op after the change, or before where it is gone.", "code"),
         _CATEGORY,
         _STATE,
-        _text("before_op", "Before", "What a renamed op was called.", "code"),
+        text("before_op", "Before", "What a renamed op was called.", "code"),
         *_TIMES,
     ],
-    "kernels": [_text("kernel", "Kernel", "Demangled name of the kernel.", "code"), _CATEGORY, _STATE, *_TIMES],
+    "kernels": [text("kernel", "Kernel", "Demangled name of the kernel.", "code"), _CATEGORY, _STATE, *_TIMES],
 }
 """By attribute of a `Comparison`."""
 

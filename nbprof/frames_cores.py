@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from nbprof.frames import Col
-
-
-def _ms(name: str, label: str, help: str) -> Col:
-    return Col(name, "float64", "ms", label, help, "number", 2)
-
+from nbprof.cols import Col, ms
 
 SCHEMA: dict[str, list[Col]] = {
     "pods_cores": [
         Col("step", "int64", "", "Step", "Step number as the framework counts it.", "number", 0),
         Col("worker", "object", "", "Worker", "Host and TPU, and the SparseCore where the row is of one.", "text"),
         Col("chip", "Int64", "", "Chip", "Number of the chip on its host.", "number", 0),
-        _ms("step_time_ms", "Step ms", "Duration of the step on this core."),
-        _ms("compute_ms", "Compute", "Ops of every other kind, copies within the device included."),
-        _ms("infeed_ms", "Infeed", "The core waits for data from the host's infeed queue."),
-        _ms("outfeed_ms", "Outfeed", "The core gives data to the host's outfeed queue."),
-        _ms("all_reduce_compute_ms", "All-reduce compute", "Collectives, as long as on the core where each took least."),
-        _ms("all_reduce_sync_ms", "All-reduce sync", "The rest of collectives: waiting for the other cores."),
-        _ms("send_ms", "Send", "Ops that send to another core."),
-        _ms("recv_ms", "Receive", "Ops that receive from another core."),
-        _ms("host_transfer_ms", "Host transfer", "Sends, receives and copies between the device and the memory of the host."),
-        _ms("idle_ms", "Idle", "No op ran."),
+        ms("step_time_ms", "Step ms", "Duration of the step on this core."),
+        ms("compute_ms", "Compute", "Ops of every other kind, copies within the device included."),
+        ms("infeed_ms", "Infeed", "The core waits for data from the host's infeed queue."),
+        ms("outfeed_ms", "Outfeed", "The core gives data to the host's outfeed queue."),
+        ms("all_reduce_compute_ms", "All-reduce compute", "Collectives, as long as on the core where each took least."),
+        ms("all_reduce_sync_ms", "All-reduce sync", "The rest of collectives: waiting for the other cores."),
+        ms("send_ms", "Send", "Ops that send to another core."),
+        ms("recv_ms", "Receive", "Ops that receive from another core."),
+        ms("host_transfer_ms", "Host transfer", "Sends, receives and copies between the device and the memory of the host."),
+        ms("idle_ms", "Idle", "No op ran."),
         Col("name", "object", "", "Name", "Name of the step marker on the core's host.", "text"),
-        _ms("start_ms", "Start ms", "Begin of the step on this core after the start of the profile."),
+        ms("start_ms", "Start ms", "Begin of the step on this core after the start of the profile."),
     ]
 }
 COLUMNS = [column.name for column in SCHEMA["pods_cores"]]

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nbprof import frames_ascend
 from nbprof.analysis import ascend_rules, ascend_tables
-from nbprof.frames import Col
+from nbprof.cols import Col
 from nbprof.run_parts.ascend import LACKS
 from nbprof.views import wording
 from nbprof.views.codec import short

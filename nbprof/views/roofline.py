@@ -12,7 +12,7 @@ import pandas as pd
 from nbprof import frames_hlo
 from nbprof.analysis import ops, roofline
 from nbprof.analysis.roofline import Peaks
-from nbprof.frames import Col
+from nbprof.cols import Col
 from nbprof.peaks import ON_CHIP
 from nbprof.views import wording
 from nbprof.views.categories import CATEGORIES

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof import frames
-from nbprof.frames import Col
+from nbprof.cols import Col
 from nbprof.views.codec import coded, numbers, short
 
 _TEXT = ("text", "code")

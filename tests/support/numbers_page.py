@@ -10,8 +10,9 @@ import inspect
 from pathlib import Path
 
 from nbprof import faces, frames_allocator, frames_ascend, frames_cores, frames_device_time, frames_hlo, frames_memory_viewer
+from nbprof.cols import Col
 from nbprof.faces.device_time import DeviceTime
-from nbprof.frames import SCHEMA, Col
+from nbprof.frames import SCHEMA
 from tests.parity.deviations import DEVIATIONS
 from tests.parity.peer import GUIDE, XPROF
 

@@ -1,0 +1,91 @@
+"""A column of a public frame: what each schema (nbprof/frames.py and its neighbours) declares, and the common sorts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+
+class Col(NamedTuple):
+    """One column of a public frame.
+
+    Attributes
+    ----------
+    name, dtype, unit : str
+        `unit` is '' where the values have none. Missing values are NA, never 0.
+    label : str
+        Head of the column on screen.
+    help : str
+        One sentence of meaning.
+    kind : str
+        How it is shown: text, code, number, bytes, percent (0…100) or bool.
+    digits : int or None
+        Decimals on screen.
+    """
+
+    name: str
+    dtype: str
+    unit: str
+    label: str
+    help: str
+    kind: str = "number"
+    digits: int | None = None
+
+
+def text(name: str, label: str, help: str, kind: str = "text") -> Col:
+    """Words, or with kind "code" names out of the profile."""
+    return Col(name, "object", "", label, help, kind, None)
+
+
+def count(name: str, label: str, help: str, dtype: str = "int64") -> Col:
+    """Whole numbers; "Int64" where some may be missing."""
+    return Col(name, dtype, "", label, help, "number", 0)
+
+
+def size(name: str, label: str, help: str, dtype: str = "int64") -> Col:
+    """Bytes."""
+    return Col(name, dtype, "bytes", label, help, "bytes", None)
+
+
+def ms(name: str, label: str, help: str, digits: int = 2) -> Col:
+    """Milliseconds."""
+    return Col(name, "float64", "ms", label, help, "number", digits)
+
+
+def us(name: str, label: str, help: str) -> Col:
+    """Microseconds."""
+    return Col(name, "float64", "us", label, help, "number", 1)
+
+
+def percent(name: str, label: str, help: str) -> Col:
+    """Shares from 0 to 100."""
+    return Col(name, "float64", "percent", label, help, "percent", 1)
+
+
+def part(name: str, label: str, help: str) -> Col:
+    """Shares from 0 to 1, shown in percent."""
+    return Col(name, "float64", "fraction", label, help, "percent", 1)
+
+
+def rate(name: str, unit: str, label: str, help: str) -> Col:
+    """So much a second, or for each of something else."""
+    return Col(name, "float64", unit, label, help, "number", 1)
+
+
+def flag(name: str, label: str, help: str) -> Col:
+    """Yes or no."""
+    return Col(name, "bool", "", label, help, "bool", None)
+
+
+def declared(schema: Mapping[str, Sequence[Col]], frame: str, name: str) -> Col:
+    """The declaration of one column.
+
+    Raises
+    ------
+    KeyError
+        No such frame or column; names those that exist.
+    """
+    for col in schema[frame]:
+        if col.name == name:
+            return col
+    raise KeyError(f"frame {frame!r} has no column {name!r}; it has {', '.join(col.name for col in schema[frame])}")
