@@ -173,6 +173,20 @@ def test_peaks_that_are_not_known(stats):
     assert peak_bytes_per_second(stats) is None
 
 
+@pytest.mark.parametrize(
+    ("device", "stated", "tera"),
+    [
+        ({"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 4}, 2_662_400_000_000, 5.3248),  # MI300X: 5.3 TB/s
+        ({"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 4}, 5_324_800_000_000, 5.3248),  # stated in full
+        ({"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 5}, 4_096_000_000_000, 8.192),  # MI355X: 8 TB/s
+        ({"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 0}, 1_638_400_000_000, 1.6384),  # half an MI250X, HBM2e
+        ({"device_vendor": "Nvidia", "compute_cap_major": 9, "compute_cap_minor": 0}, 3_352_320_000_000, 3.35232),  # H100
+    ],
+)
+def test_memory_peak_of_known_devices(device, stated, tera):
+    assert peak_bytes_per_second({**device, "memory_bandwidth": stated}) == pytest.approx(tera * 1e12)
+
+
 def once(spans):
     """(op, length) of the calls left, with their self time, event by event."""
     stack, calls = [], []

@@ -484,6 +484,15 @@ HLO = [
         "does out.",
         "parity/test_hlo.py::test_the_op_profile_has_xprofs_nodes_with_their_figures",
     ),
+    Deviation(
+        "roofline_model",
+        "memory_bytes_per_second",
+        XPROF,
+        _JAX_AMD,
+        "XProf takes two transfers a clock for the bandwidth of an MI300X, 2.66 TB/s, and has ops that move 1.5 times that. Its HBM3 makes four: "
+        "5.3 TB/s. What follows from it (bound by, part of the roof, wasted) differs too.",
+        "parity/test_hlo.py::test_no_op_of_an_mi300_moves_more_than_its_memory_can",
+    ),
     *(
         Deviation(
             "op_profile",
