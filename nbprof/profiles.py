@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof import live
-from nbprof.errors import NbprofError, RawError
+from nbprof.errors import NbprofError
 from nbprof.faces import InputPipeline, Kernels, Memory, Ops, Pods, Steps, TfData, TraceView
-from nbprof.formats.msprof_export import export
+from nbprof.formats.msprof_export import exported
 from nbprof.formats.pieces import LIMIT_BYTES, RunFiles
 from nbprof.formats.places import Source, Ways, find
 from nbprof.formats.places import runs as find_runs
@@ -312,12 +312,7 @@ def read(
     """As `load`, but `nbprof.last` stays what it was."""
     given = None if peaks is None else checked(peaks)
     ways = Ways(storage_options or {}, limit_bytes, progress)
-    try:
-        files = find(source, run, ways)
-    except RawError as raw:
-        if not export(raw, progress):
-            raise
-        files = find(source, run, ways)
+    files = exported(lambda: find(source, run, ways), progress)
     return Profile(Run.read(files, capture=captured(files), progress=progress, given_peaks=given))
 
 
@@ -406,7 +401,7 @@ def captured(files: RunFiles) -> CaptureInfo | None:
 
 def open_recording(recording: Recording, progress: Callable[[str], None] | None = None) -> Profile:
     """The profile of a recording that was just stopped; becomes `nbprof.last`."""
-    files: RunFiles = find(recording.path)
+    files = exported(lambda: find(recording.path), progress)
     profile = Profile(Run.read(files, capture=recording.info, progress=progress, keep=not recording.temporary))
     if recording.temporary:
         profile._temporary = Path(recording.temporary)

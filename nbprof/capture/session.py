@@ -26,6 +26,9 @@ from nbprof.errors import CaptureError
 __all__ = ["CaptureInfo", "Recording", "Session", "active"]
 
 
+NPU_MODULES = ("torch_npu", "npu_device", "npu_bridge", "npu_bridge.profiler.profiler")
+"""What drives an NPU of Ascend under PyTorch and TensorFlow; a program may import it after these."""
+
 _lock = threading.Lock()
 _active: Session | None = None
 
@@ -119,6 +122,7 @@ class Session:
             for name in self._choice.candidates:
                 actions[name] = self._framework_is_here
             actions[keras.MODULE] = self._keras_is_here
+            actions |= dict.fromkeys(NPU_MODULES, self._npu_is_here)
             self._watch = ImportWatch(actions)
             self._watch.install()
             if self.failure:
@@ -196,12 +200,26 @@ class Session:
                 self.windows.begin()
             self.failure = self.windows.failure
             backend.hook(self.clock, self._patches, self._give_way)
+            self._npu_is_here(module)
             self.clock.waits.hook(self._patches)
         except CaptureError as error:
             self.failure = str(error)
         except Exception as error:
             # Nothing of ours may fail the person's import.
             self.failure = f"{TITLES[module.__name__]} could not be recorded: {type(error).__name__}: {error}"
+
+    def _npu_is_here(self, module: ModuleType) -> None:
+        """What drives an NPU of Ascend was imported: by PyTorch or the cell, after PyTorch or TensorFlow."""
+        backend = self.backend
+        try:
+            if backend is None or not self.clock.alive:
+                return
+            join = getattr(backend, "npu_is_here", None)
+            if join is not None:
+                join(self.windows, self._patches, self._give_way)
+        except Exception as error:
+            # Nothing of ours may fail the person's import.
+            self.windows.notes.append(f"the NPU could not be recorded: {module.__name__}: {type(error).__name__}: {error}")
 
     def _keras_is_here(self, module: ModuleType) -> None:
         try:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nbprof.capture import trouble
+from nbprof.capture import tensorflow_npu, trouble
 from nbprof.capture.clock import STAGE, WAIT, Marker, Span, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.errors import CaptureError
+
+if TYPE_CHECKING:
+    from nbprof.capture.windows import Windows
 
 MODULE = "tensorflow"
 TITLE = "TensorFlow"
@@ -28,6 +32,9 @@ class TensorFlowBackend:
     def __init__(self, module: ModuleType) -> None:
         self._tf = module
         self._recording = False
+        self._npu: Any = None
+        self._adapter: tensorflow_npu.AdapterOptions | None = None
+        self._notes: list[str] = []
 
     def start(self, folder: Path, options: Options) -> list[str]:
         """Begin recording into `folder`; returns what the person should know about it.
@@ -37,6 +44,9 @@ class TensorFlowBackend:
         CaptureError
             If TensorFlow is recording already, or refuses.
         """
+        npu = tensorflow_npu.profiler()
+        if npu is not None:
+            return self._start_npu(npu, folder, options)
         experimental = self._tf.profiler.experimental
         choice = experimental.ProfilerOptions(
             host_tracer_level=options.host_level, python_tracer_level=int(options.python), device_tracer_level=1
@@ -64,10 +74,52 @@ class TensorFlowBackend:
         if not self._recording:
             return
         self._recording = False
+        npu, self._npu = self._npu, None
+        if npu is not None:
+            try:
+                npu.__exit__(None, None, None)
+            except Exception as error:
+                raise CaptureError(f"the NPU's profiler wrote no file: {error}") from error
+            return
         try:
             self._tf.profiler.experimental.stop()
         except Exception as error:
             raise CaptureError(f"TensorFlow's profiler wrote no file: {error}") from error
+
+    def _start_npu(self, kind: Any, folder: Path, options: Options) -> list[str]:
+        run = folder / "plugins" / "profile" / time.strftime("%Y_%m_%d_%H_%M_%S")
+        run.mkdir(parents=True)
+        try:
+            self._npu = kind(level=tensorflow_npu.level(options), aic_metrics=tensorflow_npu.METRICS, output_path=str(run))
+            self._npu.__enter__()
+        except Exception as error:
+            self._npu = None
+            raise CaptureError(f"the NPU's profiler did not start: {error}") from error
+        self._recording = True
+        return [trouble.ADAPTER_PROFILER]
+
+    def npu_is_here(self, windows: Windows, patches: Patches, give_way: Callable[[], None]) -> None:
+        """The adapter of an NPU was imported after TensorFlow."""
+        del give_way
+        if self._recording and self._npu is None and tensorflow_npu.profiler() is not None:
+            if windows.clock.seen:
+                self._note(trouble.ADAPTER_LATE)
+            else:
+                windows.again()
+        self._join(windows.options, patches)
+
+    def _join(self, options: Options, patches: Patches) -> None:
+        if self._adapter is None:
+            self._adapter = tensorflow_npu.AdapterOptions(options, self._note)
+        self._adapter.join(self._tf, patches)
+
+    def _note(self, sentence: str) -> None:
+        if sentence not in self._notes:
+            self._notes.append(sentence)
+
+    def notes(self) -> list[str]:
+        """What was learnt while it recorded."""
+        return self._notes
 
     def open_marker(self, kind: str, number: int) -> Marker:
         """Open a span that may become step `number`."""
@@ -81,6 +133,7 @@ class TensorFlowBackend:
     def versions(self) -> str:
         """Return the versions that matter for reading the run."""
         text = f"TensorFlow {self._tf.__version__}"
+        text += "".join(f", {name}" for name in (tensorflow_npu.BRIDGE, tensorflow_npu.DEVICE) if name in sys.modules)
         keras = sys.modules.get("keras")
         return f"{text}, Keras {keras.__version__}" if keras is not None and hasattr(keras, "__version__") else text
 

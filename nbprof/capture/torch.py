@@ -7,13 +7,13 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nbprof.capture import torch_trace, trouble
+from nbprof.capture import torch_npu, torch_trace, trouble
 from nbprof.capture.clock import WAIT, Marker, Span, StepClock
 from nbprof.capture.logged import stderr_lines
 from nbprof.capture.options import Options
@@ -21,6 +21,9 @@ from nbprof.capture.patches import Patches
 from nbprof.capture.torch_memory import AllocatorHistory
 from nbprof.capture.torch_steps import OptimizerSteps
 from nbprof.errors import CaptureError
+
+if TYPE_CHECKING:
+    from nbprof.capture.windows import Windows
 
 MODULE = "torch"
 TITLE = "PyTorch"
@@ -41,6 +44,8 @@ class TorchBackend:
     def __init__(self, module: ModuleType) -> None:
         self._torch = module
         self._profile: Any = None
+        self._npu: torch_npu.NpuProfile | None = None
+        self._npu_hooked = False
         self._folder = Path()
         self._handle: Any = None
         self._thread = 0
@@ -64,8 +69,11 @@ class TorchBackend:
         """
         import torch.profiler  # type: ignore[import-not-found,unused-ignore]  # the cell has imported torch already
 
-        if _somebody_records(self._torch):
+        npu = torch_npu.module()
+        if _somebody_records(self._torch) or (npu is not None and torch_npu.somebody_records(npu)):
             raise CaptureError(trouble.OWN_PROFILER)
+        if npu is not None:
+            return self._start_npu(npu, folder, options)
         profiler = torch.profiler
         self._folder = folder
         choice, everywhere = _experimental(all_threads=not options.memory, stacks=options.stacks, frames=options.python or options.stacks)
@@ -99,6 +107,35 @@ class TorchBackend:
             notes.append("PyTorch's profiler has no host levels: --host-level changes nothing")
         return notes
 
+    def _start_npu(self, npu: Any, folder: Path, options: Options) -> list[str]:
+        self._folder = folder
+        self._starting = True
+        try:
+            self._npu = torch_npu.NpuProfile(npu, folder / "plugins" / "profile" / torch_npu.stamp(), options)
+        finally:
+            self._starting = False
+        self._thread = threading.get_ident()
+        if self._steps is not None:
+            self._steps.recorded_thread = self._thread
+            self._steps.other_thread = trouble.NPU_OTHER_THREAD
+            self._steps.recording_began()
+        notes = self._npu.notes
+        return [*notes, trouble.NPU_ONE_THREAD] if not options.memory else notes
+
+    def npu_is_here(self, windows: Windows, patches: Patches, give_way: Callable[[], None]) -> None:
+        """``torch_npu`` was imported after PyTorch: record with its profiler, unless steps have ended already."""
+        if torch_npu.module() is None:
+            return
+        self._hook_npu(patches, give_way)
+        if self._profile is None:
+            return
+        if windows.clock.seen:
+            self._note(trouble.NPU_LATE.format(step=windows.clock.seen))
+        elif self._steps is not None:
+            self._steps.begins_again(windows.again)
+        else:
+            windows.again()
+
     def _devices(self, profiler: Any) -> list[str]:
         """Why no GPU will be in the trace, where one could be expected."""
         torch = self._torch
@@ -126,6 +163,14 @@ class TorchBackend:
         marks = steps.marks[:] if steps is not None else []
         if steps is not None:
             steps.marks.clear()
+        npu, self._npu = self._npu, None
+        if npu is not None:
+            if self._thread != threading.get_ident():
+                with contextlib.suppress(Exception):
+                    npu.end(())
+                raise CaptureError(trouble.NPU_WRONG_THREAD)
+            self._note(*npu.end(marks))
+            return
         if profile is None:
             return
         name = torch_trace.worker()
@@ -171,6 +216,9 @@ class TorchBackend:
         """Return the versions that matter for reading the run."""
         keras = sys.modules.get("keras")
         text = f"PyTorch {self._torch.__version__}"
+        npu = torch_npu.module()
+        if npu is not None:
+            text = f"{text}, torch_npu {getattr(npu, '__version__', '')}".rstrip()
         return f"{text}, Keras {keras.__version__}" if keras is not None and hasattr(keras, "__version__") else text
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
@@ -187,18 +235,24 @@ class TorchBackend:
         """
         self._steps = steps = OptimizerSteps(clock)
         steps.recorded_thread = self._thread
+        if self._npu is not None:
+            steps.other_thread = trouble.NPU_OTHER_THREAD
         patches.on_restore(steps.hook(self._torch, patches).remove)
         self._hook_profilers(patches, give_way)
         steps.begin()
 
+    def _hook_npu(self, patches: Patches, give_way: Callable[[], None]) -> None:
+        """Let the person's own profiler of ``torch_npu`` come first; it may be imported later than PyTorch."""
+        npu = torch_npu.module()
+        if npu is not None and not self._npu_hooked:
+            self._npu_hooked = True
+            self._hook_beginnings(npu.profiler, (("profile", "start"), ("_KinetoProfile", "start")), patches, give_way)
+
     def _hook_profilers(self, patches: Patches, give_way: Callable[[], None]) -> None:
-        module = sys.modules.get("torch.autograd.profiler")
-        for owner, method in (
-            ("profile", "_prepare_trace"),
-            ("profile", "_start_trace"),
-            ("emit_nvtx", "__enter__"),
-            ("emit_itt", "__enter__"),
-        ):
+        self._hook_beginnings(sys.modules.get("torch.autograd.profiler"), _BEGINNINGS, patches, give_way)
+
+    def _hook_beginnings(self, module: Any, methods: Iterable[tuple[str, str]], patches: Patches, give_way: Callable[[], None]) -> None:
+        for owner, method in methods:
             kind = getattr(module, owner, None)
             if kind is None or method not in vars(kind):
                 continue
@@ -207,7 +261,7 @@ class TorchBackend:
             @wraps(original)
             def begin(*args: Any, _original: Any = original, **kwargs: Any) -> Any:
                 __tracebackhide__ = True
-                if self._profile is not None and not self._starting:
+                if (self._profile is not None or self._npu is not None) and not self._starting:
                     give_way()
                 return _original(*args, **kwargs)
 

@@ -72,6 +72,8 @@ class OptimizerSteps:
         """Whether an optimizer stepped on another thread than the one that is recorded."""
         self.recorded_thread = 0
         """`threading.get_ident()` of the only thread that is recorded; 0 where all are."""
+        self.other_thread = trouble.OTHER_THREAD
+        """What is said where `elsewhere` is true."""
         self._clock = clock
         self._lock = threading.RLock()
         self._at = 0
@@ -90,6 +92,14 @@ class OptimizerSteps:
     def recording_began(self) -> None:
         """What is told from here on is in the recording; a boundary that is being told was before it."""
         self._at, self._mark, self._last = 0, None, None
+
+    def begins_again(self, begin: Callable[[], None]) -> None:
+        """Have `begin` start the recording once more: the step that runs begins with it."""
+        mark = self._mark
+        begin()
+        if mark is not None:
+            self._mark = mark
+            mark.start = self.now()
 
     def open_mark(self) -> Mark:
         """Begin a stretch that may become a step."""
@@ -284,7 +294,7 @@ class OptimizerSteps:
         if not self._clock.seen:
             out.append(trouble.NO_STEPS)
         if self.elsewhere:
-            out.append(trouble.OTHER_THREAD)
+            out.append(self.other_thread)
         if self.skipped:
             one = self.skipped == 1
             out.append(f"{self.skipped:,} {'step' if one else 'steps'} without update: GradScaler found gradients that were not finite")

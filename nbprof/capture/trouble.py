@@ -48,6 +48,44 @@ NO_STEPS = (
     "no optimizer of torch.optim made a step, so none is marked: 'for batch in nbprof.steps(loader):' makes each round of any loop a step"
 )
 
+NPU_NOT_IN_USE = (
+    "the NPU was not in use when the recording began, so it is the first one that is recorded, or the one that was chosen by then: "
+    "torch.npu.set_device in a cell before this one chooses it"
+)
+NPU_OTHER_THREAD = (
+    "the optimizer steps on another thread than the one that nbprof began on, and torch_npu's profiler records the PyTorch ops of that one "
+    "only: what the NPU ran is there all the same"
+)
+NPU_ONE_THREAD = "torch_npu's profiler records the PyTorch ops of one thread with or without allocations, so --no-memory adds no threads"
+NPU_LATE = "torch_npu was imported after step {step} of the recording, which has nothing of the NPU: import it in a cell before this one"
+NPU_WRONG_THREAD = "torch_npu's recording ended on another thread than it began on, and it must be the same one"
+NPU_NOT_ANALYSED = (
+    "torch_npu did not analyse what it recorded: torch_npu.profiler.profiler.analyse(FOLDER) does, with the folder {folder} of the run"
+)
+NPU_OPEN = (
+    "the NPU is not recorded: npu_device was opened before, and its profiler is switched on by an option that is read when it is opened. "
+    "Restart the kernel and have npu_device.open() in the cell that is recorded; the host is recorded all the same"
+)
+ADAPTER_PROFILER = (
+    "the NPU is recorded by npu_bridge's profiler, which takes neither --memory, --shapes, --stacks, --python nor the host; steps are the "
+    "iterations of the graph"
+)
+ADAPTER_LATE = (
+    "npu_bridge was imported after the first step of the recording, which has nothing of the NPU: import it in a cell before this one"
+)
+ADAPTER_KEEPS = (
+    "the NPU is not recorded: its data must lie somewhere until the device is closed, and --no-save keeps nothing; give --logdir DIR"
+)
+ADAPTER_WHOLE = "the NPU records from its begin to its end: --steps and --seconds hold for TensorFlow's own profile alone"
+ADAPTER_DEVICE = (
+    "the NPU records into {output}; that is whole when the device is closed (npu_device.close(), or the end of the kernel). Then "
+    "nbprof.load of that folder shows it"
+)
+ADAPTER_SESSION = (
+    "the NPU records the session into {output}; that is whole when the session is closed. Then nbprof.load of that folder shows it"
+)
+OF_TORCH_NPU = "torch_npu's profiler said: {}"
+
 TF_UNSEEN = (
     "TensorFlow sees no GPU although the machine has one, so only the host is recorded: pip install 'tensorflow[and-cuda]' brings the CUDA "
     "libraries, nvidia-smi tells whether the driver works"

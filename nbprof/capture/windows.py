@@ -101,6 +101,7 @@ class Windows:
         self._started_at = datetime.now().astimezone()
         self._began, self._seen_before, self._marked_before = 0.0, 0, 0
         self._label = ""
+        self._of_start: list[str] = []
         self._group = uuid.uuid4().hex if options.every else ""
 
     def begin(self) -> None:
@@ -120,7 +121,8 @@ class Windows:
             except Exception as error:
                 self._fail(error)
                 return
-            self.notes += [note for note in notes if note not in self.notes]
+            self._of_start = [note for note in notes if note not in self.notes]
+            self.notes += self._of_start
             self.clock.open_wait = getattr(self.backend, "open_wait", None)
             self.clock.open_marker = self.backend.open_marker
             self._began = time.perf_counter()
@@ -130,6 +132,19 @@ class Windows:
 
             self._bounds = Bounds(self.options.seconds, self.options.limit_gb, lambda: self.clock.marked > 0, self.end_soon)
             self._bounds.start()
+
+    def again(self) -> None:
+        """Throw away what was recorded, and start the profiler once more: there is a device now that it knows nothing of. Never raises."""
+        with self._change:
+            if not self.recording or self.backend is None or self.place is None:
+                return
+            self.recording = False
+            self.clock.open_marker = self.clock.open_wait = None
+            with contextlib.suppress(Exception), shielded():
+                self.backend.stop()
+            self.place.discard()
+            self.notes = [note for note in self.notes if note not in self._of_start]
+        self.begin()
 
     def end(self) -> None:
         """Stop the framework's profiler, and put its files where they stay. Never raises."""

@@ -37,6 +37,7 @@ _RANK = re.compile(r"profiler_info_(\d{1,6})\.json$")
 _RANK_NAMED = re.compile(r"(?:^|[^a-z])rank[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _DEVICE = re.compile(r"device_(\d{1,4})$")
 _TOGETHER_S = 60.0
+SIDECAR = "nbprof.json"
 
 
 def is_ascend(name: str) -> bool:
@@ -222,12 +223,17 @@ def _run(folder: Path, group: list[Recording], raw: list[Recording]) -> RunFiles
     name = (
         printable(group[0].name or _recording_name(folder)) if len(group) == 1 else f"{printable(group[0].name)} and {len(group) - 1} more"
     )
+    # What nbprof recorded is called by the folder that it made for the recording.
+    home = next((at for at in (parent, parent.absolute().parent) if (at / SIDECAR).is_file()), None)
+    if home is not None:
+        parent, name = home, printable(home.absolute().name)
     warnings = tuple(
         f"{printable(one.name)} beside it is not exported yet, and not in the numbers: {how_to_export(str(folder / one.path))}"
         for one in raw
         if one.path.rpartition("/")[0] == group[0].path.rpartition("/")[0]
     )
-    return RunFiles(name, parent, pieces, max((p.modified for p in pieces), default=0.0), "msprof", warnings=warnings)
+    sidecar = LocalFile(home / SIDECAR) if home is not None else None
+    return RunFiles(name, parent, pieces, max((p.modified for p in pieces), default=0.0), "msprof", warnings=warnings, sidecar=sidecar)
 
 
 def _recording_name(folder: Path) -> str:

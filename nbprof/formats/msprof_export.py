@@ -8,10 +8,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nbprof.errors import RawError, ReadError
-from nbprof.formats.pieces import printable
+from nbprof.formats.pieces import RunFiles, printable
 
 TOOL = "msprof"
 _LAST = 300
+
+
+def exported(find: Callable[[], RunFiles], progress: Callable[[str], None] | None = None) -> RunFiles:
+    """What `find` finds; where that is raw recordings alone, what it finds once the tool, if it is on the PATH, has exported them.
+
+    Raises
+    ------
+    ReadError
+        As `find` and `export` raise it; a `RawError` where the tool is not here.
+    """
+    try:
+        return find()
+    except RawError as raw:
+        if not export(raw, progress):
+            raise
+        return find()
 
 
 def export(error: RawError, progress: Callable[[str], None] | None = None) -> bool:

@@ -323,14 +323,16 @@ def older(folder: Path, tasks: Sequence[Task], iterations: Sequence[Iteration]) 
     return folder
 
 
-def torch_npu(folder: Path, tasks: Sequence[Task], *, rank: int = 0, steps: int = 2, level: str = "torch", **more: bytes) -> Path:
-    """`*_ascend_pt/ASCEND_PROFILER_OUTPUT`; `more` are further files by their whole stem."""
+def torch_npu(
+    folder: Path, tasks: Sequence[Task], *, rank: int = 0, steps: int = 2, level: str = "torch", origin: Decimal = EPOCH_US, **more: bytes
+) -> Path:
+    """`*_ascend_pt/ASCEND_PROFILER_OUTPUT`; `more` are further files by their whole stem. `origin` is µs of Unix time."""
     out = folder / "ASCEND_PROFILER_OUTPUT"
     out.mkdir(parents=True)
     (folder / f"profiler_info_{rank}.json").write_text(json.dumps({"rank_id": rank}))
-    (out / "kernel_details.csv").write_bytes(op_summary(tasks, age=level, end="\r\n"))
+    (out / "kernel_details.csv").write_bytes(op_summary(tasks, age=level, end="\r\n", origin=origin))
     (out / "op_statistic.csv").write_bytes(op_statistic(tasks))
-    (out / "trace_view.json").write_bytes(timeline(tasks, torch=steps))
+    (out / "trace_view.json").write_bytes(timeline(tasks, torch=steps, origin=origin))
     for stem, data in more.items():
         (out / f"{stem}.{'json' if data[:1] in b'[{' else 'csv'}").write_bytes(data)
     return folder

@@ -1,0 +1,223 @@
+"""Record an NPU of Ascend with ``torch_npu.profiler``, which takes the place of PyTorch's profiler there."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import json
+import multiprocessing
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from nbprof.capture import torch_trace, trouble
+from nbprof.capture.options import Options
+from nbprof.capture.torch_steps import Mark
+from nbprof.errors import CaptureError
+
+MODULE = "torch_npu"
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+TRACE = "trace_view.json"
+
+_SAID = re.compile(r"\[(?:W\w*|E\w*)\]\s*(.*)", re.IGNORECASE)
+_STAMP = re.compile(r"^(?:\[\d+\]|[\w.]+\.py:|\S*\d{2}:\d{2}:\d{2}\S*)\s*")
+_LONGEST = 300
+_MOST = 3
+
+
+def module() -> Any:
+    """``torch_npu``, where it is imported and an NPU can be used; else None. It is not imported here."""
+    found = sys.modules.get(MODULE)
+    try:
+        return found if found is not None and found.npu.is_available() and hasattr(found.profiler, "profile") else None
+    except Exception:
+        # It is being imported, or its driver fails; that is told by PyTorch itself when the NPU is used.
+        return None
+
+
+class NpuProfile:
+    """A profile by ``torch_npu.profiler``: begun when it is made.
+
+    It records the thread that begins it, with the backward passes of that thread, and the NPU that this thread uses then.
+
+    Parameters
+    ----------
+    torch_npu : module
+    run : Path
+        Folder that receives ``<worker>_<time>_ascend_pt``.
+    options : Options
+
+    Attributes
+    ----------
+    notes : list of str
+        What the person should know about how it was begun.
+
+    Raises
+    ------
+    CaptureError
+        It did not begin.
+    """
+
+    def __init__(self, torch_npu: Any, run: Path, options: Options) -> None:
+        self._run = run
+        self.notes = _unheard(options)
+        if not _in_use(torch_npu):
+            self.notes.append(trouble.NPU_NOT_IN_USE)
+        profiler = torch_npu.profiler
+        run.mkdir(parents=True, exist_ok=True)
+        with _said() as said:
+            try:
+                kinds = profiler.ProfilerActivity
+                self._profile = profiler.profile(
+                    activities=[kinds.NPU] if options.host_level == 0 else [kinds.CPU, kinds.NPU],
+                    on_trace_ready=profiler.tensorboard_trace_handler(str(run), torch_trace.worker()),
+                    record_shapes=options.shapes,
+                    profile_memory=options.memory,
+                    with_stack=options.stacks,
+                    with_modules=options.python,
+                    experimental_config=_experimental(profiler, options),
+                )
+                self._profile.start()
+            except Exception as error:
+                raise CaptureError(f"torch_npu's profiler did not start: {error}") from error
+        # Its methods print what goes wrong and raise nothing.
+        if not self._folders():
+            raise CaptureError("torch_npu's profiler did not start" + "".join(f": {line}" for line in said[-1:]))
+        self.notes += [trouble.OF_TORCH_NPU.format(line) for line in said]
+
+    def end(self, marks: Sequence[Mark]) -> list[str]:
+        """End it, have the data analysed, and put the steps in; returns what the person should know.
+
+        Raises
+        ------
+        CaptureError
+            Nothing was written.
+        """
+        method = multiprocessing.get_start_method(allow_none=True)
+        try:
+            with _said() as said:
+                self._profile.stop()
+        finally:
+            # It analyses in processes that it forks, and has every process of this program forked from then on.
+            if multiprocessing.get_start_method(allow_none=True) != method:
+                multiprocessing.set_start_method(method, force=True)
+        folders = self._folders()
+        if not folders or not any(folders[-1].iterdir()):
+            raise CaptureError("torch_npu's profiler wrote no file" + "".join(f": {line}" for line in said[-1:]))
+        notes = [trouble.OF_TORCH_NPU.format(line) for line in said]
+        traces = [folder / OUTPUT / TRACE for folder in folders]
+        if not (folders[-1] / OUTPUT).is_dir():
+            notes.append(trouble.NPU_NOT_ANALYSED.format(folder=folders[-1].name))
+        elif marks and not any(insert(trace, marks) for trace in traces):
+            notes.append("torch_npu wrote no timeline that steps could be put into")
+        return notes
+
+    def _folders(self) -> list[Path]:
+        return sorted(self._run.glob("*_ascend_pt"))
+
+
+def insert(trace: Path, marks: Sequence[Mark]) -> bool:
+    """Put steps into ``trace_view.json``, as those that ``torch_npu.profiler`` marks itself; False where it is no list of events.
+
+    Its times are µs of Unix time, as text.
+    """
+    try:
+        with trace.open("rb") as source:
+            head = source.read(64)
+            begin = head.find(b"[")
+            if begin < 0 or head[:begin].strip(b"\xef\xbb\xbf \r\n\t"):
+                return False
+            source.seek(begin + 1)
+            after = head[begin + 1 :].lstrip()
+            part = trace.with_name(f".{trace.name}.part")
+            # The process is named once more: a recording without the host has none.
+            events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": os.getpid(), "tid": 0, "args": {"name": "Python"}}]
+            events += [
+                {
+                    "ph": "X",
+                    "name": f"ProfilerStep#{mark.number}",
+                    "pid": os.getpid(),
+                    "tid": mark.thread,
+                    "ts": f"{mark.start // 1000}.{mark.start % 1000:03d}",
+                    "dur": max(mark.end - mark.start, 0) / 1000,
+                    "cat": "cpu_op",
+                    "args": {},
+                }
+                for mark in marks
+            ]
+            with part.open("wb") as out:
+                out.write(b"[" + json.dumps(events)[1:-1].encode() + (b"" if after.startswith(b"]") else b", "))
+                while piece := source.read(torch_trace.CHUNK):
+                    out.write(piece)
+        part.replace(trace)
+    except OSError:
+        return False
+    return True
+
+
+def somebody_records(torch_npu: Any) -> bool:
+    """Whether a profiler of ``torch_npu`` that the person made records now."""
+    kind = getattr(torch_npu.profiler, "profile", None)
+    for each in gc.get_referrers(kind) if kind is not None else ():
+        action = getattr(getattr(each, "current_action", None), "name", "")
+        if type(each) is kind and getattr(each, "stopped", True) is False and action.startswith("RECORD"):
+            return True
+    return False
+
+
+def _in_use(torch_npu: Any) -> bool:
+    asked = getattr(torch_npu.npu, "is_initialized", None)
+    return asked is None or bool(asked())
+
+
+def _experimental(profiler: Any, options: Options) -> Any:
+    """As much as this version knows of: counters of the AI Cores by pipe, tasks with their shapes, files of text."""
+    levels = profiler.ProfilerLevel
+    wanted = {
+        "profiler_level": levels.Level2 if options.host_level == 3 else levels.Level1,
+        "aic_metrics": profiler.AiCMetrics.PipeUtilization,
+    }
+    if hasattr(profiler, "ExportType"):
+        wanted["export_type"] = profiler.ExportType.Text
+    try:
+        return profiler._ExperimentalConfig(**wanted)
+    except TypeError:
+        wanted.pop("export_type", None)
+        return profiler._ExperimentalConfig(**wanted)
+
+
+def _unheard(options: Options) -> list[str]:
+    """Options that ``torch_npu.profiler`` has nothing for."""
+    if options.host_level == 1:
+        return ["torch_npu's profiler knows no --host-level 1: recorded as with 2 (0 leaves the host out, 3 adds calls of CANN's runtime)"]
+    return []
+
+
+@contextlib.contextmanager
+def _said() -> Iterator[list[str]]:
+    """Collect the warnings and errors that torch_npu prints in the block; what else it prints, where it writes, is left out."""
+    lines: list[str] = []
+    caught = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(caught):
+            yield lines
+    finally:
+        for line in caught.getvalue().splitlines():
+            found = _SAID.search(line)
+            if found:
+                text = found[1]
+                while text != (text := _STAMP.sub("", text)):
+                    pass
+                if text and text not in lines:
+                    lines.append(text[:_LONGEST])
+        del lines[_MOST:]
+
+
+def stamp() -> str:
+    """The name of a run that begins now."""
+    return time.strftime("%Y_%m_%d_%H_%M_%S")
