@@ -30,8 +30,12 @@ def frame(steps: pd.DataFrame, cores: pd.DataFrame) -> tuple[pd.DataFrame, list[
     if any(on_device.values()) and not all(on_device.values()):
         idle = [host for host, found in on_device.items() if not found]
         by_host = {host: rows for host, rows in by_host.items() if on_device[host]}
-        what = "It coordinates, and is no worker" if len(idle) == 1 else "They coordinate, and are no workers"
-        notes.append(Note("info", f"{', '.join(idle)}: no device work while other hosts have some. {what}."))
+        what = (
+            "It only coordinates, or its recording is not whole; it is"
+            if len(idle) == 1
+            else "They only coordinate, or their recordings are not whole; they are"
+        )
+        notes.append(Note("info", f"{', '.join(idle)}: no device work while other hosts have some. {what} not compared."))
     if not by_host:
         return pd.DataFrame(columns=COLUMNS), notes
     found = align([_steps_of(host, rows) for host, rows in by_host.items()])

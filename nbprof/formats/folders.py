@@ -55,6 +55,8 @@ class Listing:
     """A file or folder of Ascend's profiler."""
     notes: list[tuple[str, str]] = field(default_factory=list)
     """Sentences about files that were left alone, each with the folder that it is about."""
+    refused: list[tuple[Found, str, bool]] = field(default_factory=list)
+    """Files that are no profiles, a sentence about each, and whether they are called a trace."""
     doubts: list[str] = field(default_factory=list)
     """Sentences about the place as a whole: an archive that may have been cut off."""
     also: str = ""

@@ -109,6 +109,17 @@ def runs(candidates: Iterable[Candidate], sidecars: Iterable[Found], root: str, 
     return sorted(_distinct(named), key=lambda r: (r.modified, r.name), reverse=True)
 
 
+def lacks(run: RunFiles, name: str) -> bool:
+    """Whether a file that cannot be read is, by its name, a rank of a run that has no other file of that rank."""
+    job, number, time = _parts(name)
+    if run.format != "chrome" or not number:
+        return False
+    parts = [_parts(piece.name) for piece in run.files]
+    alike = [one for one in parts if one[0] == job and (one[2] is None) == (time is None)]
+    apart = [time is None or one[2] is None or abs(one[2] - time) > _TOGETHER_S for one in alike]
+    return bool(alike) and number not in {one[1] for one in parts} and (time is None or not all(apart))
+
+
 def hosts_missing(names: Iterable[str]) -> list[str]:
     """Names that are missing in a series of names that differ by one number: 0, 1, 3 lacks 2."""
     split = [re.split(r"(\d+)", name) for name in names]
@@ -151,17 +162,34 @@ def _of_folder(members: list[Candidate], name: str, folder: Path | str, *, tenso
         out.append(RunFiles(name, folder, pieces, _modified(hosts), "xspace", notes, _lacking(stem(p.name) for p in pieces)))
         notes = ()
     groups = _together([_rank(c) for c in chrome], one_run=tensorboard)
-    for group in groups:
+    for at, group in enumerate(groups):
         files = [r.candidate for r in group]
         alone = len(groups) == 1 and not hosts and (tensorboard or len(group) > 1)
         title = name if alone else stem(files[0].piece.name)
         pieces = tuple(c.piece for c in files)
         # What the traces state of their ranks is the dialect's to judge.
         lacking = () if any(r.world for r in group) else _lacking(r.worker for r in group)
-        out.append(RunFiles(title, folder, pieces, max(r.time for r in group), "chrome", notes, lacking))
+        told = notes + _again(group, [one for i, other in enumerate(groups) if i != at for one in other])
+        out.append(RunFiles(title, folder, pieces, max(r.time for r in group), "chrome", told, lacking))
     # Beside a trace they belong to it.
     snapshots = [] if out else [c for c in members if c.kind.format == "torch_memory"]
     return out + [RunFiles(stem(c.piece.name), folder, (c.piece,), c.piece.modified, "torch_memory") for c in snapshots]
+
+
+def _again(group: list[_Rank], others: list[_Rank]) -> tuple[str, ...]:
+    """Files beside a run that were recorded about with it and have the number of one of its ranks, so that they are runs of their own."""
+    same = [
+        other.candidate.piece.name
+        for other in others
+        if any(
+            one.worker != other.worker and one.rank is not None and one.rank == other.rank and abs(one.time - other.time) <= _TOGETHER_S
+            for one in group
+        )
+    ]
+    if not same:
+        return ()
+    what = "states the number of a rank of this run, so it is" if len(same) == 1 else "state numbers of ranks of this run, so they are"
+    return (f"{_some(same)} beside it {what} not part of it: nbprof.runs lists the runs of a folder.",)
 
 
 def _notes(exported: list[Candidate]) -> tuple[str, ...]:
@@ -185,17 +213,30 @@ def _modified(members: list[Candidate]) -> float:
     return max(c.piece.modified for c in members)
 
 
-def _rank(candidate: Candidate) -> _Rank:
-    name = stem(candidate.piece.name)
+def _split(name: str) -> tuple[str, float | None]:
+    """The worker of a file and the time, s, that its name states."""
+    name = stem(name)
     timed = _TIMED.fullmatch(name)
-    worker = timed["worker"] if timed else name
-    digits = timed["time"] if timed else ""
-    time = int(digits) / 10 ** (len(digits) - 10) if digits else candidate.piece.modified
-    numbers = [match[3] for match in _RANK.finditer(worker)]
+    if not timed:
+        return name, None
+    digits = timed["time"]
+    return timed["worker"], int(digits) / 10 ** (len(digits) - 10)
+
+
+def _parts(name: str) -> tuple[str, str, float | None]:
+    """The name of a file's worker without the number of its rank, that number (empty where it has none), and the time it states."""
+    worker, time = _split(name)
+    return _RANK.sub(r"\1\2#", worker), ".".join(match[3] for match in _RANK.finditer(worker)), time
+
+
+def _rank(candidate: Candidate) -> _Rank:
+    worker, time = _split(candidate.piece.name)
+    job, number, _ = _parts(candidate.piece.name)
     rank: int | str | None = candidate.kind.rank
-    if rank is None and numbers:
-        rank = ".".join(numbers)
-    return _Rank(candidate, worker, _RANK.sub(r"\1\2#", worker), rank, candidate.kind.world_size, bool(timed), time)
+    if rank is None and number:
+        rank = number
+    stamped = time is not None
+    return _Rank(candidate, worker, job, rank, candidate.kind.world_size, stamped, candidate.piece.modified if time is None else time)
 
 
 def _together(ranks: list[_Rank], *, one_run: bool) -> list[list[_Rank]]:

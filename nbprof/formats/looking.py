@@ -38,13 +38,15 @@ def candidates(folder: Folder, listing: Listing) -> list[Candidate]:
     if len(unclear) > looks:
         # The newest runs are what people come for.
         unclear.sort(key=lambda f: f.piece.modified, reverse=True)
-    looked = _look(folder, listing, unclear[:looks], several)
+    looked, refused = _look(folder, unclear[:looks], several)
     known = {id(f) for f in unclear[:looks]}
     out += [c for c in looked if c.kind.format == "chrome" or (c.kind.format == "xspace" and c.kind.sure)]
     out += [Candidate(f, Kind("chrome", sure=False)) for f in traces if id(f) not in known]
     left = looks - min(len(unclear), looks)
     taken_in = ("xspace", "chrome", "torch_memory")
-    out += [c for c in _look(folder, listing, others[:left], set(), quiet=True) if c.kind.format in taken_in and c.kind.sure]
+    by_content, others_refused = _look(folder, others[:left], set())
+    out += [c for c in by_content if c.kind.format in taken_in and c.kind.sure]
+    listing.refused += [(f, text, True) for f, text in refused] + [(f, text, False) for f, text in others_refused]
     if len(others) > left:
         listing.notes.append(("", f"{len(others) - left:,} more files without a telling name were not looked into."))
     return out
@@ -57,8 +59,10 @@ def _unclear(traces: list[Found]) -> list[Found]:
     return [f for f in traces if len(stems[f.parent]) > 1]
 
 
-def _look(folder: Folder, listing: Listing, files: list[Found], several: set[int], *, quiet: bool = False) -> list[Candidate]:
-    """What the heads say; of files in `several` also the rank is wanted, which may stand further behind."""
+def _look(folder: Folder, files: list[Found], several: set[int]) -> tuple[list[Candidate], list[tuple[Found, str]]]:
+    """What the heads say, and the files that are no profile; of files in `several` also the rank is wanted, which may stand further
+    behind.
+    """
 
     def one(found: Found) -> Candidate | str:
         try:
@@ -68,15 +72,13 @@ def _look(folder: Folder, listing: Listing, files: list[Found], several: set[int
                 head = found.piece.head(HEAD)
                 kind = recognise(head, found.piece.name, whole=len(head) < HEAD)
         except ReadError as error:
-            return "" if quiet else f"{printable(found.at)} could not be looked into: {error.reason}"
-        if not kind.format and not quiet:
-            return f"{printable(found.at)} is {kind.what}, not a profile."
-        return Candidate(found, kind)
+            return f"{printable(found.at)} could not be looked into: {error.reason}"
+        return Candidate(found, kind) if kind.format else f"{printable(found.at)} is {kind.what}, not a profile."
 
     if folder.cheap:
         done = [one(found) for found in files]
     else:
         with ThreadPoolExecutor(16) as pool:
             done = list(pool.map(one, files))
-    listing.notes += [(found.parent, text) for found, text in zip(files, done, strict=True) if isinstance(text, str) and text]
-    return [c for c in done if isinstance(c, Candidate)]
+    refused = [(found, text) for found, text in zip(files, done, strict=True) if isinstance(text, str)]
+    return [c for c in done if isinstance(c, Candidate)], refused

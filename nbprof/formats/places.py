@@ -169,6 +169,15 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         return _named(piece, head, next(iter(beside), None))
     sidecars = [f for f in listing.files if f.promise == SIDECAR]
     found = logdir.runs(candidates(folder, listing), sidecars, folder.name, folder.below)
+    lost: dict[int, list[str]] = {}
+    for file, text, named in listing.refused:
+        here = str(folder.below(file.parent))
+        lacking = [i for i, run in enumerate(found) if str(run.folder) == here and logdir.lacks(run, file.piece.name)]
+        for i in lacking:
+            lost.setdefault(i, []).append(f"{text} It is a rank of this run by its name; what happened there is not in the numbers.")
+        if named and not lacking:
+            listing.notes.append((file.parent, text))
+    found = [replace(run, warnings=run.warnings + tuple(lost[i])) if i in lost else run for i, run in enumerate(found)]
     notes: dict[str, list[str]] = {}
     for at, text in listing.notes:
         notes.setdefault(str(folder.below(at)), []).append(text)

@@ -96,6 +96,7 @@ _PHASE = re.compile(rb'"ph"\s*:\s*"')
 _KINETO = re.compile(
     rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds|cupti_version|with_stack|displayTimeUnit)"\s*:'
 )
+_FEED = 1 << 9
 _RANK = re.compile(rb'"rank"\s*:\s*(\d{1,9})\b')
 _WORLD = re.compile(rb'"world_size"\s*:\s*(\d{1,9})\b')
 _ASCEND_HEADER = re.compile(r"task[ _]id|op[ _]name|op type|device[_ ]id|kernel name|model name|total time\(us\)|hbm|aicore", re.IGNORECASE)
@@ -163,12 +164,25 @@ def unpack(head: bytes, packing: str, limit: int = HEAD) -> bytes:
     """The first bytes inside a packed file, at most `limit`; what can be had of a damaged one."""
     try:
         if packing == "gzip":
-            return zlib.decompressobj(31).decompress(head, limit)
+            return _inflated(head, limit)
         if packing == "bzip2":
             return bz2.BZ2Decompressor().decompress(head, limit)
         return lzma.LZMADecompressor(memlimit=1 << 28).decompress(head, limit)
     except (zlib.error, OSError, lzma.LZMAError, EOFError, ValueError):
         return b""
+
+
+def _inflated(head: bytes, limit: int) -> bytes:
+    """What comes out of gzip before its first damage. It is fed bit by bit, for an error takes all that one call has unpacked."""
+    unpacker, out = zlib.decompressobj(31), b""
+    for at in range(0, len(head), _FEED):
+        try:
+            out += unpacker.decompress(head[at : at + _FEED], limit - len(out))
+        except zlib.error:
+            break
+        if len(out) >= limit:
+            break
+    return out
 
 
 def _inside(head: bytes, name: str, packing: str) -> Kind:

@@ -239,7 +239,9 @@ def test_a_host_that_only_coordinates_is_no_worker(tmp_path):
     steps = p.steps.frame
     assert steps.loc[steps["host"] == "a", "device_compute_ms"].isna().all(), "not measured there"
     assert p.pods.frame["worker"].unique().tolist() == ["host-b"]
-    assert "a: no device work while other hosts have some. It coordinates, and is no worker." in str(p.receipt)
+    assert "a: no device work while other hosts have some. It only coordinates, or its recording is not whole; it is not compared." in str(
+        p.receipt
+    )
     mean = p.steps.summary.set_index("category")["mean_ms"]
     assert not np.isnan(mean["device_compute"])
 
