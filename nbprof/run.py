@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pandas as pd
 
 from nbprof import cache
+from nbprof.activity import ITERATIONS
 from nbprof.analysis import (
     advice,
     advice_evidence,
     advice_host_buffer,
+    ascend_verdict,
     device_use,
     input_pipeline,
     memory,
@@ -191,6 +193,8 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
             self.receipt.dropped,
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
         )
+        if out["bound"] == "other" and ITERATIONS in self.activity.traits and self.ascend_verdict["text"]:
+            out |= ascend_verdict.of_marks(out, self.ascend_verdict)
         return out | device_use.use(self.activity, self.ops_with_idle) | tpu_cores.shares(self.pods_cores)
 
     @Cached

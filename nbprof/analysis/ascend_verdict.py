@@ -70,6 +70,23 @@ _TOLD = {
 }
 
 
+def of_marks(out: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    """The verdict of `p.overview` where the marks of iterations are all that is known of them: no task of the device lies in them."""
+    evidence = [
+        (False, "No task of the device was recorded in the iterations: this is by their marks alone"),
+        *out["confidence_evidence"][1:],
+    ]
+    failed = sum(not ok for ok, _ in evidence)
+    return {
+        "bound": said["bound"] or None,
+        "verdict": said["verdict"],
+        "verdict_text": said["text"],
+        "verdict_detail": f"{said['detail']} Its parts are in Ascend, by the iteration trace; tasks were not recorded.".strip(),
+        "confidence": "medium" if failed == 1 else "low",
+        "confidence_evidence": evidence,
+    }
+
+
 def _detail(row: pd.Series[Any], gap: bool) -> str:
     parts = []
     if gap and row["data_aug_ms"] > 0:
@@ -90,14 +107,20 @@ def _of_waits(ops: pd.DataFrame, waits: pd.DataFrame) -> dict[str, Any]:
     where = "between its first and its last task" if len(all_streams) == 1 else "between the first and the last task of each"
     who = "the device" if len(all_streams) == 1 else f"the {len(all_streams)} devices"
     if share >= _LEAST:
-        text = f"{who} stood still for {share:.0%} of the time {where}"
-        return {"bound": "kernel_launch", "verdict": "Kernel-launch-bound", "text": text, "detail": _NO_MARKS}
+        text = f"{who} stood still for {_percent(share)} of the time {where}"
+        # Why it does, launches or the program between them, is not in the tables.
+        return {"bound": "", "verdict": "Mostly idle", "text": text, "detail": _NO_MARKS}
     comm = float(ops[ops["core"] == ascend.COMMUNICATION]["duration_us"].sum())
     if busy > 0 and comm / (wait + busy) >= _LEAST:
         text = f"communication takes {comm / (wait + busy):.0%} of the time {where}"
         return {"bound": "device_collectives", "verdict": "Communication-bound", "text": text, "detail": _NO_MARKS}
-    text = f"tasks ran for {1 - share:.0%} of the time {where}"
+    text = f"tasks ran for {_percent(1 - share)} of the time {where}"
     return {"bound": "device_compute", "verdict": "Device-bound", "text": text, "detail": _NO_MARKS}
+
+
+def _percent(share: float) -> str:
+    """A share that is not all is not called so."""
+    return "over 99%" if 0.995 <= share < 1 else f"{share:.0%}"
 
 
 _NO_MARKS = "No iteration trace is in the profile, so this is of all tasks."

@@ -103,10 +103,17 @@ def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     spans: list[tuple[Int64s, Int64s, Int64s]] = []
     for host in np.unique(steps.host).tolist():
         frame = iterations(trace, host)
-        if frame is None or "fp_start_ps" not in frame:
+        if frame is None or not {"fp_start_ps", "data_aug_bound_us"} & set(frame.columns):
             continue
-        begin, _ = msprof_events.spans(frame)
-        first = frame["fp_start_ps"].fillna(-1).to_numpy(np.int64)
+        begin, end = msprof_events.spans(frame)
+        first = np.full(len(frame), -1)
+        if "data_aug_bound_us" in frame:
+            # What a file says that has no mark of the forward pass.
+            wait = frame["data_aug_bound_us"].to_numpy(np.float64)
+            told = (wait > 0) & (wait * 1e6 <= end - begin)
+            first = np.where(told, begin + np.rint(np.where(told, wait, 0) * 1e6).astype(np.int64), -1)
+        if "fp_start_ps" in frame:
+            first = np.where(frame["fp_start_ps"].notna().to_numpy(np.bool_), frame["fp_start_ps"].fillna(-1).to_numpy(np.int64), first)
         good = (first > begin) & (begin >= 0) & (np.arange(len(frame)) > 0)
         event.append(frame["event"].to_numpy(np.int64)[good])
         spans.append((np.full(int(good.sum()), host), begin[good], first[good]))

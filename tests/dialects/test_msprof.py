@@ -284,3 +284,30 @@ def test_damaged_folders_are_read_or_refused(tmp_path, seed):
     for frame in (run.steps, run.kernels, run.ops, run.memory_timeline, run.devices):
         assert isinstance(frame, pd.DataFrame)
     assert len(run.trace.events) == run.receipt.events
+
+
+def test_iterations_without_tasks_have_the_verdict_of_their_marks(tmp_path):
+    tasks, marks = made.training(5)
+    alone = run_of(made.prof(tmp_path / "PROF_5_20250109094754000_A", tasks, marks, files=("step_trace",)))
+    said = alone.ascend_verdict
+    assert said["verdict"] == "Device-bound"
+    assert (alone.overview["verdict"], alone.overview["verdict_text"], alone.overview["bound"]) == (
+        "Device-bound",
+        said["text"],
+        said["bound"],
+    )
+    assert said["detail"] in alone.overview["verdict_detail"]
+    assert not alone.overview["confidence_evidence"][0][0]
+    assert "Python" not in alone.overview["verdict_text"] + alone.overview["verdict_detail"]
+
+
+def test_the_wait_of_an_iteration_without_mark_of_the_forward_pass_is_as_stated(tmp_path):
+    tasks, marks = made.training(5)
+    folder = made.prof(tmp_path / "PROF_6_20250109094754000_A", tasks, marks, files=("step_trace",))
+    (file,) = folder.rglob("step_trace*.csv")
+    lines = [line.split(",") for line in file.read_text().splitlines()]
+    at = lines[0].index("FP Start(us)")
+    file.write_text(
+        "\n".join(",".join("N/A" if i == at and row else cell for i, cell in enumerate(line)) for row, line in enumerate(lines))
+    )
+    assert run_of(folder).steps["input_ms"].iloc[1:].tolist() == pytest.approx([0.3] * 4)
