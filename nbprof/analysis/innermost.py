@@ -9,8 +9,6 @@ import pandas as pd
 from nbprof.activity import Activity
 from nbprof.trace import Int64s, Trace
 
-_WAITING = ("sync",)
-
 
 class Innermost:
     """The events of a trace, to ask what was innermost on a thread.
@@ -30,11 +28,16 @@ class Innermost:
         self.loads[activity.host_ops["event"].to_numpy(np.int64)[activity.host_ops["dataset"].to_numpy(np.bool_)]] = True
         self.is_call = np.zeros(count + 1, np.bool_)
         self.is_call[activity.launches["event"].to_numpy(np.int64)] = True
-        self.waits = np.zeros(count + 1, np.bool_)
-        calls = activity.calls
+        self.waits = self._calls(activity, "sync")
+        self.allocates = self._calls(activity, "allocate")
+
+    def _calls(self, activity: Activity, kind: str) -> npt.NDArray[np.bool_]:
+        """By event: whether it is a call of a kind into the device's runtime."""
+        out, calls = np.zeros(len(self.trace.events) + 1, np.bool_), activity.calls
         if len(calls):
-            kinds = np.array([str(text) in _WAITING for text in activity.texts.values], np.bool_)
-            self.waits[calls["event"].to_numpy(np.int64)[kinds[calls["kind"].to_numpy(np.int64)]]] = True
+            kinds = np.array([str(text) == kind for text in activity.texts.values], np.bool_)
+            out[calls["event"].to_numpy(np.int64)[kinds[calls["kind"].to_numpy(np.int64)]]] = True
+        return out
 
     def cut(self, lane: int, begin: Int64s, end: Int64s) -> pd.DataFrame:
         """Spans of one thread, in time order and apart, cut where its innermost event changes: `kind name op _start _end` (ps)."""
@@ -60,6 +63,7 @@ class Innermost:
         kind = np.full(len(who), "host", object)
         kind[op >= 0] = "op"
         kind[(op >= 0) & self.loads[op]] = "input"
+        kind[self.allocates[who] & (who >= 0)] = "allocate"
         kind[self.is_call[who] & (who >= 0)] = "launch"
         kind[self.waits[who] & (who >= 0)] = "wait"
         names, code = self.trace.names, events.name
@@ -90,9 +94,17 @@ def _boundaries(rows: Int64s, start: Int64s, end: Int64s, parent: npt.NDArray[np
     """Moments at which the innermost of nested events changes, and the event that is innermost from then on (-1: none)."""
     above = parent[rows].astype(np.int64)
     begin, stop = start[rows], end[rows].copy()
-    # Rounding lets a child end after its parent.
-    inside = above >= 0
-    stop[inside] = np.minimum(stop[inside], np.maximum(end[above[inside]], begin[inside]))
+    # Rounding lets a child end after its parent, and that after its own.
+    inside = np.flatnonzero(above >= 0)
+    ends = end.copy()
+    while True:
+        cut = np.minimum(stop[inside], np.maximum(ends[above[inside]], begin[inside]))
+        if (cut == stop[inside]).all():
+            break
+        stop[inside] = cut
+        ends[rows] = stop
+    some = stop > begin
+    rows, above, begin, stop = rows[some], above[some], begin[some], stop[some]
     time = np.concatenate([begin, stop])
     owner = np.concatenate([rows, above])
     # At one moment ends come before begins; the outer end last, the outer begin first. Rows are in the order of nesting.
