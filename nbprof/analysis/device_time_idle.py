@@ -23,21 +23,23 @@ CAUSES = (
     "in no op or call",
     "in other host work",
     "in an op",
+    "in a call that allocates or frees memory",
     "in a launch",
     "in a copy or fill call",
     "waiting for the device",
     "waiting for input",
 )
 """What the host did in a host wait; the last that applies counts."""
+_LOADING = CAUSES.index("waiting for input")
 _OF_CALL = {
-    "launch": 3,
-    "graph": 3,
-    "copy": 4,
-    "copy H2D": 4,
-    "copy D2H": 5,
-    "fill": 4,
-    "sync": 5,
-    "allocate": 1,
+    "launch": 4,
+    "graph": 4,
+    "copy": 5,
+    "copy H2D": 5,
+    "copy D2H": 6,
+    "fill": 5,
+    "sync": 6,
+    "allocate": 3,
     "other": 1,
 }
 IDLE = [*KEYS, "stream", "category", "gaps", "idle_ms", "percent", "mean_us", "median_us", "max_us"]
@@ -101,7 +103,7 @@ def _launched(done: Work, trace: Trace) -> Int64s:
 def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
     """What the host did while a device waited for its next launch: the columns of `p.device_time.idle_causes`.
 
-    Each moment counts once: waiting for input before waiting for the device, before copies, launches, ops, and the rest.
+    Each moment counts once: waiting for input before waiting for the device, before copies, launches, calls for memory, ops, and the rest.
     """
     begun = _launched(done, trace)
     host_ops, calls = activity.host_ops, activity.calls
@@ -115,7 +117,8 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
             loading = ops["dataset"].to_numpy(np.bool_)
             start = np.concatenate([ops["start"].to_numpy(np.int64), mine["start"].to_numpy(np.int64)])
             end = np.concatenate([ops["end"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)])
-            cls = np.concatenate([np.where(loading, 6, 2), of_kind[mine["kind"].to_numpy(np.int64)] if len(mine) else []]).astype(np.int16)
+            of_calls = of_kind[mine["kind"].to_numpy(np.int64)] if len(mine) else []
+            cls = np.concatenate([np.where(loading, _LOADING, 2), of_calls]).astype(np.int16)
             if not len(calls):
                 # A recorder that lists no calls still has those that launched something.
                 event = activity.launches.loc[activity.launches["host"] == host, "event"].to_numpy(np.int64)

@@ -373,3 +373,20 @@ def test_no_path_outside_of_it(tmp_path):
     with pytest.raises(NbprofError, match="steps 3"):
         p.device_time.critical_path_of(step=9)
     assert Path(p.path) == tmp_path
+
+
+def test_calls_for_memory_within_ops_are_told_as_that(tmp_path):
+    file = Kineto()
+    file.step(1, 0, 120)
+    file.launched("k", 1, 10, 10)
+    op = file.op("aten::conv", 20, 80)
+    file.call("hipFree", 30, 60, op)
+    file.launched("k", 95, 100, 10, op)
+    p = made(tmp_path, file).device_time
+    causes = p.idle_causes.set_index("cause")["idle_ms"].to_dict()
+    assert causes["in a call that allocates or frees memory"] == pytest.approx(0.060)
+    assert causes["in an op"] == pytest.approx(0.019)
+    path = p.critical_path.set_index("kind")
+    assert path.loc["allocate", ["name", "op"]].tolist() == ["hipFree", "aten::conv"]
+    assert path.loc["allocate", "total_us"] == pytest.approx(60.0)
+    assert "most often in a call that allocates or frees memory" in repr(p)

@@ -32,6 +32,7 @@ export const KINDS: Readonly<Record<string, Part>> = {
   wait: { css: "other", label: "Waiting for the device" },
   input: { css: "input", label: "Input" },
   op: { css: "host", label: "Op on the host" },
+  allocate: { css: "host", label: "Call for memory" },
   host: { css: "host", label: "Other host work" },
   unknown: { css: "other", label: "Not known" },
 };
