@@ -78,7 +78,7 @@ def input_statement(input_percent: float | None, other_percent: float | None) ->
         return f"Highly input-bound: {share}. Reduce that first."
     if how == "moderate":
         return f"Moderately input-bound: {share}. Reduce that and the rest alike."
-    return f"Not input-bound: only {share}. Look at the rest of the step."
+    return f"Not input-bound: only {share}."
 
 
 def checks(

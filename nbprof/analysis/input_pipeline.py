@@ -237,6 +237,11 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, rows: 
     out["copy_percent"] = share
     out["copy_level"] = None if share is None else copy_level(share)
     out["next_step"] = _next_step(place, whole, parts["enqueue"], activity.framework)
+    if place in ("host", "both") and not whole and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
+        out["next_step"] = (
+            "The wait is for arrays that are copied from the host's memory to the device: keep in the device's memory what it has "
+            "room for, and begin the copies of the rest before the step needs them."
+        )
     return out
 
 
@@ -309,7 +314,7 @@ def _next_step(place: str, whole: float, enqueue: float, framework: str) -> str:
     if place == "unknown":
         return "Mark the steps, so that input can be weighed against the rest: for batch in nbprof.steps(data)."
     if place == "device":
-        return "The input keeps up. Look at the other parts of the step."
+        return "The input keeps up: look at the rest of the step."
     if whole > enqueue:
         return "See below which input work takes the time, and what helps."
     loader = {"PyTorch": "a torch.utils.data.DataLoader", "JAX": "grain, tf.data or a thread that loads ahead"}.get(framework, "tf.data")

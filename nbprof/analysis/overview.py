@@ -294,7 +294,9 @@ def _verdict(
     left = step - time
     why = _DETAILS[bound]
     if bound == "host_compute" and len(activity.device_extents):
-        why = "the host works on ops while the device idles"
+        # The host of JAX runs no ops: what it does is Python, arguments, buffers and dispatch.
+        at = "prepares and dispatches programs" if activity.framework == "JAX" else "works on ops"
+        why = f"the host {at} while the device idles"
     if bound == "input" and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
         why = "the step stands still until what it needs is copied from the host's memory to the device"
     second = max((c for c in CATEGORIES if c != bound), key=lambda c: shares[c])

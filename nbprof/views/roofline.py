@@ -171,13 +171,14 @@ def _nearest(total: dict[str, float | str]) -> str:
 
 
 def _rate(label: str, value: float, peak: float, unit: str) -> dict[str, Any]:
-    """A rate of one device, in the unit that suits its peak."""
-    big = (peak if math.isfinite(peak) else value) >= _TERA
-    by, name = (_TERA, f"T{unit}") if big else (_GIGA, f"G{unit}")
-    share = 100 * value / peak
-    of = f"of {wording.number(peak / by, 0 if peak >= 10 * by else 2)} {name}" if math.isfinite(peak) else "a device, idle time included"
+    """A rate of one device over the whole time, beside its peak, each in the unit that suits it."""
+    by, prefix = (_TERA, "T") if value >= _TERA else (_GIGA, "G")
+    of = "a device, idle time included"
+    if math.isfinite(peak):
+        most, its = (_TERA, "T") if peak >= _TERA else (_GIGA, "G")
+        of = f"of {wording.number(peak / most, 0 if peak >= 10 * most else 2)} {its}{unit}, idle time included"
     digits = 2 if value >= 0.01 * by else 4
-    return figure(label, value / by, name, digits, of, **bar(("device_compute", share)))
+    return figure(label, value / by, f"{prefix}{unit}", digits, of, **bar(("device_compute", 100 * value / peak)))
 
 
 def _donut(frame: pd.DataFrame, key: str, title: str) -> dict[str, Any]:

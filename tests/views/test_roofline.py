@@ -48,7 +48,7 @@ def test_figures_and_parts_add_up(tmp_path):
     assert figures["Bound by HBM"]["note"] == f"{by['VMEM Read']:.1f}% by memory on the chip"
     assert figures["Of the roof"]["value"] == pytest.approx(100 * p.roofline.total["roof_fraction"])
     assert figures["FLOP rate"]["unit"] == "TFLOP/s"
-    assert figures["FLOP rate"]["note"] == "of 100 TFLOP/s"
+    assert figures["FLOP rate"]["note"] == "of 100 TFLOP/s, idle time included"
     for ring in part["donuts"]:
         assert sum(one["percent"] for one in ring["parts"]) == pytest.approx(100)
     assert [(one["label"], one["ridge"]) for one in part["roofs"]] == [("HBM", 100), ("VMEM Read", 5), ("VMEM Write", 10)]
