@@ -306,6 +306,107 @@ def frame_device() -> Allocator:
     return out
 
 
+def described(*blocks, expandable=False, large=True, size=20 * MIB, address=1 << 30):
+    """A segment with blocks of these states, sizes and stacks, one behind the other."""
+    listed, at = [], address
+    for state, length, stack in blocks:
+        asked = 0 if state == "inactive" else length - 100
+        listed.append({"address": at, "size": length, "requested_size": asked, "state": state, "frames": stack})
+        at += length
+    assert at <= address + size
+    kind = {"segment_type": "large" if large else "small", "is_expandable": expandable, "segment_pool_id": (0, 0), "stream": 0}
+    return {"device": 0, "address": address, "total_size": size, "frames": [], "blocks": listed, **kind}
+
+
+PINNED = ["blocks", "bytes", "pinned_bytes", "alone_bytes", "segments", "largest_hole_bytes"]
+USED, FREE, LATER = "active_allocated", "inactive", "active_pending_free"
+
+
+def test_figures_of_a_moment():
+    taken = read(
+        {
+            "segments": [
+                described((USED, 4 * MIB, WEIGHT), (FREE, 6 * MIB, []), (LATER, MIB, BIG), (FREE, 9 * MIB, [])),
+                described((FREE, 20 * MIB, []), address=2 << 30),
+                described((USED, 20 * MIB, WEIGHT), address=3 << 30),
+                described((USED, 2 * MIB, LOGGED), (FREE, 18 * MIB, []), address=4 << 30),
+            ],
+            "device_traces": [],
+        }
+    )
+    replay, stacks = Replay(taken, 0), Stacks(taken.frames, taken.stacks)
+    assert allocator.measures(replay.end()) == {
+        "reserved_bytes": 80 * MIB,
+        "allocated_bytes": 26 * MIB,
+        "pending_bytes": MIB,
+        "inactive_bytes": 53 * MIB,
+        "rounding_bytes": 400,
+        "releasable_bytes": 20 * MIB,
+        "stranded_bytes": 33 * MIB,
+        "fragmentation_percent": pytest.approx(100 * 33 / 80),
+        "largest_free_bytes": 20 * MIB,
+        "outside_largest_percent": pytest.approx(100 * 33 / 53),
+        "segments": 4,
+        "stranded_segments": 2,
+        "private_pool_bytes": 0,
+    }
+    rows = allocator.pinning(replay.end(), stacks).set_index("location")
+    logged, weight = rows.loc["metrics.py:7 append"], rows.loc["model.py:12 build"]
+    # The first segment is kept by both, the last one by one alone; in a full segment nothing is.
+    assert logged[PINNED].tolist() == [1, 2 * MIB, 18 * MIB, 18 * MIB, 1, 18 * MIB]
+    assert weight[PINNED].tolist() == [1, 4 * MIB, 15 * MIB, 0, 1, 9 * MIB]
+
+
+@pytest.mark.parametrize(("used", "released"), [(20 * MIB, 40 * MIB), (20 * MIB + 512, 20 * MIB)])
+def test_pages_of_expandable_segments_are_given_back_one_by_one(used, released):
+    segment = described((USED, used, WEIGHT), (FREE, 60 * MIB - used, []), expandable=True, size=60 * MIB)
+    replay = Replay(read({"segments": [segment], "device_traces": []}), 0)
+    assert allocator.measures(replay.end())["releasable_bytes"] == released
+
+
+@pytest.mark.parametrize(("asked", "segment"), [(1, 2), (MIB, 2), (MIB + 1, 20), (10 * MIB - 1, 20), (10 * MIB, 10), (10 * MIB + 1, 12)])
+def test_what_is_asked_of_the_device(asked, segment):
+    assert allocator_oom._segment(asked) == segment * MIB
+
+
+@pytest.mark.parametrize(
+    ("asked", "elsewhere", "stranded", "room", "cause"),
+    [
+        (30, 0, 0, 30, "limit"),
+        (30, 30, 0, 29, "other stream or pool"),
+        (30, 29, 30, 29, "fragmentation"),
+        (30, 29, 20, 10, "fragmentation"),
+        (29, 0, 20, 9, "full"),
+        (30, 29, 19, 10, "full"),
+    ],
+)
+def test_causes_at_their_borders(asked, elsewhere, stranded, room, cause):
+    assert allocator_oom._cause(asked * MIB, elsewhere * MIB, stranded * MIB, room * MIB) == cause
+
+
+@pytest.mark.parametrize(("asked", "usable"), [(MIB, 3 * MIB // 2), (MIB + 1, 5 * MIB)])
+def test_small_requests_use_small_segments(asked, usable):
+    small = described((USED, MIB // 2, WEIGHT), (FREE, 3 * MIB // 2, []), large=False, size=2 * MIB)
+    large = described((USED, 15 * MIB, WEIGHT), (FREE, 5 * MIB, []), address=2 << 30)
+    oom = {"action": "oom", "size": asked, "stream": 0, "device_free": 0, "frames": [], "time_us": 1}
+    taken = read({"segments": [small, large], "device_traces": [[oom]]})
+    rows = allocator_oom.frame([Replay(taken, 0)], Stacks(taken.frames, taken.stacks), {})
+    assert rows["largest_usable_bytes"].tolist() == [usable]
+    assert rows["largest_free_bytes"].tolist() == [5 * MIB]
+
+
+@pytest.mark.parametrize(("asked", "size"), [(10 * MIB, 11 * MIB), (10 * MIB - 512, 10 * MIB - 512)])
+def test_a_rest_of_at_most_a_mebibyte_stays_with_its_block(asked, size):
+    device = Allocator()
+    first = device.alloc(9 * MIB, WEIGHT)
+    device.alloc(asked, LOGGED)
+    device.free(first)
+    replay = Replay(read(snapshot(device)), 0)
+    # Before the first was freed, so that it is replayed.
+    blocks = replay.at(replay.count - 2).blocks
+    assert blocks[blocks["state"] != torch_machine.INACTIVE]["size"].tolist() == [9 * MIB, size]
+
+
 def test_a_snapshot_beside_a_trace_belongs_to_it(tmp_path):
     import nbprof
     from tests.support.kineto import Kineto

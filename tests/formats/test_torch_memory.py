@@ -143,6 +143,10 @@ def test_lengths_that_no_file_has():
 
 
 def test_depth_is_bounded():
+    deepest = plain_pickle.MOST_MARKS
+    assert type(load(b"(" * deepest + b"t" * deepest + b".")) is tuple
+    with pytest.raises(ReadError, match="deeper"):
+        load(b"(" * (deepest + 1) + b"t" * (deepest + 1) + b".")
     with pytest.raises(ReadError, match="deeper"):
         load(b"(" * 100_000)
     # Nested without marks: there is no recursion here, and none when it is given back.
@@ -293,6 +297,29 @@ def test_the_oldest_files_have_segments_only(tmp_path):
     assert got.blocks["state"].tolist() == [torch_machine.ALLOCATED, torch_machine.PENDING, torch_machine.INACTIVE]
     assert got.frames == [("f", "a.py", 3)]
     assert not got.traced
+
+
+def test_a_block_holds_no_more_than_its_size(tmp_path):
+    asked = (700, 1024, 1025, -3, None)
+    blocks = [{"address": 4096 + 1024 * i, "size": 1024, "requested_size": n, "state": "active_allocated"} for i, n in enumerate(asked)]
+    segment = {"device": 0, "address": 4096, "total_size": 5120, "blocks": blocks}
+    assert read(tmp_path, {"segments": [segment], "device_traces": []}).blocks["requested"].tolist() == [700, 1024, 1024, 1024, 1024]
+
+
+def test_records_that_were_put_away_are_held_no_more(monkeypatch):
+    # Protocol 0 has no record that is matched whole, so that each is a dict for a while.
+    monkeypatch.setattr(torch_machine, "_SHAPES", 0)
+
+    def held(count):
+        entry = [
+            {"action": "alloc", "addr": 512 * i, "size": i, "frames": [{"name": "f", "filename": "f", "line": i}]} for i in range(count)
+        ]
+        machine = torch_machine.Machine(io.BytesIO(pickle.dumps({"segments": [], "device_traces": [entry]}, 0)).read)
+        assert len(torch_memory.result(machine, machine.load()).entries["size"]) == count
+        return machine.held
+
+    # What stays of each is its stack of one frame.
+    assert held(300) - held(100) <= 2 * 200
 
 
 def test_values_that_are_no_numbers_are_unknown(tmp_path):
