@@ -127,7 +127,9 @@ def work(activity: Activity, trace: Trace) -> Work:
     }
     cores = activity.core_spans
     if len(cores):
-        cores = cores[~cores["device"].isin(np.unique(parts["device"]))] if len(rows) else cores
+        if len(rows):
+            told = pd.MultiIndex.from_arrays([parts["host"], parts["device"]])
+            cores = cores[~pd.MultiIndex.from_frame(cores[["host", "device"]]).isin(told)]
         kind = np.array([_CORE_CLASS.get(name, MEMORY) for name in CORE_KINDS], np.int64)[cores["kind"].to_numpy(np.int64)]
         event = cores["event"].to_numpy(np.int64)
         more = {"lane": events.lane[event], "cls": kind}

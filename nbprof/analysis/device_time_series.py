@@ -29,6 +29,7 @@ COPIES = {
     "memset": "fill",
 }
 _MS = 1e9
+_FASTEST = 1e15
 
 
 def queue_steps(done: Work, trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
@@ -142,7 +143,8 @@ def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
         known = mine[~np.isnan(rate[mine])]
         values = rate[known] / 1e9
         sized = mine[size[mine] >= 0]
-        time = float(length[known].sum())
+        both = known[size[known] >= 0]
+        time = float(length[both].sum())
         some = len(known) > 0
         rows.append(
             (
@@ -150,7 +152,7 @@ def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
                 int(size[sized].sum()) if len(sized) else pd.NA,
                 length[mine].sum() / _MS,
                 # Of the copies whose size and time are known, and as one: a mean of rates would count a byte of a small copy for more.
-                float(size[known][size[known] >= 0].sum()) * 1e3 / time if some and time else np.nan,
+                float(size[both].sum()) * 1e3 / time if time else np.nan,
                 values.min() if some else np.nan,
                 float(np.median(values)) if some else np.nan,
                 values.max() if some else np.nan,
@@ -172,8 +174,9 @@ def _changes(activity: Activity, rate: npt.NDArray[np.float64]) -> tuple[Int64s,
     known = np.flatnonzero(~np.isnan(rate) & (moved["end"].to_numpy() > moved["start"].to_numpy()))
     at = np.concatenate([moved["start"].to_numpy(np.int64)[known], moved["end"].to_numpy(np.int64)[known]])
     of = np.concatenate([group[known], group[known]])
-    # Whole bytes a second, so that what begins and ends leaves exactly nothing.
-    change = np.round(np.concatenate([rate[known], -rate[known]])).astype(np.int64)
+    # Whole bytes a second, so that what begins and ends leaves exactly nothing. No link is that fast; sums of more are no numbers.
+    whole = np.round(np.minimum(rate[known], _FASTEST)).astype(np.int64)
+    change = np.concatenate([whole, -whole])
     order = np.lexsort((at, of))
     at, of, total = at[order], of[order], np.cumsum(change[order])
     last = np.append((of[1:] != of[:-1]) | (at[1:] != at[:-1]), True) if len(of) else np.zeros(0, np.bool_)

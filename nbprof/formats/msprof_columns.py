@@ -38,6 +38,9 @@ _SUFFIX: dict[str, tuple[str, float]] = {
     "mb/s": ("_mb_per_second", 1.0),
 }
 
+_TO_US = {"ns": 1e-3, "ms": 1e3}
+"""Of columns that are µs here."""
+
 _IDS = {"device_id", "model_id", "task_id", "stream_id", "infer_id", "context_id", "step_id", "iteration_id", "batch_id", "graph_id"}
 _IDS |= {"step", "count", "block_num", "mix_block_num", "node_index_start", "node_index_end", "process_id", "thread_id"}
 _TEXTS = {
@@ -213,7 +216,9 @@ def columns(kind: str, header: list[str]) -> list[Column]:
         name = renamed.get(base, base + suffix)
         how: Kind = "number"
         if name.endswith("_ps"):
-            how, scale = "time", _SUFFIX.get(unit, ("", 1.0))[1] if unit == "ns" else 1.0
+            how, scale = "time", _TO_US.get(unit, 1.0)
+        elif name.endswith("_us"):
+            scale = _TO_US.get(unit, 1.0)
         elif name in _IDS:
             how, scale = "id", 1.0
         elif name in _TEXTS:

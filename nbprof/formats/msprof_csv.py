@@ -279,9 +279,12 @@ def _times(column: pd.Series, spec: Column, said: list[str]) -> tuple[Int64s, In
     good = (read_.good & (data[read_.end] <= 0x20) | bare_point) & ~read_.negative & ~empty & (read_.digits <= 16)
     frac = read_.part * 10 ** np.maximum(6 - read_.decimals, 0) // 10 ** np.maximum(read_.decimals - 6, 0)
     whole = read_.whole
-    if spec.scale != 1.0:
+    if spec.scale < 1.0:
         frac = whole % 1000 * 1000 + frac // 1000
         whole = whole // 1000
+    elif spec.scale > 1.0:
+        # ms: a point and six digits are whole ns.
+        whole, frac = whole * 1000 + frac // 1000, frac % 1000 * 1000
     rounded = ~good & ~empty & (read_.digits > 0)
     bad = ~good & ~empty & ~rounded
     if rounded.any():

@@ -255,6 +255,19 @@ def test_copies_without_a_duration_have_no_bandwidth(tmp_path):
     assert row["max_gb_per_second"] == row["gb_per_second"] == pytest.approx(1.0)
 
 
+def test_copies_of_unknown_size_do_not_count_for_the_rate_of_all(tmp_path):
+    file = Kineto()
+    for i, facts in enumerate(({"bytes": 10_000, "memory bandwidth (GB/s)": 0.25}, {"memory bandwidth (GB/s)": 5.0})):
+        file.copy("Memcpy HtoD (Pinned -> Device)", 100 * i, 40, file.call("cudaMemcpyAsync", 100 * i - 5, 2), **facts)
+    file.copy("Memcpy HtoD (Pinned -> Device)", 300, 40, file.call("cudaMemcpyAsync", 295, 2), **{"memory bandwidth (GB/s)": 1e250})
+    p = made(tmp_path, file)
+    (row,) = p.device_time.bandwidth.to_dict("records")
+    assert row["gb_per_second"] == pytest.approx(0.25)
+    assert (row["bytes"], row["unknown"], row["median_gb_per_second"]) == (10_000, 0, 5.0)
+    # What no link can be is drawn as the most there is.
+    assert p.device_time.bandwidth_series["gb_per_second"].tolist() == pytest.approx([0.25, 0, 5, 0, 1e6, 0])
+
+
 def test_what_the_host_did_while_the_device_waited(tmp_path):
     file = Kineto()
     file.launched("k", 0, 10, 10)

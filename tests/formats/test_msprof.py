@@ -53,6 +53,21 @@ def test_the_same_kernels_with_crlf_and_a_mark_of_utf8():
     assert odd.doubts == []
 
 
+@pytest.mark.parametrize(("unit", "places", "factor"), [("ms", 3, 1e3), ("us", 0, 1.0), ("ns", -3, 1e-3)])
+def test_times_are_microseconds_whatever_their_unit(unit, places, factor):
+    # Of a clock that began with the machine; a date in ns has more digits than are read.
+    begin = 1_700_000_000_000
+    header = [f"Timestamp({unit})", "Node", f"Compute_time({unit})", f"Total_time({unit})"]
+    rows = [[(begin + at).scaleb(-places), "GetNext", "1.5", "20"] for at in (Decimal("0.125"), Decimal("2.5"))]
+    section = one(made.table(header, rows))
+    assert section.kind == "aicpu"
+    assert section.doubts == []
+    assert section.frame["compute_us"].tolist() == [1.5 * factor] * 2
+    assert section.frame["total_us"].tolist() == [20 * factor] * 2
+    exact = [begin * 1_000_000 + 125_000, begin * 1_000_000 + 2_500_000]
+    assert [section.base_ns * 1000 + ps for ps in section.frame["timestamp_ps"].tolist()] == exact
+
+
 @pytest.mark.parametrize(("unit", "factor"), [("KB", 1024.0), ("MB", 1024.0**2), ("Bytes", 1.0)])
 def test_amounts_are_bytes_whatever_their_unit(unit, factor):
     header = ["Component", "Timestamp(us)", f"Total Allocated({unit})", f"Total Reserved({unit})", "Device Type"]
