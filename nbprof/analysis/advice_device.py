@@ -212,7 +212,7 @@ def _few_blocks(facts: Facts) -> list[Finding]:
 
 def _blocks(grid: Any) -> float:
     parts = [part.strip() for part in str(grid).split(",")]
-    return float(np.prod([int(part) for part in parts])) if parts and all(part.isdecimal() for part in parts) else float("nan")
+    return float(np.prod([float(part) for part in parts])) if parts and all(part.isdecimal() for part in parts) else float("nan")
 
 
 def _placement(facts: Facts) -> list[Finding]:
