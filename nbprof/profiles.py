@@ -70,7 +70,8 @@ class Profile(Programs, Torch, Ascend):
 
         `host_op_percent` `device_op_percent` share out runs of ops, `eager_host_percent` `eager_device_percent` are of op self time on a
         side. `compute_16bit_percent` `compute_32bit_percent` are of device compute in all steps, bfloat16 as 16 bit, and without copies
-        (XProf 2.24: bfloat16 as 32 bit; copies of TensorFlow 2.3/2.4 as compute). `outside_compilation_percent` is of op time on TPUs.
+        (XProf 2.24: bfloat16 as 32 bit; copies of TensorFlow 2.3/2.4 as compute); of JAX on GPUs they are of the time of the ops of its
+        programs, since names of its kernels do not tell (XProf goes by these). `outside_compilation_percent` is of op time on TPUs.
 
         `flops_utilization_percent` `memory_bandwidth_utilization_percent`: what the ops of compiled programs computed (as of 16 bits) and
         moved in the devices' main memory, by the devices' peaks, over the whole recording, idle time included; `roofline_percent`: the FLOP

@@ -15,6 +15,7 @@ from nbprof.analysis import (
     advice,
     advice_evidence,
     advice_host_buffer,
+    advice_programs,
     ascend_verdict,
     device_use,
     input_pipeline,
@@ -181,6 +182,10 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
     @Kept
     def _overview(self) -> dict[str, Any]:
         steps, half, _, busy = self._steps_and_share
+        if half is not None and self.activity.framework == "JAX" and (self.activity.devices["kind"] == "GPU").any():
+            # Names of kernels that XLA makes say nothing of the width of their numbers, its programs do.
+            told = advice_programs.share_of_16_bit(self.activity)
+            half = half if told is None else told
         out = overview.overview(
             self.activity,
             steps,

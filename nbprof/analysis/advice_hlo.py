@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil
 
-import pandas as pd
-
 from nbprof.analysis.advice_facts import INPUT_HIGH, INPUT_MODERATE, Facts, Finding, severity
-from nbprof.analysis.advice_programs import ELEMENTWISE_KINDS, Product, Work
+from nbprof.analysis.advice_programs import ELEMENTWISE_KINDS, MOSTLY_KNOWN, Product, Work, part_in_16_bit
 
 SUBLANES, LANES = 8, 128
 """A TPU keeps arrays in tiles of so many rows and columns; a batch is best a multiple of the one, or of both."""
@@ -26,7 +24,7 @@ NEARLY_FULL = 0.9
 UNFUSED_PERCENT = 20.0
 BROADCAST_PERCENT = 2.0
 LAYOUT_PERCENT = 5.0
-LITTLE_USED, MOSTLY_KNOWN = 0.5, 0.8
+LITTLE_USED = 0.5
 SHORT_OP_US = 10.0
 BUSY_PERCENT = 50.0
 
@@ -333,11 +331,7 @@ def in_16_bit(facts: Facts) -> float | None:
     work = _work(facts)
     if work is None:
         return None
-    told: pd.DataFrame = work.ops[work.ops["narrow"].notna()]
-    own = float(told["own"].sum())
-    if own < MOSTLY_KNOWN * work.own:
-        return None
-    return 100 * float(told.loc[told["narrow"].astype(bool), "own"].sum()) / own
+    return part_in_16_bit(work.ops["own"], work.ops["narrow"], work.own)
 
 
 RULES: tuple[Callable[[Facts], list[Finding]], ...] = (

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -24,6 +24,8 @@ from nbprof.formats.hlo_shapes import Shape
 
 MOST_OPS = 200
 """Ops that are looked up in their programs."""
+MOSTLY_KNOWN = 0.8
+"""Part of the time of which something has to be known to be told of the whole."""
 ALMOST_ALL = 0.98
 """Of the time of all ops: what is left are ops too small to matter."""
 _MOST_INSTRUCTIONS = 2000
@@ -93,8 +95,8 @@ class Work:
         return 100 * own / self.own if self.own else 0.0
 
 
-def gather(activity: Activity) -> Work | None:
-    """The work of compiled programs on devices; None where no program ran on one."""
+def _most(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    """The ops that are no transfers, and those of them that take almost all of the time; None where no compiled program ran on a device."""
     if not len(activity.op_parts) or not activity.op_parts["hlo"].any() or activity.programs is None:
         return None
     found, _ = hlo.measured(activity)
@@ -103,7 +105,31 @@ def gather(activity: Activity) -> Work | None:
     if not whole:
         return None
     most = int((found["own"].cumsum() < ALMOST_ALL * whole).sum()) + 1
-    top = found.head(min(most, MOST_OPS)).reset_index(drop=True)
+    return found, found.head(min(most, MOST_OPS)).reset_index(drop=True)
+
+
+def share_of_16_bit(activity: Activity) -> float | None:
+    """Percent of the time of compiled programs in ops with numbers of 16 bits or fewer; None where the programs do not tell."""
+    if (most := _most(activity)) is None:
+        return None
+    found, top = most
+    narrow = pd.array([_look(activity, row, *key).narrow for row, key in enumerate(_keys(top))], dtype="boolean")
+    return part_in_16_bit(top["own"], narrow, float(found["own"].sum()))
+
+
+def part_in_16_bit(own: pd.Series, narrow: Any, whole: float) -> float | None:
+    """Percent of the time `own` that is of ops with narrow numbers; None where that is known of too little of the `whole`."""
+    told = ~pd.isna(narrow)
+    time = float(own[told].sum())
+    return 100 * float(own[told][narrow[told].astype(bool)].sum()) / time if time and time >= MOSTLY_KNOWN * whole else None
+
+
+def gather(activity: Activity) -> Work | None:
+    """The work of compiled programs on devices; None where no program ran on one."""
+    if (most := _most(activity)) is None:
+        return None
+    found, top = most
+    whole = float(found["own"].sum())
     rates = hlo.rates(top, *all_ops.peaks(activity), impossible=False)
     peak_flops, peak_bytes = all_ops.peaks(activity)
     titles = [title for title, _ in hlo.titles(activity, top)]

@@ -39,7 +39,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def payload(run: Run) -> dict[str, Any]:
-    """The `MemoryViewer` part, the program with the largest peak first."""
+    """The `MemoryViewer` part, the program with the largest peak first, opened at the largest that ran while it was recorded."""
     frame = run.memory_modules
     known = frame[frame["peak_bytes"].notna()]
     if known.empty:
@@ -53,7 +53,10 @@ def payload(run: Run) -> dict[str, Any]:
         points -= sum(space["rows"] for space in one["spaces"])
         buffers -= sum(space["buffers"]["rows"] for space in one["spaces"])
         modules.append(one)
-    return {"empty": None, "modules": modules, "left_out": _left_out(frame, known.iloc[len(modules) :])}
+    part = {"empty": None, "modules": modules, "left_out": _left_out(frame, known.iloc[len(modules) :])}
+    # What only prepares the run may need the most memory, and is not what a person looks for.
+    ran = known["module"].isin(set(run.hlo["program"])).to_numpy()[: len(modules)]
+    return {**part, "chosen": [int(ran.argmax()), 0]} if ran.any() and not ran[0] else part
 
 
 def opened_at(run: Run, part: dict[str, Any], module: str, space: int) -> dict[str, Any]:

@@ -181,6 +181,14 @@ def test_the_share_of_16_bit_is_xprofs_by_its_rule(name):
     assert (f"{own or 0.0:.1f}%" == theirs) is (known(TOOL, "compute_16bit_percent", XPROF, name) is None)
 
 
+def test_the_width_of_numbers_is_that_of_the_programs():
+    p = profile("jax/mi300-jax_conv_minimal_08")
+    assert p.hlo.frame["expression"].str.contains("bf16", regex=False).all()
+    assert half_by_their_rule("jax/mi300-jax_conv_minimal_08") == 0
+    assert p.overview["compute_16bit_percent"] == 100
+    assert p.overview["checks"].set_index("check")["level"]["precision"] == "no"
+
+
 @pytest.mark.parametrize("name", GUIDE_NAMES)
 def test_the_share_of_16_bit_is_the_guides_by_its_rule(name):
     theirs = guide(name, TOOL)["analysis"].get("device_compute_16bit_percent", 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -177,3 +178,11 @@ def test_text_counts_what_it_does_not_name(tmp_path):
     assert lines[-1].endswith(f"in {len(module.at_peak) - 8:,} more buffers")
     many = pd.DataFrame({"module": [f"m{i}" for i in range(12)], "peak_bytes": [1024] * 12})
     assert memory_viewer.listed(many).splitlines()[-1] == "  and 2 more"
+
+
+def test_it_opens_at_the_largest_program_that_ran(tmp_path):
+    run = shown(tmp_path, **{f"jit_{i}({i})": small(f"jit_{i}", i, allocated=(i + 1) * KIB) for i in range(4)}).run
+    assert "chosen" not in memory_viewer.payload(run)
+    for ran, chosen in ((["jit_1(1)", "jit_2(2)"], [1, 0]), (["jit_3(3)", "jit_2(2)"], None), (["jit_0(0)"], [3, 0])):
+        seen = SimpleNamespace(memory_modules=run.memory_modules, compiled=run.compiled, hlo=pd.DataFrame({"program": ran}))
+        assert memory_viewer.payload(seen).get("chosen") == chosen
