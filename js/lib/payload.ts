@@ -312,6 +312,8 @@ export interface MemoryId {
 /** Blocks alive at the drawn events, as what changes from one moment to the next. */
 export interface Moments {
   /** By moment: index of its event. Moments are in the order of their steps, then in time. */
+  /** Bytes that each op took and gave back: op, allocations, allocated_bytes, deallocations, freed_bytes, increase_bytes. */
+  ops: Table;
   point: NumberArray;
   /** Kinds of blocks: op, region_type, data_type, shape, requested_bytes, allocated_bytes. */
   blocks: Table;

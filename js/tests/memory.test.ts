@@ -42,6 +42,7 @@ function memory(times: number[], use: number[], more: Partial<MemoryId> = {}): M
     in_use_bytes: Float64Array.from(use),
     peak: { columns: [], data: {}, rows: 0 },
     moments: null,
+    ops: { columns: [], data: {}, rows: 0 },
     ...more,
   };
 }

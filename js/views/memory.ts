@@ -53,6 +53,8 @@ export const render: View = (el, context) => {
       ),
       table,
     );
+    const ops = byOp(id, context, inside);
+    if (ops) body.append(ops);
     if (!id.time_ms.length) alive(table, context, id, -1, inside);
   };
   listen(context.signal, "abort", () => end?.abort());
@@ -114,6 +116,49 @@ function timeline(
     ),
     absent.length > 0 &&
       h("p.more", `This allocator does not state ${absent.join(", ").replace(/, ([^,]*)$/, " or $1")}.`),
+  );
+}
+
+/** What each op took and gave back itself; nothing where no op is known. */
+function byOp({ memory_id, ops }: MemoryId, context: ViewContext, signal: AbortSignal): HTMLElement | null {
+  if (!ops.rows) return null;
+  const holder = h("div");
+  const handle = table(holder, {
+    table: ops,
+    columns: [
+      {
+        key: "op",
+        label: "Op",
+        kind: "code",
+        grow: true,
+        cell: (row, cell) => {
+          const name = textAt(ops.data.op, row);
+          if (name) fillName(cell, name);
+          else cell.append(h("span.dim", "in no op"));
+        },
+      },
+      { key: "allocations", narrow: true },
+      { key: "allocated_bytes" },
+      { key: "deallocations", narrow: true },
+      { key: "freed_bytes" },
+      { key: "increase_bytes" },
+    ],
+    sort: { key: "allocated_bytes", descending: true },
+    onRow: (row) => {
+      const name = textAt(ops.data.op, row);
+      if (name) context.go("trace", { search: name, target: { kind: "op", name } });
+    },
+    label: `What ops took and gave back of ${memory_id}`,
+    signal,
+  });
+  return h(
+    "section",
+    heading(
+      "By op",
+      "what each op took and gave back itself, over the whole recording",
+      downloadButton("nbprof-memory-ops.csv", () => handle.csv()),
+    ),
+    holder,
   );
 }
 

@@ -114,7 +114,7 @@ function checked(overview: Overview, context: ViewContext): HTMLElement | null {
     "details.checks",
     h(
       "summary",
-      `What was checked: ${num(known)} of ${num(checks.length)} checks could be made, ${num(found)} found something`,
+      `What was checked: ${num(known)} of ${num(checks.length)} checks could be made, ${num(found)} ${found === 1 ? "is" : "are"} over a threshold`,
     ),
     plainTable(heads, rows),
   );

@@ -22,6 +22,9 @@ MOST_ALIVE = 1000
 MOST_BLOCKS = 8000
 """Blocks told for the tables of all moments, of all allocators together; they add up to a fifth to the tab."""
 _BLOCK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes")
+_OPS = ("op", "allocations", "allocated_bytes", "deallocations", "freed_bytes", "increase_bytes")
+MOST_OPS = 200
+"""Ops told of each allocator: those that took most."""
 _PEAK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes", "percent", "occurrences")
 
 
@@ -83,7 +86,15 @@ def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
         **{key: _column(kept, key) for key in ("stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes")},
         "peak": table(_shares(alive.head(MOST_ALIVE), peak), "memory_peak", _PEAK),
         "moments": _moments(full, drawn, most),
+        "ops": table(_most(of_id(run.memory_ops, row["memory_id"])), "memory_ops", _OPS),
     }
+
+
+def _most(ops: pd.DataFrame) -> pd.DataFrame:
+    """The ops that a view lists: where there are too many, those that took most; largest increase first as in the frame."""
+    if len(ops) <= MOST_OPS:
+        return ops
+    return ops.loc[ops["allocated_bytes"].sort_values(ascending=False, kind="stable").index[:MOST_OPS].sort_values()]
 
 
 def _moments(full: pd.DataFrame, kept: npt.NDArray[np.int64], most: int) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nbprof import frames_torch_ops
 from nbprof.activity import DEVICE_OPS, HOST_OPS, MARKERS, Names, table
 from nbprof.analysis import memory_modules, pods, tpu_cores
 from nbprof.trace import Events, no_counters
@@ -52,6 +53,8 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         if device
         else pd.DataFrame({"at_ms": [], "for_ms": []}),
         "ops": _ops(device),
+        "torch_modules": pd.DataFrame(columns=[col.name for col in frames_torch_ops.SCHEMA["torch_modules"]]),
+        "torch_ops_by": lambda _: pd.DataFrame(columns=[col.name for col in frames_torch_ops.SCHEMA["torch_ops"]]),
         "kernels": _kernels() if device else _kernels().head(0),
         "kernel_devices": pd.DataFrame({"utilization_percent": [40.0, 60.0], "sm_efficiency_percent": [np.nan, 20.0]}).head(
             2 if device else 0
@@ -59,6 +62,7 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "memory_summary": _memory_summary(),
         "memory_timeline": _timeline(),
         "memory_peak": _peak(),
+        "memory_ops": _memory_ops(),
         "snapshot_pieces": (),
         "allocator_replays": [],
         "allocator_notes": [],
@@ -295,6 +299,23 @@ def _timeline() -> pd.DataFrame:
     frame["address"] = 1024 * (np.arange(count) // 2)
     frame["order"] = np.arange(count)
     return frame
+
+
+def _memory_ops() -> pd.DataFrame:
+    """Allocators and ops; more ops than a view lists on the first."""
+    count = 250
+    taken = np.arange(1, count + 1, dtype=np.int64)[::-1] * 1024
+    return pd.DataFrame(
+        {
+            "memory_id": "GPU_0_bfc",
+            "op": [f"op{i}" for i in range(count - 1)] + [""],
+            "allocations": np.ones(count, np.int64),
+            "allocated_bytes": taken,
+            "deallocations": np.zeros(count, np.int64),
+            "freed_bytes": np.zeros(count, np.int64),
+            "increase_bytes": taken,
+        }
+    )
 
 
 def _peak() -> pd.DataFrame:

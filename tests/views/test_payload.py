@@ -50,7 +50,7 @@ RUNS = {
             key: getattr(fake.run(), key).head(0)
             for key in (
                 *("input_ops", "input_categories", "tf_data_pipelines", "tf_data_nodes", "ops", "ops_with_idle"),
-                *("memory_summary", "memory_timeline", "memory_peak"),
+                *("memory_summary", "memory_timeline", "memory_peak", "memory_ops"),
             )
         },
     ),
@@ -102,7 +102,7 @@ def test_every_part_has_the_shape_of_the_twin(run, views):
 def test_tables_have_the_columns_of_the_twin_and_full_columns(run):
     whole = payload.dashboard(run)
     tables = [whole["overview"]["top_ops"], whole["input"]["ops"], whole["ops"]["table"], whole["kernels"]["table"]]
-    for table in tables + [one["peak"] for one in whole["memory"]["ids"]]:
+    for table in tables + [one[key] for one in whole["memory"]["ids"] for key in ("peak", "ops")]:
         # What only serves to find a row's place in the trace has no head, so nothing shows it.
         assert [column["key"] for column in table["columns"]] == [key for key in table["data"] if not key.startswith("_")]
         for column in table["columns"]:
@@ -235,6 +235,9 @@ def test_memory_comes_with_the_largest_peak_first_and_its_step():
     assert first["heap_bytes"].max() == 12_386_304
     assert first["peak"]["data"]["percent"][0] == 50.0
     assert first["allocation"].tolist() == [1, 0] * 20
+    assert first["ops"]["rows"] == memory.MOST_OPS
+    assert first["ops"]["data"]["allocated_bytes"][:2].tolist() == [250 * 1024, 249 * 1024]
+    assert part["ids"][1]["ops"]["rows"] == 0
 
 
 @pytest.mark.parametrize("count", [999, 1000, 1001, 1999, 2650, 12_345])
