@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof import nesting
-from nbprof.activity import Activity
+from nbprof.activity import ITERATIONS, Activity
 from nbprof.analysis import checks
 from nbprof.analysis.steps import counted
 
@@ -236,7 +236,8 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, rows: 
     share = 100 * parts["enqueue"] / whole if whole else None
     out["copy_percent"] = share
     out["copy_level"] = None if share is None else copy_level(share)
-    out["next_step"] = _next_step(place, whole, parts["enqueue"], activity.framework)
+    of_graph = ITERATIONS in activity.traits and place not in ("unknown", "device") and not whole
+    out["next_step"] = _OF_GRAPH if of_graph else _next_step(place, whole, parts["enqueue"], activity.framework)
     if place in ("host", "both") and not whole and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
         out["next_step"] = (
             "The wait is for arrays that are copied from the host's memory to the device: keep in the device's memory what it has "
@@ -303,6 +304,10 @@ def _shares_of_steps(used: pd.DataFrame) -> dict[str, float | None]:
     return dict(zip(names, (_ratio(used, "input_ms"), float(each.mean()), sd, float(each.min()), float(each.max())), strict=True))
 
 
+_OF_GRAPH = (
+    "Of iterations on an NPU the wait alone is recorded, as Data Aug Bound; what the program does for its input is not in the profile. "
+    "Read and decode in parallel, prefetch, and sink the queue to the device."
+)
 _COPY_AHEAD = {
     "PyTorch": "With pin_memory=True in the DataLoader and .to(device, non_blocking=True) they run while the device computes.",
     "JAX": "jax.device_put of the next batch, before the step is called, lets them run while the device computes.",

@@ -149,6 +149,8 @@ def _computed_occupancy(table: pd.DataFrame, activity: Activity) -> Floats:
         # AMD numbers its architectures alike: 9.0 is a Hopper here, and a gfx90a there.
         if k == "GPU" and isinstance(c, str) and "AMD" not in str(name) and h in activity.hosts
     }
+    if not nvidia:
+        return np.full(len(table), np.nan)
     which = [nvidia.get(at, (None, np.nan)) for at in zip(table["host"].tolist(), table["device"].tolist(), strict=True)]
     capability = [c for c, _ in which]
     cores = np.array([n for _, n in which], np.float64)

@@ -32,7 +32,7 @@ _CUBE = re.compile(r"matmul|conv\d?d|convolution|gemm|flash_?attention|attention
 _NEXT = re.compile(r"(?:.*/)?[a-z_]*GetNext[^/]*\Z", re.IGNORECASE)
 _NARROW = re.compile(r"(FLOAT16|BF16|BFLOAT16|INT8|UINT8|FLOAT8\w*|HIFLOAT8|DT_BF16)\Z")
 _DIRECTION = {"host to device": "H2D", "device to host": "D2H", "device to device": "D2D", "host to host": "H2H"}
-_COLUMNS = ("op_name", "op_type", "task_type", "input_data_types")
+_COLUMNS = ("op_type", "task_type", "input_data_types")
 
 
 def kind_of(task_type: str) -> int:
@@ -42,6 +42,15 @@ def kind_of(task_type: str) -> int:
     if _COLLECTIVE.fullmatch(task_type):
         return COLLECTIVE
     return COPY if _COPY.fullmatch(task_type) else NO_WORK
+
+
+def _has_text(frame: pd.DataFrame, name: str) -> Flags:
+    """Which rows have a text in a column."""
+    if name not in frame or not isinstance(frame[name].dtype, pd.CategoricalDtype):
+        return np.zeros(len(frame), np.bool_)
+    array = frame[name].array
+    known = np.append(np.asarray(array.categories.astype(str) != "", np.bool_), False)
+    return np.asarray(known[array.codes], np.bool_)
 
 
 class Work:
@@ -63,7 +72,7 @@ class Work:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """What the tables say of events, one row an event: `event op_name op_type task_type input_data_types grid mac`; texts as codes."""
+        """What the tables say of events, one row an event: `event named op_type task_type input_data_types grid mac`; texts as codes."""
         parts = []
         for kind, names in (("op_summary", {}), ("task_time", {"kernel_name": "op_name", "kernel_type": "task_type"})):
             for table in self.trace.tables.get(kind, []):
@@ -72,6 +81,8 @@ class Work:
                 part: dict[str, object] = {"event": frame["event"].to_numpy(np.int64)[rows]}
                 for name in _COLUMNS:
                     part[name] = self._coded(frame, name, rows)
+                # Of the op it is enough to know that it has a name: there may be a million of them.
+                part["named"] = _has_text(frame, "op_name")[rows]
                 for name, found in (("grid", "block_num"), ("mixed", "mix_block_num")):
                     numbers = frame[found].fillna(-1).to_numpy(np.int64)[rows] if found in frame else np.full(len(rows), -1)
                     part[name] = numbers
@@ -79,7 +90,7 @@ class Work:
                 part["mac"] = np.full(len(rows), np.nan) if ratio is None else ratio.to_numpy(np.float64)[rows]
                 parts.append(pd.DataFrame(part))
         if not parts:
-            return pd.DataFrame({name: np.zeros(0, np.int64) for name in ("event", *_COLUMNS, "grid", "mixed", "mac")})
+            return pd.DataFrame({name: np.zeros(0, np.int64) for name in ("event", "named", *_COLUMNS, "grid", "mixed", "mac")})
         # Of two rows that tell of one event the first table says more.
         return pd.concat(parts, ignore_index=True).drop_duplicates("event")
 
@@ -122,12 +133,10 @@ class Work:
         by_arg = of_arg[arg]
         out[stream] = np.where(by_table[stream] != NO_WORK, by_table[stream], by_arg[stream])
         # The lowest level of recording states no type: what has a name of its own in the table of kernels is one.
-        named = np.zeros(len(texts) + 1, np.bool_)
-        named[: len(texts)] = [bool(text) for text in texts]
-        untyped = stream & (stated == 0) & (arg < 0) & named[self._of_table("op_name", -1)]
+        untyped = stream & (stated == 0) & (arg < 0) & (self._of_table("named", 0) > 0)
         out[untyped] = COMPUTE
-        collective = np.fromiter((_NAMED_COLLECTIVE.match(str(n)) is not None for n in trace.names), np.bool_, len(trace.names))
-        out[untyped & collective[events.name]] = COLLECTIVE
+        collective = [code for code in np.unique(events.name[untyped]).tolist() if _NAMED_COLLECTIVE.match(str(trace.names[code]))]
+        out[untyped & np.isin(events.name, collective)] = COLLECTIVE
         out[lane == on.COMMUNICATION] = COLLECTIVE
         out[self._parts_of_collectives(out)] = NO_WORK
         return out
@@ -209,7 +218,7 @@ class Work:
     @cached_property
     def _takes_batch(self) -> Flags:
         """Which pieces of work take the next batch out of the queue: the AI CPU stands there until it has come, and computes nothing."""
-        names = np.fromiter((_NEXT.match(str(name)) is not None for name in self.trace.names), np.bool_, len(self.trace.names))
+        names = np.fromiter(("getnext" in (n := str(name)).lower() and _NEXT.match(n) is not None for name in self.trace.names), np.bool_)
         types = np.array([_NEXT.match(text) is not None for text in self.texts])
         out: Flags = names[self.trace.events.name[self.rows]] | types[self._of_table("op_type", 0)[self.rows]]
         return out

@@ -102,6 +102,9 @@ def _settled(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
     return replace(run, files=files, format=form, warnings=tuple(warnings + copies), limit_bytes=limit)
 
 
+_READS = "nbprof reads *.xplane.pb, Chrome traces in JSON, and tables (CSV, with commas, in UTF-8) as Ascend's profilers write them."
+
+
 def kind_of(piece: Piece, head: bytes | None = None) -> Kind:
     """What a file is, whose head may be known already.
 
@@ -121,7 +124,7 @@ def kind_of(piece: Piece, head: bytes | None = None) -> Kind:
         raise ReadError("the file is empty: the profiler was stopped before it wrote anything.", path=piece.label)
     if kind.format == "archive":
         raise ReadError(f"this is {kind.what} inside a run. Name it alone to load what is inside.", path=piece.label)
-    raise ReadError(f"this is {kind.what}. {kind.remedy or 'nbprof reads *.xplane.pb and Chrome traces in JSON.'}", path=piece.label)
+    raise ReadError(f"this is {kind.what}. {kind.remedy or _READS}", path=piece.label)
 
 
 def _once(pieces: list[Piece]) -> tuple[list[Piece], list[str]]:

@@ -57,7 +57,7 @@ class Recording:
     @property
     def devices(self) -> list[int]:
         """The devices that its facts or folders name."""
-        found = {int(d["id"]) for f in self.facts for d in _list(f.get("DeviceInfo")) if str(d.get("id", "")).isdigit()}
+        found = {int(d["id"]) for f in self.facts for d in _list(f.get("DeviceInfo")) if _is_number(d.get("id"))}
         found |= {int(m[1]) for p in self.pieces for part in p.label.split("/")[:-1] if (m := _DEVICE.match(part))}
         return sorted(found)
 
@@ -98,7 +98,9 @@ def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None,
         for note in (*notes, *further):
             (receipt.warn if note.level == "warning" else receipt.info)(prefix + note.text)
     if not builder.files and not tables:
-        raise ReadError("none of its files holds a table or a timeline of Ascend's profilers.", path=pieces[0].label)
+        empty = not any(len(piece.head(1)) for piece in pieces if ascend.use_of(piece.name) not in ("facts", ""))
+        why = "all of its tables are empty: the export was stopped, run msprof --export=on again." if empty else ""
+        raise ReadError(why or "none of its files holds a table or a timeline of Ascend's profilers.", path=pieces[0].label)
     trace = builder.trace() if builder.files else _empty(receipt)
     trace.hosts = [one.name for one in found]
     trace.metadata["ascend"] = [{"path": one.name, "rank": one.rank, "devices": one.devices, "facts": one.facts} for one in found]
@@ -143,10 +145,10 @@ def _facts(one: Recording, receipt: Receipt) -> None:
             starts = starts or stated
         else:
             one.facts.append(stated)
-    ranks = [int(r) for f in one.facts if str(r := f.get("rank_id", "")).isdigit() and len(str(r)) < 7]
+    ranks = [int(r) for f in one.facts if _is_number(r := f.get("rank_id"))]
     one.rank = ranks[0] if ranks else None
     begin, boot = starts.get("collectionTimeBegin"), starts.get("clockMonotonicRaw")
-    if str(begin).isdigit() and str(boot).isdigit():
+    if _is_number(begin, 18) and _is_number(boot, 18):
         one.shift_ns = int(str(begin)) * 1000 - int(str(boot))
 
 
@@ -258,6 +260,12 @@ def _steps(found: list[Recording], trace: Trace, tables: dict[str, list[Table]],
         more = more or msprof_steps.of_trace(trace, number, one.rank)
         if more:
             tables.setdefault("step_trace", []).extend(more)
+
+
+def _is_number(value: object, digits: int = 6) -> bool:
+    """Whether a value that a file states is a whole number of at most so many digits, or such a text."""
+    text = str(value) if isinstance(value, (int, str)) else ""
+    return text.isascii() and text.isdecimal() and len(text) <= digits
 
 
 def _list(value: object) -> list[dict[str, Any]]:

@@ -142,8 +142,9 @@ def may_have_kernels(run: Run) -> bool:
 
 
 def chip(run: Run) -> str:
-    """What kernels ran on: "NPU" where every device is one, else "GPU"."""
-    return "NPU" if len(run.devices) and bool((run.devices["kind"] == "NPU").all()) else "GPU"
+    """What kernels ran on: "NPU" where every device is one, or tables of Ascend's profiler name none, else "GPU"."""
+    kinds = set(run.devices["kind"])
+    return "NPU" if kinds == {"NPU"} or (not kinds and run.ascend_kinds) else "GPU"
 
 
 def figure(label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> dict[str, Any]:

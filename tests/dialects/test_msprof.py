@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import nbprof
-from nbprof.dialects import msprof_work
+from nbprof.dialects import msprof_lanes, msprof_work
 from nbprof.formats import places
 from nbprof.run import Run
 from tests.support import msprof as made
@@ -311,3 +311,24 @@ def test_the_wait_of_an_iteration_without_mark_of_the_forward_pass_is_as_stated(
         "\n".join(",".join("N/A" if i == at and row else cell for i, cell in enumerate(line)) for row, line in enumerate(lines))
     )
     assert run_of(folder).steps["input_ms"].iloc[1:].tolist() == pytest.approx([0.3] * 4)
+
+
+def test_the_wait_of_iterations_is_not_told_of_tf_data(tmp_path):
+    tasks, marks = made.training(5)
+    said = run_of(made.prof(tmp_path / "PROF_7_20250109094754000_A", [t for t in tasks if t.core != "AI_CPU"], marks)).input_summary
+    assert "Data Aug Bound" in said["next_step"]
+    assert "tf.data" not in said["next_step"]
+
+
+def test_a_million_names_of_ops_are_no_texts_of_the_tables(graph):
+    work = msprof_work.Work(graph.trace, msprof_lanes.name_lanes(graph.trace))
+    assert work.table["named"].all()
+    assert not {"gradients/layer/MatMul_1", "trans_TransData_0"} & set(work.texts)
+
+
+def test_tables_that_are_all_empty_say_so(tmp_path):
+    folder = tmp_path / "PROF_8_20250109094754000_A" / "mindstudio_profiler_output"
+    folder.mkdir(parents=True)
+    (folder / "op_summary_20250109094754.csv").write_bytes(b"")
+    with pytest.raises(nbprof.ReadError, match=r"op_summary.*all of its tables are empty.*msprof --export=on"):
+        nbprof.load(folder)
