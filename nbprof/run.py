@@ -141,7 +141,7 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
         if self._trace.modules:
             count = len(self._trace.modules)
             what = "1 compiled XLA program is" if count == 1 else f"{count:,} compiled XLA programs are"
-            receipt.info(f"{what} in the profile; the framework's names of the ops that ran on a GPU come from there.")
+            receipt.info(f"{what} in the profile: the framework's names of ops and the plans of memory come from there.")
         return receipt
 
     @Kept

@@ -8,6 +8,7 @@ Communications of the ACM 52 (2009).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def peaks(activity: Activity, flops: float | None = None, moved: float | None = 
         A peak that is given is not above 0.
     """
     for name, value in (("peak_flops", flops), ("peak_bytes", moved)):
-        if value is not None and not (np.isfinite(value) and value > 0):
+        if value is not None and not (isinstance(value, Real) and np.isfinite(float(value)) and value > 0):
             raise NbprofError(f"{name} is {value!r}; it is a rate a second, above 0")
     own = ops.peaks(activity)
     devices = activity.devices

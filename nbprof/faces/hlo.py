@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
@@ -136,7 +136,7 @@ class OpProfile(_OfPrograms):
             No such column to sort by, or `count` is less than 1.
         """
         known = ("wasted_us", "time_us", "flops", "bytes", "occurrences")
-        if sort not in known or count < 1:
+        if sort not in known or not isinstance(cast("object", count), int) or count < 1:
             raise NbprofError(f"sort is one of {', '.join(map(repr, known))} and count is 1 or more, not {sort!r} and {count!r}")
         frame = self.frame
         return frame[frame["kind"] == "op"].sort_values(sort, ascending=False, kind="stable").head(count).reset_index(drop=True)

@@ -222,7 +222,7 @@ def roofline(frame: pd.DataFrame, peaks: Peaks, missing: str, *, width: int = 90
     ]
     plot.add_tools(models.HoverTool(tooltips=tips, renderers=[points]))
     _style(plot, "operational intensity, FLOP/B", "GFLOP/s")
-    if peaks.on_chip:
+    if plot.legend:
         plot.legend.location = "bottom_right"
     return cast("Figure", plot)
 

@@ -41,6 +41,8 @@ _HUES = (
     (("copy-start", "copy-done", "send", "recv"), "device_to_device"),
 )
 """What of a step the categories of XLA are, by how they begin; everything else is device compute."""
+_HOST_MEMORY = "S(5)"
+"""How XLA writes the memory space of the host."""
 
 Floats = npt.NDArray[np.float64]
 Made = tuple[pd.DataFrame, dict[str, float | str], Peaks, pd.DataFrame]
@@ -111,9 +113,13 @@ def left_out(frame: pd.DataFrame) -> str:
     )
 
 
-def hue(category: str) -> str:
+def hue(category: str, expression: str = "") -> str:
     """The step-time category that an op counts as: its colour."""
-    return next((key for starts, key in _HUES if category.startswith(starts)), "device_compute")
+    key = next((key for starts, key in _HUES if category.startswith(starts)), "device_compute")
+    if key == "device_to_device" and _HOST_MEMORY in expression:
+        # The first layout is that of the result: what lies with the host is output, what is only read there is input.
+        return "output" if _HOST_MEMORY in expression.partition("}")[0] else "input"
+    return key
 
 
 def _roofs(peaks: Peaks) -> list[dict[str, Any]]:
@@ -215,7 +221,10 @@ def _table(frame: pd.DataFrame, roof: pd.DataFrame) -> dict[str, Any]:
             "_intensity": _short(roof["operational_intensity"]),
             "_flops": _short(roof["flops_per_second"]),
             "_bytes": _short(roof["bytes_per_second"]),
-            "_hue": np.array([colours.index(hue(str(category))) for category in frame["category"]], np.uint8),
+            "_hue": np.array(
+                [colours.index(hue(str(one), str(text))) for one, text in zip(frame["category"], frame["expression"], strict=True)],
+                np.uint8,
+            ),
         },
         "rows": len(frame),
     }

@@ -136,7 +136,12 @@ def test_the_tree_adds_up_and_waste_is_what_the_better_resource_leaves(tmp_path)
     assert tree.loc[tree["kind"] == "fused", "name"].tolist() == ["tanh.1", "add.1"]
     assert p.op_profile.tree("category")["path"].tolist()[1:3] == ["loop fusion", "loop fusion › add_fusion"]
     assert p.op_profile.top(1)["name"].tolist() == ["add_fusion"]
-    for bad in (lambda: p.op_profile.tree("host"), lambda: p.op_profile.top(0), lambda: p.op_profile.top(3, "name")):
+    for bad in (
+        lambda: p.op_profile.tree("host"),
+        lambda: p.op_profile.top(0),
+        lambda: p.op_profile.top("3"),
+        lambda: p.op_profile.top(3, "name"),
+    ):
         with pytest.raises(NbprofError):
             bad()
 

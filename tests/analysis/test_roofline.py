@@ -84,6 +84,13 @@ def test_steps_one_by_one(tmp_path, cores):
     assert half["compute_fraction"].tolist() == pytest.approx([0.0505] * 3)
 
 
+def test_a_peak_that_is_no_number_is_refused_in_a_sentence(tmp_path):
+    p = profile(tmp_path, tpu(0))
+    for bad in ("312T", -1, 0, float("nan")):
+        with pytest.raises(NbprofError, match=r"peak_flops is .*; it is a rate a second, above 0"):
+            p.roofline(peak_flops=bad)
+
+
 def test_steps_of_ops_that_ran_in_none(tmp_path):
     p = profile(tmp_path, tpu(0))
     assert p.roofline.steps.empty

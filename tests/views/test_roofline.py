@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nbprof import frames_hlo
+from nbprof import frames_hlo, load
 from nbprof.report.static import static_html
 from nbprof.views import codec, payload, roofline
+from nbprof.views.categories import CATEGORIES
 from tests.analysis.test_hlo import KNOWN, US, computation, kernel, op, program, run
 from tests.analysis.test_roofline import tpu
 from tests.support.build import profile
+from tests.support.profiles import real
 from tests.support.xspace import training_run
 
 OPS = [kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "mul.1.remat", length=5 * US), kernel(40 * US, "k3", "none", ident=9)]
@@ -122,3 +124,16 @@ def test_long_texts_are_cut(tmp_path):
     entry = computation("main", op(name, "negate", 12), ident=8, root=12)
     p = run(tmp_path, kernel(0, "k", name), programs={"f(3)": (3, program("f", entry))}, stats=KNOWN)
     assert {len(cell) for cell in text(roofline.payload(p.run)["table"], "op")} == {400}
+
+
+def test_copies_between_a_tpu_and_the_memory_of_the_host_are_input_and_output_as_in_the_steps():
+    p = load(real("jax/tpu-v6e-inference"))
+    part = roofline.payload(p.run)["table"]
+    hues = {op: CATEGORIES[at].key for op, at in zip(p.hlo.frame["op"], part["data"]["_hue"], strict=True)}
+    starts = {name: hues[name.replace("done", "start")] for name in ("copy-done.4", "copy-done.2", "copy-done", "copy-done.5")}
+    assert {name: hues[name] for name in starts} == starts
+    assert starts == {"copy-done.4": "input", "copy-done.2": "input", "copy-done": "input", "copy-done.5": "output"}
+    assert (
+        roofline.hue("copy-done", "%a = f32[8]{0:T(128)S(1)} copy-done((f32[8]{0:T(128)S(1)}, f32[8]{0:T(128)}, u32[]) %b)")
+        == "device_to_device"
+    )
