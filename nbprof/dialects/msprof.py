@@ -52,6 +52,12 @@ def call_kind(name: str) -> str:
     return "other"
 
 
+def _number(value: object) -> int | None:
+    """A whole number of at most six digits that a file states, as such or as a text; None for everything else."""
+    text = str(value) if isinstance(value, (int, str)) else ""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None
+
+
 class _Ascend:
     """One Ascend profile on its way into the tables."""
 
@@ -247,20 +253,20 @@ class _Ascend:
             known = {}
             for one in facts[host].get("facts", []) if host < len(facts) else []:
                 for device in one.get("DeviceInfo", []) if isinstance(one.get("DeviceInfo"), list) else []:
-                    if isinstance(device, dict) and str(device.get("id", "")).isdigit():
-                        known[int(device["id"])] = device
+                    if isinstance(device, dict) and (ident := _number(device.get("id"))) is not None:
+                        known[ident] = device
             tables = {int(t.device) for items in trace.tables.values() for t in items if t.host == host and t.device is not None}
             for device in sorted(set(self.work.device(mine).tolist()) or tables or set(known)):
                 info = known.get(device, {})
-                clock = str(info.get("aic_frequency", ""))
+                clock = _number(info.get("aic_frequency"))
                 rows.append(
                     {
                         "host": name,
                         "device": device,
                         "kind": "NPU",
                         "name": "Ascend NPU",
-                        "cores": info.get("ai_core_num"),
-                        "clock_khz": int(clock) * 1000 if clock.isdigit() else None,
+                        "cores": _number(info.get("ai_core_num")),
+                        "clock_khz": None if clock is None else clock * 1000,
                     }
                 )
         return pd.DataFrame(rows, columns=act.DEVICES)

@@ -145,7 +145,7 @@ def _facts(one: Recording, receipt: Receipt) -> None:
             starts = starts or stated
         else:
             one.facts.append(stated)
-    ranks = [int(r) for f in one.facts if _is_number(r := f.get("rank_id"))]
+    ranks = [int(r) for f in one.facts if _is_number(r := f.get("rank_id", ""))]
     one.rank = ranks[0] if ranks else None
     begin, boot = starts.get("collectionTimeBegin"), starts.get("clockMonotonicRaw")
     if _is_number(begin, 18) and _is_number(boot, 18):

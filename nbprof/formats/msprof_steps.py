@@ -25,6 +25,8 @@ _MARK = re.compile(r"(Iteration|FP_BP Time|Iteration Refresh|Reduce|Data_aug Bou
 _MODEL = re.compile(r"Model ID:\s*(\d+)")
 _DEVICE = re.compile(r"device_(\d{1,4})$")
 _MOST_BYTES = 1 << 28
+# With room to add in int64.
+_REACH_PS = 1 << 62
 _ARGS = ("Iteration ID", "FP Start", "BP End", "Iteration End", "Data_aug Bound(us)")
 
 
@@ -78,6 +80,9 @@ def of_files(
         table = _table(marks, host, rank, device, clock, files[0].name + (f" and {len(files) - 1} more" if len(files) > 1 else ""))
         if table is not None:
             out.append(table)
+        elif marks:
+            names = printable(files[0].name) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
+            receipt.warn(f"{names}: no iteration in it has an end that lies near the timeline; they are not known.")
     return out
 
 
@@ -149,7 +154,10 @@ def _table(
 
     def moment(value: object) -> int | None:
         us = _decimal(value)
-        return None if us is None or us <= 0 else int(us * 1_000_000) + (shift_ns - epoch_ns) * 1000
+        if us is None or us <= 0:
+            return None
+        ps = int(us * 1_000_000) + (shift_ns - epoch_ns) * 1000
+        return ps if abs(ps) < _REACH_PS else None
 
     for mark in marks:
         parts = _MARK.match(mark.name)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import nbprof
 from nbprof import frames_ascend
 from nbprof.analysis import ascend_ops
 from nbprof.views import ascend, codec
+from tests.support import msprof
 from tests.support.ascend import run, steps, table, tasks
 
 _ROWS = [("a", "A", "AI_CORE", 1, 0, 10.0), ("b", "B", "AI_CPU", 2, 5, 3.0), ("h", "H", "HCCL", None, 9, 4.0)]
@@ -66,3 +70,48 @@ def test_no_file_at_all_and_files_without_rows() -> None:
         assert made.ascend_kinds == []
         assert not ascend.has(made)
         assert ascend.payload(made)["empty"]["title"] == "No tables of Ascend's profiler"
+
+
+def _later(event: dict[str, Any]) -> None:
+    for marks in (event, event.get("args", {})):
+        for name in ("ts", "FP Start", "BP End", "Iteration End"):
+            if name in marks:
+                marks[name] += 1.7e15
+
+
+@pytest.mark.parametrize(
+    ("change", "steps_", "said"),
+    [
+        (lambda event: event.update(ts=10**17) if "ts" in event else None, 3, ""),
+        (lambda event: event["args"].update({"FP Start": 10**17}) if "FP Start" in event["args"] else None, 3, ""),
+        (_later, 0, "no iteration in it has an end that lies near the timeline"),
+    ],
+    ids=["begins", "marks", "clock"],
+)
+def test_iterations_of_another_clock_are_told_and_left_out(tmp_path: Path, change: Any, steps_: int, said: str) -> None:
+    folder = tmp_path / "PROF_1_20250109094754000_A"
+    msprof.older(folder, *msprof.training(3))
+    (file,) = folder.rglob("step_trace_*.json")
+    events = json.loads(file.read_text())
+    for event in events:
+        change(event)
+    file.write_text(json.dumps(events))
+    p = nbprof.load(folder)
+    assert len(p.steps.frame) == steps_
+    assert said in str(p.receipt)
+
+
+@pytest.mark.parametrize(("key", "value"), [("id", "²"), ("id", "9" * 30), ("aic_frequency", "9" * 30), ("ai_core_num", "x"), ("id", None)])
+def test_facts_that_are_no_numbers_are_unknown(tmp_path: Path, key: str, value: object) -> None:
+    folder = tmp_path / "PROF_1_20250109094754000_A"
+    msprof.older(folder, *msprof.training(3))
+    (file,) = folder.rglob("info.json.*")
+    facts = json.loads(file.read_text())
+    facts["DeviceInfo"][0][key] = value
+    file.write_text(json.dumps(facts))
+    p = nbprof.load(folder)
+    assert len(p.steps.frame) == 3
+    assert p.kernels.devices["device"].tolist() == [0]
+    device = p.run.activity.devices.iloc[0]
+    unknown = {"id": ["cores", "clock_khz"], "aic_frequency": ["clock_khz"], "ai_core_num": ["cores"]}[key]
+    assert device[unknown].isna().all()
