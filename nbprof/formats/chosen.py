@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 from dataclasses import replace
 from typing import Any
 
 from nbprof.errors import ReadError
+from nbprof.formats import ascend
 from nbprof.formats.packed import Unpacked
 from nbprof.formats.pieces import LIMIT_BYTES, Format, Piece, RunFiles
 from nbprof.formats.sniff import HEAD, Kind, recognise
@@ -102,6 +104,7 @@ def _settled(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
     return replace(run, files=files, format=form, warnings=tuple(warnings + copies), limit_bytes=limit)
 
 
+_OF_ASCEND = re.compile(rb'"name"\s*:\s*"(Step Trace|HCCL|Communication|Ascend Hardware|CANN)"|"Iteration ID"|"Task Type"')
 _READS = "nbprof reads *.xplane.pb, Chrome traces in JSON, and tables (CSV, with commas, in UTF-8) as Ascend's profilers write them."
 
 
@@ -115,6 +118,9 @@ def kind_of(piece: Piece, head: bytes | None = None) -> Kind:
     """
     head = piece.head(HEAD) if head is None else head
     kind = recognise(head, piece.name, whole=len(head) < HEAD)
+    if kind.format == "chrome" and not kind.packed and ascend.use_of(piece.name) == "partial" and _OF_ASCEND.search(head):
+        # A part of a timeline of msprof, which tells less of who wrote it than the whole.
+        return replace(kind, format="msprof")
     if kind.format in ("xspace", "chrome", "msprof", "torch_memory"):
         return kind
     # Damaged, by its name: the reader says where.

@@ -182,7 +182,9 @@ def _timelines(builder: Builder, one: Recording, receipt: Receipt, progress: Cal
             folders.setdefault(piece.label.rpartition("/")[0], []).append(piece)
     for folder, files in folders.items():
         whole = [p for p in files if ascend.use_of(p.name) == "timeline"]
-        kept, notes = msprof_tables.newest(whole or [p for p in files if not p.name.startswith("step_trace")])
+        # The marks of iterations are a table of their own; where they are all there is, they are the timeline too.
+        alone = files if all(ascend.use_of(p.name) in ("partial", "facts") for p in one.pieces) else []
+        kept, notes = msprof_tables.newest(whole or [p for p in files if not p.name.startswith("step_trace")] or alone)
         for text in notes:
             receipt.info(text)
         parts = []

@@ -332,3 +332,13 @@ def test_tables_that_are_all_empty_say_so(tmp_path):
     (folder / "op_summary_20250109094754.csv").write_bytes(b"")
     with pytest.raises(nbprof.ReadError, match=r"op_summary.*all of its tables are empty.*msprof --export=on"):
         nbprof.load(folder)
+
+
+def test_the_iterations_of_an_older_layout_alone_are_those_of_their_graph(tmp_path):
+    tasks, marks = made.training(5)
+    folder = made.older(tmp_path / "PROF_9_20230818142704000_A", tasks, marks)
+    (file,) = folder.rglob("step_trace*.json")
+    alone = run_of(file)
+    assert alone.steps["name"].tolist() == [f"Iteration {i}" for i in range(1, 6)]
+    assert alone.ascend_iterations["data_aug_ms"].iloc[1:].tolist() == pytest.approx([0.3] * 4)
+    assert "plain trace" not in str(alone.receipt)
