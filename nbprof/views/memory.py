@@ -11,7 +11,7 @@ import pandas as pd
 from nbprof.analysis import memory_alive
 from nbprof.views import wording
 from nbprof.views.codec import Delta, coded, short
-from nbprof.views.overview import by_torch, figure, unknown
+from nbprof.views.overview import by_jax, by_torch, figure, unknown
 from nbprof.views.tables import floats, table
 
 if TYPE_CHECKING:
@@ -216,6 +216,14 @@ def _empty(run: Run) -> dict[str, Any]:
             "title": "No allocations in this run",
             "text": "The profile has no memory events. PyTorch records them when it is asked to:",
             "code": "torch.profiler.profile(profile_memory=True)",
+        }
+    if by_jax(run):
+        # Recording them is no option of JAX's, so there is nothing to ask for.
+        planned = " What its compiled programs take is in the tab Program memory." if run.memory_modules["peak_bytes"].notna().any() else ""
+        return {
+            "title": "No allocations in this run",
+            "text": f"The profile has no memory events. JAX records those of GPUs and TPUs, none of the CPU.{planned}",
+            "code": "",
         }
     return {
         "title": "No allocations in this run",

@@ -186,7 +186,9 @@ def _waiting(run: Run) -> dict[str, Any]:
 def _busy(run: Run) -> dict[str, Any]:
     percent = run.overview.get("device_busy_percent")
     kind = run.overview.get("device_kind") or "device"
-    note = f"{kind}, {wording.plural(len(run.devices), 'device')}" if wording.real(percent) is not None else "not recorded"
+    note = "no steps" if run.steps.empty else "not recorded"
+    if wording.real(percent) is not None:
+        note = f"{kind}, mean of {len(run.devices):,} devices" if len(run.devices) > 1 else f"{kind}, 1 device"
     if wording.real(percent) is not None and (run.devices["kind"] == "TPU").any():
         note += "; copies and infeed count"
     return figure("Device busy", percent, "%", 1, note, **bar(("device_compute", percent)))
@@ -218,7 +220,7 @@ def _op_time(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _precision(facts: dict[str, Any]) -> dict[str, Any]:
     half, full = wording.real(facts.get("compute_16bit_percent")), wording.real(facts.get("compute_32bit_percent"))
-    note = f"32-bit {wording.percent(full)}" if half is not None else "not recorded"
+    note = f"32-bit {wording.percent(full)}" if half is not None else "not recorded" if facts.get("steps") else "no steps"
     return figure("16-bit compute", half, "%", 1, note, **bar(("device_compute", half)))
 
 

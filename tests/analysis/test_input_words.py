@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from nbprof import load
+from nbprof.views import memory
+from nbprof.views.overview import figures as key_figures
+from tests.support import hlo
+from tests.support.build import profile
+from tests.support.hlo_memory import small
 from tests.support.profiles import real
+from tests.support.xspace import MS, PlaneWriter, xspace
 
 
 def test_a_wait_for_copies_from_the_hosts_memory_is_no_lack_of_recorded_input_work():
@@ -22,3 +28,18 @@ def test_the_host_of_jax_works_on_no_ops():
     p = load(real("jax/mi300-jax_conv_minimal_08"))
     assert not (p.ops.frame["where"] == "host").any()
     assert "prepares and dispatches programs while the device idles" in p.overview["verdict_detail"]
+
+
+def test_a_figure_of_steps_says_where_there_are_none():
+    figures = {one["label"]: one for one in key_figures(load(real("jax/gtx1080ti-reactant")).run)}
+    assert {figures[label]["note"] for label in ("Average step", "Device busy", "16-bit compute")} == {"no steps"}
+
+
+def test_jax_is_not_asked_for_allocations_of_the_cpu(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    host.line("python", [host.event("PjitFunction(step)", 0, MS)])
+    p = profile(tmp_path, xspace(host, hlo.metadata_plane(**{"jit_step(8)": (8, small())})))
+    assert p.overview["framework"] == "JAX"
+    told = memory.payload(p.run)["empty"]
+    assert told["text"].endswith("none of the CPU. What its compiled programs take is in the tab Program memory.")
+    assert not told["code"]
