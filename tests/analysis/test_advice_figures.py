@@ -1,0 +1,56 @@
+"""The figures that advice is given: each from tables small enough to count by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from nbprof.analysis import advice_device, advice_evidence, advice_programs
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_products_on_the_host_are_told_by_step(steps: int) -> None:
+    activity: Any = SimpleNamespace(framework="TensorFlow", devices=[1])
+    ops = pd.DataFrame(
+        [
+            ("host", "a", "MatMul", 3000.0, 30.0),
+            ("host", "b", "Conv2D", 5000.0, 50.0),
+            ("host", "c", "MatMul", 9000.0, 90.0),
+            ("host", "d", "Identity", 3000.0, 1.0),
+            ("device", "c", "MatMul", 7000.0, 70.0),
+        ],
+        columns=["where", "op", "type", "self_us", "avg_self_us"],
+    )
+    kernels = pd.DataFrame({"op": []})
+    # c runs on the device: on the host it launches its kernels.
+    assert advice_evidence._placed(activity, ops, kernels, steps) == advice_evidence.Placed(40.0, 8.0 / steps, "b", 50.0)
+    assert advice_evidence._placed(activity, ops, pd.DataFrame({"op": ["a", "b"]}), steps) is None
+
+
+def test_what_lies_over_a_step_that_is_not_counted_is_no_gap() -> None:
+    steps = pd.DataFrame({"host": "a", "kind": "train", "start_ms": [0.0, 12, 30, 60], "step_time_ms": 10.0, "counted": True})
+    assert advice_evidence._between(steps) == pytest.approx(8.0)
+    steps.loc[2, "counted"] = False
+    assert advice_evidence._between(steps) == pytest.approx(2.0)
+    steps["counted"] = [True, False, True, False]
+    assert advice_evidence._between(steps) is None
+
+
+def test_a_fusion_saves_the_shorter_of_two_ops_and_no_more_than_the_reader_takes(monkeypatch) -> None:
+    names = ["a", "b", "c", "d"]
+    top = pd.DataFrame({"host": 0, "program": 1, "name": names})
+    table = pd.DataFrame(
+        {"category": "loop fusion", "bandwidth_fraction": 0.9, "compute_fraction": 0.1, "moves": False, "own": [5.0, 7.0, 9.0, 4.0]}
+    )
+    activity: Any = SimpleNamespace(programs=SimpleNamespace(program=lambda host, ident: object()))
+    monkeypatch.setattr(advice_programs, "_readers", lambda program, rows: [("b", ["a"]), ("c", ["b", "a"]), ("d", [])])
+    # b after a saves 5, c after both of them 9 at most.
+    assert advice_programs._chained(activity, top, table) == (14.0, "c", 2)
+
+
+@pytest.mark.parametrize(("grid", "blocks"), [("2, 3, 4", 24.0), ("5", 5.0), ("", None), ("a,b", None), ("9" * 5000, float("inf"))])
+def test_blocks_of_a_grid(grid: str, blocks: float | None) -> None:
+    assert advice_device._blocks(grid) == pytest.approx(float("nan") if blocks is None else blocks, nan_ok=True)
