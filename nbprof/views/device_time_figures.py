@@ -28,6 +28,20 @@ _COLOURS = {
     "kernel_wait": BY_KEY["kernel_launch"].colour,
     "other": OTHER,
 }
+_KINDS = {
+    "compute": ("Compute", _COLOURS["compute"]),
+    "communication": ("Communication", _COLOURS["communication"]),
+    "memory": ("Memory", _COLOURS["memory"]),
+    "launch": ("Launch", _COLOURS["kernel_wait"]),
+    "launch_delay": ("Launch delay", _COLOURS["kernel_wait"]),
+    "kernel_wait": ("Between kernels", OTHER),
+    "wait": ("Waiting for the device", OTHER),
+    "input": ("Input", BY_KEY["input"].colour),
+    "op": ("Op on the host", _COLOURS["host_wait"]),
+    "allocate": ("Call for memory", _COLOURS["host_wait"]),
+    "host": ("Other host work", _COLOURS["host_wait"]),
+}
+"""Word and colour of the kinds of pieces of the critical path."""
 
 
 def figure(run: Run, what: str, **options: Any) -> Model:
@@ -54,14 +68,24 @@ def figure(run: Run, what: str, **options: Any) -> Model:
 
 
 def _labels(rows: Any) -> list[str]:
-    return [f"{wording.one_line(str(h))}, device {d}" for h, d in zip(rows["host"], rows["device"], strict=True)]
+    several = rows["host"].nunique() > 1
+    return [_label(h, d, several) for h, d in zip(rows["host"], rows["device"], strict=True)]
+
+
+def _label(host: object, device: object, several: bool) -> str:
+    return f"{_cut(host, 40)}, device {device}" if several else f"device {device}"
+
+
+def _cut(text: object, most: int = 60) -> str:
+    line = wording.one_line(str(text))
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _stacked(names: list[str], parts: dict[str, Any], unit: str, title: str, options: dict[str, Any]) -> Model:
     plotting, models = _bokeh()
     source = models.ColumnDataSource({"name": names, **parts})
     plot: Any = plotting.figure(
-        **{"width": 900, "height": 90 + 24 * len(names), "y_range": names[::-1], "tools": "xpan,xwheel_zoom,reset,save", "title": title}
+        **{"width": 900, "height": 140 + 24 * len(names), "y_range": names[::-1], "tools": "xpan,xwheel_zoom,reset,save", "title": title}
         | options
     )
     keys = list(parts)
@@ -100,14 +124,18 @@ def _steps(rows: Any, by: str, value: str, unit: str, title: str, options: dict[
     colours = ("#23896A", "#184A95", "#BF8C08", "#CF4A1A", "#9455C8", "#1E9FCE", "#5E3C0A", "#123A44")
     # Only the largest get a line of their own; the frame has all.
     largest = rows.groupby(["host", "device", by], sort=False).size().sort_values(ascending=False, kind="stable").head(len(colours))
+    several = rows["host"].nunique() > 1
     for colour, (host, device, name) in zip(colours, largest.index, strict=False):
         mine = rows[(rows["host"] == host) & (rows["device"] == device) & (rows[by] == name)]
         source = models.ColumnDataSource({"time": mine["time_ms"].to_numpy(np.float64), "value": mine[value].to_numpy(np.float64)})
-        plot.step("time", "value", mode="after", color=colour, source=source, legend_label=wording.one_line(f"{host}, {device}: {name}"))
+        plot.step(
+            "time", "value", mode="after", color=colour, source=source, legend_label=f"{_label(host, device, several)}: {_cut(name, 40)}"
+        )
     _style(plot, "ms", unit)
     plot.y_range.start = 0
     plot.legend.border_line_color = None
-    plot.add_layout(plot.legend[0], "below")
+    # Beside the plot: below it eight lines of a legend would leave it no room.
+    plot.add_layout(plot.legend[0], "right")
     return plot  # type: ignore[no-any-return]
 
 
@@ -141,6 +169,8 @@ def _stragglers(run: Run, **options: Any) -> Model:
     paint = linear_cmap("cost", ["#F4F6F8", "#F0C9B8", "#E2906A", "#CF4A1A"], 0, high)
     plot.rect("step", "name", 0.95, 0.9, fill_color=paint, line_color=None, source=source)
     plot.add_tools(models.HoverTool(tooltips=[("", "@name"), ("Step", "@step"), ("Waited for it", "@cost{0,0.00} ms")]))
+    plot.add_layout(models.ColorBar(color_mapper=paint["transform"], title="ms waited", width=12), "right")
+    plot.xaxis.ticker = models.BasicTicker(min_interval=1)
     _style(plot, "step", None)
     return plot  # type: ignore[no-any-return]
 
@@ -148,17 +178,25 @@ def _stragglers(run: Run, **options: Any) -> Model:
 def _path(run: Run, *, most: int = 20, **options: Any) -> Model:
     plotting, models = _bokeh()
     rows = run.device_time["device_critical_path"].head(most)
-    names = [f"{i + 1}. {wording.one_line(str(n) or str(k))[:60]}" for i, (n, k) in enumerate(zip(rows["name"], rows["kind"], strict=True))]
+    names = [f"{i + 1}. {_cut(n or 'nothing recorded')}" for i, n in enumerate(rows["name"])]
+    kinds = [_KINDS.get(str(kind), ("Not known", OTHER)) for kind in rows["kind"]]
     source = models.ColumnDataSource(
-        {"name": names, "percent": rows["percent"].to_numpy(), "us": rows["total_us"].to_numpy(), "kind": rows["kind"].to_numpy(object)}
+        {
+            "name": names,
+            "percent": rows["percent"].to_numpy(),
+            "us": rows["total_us"].to_numpy(),
+            "kind": [kind for kind, _ in kinds],
+            "colour": [colour for _, colour in kinds],
+        }
     )
     plot: Any = plotting.figure(
         **{"width": 900, "height": 80 + 20 * len(names), "y_range": names[::-1], "tools": "save", "title": "Critical path"} | options
     )
-    plot.hbar(y="name", right="percent", height=0.7, color=BY_KEY["device_compute"].colour, source=source)
+    plot.hbar(y="name", right="percent", height=0.7, color="colour", legend_group="kind", source=source)
     plot.add_tools(
         models.HoverTool(tooltips=[("", "@name"), ("Kind", "@kind"), ("Time", "@us{0,0.0} µs"), ("Of the step", "@percent{0.0}%")])
     )
     _style(plot, "% of the step", None)
     plot.ygrid.visible = False
+    plot.legend.location, plot.legend.border_line_color = "bottom_right", None
     return plot  # type: ignore[no-any-return]

@@ -403,3 +403,22 @@ def test_calls_for_memory_within_ops_are_told_as_that(tmp_path):
     assert path.loc["allocate", ["name", "op"]].tolist() == ["hipFree", "aten::conv"]
     assert path.loc["allocate", "total_us"] == pytest.approx(60.0)
     assert "most often in a call that allocates or frees memory" in repr(p)
+
+
+def test_figures_leave_room_for_the_plot_and_tell_kinds_apart(tmp_path):
+    pytest.importorskip("bokeh")
+    file = Kineto()
+    file.step(1, 0, 4000)
+    for stream in range(8):
+        op = file.op("aten::mm", 100 + 200 * stream, 40)
+        file.launched("k" * 90, 120 + 200 * stream, 160 + 200 * stream, 100, op, stream=stream)
+    p = made(tmp_path, file).device_time
+    queue = p.figure("queue")
+    assert len(queue.right[-1].items) == 8
+    assert not [one for one in queue.below if one.__class__.__name__ == "Legend"]
+    assert {item.label.value for item in queue.right[-1].items} == {f"device 0: Stream {stream}" for stream in range(8)}
+    path = p.figure("critical_path").renderers[0].data_source.data
+    assert len(set(path["colour"])) > 1
+    assert {"Launch", "Op on the host"} <= set(path["kind"])
+    assert all(len(name) < 70 for name in path["name"])
+    assert not [name for name in path["name"] if name.endswith(". host")]
