@@ -112,6 +112,17 @@ def _counts(facts: Facts) -> tuple[float, float]:
     return (count / steps if steps else 0.0), (whole / count if count else 0.0)
 
 
+def _compiled(facts: Facts, in_jax: str) -> str:
+    """The model handed to the compiler of its framework; JAX has done so already, and its fix is another each time."""
+    if facts.torch:
+        return "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
+    if facts.jax:
+        return in_jax
+    if facts.keras:
+        return "-model.compile(optimizer, loss)\n+model.compile(optimizer, loss, jit_compile=True)"
+    return "-@tf.function\n+@tf.function(jit_compile=True)\n def train_step(batch):"
+
+
 def _small_kernels(facts: Facts) -> list[Finding]:
     """G11: many kernels so short that starting them is what takes the time."""
     each, mean = _counts(facts)
@@ -122,13 +133,8 @@ def _small_kernels(facts: Facts) -> list[Finding]:
         f"A step runs **{each:,.0f}** kernels of **{mean:.1f} µs** on average, **{facts.compute_ms:.2f} ms** in all: most of them only "
         "read and write what the one before wrote. A compiler makes a few out of many."
     )
-    fix = "-@tf.function\n+@tf.function(jit_compile=True)\n def train_step(batch):"
-    if facts.torch:
-        fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
-    elif facts.jax:
-        fix = "+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUDNN,CUSTOM_CALL'  # before JAX starts"
-    elif facts.keras:
-        fix = "-model.compile(optimizer, loss)\n+model.compile(optimizer, loss, jit_compile=True)"
+    graphs = "+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUDNN,CUSTOM_CALL'  # before JAX starts"
+    fix = _compiled(facts, graphs)
     title = "Record kernels as graphs" if facts.jax else "Compile many small kernels into few"
     return [Finding("small_kernels", "medium", title, text, gain, fix, "kernels", "GPU kernels")]
 
@@ -148,13 +154,7 @@ def _elementwise(facts: Facts) -> list[Finding]:
         f"**{share:.0f}%** of kernel time is in kernels of one elementwise op each, the largest {_short(worst['op'])} with "
         f"**{worst['total_us'] / 1000:.2f} ms**: each reads its values from memory and writes them back. A compiler joins them."
     )
-    fix = "-@tf.function\n+@tf.function(jit_compile=True)\n def train_step(batch):"
-    if facts.torch:
-        fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
-    elif facts.jax:
-        fix = "+@jax.jit\n def train_step(state, batch):"
-    elif facts.keras:
-        fix = "-model.compile(optimizer, loss)\n+model.compile(optimizer, loss, jit_compile=True)"
+    fix = _compiled(facts, "+@jax.jit\n def train_step(state, batch):")
     title = "Let a compiler join elementwise ops"
     return [Finding("elementwise_kernels", _level(facts, gain), title, text, gain, fix, "kernels", "GPU kernels")]
 
