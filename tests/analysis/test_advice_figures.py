@@ -54,3 +54,25 @@ def test_a_fusion_saves_the_shorter_of_two_ops_and_no_more_than_the_reader_takes
 @pytest.mark.parametrize(("grid", "blocks"), [("2, 3, 4", 24.0), ("5", 5.0), ("", None), ("a,b", None), ("9" * 5000, float("inf"))])
 def test_blocks_of_a_grid(grid: str, blocks: float | None) -> None:
     assert advice_device._blocks(grid) == pytest.approx(float("nan") if blocks is None else blocks, nan_ok=True)
+
+
+def test_a_kernel_of_many_blocks_does_not_make_up_for_one_of_few() -> None:
+    kernels = pd.DataFrame(
+        {"grid": ["2,1,1", "10,1,1", "400,1,1", None], "total_us": [40.0, 20.0, 30.0, 10.0], "op": ["few", "all", "many", "unknown"]}
+    )
+    device = {"kind": "GPU", "cores": 10, "architecture": "Ampere"}
+    facts: Any = SimpleNamespace(
+        overview={"environment": {"devices": [device]}},
+        kernels=kernels,
+        computing=(kernels, 100.0),
+        compute_ms=50.0,
+        mean={"step_time": 100.0},
+    )
+    (found,) = advice_device._few_blocks(facts)
+    # A kernel of 2 blocks leaves 8 of 10 multiprocessors empty for 40 of 100 µs.
+    assert "**40%** of kernel time" in found.evidence
+    assert "**32%** of the device stands idle" in found.evidence
+    assert "the largest is few with **2** blocks" in found.evidence
+    assert found.gain_ms_per_step == pytest.approx(16.0)
+    kernels.loc[0, "grid"] = "10,1,1"
+    assert advice_device._few_blocks(facts) == []
