@@ -97,7 +97,7 @@ SCHEMA: dict[str, list[Col]] = {
             "bool",
             "",
             "Warm-up",
-            "A leading step over 4 times the median: left out of the averages.",
+            "A leading step over 4 times the median, or one of the first two iterations of a graph on an NPU: left out of the averages.",
             "bool",
             None,
         ),
