@@ -235,6 +235,8 @@ def open_folder(page, name):
 def test_output_of_ascend_opens(browse):
     open_folder(browse, "PROF_000001")
     browse.get_by_text("5 steps").first.wait_for(timeout=60_000)
+    assert "Device-bound" in visit(dashboard(browse), "Ascend").inner_text()
+    assert "Cube" in visit(dashboard(browse), "NPU kernels").inner_text()
     visit(dashboard(browse), "Trace").locator("canvas").first.wait_for()
 
 
