@@ -120,6 +120,7 @@ export function complete(payload: Payload): Payload {
   fill(payload, { allocator: NO_ALLOCATOR });
   fill(payload, { device_time: NO_DEVICE_TIME });
   fill(payload, { ascend: NO_ASCEND });
+  fill(payload.ops, { modules: null, shapes: null });
   fill(payload.overview, { checks: [] });
   fill(payload.input, { statement: "", next_step: "", share: [] });
   for (const category of payload.input.categories) fill(category, { per_step_ms: null });

@@ -266,6 +266,11 @@ export interface Ops {
   table: Table;
   /** Self time of each side without idle, and its idle time; NaN where the side was not recorded. */
   totals: { device_us: number; host_us: number; device_idle_us: number; host_idle_us: number };
+  /** PyTorch: name, percent, calls, where there is a device device_total_us and backward_device_us, host_total_us, backward_host_us,
+   *  module ("" of a sum); _depth; a tree in preorder. null where with_stack was off. */
+  modules: Table | null;
+  /** PyTorch: op, input_shapes, percent, calls, device_self_us …; null where record_shapes was off. */
+  shapes: Table | null;
 }
 
 export interface Kernels {
@@ -307,13 +312,13 @@ export interface MemoryId {
   peak: Table;
   /** What is alive at every drawn event; null where blocks cannot be told apart. */
   moments: Moments | null;
+  /** Bytes that each op took and gave back: op, allocations, allocated_bytes, deallocations, freed_bytes, increase_bytes. */
+  ops: Table;
 }
 
 /** Blocks alive at the drawn events, as what changes from one moment to the next. */
 export interface Moments {
   /** By moment: index of its event. Moments are in the order of their steps, then in time. */
-  /** Bytes that each op took and gave back: op, allocations, allocated_bytes, deallocations, freed_bytes, increase_bytes. */
-  ops: Table;
   point: NumberArray;
   /** Kinds of blocks: op, region_type, data_type, shape, requested_bytes, allocated_bytes. */
   blocks: Table;

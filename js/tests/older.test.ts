@@ -22,6 +22,7 @@ function saved(): Payload {
     for (const key of keys) delete (from as Record<string, unknown>)[key];
   };
   drop(old, "pods");
+  drop(old.ops, "modules", "shapes");
   drop(old.overview, "checks");
   drop(old.input, "statement", "next_step", "share");
   for (const category of old.input.categories) drop(category, "per_step_ms");
@@ -36,6 +37,7 @@ describe("a report of an earlier version", () => {
   it("has nothing where it holds nothing", () => {
     const payload = complete(saved());
     expect(payload.overview.checks).toEqual([]);
+    expect([payload.ops.modules, payload.ops.shapes]).toEqual([null, null]);
     expect(payload.pods.empty?.title).toBe("Not in this report");
     expect(payload.input.pipelines.every((pipeline) => pipeline.slowest.length === 0)).toBe(true);
     expect(payload.input.categories.every((category) => category.per_step_ms === null)).toBe(true);

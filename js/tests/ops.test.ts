@@ -5,6 +5,7 @@ import { sortRows } from "../lib/rows.js";
 import { common, extreme, foldTable, sum } from "../views/fold.js";
 import { tailStart } from "../views/names.js";
 import { bases, donutParts, groups, layerOf, types, withPercents } from "../views/ops/rows.js";
+import { opened, tree, visible } from "../views/ops/torch.js";
 
 const KINDS: Record<string, Column["kind"]> = { where: "text", type: "text", op: "code" };
 
@@ -46,6 +47,8 @@ const ops: Ops = {
   empty: null,
   table: rows,
   totals: { device_us: 100, host_us: 200, device_idle_us: 300, host_idle_us: Number.NaN },
+  modules: null,
+  shapes: null,
 };
 
 describe("what 100% is", () => {
@@ -197,5 +200,44 @@ describe("long names", () => {
     expect(tailStart("a/b/c")).toBe(0);
     expect("Iterator::Root::Map".slice(tailStart("Iterator::Root::Map"))).toBe("Map");
     expect(tailStart("MatMul")).toBe(0);
+  });
+});
+
+describe("the tree of modules", () => {
+  const depth = [0, 1, 2, 2, 1, 0];
+  const names = ["Net_0", "Block_0", "Conv_0", "ReLU_0", "(3 more with less time)", "Loss_0"];
+  const modules: Table = {
+    rows: 6,
+    columns: [],
+    data: {
+      name: names,
+      module: ["Net_0", "Net_0/Block_0", "Net_0/Block_0/Conv_0", "Net_0/Block_0/ReLU_0", "", "Loss_0"],
+      percent: Float64Array.of(90, 60, 50, 10, 30, 10),
+      _depth: Float64Array.from(depth),
+    },
+  };
+  const shape = tree(modules);
+
+  it("has each row in the last one above it that is less deep", () => {
+    expect([...shape.parent]).toEqual([-1, 0, 1, 1, 0, -1]);
+    expect([...shape.inside]).toEqual([2, 2, 0, 0, 0, 0]);
+  });
+
+  it("opens what takes the most time while it stays short", () => {
+    expect(opened(modules, shape)).toEqual(new Set([0, 1]));
+    const wide: Table = {
+      ...modules,
+      rows: 60,
+      data: { _depth: Float64Array.from({ length: 60 }, (_, i) => (i ? 1 : 0)) },
+    };
+    expect(opened(wide, tree(wide)).size).toBe(0);
+  });
+
+  it("shows what is in an open row only, and what matches with all around it", () => {
+    expect(visible(modules, shape, new Set([0]), null)).toEqual([0, 1, 4, 5]);
+    // A row that is open in one that is not does not show what is in it.
+    expect(visible(modules, shape, new Set([1]), null)).toEqual([0, 5]);
+    expect(visible(modules, shape, new Set(), (text) => text.startsWith("ReLU"))).toEqual([0, 1, 3]);
+    expect(visible(modules, shape, new Set(), () => false)).toEqual([]);
   });
 });

@@ -30,10 +30,18 @@ export interface Folding<B extends string> {
   folded(spec: ColumnSpec, by: B, now: () => Folded, open: ReadonlySet<string>): ColumnSpec | null | undefined;
   /** Columns that a member of a group leaves empty. */
   ofGroups: readonly string[];
+  /** Ways that show a table of their own: drawn into an element, which `refresh` and the CSV then are of. */
+  others?: readonly { id: B; label: string; draw(into: HTMLElement): Other }[];
   /** A row of the table was chosen. */
   onRow(row: number): void;
   /** Rows changed; `groups` is null where they are not folded. */
   onChange(rows: number, groups: number | null, by: B): void;
+}
+
+/** A table of another kind in the place of this one. */
+export interface Other {
+  refresh(): void;
+  csv(): string;
 }
 
 export interface FoldingTable {
@@ -55,6 +63,7 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
   let by = plain;
   let folded: Folded | null = null;
   let handle: TableHandle | null = null;
+  let other: Other | null = null;
   const now = (): Folded => folded as Folded;
 
   const column = (spec: ColumnSpec): ColumnSpec[] => {
@@ -70,7 +79,10 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
     const { label, sort, minWidth, none } = options;
     const { signal } = options.context;
     const common = { label, sort, minWidth, none, signal };
-    if (by === plain) {
+    other = options.others?.find(({ id }) => id === by)?.draw(holder) ?? null;
+    if (other) {
+      [folded, handle] = [null, null];
+    } else if (by === plain) {
       folded = null;
       handle = table(holder, {
         ...common,
@@ -105,6 +117,10 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
   }
 
   function refresh(): void {
+    if (other) {
+      other.refresh();
+      return;
+    }
     const rows = options.rows();
     if (folded) {
       folded = foldTable(options.table(), options.groups(rows, by), open);
@@ -113,12 +129,13 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
     options.onChange(rows.length, folded ? folded.groups.length : null, by);
   }
 
-  const modes = segmented("Rows", options.ways, by, (id) => {
+  const modes = segmented("Rows", [...options.ways, ...(options.others ?? [])], by, (id) => {
     by = id;
     open.clear();
     build();
   });
-  const csv = (): string => (folded ? toCsv(folded.real, handle?.visibleRows() ?? []) : (handle?.csv() ?? ""));
+  const csv = (): string =>
+    other?.csv() ?? (folded ? toCsv(folded.real, handle?.visibleRows() ?? []) : (handle?.csv() ?? ""));
   options.context.keep(
     () => [...open],
     (keys) => {
@@ -142,7 +159,7 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
       return true;
     },
     renew() {
-      if (!folded) handle?.setTable(options.table());
+      if (!folded && !other) handle?.setTable(options.table());
       refresh();
     },
   };

@@ -13,6 +13,7 @@ import { filterField, foldingTable } from "./folding.js";
 import { toOp } from "./jump.js";
 import { fillName } from "./names.js";
 import { type By, bases, bySelf, donutParts, groups, types, type Where, withPercents } from "./ops/rows.js";
+import { modulesTable, shapesTable } from "./ops/torch.js";
 
 const SIDES: readonly Where[] = ["device", "host"];
 const TITLE = { device: "Device", host: "Host" } as const;
@@ -24,7 +25,7 @@ const RATES = [
   "operational_intensity",
   "bound_by",
 ] as const;
-const BY = { op: "ops", type: "types", layer: "layers" } as const;
+const BY = { op: "ops", type: "types", layer: "layers", module: "modules", shape: "shapes" } as const;
 
 export const render: View = (el, context, hint) => {
   const { ops } = context.payload;
@@ -70,6 +71,9 @@ function side(payload: Payload, where: Where, idle: boolean): HTMLElement[] {
   });
 }
 
+/** What a row is; `By` are those that are made of the table of ops. */
+type Shown = By | "module" | "shape";
+
 interface OpsTable {
   element: HTMLElement;
   setIdle(on: boolean): void;
@@ -89,7 +93,27 @@ function opsTable(context: ViewContext): OpsTable {
   const sides = SIDES.filter((name) => ops.totals[`${name}_us`] > 0);
   const selfText = sides.map((name) => `on ${name} ${ms(ops.totals[`${name}_us`] / 1000, 1)}`).join(", ");
 
-  const list = foldingTable<By>({
+  /** Which choices do not hold for the tables of another kind. */
+  const picks: HTMLElement[] = [];
+  const pickers = (on: boolean): void => {
+    for (const pick of picks) pick.style.display = on ? "" : "none";
+  };
+  const say = (shown: string, under: string): void => {
+    total.textContent = shown;
+    rowsText.textContent = under;
+    pickers(false);
+  };
+  const { modules, shapes } = ops;
+  const others = [
+    ...(modules
+      ? [{ id: "module" as const, label: "By module", draw: modulesTable(context, modules, () => match, say) }]
+      : []),
+    ...(shapes
+      ? [{ id: "shape" as const, label: "By shape", draw: shapesTable(context, shapes, () => match, say) }]
+      : []),
+  ];
+  const list = foldingTable<Shown>({
+    others,
     context,
     label: "Ops",
     none: "No op matches.",
@@ -109,7 +133,7 @@ function opsTable(context: ViewContext): OpsTable {
       );
       return match ? filterRows(full, rows, ["op", "type"], match) : rows;
     },
-    groups: (rows, by) => groups(full, rows, by),
+    groups: (rows, by) => groups(full, rows, by as By),
     columns: (data) => columns(full, data),
     folded: (spec, by, now, open) => {
       if (spec.key === "type" && by === "type") return null;
@@ -124,6 +148,7 @@ function opsTable(context: ViewContext): OpsTable {
     ofGroups: ["rank", "cumulative_percent"],
     onRow: (row) => context.go("trace", toOp(full, row)),
     onChange: (rows, found, by) => {
+      pickers(true);
       const shown = found ?? rows;
       total.textContent = `${count(shown)} ${shown === 1 ? BY[by].slice(0, -1) : BY[by]}`;
       const part = rows < full.rows ? ` of ${count(full.rows)}` : "";
@@ -136,26 +161,23 @@ function opsTable(context: ViewContext): OpsTable {
     list.refresh();
   });
   const any = { id: "any", label: "Any" } as const;
-  const toolbar = h(
-    "div.toolbar",
-    filter.element,
-    sides.length > 1 &&
-      picker("Where", [any, { id: "device", label: "Device" }, { id: "host", label: "Host" }], "any", (id) => {
+  if (sides.length > 1) {
+    const ids = [any, { id: "device", label: "Device" }, { id: "host", label: "Host" }];
+    picks.push(
+      picker("Where", ids, "any", (id) => {
         where = id as Where | "any";
         list.refresh();
       }),
-    picker(
-      "Type",
-      [{ id: "", label: "Any" }, ...types(full).map((id) => ({ id, label: id || "(none)" }))],
-      "",
-      (id) => {
-        type = id;
-        list.refresh();
-      },
-    ),
-    list.modes,
-    h("span.end", total, list.download),
+    );
+  }
+  const kinds = [{ id: "", label: "Any" }, ...types(full).map((id) => ({ id, label: id || "(none)" }))];
+  picks.push(
+    picker("Type", kinds, "", (id) => {
+      type = id;
+      list.refresh();
+    }),
   );
+  const toolbar = h("div.toolbar", filter.element, ...picks, list.modes, h("span.end", total, list.download));
   return {
     element: h("section", toolbar, list.holder, h("p.more", rowsText, h("span", selfText && `Self time ${selfText}`))),
     setIdle(on) {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.views import ops_torch
 from nbprof.views.overview import by_torch, unknown
 from nbprof.views.tables import floats, hidden, longest, table
 
@@ -20,12 +21,14 @@ MOST_ROWS = 3000
 
 
 def payload(run: Run) -> dict[str, Any]:
-    """The `Ops` part: the first 3,000 rows of each side (the ones with most self time), and the totals over all."""
+    """The `Ops` part: 3,000 rows of each side (the ones with most self time), the totals over all, PyTorch's modules and shapes."""
     ops = without_idle(run.ops)
     return {
         "empty": _empty(run) if ops.empty else None,
         "table": _table(_largest(ops), run.longest_calls),
         "totals": totals(run),
+        "modules": ops_torch.modules(run),
+        "shapes": ops_torch.shapes(run),
     }
 
 

@@ -26,6 +26,7 @@ from nbprof.views import (
     memory_viewer,
     op_profile,
     ops,
+    ops_torch,
     overview,
     pods,
     roofline,
@@ -208,7 +209,12 @@ def left_out(key: str) -> dict[str, Any]:
             "ops": nothing,
             "bottleneck": np.zeros(0, np.uint8),
         },
-        "ops": {"table": nothing, "totals": dict.fromkeys(("device_us", "host_us", "device_idle_us", "host_idle_us"), nan)},
+        "ops": {
+            "table": nothing,
+            "totals": dict.fromkeys(("device_us", "host_us", "device_idle_us", "host_idle_us"), nan),
+            "modules": None,
+            "shapes": None,
+        },
         "op_profile": op_profile.nothing(),
         "hlo": roofline.nothing(),
         "kernels": {"chip": "GPU", "table": nothing, "figures": []},
@@ -380,6 +386,7 @@ def _omissions(run: Run, most: int) -> list[dict[str, str]]:
     lines = []
     if count := ops.left_out(run):
         lines.append(f"The table of ops leaves out the {count:,} with the least self time; p.ops.frame has all.")
+    lines += ops_torch.omissions(run)
     if count := op_profile.left_out(run):
         lines.append(f"The op profile has {count:,} ops in sums, those with the least self time; p.op_profile.frame has all.")
     if roofline.has(run) and (count := len(run.hlo) - roofline.MOST_ROWS) > 0:

@@ -77,6 +77,12 @@ def table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> dict[str, Any]
     return {"columns": made, "data": data, "rows": len(frame)}
 
 
+def table_of(frame: pd.DataFrame, columns: Sequence[Col]) -> dict[str, Any]:
+    """The same with columns that are declared elsewhere than in `nbprof.frames`."""
+    data = {col.name: column(frame, col.name, col.kind) for col in columns}
+    return {"columns": [_shown(col.name, col) for col in columns], "data": data, "rows": len(frame)}
+
+
 def hidden(table: dict[str, Any], at_ms: Any, for_ms: Any) -> dict[str, Any]:
     """A table that also knows the longest call of each row: `_at_ms` and `_for_ms`, which no head names, so nothing shows them.
 
@@ -141,7 +147,10 @@ def explained(col: Col) -> str:
 
 def _head(name: str, key: str) -> dict[str, Any]:
     known = {col.name: col for col in getattr(frames, "WHERE_KNOWN", {}).get(name, ())}
-    col = DERIVED.get(key) or known.get(key) or frames.column(name, key)
+    return _shown(key, DERIVED.get(key) or known.get(key) or frames.column(name, key))
+
+
+def _shown(key: str, col: Col) -> dict[str, Any]:
     head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": explained(col)}
     if col.digits is not None:
         head["digits"] = col.digits

@@ -78,6 +78,7 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "trace": trace(max(steps, 1)),
         "receipt": SimpleNamespace(events=1234, dropped=0, lines=[SimpleNamespace(level="warning", text=f"odd name {HOSTILE}")]),
         "activity": SimpleNamespace(
+            device_extents=pd.DataFrame({"host": [0] * device, "device": range(device)}),
             name_category=np.array([0, 0, 1, 1, 6, 0], np.uint8),
             framework="TensorFlow",
             markers=table(MARKERS),
