@@ -67,7 +67,9 @@ def wait_until_idle(page, timeout=60_000):
 
 
 def wait_for_kernel(page):
-    page.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'", timeout=60_000)
+    page.wait_for_function(
+        "() => window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'", timeout=120_000
+    )
 
 
 def interrupt(page):

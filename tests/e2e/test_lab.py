@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from tests.e2e.conftest import ROOT
-from tests.e2e.notebooks import command, dashboards, end_kernels, open_notebook, window
+from tests.e2e.notebooks import command, dashboards, end_kernels, open_notebook, wait_for_kernel, window
 from tests.e2e.test_page import TABS
 
 pytestmark = pytest.mark.browser
@@ -53,8 +53,8 @@ def executed(browser, lab):
 
 def run(page, notebook, url):
     open_notebook(page, url, "quickstart.ipynb")
-    page.wait_for_function("() => document.querySelector('.jp-Notebook-ExecutionIndicator, .jp-Toolbar-kernelStatus')")
-    page.wait_for_timeout(2000)
+    # Without a kernel the command would run nothing, and say nothing.
+    wait_for_kernel(page)
     command(page, "notebook:run-all-cells")
     dashboards(page).first.get_by_role("tab", name="Overview").wait_for(timeout=300_000)
     page.wait_for_function(
