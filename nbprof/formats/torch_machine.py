@@ -215,11 +215,19 @@ class Machine(Unpickler):
                     for i, key in enumerate(shape.keys)
                     if key in names and shape.kinds[i] != torch_records.FRAMES
                 }
-                values["frames"] = [item[2] for item in members]
+                values["frames"] = self._frames_of(shape, parts, members)
             else:
                 values = self._of_dicts(members, names)
             columns.add(self._typed(rows.kind, values, len(members)), len(members))
         rows.parts.append((first, len(items)))
+
+    def _frames_of(self, shape: torch_records.Shape, parts: list[tuple[bytes, ...]], members: list[Any]) -> list[int]:
+        """The stack of each record: its own, or one that another record has, which is recalled."""
+        if shape.frames >= 0 or "frames" not in shape.keys:
+            return [item[2] for item in members]
+        raw = parts[shape.keys.index("frames")]
+        codes = {one: self.list_of_frames(self._values[one]) for one in set(raw)}
+        return [codes[one] for one in raw]
 
     def _of_dicts(self, items: list[Any], names: tuple[str, ...]) -> dict[str, list[Any]]:
         out: dict[str, list[Any]] = {name: [] for name in names}

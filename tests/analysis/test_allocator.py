@@ -352,7 +352,8 @@ def test_figures_of_a_moment():
     }
     rows = allocator.pinning(replay.end(), stacks).set_index("location")
     logged, weight = rows.loc["metrics.py:7 append"], rows.loc["model.py:12 build"]
-    # The first segment is kept by both, the last one by one alone; in a full segment nothing is.
+    # The first segment is kept by two, the last one by one alone; in a full segment nothing is.
+    assert len(rows) == 3
     assert logged[PINNED].tolist() == [1, 2 * MIB, 18 * MIB, 18 * MIB, 1, 18 * MIB]
     assert weight[PINNED].tolist() == [1, 4 * MIB, 15 * MIB, 0, 1, 9 * MIB]
 

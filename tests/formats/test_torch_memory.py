@@ -303,6 +303,29 @@ def test_the_oldest_files_have_segments_only(tmp_path):
     assert not got.traced
 
 
+@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
+def test_stacks_that_records_share_are_of_all_of_them(protocol):
+    # PyTorch makes one list for each stack: a block, the entry that gave it out and those that took it back have the same.
+    stacks = [[{"name": f"f{i}{k}", "filename": "a.py", "line": k} for k in range(3)] for i in range(5)]
+    blocks = [
+        {"address": 512 * i, "size": 512, "requested_size": 9, "state": "active_allocated", "frames": stacks[i % 3]} for i in range(40)
+    ]
+    segment = {"device": 0, "address": 0, "total_size": 512 * 40, "frames": stacks[4], "blocks": blocks}
+    entries = [
+        {"action": "alloc", "addr": 512 * i, "size": 9, "stream": 0, "time_us": i, "frames": stacks[i % 4] if i % 7 else []}
+        for i in range(400)
+    ]
+    data = pickle.dumps({"segments": [segment], "device_traces": [entries]}, protocol)
+    got = torch_memory_of(data)
+
+    def names(code):
+        return [got.frames[frame][0] for frame in got.stacks[code]]
+
+    assert [names(code) for code in got.blocks["stack"].tolist()] == [[f["name"] for f in block["frames"]] for block in blocks]
+    assert [names(code) for code in got.entries["stack"].tolist()] == [[f["name"] for f in entry["frames"]] for entry in entries]
+    assert [names(code) for code in got.segments["stack"].tolist()] == [["f40", "f41", "f42"]]
+
+
 def test_a_block_holds_no_more_than_its_size(tmp_path):
     asked = (700, 1024, 1025, -3, None)
     blocks = [{"address": 4096 + 1024 * i, "size": 1024, "requested_size": n, "state": "active_allocated"} for i, n in enumerate(asked)]
