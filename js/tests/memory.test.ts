@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { MemoryId, Table } from "../lib/payload.js";
 import { cardRows, momentText, ticksText } from "../views/memory/moment.js";
-import { aliveAt, bySize, split, total } from "../views/memory/peak.js";
+import { aliveAt, bySize, isRest, split, total } from "../views/memory/peak.js";
 import {
   axis,
   byteAxis,
@@ -237,7 +237,10 @@ describe("what is alive at a moment", () => {
   });
 
   it("is one row where blocks are not told apart, and counts those too small to be told", () => {
-    expect(aliveAt({ ...id, moments: null }, 1)).toMatchObject({ rows: 1, data: { occurrences: Float64Array.of(1) } });
+    const untold = aliveAt({ ...id, moments: null }, 1);
+    expect(untold).toMatchObject({ rows: 1, data: { occurrences: Float64Array.of(1) } });
+    expect(isRest(untold, 0)).toBe(true);
+    expect(isRest(aliveAt(id, 1), 0)).toBe(false);
     const moments = id.moments as NonNullable<typeof id.moments>;
     const smaller = {
       ...moments,

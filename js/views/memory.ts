@@ -1,6 +1,6 @@
 /** Memory: how much was in use, when it was most, and what was alive then. */
 
-import { textAt } from "../lib/codec.js";
+import { numberAt, textAt } from "../lib/codec.js";
 import { toCsv } from "../lib/csv.js";
 import { clear, h, listen } from "../lib/dom.js";
 import { bytesText, count, known, ms, percent } from "../lib/format.js";
@@ -10,7 +10,7 @@ import { mostOf } from "../lib/rows.js";
 import { type ColumnSpec, table } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
 import { toMoment } from "./jump.js";
-import { aliveAt, bySize, split, total } from "./memory/peak.js";
+import { aliveAt, bySize, isRest, split, total } from "./memory/peak.js";
 import { type Plot, plot } from "./memory/plot.js";
 import { peakIndex } from "./memory/series.js";
 import { fillName } from "./names.js";
@@ -167,6 +167,10 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
   const live = at < 0 ? id.peak : aliveAt(id, at);
   const order = bySize(live);
   const all = total(live, order);
+  const blocks = total(
+    live,
+    order.filter((row) => !isRest(live, row)),
+  ).count;
   const { shown, smaller } = split(order);
   const name = at < 0 ? "the peak" : `${ms(id.time_ms[at], 3)}`;
   const time = at < 0 ? id.peak_time_ms : (id.time_ms[at] as number);
@@ -197,7 +201,12 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
       label: at < 0 ? "% of peak" : "% in use",
       bar: { css: "mem", max: most * 1.2 || 100, width: 88 },
     },
-    { key: "occurrences" },
+    {
+      key: "occurrences",
+      cell: (row, cell) => {
+        cell.textContent = isRest(live, row) ? "–" : count(numberAt(live.data.occurrences, row));
+      },
+    },
   ];
   const handle = table(holder, {
     table: live,
@@ -231,7 +240,7 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
   el.append(
     heading(
       `Live at ${name}`,
-      `${count(all.count)} ${all.count === 1 ? "allocation" : "allocations"}, ${bytesText(all.allocated_bytes)}`,
+      `${blocks ? `${count(blocks)} ${blocks === 1 ? "allocation" : "allocations"}, ` : ""}${bytesText(all.allocated_bytes)}`,
       h(
         "span.actions",
         known(time) && link("Show in trace →", () => context.go("trace", moment)),

@@ -15,6 +15,16 @@ const occurrences = (peak: Table, row: number): number => {
   return Number.isNaN(count) ? 1 : count;
 };
 
+/** Names of nbprof/analysis/memory_alive.py for bytes of which it is not known how many blocks they are. */
+const UNTOLD = "in use; the file states no addresses to tell blocks apart";
+const EARLIER = "allocated before the recording";
+
+/** Whether a row is bytes in use of which no block is known. */
+export function isRest(table: Table, row: number): boolean {
+  const name = textAt(table.data.op, row);
+  return name === UNTOLD || name === EARLIER;
+}
+
 export interface Sum {
   count: number;
   requested_bytes: number;
@@ -74,7 +84,7 @@ export function aliveAt(id: MemoryId, k: number): Table {
     add(small, ["blocks too small for this report, mean"], moments.smaller_count[at]);
     beyond -= small;
   }
-  if (!moments) add(beyond, ["in use; the file states no addresses to tell blocks apart"]);
+  if (!moments) add(beyond, [UNTOLD]);
   // As p.memory.at has it: allocators that state their stack are followed from the begin of a step.
   else add(beyond, Number.isNaN(stack) ? [moments.rest] : [moments.rest, "persist/dynamic", ...rest]);
   add(stack, ["stack", "stack", ...rest]);
