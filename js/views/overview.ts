@@ -162,11 +162,19 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
   return h(
     "div",
     heading(
-      `Top ${Math.max(n, 1)} ops on ${where}`,
+      n > 1 ? `Top ${n} ops on ${where}` : `Ops on ${where}`,
       "self time, idle excluded",
       all > n && link(`All ${num(all)} →`, () => context.go("ops")),
     ),
     n > 0 ? plainTable(heads, rows) : h("p.dim", "No op was recorded."),
+    // On the CPU the ops of compiled programs are no ops of a device.
+    where === "host" &&
+      context.payload.meta.tabs.some((tab) => tab.id === "op_profile") &&
+      h(
+        "p.dim",
+        "What ran in compiled programs: ",
+        link("Op profile →", () => context.go("op_profile")),
+      ),
   );
 }
 

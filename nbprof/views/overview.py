@@ -336,13 +336,16 @@ def _top_ops(run: Run) -> dict[str, Any]:
     if run.steps.empty and len(frame):
         # The screen has one column for both, and calls it "ms".
         frame = frame.assign(ms_per_step=frame["self_ms"])
+    # Beside the time of a step stands what one device takes of it, not the sum of all.
+    devices = len(run.activity.device_extents) if len(run.steps) and run.overview.get("top_ops_where") == "device" else 1
+    if devices > 1 and len(frame):
+        frame = frame.assign(ms_per_step=floats(frame["ms_per_step"]) / devices)
     where = ("host" if run.overview.get("top_ops_where") == "host" else "device",)
     made = hidden(table(frame.head(10), "top_ops", keys), *longest(frame.head(10), run.longest_calls, where))
+    head = next(head for head in made["columns"] if head["key"] == "ms_per_step")
     if run.steps.empty:
-        for head in made["columns"]:
-            if head["key"] == "ms_per_step":
-                head |= {
-                    "label": "ms",
-                    "help": "Self time in the whole profile, summed over devices and threads: there are no steps to divide it by.",
-                }
+        head["label"] = "ms"
+        head["help"] = "Self time in the whole profile, summed over devices and threads: there are no steps to divide it by."
+    elif devices > 1:
+        head["help"] = f"Self time by the number of steps, a mean of {devices} devices. p.overview['top_ops'] has the sum."
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -131,3 +132,14 @@ def test_a_cpu_has_none_of_it():
     assert o["flops_per_second"] is None
     assert o["device_duty_cycle_percent"] is None
     assert o["host_idle_percent"] > 0
+
+
+def test_the_time_of_the_top_ops_beside_that_of_a_step_is_of_one_device():
+    p = profile(TPU)
+    top = page.payload(p.run)["top_ops"]
+    shown, summed = np.asarray(top["data"]["ms_per_step"]), p.overview["top_ops"]["ms_per_step"].to_numpy(float)
+    assert shown == pytest.approx(summed / 4)
+    assert summed[:4].sum() > 3 * p.overview["step_time_ms"]
+    # The first step, left out of the average, is six times as long.
+    assert shown.sum() < p.steps.frame["step_time_ms"].mean()
+    assert "a mean of 4 devices" in next(head["help"] for head in top["columns"] if head["key"] == "ms_per_step")
