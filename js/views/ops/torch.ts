@@ -132,6 +132,7 @@ export function modulesTable(context: ViewContext, modules: Table, test: () => T
       },
       signal: context.signal,
     });
+    into.querySelector("table")?.classList.add("op-tree");
     const refresh = (): void => {
       const rows = visible(modules, shape, open, test());
       handle.setRows(rows);
@@ -151,7 +152,7 @@ export function shapesTable(context: ViewContext, shapes: Table, test: () => Tes
     const all = Uint32Array.from({ length: shapes.rows }, (_, row) => row);
     // The shapes have the room that is left.
     const op = (row: number, cell: HTMLTableCellElement): void => {
-      const text = h("span.short", { style: { maxWidth: "230px" } });
+      const text = h("span.short", { style: { maxWidth: "min(230px,34cqi)" } });
       fillName(text, textAt(shapes.data.op, row));
       cell.title = textAt(shapes.data.op, row);
       cell.append(text);
@@ -164,7 +165,7 @@ export function shapesTable(context: ViewContext, shapes: Table, test: () => Tes
       columns: [
         { key: "op", cell: op },
         { key: "input_shapes", grow: true },
-        { key: "calls" },
+        { key: "calls", narrow: true },
         ...(device ? [{ key: "device_self_us" }, { key: "device_total_us", narrow: true }] : []),
         { key: "host_self_us", narrow: device },
         { key: "host_total_us", narrow: true },
