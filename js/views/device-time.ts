@@ -15,8 +15,18 @@ const NONE = { title: "No time of a device", text: "No work of a device is in th
 /** Frames as tables: title, what it says, and the columns that a narrow page leaves out. */
 const TABLES: readonly (readonly [key: string, title: string, scope: string, narrow: string])[] = [
   ["device_idle_causes", "While the device waited for the host", "what the host did; each moment counts once", ""],
-  ["device_overlap", "Communication beside computation", "whole recording", "memory_ms compute_ms"],
-  ["device_collectives", "Collectives", "waiting is what a rank spends beyond the last one", "process_group calls"],
+  [
+    "device_overlap",
+    "Communication beside computation",
+    "whole recording",
+    "memory_ms compute_ms compute_communication_ms",
+  ],
+  [
+    "device_collectives",
+    "Collectives",
+    "waiting is what a rank spends beyond the last one",
+    "process_group calls wait_ms algorithm_gb_per_second",
+  ],
   [
     "device_stragglers",
     "Stragglers",
