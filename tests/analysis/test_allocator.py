@@ -400,11 +400,12 @@ def test_small_requests_use_small_segments(asked, usable):
 def test_a_rest_of_at_most_a_mebibyte_stays_with_its_block(asked, size):
     device = Allocator()
     first = device.alloc(9 * MIB, WEIGHT)
-    device.alloc(asked, LOGGED)
+    second = device.alloc(asked, LOGGED)
     device.free(first)
+    device.free(second)
     replay = Replay(read(snapshot(device)), 0)
-    # Before the first was freed, so that it is replayed.
-    blocks = replay.at(replay.count - 2).blocks
+    # Before both were freed: at the end nothing tells their sizes.
+    blocks = replay.at(replay.count - 4).blocks
     assert blocks[blocks["state"] != torch_machine.INACTIVE]["size"].tolist() == [9 * MIB, size]
 
 

@@ -133,6 +133,8 @@ def test_spans_that_touch_are_one():
     assert (low.tolist(), high.tolist()) == ([0, 5], [3, 12])
     mix = Mix(np.array([0, 3]), np.array([3, 6]), np.array([COMPUTE, COMPUTE]))
     assert mix.time.tolist() == [0, 6]
+    # A window that ends, or begins, within the last work.
+    assert mix.within(np.array([0, 4]), np.array([4, 9]))[:2].tolist() == [[0, 3], [4, 2]]
 
 
 @pytest.mark.parametrize("seed", range(4))
