@@ -180,7 +180,9 @@ class Grid:
 
 def statement(grid: Grid) -> str:
     """Who is slow, and how far apart the workers are; **bold** where it matters."""
-    n, which = len(grid.steps), np.bincount(grid.slowest, minlength=len(grid.workers))
+    # Of the steps that the table counts too, unless it counts none.
+    slowest = grid.slowest[grid.counted] if grid.counted.any() else grid.slowest
+    n, which = len(slowest), np.bincount(slowest, minlength=len(grid.workers))
     worst, times = int(which.argmax()), int(which.max())
     name = wording.one_line(grid.workers[worst])
     if n == 1:

@@ -9,9 +9,11 @@ from bokeh.models import HoverTool
 
 from nbprof.analysis import pods as analysis
 from nbprof.errors import NbprofError
+from nbprof.profiles import load
 from nbprof.report.static import static_html
 from nbprof.views import codec, figures, payload, pods
 from nbprof.views.categories import CATEGORIES
+from tests.support.profiles import real
 from tests.views import fake
 
 INPUT = [category.key for category in CATEGORIES].index("input") + 1
@@ -51,7 +53,7 @@ def test_each_step_names_its_slowest_worker_and_what_holds_it_up():
     assert part["cause_ms"].tolist()[2:] == [3, 3, 3, 3]
     assert part["start_ms"].tolist()[2:] == [23, 33, 43, 53]
     assert part["warmup"].tolist() == [1, 0, 0, 0, 0, 0]
-    assert "host-3** is the slowest in **4 of 6" in part["statement"]
+    assert "host-3** is the slowest in **4 of 5" in part["statement"]
     assert "40.0%" in part["statement"]
 
 
@@ -165,3 +167,10 @@ def test_the_figure_stacks_the_workers_of_the_widest_step():
         figures.pods(run(frame()), 7)
     with pytest.raises(NbprofError, match="no steps"):
         figures.pods(fake.run(steps=0))
+
+
+def test_the_statement_counts_the_steps_that_the_table_counts():
+    p = load(real("jax/tpu-v6e-inference"))
+    part = pods.payload(p.run)
+    assert "**tpu_inference_2:2** is the slowest in **55 of 99** steps." in part["statement"]
+    assert int(np.asarray(part["table"]["data"]["times_slowest"]).sum()) == 99
