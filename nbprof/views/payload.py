@@ -274,8 +274,6 @@ def label(run: Run) -> str:
 def facts(run: Run) -> list[str]:
     """What follows the label: steps, length, device, time of day."""
     if allocator.alone(run):
-        return ["allocator snapshot", device(run)]
-    if allocator.alone(run):
         return [allocator.ALONE, device(run)]
     result = [wording.plural(len(run.steps), "step") if len(run.steps) else "no steps"]
     if (length := seconds(run)) is not None:
@@ -332,6 +330,12 @@ def notice(run: Run) -> dict[str, Any] | None:
             "kind": "failed",
             "title": "The recording did not work as asked.",
             "text": f"{error} Your cell itself finished without an error.",
+        }
+    if run.receipt.dropped and run.receipt.dropped == sum(count for why, count in run.receipt.skipped.items() if "damaged" in why):
+        return {
+            "kind": "partial",
+            "title": f"{wording.plural(run.receipt.dropped, 'event')} could not be read.",
+            "text": "The file is damaged, and the numbers cover what is whole. The receipt says where; copy it again, or record again.",
         }
     if run.receipt.dropped:
         return {

@@ -10,6 +10,7 @@ import pytest
 
 import nbprof
 from nbprof.formats.sniff import unpack
+from nbprof.views import payload
 from tests.support.ranks import job
 
 
@@ -78,3 +79,16 @@ def test_same_rank_twice_is_two_runs(tmp_path, ranks):
     for name, other in (("a", "b"), ("b", "a")):
         read = nbprof.load(tmp_path, run=name)
         assert any(note.text.startswith(f"{other}.json.gz beside it states the number") for note in read.receipt.notes)
+
+
+def test_damage_is_no_call_to_record_fewer_steps(tmp_path, ranks):
+    """The notice on top tells what helps: another copy."""
+    text = gzip.decompress(ranks[0])
+    at = text.index(b'"ph"', len(text) // 2)
+    (tmp_path / "job_rank-0.json").write_bytes(text[:at] + b"\0\0\0\0" + text[at + 4 :])
+    read = nbprof.load(tmp_path)
+    assert read.receipt.dropped == 1
+    notice = payload.dashboard(read.run)["meta"]["notice"]
+    assert notice["title"] == "1 event could not be read."
+    assert "damaged" in notice["text"]
+    assert "code" not in notice

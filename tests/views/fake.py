@@ -76,7 +76,9 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "devices": _devices() if device else _devices().head(0),
         "hosts": ["worker-0"],
         "trace": trace(max(steps, 1)),
-        "receipt": SimpleNamespace(events=1234, dropped=0, lines=[SimpleNamespace(level="warning", text=f"odd name {HOSTILE}")]),
+        "receipt": SimpleNamespace(
+            events=1234, dropped=0, skipped={}, lines=[SimpleNamespace(level="warning", text=f"odd name {HOSTILE}")]
+        ),
         "activity": SimpleNamespace(
             device_extents=pd.DataFrame({"host": [0] * device, "device": range(device)}),
             name_category=np.array([0, 0, 1, 1, 6, 0], np.uint8),
