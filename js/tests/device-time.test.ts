@@ -22,7 +22,7 @@ describe("the time of devices", () => {
   });
 
   it("names every kind of piece, and one that it does not know as it is called", () => {
-    expect(Object.keys(KINDS)).toHaveLength(11);
+    expect(Object.keys(KINDS)).toHaveLength(12);
     expect(kindOf("launch_delay").label).toBe("Launch delay");
     expect(kindOf("new kind")).toEqual({ css: "other", label: "new kind" });
   });
