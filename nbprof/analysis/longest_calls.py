@@ -50,6 +50,8 @@ def _named(where: str, names: npt.NDArray[np.object_], rows: pd.DataFrame, colum
     length = rows["end"].to_numpy(np.int64) - at
     first = longest(code, length)
     used = np.flatnonzero(first >= 0)
+    # In the order of the calls: codes are given in the order in which tables are asked for.
+    used = used[np.argsort(first[used])]
     row = first[used]
     op = names[used] if len(used) else np.zeros(0, object)
     # What was made of several events is no event itself.

@@ -262,7 +262,9 @@ def test_a_damaged_sidecar_costs_only_itself(tmp_path, sidecar):
     assert p.payload()["meta"]["footer"]["events"] > 0
 
 
-@pytest.mark.parametrize(("name", "says"), [("x.pt.trace.json.gz", "a text file, not a profile"), ("op_summary_1.csv", "msprof")])
+@pytest.mark.parametrize(
+    ("name", "says"), [("x.pt.trace.json.gz", "a text file, not a profile"), ("op_summary_1.csv", "a timeline of Ascend")]
+)
 def test_what_is_not_read_is_named(tmp_path, name, says):
     from nbprof.errors import ReadError
 
