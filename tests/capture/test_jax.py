@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import re
 import textwrap
 import threading
 import time
@@ -127,7 +128,8 @@ def test_training_and_evaluation_are_told_apart(training, recorded):
     assert sorted(set(kinds(p))) == ["evaluate", "train_step"]
     assert kinds(p).count("train_step") == 8
     assert kinds(p).count("evaluate") == 6
-    assert "runs of the programs jit_train_step and jit_evaluate" in str(p.receipt)
+    # The one that took longest is named first, which on a busy machine may be either.
+    assert re.search("runs of the programs (jit_train_step and jit_evaluate|jit_evaluate and jit_train_step)", str(p.receipt))
 
 
 def test_donated_arguments_and_a_shape_that_changes(jax, recorded):
