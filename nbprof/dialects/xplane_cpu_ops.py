@@ -18,7 +18,8 @@ from nbprof.dialects.placed import Placed
 from nbprof.dialects.programs import Programs
 from nbprof.trace import Int64s
 
-_IDENT = re.compile(r"\(-?\d+\)\Z")
+_IDENT = re.compile(r"\((-?\d+)\)\Z")
+_UNSIGNED = (1 << 64) - 1
 _NONE = -1
 
 
@@ -118,17 +119,20 @@ class _Finder:
         self._by_name: dict[tuple[int, str], set[int]] = {}
         for module in placed.trace.modules:
             bare = _IDENT.sub("", module.name)
-            self._called[module.host, module.ident] = bare
+            # A name that ends in a number says itself which program it is: not the one of the number that the file happens to give it.
+            own = _IDENT.search(module.name)
+            if own is None or int(own[1]) & _UNSIGNED == module.ident & _UNSIGNED:
+                self._called[module.host, module.ident] = bare
             for name in {module.name, bare}:
                 self._by_name.setdefault((module.host, name), set()).add(module.ident)
 
     def __call__(self, host: int, called: str, stated: int) -> int:
-        # A file that was cut or merged may number its programs anew; their names still end in the number that events state. Of events
-        # that state none the name has to do, where no other program has it.
+        # Files number their programs anew, from 1 on; the names of programs end in the number that events state. Of events that state none
+        # the name has to do, where no other program has it.
         if self._called.get((host, stated)) == called:
             return stated
-        for name in (f"{called}({stated})", called):
-            idents = self._by_name.get((host, name), set())
-            if len(idents) == 1:
-                return next(iter(idents))
-        return stated
+        named = self._by_name.get((host, f"{called}({stated})"), set())
+        if len(named) == 1:
+            return next(iter(named))
+        alike = self._by_name.get((host, called), set())
+        return next(iter(alike)) if len(alike) == 1 else stated

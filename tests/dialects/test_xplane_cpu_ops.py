@@ -75,6 +75,15 @@ def test_the_program_of_an_op_is_found_by_its_number_and_its_name(tmp_path, modu
     assert row["framework_op"] == ("jit(f)/tanh" if found else "")
 
 
+def test_a_number_in_the_name_of_a_program_goes_before_that_of_the_file(tmp_path):
+    # Two programs of one function, for two shapes: the file numbers them the other way round.
+    stats = {"hlo_op": "tanh.1", "hlo_module": "jit_f", "program_id": 3}
+    built = {"jit_f(8)": (3, small("jit_f", "other")), "jit_f(3)": (8, small("jit_f", "tanh.1"))}
+    p = run(tmp_path, ("tanh.1", 0, 5, stats), modules=built)
+    row = p.hlo.frame.iloc[0]
+    assert (row["op"], row["program"], row["in_file"]) == ("tanh.1", "jit_f(3)", True)
+
+
 def test_without_such_ops_there_is_a_sentence(tmp_path):
     p = run(tmp_path, ("matmul", 0, 5, {}), modules={})
     assert p.op_profile.frame.empty
