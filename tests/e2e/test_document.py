@@ -255,6 +255,8 @@ def test_views_of_a_file_share_it_and_follow_it(browse, profiles):
     browse.wait_for_function("() => document.querySelectorAll('.nbprof-document .nbprof-state').length === 0")
     browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2", timeout=30_000)
     assert browse.locator(".lm-TabBar-tab:visible", has_text="b.xplane.pb").count() == 2
+    # JupyterLab may say by itself that it is offline, in front of everything.
+    browse.add_locator_handler(browse.locator(".jp-Dialog"), lambda dialog: dialog.locator(".jp-mod-accept").click())
     browse.context.set_offline(True)
     board = dashboard(browse).first
     visit(board, "Trace")
