@@ -185,6 +185,14 @@ def test_peaks_that_are_given_hold_for_the_cpu_too():
     assert "wastes the most" in part["statement"]
 
 
+@pytest.mark.parametrize(("flops", "bytes_", "many"), [(1e18, 1e18, 0), (1e3, 1e18, 2), (1e18, 1e3, 2)])
+def test_more_than_the_peak_is_said(tmp_path, flops, bytes_, many):
+    made(tmp_path, 2)
+    p = nbprof.load(tmp_path, peaks={"flops": flops, "bytes": bytes_})
+    said = [note for note in op_profile.payload(p.run)["notes"] if "above a peak" in note]
+    assert said == ([f"{many} ops are above a peak: a cache may hold some of its bytes, or the peak is too low."] if many else [])
+
+
 def test_the_tab_is_there_where_such_an_op_ran(tmp_path):
     p = profile(tmp_path, gpu_run())
     assert "op_profile" not in [tab["id"] for tab in p.payload()["meta"]["tabs"]]
