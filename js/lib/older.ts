@@ -1,6 +1,6 @@
 /** Reports that an earlier nbprof saved: what they don't hold yet is nothing, rather than an error. */
 
-import type { OpProfile, Payload, Pods, Trace } from "./payload.js";
+import type { Notice, OpProfile, Payload, Pods, Trace } from "./payload.js";
 import { NO_ALLOCATOR } from "./payload-allocator.js";
 import { NO_ASCEND } from "./payload-ascend.js";
 import type { DeviceTime } from "./payload-device-time.js";
@@ -107,6 +107,14 @@ function fill<T extends object>(into: Sparse<T>, defaults: Sparse<T>): void {
     const name = key as keyof T;
     if (into[name] === undefined) into[name] = value as T[keyof T];
   }
+}
+
+/** What to say of views that this script does not know: it is older than what wrote the payload. */
+export function newer(tabs: { id: string; label: string }[], known: object): Notice | null {
+  const missing = tabs.filter((tab) => !(tab.id in known)).map((tab) => tab.label);
+  if (!missing.length) return null;
+  const text = `It cannot draw ${missing.join(", ")}. Reload the page; if that does not help, update nbprof where JupyterLab runs.`;
+  return { kind: "partial", title: "This page has an older nbprof than the profile.", text };
 }
 
 /** Fills, in place, what was added to the payload since version 0.1: the views draw what is there. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { complete } from "../lib/older.js";
+import { complete, newer } from "../lib/older.js";
 import type { Payload } from "../lib/payload.js";
 import { lane, trace } from "./lanes.js";
 import { sample } from "./sample.js";
@@ -59,5 +59,16 @@ describe("a report of an earlier version", () => {
   it("keeps what it holds", () => {
     const now = sample();
     expect(complete(structuredClone(now))).toEqual(now);
+  });
+});
+
+describe("a profile of a later version", () => {
+  it("names the views that cannot be drawn, and what to do", () => {
+    const tabs = [
+      { id: "overview", label: "Overview" },
+      { id: "energy", label: "Energy" },
+    ];
+    expect(newer(tabs.slice(0, 1), { overview: 0 })).toBeNull();
+    expect(newer(tabs, { overview: 0 })?.text).toContain("It cannot draw Energy. Reload the page");
   });
 });

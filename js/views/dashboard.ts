@@ -3,7 +3,7 @@
 import { clear, h, handled, listen, modified, reason } from "../lib/dom.js";
 import { bytesText, num } from "../lib/format.js";
 import { type Keeper, type Kept, readKept, writeKept } from "../lib/keep.js";
-import { complete } from "../lib/older.js";
+import { complete, newer } from "../lib/older.js";
 import { onPageOptions, palette } from "../lib/page-options.js";
 import { button, categoryClass, emptyView } from "../lib/parts.js";
 import type { Payload, TabId } from "../lib/payload.js";
@@ -181,8 +181,10 @@ export function dashboard(
   );
   const tablist = h("div.tabs", { role: "tablist", "aria-label": "Views" }, ...buttons);
   const foot = footer(payload, tabs.length);
+  const strange = newer(payload.meta.tabs, VIEWS);
   frame.append(
     bar,
+    strange ? noticeLine(strange) : "",
     payload.meta.notice ? noticeLine(payload.meta.notice) : "",
     tabs.length > 1 ? tablist : "",
     ...[...panes.values()].map((pane) => pane.element),
