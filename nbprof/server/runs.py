@@ -255,7 +255,8 @@ class Search:
             self._seen.add(one.path)
             self._with_runs.add(str(here.real))
             yield one
-        for _, text in here.listing.notes:
+        refused = [text for _, text, called_a_trace in here.listing.refused if called_a_trace]
+        for text in [text for _, text in here.listing.notes] + refused:
             about = next((f.at for f in here.listing.files if text.startswith(printable(f.at) + " ")), "")
             yield from self._problem(_join(here.shown, about), text[len(about) :].lstrip() if about else text)
 

@@ -91,7 +91,8 @@ async def test_all_are_answered_right_and_none_is_starved(jp_root_dir, large, he
 
 
 async def test_more_than_can_wait_are_told_so_and_the_others_are_answered(large, open_profile, post, extension, monkeypatch):
-    monkeypatch.setattr(process, "_MOST_WAITING", 5)
+    # The client has ten requests under way at a time.
+    monkeypatch.setattr(process, "_MOST_WAITING", 1)
     _, reply = await open_profile("logs/large.xplane.pb")
     question = {"path": "logs/large.xplane.pb", "version": reply.version, "request": {"ask": "open"}}
     answers = await asyncio.gather(*(post("ask", question) for _ in range(60)))
