@@ -23,6 +23,7 @@ LONGEST = (1200, 300)
 """Letters of an expression of the ops that are told, and of the others."""
 _LONGEST_NAME = 300
 _WORTH_SAYING, _THOUSAND = 0.01, 1000
+_SEEN = 0.001
 _SLACK = 1.05
 """What a rate may be above a peak for which clocks and rounding are reason enough."""
 _TIMES = ((1e6, "s", 1e7), (1e3, "ms", 1e3), (1.0, "µs", 0.0))
@@ -231,6 +232,8 @@ def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> lis
         out.append(f"Of ops with {part} of the time neither FLOPs nor bytes are known: use and rates are at least what is shown.")
     seconds = frame["time"] / 1e12
     above = (frame["flops"] > _SLACK * peaks.flops_per_second * seconds) | (frame["moved"] > _SLACK * peaks.bytes_per_second * seconds)
+    # Of ops that are next to nothing, as those that only begin a copy, a rate means little.
+    above &= frame["time"] >= _SEEN * float(frame["time"].sum())
     if over := int(above.sum()):
         why = "other threads may do some of it outside of its event" if on_cpu else "a cache may hold some of its bytes"
         out.append(f"{wording.plural(over, 'op')} {'is' if over == 1 else 'are'} above a peak: {why}, or the peak is too low.")
