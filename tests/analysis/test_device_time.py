@@ -355,7 +355,6 @@ def test_launches_of_xspace_profiles_are_causes_too():
 
 
 def test_figures_are_drawn(tmp_path):
-    pytest.importorskip("bokeh")
     file = Kineto()
     file.launched("k", 0, 10, 10)
     file.launched("k", 40, 50, 10)
@@ -406,7 +405,6 @@ def test_calls_for_memory_within_ops_are_told_as_that(tmp_path):
 
 
 def test_figures_leave_room_for_the_plot_and_tell_kinds_apart(tmp_path):
-    pytest.importorskip("bokeh")
     file = Kineto()
     file.step(1, 0, 4000)
     for stream in range(8):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bokeh import models
 
 from nbprof import profiles
 from nbprof.errors import NbprofError
@@ -130,7 +131,6 @@ def test_a_part_displays_as_its_table_and_all_of_it_as_the_tab(story: profiles.P
 
 
 def test_figures(story: profiles.Profile) -> None:
-    models = pytest.importorskip("bokeh.models")
     plot = story.ascend.iterations.figure()
     bars = [r for r in plot.renderers if isinstance(r.glyph, models.VBar)]
     assert len(bars) == 4
