@@ -54,8 +54,3 @@ def parse(full: str) -> OpName:
     if not kind:
         return OpName("tf", name, given)
     return OpName("", full, "")
-
-
-def dataset_label(long_name: str) -> str:
-    """The last component of an iterator's name: `Iterator::Root::Map` is a `Map`."""
-    return long_name.rpartition("::")[2]

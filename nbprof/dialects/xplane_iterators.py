@@ -23,11 +23,6 @@ _PARAMS = (
 )
 
 
-def is_iterator(name: str) -> bool:
-    """Whether an event is the call of a tf.data iterator, by its name."""
-    return name.startswith(_ITERATORS)
-
-
 def _called(placed: Placed) -> npt.NDArray[np.bool_]:
     """bool[names]"""
     return placed.named(*_ITERATORS)

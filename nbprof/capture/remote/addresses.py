@@ -29,11 +29,6 @@ class Address:
         """What its file is called, before ``.xplane.pb``; two workers of one machine differ in the port."""
         return f"{re.sub(r'[^A-Za-z0-9._-]', '_', self.host.strip('[]'))}_{self.port}"
 
-    @property
-    def is_here(self) -> bool:
-        """True where the name alone says that it is this machine."""
-        return self.host.lower() in ("localhost", "[::1]") or self.host.startswith("127.")
-
 
 def parse(given: str | Iterable[str]) -> tuple[list[Address], list[str]]:
     """Return the addresses, each once, and a sentence for each that was given again.
