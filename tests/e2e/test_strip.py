@@ -115,7 +115,7 @@ def test_the_button_ends_the_recording_and_the_cell_goes_on(opened):
     saved = outputs(folder, "strip.ipynb")
     # What a framework writes when it is first imported is its own.
     texts = [output["text"] for output in saved if output["output_type"] == "stream"]
-    assert not any("nbprof" in text or "recording" in text for text in texts)
+    assert [text for text in texts if "nbprof" in text or "recording" in text] == []
     assert [set(output["data"]) for output in saved if output["output_type"] != "stream"] == [
         {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}
     ]
