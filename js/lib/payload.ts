@@ -188,6 +188,8 @@ export interface Steps {
   /** Distinct hosts, and the host of each step, where there are several. */
   hosts: string[];
   host?: Uint16Array;
+  /** "2 steps on 2 ranks", where several hosts recorded. */
+  count?: string;
   /** What one is called, "step" where absent; and other names of the categories. */
   noun?: string;
   labels?: Partial<Record<CategoryKey, string>>;

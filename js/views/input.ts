@@ -21,7 +21,7 @@ import type { Hint, View, ViewContext } from "../lib/view.js";
 import { barCell, cells, missingNote, plainTable, statisticsTable } from "./breakdown.js";
 import { toInput, toStep } from "./jump.js";
 import { stepChart } from "./stepchart.js";
-import { breakdown, leftOutNote, selectedRows } from "./stepstats.js";
+import { breakdown, leftOutNote, selectedRows, stepCount } from "./stepstats.js";
 import { drawGraph } from "./tfdata.js";
 
 /** The longest of the selected steps where it stands out: over the mean by 2 standard deviations and a tenth. */
@@ -93,8 +93,8 @@ function said(el: HTMLElement, input: Input): void {
 }
 
 function hostSide(input: Input, context: ViewContext): HTMLElement {
-  const n = new Set(context.payload.steps.step).size;
-  const within = n > 0 ? ` in ${num(n)} ${n === 1 ? "step" : "steps"}` : "";
+  const { steps } = context.payload;
+  const within = steps.step.length > 0 ? ` in ${stepCount(steps)}` : "";
   const each = input.per_step_ms === null ? "" : `, ${num(input.per_step_ms, 2)} ms a step`;
   const scope = `${num(input.total_ms, 1)} ms spent on input${within}${each}`;
   const scaled = input.categories.some((category) => category.per_step_ms !== null);

@@ -14,6 +14,7 @@ import { aliveAt, bySize, isRest, split, total } from "./memory/peak.js";
 import { type Plot, plot } from "./memory/plot.js";
 import { peakIndex } from "./memory/series.js";
 import { fillName } from "./names.js";
+import { stepCount } from "./stepstats.js";
 
 export const render: View = (el, context) => {
   const { empty, ids } = context.payload.memory;
@@ -76,9 +77,9 @@ function timeline(
   onPlot: (plot: Plot) => void,
 ): HTMLElement {
   const n = id.time_ms.length;
-  const steps = context.payload.steps.step.length;
+  const { steps } = context.payload;
   const scope = [n ? ms((id.time_ms[n - 1] as number) - Math.min(0, id.time_ms[0] as number), 1) : ""];
-  if (steps) scope.push(`${count(steps)} ${steps === 1 ? "step" : "steps"}`);
+  if (steps.step.length) scope.push(stepCount(steps));
   if (id.total > n) scope.push(`${count(n)} of ${count(id.total)} events drawn, every maximum among them`);
   if (!n) {
     return h("section", heading("Timeline"), h("p.dim", "No event of this allocator was recorded."));

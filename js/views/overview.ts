@@ -10,7 +10,7 @@ import type { View, ViewContext } from "../lib/view.js";
 import { averageBar, barCell, breakdownTable, cells, type Head, missingNote, plainTable } from "./breakdown.js";
 import { toOp } from "./jump.js";
 import { stepChart } from "./stepchart.js";
-import { breakdown, leftOutNote, rangeText, selectedRows } from "./stepstats.js";
+import { breakdown, leftOutNote, rangeText, selectedRows, stepCount } from "./stepstats.js";
 
 const LEVELS = { high: 3, medium: 2, low: 1, none: 0 } as const;
 const LEVEL = { high: "High", moderate: "Some", no: "No", unknown: "–" } as const;
@@ -190,9 +190,8 @@ function stepSection(context: ViewContext, side: HTMLElement): HTMLElement {
     return h("section", left);
   }
   const [first, last] = [Math.min(...steps.step), Math.max(...steps.step)];
-  const n = new Set(steps.step).size;
   const range = first === last ? String(first) : `${first}–${last}`;
-  const scope = `${num(n)} ${n === 1 ? "step" : "steps"}, ${steps.prefix ? `${steps.prefix} ` : n === 1 ? "number " : ""}${range}`;
+  const scope = `${stepCount(steps)}, ${steps.prefix ? `${steps.prefix} ` : first === last ? "number " : ""}${range}`;
   left.append(
     heading(
       "Step time",

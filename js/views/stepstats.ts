@@ -1,5 +1,6 @@
 /** Numbers of a range of steps: what the step chart and the tables beside it show. */
 
+import { num } from "../lib/format.js";
 import { CATEGORIES, type CategoryKey, type NumberArray, type Steps } from "../lib/payload.js";
 import type { Selection } from "../lib/store.js";
 
@@ -44,6 +45,12 @@ export function selectedRows(steps: Steps, selection: Selection | null): number[
     if (inside) rows.push(row);
   });
   return rows;
+}
+
+/** "32 steps", "2 steps on 2 ranks". */
+export function stepCount(steps: Steps): string {
+  const n = new Set(steps.step).size;
+  return steps.count ?? `${num(n)} ${n === 1 ? "step" : "steps"}`;
 }
 
 /** "First step left out: compilation, warm-up." where the averages leave some out; "" otherwise. */

@@ -14,13 +14,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import nbprof
+from nbprof.analysis import step_count
 from nbprof.cache.folder import Folder, enabled, location
 from nbprof.formats.pieces import LocalFile, RunFiles
 
 if TYPE_CHECKING:
     from nbprof.run import Run
 
-LAYOUT = 1
+LAYOUT = 2
 """Raised when other facts are kept, or by other rules."""
 
 State = tuple[int, ...]
@@ -84,7 +85,7 @@ def of(run: Run) -> dict[str, Any]:
         "framework": str(overview.get("framework") or "") or None,
         "device": str(overview.get("device_kind") or "") or None,
         "recorded": str(started) if started else None,
-        "steps": int(overview.get("steps") or 0),
+        "steps": step_count.most(run.steps),
         "step_ms": float(step) if step is not None and math.isfinite(step) else None,
         "verdict": (f"{word}: {text}" if text else word) or None,
     }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import nbprof
+from nbprof.analysis import step_count
 from nbprof.cache.values import record
 from nbprof.errors import NbprofError
 from nbprof.live import key
@@ -275,7 +276,7 @@ def facts(run: Run) -> list[str]:
     """What follows the label: steps, length, device, time of day."""
     if allocator.alone(run):
         return [allocator.ALONE, device(run)]
-    result = [wording.plural(len(run.steps), "step") if len(run.steps) else "no steps"]
+    result = [step_count.told(run.steps, len(run.hosts))]
     if (length := seconds(run)) is not None:
         result.append(wording.duration(length))
     result.append(device(run))
@@ -318,7 +319,7 @@ def notice(run: Run) -> dict[str, Any] | None:
     """The one notice line, the gravest first: failed, partial, no steps."""
     error = wording.one_line(str(getattr(run.capture, "error", None) or "")).strip()
     if _cell_failed(run):
-        seen = wording.plural(len(run.steps), "step")
+        seen = step_count.told(run.steps, len(run.hosts))
         what = f"The {error}" if error.startswith("cell ") else "The cell stopped with an error" + (f": {error}" if error else "")
         return {
             "kind": "partial",

@@ -128,7 +128,7 @@ def _figures(sheet: Canvas, figures: list[dict[str, Any]], y: float) -> float:
 
 def _steps(sheet: Canvas, steps: dict[str, Any], mean: float | None, y: float) -> float:
     times = [float(t) for t in steps["step_time_ms"]]
-    scope = f"{len(times):,} steps" if len(times) > 1 else "1 step"
+    scope = steps.get("count") or (f"{len(times):,} steps" if len(times) > 1 else "1 step")
     end = sheet.text(_LEFT, y, "Step time", 25, INK, bold=True)
     numbers = f"{steps['prefix']} {steps['step'][0]}-{steps['step'][-1]}".strip() if len(times) > 1 else str(steps["step"][0])
     sheet.text(end + 14, y + 3, f"{scope}, {numbers}, ms", 22, SOFT)

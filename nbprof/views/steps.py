@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.analysis import step_count
 from nbprof.views.categories import CATEGORIES
 from nbprof.views.codec import coded, short
 from nbprof.views.overview import by_jax, by_torch, unknown
@@ -65,6 +66,8 @@ def payload(run: Run) -> dict[str, Any]:
     if "counted" in steps.columns and not (counted := steps["counted"].astype(bool)).all():
         part["warmup"] = (~counted).to_numpy(np.uint8)
         part["left_out"] = _left_out(steps)
+    if len(hosts["values"]) > 1 or (len(run.hosts) > 1 and len(steps)):
+        part["count"] = step_count.told(steps, len(run.hosts))
     if len(hosts["values"]) > 1:
         part["host"] = hosts["codes"].astype(np.uint16)
     return part

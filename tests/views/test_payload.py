@@ -351,7 +351,7 @@ def capture(**facts):
         (
             {"capture": capture(cell_failed=True), "steps": 0},
             "partial",
-            "The cell stopped with an error.What was recorded until then is shown: 0 steps.",
+            "The cell stopped with an error.What was recorded until then is shown: no steps.",
         ),
     ],
 )
