@@ -17,7 +17,9 @@ import pandas as pd
 from nbprof import frames_hlo
 from nbprof.activity import Activity
 from nbprof.analysis import hlo, op_scopes, ops
+from nbprof.dialects import hlo_category
 from nbprof.dialects.programs import Programs
+from nbprof.errors import ReadError
 
 PROGRAM, CATEGORY, PROVENANCE = "program", "category", "provenance"
 _ROOTS = {PROGRAM: "All programs", CATEGORY: "All categories", PROVENANCE: "All framework ops"}
@@ -140,24 +142,26 @@ def _leaves(activity: Activity, found: pd.DataFrame, told: pd.DataFrame, fused: 
 
 def inside(programs: Programs, host: int, ident: int, name: str, runs: float) -> list[_Node]:
     """The ops inside a fusion but its parameters, those with the most FLOPs first, then in program order."""
-    one = programs.find(host, ident, name)
-    program = programs.program(host, ident) if one is not None and one.opcode == "fusion" and one.called else None
-    computation = program.computation(one.called[0]) if program is not None and one is not None else None
-    if program is None or computation is None:
+    program, costs = programs.program(host, ident), programs.costs(host, ident)
+    fusion = None if program is None else program.place(name)
+    if program is None or costs is None or fusion is None or program.opcodes[fusion] != "fusion":
+        return []
+    try:
+        called = program.called(fusion)
+    except ReadError:
+        return []
+    computation = program.computation(called[0]) if called else None
+    if computation is None:
         return []
     out = []
     for place in range(computation.first, computation.first + computation.count):
-        if program.opcodes[place] == "parameter":
-            continue
-        inner = program.names[place]
-        cost = programs.cost(host, ident, inner)
-        flops = float("nan") if cost is None else cost.normalized_flops * runs
-        out.append((-flops if flops == flops else 0.0, place, flops))
-    kept = sorted(out)[:MOST_FUSED]
-    categories = {place: programs.category(host, ident, program.names[place]) for _, place, _ in kept}
+        if program.opcodes[place] != "parameter":
+            cost = costs.at(place)
+            flops = float("nan") if cost is None else cost.normalized_flops * runs
+            out.append((-flops if flops == flops else 0.0, place, flops))
     return [
-        _Node(program.names[place], "fused", categories[place], float("nan"), flops, text=hlo.written(program, place))
-        for _, place, flops in kept
+        _Node(program.names[place], "fused", hlo_category.category(program, place), float("nan"), flops, text=hlo.written(program, place))
+        for _, place, flops in sorted(out)[:MOST_FUSED]
     ]
 
 

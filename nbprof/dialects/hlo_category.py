@@ -14,17 +14,11 @@ _ALSO_ELEMENTWISE = frozenset({"map", "rng"})
 def category(program: Program, place: int) -> str:
     """The category of the instruction at a place of the file, as TPUs state it and as XProf finds it for GPUs.
 
-    Most opcodes are one of their own. `tests/parity/test_hlo.py` asks XProf about each.
-
-    Raises
-    ------
-    ReadError
-        The instruction is damaged.
+    Most opcodes are one of their own, also of a convolution whose window is damaged. `tests/parity/test_hlo.py` asks XProf about each.
     """
-    one = program.instruction(place)
-    opcode = one.opcode
-    if opcode == "fusion" and one.fusion_kind[:1] == "k":
-        return f"{one.fusion_kind[1:].lower()} fusion"
+    opcode = program.opcodes[place]
+    if opcode == "fusion" and (kind := program.fusion_kinds[place])[:1] == "k":
+        return f"{kind[1:].lower()} fusion"
     if opcode in _FORMATTING:
         return "data formatting"
     if opcode in ELEMENTWISE or opcode in _ALSO_ELEMENTWISE:

@@ -89,14 +89,17 @@ class Costs:
         # By opcode and shapes, of which a program has few: it has one object for equal ones.
         self._alike: dict[tuple[object, ...], _Run] = {}
         self._sizes: dict[int, int] = {}
+        self._widths: dict[int, int] = {}
         self._depth = 0
 
     def of(self, name: str) -> Cost | None:
         """What one run of an op takes; None where the program has no such op, is damaged there, or has an op or type that is not known."""
+        place = self._program.place(name)
+        return None if place is None else self.at(place)
+
+    def at(self, place: int) -> Cost | None:
+        """The same of the op at a place of the file."""
         try:
-            place = self._program.place(name)
-            if place is None:
-                return None
             run, factor = self._run(place), self._width_factor(place)
             called = self._program.opcodes[place] == "custom-call"
             counted = not (called and self._program.instruction(place).target.startswith(_OLDER_CUBLAS))
@@ -108,8 +111,14 @@ class Costs:
         """By how much narrow operands make the device faster."""
         if self._program.opcodes[place] == "custom-call":
             return 1
-        widest = max((_width(part.element) for shape in self._operands(place) for part in shape.arrays()), default=0)
+        widest = max(map(self._widest, self._operands(place)), default=0)
         return 16 // widest if widest else 1
+
+    def _widest(self, shape: Shape) -> int:
+        key = id(shape)
+        if key not in self._widths:
+            self._widths[key] = max((_width(part.element) for part in shape.arrays()), default=0)
+        return self._widths[key]
 
     def _operands(self, place: int) -> list[Shape]:
         shape = self._program.shape

@@ -62,10 +62,18 @@ class Programs:
 
     def cost(self, host: int, ident: int, op: str) -> Cost | None:
         """What one run of an op takes; None where the op is not known."""
-        program = self.program(host, ident)
-        if program is None:
-            return None
-        return self._costs.setdefault((host, _signed(ident)), Costs(program)).of(op)
+        costs = self.costs(host, ident)
+        return None if costs is None else costs.of(op)
+
+    def costs(self, host: int, ident: int) -> Costs | None:
+        """What the ops of a program take; None where the program is not known."""
+        key = (host, _signed(ident))
+        if key not in self._costs:
+            program = self.program(host, ident)
+            if program is None:
+                return None
+            self._costs[key] = Costs(program)
+        return self._costs[key]
 
     def name(self, host: int, ident: int) -> str:
         """What a program is called, its ident behind it: `jit_train_step(8)`; '' where the file does not have it."""
@@ -82,13 +90,7 @@ class Programs:
         """What kind of work an op is; '' where it is not known."""
         program = self.program(host, ident)
         place = None if program is None else program.place(op)
-        if program is None or place is None:
-            return ""
-        try:
-            return hlo_category.category(program, place)
-        except ReadError as error:
-            self._damage(program.name, error)
-            return ""
+        return "" if program is None or place is None else hlo_category.category(program, place)
 
     def notes(self) -> list[Note]:
         """What the receipt says about programs that were asked for and could not be read."""

@@ -9,13 +9,12 @@ HloComputationProto, HloInstructionProto, OpMetadata).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from nbprof.formats import hlo_shapes, wire
 from nbprof.formats.hlo_shapes import Shape
@@ -27,6 +26,7 @@ _COMPUTATION_NAME, _INSTRUCTIONS, _COMPUTATION_ID, _ROOT_ID = 1, 2, 5, 6
 _NAME, _OPCODE, _SHAPE, _METADATA, _FUSION_KIND, _TARGET, _ID, _OPERANDS, _CALLED = 1, 2, 3, 7, 11, 28, 35, 36, 38
 _OP_TYPE, _OP_NAME, _SOURCE_FILE, _SOURCE_LINE = 1, 2, 3, 4
 _PROGRAM_DEPTH, _COMPUTATION_DEPTH, _INSTRUCTION_DEPTH, _METADATA_DEPTH, _SHAPE_DEPTH = 1, 2, 3, 4, 4
+_IN_COLUMNS = (_NAME, _OPCODE, _SHAPE, _ID)
 EMPTY = Shape("")
 """Of an instruction that states no shape."""
 
@@ -188,7 +188,28 @@ class Program:
     @cached_property
     def _by_ident(self) -> dict[int, int]:
         """Which instruction has an ident; of two alike the first counts."""
-        return {ident: len(self) - 1 - back for back, ident in enumerate(reversed(self.idents.tolist()))}
+        return {ident: len(self) - 1 - back for back, ident in enumerate(reversed(self._ident_list))}
+
+    @cached_property
+    def _ident_list(self) -> list[int]:
+        out: list[int] = self.idents.tolist()
+        return out
+
+    @cached_property
+    def fusion_kinds(self) -> list[str]:
+        """What kind of fusion each instruction is: "kLoop", "kInput" …; '' of those that are none."""
+        return self._texts(_FUSION_KIND)
+
+    def called(self, place: int) -> list[int]:
+        """The idents of the computations that an instruction calls.
+
+        Raises
+        ------
+        ReadError
+            The instruction is damaged.
+        """
+        data = self._buffer.data
+        return [n for field, *found in self.fields(place) if field == _CALLED for n in hlo_shapes.numbers(data, *found)]
 
     def number_of(self, place: int, field: int) -> int:
         """A number that an instruction states, 0 where it does not; `field` is that of HloInstructionProto."""
@@ -236,7 +257,7 @@ class Program:
             odd = np.zeros(0, np.int64)
             idents = odd
         else:
-            idents, offsets, good = _varints(self._buffer, packed.value, packed.end)
+            idents, offsets, good = wire.packed(self._buffer, packed.value, packed.end)
             first[packed.message], last[packed.message] = offsets[:-1], offsets[1:]
             times = np.bincount(packed.message, minlength=count)
             odd = np.union1d(np.flatnonzero(times > 1), packed.message[~good])
@@ -288,15 +309,27 @@ class Program:
             start[field.message], end[field.message] = field.value, field.end
         return start.tolist(), end.tolist()
 
-    def raw(self, place: int, *wanted: int) -> Iterator[tuple[int, int, int, int]]:
-        """Some fields of an instruction as `wire.fields` gives them, for what only a few ask for."""
-        for found in wire.fields(self._buffer.data, int(self._start[place]), int(self._end[place]), _INSTRUCTION_DEPTH):
-            if found[0] in wanted:
-                yield found
+    def fields(self, place: int) -> list[list[int]]:
+        """The fields of an instruction but its name, opcode, shape and ident, in the order of the file.
 
-    def span(self, place: int) -> tuple[int, int]:
-        """Where an instruction lies in the bytes."""
-        return int(self._start[place]), int(self._end[place])
+        Each is its number, wire type, and a signed number and the position behind it, or where its content begins and ends.
+        """
+        rows, first = self._rows
+        found: list[list[int]] = rows[first[place] : first[place + 1]].tolist()
+        return found
+
+    @cached_property
+    def _rows(self) -> tuple[Int64s, list[int]]:
+        """The fields of all instructions, and where those of each begin: one instruction after the other they take far longer."""
+        some = [field for field in self._columns.values() if field.number not in _IN_COLUMNS]
+        message = np.concatenate([np.zeros(0, np.int64), *(field.message for field in some)])
+        rows = np.zeros((len(message), 4), np.int64)
+        stop = 0
+        for field in some:
+            start, stop = stop, stop + len(field.message)
+            rows[start:stop] = np.stack([np.full(stop - start, field.number), np.full(stop - start, field.kind), field.value, field.end], 1)
+        order = np.lexsort((rows[:, 3], message))
+        return rows[order], np.searchsorted(message[order], np.arange(len(self) + 1)).tolist()
 
     @property
     def buffer(self) -> Bytes:
@@ -311,67 +344,39 @@ class Program:
     def instruction(self, place: int) -> Instruction:
         """An instruction by its place in the order of the file."""
         if place not in self._decoded:
-            self._decoded[place] = _instruction(self._buffer, int(self._start[place]), int(self._end[place]))
+            self._decoded[place] = self._instruction(place)
         return self._decoded[place]
 
-
-def _instruction(buffer: Bytes, start: int, end: int) -> Instruction:
-    data = buffer.data
-    texts = dict.fromkeys((_NAME, _OPCODE, _FUSION_KIND, _TARGET), "")
-    metadata = dict.fromkeys((_OP_TYPE, _OP_NAME, _SOURCE_FILE), "")
-    ident = line = 0
-    numbers: dict[int, list[int]] = {_OPERANDS: [], _CALLED: []}
-    for number, kind, value, stop in wire.fields(data, start, end, _INSTRUCTION_DEPTH):
-        if number in texts and kind == LENGTH:
-            texts[number] = _text(data, value, stop)
-        elif number == _ID and kind == VARINT:
-            ident = wire.signed(value)
-        elif number in numbers:
-            numbers[number] += hlo_shapes.numbers(data, kind, value, stop)
-        elif number == _METADATA and kind == LENGTH:
-            for key, form, content, after in wire.fields(data, value, stop, _METADATA_DEPTH):
-                if key in metadata and form == LENGTH:
-                    metadata[key] = _text(data, content, after)
-                elif key == _SOURCE_LINE and form == VARINT:
-                    line = wire.signed(content)
-    return Instruction(
-        name=texts[_NAME],
-        ident=ident,
-        opcode=texts[_OPCODE],
-        fusion_kind=texts[_FUSION_KIND],
-        target=texts[_TARGET],
-        op_name=metadata[_OP_NAME],
-        op_type=metadata[_OP_TYPE],
-        source_file=metadata[_SOURCE_FILE],
-        source_line=line,
-        operands=tuple(numbers[_OPERANDS]),
-        called=tuple(numbers[_CALLED]),
-    )
-
-
-def _varints(buffer: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
-    """The numbers in stretches of varints, where those of each stretch begin (and the last ends), and which stretches are whole."""
-    length = end - start
-    size = int(length.sum())
-    offsets = np.zeros(len(start) + 1, np.int64)
-    np.cumsum(length, out=offsets[1:])
-    place = np.arange(size) + np.repeat(start - offsets[:-1], length)
-    byte = buffer[place]
-    is_last = byte < 0x80
-    whole = (length == 0) | is_last[np.maximum(offsets[1:] - 1, 0)] if size else np.ones(len(start), np.bool_)
-    # A stretch that ends inside a number ends it, so that the others are read as they are.
-    is_last[offsets[1:][length > 0] - 1] = True
-    stop = np.flatnonzero(is_last)
-    begin = np.concatenate([[0], stop[:-1] + 1]) if size else np.zeros(0, np.int64)
-    within = np.arange(size) - np.repeat(begin, stop - begin + 1)
-    parts = (byte & 0x7F).astype(np.uint64) << np.minimum(7 * within, 63).astype(np.uint64)
-    values = np.add.reduceat(parts, begin) if size else np.zeros(0, np.uint64)
-    counts = np.zeros(size + 1, np.int64)
-    np.cumsum(is_last, out=counts[1:])
-    # No number has more than ten bytes.
-    long = np.flatnonzero(stop - begin >= 10)
-    whole[np.searchsorted(offsets, begin[long], side="right") - 1] = False
-    return values.view(np.int64), counts[offsets], whole
+    def _instruction(self, place: int) -> Instruction:
+        data = self._buffer.data
+        texts = dict.fromkeys((_FUSION_KIND, _TARGET), "")
+        metadata = dict.fromkeys((_OP_TYPE, _OP_NAME, _SOURCE_FILE), "")
+        line = 0
+        numbers: dict[int, list[int]] = {_OPERANDS: [], _CALLED: []}
+        for number, kind, value, stop in self.fields(place):
+            if number in texts and kind == LENGTH:
+                texts[number] = _text(data, value, stop)
+            elif number in numbers:
+                numbers[number] += hlo_shapes.numbers(data, kind, value, stop)
+            elif number == _METADATA and kind == LENGTH:
+                for key, form, content, after in wire.fields(data, value, stop, _METADATA_DEPTH):
+                    if key in metadata and form == LENGTH:
+                        metadata[key] = _text(data, content, after)
+                    elif key == _SOURCE_LINE and form == VARINT:
+                        line = wire.signed(content)
+        return Instruction(
+            name=self.names[place],
+            ident=self._ident_list[place],
+            opcode=self.opcodes[place],
+            fusion_kind=texts[_FUSION_KIND],
+            target=texts[_TARGET],
+            op_name=metadata[_OP_NAME],
+            op_type=metadata[_OP_TYPE],
+            source_file=metadata[_SOURCE_FILE],
+            source_line=line,
+            operands=tuple(numbers[_OPERANDS]),
+            called=tuple(numbers[_CALLED]),
+        )
 
 
 def _text(data: wire.Data, start: int, end: int) -> str:

@@ -15,10 +15,10 @@ from nbprof.formats.wire import LENGTH, VARINT, Data
 
 _PARAMETER, _TUPLE_INDEX, _DIMENSIONS, _WINDOW, _CONVOLUTION, _SLICES = 9, 13, 14, 15, 16, 17
 _SLICE_SIZES, _DOT, _FFT_LENGTH, _BACKEND, _FEATURE_GROUPS, _BATCH_GROUPS, _DIRECTION = 20, 30, 32, 43, 50, 58, 63
-_WANTED = (
+_WANTED = frozenset((
     _PARAMETER, _TUPLE_INDEX, _DIMENSIONS, _WINDOW, _CONVOLUTION, _SLICES, _SLICE_SIZES, _DOT, _FFT_LENGTH, _BACKEND, _FEATURE_GROUPS,
     _BATCH_GROUPS, _DIRECTION,
-)  # fmt: skip
+))  # fmt: skip
 _DEPTH = 4
 
 
@@ -112,11 +112,13 @@ def read(program: Program, place: int) -> Details:
     found: dict[str, object] = {}
     many: dict[str, list[int]] = {}
     slices: list[tuple[int, int, int]] = []
-    for number, kind, value, end in program.raw(place, *_WANTED):
+    for number, kind, value, end in program.fields(place):
+        if number not in _WANTED:
+            continue
         if number in _LISTS:
             many.setdefault(_LISTS[number], []).extend(numbers(data, kind, value, end))
         elif number in _NUMBERS and kind == VARINT:
-            found[_NUMBERS[number]] = wire.signed(value)
+            found[_NUMBERS[number]] = value
         elif kind != LENGTH:
             continue
         elif number == _WINDOW:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
+from functools import cached_property
 
 from nbprof.formats import hlo_details, wire
-from nbprof.formats.hlo import Program
+from nbprof.formats.hlo import Instruction, Program
 from nbprof.formats.hlo_details import Details
 from nbprof.formats.hlo_shapes import numbers
 from nbprof.formats.wire import LENGTH, VARINT
@@ -15,7 +16,7 @@ DEPTH = 4
 
 
 class Fields:
-    """The fields of an instruction by number, decoded when they are asked for.
+    """The fields of an instruction by number, decoded when they are asked for; its name, opcode, shape and ident are in the program.
 
     Parameters
     ----------
@@ -32,18 +33,20 @@ class Fields:
     def __init__(self, program: Program, place: int) -> None:
         self.program = program
         self.place = place
-        self.one = program.instruction(place)
-        self._details: Details | None = None
+        self.opcode = program.opcodes[place]
         self.fields: dict[int, list[tuple[int, int, int]]] = {}
-        for number, kind, value, end in wire.fields(program.buffer.data, *program.span(place), DEPTH - 1):
+        for number, kind, value, end in program.fields(place):
             self.fields.setdefault(number, []).append((kind, value, end))
 
-    @property
+    @cached_property
+    def one(self) -> Instruction:
+        """All that most ask for at once."""
+        return self.program.instruction(self.place)
+
+    @cached_property
     def details(self) -> Details:
         """What it states of dimensions, window and settings."""
-        if self._details is None:
-            self._details = hlo_details.read(self.program, self.place)
-        return self._details
+        return hlo_details.read(self.program, self.place)
 
     def number(self, field: int) -> int:
         """A number or flag; 0 where it is not stated."""
@@ -59,7 +62,8 @@ class Fields:
 
     def messages(self, field: int) -> list[tuple[int, int]]:
         """Where the messages of a field lie."""
-        return [(value, end) for kind, value, end in self.fields.get(field, []) if kind == LENGTH]
+        found = self.fields.get(field)
+        return [(value, end) for kind, value, end in found if kind == LENGTH] if found else []
 
     def parts(self, span: tuple[int, int]) -> dict[int, list[tuple[int, int, int]]]:
         """The fields of a message inside."""

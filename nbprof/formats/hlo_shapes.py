@@ -160,7 +160,7 @@ class Shape:
         sizes = [("<=" if moves else "") + str(size) for size, moves in zip(self.dimensions, dynamic, strict=True)]
         return f"{self.element}[{','.join(sizes)}]"
 
-    @property
+    @cached_property
     def layout(self) -> str:
         """The layout of an array alone: `{1,0:T(8,128)}`; '' where none is stated."""
         if not self.has_layout:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 
-from nbprof.formats import hlo_shapes
+from nbprof.formats import hlo_details, hlo_shapes
 from nbprof.formats.hlo import Program
 from nbprof.formats.hlo_details import WindowDimension
 from nbprof.formats.hlo_fields import DEPTH, Fields, short_number
 from nbprof.formats.hlo_shapes import numbers
 from nbprof.formats.wire import FIXED32, LENGTH
 
+_CALLED, _DIMENSIONS = 38, 14
 _LITERAL, _EXPONENT, _MANTISSA, _PADDING, _DISTRIBUTION, _EPSILON, _FEATURE, _CHANNEL = 8, 18, 19, 21, 23, 24, 25, 26
 _OUTFEED, _FFT_TYPE, _GATHER, _GATHER_SIZES, _PREDECESSORS, _HOST_TRANSFER, _SCATTER, _GROUPS = 29, 31, 33, 34, 37, 47, 48, 49
 _PRECISION, _PAIRS, _CONSTRAINED, _LAYOUTS, _TRIANGULAR, _STABLE, _CHOLESKY, _SIDE_EFFECT = 51, 52, 56, 57, 59, 60, 62, 65
@@ -68,46 +69,49 @@ def _of(names: tuple[str, ...], number: int) -> str:
 
 class _Writer(Fields):
     def text(self) -> str:
-        one = self.one
-        opcode = one.opcode
+        opcode = self.opcode
         attributes = self.attributes()
         if opcode in ("async-start", "async-update", "async-done") and (wrapped := self._wrapped()) is not None:
             # Written as the one op that it runs.
-            opcode = wrapped.one.opcode + opcode[len("async") :]
+            opcode = wrapped.opcode + opcode[len("async") :]
             attributes = wrapped.attributes() if opcode.endswith("-start") else []
         inside = self._operands()
-        if one.opcode == "parameter":
-            inside = str(self.details.parameter)
-        elif one.opcode == "constant":
+        if self.opcode == "parameter":
+            inside = str(hlo_details.parameter(self.program, self.place))
+        elif self.opcode == "constant":
             inside = self._literal()
-        shape = self.program.shape(self.place)
-        return ", ".join([f"%{one.name} = {shape} {opcode}({inside})", *attributes])
+        shape = self.program.shape(self.place).text
+        return ", ".join([f"%{self.program.names[self.place]} = {shape} {opcode}({inside})", *attributes])
 
     def _wrapped(self) -> _Writer | None:
-        computation = self.program.computation(self.one.called[0]) if self.one.called else None
+        called = self.numbers(_CALLED)
+        computation = self.program.computation(called[0]) if called else None
         root = None if computation is None else self.program.place_of(computation.root)
         return None if root is None else _Writer(self.program, root)
 
     def _operands(self) -> str:
         out = []
-        for i, ident in enumerate(self.one.operands):
-            place = self.program.place_of(ident)
-            text = "%?" if place is None else f"{self.program.shape(place)} %{self.program.names[place]}"
+        for i, place in enumerate(self.program.operands(self.place)):
+            text = "%?" if place < 0 else f"{self.program.shape(place).text} %{self.program.names[place]}"
             out.append((f"/*index={i}*/" if i and i % _MANY == 0 else "") + text)
         return ", ".join(out)
 
-    # What stands behind the operands.
-
     def attributes(self) -> list[str]:
-        one, out = self.one, []
-        special = _SPECIAL.get(one.opcode)
-        if one.opcode in _LISTED:
-            out.append(f"dimensions={_braced(self.details.dimensions)}")
-        if one.opcode in _COLLECTIVES:
+        """What stands behind the operands."""
+        out: list[str] = []
+        special = _SPECIAL.get(self.opcode)
+        if self.opcode in _LISTED:
+            out.append(f"dimensions={_braced(self.numbers(_DIMENSIONS))}")
+        if self.opcode in _COLLECTIVES:
             out += self._collective()
         if special is not None:
             out += special(self)
         out += self._called()
+        # Nearly all ops have neither of what follows.
+        return out + self._stated() if _FRONTEND in self.fields or _PREDECESSORS in self.fields else out
+
+    def _stated(self) -> list[str]:
+        out: list[str] = []
         attributes = {}
         for span in self.messages(_FRONTEND):
             for entry in self.parts(span).get(1, []):
@@ -123,23 +127,25 @@ class _Writer(Fields):
         return out
 
     def _called(self) -> list[str]:
-        one = self.one
-        computations = [self.program.computation(ident) for ident in one.called]
-        names = [f"%{c.name}" if c is not None else "%?" for c in computations]
-        if not names or one.opcode.startswith("async-"):
+        opcode = self.opcode
+        if _CALLED not in self.fields or opcode.startswith("async-"):
             return []
-        if one.opcode == "while" and len(names) > 1:
+        computations = [self.program.computation(ident) for ident in self.numbers(_CALLED)]
+        names = [f"%{c.name}" if c is not None else "%?" for c in computations]
+        if not names:
+            return []
+        if opcode == "while" and len(names) > 1:
             return [f"condition={names[1]}", f"body={names[0]}"]
-        if one.opcode == "select-and-scatter" and len(names) > 1:
+        if opcode == "select-and-scatter" and len(names) > 1:
             return [f"select={names[0]}", f"scatter={names[1]}"]
-        if one.opcode == "conditional":
-            place = self.program.place_of(one.operands[0]) if one.operands else None
-            if len(names) == 2 and place is not None and self.program.shape(place).element == "pred":
+        if opcode == "conditional":
+            place = next(iter(self.program.operands(self.place)), -1)
+            if len(names) == 2 and place >= 0 and self.program.shape(place).element == "pred":
                 return [f"true_computation={names[0]}", f"false_computation={names[1]}"]
             return ["branch_computations={" + ", ".join(names) + "}"]
-        if one.opcode in _APPLIED:
+        if opcode in _APPLIED:
             return [f"to_apply={names[0]}"]
-        if one.opcode == "custom-call":
+        if opcode == "custom-call":
             return ["called_computations={" + ", ".join(names) + "}"]
         return [f"calls={', '.join(names)}"]
 
@@ -151,7 +157,7 @@ class _Writer(Fields):
         out = [*self._channel(), f"replica_groups={self._groups()}"]
         if self.number(_CONSTRAINED):
             out.append("constrain_layout=true")
-        if self.one.opcode in _ALONG and self.details.dimensions:
+        if self.opcode in _ALONG and self.details.dimensions:
             out.append(f"dimensions={_braced(self.details.dimensions)}")
         if self.number(_GLOBAL_IDS):
             out.append("use_global_device_ids=true")
@@ -293,7 +299,7 @@ def _dot(one: _Writer) -> list[str]:
 
 
 def _fusion(one: _Writer) -> list[str]:
-    return [f"kind={one.one.fusion_kind}", *one.aliasing()]
+    return [f"kind={one.program.fusion_kinds[one.place]}", *one.aliasing()]
 
 
 def _gather(one: _Writer) -> list[str]:

@@ -215,6 +215,31 @@ def varints(buf: Bytes, pos: Int64s) -> tuple[Int64s, Int64s]:
     return value, after
 
 
+def packed(buf: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
+    """The numbers in stretches of varints, where those of each stretch begin (and the last ends), and which stretches are whole."""
+    length = end - start
+    size = int(length.sum())
+    offsets = np.zeros(len(start) + 1, np.int64)
+    np.cumsum(length, out=offsets[1:])
+    place = np.arange(size) + np.repeat(start - offsets[:-1], length)
+    byte = buf[place]
+    is_last = byte < 0x80
+    whole = (length == 0) | is_last[np.maximum(offsets[1:] - 1, 0)] if size else np.ones(len(start), np.bool_)
+    # A stretch that ends inside a number ends it, so that the others are read as they are.
+    is_last[offsets[1:][length > 0] - 1] = True
+    stop = np.flatnonzero(is_last)
+    begin = np.concatenate([[0], stop[:-1] + 1]) if size else np.zeros(0, np.int64)
+    within = np.arange(size) - np.repeat(begin, stop - begin + 1)
+    parts = (byte & 0x7F).astype(np.uint64) << np.minimum(7 * within, 63).astype(np.uint64)
+    values = np.add.reduceat(parts, begin) if size else np.zeros(0, np.uint64)
+    counts = np.zeros(size + 1, np.int64)
+    np.cumsum(is_last, out=counts[1:])
+    # No number has more than ten bytes.
+    long = np.flatnonzero(stop - begin >= 10)
+    whole[np.searchsorted(offsets, begin[long], side="right") - 1] = False
+    return values.view(np.int64), counts[offsets], whole
+
+
 @dataclass
 class Field:
     """One field of many messages: which message it was in, its wire type, and its value or its span."""

@@ -36,6 +36,32 @@ def test_operands_are_those_of_the_instructions():
     assert seen > 200
 
 
+def instructions(data):
+    """Where the instructions of a program lie, walked message by message."""
+    spans = [(0, len(data))]
+    for wanted in (1, 3, 2):
+        inner = [one for span in spans for one in wire.fields(data, *span)]
+        spans = [(start, end) for number, kind, start, end in inner if (number, kind) == (wanted, wire.LENGTH)]
+    return spans
+
+
+# Few instructions are walked one by one, many at once.
+@pytest.mark.parametrize("copies", [1, 40])
+def test_fields_of_all_are_those_of_each(copies):
+    seen = set()
+    for one in list(hlo_programs.OPS.values())[:: 1 if copies == 1 else 6]:
+        data = hlo_programs.program(hlo_programs.single(*one)) * copies
+        made, spans = Program(data), instructions(data)
+        assert len(made) == len(spans) > copies
+        for place in {0, len(spans) // 2, *range(len(spans) - 5, len(spans))}:
+            mine = [
+                [number, kind, value if kind else wire.signed(value), end] for number, kind, value, end in wire.fields(data, *spans[place])
+            ]
+            assert made.fields(place) == [field for field in mine if field[0] not in (1, 2, 3, 35)]
+            seen.update(field[0] for field in mine)
+    assert {1, 2, 3, 14, 16, 30, 35, 36, 38} <= seen
+
+
 def test_idents_of_any_size_and_operands_that_are_nowhere():
     rows = [instruction(f"p{i}", "parameter", ident=ident) for i, ident in enumerate(ODD)]
     rows += [instruction("sum", "tuple", ident=7, extra=packed(*ODD, 12345, *reversed(ODD))), instruction("none", "tuple", ident=8)]
