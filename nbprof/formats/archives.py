@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import IO, Any, BinaryIO, cast
 
 from nbprof.errors import ReadError
+from nbprof.formats import ascend
 from nbprof.formats.folders import TRACE, XPLANE, Listing, promised
 from nbprof.formats.packed import DAMAGED, as_file, encrypted, in_archive, opened, read_all
 from nbprof.formats.pieces import LIMIT_BYTES, Buffer, LocalFile, Piece, Stamp, printable, size_text, too_large
@@ -118,7 +119,7 @@ class ZipArchive(_Archive):
 
     def listing(self, also: str = "") -> Listing:
         """Everything in it, from its directory; the member `also` whatever its name promises."""
-        out = Listing(also=also)
+        out = Listing(also=also, within=ascend.within([self.name]))
         with in_archive(self.label):
             infos = [info for info in self._directory().infolist() if info.filename and not info.is_dir()]
             for info in infos:
@@ -205,7 +206,7 @@ class TarArchive(_Archive):
 
     def listing(self, also: str = "") -> Listing:
         """Everything in it, in one pass; the member `also` whatever its name promises."""
-        out = Listing(also=also)
+        out = Listing(also=also, within=ascend.within([self.name]))
         with in_archive(self.label), self._opened() as archive:
             for info in archive:
                 at = _clean(info.name)

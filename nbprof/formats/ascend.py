@@ -1,8 +1,8 @@
-"""Recordings of Ascend's profilers below a folder: which there are, which of them are one run, and which still have to be exported.
+"""Recordings of Ascend's profilers in a place: which there are, and which of their files are read.
 
 A recording is a folder `PROF_*` of msprof, or `*_ascend_pt` (`*_ascend_ms`) of torch_npu and MindSpore, which may hold a `PROF_*` of its
 own; else the folder around `mindstudio_profiler_output`, `ASCEND_PROFILER_OUTPUT`, `summary` or `timeline`, or the one that the tables lie
-in. Each is of one process. Recordings of different ranks or devices that began within a minute are one run.
+in. Each is of one process.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nbprof.errors import RawError, ReadError
-from nbprof.formats.pieces import LocalFile, Piece, RunFiles, printable
-
 _MOST_ENTRIES = 200_000
 _MAKERS = (
     (re.compile(r".*_ascend_pt"), "Ascend's profiler of PyTorch (torch_npu)"),
@@ -25,6 +22,8 @@ MSPROF = "Ascend's profiler (msprof)"
 RECORDING = re.compile(r"PROF_\d+.*|.*_ascend_(pt|ms)")
 _OUTPUT = re.compile(r"ASCEND_PROFILER_OUTPUT|mindstudio_profiler_output|analyze|summary|timeline|device_\d+|host")
 FOLDER = re.compile(r"PROF_\d+.*|ASCEND_PROFILER_OUTPUT|mindstudio_profiler_(output|log)|.*_ascend_(pt|ms)")
+# What is left where the folder of an older recording was renamed, or its content was packed.
+_OLDER = re.compile(r"(.*/)?device_\d{1,4}/(summary|timeline)")
 TABLE = re.compile(r"(op_summary|op_statistic|task_time|api_statistic|step_trace|kernel_details|operator_memory)\w*\.csv|trace_view\.json")
 # What the tools keep for themselves, in files without number.
 _INNER = {"data", "sqlite", "FRAMEWORK", "logs", "mindstudio_profiler_log", "log"}
@@ -36,13 +35,21 @@ _TIME = re.compile(r"_(\d{17})(?:_|$)")
 _RANK = re.compile(r"profiler_info_(\d{1,6})\.json$")
 _RANK_NAMED = re.compile(r"(?:^|[^a-z])rank[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _DEVICE = re.compile(r"device_(\d{1,4})$")
-_TOGETHER_S = 60.0
-SIDECAR = "nbprof.json"
 
 
-def is_ascend(name: str) -> bool:
-    """Whether a folder of this name is output of Ascend's profiler."""
-    return FOLDER.fullmatch(name) is not None
+def is_ascend(at: str) -> bool:
+    """Whether a folder of this name or path is output of Ascend's profiler."""
+    return FOLDER.fullmatch(at.rpartition("/")[2]) is not None or _OLDER.fullmatch(at) is not None
+
+
+def within(parts: Sequence[str]) -> str:
+    """The first of some folders, each in the one before, that is output of Ascend's profiler; '' where none is."""
+    return next((part for i, part in enumerate(parts) if is_ascend("/".join(parts[max(i - 1, 0) : i + 1]))), "")
+
+
+def kept_for_itself(name: str) -> bool:
+    """Whether the tools keep files of their own in a folder of this name, which nothing here reads."""
+    return name in _INNER or name.startswith(".")
 
 
 def use_of(name: str) -> str:
@@ -58,7 +65,8 @@ def use_of(name: str) -> str:
 def recording_of(parts: Sequence[str]) -> int:
     """How many parts of the path of a file lead to its recording; `parts` are the folders that it is in."""
     for i, part in enumerate(parts):
-        if RECORDING.fullmatch(part):
+        # An archive may be called as the recording in it, and hold more than one.
+        if RECORDING.fullmatch(part) and not part.endswith("!"):
             # A PROF_ may lie in a folder of torch_npu; the outer one is the recording, unless it is a PROF_ itself.
             return i + 1
     last = len(parts)
@@ -124,9 +132,8 @@ def maker(names: Iterable[str]) -> str:
 def recordings(folder: Path, *, near: bool = False) -> list[Recording]:
     """The recordings below a folder; with `near` those right in it alone."""
     found: dict[str, Recording] = {}
-    above = folder.absolute().parts
-    inside = any(is_ascend(part) for part in above)
-    queue = [("", inside)]
+    loose: dict[str, list[str]] = {}
+    queue = [("", bool(within(folder.absolute().parts)))]
     left = _MOST_ENTRIES
     while queue and left > 0:
         at, ours = queue.pop()
@@ -136,7 +143,7 @@ def recordings(folder: Path, *, near: bool = False) -> list[Recording]:
         except OSError:
             continue
         left -= len(here)
-        ours = ours or is_ascend(at.rpartition("/")[2])
+        ours = ours or is_ascend(at)
         # Tables that somebody took out of their folders.
         bare = not ours and any(TABLE.fullmatch(entry.name) for entry in here)
         parts = tuple(at.split("/")) if at else ()
@@ -148,20 +155,73 @@ def recordings(folder: Path, *, near: bool = False) -> list[Recording]:
                 if device := _DEVICE.fullmatch(entry.name):
                     one.devices.add(int(device[1]))
                     one.raw |= ours
-                if entry.name not in _INNER and not entry.name.startswith(".") and (ours or not near or is_ascend(entry.name)):
+                if not entry.name.startswith(".") and (entry.name not in _INNER if ours else not near or is_ascend(below)):
                     queue.append((below, ours))
             elif (ours or bare) and use_of(entry.name):
                 one.files.append(below)
-                if rank := _RANK.match(entry.name):
-                    one.rank = int(rank[1])
+            elif FACTS.fullmatch(entry.name):
+                loose.setdefault(at, []).append(below)
         if (ours or bare) and (one.files or one.devices):
             found[key] = one
-    for one in found.values():
-        named = _RANK_NAMED.search(one.name)
-        if one.rank is None and named:
-            one.rank = int(named[1])
+    return _finished(found, loose)
+
+
+def listed(files: Iterable[str], devices: Iterable[str], *, inside: bool) -> list[Recording]:
+    """The recordings of a place that lists whole paths.
+
+    Parameters
+    ----------
+    files : iterable of str
+        Paths of files that are read or stand beside such, below the place.
+    devices : iterable of str
+        Paths of the folders `device_<id>`.
+    inside : bool
+        The place itself lies in a recording.
+    """
+    folders: dict[str, list[str]] = {}
+    for at in files:
+        folders.setdefault(at.rpartition("/")[0], []).append(at)
+    found: dict[str, Recording] = {}
+
+    def recording(folder: str, files: Sequence[str] = ()) -> Recording | None:
+        parts = tuple(folder.split("/")) if folder else ()
+        ours = inside or bool(within(parts))
+        if not ours and not any(TABLE.fullmatch(at.rpartition("/")[2]) for at in files):
+            return None
+        key = "/".join(parts[: recording_of(parts)]) if ours else folder
+        return found.setdefault(key, Recording(key))
+
+    loose: dict[str, list[str]] = {}
+    for folder, its in folders.items():
+        if (one := recording(folder, its)) is None:
+            loose[folder] = its
+        else:
+            one.files += its
+            one.devices |= {int(device[1]) for part in folder.split("/") if (device := _DEVICE.fullmatch(part))}
+    for folder in devices:
+        device = _DEVICE.fullmatch(folder.rpartition("/")[2])
+        if device and (one := recording(folder)) is not None:
+            one.devices.add(int(device[1]))
+            one.raw = True
+    return _finished(found, loose)
+
+
+def _finished(found: dict[str, Recording], loose: dict[str, list[str]]) -> list[Recording]:
+    """Recordings with their ranks, each file that says something new, in the order of their paths.
+
+    `loose` are files, by folder, that no name of a folder says to be of a recording: of a renamed one, what states its device and clock.
+    """
+    for folder, files in loose.items():
+        parts = folder.split("/")
+        if (at := "/".join(parts[: recording_of(parts)])) in found and at != folder:
+            found[at].files += [file for file in files if FACTS.fullmatch(file.rpartition("/")[2])]
+    out = sorted(found.values(), key=lambda r: r.path)
+    for one in out:
         one.files = sorted(_chosen(one.files))
-    return sorted(found.values(), key=lambda r: r.path)
+        ranks = [int(rank[1]) for at in one.files if (rank := _RANK.match(at.rpartition("/")[2]))]
+        named = _RANK_NAMED.search(one.name)
+        one.rank = ranks[-1] if ranks else int(named[1]) if named else None
+    return out
 
 
 def _chosen(files: list[str]) -> list[str]:
@@ -179,82 +239,3 @@ def _chosen(files: list[str]) -> list[str]:
             at for at in inside if not (whole and use_of(name := at.rpartition("/")[2]) == "partial" and not name.startswith("step_trace"))
         ]
     return out
-
-
-def runs(folder: Path, *, near: bool = False) -> tuple[list[RunFiles], list[Recording]]:
-    """The runs of Ascend's profilers below a folder, newest first, and the recordings that msprof has not exported.
-
-    With `near` only those that lie right in it.
-    """
-    found = recordings(folder, near=near)
-    ready = [one for one in found if one.shown]
-    raw = [one for one in found if not one.shown and one.raw]
-    groups: list[list[Recording]] = []
-    for one in sorted(ready, key=lambda r: (r.time or 0.0, r.path)):
-        home = next((group for group in reversed(groups) if _joins(one, group)), None)
-        if home is None:
-            groups.append([one])
-        else:
-            home.append(one)
-    out = [_run(folder, group, raw) for group in groups]
-    return sorted(out, key=lambda run: (run.modified, run.name), reverse=True), raw
-
-
-def _joins(one: Recording, group: list[Recording]) -> bool:
-    """Whether a recording is of another rank or device of the same run."""
-    first = group[0]
-    if one.path.rpartition("/")[0] != first.path.rpartition("/")[0]:
-        return False
-    if one.rank is not None and first.rank is not None:
-        apart = one.rank not in {other.rank for other in group}
-    else:
-        apart = bool(one.devices) and all(other.devices and one.devices.isdisjoint(other.devices) for other in group)
-        # Each process of a job of torch_npu has a folder of its own; they tell the device nowhere in their names.
-        apart |= not one.devices and one.name.endswith(("_ascend_pt", "_ascend_ms"))
-    if one.time is None or first.time is None:
-        return apart and one.rank is not None and (one.time is None) == (first.time is None)
-    return apart and one.time - first.time <= _TOGETHER_S
-
-
-def _run(folder: Path, group: list[Recording], raw: list[Recording]) -> RunFiles:
-    group = sorted(group, key=lambda r: (r.rank if r.rank is not None else min(r.devices, default=0), r.path))
-    pieces: tuple[Piece, ...] = tuple(LocalFile(folder / at) for one in group for at in one.files)
-    parent = folder / group[0].path if len(group) == 1 else (folder / group[0].path).parent
-    name = (
-        printable(group[0].name or _recording_name(folder)) if len(group) == 1 else f"{printable(group[0].name)} and {len(group) - 1} more"
-    )
-    # What nbprof recorded is called by the folder that it made for the recording.
-    home = next((at for at in (parent, parent.absolute().parent) if (at / SIDECAR).is_file()), None)
-    if home is not None:
-        parent, name = home, printable(home.absolute().name)
-    warnings = tuple(
-        f"{printable(one.name)} beside it is not exported yet, and not in the numbers: {how_to_export(str(folder / one.path))}"
-        for one in raw
-        if one.path.rpartition("/")[0] == group[0].path.rpartition("/")[0]
-    )
-    sidecar = LocalFile(home / SIDECAR) if home is not None else None
-    return RunFiles(name, parent, pieces, max((p.modified for p in pieces), default=0.0), "msprof", warnings=warnings, sidecar=sidecar)
-
-
-def _recording_name(folder: Path) -> str:
-    """What a folder inside a recording is called by: the recording, where its name has one."""
-    parts = folder.absolute().parts
-    at = recording_of(parts)
-    return parts[at - 1] if at else folder.name
-
-
-def how_to_export(path: str) -> str:
-    """What turns raw data into files that can be read."""
-    return f"run  msprof --export=on --output={printable(path)}  where CANN is installed, then load it again."
-
-
-def unread(folder: Path, raw: list[Recording]) -> ReadError:
-    """The error for output of Ascend's profilers in which there is nothing that can be read: how to get it."""
-    label = printable(str(folder))
-    if not raw:
-        return ReadError(f"output of {MSPROF} is here, but neither a table (CSV) nor a timeline (JSON) that nbprof reads.", path=label)
-    names = ", ".join(printable(one.name or folder.name) for one in raw[:3]) + (f" and {len(raw) - 3:,} more" if len(raw) > 3 else "")
-    what = "a raw recording" if len(raw) == 1 else f"{len(raw)} raw recordings"
-    paths = [str(folder / one.path) if one.path else str(folder) for one in raw]
-    text = f"this is {what} of {MSPROF}, {names}, not exported yet: {how_to_export(paths[0])}"
-    return RawError(text, path=label, what=MSPROF, recordings=paths)

@@ -59,10 +59,12 @@ def settled(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
     ReadError
         None of the files is a profile; says what it is.
     """
+    archives = {id(piece.archive): piece.archive for piece in run.files if hasattr(piece, "archive")}
     if run.format == "msprof":
         # Tables and timelines of several kinds; their reader looks into each.
+        for archive in archives.values():
+            archive.prepare([piece for piece in run.files if getattr(piece, "archive", None) is archive])
         return replace(run, limit_bytes=limit)
-    archives = {id(piece.archive): piece.archive for piece in run.files if hasattr(piece, "archive")}
     try:
         return _settled(run, limit, list(archives.values()))
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -53,6 +53,12 @@ class Listing:
     archives: list[str] = field(default_factory=list)
     ascend: str = ""
     """A file or folder of Ascend's profiler."""
+    within: str = ""
+    """The folder of Ascend's profiler that the place itself is, or lies in."""
+    npu: list[Found] = field(default_factory=list)
+    """In a place that lists whole paths: files that belong to Ascend's profiler by their names, or by the folder that they are in."""
+    npu_devices: set[str] = field(default_factory=set)
+    """And the folders that it keeps of devices."""
     notes: list[tuple[str, str]] = field(default_factory=list)
     """Sentences about files that were left alone, each with the folder that it is about."""
     refused: list[tuple[Found, str, bool]] = field(default_factory=list)
@@ -62,6 +68,9 @@ class Listing:
     also: str = ""
     """A file that is taken in whatever its name, for it was asked for."""
     count: int = 0
+
+    def __post_init__(self) -> None:
+        self.ascend = self.ascend or (f"{self.within}/" if self.within else "")
 
     def add(self, at: str, piece: Callable[[], Piece]) -> None:
         """Takes in a file; its piece is made only if the name says that it may be a profile."""
@@ -86,7 +95,7 @@ class Listing:
         name = at.rpartition("/")[2]
         if "/" not in at:
             self.top.add(name + "/")
-        if ascend.is_ascend(name):
+        if ascend.is_ascend(at):
             self.ascend = at + "/"
             return False
         # A recording that was never finished lies in a folder of its own, hidden.
@@ -94,9 +103,38 @@ class Listing:
 
     def take(self, at: str, piece: Callable[[], Piece]) -> None:
         """Takes in a file of a place that lists whole paths, unless it is in a folder that is not entered."""
-        parts = at.split("/")
-        if all(self.enters("/".join(parts[: i + 1])) for i in range(len(parts) - 1)):
+        *parts, name = at.split("/")
+        entered = all(self.enters("/".join(parts[: i + 1])) for i in range(len(parts)))
+        if (entered and not self.within) or at == self.also:
             self.add(at, piece)
+        ours = bool(self.within or ascend.within(parts))
+        if not ours and not entered:
+            return
+        for i, part in enumerate(parts if ours else []):
+            if re.fullmatch(r"device_\d{1,4}", part):
+                self.npu_devices.add("/".join(parts[: i + 1]))
+        if ascend.use_of(name) and not (ours and any(map(ascend.kept_for_itself, parts))):
+            self.npu.append(Found(at, MAYBE, piece()))
+
+    def walks(self, at: str) -> bool:
+        """Whether a place that shows one folder at a time is to be asked for this one; of Ascend's profiler, for those that are read."""
+        *parts, name = at.split("/")
+        ours = bool(self.within or ascend.within(parts))
+        if ours and re.fullmatch(r"device_\d{1,4}", name):
+            self.npu_devices.add(at)
+        return not (ours and ascend.kept_for_itself(name)) and (self.enters(at) or ascend.is_ascend(at))
+
+    def under(self, at: str) -> Listing:
+        """What is below one of its folders, as a listing of that folder."""
+        start = at + "/"
+        out = Listing(ascend=self.ascend, within=self.within or ascend.within(at.split("/")), doubts=self.doubts)
+        out.notes = [(at[len(start) :], text) for at, text in self.notes if (at + "/").startswith(start)]
+        out.archives = [at[len(start) :] for at in self.archives if at.startswith(start)]
+        out.files = [replace(found, at=found.at[len(start) :]) for found in self.files if found.at.startswith(start)]
+        out.npu = [replace(found, at=found.at[len(start) :]) for found in self.npu if found.at.startswith(start)]
+        out.npu_devices = {folder[len(start) :] for folder in self.npu_devices if folder.startswith(start)}
+        out.top = {f.at.partition("/")[0] + ("/" if "/" in f.at else "") for f in out.files}
+        return out
 
 
 def promised(name: str) -> int:
@@ -173,8 +211,7 @@ class LocalFolder:
             The folder may not be read, or there are too many files.
         """
         out = Listing()
-        ours = next((part for part in self.path.absolute().parts if ascend.is_ascend(part)), "")
-        if ours:
+        if ours := ascend.within(self.path.absolute().parts):
             out.ascend = ours + "/"
             return out
         try:

@@ -28,6 +28,8 @@ from nbprof.trace import Events, Receipt, Trace
 # Moments of a clock that counts from the start of the machine are below, dates above: a century of seconds in ns.
 _DATES_NS = 10**17
 _DEVICE = re.compile(r"device_(\d{1,4})$")
+# Of an archive, as labels have it.
+_PACKED = re.compile(r"((\.tar)?\.\w{1,4})?!$")
 
 
 @dataclass
@@ -156,7 +158,7 @@ def _named(found: list[Recording], receipt: Receipt) -> None:
     """Names recordings by their ranks where they have some, else by their devices, else by their folders."""
     ranks = [one.rank for one in found]
     devices = [one.devices[0] if len(one.devices) == 1 else None for one in found]
-    names = [printable(one.path.rpartition("/")[2]) or "host" for one in found]
+    names = [printable(_PACKED.sub("", one.path.rpartition("/")[2])) or "host" for one in found]
     if len(found) > 1:
         for i, (rank, device) in enumerate(zip(ranks, devices, strict=True)):
             if rank is not None and ranks.count(rank) == 1:
@@ -191,7 +193,7 @@ def _timelines(builder: Builder, one: Recording, receipt: Receipt, progress: Cal
         for piece in kept:
             if progress:
                 progress(f"reading {piece.name}")
-            if not piece.size:
+            if piece.size == 0:
                 receipt.warn(f"{printable(piece.name)} is empty: its export was stopped, or had nothing to write.")
                 continue
             parts += _walked(piece, receipt, limit_bytes)
@@ -257,7 +259,7 @@ def _steps(found: list[Recording], trace: Trace, tables: dict[str, list[Table]],
     for number, one in enumerate(found):
         if any(len(table) for table in tables.get("step_trace", []) if table.host == number):
             continue
-        files = [p for p in one.pieces if p.name.startswith("step_trace") and p.name.endswith(".json") and p.size]
+        files = [p for p in one.pieces if p.name.startswith("step_trace") and p.name.endswith(".json") and p.size != 0]
         more = msprof_steps.of_files(files, number, one.rank, one.devices, (trace.epoch_ns, one.shift_ns), receipt) if files else []
         more = more or msprof_steps.of_trace(trace, number, one.rank)
         if more:

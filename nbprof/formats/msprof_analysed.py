@@ -26,10 +26,10 @@ def tables(pieces: Sequence[Piece], host: int, rank: int | None) -> tuple[dict[s
     notes: list[Note] = []
     for piece in newest(pieces)[0]:
         name = printable(piece.name)
-        if not piece.size:
+        if piece.size == 0:
             notes.append(Note("warning", f"{name} is empty: its export was stopped, or had nothing to write."))
             continue
-        if piece.size > _MOST_BYTES:
+        if (piece.size or 0) > _MOST_BYTES:
             notes.append(Note("warning", f"{name} is larger than {_MOST_BYTES >> 20} MiB and was not read."))
             continue
         try:

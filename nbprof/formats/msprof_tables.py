@@ -139,10 +139,11 @@ def tables(
     for piece in kept:
         if progress:
             progress(f"reading {piece.name}")
-        if not piece.size:
+        # Behind a URL the size may not be known before.
+        buffer = piece.read() if piece.size != 0 else None
+        if buffer is None or not buffer.size:
             notes.append(Note("warning", f"{printable(piece.name)} is empty: its export was stopped, or had nothing to write."))
             continue
-        buffer = piece.read()
         for section in msprof_csv.read(bytes(buffer.data)):
             if not section.kind:
                 shown = ", ".join(printable(cell) for cell in section.header[:4])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 from nbprof.errors import ReadError
-from nbprof.formats import ascend, logdir
+from nbprof.formats import ascend, ascend_runs, logdir
 from nbprof.formats.chosen import choose, kind_of, settled, some
 from nbprof.formats.folders import SIDECAR, Folder, Found, Listing, LocalFolder, promised
 from nbprof.formats.looking import candidates
@@ -81,17 +81,10 @@ class _Inside:
         whole = self.archive.listing(self.at)
         if not self.at:
             return whole
-        start = self.at + "/"
-        out = Listing(ascend=whole.ascend, doubts=whole.doubts)
-        out.notes = [(at[len(start) :], text) for at, text in whole.notes if (at + "/").startswith(start)]
-        out.archives = [at[len(start) :] for at in whole.archives if at.startswith(start)]
         for found in whole.files:
             if found.at == self.at:
                 raise _IsFile(found, whole)
-            if found.at.startswith(start):
-                out.files.append(replace(found, at=found.at[len(start) :]))
-        out.top = {f.at.partition("/")[0] + ("/" if "/" in f.at else "") for f in out.files}
-        return out
+        return whole.under(self.at)
 
 
 class _IsFile(Exception):  # noqa: N818 - not an error
@@ -182,9 +175,11 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     for at, text in listing.notes:
         notes.setdefault(str(folder.below(at)), []).append(text)
     doubts = tuple(listing.doubts)
-    raw: list[ascend.Recording] = []
-    if listing.ascend and isinstance(folder, LocalFolder):
-        npu, raw = ascend.runs(folder.path)
+    npu, raw = ascend_runs.below(folder, listing)
+    if npu:
+        # A timeline lies beside the tables that it belongs to.
+        taken = {piece.label for run in npu for piece in run.files}
+        found = [run for run in found if any(piece.label not in taken for piece in run.files)]
         found = sorted([*found, *npu], key=lambda run: (run.modified, run.name), reverse=True)
     told = [
         replace(run, notes=run.notes + tuple(notes.get(str(run.folder), ())), warnings=run.warnings + doubts)
@@ -382,13 +377,11 @@ def _better_beside(piece: LocalFile, kind: Kind) -> tuple[str, ...]:
 def _nothing(folder: Folder, listing: Listing, raw: list[ascend.Recording]) -> ReadError:
     """The error for a place without a profile: what was looked for, and what is there."""
     archive = isinstance(folder, _Inside)
-    if listing.ascend and isinstance(folder, LocalFolder):
-        return ascend.unread(folder.path, raw)
+    if listing.ascend:
+        return ascend_runs.unread(folder, raw)
     said = [f"no profile is in this {'archive' if archive else 'folder'}. {_LOOKED_FOR}"]
     top = sorted(printable(name) for name in listing.top)
-    if listing.ascend:
-        said.append(f"It holds {printable(listing.ascend)}, output of Ascend's profiler (msprof): unpack it to load it.")
-    elif listing.archives:
+    if listing.archives:
         how = "unpack the outer one first" if archive else "name it to load what is inside"
         said.append(f"It holds {some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}.")
     elif not top:

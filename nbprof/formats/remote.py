@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import unquote
 
 from nbprof.errors import ReadError
+from nbprof.formats import ascend
 from nbprof.formats.folders import Listing
 from nbprof.formats.packed import as_file
 from nbprof.formats.pieces import Buffer, Growing, Stamp, printable
@@ -322,7 +323,7 @@ class RemoteFolder:
 
     def listing(self) -> Listing:
         """Everything below, from the storage's own listing."""
-        out = Listing()
+        out = Listing(within=ascend.within([unquote(part) if self.storage.http else part for part in self.path.strip("/").split("/")]))
         with self.storage.errors(self.label):
             # Runs that came after the last look would not be seen.
             self.storage.fs.invalidate_cache()
@@ -363,9 +364,9 @@ class RemoteFolder:
                 ):
                     continue
                 if link.endswith("/"):
-                    if out.enters(at.rstrip("/")):
+                    if out.walks(at.rstrip("/")):
                         queue.append(link)
                 else:
-                    out.add(at, lambda link=link: self._file(link, {}))  # type: ignore[misc]
+                    out.take(at, lambda link=link: self._file(link, {}))  # type: ignore[misc]
         if len(seen) >= _MOST_PAGES:
             out.doubts.append(f"More than {_MOST_PAGES:,} folders are below; those behind them were not looked into.")

@@ -265,6 +265,9 @@ class Search:
         if not here.listing.ascend:
             return
         for one in runs_ascend.found(here.shown, here.real):
+            if isinstance(one, OnDisk):
+                # A timeline lies beside the tables that it belongs to.
+                here.listing.files = [f for f in here.listing.files if here.real / f.at not in one.files]
             if isinstance(one, Problem):
                 yield from self._problem(one.path, one.message)
             elif one.path not in self._seen and len(self._seen) < MOST_RUNS:

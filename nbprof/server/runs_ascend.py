@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbprof.errors import NbprofError
-from nbprof.formats import ascend
+from nbprof.formats import ascend, ascend_runs
 from nbprof.formats.pieces import LocalFile, RunFiles
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def found(shown: str, real: Path) -> list[OnDisk | Problem]:
     """
     from nbprof.server.runs import Problem
 
-    runs, raw = ascend.runs(real, near=True)
+    runs, raw = ascend_runs.runs(real, near=True)
     out: list[OnDisk | Problem] = []
     for run in runs:
         alone = len(runs) == 1 and bool(shown)
@@ -38,7 +38,7 @@ def found(shown: str, real: Path) -> list[OnDisk | Problem]:
                 # It has vanished.
                 continue
     for one in raw:
-        how = ascend.how_to_export(_join(shown, one.path))
+        how = ascend_runs.how_to_export(_join(shown, one.path))
         out.append(Problem(_join(shown, one.path), f"is a raw recording of {ascend.MSPROF}, not exported yet: {how}"))
     return out
 
@@ -56,7 +56,7 @@ def _folder(path: Path) -> Path:
 def _parts(run: RunFiles, real: Path) -> list[RunFiles]:
     """Each recording of a run as a run."""
     folders = sorted({_folder(piece.path) for piece in run.files if isinstance(piece, LocalFile)})
-    return [one for folder in folders for one in ascend.runs(folder)[0] if folder != real]
+    return [one for folder in folders for one in ascend_runs.runs(folder)[0] if folder != real]
 
 
 def _on_disk(run: RunFiles, shown: str, real: Path) -> OnDisk:
