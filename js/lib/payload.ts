@@ -11,6 +11,7 @@ import type { Ascend } from "./payload-ascend.js";
 import type { Cores } from "./payload-cores.js";
 import type { DeviceTime } from "./payload-device-time.js";
 import type { Hlo } from "./payload-hlo.js";
+import type { Memory } from "./payload-memory.js";
 import type { MemoryViewer } from "./payload-memory-viewer.js";
 import type { OpProfile } from "./payload-op-profile.js";
 import type { Trace } from "./payload-trace.js";
@@ -18,6 +19,7 @@ import type { Target } from "./view.js";
 
 export type { Cores } from "./payload-cores.js";
 export type { DevicePath, DeviceSeries, DeviceTime } from "./payload-device-time.js";
+export type { Memory, MemoryId, Moments } from "./payload-memory.js";
 export type { MemoryViewer, ProgramMemory, ProgramSpace } from "./payload-memory-viewer.js";
 export type { OpProfile } from "./payload-op-profile.js";
 export type { Gaps, Lane, Links, Rest, Strip, Trace } from "./payload-trace.js";
@@ -283,62 +285,6 @@ export interface Kernels {
    *  occupancy_source, registers, shared_bytes, block, grid, op */
   table: Table;
   figures: Figure[];
-}
-
-export interface MemoryId {
-  memory_id: string;
-  figures: Figure[];
-  capacity_bytes: number;
-  peak_bytes: number;
-  peak_time_ms: number;
-  peak_step: number | null;
-  /** Rows of the timeline in time order; `total` counts those before sampling (the peak is always kept). */
-  total: number;
-  time_ms: Float64Array;
-  /** 1 allocation, 0 deallocation */
-  allocation: Uint8Array;
-  requested_bytes: Float64Array;
-  allocated_bytes: Float64Array;
-  op: Coded;
-  step: Int32Array;
-  region_type: Coded;
-  data_type: Coded;
-  shape: Coded;
-  stack_bytes: Float64Array;
-  heap_bytes: Float64Array;
-  free_bytes: Float64Array;
-  /** 0…1 */
-  fragmentation: Float64Array;
-  in_use_bytes: Float64Array;
-  /** Allocations alive at the peak: op, region_type, data_type, shape, requested_bytes, allocated_bytes, percent, occurrences. */
-  peak: Table;
-  /** What is alive at every drawn event; null where blocks cannot be told apart. */
-  moments: Moments | null;
-  /** Bytes that each op took and gave back: op, allocations, allocated_bytes, deallocations, freed_bytes, increase_bytes. */
-  ops: Table;
-}
-
-/** Blocks alive at the drawn events, as what changes from one moment to the next. */
-export interface Moments {
-  /** By moment: index of its event. Moments are in the order of their steps, then in time. */
-  point: NumberArray;
-  /** Kinds of blocks: op, region_type, data_type, shape, requested_bytes, allocated_bytes. */
-  blocks: Table;
-  /** At which moment (ascending) how many more or fewer of which row of `blocks` are alive than at the one before. */
-  moment: NumberArray;
-  block: NumberArray;
-  change: NumberArray;
-  /** By moment, of the blocks too small to be told one by one: their bytes and how many they are. */
-  smaller_bytes: NumberArray;
-  smaller_count: NumberArray;
-  /** What the bytes of the heap beyond all these are called. */
-  rest: string;
-}
-
-export interface Memory {
-  empty: Empty | null;
-  /** The one with the largest peak first. */
-  ids: MemoryId[];
 }
 
 /** Each step on each worker (host, or device with steps of its own). */

@@ -15,11 +15,11 @@ from tornado import web
 from tornado.iostream import StreamClosedError
 
 from nbprof.errors import NbprofError
+from nbprof.server.found import OnDisk, Problem
 from nbprof.server.handlers import Handler
 from nbprof.server.paths import RefusedError, locate
 
 if TYPE_CHECKING:
-    from nbprof.server.runs import OnDisk, Problem
     from nbprof.server.summaries import Summaries
 
 DEPTH, MOST_DEPTH = 8, 32
@@ -144,9 +144,6 @@ class _Walk:
                 return
 
     def _search(self) -> None:
-        # Here, because it brings numpy along: a server that nobody asks for runs starts without.
-        from nbprof.server.runs import OnDisk
-
         try:
             for one in self._all():
                 if self._stopped:
@@ -162,7 +159,8 @@ class _Walk:
             self._put([], over=True)
 
     def _all(self) -> Iterator[OnDisk | Problem]:
-        from nbprof.server.runs import Problem, Search
+        # Here, because it brings numpy along: a server that nobody asks for runs starts without.
+        from nbprof.server.runs import Search
 
         root, folders, depth, follow_links, hidden = self._asked
         search: Search | None = None

@@ -13,9 +13,8 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nbprof.errors import NbprofError
 from nbprof.formats import ascend, logdir
@@ -23,6 +22,7 @@ from nbprof.formats.folders import MAYBE, SIDECAR, TRACE, XPLANE, Listing, Local
 from nbprof.formats.looking import candidates
 from nbprof.formats.pieces import LocalFile, RunFiles, printable
 from nbprof.server import runs_ascend
+from nbprof.server.found import OnDisk, Problem
 from nbprof.server.paths import could_not, inside, reaches
 
 if TYPE_CHECKING:
@@ -40,89 +40,6 @@ _DATED = re.compile(r"\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d(_\d+)?")
 """What TensorFlow and JAX call the folder of a run."""
 # A Python environment holds tens of thousands of files, and no run.
 _ENVIRONMENT = {"pyvenv.cfg", "conda-meta"}
-
-
-@dataclass(frozen=True)
-class OnDisk:
-    """A run, as far as its files and what lies beside them tell.
-
-    Attributes
-    ----------
-    path : str
-        As the file browser calls the file or the folder that opens as this run.
-    real : Path
-        The same on the disk.
-    name : str
-    modified : float
-        Seconds since 1970.
-    bytes : int
-    format : str
-        `xspace`, `chrome` or `msprof`.
-    files : tuple of Path
-        Those of its hosts or ranks.
-    state : tuple
-        Of each file and of the sidecar: device, inode, size, time. Another one when the run has changed; moving leaves it.
-    sidecar : Path or None
-        What nbprof wrote beside it.
-    capture : CaptureInfo or None
-        What that says.
-    """
-
-    path: str
-    real: Path
-    name: str
-    modified: float
-    bytes: int
-    format: str
-    files: tuple[Path, ...]
-    state: tuple[tuple[int, ...], ...]
-    sidecar: Path | None = None
-    capture: CaptureInfo | None = None
-    hosts: int | None = None
-    """How many recorded, where that is not the number of files."""
-
-    def lines(self, facts: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """What is sent of it: with what `nbprof.server.summary` knows, or {"message": ...} where it could not be analysed."""
-        if facts is not None and "message" in facts:
-            return [{"run": self._told({})}, *Problem(self.path, str(facts["message"])).lines()]
-        return [{"run": self._told(facts or {})}]
-
-    def _told(self, facts: dict[str, Any]) -> dict[str, Any]:
-        capture = self.capture
-        stated = capture.framework if capture is not None else ""
-        torch = any(".pt.trace.json" in file.name or "_ascend_pt" in str(file) for file in self.files)
-        return {
-            "path": self.path,
-            "name": self.name,
-            "modified": iso(self.modified),
-            "bytes": self.bytes,
-            "kind": "xplane" if self.format == "xspace" else "trace",
-            "format": self.format,
-            "hosts": self.hosts or len(self.files),
-            "framework": stated or facts.get("framework") or ("PyTorch" if torch else None),
-            "steps": facts["steps"] if facts else (capture.steps_marked or None) if capture is not None else None,
-            "step_ms": facts.get("step_ms"),
-            "verdict": facts.get("verdict"),
-            "device": facts.get("device"),
-            "recorded": facts.get("recorded") or (capture.started or None if capture is not None else None),
-            "known": bool(facts),
-            "label": capture.label if capture is not None else "",
-            "failed": capture.error if capture is not None and capture.cell_failed else "",
-            "notes": [*capture.warnings, *capture.notes] if capture is not None else [],
-        }
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something that could not be looked at, and the sentence that says so; `gone` where it is not there."""
-
-    path: str
-    message: str
-    gone: bool = False
-
-    def lines(self) -> list[dict[str, Any]]:
-        """What is sent of it."""
-        return [{"problem": {"path": self.path, "message": self.message, "gone": self.gone}}]
 
 
 @dataclass
@@ -421,14 +338,6 @@ class _Seen(LocalFile):
 def is_run_folder(folder: Path) -> bool:
     """Whether a folder is for one run alone, by its place or its name."""
     return bool(re.search(r"(^|/)plugins/profile/[^/]+$", folder.as_posix())) or _DATED.fullmatch(folder.name) is not None
-
-
-def iso(seconds: float) -> str | None:
-    """A time in UTC; None where it is none that a file can have."""
-    try:
-        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):
-        return None
 
 
 def _capture(sidecar: LocalFile) -> CaptureInfo | None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nbprof.errors import NbprofError
 from nbprof.formats import ascend, ascend_runs
 from nbprof.formats.pieces import LocalFile, RunFiles
-
-if TYPE_CHECKING:
-    from nbprof.server.runs import OnDisk, Problem
+from nbprof.server.found import OnDisk, Problem
 
 
 def found(shown: str, real: Path) -> list[OnDisk | Problem]:
@@ -25,8 +22,6 @@ def found(shown: str, real: Path) -> list[OnDisk | Problem]:
         The folder as the file browser calls it.
     real : Path
     """
-    from nbprof.server.runs import Problem
-
     runs, raw = ascend_runs.runs(real, near=True)
     out: list[OnDisk | Problem] = []
     for run in runs:
@@ -60,8 +55,6 @@ def _parts(run: RunFiles, real: Path) -> list[RunFiles]:
 
 
 def _on_disk(run: RunFiles, shown: str, real: Path) -> OnDisk:
-    from nbprof.server.runs import OnDisk
-
     files = [piece for piece in run.files if isinstance(piece, LocalFile)]
     states = [piece.stat() for piece in files]
     folder = Path(run.folder)

@@ -16,7 +16,7 @@ from nbprof.server.pool import Pool
 from nbprof.server.process import EndedError, Process
 
 if TYPE_CHECKING:
-    from nbprof.server.runs import OnDisk
+    from nbprof.server.found import OnDisk
 
 _MOST_KNOWN = 10_000
 _LOOK_S = 0.25

@@ -16,8 +16,9 @@ from nbprof.errors import ReadError
 from nbprof.formats.folders import SIDECAR, TRACE, XPLANE, promised
 from nbprof.formats.logdir import stem
 from nbprof.formats.pieces import LocalFile
+from nbprof.server.found import OnDisk
 from nbprof.server.paths import RefusedError, could_not, inside, locate, nameable, reaches
-from nbprof.server.runs import OnDisk, Search, is_run_folder
+from nbprof.server.runs import Search, is_run_folder
 
 BLOCK = 1 << 20
 """Bytes that are read at a time."""

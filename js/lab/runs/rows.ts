@@ -1,0 +1,165 @@
+/** The rows of the tree: what is drawn of a folder, of a run and of a note, and drawn again where it has changed. */
+
+import { h } from "../../lib/dom.js";
+import type { Group } from "./groups.js";
+import { ago, facts, fullTime, many, type Run, spoken, stepTime, verdict } from "./run.js";
+
+export interface FolderLine {
+  readonly kind: "folder";
+  readonly group: Group;
+}
+
+export interface RunLine {
+  readonly kind: "run";
+  readonly run: Run;
+  /** Why it could not be analysed, or "". */
+  readonly problem: string;
+}
+
+interface NoteLine {
+  readonly kind: "note";
+  readonly text: string;
+  readonly problem: boolean;
+}
+
+const EMPTY = "No runs here yet.";
+/** As many problems of a folder are told one by one. */
+const MOST_PROBLEMS = 3;
+
+/** A row as it is drawn; a row of a run has a run, that of a folder a group. */
+export interface Row {
+  readonly node: HTMLElement;
+  readonly key: string;
+  run: Run | null;
+  group: Group | null;
+  /** What renaming replaces. */
+  readonly name?: HTMLElement;
+  update(line: FolderLine | RunLine | NoteLine, now: number, flag: boolean): void;
+}
+
+export function set(node: Element, name: string, value: string): void {
+  if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+}
+
+function write(node: Element, text: string): void {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function folderRow(key: string): Row {
+  // Where it is cut, it is cut at the beginning: the end tells folders apart.
+  const path = h("bdi");
+  const own = h("span.own");
+  const count = h("span.count");
+  const node = h(
+    "div.nbprof-row.nbprof-folder",
+    { role: "treeitem", "aria-level": 1, "data-key": key },
+    h("i.twist", { "aria-hidden": "true" }),
+    h("span.path", path),
+    own,
+    count,
+  );
+  const row: Row = {
+    key,
+    node,
+    run: null,
+    group: null,
+    update(line, _now, open) {
+      const { group } = line as FolderLine;
+      row.group = group;
+      const shown = group.path || "/";
+      write(path, shown);
+      write(own, group.watched.notebook ? "this notebook" : "");
+      write(count, String(group.runs.length));
+      set(node, "aria-expanded", String(open));
+      set(node, "title", group.path ? shown : "The folder that Jupyter serves");
+      set(node, "aria-label", [shown, own.textContent, many(group.runs.length, "run")].filter(Boolean).join(", "));
+      set(node, "data-chosen", String(group.watched.chosen));
+    },
+  };
+  return row;
+}
+
+export function runRow(key: string): Row {
+  const name = h("span.name");
+  const time = h("time");
+  const known = h("span.facts");
+  const step = h("span.step");
+  const head = h("b");
+  const rest = h("span.rest");
+  const node = h(
+    "div.nbprof-row.nbprof-run",
+    { role: "treeitem", "aria-level": 2, "data-key": key },
+    h("div.line", name, time),
+    h("div.line", known, step),
+    h("div.line.low", head, rest),
+  );
+  let drawn = "";
+  const row: Row = {
+    key,
+    node,
+    name,
+    run: null,
+    group: null,
+    update(line, now, busy) {
+      const { run, problem } = line as RunLine;
+      // Most rows are what they were.
+      const said = `${problem}\n${busy && !run.known}\n${ago(run.time, now)}`;
+      if (row.run === run && drawn === said) return;
+      drawn = said;
+      row.run = run;
+      const why = verdict(run, busy, problem);
+      write(name, run.name);
+      write(time, ago(run.time, now));
+      set(time, "datetime", Number.isFinite(run.time) ? new Date(run.time).toISOString() : "");
+      write(known, facts(run).join(" · "));
+      write(step, stepTime(run));
+      write(head, why.head);
+      write(rest, why.rest);
+      set(head, "class", why.colour);
+      set(node, "data-wrong", String(why.wrong));
+      set(
+        node,
+        "title",
+        [run.path, run.label, run.framework, fullTime(run.time), ...facts(run), sentence(why)]
+          .filter(Boolean)
+          .join("\n"),
+      );
+      set(node, "aria-label", spoken(run, now, busy, problem));
+    },
+  };
+  return row;
+}
+
+const sentence = ({ head, rest }: { head: string; rest: string }): string => [head, rest].filter(Boolean).join(": ");
+
+export function noteRow(key: string): Row {
+  const node = h("div.nbprof-note", { role: "treeitem", "aria-level": 2, "data-key": key });
+  return {
+    key,
+    node,
+    run: null,
+    group: null,
+    update(line) {
+      const note = line as NoteLine;
+      write(node, note.text);
+      set(node, "data-problem", String(note.problem));
+    },
+  };
+}
+
+/** What stands under a folder besides its runs. */
+export function notes(group: Group, busy: boolean): NoteLine[] {
+  const out = group.problems.slice(0, MOST_PROBLEMS).map(({ path, message, gone }): NoteLine => {
+    const about =
+      path === group.path || !path
+        ? ""
+        : `${path.startsWith(`${group.path}/`) ? path.slice(group.path.length + 1) : path}: `;
+    const text = gone && path === group.path ? "This folder is gone. Was it moved or deleted?" : `${about}${message}`;
+    return { kind: "note", text, problem: true };
+  });
+  const left = group.problems.length - out.length;
+  if (left > 0) out.push({ kind: "note", text: `${many(left, "more problem")}.`, problem: true });
+  if (!out.length && !group.runs.length)
+    out.push({ kind: "note", text: busy ? "Looking for runs…" : EMPTY, problem: false });
+  return out;
+}
