@@ -93,9 +93,13 @@ def _meet_kernel() -> None:
         return
 
     def opened(comm: Any, message: Any) -> None:
-        from nbprof.comms import open_comm
+        try:
+            from nbprof.comms import open_comm
 
-        open_comm(comm, message)
+            open_comm(comm, message)
+        except Exception:
+            # What is raised here the kernel prints below the cell that runs; a comm that is closed says enough.
+            comm.close()
 
     class Sign:
         # Among the comms of the kernel it tells a page that nbprof is here. To try the target of a kernel without nbprof would have that

@@ -260,6 +260,9 @@ class Cell:
         except KeyboardInterrupt:
             # The files were finished first.
             recording = session.recording
+        except Exception as fault:
+            self._say(f"the recording could not be finished ({type(fault).__name__}: {fault})")
+            return
         if session.superseded:
             where = f"; its files are in {recording.path}" if recording and not recording.temporary else ""
             self._say(f"this recording ended when another one began{where}")

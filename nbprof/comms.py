@@ -37,7 +37,7 @@ def open_comm(comm: Any, message: Any) -> None:  # noqa: ARG001  what it says co
     """An output opened a comm."""
     registry.holds = True
     visitor = Visitor(lambda data, buffers: comm.send(data, buffers=buffers))
-    comm.on_msg(lambda came: visitor.receive(came["content"]["data"]))
+    comm.on_msg(lambda came: visitor.receive(came["content"].get("data")))
     comm.on_close(lambda _: visitor.leave())
 
 
@@ -103,7 +103,11 @@ def deliver(message: object, answer: Callable[[dict[str, Any]], bytes], send: Se
         if _jobs.qsize() >= _MOST_WAITING:
             reply(codec.contain({"ok": False, "error": _BUSY}), False)
         else:
-            _later(work)
+            try:
+                _later(work)
+            except RuntimeError:
+                # The process may have no more threads.
+                work()
     else:
         work()
 

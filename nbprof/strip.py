@@ -339,18 +339,23 @@ def open_comm(comm: Any, message: Any) -> None:
 
     In JupyterLab 4.4 and later this runs on a thread of its own while the cell runs.
     """
-    strip = _running.get(_ident(message))
-    if strip is None:
-        comm.close()
-        return
+    ident = _ident(message)
 
     def received(message: Any) -> None:
-        data = message["content"]["data"]
-        if isinstance(data, dict) and data.get("ask") == "stop":
-            comm.send({"stopping": strip.stop()})
+        # What is raised here the kernel prints below the cell that runs.
+        with contextlib.suppress(Exception):
+            data = message["content"]["data"]
+            if isinstance(data, dict) and data.get("ask") == "stop":
+                # Looked up each time: a page that is gone closes nothing, and must not keep what was recorded.
+                strip = _running.get(ident)
+                comm.send({"stopping": strip is not None and strip.stop()})
 
-    comm.on_msg(received)
-    comm.send({"ready": True})
+    with contextlib.suppress(Exception):
+        if ident not in _running:
+            comm.close()
+            return
+        comm.on_msg(received)
+        comm.send({"ready": True})
 
 
 def _ident(message: Any) -> str:

@@ -8,6 +8,7 @@
 
 import type { Line } from "../lib/live.js";
 import { Letters } from "../lib/wire.js";
+import { answersBeside, knows, newComm, open } from "./comm.js";
 
 export const TARGET = "nbprof";
 const KEY = /^[0-9a-f]{1,16}-[0-9a-f]{32,40}$/;
@@ -27,16 +28,22 @@ interface Message {
   buffers?: (ArrayBuffer | ArrayBufferView)[] | undefined;
 }
 
-/** What is needed of JupyterLab's IComm; the last two came with 4.4. */
+/** What is sent for and when it is done. */
+export interface Future<T = unknown> {
+  readonly done: Promise<T>;
+}
+
+/** What is needed of JupyterLab's IComm; the last three came with 4.4. */
 export interface Comm {
   readonly isDisposed: boolean;
   onMsg: (message: Message) => unknown;
   onClose: (message: Message) => unknown;
-  open(data?: unknown): unknown;
+  open(data?: unknown): Future | undefined;
   send(data: unknown): unknown;
   close(): unknown;
   readonly commsOverSubshells?: string;
   readonly subshellStarted?: Promise<void>;
+  readonly subshellId?: string | null;
 }
 
 /** What is needed of JupyterLab's IKernelConnection. */
@@ -44,6 +51,9 @@ export interface Kernel {
   readonly status: string;
   readonly info: Promise<unknown>;
   readonly supportsSubshells?: boolean;
+  readonly clientId?: string;
+  readonly username?: string;
+  sendShellMessage?(message: object, expectReply: boolean, disposeOnDone: boolean): Future;
   createComm(target: string): Comm;
   requestCommInfo(content: { target_name: string }): Promise<{ content: { comms?: object } }>;
 }
@@ -87,11 +97,11 @@ export class Link {
   private kernel: Kernel | null = null;
   private comm: Comm | null = null;
   private letters: Letters | null = null;
+  /** Ends when the kernel knows the comm; null before it is told of it. */
+  private opening: Promise<void> | null = null;
   private tries = 0;
   private last = Number.NEGATIVE_INFINITY;
   private trying = false;
-  /** Whether this kernel was asked without knowing that nbprof is there. */
-  private dared = false;
   /** Whether something was executed while nobody looked. */
   private missed = false;
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -163,23 +173,18 @@ export class Link {
     clearTimeout(this.timer);
     this.timer = undefined;
     this.tries = 0;
-    this.dared = false;
     this.part(reason);
   }
 
   /** A kernel that has the other end is told; one that was restarted would only wonder in its log. */
   private part(reason: string, tell = false): void {
-    const { comm, letters } = this;
-    this.comm = null;
-    this.letters = null;
+    const { comm, letters, opening } = this;
+    this.comm = this.letters = this.opening = null;
     if (!comm) return;
     this.line.detach(reason);
     letters?.close(reason);
-    try {
-      if (tell && !comm.isDisposed) comm.close();
-    } catch {
-      // Its kernel is gone already.
-    }
+    // What the kernel has not heard of it cannot close.
+    void opening?.then(() => tell && !comm.isDisposed && comm.close()).catch(() => undefined);
   }
 
   private async attempt(): Promise<void> {
@@ -198,26 +203,23 @@ export class Link {
     this.last = performance.now();
     this.trying = true;
     try {
-      const here = WITH_US.has(kernel) || (kernel.status === "busy" ? null : await present(kernel));
+      const here = WITH_US.has(kernel) || (await present(kernel));
       if (kernel !== this.kernel || this.ended) return;
-      if (here === false) {
-        this.line.reason = ABSENT;
-        return;
-      }
-      // In a long cell this is the only way to know, and a kernel without nbprof writes a line to its log: once is enough.
-      if (here === null && (this.dared || kernel.status !== "busy")) return;
-      if (here) WITH_US.add(kernel);
-      else this.dared = true;
+      if (here === false) this.line.reason = ABSENT;
+      // One that does not say so is not told of a comm: without nbprof it would complain below the cell that it runs.
+      if (!here) return;
+      WITH_US.add(kernel);
       await this.connect(kernel);
     } catch {
       // No comms on this connection, or the kernel is gone: the output stays what was saved.
+      this.comm = this.letters = this.opening = null;
     } finally {
       this.trying = false;
     }
   }
 
   private async connect(kernel: Kernel): Promise<void> {
-    const comm = kernel.createComm(TARGET);
+    const comm = newComm(kernel, TARGET);
     const letters = new Letters((message) => void comm.send(message));
     this.comm = comm;
     this.letters = letters;
@@ -226,12 +228,11 @@ export class Link {
       if (this.comm === comm) this.part(CLOSED);
     };
     // On a thread of its own in the kernel, where that has such; otherwise it waits for the cell that runs.
-    if (comm.subshellStarted && comm.commsOverSubshells !== "disabled") {
-      await kernel.info;
-      if (kernel.supportsSubshells) await comm.subshellStarted.catch(() => undefined);
-    }
+    await answersBeside(kernel, comm);
     if (this.comm !== comm) return;
-    comm.open({});
+    this.opening = open(comm, {});
+    await this.opening;
+    if (this.comm !== comm) return;
     // Whoever waits for the answer does so without keeping the next attempt from being made when this one is dropped.
     void this.line.attach(letters.post, { ...this.profile }).then((live) => {
       if (live) {
@@ -247,15 +248,17 @@ export class Link {
 
 /** Whether nbprof is in a kernel; null where it does not say so soon. */
 async function present(kernel: Kernel): Promise<boolean | null> {
-  const info = kernel.requestCommInfo({ target_name: TARGET }).then(
-    ({ content }) => Object.keys(content.comms ?? {}).length > 0,
-    () => false,
-  );
+  const asked: Promise<boolean | null> =
+    kernel.status === "busy"
+      ? knows(kernel, TARGET)
+      : kernel
+          .requestCommInfo({ target_name: TARGET })
+          .then(({ content }) => Object.keys(content.comms ?? {}).length > 0);
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<null>((resolve) => {
     timer = setTimeout(() => resolve(null), INFO_MS);
   });
-  const answer = await Promise.race([info, late]);
+  const answer = await Promise.race([asked.catch(() => false), late]);
   clearTimeout(timer);
   return answer;
 }

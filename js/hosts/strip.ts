@@ -6,6 +6,7 @@
 import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
 import { Widget } from "@lumino/widgets";
 import { h } from "../lib/dom.js";
+import { answersBeside, newComm, open } from "./comm.js";
 import type { Comm, Kernel, Session } from "./kernel.js";
 import { sessionOf } from "./mime.js";
 
@@ -159,15 +160,11 @@ export class StripRenderer extends Widget implements IRenderMime.IRenderer {
     if (!kernel) return;
     this.asked = true;
     try {
-      const comm = kernel.createComm(STRIP_TARGET);
-      if (!comm.subshellStarted || comm.commsOverSubshells === "disabled") return;
-      await kernel.info;
-      if (!kernel.supportsSubshells) return;
-      await comm.subshellStarted;
-      if (this.isDisposed) return;
+      const comm = newComm(kernel, STRIP_TARGET);
+      if (!(await answersBeside(kernel, comm)) || this.isDisposed) return;
       comm.onMsg = ({ content }) => {
         const { ready, stopping } = content["data"] as { ready?: boolean; stopping?: boolean };
-        if (ready) this.comm = comm;
+        if (ready && !this.isDisposed) this.comm = comm;
         // It has ended by itself meanwhile, or could not be ended.
         if (stopping === false) this.stop.disabled = false;
         if (this.strip) this.stop.hidden = !this.comm || !this.strip.stops;
@@ -176,7 +173,9 @@ export class StripRenderer extends Widget implements IRenderMime.IRenderer {
         this.comm = null;
         this.stop.hidden = true;
       };
-      comm.open({ id });
+      await open(comm, { id });
+      // It came too late: the cell has ended meanwhile.
+      if (this.isDisposed && !comm.isDisposed) comm.close();
     } catch {
       // No way back: Ctrl-C and the Stop button of the notebook are there.
     }

@@ -36,8 +36,12 @@ class FakeKernel {
   info = Promise.resolve();
   supportsSubshells = true;
   asked = 0;
-  comms: FakeComm[] = [];
+  /** Questions that came beside the cell that runs. */
+  beside = 0;
+  made: FakeComm[] = [];
   answers = true;
+  /** When a comm is heard of. */
+  slow = Promise.resolve();
   constructor(public knows: string[] | null) {}
   requestCommInfo({ target_name }: { target_name: string }): Promise<{ content: { comms?: object } }> {
     this.asked++;
@@ -47,8 +51,17 @@ class FakeKernel {
   createComm(target: string): Comm {
     expect(target).toBe("nbprof");
     const comm = new FakeComm(this);
-    this.comms.push(comm);
+    this.made.push(comm);
     return comm;
+  }
+  sendShellMessage(message: object): { done: Promise<unknown> } {
+    expect(message).toMatchObject({ header: { msg_type: "comm_info_request", subshell_id: "beside" } });
+    this.beside++;
+    return { done: Promise.resolve({ content: { comms: this.knows ? { nbprof: {} } : {} } }) };
+  }
+  /** Those that the kernel was told of. */
+  get comms(): FakeComm[] {
+    return this.made.filter(({ opened }) => opened);
   }
   get sent(): { id: string; request: Record<string, unknown> }[] {
     return this.comms.flatMap((comm) => comm.sent);
@@ -62,12 +75,14 @@ class FakeComm implements Comm {
   sent: { id: string; request: Record<string, unknown> }[] = [];
   commsOverSubshells = "perCommTarget";
   subshellStarted = Promise.resolve();
+  subshellId = "beside";
   onMsg: Comm["onMsg"] = () => undefined;
   onClose: Comm["onClose"] = () => undefined;
   constructor(private readonly kernel: FakeKernel) {}
-  open(): void {
+  open(): { done: Promise<void> } {
     this.opened++;
     if (!this.kernel.knows) queueMicrotask(() => this.closeFromKernel());
+    return { done: this.kernel.slow };
   }
   send(data: { id: string; request: Record<string, unknown> }): void {
     this.sent.push(data);
@@ -189,23 +204,64 @@ describe("a saved output and its kernel", () => {
     expect(kernel.asked).toBe(21);
   });
 
-  it("in a busy kernel tries the comm itself, once", async () => {
+  it("asks a busy kernel beside the cell that it runs, and opens no comm where nbprof is not", async () => {
     const kernel = new FakeKernel([KEY]);
     kernel.status = "busy";
     const { line } = await start(kernel);
     expect(line.state).toBe("live");
+    expect([kernel.asked, kernel.beside]).toEqual([0, 1]);
     const without = new FakeKernel(null);
     without.status = "busy";
     const other = await start(without);
-    expect(without.comms).toHaveLength(1);
+    expect(without.beside).toBe(1);
     expect(other.line.state).toBe("none");
-    for (let i = 0; i < 5; i++) {
-      await vi.advanceTimersByTimeAsync(3000);
-      await other.session.executed();
-    }
-    expect(without.comms).toHaveLength(1);
-    // The kernel had closed it: to close it again would be another line in its log.
-    expect(without.comms[0]?.closed).toBe(0);
+    expect(other.line.reason).toContain("not imported");
+    expect(without.comms).toEqual([]);
+  });
+
+  it("leaves a busy kernel alone that answers nothing beside its cell, until that has ended", async () => {
+    const kernel = new FakeKernel([KEY]);
+    kernel.status = "busy";
+    kernel.supportsSubshells = false;
+    const { line, session } = await start(kernel);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect([kernel.asked, kernel.beside, kernel.comms.length]).toEqual([0, 0, 0]);
+    kernel.status = "idle";
+    await session.executed();
+    expect(line.state).toBe("live");
+  });
+
+  it("sends nothing over a comm, and does not close it, before the kernel knows it", async () => {
+    const kernel = new FakeKernel([KEY]);
+    let heard = (): void => undefined;
+    kernel.slow = new Promise((resolve) => {
+      heard = resolve;
+    });
+    const { link } = await start(kernel);
+    expect(kernel.comms).toHaveLength(1);
+    expect(kernel.sent).toEqual([]);
+    link.end();
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(kernel.comms[0]?.closed).toBe(0);
+    heard();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(kernel.comms[0]?.closed).toBe(1);
+    expect(kernel.sent).toEqual([]);
+  });
+
+  it("keeps a comm that is never opened nor closed, so that the thread behind the others stays", async () => {
+    const kernel = new FakeKernel([KEY]);
+    const first = await start(kernel);
+    await start(kernel);
+    first.link.end();
+    await vi.advanceTimersByTimeAsync(0);
+    const silent = () => kernel.made.filter(({ opened }) => !opened);
+    expect(silent()).toHaveLength(1);
+    expect(silent()[0]?.closed).toBe(0);
+    // JupyterLab disposes of every comm of a kernel that restarts.
+    for (const comm of kernel.made) comm.isDisposed = true;
+    await start(kernel);
+    expect(silent().filter(({ isDisposed }) => !isDisposed)).toHaveLength(1);
   });
 
   it("asks when it is scrolled to if something was run while it was out of sight", async () => {
@@ -288,8 +344,9 @@ describe("a saved output and its kernel", () => {
     const { link, session } = await start(kernel);
     expect(session.watchers).toBe(4);
     link.end();
-    expect(kernel.comms[0]?.closed).toBe(1);
     expect(session.watchers).toBe(0);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(kernel.comms[0]?.closed).toBe(1);
     await vi.advanceTimersByTimeAsync(60_000);
     expect(kernel.comms).toHaveLength(1);
   });

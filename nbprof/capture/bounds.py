@@ -49,6 +49,8 @@ class Bounds:
         Says whether a recorded step has ended.
     reached : callable
         Called with a sentence, once, on the thread of the bounds.
+    trouble : callable, optional
+        Called with a sentence if it can watch no longer.
     """
 
     def __init__(
@@ -57,14 +59,16 @@ class Bounds:
         limit_gb: float | None,
         has_step: Callable[[], bool],
         reached: Callable[[str], None],
+        trouble: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._seconds = seconds
         self._asked = limit_gb is not None
         self.limit = int(limit_gb * GB) if limit_gb is not None else machine_bytes() // SHARE
         self._has_step = has_step
         self._reached = reached
+        self._trouble = trouble
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="nbprof-bounds", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="nbprof-bounds", daemon=True)
         self.grown = 0
 
     def start(self) -> None:
@@ -80,6 +84,13 @@ class Bounds:
         self.cancel()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(2)
+
+    def _run(self) -> None:
+        try:
+            self._watch()
+        except Exception as error:
+            # On a thread it would be printed below the cell, as if that had failed.
+            self._trouble(f"--seconds and --limit were no longer watched: {type(error).__name__}: {error}")
 
     def _watch(self) -> None:
         process = psutil.Process()

@@ -130,7 +130,13 @@ class Windows:
         if self._bounds is None:
             from nbprof.capture.bounds import Bounds
 
-            self._bounds = Bounds(self.options.seconds, self.options.limit_gb, lambda: self.clock.marked > 0, self.end_soon)
+            self._bounds = Bounds(
+                self.options.seconds,
+                self.options.limit_gb,
+                lambda: self.clock.marked > 0,
+                self.end_soon,
+                lambda text: self.notes.append(text),
+            )
             self._bounds.start()
 
     def again(self) -> None:

@@ -156,12 +156,14 @@ class Timeline:
 
 
 def _prepare(index: Index, lock: threading.Lock) -> None:
-    # A page that asks for tiles meanwhile waits for one row.
-    with lock:
-        _ = index.main.blocks
-    for lane, level in index.main.long_rows():
+    # What fails here fails again when it is asked for, and is an answer then; on this thread it would be printed below the cell that runs.
+    with contextlib.suppress(Exception):
+        # A page that asks for tiles meanwhile waits for one row.
         with lock:
-            index.main.coarsen(lane, level, index.tracks.origin)
+            _ = index.main.blocks
+        for lane, level in index.main.long_rows():
+            with lock:
+                index.main.coarsen(lane, level, index.tracks.origin)
 
 
 def refusal(error: Exception) -> Answer:

@@ -200,6 +200,21 @@ def test_memory_that_nobody_limited_counts_when_the_machine_runs_short(monkeypat
     assert said == ["the process had grown by 2.00 GB since the recording began, over 1.00 GB (--limit)"]
 
 
+def test_what_fails_while_the_bounds_are_watched_is_a_note(stub, monkeypatch):
+    def fails(process):
+        raise RuntimeError("no memory is told")
+
+    monkeypatch.setattr(bounds, "PERIOD_S", 0.01)
+    monkeypatch.setattr(bounds, "_resident", fails)
+    session = Session(Options(backend="tensorflow", limit_gb=1.0)).start()
+    session.windows._bounds._thread.join(20)
+    with nbprof.step():
+        pass
+    info = session.stop().info
+    assert info.steps_marked == 1
+    assert "--seconds and --limit were no longer watched: RuntimeError: no memory is told" in info.notes
+
+
 def test_the_memory_of_a_container_counts(tmp_path, monkeypatch):
     (tmp_path / "memory.max").write_text("1000000\n")
     monkeypatch.setattr(bounds, "_OF_CONTAINER", (str(tmp_path / "memory.max"), str(tmp_path / "absent")))

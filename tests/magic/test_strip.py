@@ -10,6 +10,14 @@ import pytest
 STRIP = "application/vnd.nbprof.strip.v1+json"
 LIMIT_S = 60
 
+# What an output of a run that is not here asks about its trace.
+TRACE = [
+    {"id": "1", "request": {"ask": "hello", "key": "0-" + 32 * "0"}},
+    {"id": "2", "request": {"ask": "tiles"}},
+    {"id": "3", "request": {"ask": None}},
+    {"id": "4", "request": {"ask": "search", "query": "a"}},
+]
+
 LOOP = """
 def loop(steps, until=lambda i: False):
     import time
@@ -40,6 +48,7 @@ def send(client, shell, kind, content):
     message = client.session.msg(kind, content)
     message["header"]["subshell_id"] = shell
     client.shell_channel.send(message)
+    return message["header"]["msg_id"]
 
 
 def pictures(kernel, code, act):
@@ -200,3 +209,60 @@ def test_extension_unloaded_by_the_cell_leaves_no_strip_behind(kernel):
     finally:
         kernel.run("%load_ext nbprof")
     assert kernel.idle()
+
+
+def test_whatever_a_page_says_the_kernel_prints_nothing(kernel):
+    client = kernel.client
+    shell = subshell(client)
+    heard, printed, ids = [], [], []
+    # What is to be said over a comm when the kernel has dealt with its opening: before, it would complain of a comm that it does not know.
+    waiting = {}
+
+    def open_comm(name, target, data, *asks):
+        came = send(client, shell, "comm_open", {"comm_id": name, "target_name": target, "data": data})
+        waiting[came] = [(name, ask) for ask in asks]
+
+    def listen(code):
+        request = client.execute(code, store_history=True)
+        while True:
+            message = client.get_iopub_msg(timeout=LIMIT_S)
+            kind, content = message["msg_type"], message["content"]
+            if kind == "stream":
+                printed.append(content["text"])
+            elif kind == "comm_msg":
+                heard.append(content["data"])
+            elif STRIP in content.get("data", ()) and not ids and step_of(content["data"][STRIP]) > 3:
+                ids.append(content["data"][STRIP]["id"])
+                open_comm("own", "nbprof-strip", {"id": ids[0]}, {}, [1], {"ask": "stop"}, {"ask": "stop"})
+                open_comm("strange", "nbprof-strip", {"id": "of a page that was loaded again"})
+                open_comm("trace", "nbprof", {}, None, *TRACE)
+            elif kind == "status" and content["execution_state"] == "idle":
+                of = message["parent_header"].get("msg_id")
+                for name, ask in waiting.pop(of, ()):
+                    send(client, shell, "comm_msg", {"comm_id": name, "data": ask})
+                if of == request:
+                    break
+        while client.get_shell_msg(timeout=20)["parent_header"].get("msg_id") != request:
+            pass
+
+    def answers():
+        return len([came for came in heard if "ok" in came])
+
+    # It ends when it finds that its recording has ended.
+    listen("%%nbprof\nfrom nbprof.capture.session import active\nran = loop(2000, lambda i: not active().windows.recording and i > 10)")
+    assert {"stopping": True} in heard
+    for _ in range(600):
+        if answers() == len(TRACE):
+            break
+        listen("time.sleep(0.1)")
+    assert answers() == len(TRACE)
+    # The strip has gone with its cell.
+    send(client, shell, "comm_msg", {"comm_id": "own", "data": {"ask": "stop"}})
+    for name in ("own", "trace"):
+        send(client, shell, "comm_close", {"comm_id": name, "data": {}})
+    for _ in range(600):
+        if heard[-1] == {"stopping": False}:
+            break
+        listen("time.sleep(0.1)")
+    assert heard[-1] == {"stopping": False}
+    assert printed == []

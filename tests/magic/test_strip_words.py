@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
 import types
+import weakref
 
 import pytest
 
@@ -332,3 +334,40 @@ def test_only_a_strip_that_is_there_answers(record, still):
     late = Comm()
     room.open_comm(late, letter({"id": strip.ident}))
     assert late.closed
+
+
+class Broken(Comm):
+    """One whose front end takes nothing."""
+
+    def send(self, data):
+        raise OSError("the front end is gone")
+
+    close = send
+
+
+def test_a_comm_that_fails_is_no_error_of_the_kernel(record, still):
+    session = record()
+    strip = Strip(session, Page(), Fixed())
+    strip.begin()
+    comm = Comm()
+    room.open_comm(comm, letter({"id": strip.ident}))
+    comm.send = Broken().send
+    comm.hear(letter({"ask": "stop"}))
+    comm.hear({"content": {}})
+    room.open_comm(Broken(), letter({"id": strip.ident}))
+    room.open_comm(Broken(), letter({"id": "other"}))
+    strip.end()
+
+
+def test_a_page_that_is_gone_does_not_keep_the_recording(record, still):
+    strip = Strip(record(), Page(), Fixed())
+    strip.begin()
+    comm = Comm()
+    room.open_comm(comm, letter({"id": strip.ident}))
+    strip.end()
+    gone = weakref.ref(strip)
+    del strip
+    gc.collect()
+    assert gone() is None
+    comm.hear(letter({"ask": "stop"}))
+    assert comm.sent == [{"ready": True}, {"stopping": False}]

@@ -467,3 +467,23 @@ def test_elsewhere_nothing_happens(monkeypatch):
         nbprof._meet_kernel()
     monkeypatch.delitem(__import__("sys").modules, "IPython")
     nbprof._meet_kernel()
+
+
+def test_a_comm_that_cannot_be_opened_is_closed_and_is_no_error_of_the_kernel(monkeypatch):
+    from types import SimpleNamespace
+
+    manager, closed = Manager(), []
+    shell = SimpleNamespace(kernel=SimpleNamespace(comm_manager=manager))
+    monkeypatch.setitem(__import__("sys").modules, "ipykernel", SimpleNamespace())
+    monkeypatch.setitem(__import__("sys").modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    nbprof._meet_kernel()
+    # As where a part of nbprof cannot be imported.
+    monkeypatch.setitem(__import__("sys").modules, "nbprof.comms", None)
+    manager.targets["nbprof"](SimpleNamespace(close=lambda: closed.append(1)), {})
+    assert closed == [1]
+
+
+def test_where_no_thread_can_be_had_it_is_answered_at_once(here, registry, monkeypatch):
+    monkeypatch.setattr(comms, "_later", lambda work: (_ for _ in ()).throw(RuntimeError("can't start new thread")))
+    page = Page()
+    assert page.ask(ask="hello", key=saved(nbprof.load("logs"))["key"])["ok"]

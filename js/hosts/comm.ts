@@ -1,0 +1,72 @@
+/**
+ * Comms of JupyterLab, used so that the kernel has nothing to say about them. What a kernel says of a comm it writes to
+ * stderr, and that is the output of whatever cell runs.
+ */
+
+import type { Comm, Future, Kernel } from "./kernel.js";
+
+/**
+ * One comm of each target that is neither opened nor closed. JupyterLab has a kernel answer each target on a thread of
+ * its own, and ends that in the moment in which the target's last comm is closed: the kernel, which has not heard of
+ * the closing by then, warns of the tasks that the thread leaves behind.
+ */
+const KEPT = new WeakMap<Kernel, Map<string, Comm>>();
+
+/** The comm that stays; a kernel that was restarted has lost the one before. */
+function kept(kernel: Kernel, target: string): Comm {
+  const targets = KEPT.get(kernel) ?? new Map<string, Comm>();
+  KEPT.set(kernel, targets);
+  let comm = targets.get(target);
+  if (!comm || comm.isDisposed) {
+    comm = kernel.createComm(target);
+    targets.set(target, comm);
+  }
+  return comm;
+}
+
+/** A comm that is not open yet. */
+export function newComm(kernel: Kernel, target: string): Comm {
+  kept(kernel, target);
+  return kernel.createComm(target);
+}
+
+/** Whether the kernel answers a comm beside the cell that runs, as soon as that is known. */
+export async function answersBeside(kernel: Kernel, comm: Comm): Promise<boolean> {
+  if (!comm.subshellStarted || comm.commsOverSubshells === "disabled") return false;
+  await kernel.info;
+  if (!kernel.supportsSubshells) return false;
+  return comm.subshellStarted.then(
+    () => true,
+    () => false,
+  );
+}
+
+/** Opens a comm; resolves when the kernel has dealt with that: a message that overtakes it is one of a comm unknown. */
+export async function open(comm: Comm, data: object): Promise<void> {
+  await comm.open(data)?.done;
+}
+
+/** Whether a kernel knows a target, asked beside the cell that it runs; null where it can not be asked there. */
+export async function knows(kernel: Kernel, target: string): Promise<boolean | null> {
+  const comm = kept(kernel, target);
+  if (!(await answersBeside(kernel, comm)) || !comm.subshellId || !kernel.sendShellMessage) return null;
+  const header = {
+    msg_id: `nbprof-${Date.now()}-${Math.random()}`,
+    msg_type: "comm_info_request",
+    date: new Date().toISOString(),
+    session: kernel.clientId,
+    username: kernel.username,
+    version: "5.2",
+    subshell_id: comm.subshellId,
+  };
+  const message = {
+    channel: "shell",
+    header,
+    parent_header: {},
+    metadata: {},
+    content: { target_name: target },
+    buffers: [],
+  };
+  const future = kernel.sendShellMessage(message, true, true) as Future<{ content: { comms?: object } }>;
+  return Object.keys((await future.done)?.content.comms ?? {}).length > 0;
+}
