@@ -309,7 +309,7 @@ SCHEMA: dict[str, list[Col]] = {
         size("requested_bytes", "Requested", "Bytes asked for."),
         size("allocated_bytes", "Allocated", "Size of the block; negative when it is freed."),
         text("op", "Op", "Op that asked for the block.", "code"),
-        count("step", "Step", "Group of the step."),
+        count("step", "Step", "Number of the step, as in the frame of steps; missing for events of no listed step.", "Int64"),
         *_ACTIVITY,
         size("stack_bytes", "Stack", "Reserved (stack) bytes after the event."),
         size("heap_bytes", "Heap", "Heap bytes in use after the event."),
@@ -426,7 +426,7 @@ _OPS_WHERE_KNOWN = [
     rate("flops_per_second", "flops_per_second", "FLOP/s", "Floating-point operations of all runs, divided by their total time."),
     rate("bytes_per_second", "bytes_per_second", "B/s", "Bytes that all runs read and wrote, divided by their total time."),
     rate("operational_intensity", "flops_per_byte", "FLOP/B", "Floating-point operations for each byte read or written."),
-    text("bound_by", "Bound by", "What the op comes closest to the device's peak of: Compute or HBM (memory)."),
+    text("bound_by", "Bound by", "What the op comes closest to the device's peak of: Compute or main memory (HBM, else Device memory)."),
     Col("tensor_core_fraction", "float64", "fraction", "TC %", "Part of the time of its kernels on TensorCores.", "percent", 1),
 ]
 _STEPS_WHERE_KNOWN = [

@@ -30,8 +30,9 @@ COLUMNS = [
     "address",
     "lifetime_peak_bytes",
     "capacity_bytes",
+    "host",
 ]
-"""Of the timeline; those from `order` on are for the analyses alone."""
+"""Of the timeline; those from `order` on are for the analyses alone, and `step` is a group there: `numbered` gives the steps' numbers."""
 
 
 def timeline(activity: Activity) -> pd.DataFrame:
@@ -74,9 +75,32 @@ def timeline(activity: Activity) -> pd.DataFrame:
             "address": a["address"],
             "lifetime_peak_bytes": a["lifetime_peak"],
             "capacity_bytes": pd.arrays.IntegerArray(capacity, capacity < 0),
+            "host": a["host"],
         },
         copy=False,
     )
+
+
+def numbered(rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> pd.DataFrame:
+    """The timeline with the numbers that `p.steps` has in `step`, in place of the recorder's groups; NA for events of no listed step.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        From `timeline`, or some rows of it; `host` and `step` are used.
+    steps : DataFrame
+        `Run.steps`.
+    hosts : list of str
+        Names of the hosts, which number their groups each on its own.
+    """
+    if not len(rows) or not {"host", "group"} <= set(steps.columns) or "host" not in rows.columns:
+        return rows.assign(step=pd.array([pd.NA] * len(rows), "Int64"))
+    of = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
+    steps, of = steps[of >= 0], of[of >= 0]
+    listed = pd.MultiIndex.from_arrays([of, steps["group"].to_numpy(np.int64)])
+    at = listed.get_indexer(pd.MultiIndex.from_arrays([rows[name].to_numpy(np.int64, na_value=-1) for name in ("host", "step")]))
+    number = np.append(steps["step"].to_numpy(np.int64), 0)[at]
+    return rows.assign(step=pd.arrays.IntegerArray(number, at < 0))
 
 
 def _sized(size: pd.Series, freed: Int64s, source: Int64s) -> pd.Series:
@@ -149,6 +173,7 @@ SUMMARY = [
     "peak_free_bytes",
     "peak_fragmentation",
     "peak_step",
+    "peak_host",
 ]
 
 
@@ -192,6 +217,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
                 "peak_free_bytes": free,
                 "peak_fragmentation": float(peak["fragmentation"]),
                 "peak_step": int(peak["step"]),
+                "peak_host": int(peak["host"]),
             }
         )
     frame = pd.DataFrame(out, columns=SUMMARY)

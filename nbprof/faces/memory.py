@@ -25,7 +25,8 @@ class Memory(View):
     - In use is stack and heap together. The peak is its maximum; of equal ones the last, as in XProf.
     - A deallocation has the op, region, type and shape of the block at its address. A second allocation at a live address does not change
       whose block it is.
-    - `step` of an event outside any step is the one after the last that its allocator saw, as in XProf.
+    - `step` is the number that `p.steps` has, where XProf shows the recorder's ident of the step. That of an event outside any step is the
+      one after the last that its allocator saw, as in XProf; NA where no such step is listed.
     - The lifetime peak is the largest that was stated or seen. XProf takes the last that was stated, in the order of the file, which can
       be below the peak in the profile.
     - Times count from the start of the profile; XProf's from the begin of the host's lines.
@@ -34,14 +35,20 @@ class Memory(View):
     @property
     def summary(self) -> pd.DataFrame:
         """One row an allocator, largest peak first: counts, capacity (in use and free at the peak), lifetime peak, the peak in parts."""
-        summary: pd.DataFrame = self._profile.run.memory_summary
-        return summary.copy()
+        from nbprof.analysis import memory
+
+        run = self._profile.run
+        rows = run.memory_summary.rename(columns={"peak_step": "step", "peak_host": "host"})
+        return memory.numbered(rows, run.steps, run.hosts).drop(columns="host").rename(columns={"step": "peak_step"})
 
     @property
     def timeline(self) -> pd.DataFrame:
         """Allocations and deallocations in time order, each with the allocator's state after it."""
-        timeline: pd.DataFrame = self._profile.run.memory_timeline
-        return timeline.drop(columns=["order", "address", "lifetime_peak_bytes", "capacity_bytes"])
+        from nbprof.analysis import memory
+
+        run = self._profile.run
+        timeline = memory.numbered(run.memory_timeline, run.steps, run.hosts)
+        return timeline.drop(columns=["order", "address", "lifetime_peak_bytes", "capacity_bytes", "host"])
 
     @property
     def peak(self) -> pd.DataFrame:

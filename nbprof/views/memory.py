@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.analysis import memory_alive
+from nbprof.analysis import memory, memory_alive
 from nbprof.views import wording
 from nbprof.views.codec import Delta, coded, short
 from nbprof.views.overview import by_jax, by_torch, figure, unknown
@@ -59,7 +59,8 @@ def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
 
 
 def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
-    full = _numbered(of_id(run.memory_timeline, row["memory_id"]), run.steps)
+    rows = of_id(run.memory_timeline, row["memory_id"])
+    full = memory.numbered(rows, run.steps, run.hosts)
     alive = of_id(run.memory_peak, row["memory_id"])
     use = floats(full["in_use_bytes"]) if len(full) else np.zeros(0)
     drawn = sample(use)
@@ -85,7 +86,7 @@ def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
         "shape": _texts(kept, "shape"),
         **{key: _column(kept, key) for key in ("stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes")},
         "peak": table(_shares(alive.head(MOST_ALIVE), peak), "memory_peak", _PEAK),
-        "moments": _moments(full, drawn, most),
+        "moments": _moments(rows, drawn, most),
         "ops": table(_most(of_id(run.memory_ops, row["memory_id"])), "memory_ops", _OPS),
     }
 
@@ -119,14 +120,6 @@ def _moments(full: pd.DataFrame, kept: npt.NDArray[np.int64], most: int) -> dict
         "smaller_count": short(found.smaller_count),
         "rest": memory_alive.EARLIER if whole else memory_alive.UNUSED,
     }
-
-
-def _numbered(timeline: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """The timeline with step numbers as the other views count them, in place of the profiler's group ids."""
-    if "group" not in steps.columns or not len(steps):
-        return timeline
-    number = dict(zip(steps["group"], steps["step"], strict=True))
-    return timeline.assign(step=[number.get(g, -1) for g in timeline["step"]])
 
 
 def _figures(row: dict[Any, Any], full: pd.DataFrame, step: int | None) -> list[dict[str, Any]]:

@@ -301,6 +301,7 @@ def _timeline() -> pd.DataFrame:
     # Each block is freed by the event behind its allocation.
     frame["address"] = 1024 * (np.arange(count) // 2)
     frame["order"] = np.arange(count)
+    frame["host"] = 0
     return frame
 
 
