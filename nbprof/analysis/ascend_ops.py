@@ -41,6 +41,7 @@ OPS = [
     *_TEXTS,
 ]
 TYPES = ["host", "device", "model", "op_type", "task_type", "core", "tasks", "total_us", "avg_us", "min_us", "max_us", "fraction", "source"]
+_COMPUTE = (ascend.AI_CORE, ascend.VECTOR, ascend.MIX, ascend.AI_CPU)
 CORE_COLUMNS = ["host", "device", "core", "tasks", "total_us", "busy_us", "alone_us", "fraction"]
 
 
@@ -198,11 +199,9 @@ def by_core(ops: pd.DataFrame) -> pd.DataFrame:
     `busy_us` is the time in which at least one such task ran, `alone_us` that in which no task of another kind did.
     """
     rows = []
-    timed = ops[ops["start_ms"].notna() & ops["duration_us"].notna()]
     whole: dict[Any, float] = ops.groupby(KEYS)["duration_us"].sum().to_dict()
-    for key, own in timed.groupby(KEYS):
-        start = (own["start_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64)
-        end = start + (own["duration_us"].to_numpy(np.float64) * _PS_OF_US).astype(np.int64)
+    for key, own in _timed(ops).groupby(KEYS):
+        start, end = _span(own)
         core = own["core"].to_numpy(object)
         every = union(start, end)
         for name in [*CORES, ""]:
@@ -223,6 +222,31 @@ def by_core(ops: pd.DataFrame) -> pd.DataFrame:
                 )
             )
     return pd.DataFrame(rows, columns=CORE_COLUMNS)
+
+
+def ai_cpu_alone(ops: pd.DataFrame) -> tuple[float, float]:
+    """Time in us in which the AI CPU ran tasks and no core computed, and that in which any of them did, of all devices together.
+
+    The terms of msprof's rule about an AI CPU that runs serially (prof_rule): only AI CPU, by the same and only AI Core and both at once.
+    """
+    alone = whole = 0
+    for _, own in _timed(ops[ops["core"].isin(_COMPUTE)]).groupby(KEYS):
+        start, end = _span(own)
+        on_core = (own["core"] != ascend.AI_CPU).to_numpy(np.bool_)
+        every = union(start, end)
+        alone += every - union(start[on_core], end[on_core])
+        whole += every
+    return alone / _PS_OF_US, whole / _PS_OF_US
+
+
+def _timed(ops: pd.DataFrame) -> pd.DataFrame:
+    return ops[ops["start_ms"].notna() & ops["duration_us"].notna()]
+
+
+def _span(ops: pd.DataFrame) -> tuple[Int64s, Int64s]:
+    """Begin and end in ps."""
+    start = (ops["start_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64)
+    return start, start + (ops["duration_us"].to_numpy(np.float64) * _PS_OF_US).astype(np.int64)
 
 
 def grouped(ops: pd.DataFrame, column: str) -> pd.DataFrame:

@@ -29,7 +29,7 @@ class Facts:
     ----------
     iterations, summary : DataFrame
         Of `ascend_iterations`.
-    ops, types, cores : DataFrame
+    ops, types : DataFrame
         Of `ascend_ops`.
     pmu : DataFrame
         Of `ascend_pmu.frame`.
@@ -47,7 +47,6 @@ class Facts:
     summary: pd.DataFrame | None = None
     ops: pd.DataFrame | None = None
     types: pd.DataFrame | None = None
-    cores: pd.DataFrame | None = None
     pmu: pd.DataFrame | None = None
     waits: pd.DataFrame | None = None
     fusion: pd.DataFrame | None = None

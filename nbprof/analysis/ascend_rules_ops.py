@@ -40,7 +40,11 @@ def _types_time(types: pd.DataFrame) -> float:
 
 
 def _said(count: int, what: str, share: float) -> str:
-    return f"{count:,} {'task' if count == 1 else 'tasks'} {what}, {_percent(share)} of the time." if count else f"No tasks {what}."
+    return f"{count:,} {'task' if count == 1 else 'tasks'} {what}{_of_time(share)}." if count else f"No tasks {what}."
+
+
+def _of_time(share: float) -> str:
+    return f", {_percent(share)} of the time" if np.isfinite(share) else ""
 
 
 def _longest(rows: pd.DataFrame) -> Any:
@@ -70,10 +74,15 @@ def _ai_cpu(facts: Facts) -> Found | None:
     if types is None or not len(types):
         return None
     rows = types[types["core"] == ascend.AI_CPU]
-    longest, share = float(rows["max_us"].max()) if len(rows) else 0.0, part(float(rows["total_us"].sum()), _types_time(types))
     if not len(rows):
         return Found(0.0, False, "No op ran on the AI CPU.")
-    text = f"{int(rows['tasks'].sum()):,} tasks ran on the AI CPU, {_percent(share)} of the time; the longest took {longest:,.1f} µs."
+    share = part(float(rows["total_us"].sum()), _types_time(types))
+    # A table without a column of the longest says by its means how long that was at least.
+    longest, stated = float(rows["max_us"].fillna(rows["avg_us"]).max()), bool(rows["max_us"].notna().all())
+    text = _said(int(rows["tasks"].sum()), "ran on the AI CPU", share)
+    if not np.isfinite(longest):
+        return Found(None, True, f"{text} How long the longest took was not recorded.", rows["op_type"], share)
+    text = f"{text.removesuffix('.')}; the longest took {'' if stated else 'at least '}{longest:,.1f} µs."
     return Found(longest, longest >= LONG_US, text, rows["op_type"], share)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from nbprof.analysis import ascend, ascend_tables, ascend_waits
+from nbprof.analysis import ascend, ascend_ops, ascend_tables, ascend_waits
 from nbprof.analysis.ascend_rules import Facts, Found, Rule
 
 _NO_ITERATIONS = "No iteration trace was recorded: run with training_trace on."
@@ -155,21 +155,14 @@ def _workspace(facts: Facts) -> Found | None:
 
 
 def _serial(facts: Facts) -> Found | None:
-    cores = facts.cores
-    if cores is None:
+    if facts.ops is None:
         return None
-    # A rate of all three: AI CPU alone, AI Core alone, both.
-    kinds = cores[cores["core"].isin([ascend.AI_CORE, ascend.VECTOR, ascend.MIX, ascend.AI_CPU])]
-    alone = float(kinds[kinds["core"] == ascend.AI_CPU]["alone_us"].sum())
-    busy = float(kinds["busy_us"].sum())
-    both = float((kinds[kinds["core"] == ascend.AI_CPU]["busy_us"] - kinds[kinds["core"] == ascend.AI_CPU]["alone_us"]).sum())
-    whole = busy - both
+    alone, whole = ascend_ops.ai_cpu_alone(facts.ops)
     if not whole > 0:
         return None
     share = alone / whole
-    return Found(
-        share, share > 0.05, f"AI CPU tasks ran alone for {_percent(share)} of the time in which the device computed.", share=share
-    )
+    text = f"AI CPU tasks ran alone for {_percent(share)} of the time in which the device computed."
+    return Found(share, share > 0.05, text, share=share)
 
 
 RULES = (
@@ -244,7 +237,7 @@ RULES = (
         "aicpu_serial",
         "AI CPU",
         "Move what the AI CPU does alone",
-        ("cores",),
+        ("ops",),
         0.05,
         "fraction",
         "Replace the ops, or give them types that AI Core has a kernel for.",

@@ -129,7 +129,6 @@ class Ascend(Base):
             summary=self.ascend_iterations_summary,
             ops=self.ascend_ops,
             types=self.ascend_op_types,
-            cores=self.ascend_cores,
             pmu=self.ascend_pmu,
             waits=self.ascend_waits,
             fusion=self.ascend_fusion,

@@ -10,7 +10,7 @@ import pytest
 from nbprof.analysis import ascend_iterations, ascend_ops, ascend_rules, ascend_rules_ops, ascend_rules_run, ascend_waits
 from nbprof.analysis.ascend_rules import Facts
 from tests.analysis.test_ascend import gathered, iterations
-from tests.support.ascend import steps, table, tasks
+from tests.support.ascend import run, steps, table, tasks
 
 
 def ops(rows: list[tuple[Any, ...]], iterations_: Any = None, **more: Any) -> Any:
@@ -84,9 +84,36 @@ def test_blocks_that_fill_all_cores_are_even() -> None:
     assert (sorted(uneven.ops), uneven.share) == (["20", "9"], pytest.approx(0.4))
 
 
-def test_what_the_ai_cpu_did_alone() -> None:
-    # 30 µs of the AI CPU, 10 of them beside the AI Core, which has 40.
-    rows = [("a", "X", "AI_CORE", 1, 0, 40), ("b", "X", "AI_CPU", 2, 30, 30)]
-    found = ascend_rules_run._serial(Facts(cores=ascend_ops.by_core(ops(rows))))
+@pytest.mark.parametrize(
+    ("others", "share"),
+    [
+        # 30 µs of the AI CPU, 10 of them beside the AI Core, which has 40.
+        ([("a", "X", "AI_CORE", 1, 0, 40)], 20 / 60),
+        # A vector core beside the AI Core: a moment counts once.
+        ([("a", "X", "AI_CORE", 1, 0, 40), ("c", "X", "AI_VECTOR_CORE", 3, 0, 40), ("d", "X", "MIX_AIC", 4, 0, 40)], 20 / 60),
+        ([("a", "X", "AI_CORE", 1, 0, 40), ("c", "X", "AI_VECTOR_CORE", 3, 35, 15)], 10 / 60),
+        # Communication and copies compute nothing: the AI CPU is alone beside them too.
+        ([("a", "X", "AI_CORE", 1, 0, 40), ("c", "hcom", "HCCL", None, 40, 20), ("d", "X", "MEMCPY_ASYNC", 5, 0, 90)], 20 / 60),
+        ([], 1.0),
+    ],
+)
+def test_what_the_ai_cpu_did_alone(others: list[tuple[Any, ...]], share: float) -> None:
+    found = ascend_rules_run._serial(Facts(ops=ops([*others, ("b", "X", "AI_CPU", 2, 30, 30)])))
     assert found is not None
-    assert found.share == pytest.approx(20 / 60)
+    assert found.share == pytest.approx(share)
+
+
+def test_devices_do_not_cover_each_others_ai_cpu() -> None:
+    frames = [table("op_summary", device=device, **tasks([("a", "X", core, 1, 0, 40)])) for device, core in ((0, "AI_CPU"), (1, "AI_CORE"))]
+    both = ascend_ops.frame(gathered("op_summary", *frames))
+    assert ascend_ops.ai_cpu_alone(both) == pytest.approx((40, 80))
+
+
+def test_the_longest_task_of_the_ai_cpu_where_no_column_states_it() -> None:
+    statistic = {"op_type": ["Where", "MatMul"], "core_type": ["AI_CPU", "AI_CORE"], "count": [4, 2], "total_us": [100.0, 300.0]}
+    found = run({"op_statistic": [table("op_statistic", **statistic)]}).ascend_rules.set_index("rule").loc["ai_cpu"]
+    assert (found["state"], found["value"]) == ("found", 25.0)
+    assert found["evidence"] == "4 tasks ran on the AI CPU, 25.0% of the time; the longest took at least 25.0 µs."
+    empty = run({"op_statistic": [table("op_statistic", **statistic | {"count": [0, 2]})]}).ascend_rules
+    assert not empty["evidence"].str.contains("nan", regex=False).any()
+    assert not empty["fix"].str.contains("nan", regex=False).any()
