@@ -16,7 +16,10 @@ _FLOPS = rate("flops_per_second", "flops_per_second", "FLOP/s", "Floating-point 
 _BYTES = rate("bytes_per_second", "bytes_per_second", "B/s", "Bytes that all runs read and wrote, divided by their total time.")
 _INTENSITY = rate("operational_intensity", "flops_per_byte", "FLOP/B", "Floating-point operations for each byte read or written.")
 _BOUND = text(
-    "bound_by", "Bound by", "What the op comes closest to the device's peak of: Compute, HBM (main memory), or a memory on the chip."
+    "bound_by",
+    "Bound by",
+    "What the op comes closest to the device's peak of: Compute, its main memory (HBM, Device memory where that is none, Main memory of a "
+    "CPU), or a memory on the chip.",
 )
 _EXPRESSION = text("expression", "Expression", "The op as XLA writes it; empty where its program is not in the file.", "code")
 _SHAPE = text("shape", "Shape", "What the op makes: element type and dimensions.", "code")
@@ -45,7 +48,7 @@ SCHEMA: dict[str, list[Col]] = {
             "FLOP/s as 16 bit",
             "FLOP/s where those of 8 bits count half and those of 4 bits a quarter, so that one peak fits all.",
         ),
-        rate("memory_bytes_per_second", "bytes_per_second", "HBM B/s", "Bytes a second of the device's main memory alone."),
+        rate("memory_bytes_per_second", "bytes_per_second", "Memory B/s", "Bytes a second of the device's main memory alone."),
         rate("flops", "", "FLOPs", "Floating-point operations of all runs; missing where they are not known."),
         rate("bytes", "bytes", "Bytes", "Bytes that all runs read and wrote; missing where they are not known."),
         Col("rematerialized", "bool", "", "Remat.", "Whether the compiler has it computed again to save memory.", "bool", None),
@@ -62,7 +65,7 @@ SCHEMA: dict[str, list[Col]] = {
         us("time_us", "Self µs", "Self time of the node's ops; missing of ops inside a fusion, which run as one."),
         part("time_fraction", "Time %", "Part of the time of the root."),
         part("flops_utilization", "FLOPS %", "FLOP/s by the device's peak; missing where either is not known."),
-        part("bandwidth_utilization", "HBM %", "Bytes a second of main memory by the device's peak; missing where either is not known."),
+        part("bandwidth_utilization", "Memory %", "Bytes a second of main memory by the device's peak; missing where either is not known."),
         us("wasted_us", "Wasted µs", "Time that would be saved at the peak of the resource that is used best."),
         count("occurrences", "Count", "Runs of the node's ops.", "Int64"),
         _EXPRESSION,
@@ -70,7 +73,7 @@ SCHEMA: dict[str, list[Col]] = {
         _LAYOUT,
         text("kind", "Kind", "total, program, category, scope, duplicates, op, fused or idle."),
         rate("flops", "", "FLOPs", "Floating-point operations of all runs."),
-        rate("bytes", "bytes", "HBM bytes", "Bytes of main memory that all runs read and wrote."),
+        rate("bytes", "bytes", "Memory bytes", "Bytes of main memory that all runs read and wrote."),
         text("framework_op", "Framework op", "Name that the framework gave the op."),
         text("source", "Source", "File and line of the code that asked for it.", "code"),
         count("parent", "Parent", "Row of the node above it; -1 of the root."),
@@ -83,11 +86,11 @@ SCHEMA: dict[str, list[Col]] = {
         *_TIMES,
         _INTENSITY,
         rate("flops_per_second", "flops_per_second", "FLOP/s", "Floating-point operations a second, narrow ones by their width."),
-        rate("bytes_per_second", "bytes_per_second", "HBM B/s", "Bytes a second of the device's main memory."),
+        rate("bytes_per_second", "bytes_per_second", "Memory B/s", "Bytes a second of the device's main memory."),
         _BOUND,
         part("roof_fraction", "Of roof", "How near the op comes to the roof above it: the larger of the two parts that follow."),
         part("compute_fraction", "FLOPS %", "FLOP/s by the device's peak."),
-        part("bandwidth_fraction", "HBM %", "Bytes a second of main memory by the device's peak."),
+        part("bandwidth_fraction", "Memory %", "Bytes a second of main memory by the device's peak."),
         rate("roof_flops_per_second", "flops_per_second", "Roof", "What the roof allows at the op's intensity."),
         *(
             rate(f"{memory}_{way}_bytes_per_second", "bytes_per_second", f"{memory.upper()} {way} B/s", text)
@@ -104,12 +107,12 @@ SCHEMA: dict[str, list[Col]] = {
         text("name", "Name", "Name of the step marker."),
         Col("step_time_ms", "float64", "ms", "Step ms", "Duration of the step.", "number", 2),
         rate("flops_per_second", "flops_per_second", "FLOP/s", "Of one device over the time of the step, narrow ones by their width."),
-        rate("bytes_per_second", "bytes_per_second", "HBM B/s", "Bytes of one device's main memory over the time of the step."),
+        rate("bytes_per_second", "bytes_per_second", "Memory B/s", "Bytes of one device's main memory over the time of the step."),
         _INTENSITY,
         text("bound_by", "Bound by", "What the step comes closest to the device's peak of."),
         part("roof_fraction", "Of roof", "How near the step comes to that peak."),
         part("compute_fraction", "FLOPS %", "FLOP/s by the device's peak."),
-        part("bandwidth_fraction", "HBM %", "Bytes a second of main memory by the device's peak."),
+        part("bandwidth_fraction", "Memory %", "Bytes a second of main memory by the device's peak."),
         Col("counted", "bool", "", "In averages", "Whether averages use the step.", "bool", None),
     ],
 }

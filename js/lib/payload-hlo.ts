@@ -5,7 +5,7 @@ import type { Empty, Figure, Table } from "./payload.js";
 
 /** How fast a memory is at most. */
 export interface Roof {
-  /** "HBM", "VMEM Read". */
+  /** "HBM", "Device memory" where that is no HBM, "Main memory" of a CPU, "VMEM Read". */
   label: string;
   bytes_per_second: number;
   /** FLOPs a byte at which it meets the peak; null where that is not known. */

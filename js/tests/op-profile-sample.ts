@@ -67,7 +67,7 @@ export function opProfile(
       head("time_us", "Self µs"),
       head("wasted_us", "Wasted µs"),
       head("flops_utilization", "FLOPS %"),
-      head("bandwidth_utilization", "HBM %"),
+      head("bandwidth_utilization", "Memory %"),
       head("occurrences", "Count"),
     ],
     ops: {

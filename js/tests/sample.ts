@@ -502,7 +502,7 @@ export function hloSample(): Hlo {
       ["self_us", "Self µs", "number"],
       ["self_percent", "Self %", "percent"],
       ["gflops_per_second", "GFLOP/s", "number"],
-      ["gmemory_bytes_per_second", "HBM GB/s", "number"],
+      ["gmemory_bytes_per_second", "Memory GB/s", "number"],
       ["operational_intensity", "FLOP/B", "number"],
       ["bound_by", "Bound by", "text"],
       ["expression", "Expression", "code"],

@@ -122,7 +122,13 @@ def _public(activity: Activity, found: pd.DataFrame, whole: int, *, impossible: 
             "avg_self_us": found["own"] / runs / 1e6,
             "self_fraction": share,
             "cumulative_fraction": share.cumsum(),
-            **rates(found, *ops.peaks(activity), ops.on_chip_peaks(activity), impossible=impossible),
+            **rates(
+                found,
+                *ops.peaks(activity),
+                ops.on_chip_peaks(activity),
+                impossible=impossible,
+                main=ops.HBM if impossible else ops.main_memory(activity),
+            ),
             "flops": found["flops"],
             "bytes": found["moved"],
             "rematerialized": found["name"].str.contains(".remat", regex=False),
@@ -140,7 +146,13 @@ def _public(activity: Activity, found: pd.DataFrame, whole: int, *, impossible: 
 
 
 def rates(
-    found: pd.DataFrame, peak_flops: float, peak_bytes: float, on_chip: dict[str, float] | None = None, *, impossible: bool
+    found: pd.DataFrame,
+    peak_flops: float,
+    peak_bytes: float,
+    on_chip: dict[str, float] | None = None,
+    *,
+    impossible: bool,
+    main: str = ops.HBM,
 ) -> dict[str, pd.Series]:
     """Rates of ops, and what each comes closest to the peak of.
 
@@ -155,6 +167,8 @@ def rates(
     impossible : bool
         XProf's rules: rates are left in that no memory reaches, of ops that only begin a transfer or find it done, and the intensity is of
         FLOPs as of 16 bits.
+    main : str
+        What main memory is called where an op is bound by it.
     """
     seconds = found["total"].where(found["total"] > 0) / 1e12
     flops, normalized = found["flops"] / seconds, found["normalized"] / seconds
@@ -164,8 +178,8 @@ def rates(
     if not impossible:
         far = (moved > ops.IMPOSSIBLE * peak_bytes) | (memory > ops.IMPOSSIBLE * peak_bytes)
         moved, memory = moved.mask(far), memory.mask(far)
-    used = {ops.COMPUTE: normalized / peak_flops, ops.MEMORY: memory / peak_bytes}
-    known = used[ops.COMPUTE].notna() & used[ops.MEMORY].notna()
+    used = {ops.COMPUTE: normalized / peak_flops, main: memory / peak_bytes}
+    known = used[ops.COMPUTE].notna() & used[main].notna()
     used |= {ON_CHIP[level]: of_chip for level, of_chip in on_chip_use(found, on_chip or {}).items()}
     return {
         "flops_per_second": flops,

@@ -37,7 +37,10 @@ COLUMNS = [
 ]
 RATES = ["flops_per_second", "bytes_per_second", "operational_intensity", "bound_by", "tensor_core_fraction"]
 """Columns that a frame has where a row of it does."""
-COMPUTE, MEMORY = "Compute", "HBM"
+COMPUTE, HBM, DEVICE_MEMORY, HOST_MEMORY = "Compute", "HBM", "Device memory", "Main memory"
+"""What an op may be bound by, besides memories on the chip: computation, or main memory by what it is."""
+# Of NVIDIA the chips for data centers and their like: P100, V100, A100, H100, B200, B300.
+_WITH_HBM = ("6.0", "7.0", "8.0", "9.0", "10.0", "10.3")
 # An op that only begins a transfer, or finds it done, took no time over its bytes. Memory on the chip is up to 15 times as fast as the
 # device's main memory, so what is far above that is no rate.
 IMPOSSIBLE = 100
@@ -210,10 +213,10 @@ def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.Dat
     of_kernels = np.bincount(op, np.where(tells >= 0, time, 0), size)[out["code"]]
     on_tensor_cores = np.bincount(op, np.where(tells == 1, time, 0), size)[out["code"]]
     out["tensor_core_fraction"] = np.divide(on_tensor_cores, of_kernels, out=np.full(len(out), np.nan), where=of_kernels > 0)
-    return _rates(out, *peaks(activity), as_xprof)
+    return _rates(out, *peaks(activity), HBM if as_xprof else main_memory(activity), as_xprof)
 
 
-def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, any_rate: bool) -> pd.DataFrame:
+def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, memory: str, any_rate: bool) -> pd.DataFrame:
     seconds = ops["total"].where(ops["total"] > 0) / 1e12
     ops["flops_per_second"] = ops["flops"] / seconds
     rate = ops["bytes"] / seconds
@@ -221,13 +224,27 @@ def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, any_rate: bo
     ops["operational_intensity"] = ops["flops"] / ops["bytes"].where(ops["bytes"] > 0)
     computing, moving = ops["flops_per_second"] / peak_flops, ops["bytes_per_second"] / peak_bytes
     known = computing.notna() & moving.notna() & ((computing > 0) | (moving > 0))
-    ops["bound_by"] = np.where(known, np.where(moving > computing, MEMORY, COMPUTE), "")
+    ops["bound_by"] = np.where(known, np.where(moving > computing, memory, COMPUTE), "")
     return ops
 
 
 def peaks(activity: Activity) -> tuple[float, float]:
     """FLOPs and bytes a second that a device can reach; NaN where that is not known or differs between the devices."""
     return _one(activity, "peak_flops_per_second"), _one(activity, "memory_bytes_per_second")
+
+
+def main_memory(activity: Activity) -> str:
+    """What the main memory of the devices is: `HBM` where all have that, else `DEVICE_MEMORY`; `HOST_MEMORY` where ops ran on the CPU.
+
+    TPUs have HBM, and of AMD what is gfx9 (Vega, Instinct). XProf says HBM of each.
+    """
+    devices = activity.devices
+    if not activity.has_device:
+        return HOST_MEMORY
+    amd = devices["name"].astype(str).str.startswith("AMD")
+    stated = devices["compute_capability"].astype(str)
+    stacked = (devices["kind"] == "TPU") | stated.isin(_WITH_HBM) & ~amd | stated.str.startswith("9.") & amd
+    return HBM if len(devices) and stacked.all() else DEVICE_MEMORY
 
 
 def on_chip_peaks(activity: Activity) -> dict[str, float]:

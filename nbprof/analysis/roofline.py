@@ -42,6 +42,8 @@ class Peaks:
         Whether a person gave one of them.
     on_chip : dict
         Bytes a second of the memories on the chip, by the names of `nbprof.peaks.ON_CHIP`; those that are known.
+    memory : str
+        What its main memory is: "HBM", "Device memory", or of a CPU "Main memory".
     """
 
     device: str
@@ -49,6 +51,7 @@ class Peaks:
     bytes_per_second: float
     given: bool = False
     on_chip: dict[str, float] = field(default_factory=dict)
+    memory: str = ops.HBM
 
     @property
     def ridge_point(self) -> float:
@@ -94,6 +97,7 @@ def peaks(activity: Activity, flops: float | None = None, moved: float | None = 
         own[1] if moved is None else float(moved),
         flops is not None or moved is not None or bool(activity.given_peaks),
         ops.on_chip_peaks(activity),
+        ops.main_memory(activity),
     )
 
 
@@ -115,7 +119,7 @@ def frame(
     if not transfers:
         found = found[~found["category"].isin(TRANSFERS)].reset_index(drop=True)
     own = float(found["own"].sum())
-    rates = hlo.rates(found, roof.flops_per_second, roof.bytes_per_second, roof.on_chip, impossible=False)
+    rates = hlo.rates(found, roof.flops_per_second, roof.bytes_per_second, roof.on_chip, impossible=False, main=roof.memory)
     flops, moved = rates["normalized_flops_per_second"], rates["memory_bytes_per_second"]
     share = found["own"] / own if own else found["own"] * 0.0
     intensity = flops / moved.where(moved > 0)
@@ -172,8 +176,8 @@ def _together(sums: pd.DataFrame, roof: Peaks) -> pd.DataFrame:
     """Rates of ops taken together, a row each of `sums`: `total` is the time of the devices in ps, the others are of all runs."""
     seconds = sums["total"].where(sums["total"] > 0).astype("f8") / 1e12
     flops, moved = sums["normalized"] / seconds, sums["memory"] / seconds
-    used = {ops.COMPUTE: flops / roof.flops_per_second, ops.MEMORY: moved / roof.bytes_per_second}
-    known = used[ops.COMPUTE].notna() & used[ops.MEMORY].notna()
+    used = {ops.COMPUTE: flops / roof.flops_per_second, roof.memory: moved / roof.bytes_per_second}
+    known = used[ops.COMPUTE].notna() & used[roof.memory].notna()
     used |= {ON_CHIP[level]: of_chip for level, of_chip in hlo.on_chip_use(sums, roof.on_chip).items()}
     return pd.DataFrame(
         {
@@ -183,7 +187,7 @@ def _together(sums: pd.DataFrame, roof: Peaks) -> pd.DataFrame:
             "bound_by": hlo.bound(used, known),
             "roof_fraction": pd.DataFrame(used).max(axis=1),
             "compute_fraction": used[ops.COMPUTE],
-            "bandwidth_fraction": used[ops.MEMORY],
+            "bandwidth_fraction": used[roof.memory],
         }
     )
 

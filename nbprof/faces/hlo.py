@@ -35,7 +35,8 @@ class Hlo(_OfPrograms):
       from the compiled program by XLA's cost analysis. `memory_bytes_per_second` is the device's main memory alone, where a TPU tells it
       apart. What is known of neither is missing. A rate that no memory reaches is missing too: of copies that only begin, or are found
       done, in no time.
-    - `operational_intensity`: FLOPs by bytes. `bound_by`: that of Compute and HBM which is nearer to the device's peak.
+    - `operational_intensity`: FLOPs by bytes. `bound_by`: that of Compute and main memory (HBM, or Device memory where that is none, or
+      Main memory of a CPU; XProf says HBM of all) which is nearer to the device's peak.
     - `expression` is the op as XLA writes it, without metadata, shardings and backend settings.
     - An op whose program is not in the file is there with what the events say of it: `in_file` is False.
 

@@ -26,8 +26,9 @@ class Ops(Framed):
     - `self_fraction`: of all self time of its side; `cumulative_fraction`: with the rows above it.
     - `eager`: whether any run was outside a function.
     - Where it is known, `flops_per_second` and `bytes_per_second`: operations and bytes of all runs over `total_us`;
-      `operational_intensity`: the one over the other; `bound_by`: that of Compute and HBM which is nearer to the device's peak. TPUs record
-      it; for GPUs it is counted from the compiled XLA programs in the file.
+      `operational_intensity`: the one over the other; `bound_by`: that of Compute and main memory (HBM, or Device memory where that is
+      none; XProf says HBM of all) which is nearer to the device's peak. TPUs record it; for GPUs it is counted from the compiled XLA
+      programs in the file.
     - `tensor_core_fraction`: of the time of the op's kernels, those whose names tell.
 
     Which op a kernel belongs to: for XLA the framework's op that the compiler noted for the kernel's HLO op, which is looked up in the

@@ -123,7 +123,7 @@ def hue(category: str, expression: str = "") -> str:
 
 
 def _roofs(peaks: Peaks) -> list[dict[str, Any]]:
-    levels = [("HBM", peaks.bytes_per_second), *((ON_CHIP[level], peak) for level, peak in peaks.on_chip.items())]
+    levels = [(peaks.memory, peaks.bytes_per_second), *((ON_CHIP[level], peak) for level, peak in peaks.on_chip.items())]
     return [
         {"label": label, "bytes_per_second": float(peak), "ridge": wording.real(peaks.flops_per_second / peak)}
         for label, peak in levels
@@ -146,8 +146,8 @@ def _figures(frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks) -
     part = 100 * float(total["roof_fraction"])
     bound = {key: 100 * float(share) for key, share in frame.groupby("bound_by")["self_fraction"].sum().items()}
     unknown = bound.get("", 0.0)
-    compute, memory = (None if unknown > 99.95 else bound.get(key, 0.0) for key in (ops.COMPUTE, ops.MEMORY))
-    chip = sum(share for key, share in bound.items() if key not in ("", ops.COMPUTE, ops.MEMORY))
+    compute, memory = (None if unknown > 99.95 else bound.get(key, 0.0) for key in (ops.COMPUTE, peaks.memory))
+    chip = sum(share for key, share in bound.items() if key not in ("", ops.COMPUTE, peaks.memory))
     note = "; ".join(
         text
         for text in (
@@ -168,12 +168,17 @@ def _figures(frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks) -
         _rate("Memory bandwidth", moved, peaks.bytes_per_second, "B/s"),
         figure("Of the roof", part, "%", 1, _nearest(total) if math.isfinite(part) else "peaks not known", **bar(("device_compute", part))),
         figure("Bound by compute", compute, "%", 1, "of op time" if compute is not None else "not known"),
-        figure("Bound by HBM", memory, "%", 1, note or ("of op time" if memory is not None else "not known")),
+        figure(f"Bound by {_within(peaks.memory)}", memory, "%", 1, note or ("of op time" if memory is not None else "not known")),
     ]
 
 
 def _nearest(total: dict[str, float | str]) -> str:
-    return f"nearest to the peak of {total['bound_by']}" if total["bound_by"] else "nothing is known to be used"
+    return f"nearest to the peak of {_within(str(total['bound_by']))}" if total["bound_by"] else "nothing is known to be used"
+
+
+def _within(resource: str) -> str:
+    """What an op is bound by, within a sentence."""
+    return resource.lower() if resource in (ops.COMPUTE, ops.DEVICE_MEMORY, ops.HOST_MEMORY) else resource
 
 
 def _rate(label: str, value: float, peak: float, unit: str) -> dict[str, Any]:

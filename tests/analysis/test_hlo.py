@@ -6,6 +6,7 @@ import pytest
 
 from nbprof import frames_hlo
 from nbprof.errors import NbprofError
+from nbprof.views import roofline
 from tests.support.build import profile
 from tests.support.hlo import computation, instruction, metadata_plane, program, shape
 from tests.support.xspace import MS, PlaneWriter, UInt, chunk, training_run, varint, xspace
@@ -146,25 +147,47 @@ def test_the_tree_adds_up_and_waste_is_what_the_better_resource_leaves(tmp_path)
             bad()
 
 
+@pytest.mark.parametrize(
+    ("vendor", "major", "minor", "memory"),
+    [
+        ("Nvidia", 7, 0, "HBM"),
+        ("Nvidia", 7, 5, "Device memory"),
+        ("Nvidia", 8, 6, "Device memory"),
+        ("Nvidia", 9, 0, "HBM"),
+        ("Nvidia", 12, 0, "Device memory"),
+        ("AMD", 9, 4, "HBM"),
+        ("AMD", 10, 3, "Device memory"),
+    ],
+)
+def test_main_memory_goes_by_what_it_is(tmp_path, vendor, major, minor, memory):
+    stats = KNOWN | {"device_vendor": vendor, "compute_cap_major": major, "compute_cap_minor": minor}
+    p = run(tmp_path, kernel(0, "k1", "mul.1.remat"), stats=stats)
+    assert p.hlo.frame["bound_by"].tolist() == p.roofline.frame["bound_by"].tolist() == [memory]
+    assert p.ops.frame.loc[p.ops.frame["where"] == "device", "bound_by"].tolist() == [memory]
+    assert p.hlo.as_xprof()["bound_by"].tolist() == ["HBM"], "XProf says so of each"
+    said = {one["label"]: one["value"] for one in roofline.payload(p.run)["figures"]}
+    assert said[f"Bound by {memory if memory == 'HBM' else 'device memory'}"] == 100
+
+
 def test_peaks_of_a_device_that_is_not_known_are_asked_for_and_may_be_given(tmp_path):
     p = run(tmp_path, kernel(0, "k1", "add_fusion"), stats={"device_vendor": "Tomorrow"})
-    roofline = p.roofline
-    assert "give the device's with p.roofline(peak_flops=..., peak_bytes=...)" in roofline.missing
-    assert roofline.frame[["roof_fraction", "roof_flops_per_second"]].isna().all(axis=None)
-    assert roofline.frame["flops_per_second"].notna().all()
-    assert roofline.frame["bound_by"].tolist() == [""]
-    given = roofline(peak_flops=1e12, peak_bytes=1e9)
+    mine = p.roofline
+    assert "give the device's with p.roofline(peak_flops=..., peak_bytes=...)" in mine.missing
+    assert mine.frame[["roof_fraction", "roof_flops_per_second"]].isna().all(axis=None)
+    assert mine.frame["flops_per_second"].notna().all()
+    assert mine.frame["bound_by"].tolist() == [""]
+    given = mine(peak_flops=1e12, peak_bytes=1e9)
     assert given.missing == ""
     assert given.peaks.ridge_point == 1000
     row = given.frame.iloc[0]
-    assert row["bound_by"] == "HBM"
+    assert row["bound_by"] == "Device memory"
     assert row["roof_fraction"] == pytest.approx(8000 / 10e-6 / 1e9)
     assert row["roof_flops_per_second"] == pytest.approx(row["operational_intensity"] * 1e9)
-    half = roofline(peak_flops=1e12)
+    half = mine(peak_flops=1e12)
     assert "peak memory bandwidth of" in half.missing
     for bad in (0, -1.0, float("nan"), float("inf")):
         with pytest.raises(NbprofError, match="above 0"):
-            roofline(peak_bytes=bad)
+            mine(peak_bytes=bad)
 
 
 @pytest.mark.parametrize("make", [lambda: training_run(3), lambda: xspace(PlaneWriter("/host:CPU"))])

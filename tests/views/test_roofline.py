@@ -69,10 +69,10 @@ def test_a_device_that_is_not_known(tmp_path):
     assert part["code"] == roofline.CODE
     notes = {one["label"]: (one["value"], one["note"]) for one in part["figures"]}
     assert notes["Of the roof"] == (None, "peaks not known")
-    assert notes["Bound by HBM"] == (None, "not known")
+    assert notes["Bound by device memory"] == (None, "not known")
     assert part["donuts"][1]["parts"] == [{"label": "not known", "percent": 100.0, "kind": "others"}]
     shown = p.roofline(peak_flops=1e12, peak_bytes=1e9)._repr_mimebundle_()[0]["text/html"]
-    assert "HBM" in shown
+    assert "Device memory" in shown
     assert "nbprof.load(path, peaks=" not in shown
     assert "nbprof.load(path, peaks=" in p.roofline._repr_mimebundle_()[0]["text/html"]
 

@@ -174,7 +174,7 @@ export function opCard(hlo: Hlo, point: Point): CardContent {
       { label: "Self time", value: `${num(number("self_us"), 1)} µs` },
       { label: "Intensity", value: intensityText(point.intensity) },
       { label: "FLOP rate", value: rate(point.flops, "FLOP/s"), note: percentOrNothing(number("compute_percent")) },
-      { label: "HBM", value: rate(number("_bytes"), "B/s"), note: percentOrNothing(number("bandwidth_percent")) },
+      { label: "Memory", value: rate(number("_bytes"), "B/s"), note: percentOrNothing(number("bandwidth_percent")) },
       { label: "Bound by", value: text("bound_by") || "not known", note: percentOrNothing(number("roof_percent")) },
     ],
   };
@@ -190,7 +190,7 @@ export function markCard(mark: RoofMark): CardContent {
     rows: [
       { label: "Intensity", value: intensityText(mark.operational_intensity) },
       { label: "FLOP rate", value: rate(mark.flops_per_second, "FLOP/s"), note: part(mark.compute_fraction) },
-      { label: "HBM", value: rate(mark.bytes_per_second, "B/s"), note: part(mark.bandwidth_fraction) },
+      { label: "Memory", value: rate(mark.bytes_per_second, "B/s"), note: part(mark.bandwidth_fraction) },
     ],
   };
 }

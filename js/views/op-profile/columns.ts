@@ -33,7 +33,7 @@ export function heads(profile: OpProfile): Head[] {
       : head("flops", "flops_utilization", "n"),
     profile.peak_bytes === null
       ? head("bytes", "", "n", "GB/s", "Bytes of main memory a second, in 10⁹.")
-      : head("bytes", "bandwidth_utilization", "n", profile.where === "cpu" ? "Memory %" : undefined),
+      : head("bytes", "bandwidth_utilization", "n"),
     head("runs", "occurrences", "n hide-n"),
   ];
 }
