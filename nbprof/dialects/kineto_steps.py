@@ -13,13 +13,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof.dialects import torchnames
+from nbprof.dialects import kineto_cut, torchnames
 from nbprof.dialects.kineto_lanes import ANNOTATION, CALL, COPY, OP, UNKNOWN
 from nbprof.dialects.kineto_links import Links
 from nbprof.trace import Int64s, Note
-
-# The last steps of a recording are cut where less than this part of the device events of the step before was seen.
-WHOLE_STEP = 0.8
 
 HOW = (
     "No steps are in this profile, so step time is unknown: nothing in it marks them. With torch.profiler, call prof.step() at the end of "
@@ -97,6 +94,7 @@ def _of_host(links: Links, host: int) -> Steps | None:
         marks, labels = turns, [f"{what} {i}" for i in range(len(turns))]
         text = f"No ProfilerStep is in the profile{where}: steps are taken from {text}. prof.step() marks them exactly."
         notes.append(Note("info", text))
+    broken = kineto_cut.by_ops(links, marks, start, end)
     start, end, matched = _with_device(links, host, start, end)
     group = np.arange(len(start))
     if hidden := [name for name, length in zip(labels, (end - start).tolist(), strict=True) if length <= 0]:
@@ -110,10 +108,11 @@ def _of_host(links: Links, host: int) -> Steps | None:
                 f"and {'is' if one else 'are'} not listed ({listed}).",
             )
         )
-    cut = _cut(matched)
+    cut, last = kineto_cut.by_work(matched)
+    if broken and not cut:
+        cut, last = 1, broken
     if cut:
         text = f"{'The last step' if cut == 1 else f'The last {cut} steps'}{where}"
-        last = f"{matched[-1]:,} device events against {matched[-cut - 1]:,} in the step before"
         notes.append(Note("warning", f"{text} ended with the recording ({last}): shown, but not averaged."))
     return Steps(
         np.full(len(start), host), group, marks, start, end, labels, {(host, int(g)) for g in group[len(group) - cut :]}, notes
@@ -172,15 +171,6 @@ def _with_device(links: Links, host: int, start: Int64s, end: Int64s) -> tuple[I
     last = np.maximum.accumulate(last)
     first = np.maximum(start, np.append(start[:1], last[:-1]))
     return first, last, np.bincount(at[within], minlength=len(start))
-
-
-def _cut(matched: Int64s) -> int:
-    """How many steps at the end have fewer device events than a whole one."""
-    last = len(matched)
-    while last > 1 and matched[last - 1] < WHOLE_STEP * matched[last - 2]:
-        last -= 1
-    # A loop whose steps shrink all the way down says nothing about its end.
-    return len(matched) - last if last > 1 else 0
 
 
 def markers(steps: Steps) -> tuple[pd.DataFrame, dict[tuple[int, int], str], set[tuple[int, int]]]:

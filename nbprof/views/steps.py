@@ -110,5 +110,7 @@ def _left_out(steps: pd.DataFrame) -> str:
         for which, rows, end in (("first", early, "begin"), ("last", cut & ~early, "end")):
             count = _of_each(rows, steps)
             if count:
-                parts.append(f"the {which} {'step' if count == 1 else f'{count} steps'} (cut by the {end} of the recording)")
+                hosts = steps.loc[rows, "host"].unique().tolist()
+                of = f" of {hosts[0]}" if len(hosts) == 1 and steps["host"].nunique() > 1 else ""
+                parts.append(f"the {which} {'step' if count == 1 else f'{count} steps'}{of} (cut by the {end} of the recording)")
     return f"Averages leave out {' and '.join(parts)}."
