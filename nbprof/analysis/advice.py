@@ -22,6 +22,7 @@ from nbprof.analysis.advice_facts import (
     TENSOR_CORES,
     Facts,
     Finding,
+    only,
     part,
     severity,
     unused_tensor_cores,
@@ -90,7 +91,8 @@ def all_findings(
 
 
 def _merged(found: list[Finding], facts: Facts) -> list[Finding]:
-    """Without what is the same change twice: before Ampere, and at AMD, only 16-bit numbers let ops use the units for matrices."""
+    """Without what is the same change twice: a larger batch, and, where only 16-bit numbers let ops use the units for matrices, these."""
+    found = advice_device.one_batch(found)
     by_rule = {one.rule: one for one in found}
     precise, cores = by_rule.get("mixed_precision"), by_rule.get("tensor_cores")
     if precise is None or cores is None or not facts.only_16_bit_cores:
@@ -239,7 +241,7 @@ def _precision(facts: Facts) -> list[Finding]:
     if half is None or half >= LITTLE_16_BIT or not compute or not cores:
         return []
     gain = compute / 2
-    text = f"Only **{half:.0f}%** of device compute is 16 bit. Where accuracy permits, 16-bit ops run up to twice as fast"
+    text = f"{only(half)} of device compute is 16 bit. Where accuracy permits, 16-bit ops run up to twice as fast"
     work = facts.evidence.work
     text += ": they move half of the bytes." if work is not None and not work.products and facts.tpu else f" and can use {cores}."
     # Volta and Turing compute no bfloat16.

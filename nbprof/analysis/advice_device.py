@@ -210,6 +210,16 @@ def _few_blocks(facts: Facts) -> list[Finding]:
     return [Finding("few_blocks", _level(facts, gain), "Fill the device with larger kernels", text, gain, fix, "kernels", "GPU kernels")]
 
 
+def one_batch(found: list[Finding]) -> list[Finding]:
+    """Without advising a larger batch twice: what looks at the whole step and at the memory wins, and tells what kernels show as well."""
+    by_rule = {one.rule: one for one in found}
+    batch, blocks = by_rule.get("small_batch"), by_rule.get("few_blocks")
+    if batch is None or blocks is None:
+        return found
+    both = batch._replace(evidence=f"{batch.evidence} {blocks.evidence}")
+    return [both if one is batch else one for one in found if one is not blocks]
+
+
 def _blocks(grid: Any) -> float:
     parts = [part.strip() for part in str(grid).split(",")]
     return float(np.prod([float(part) for part in parts])) if parts and all(part.isdecimal() for part in parts) else float("nan")

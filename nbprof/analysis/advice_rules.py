@@ -129,7 +129,8 @@ RULES: tuple[Rule, ...] = (
         f"{TORCH_TB}; {GPU_GUIDE_CHOICE}",
     ),
     Rule(
-        "few_blocks", _ALL, "Kernels with fewer blocks than a GPU of NVIDIA has multiprocessors (estimated SM efficiency)",
+        "few_blocks", _ALL,
+        "Kernels with fewer blocks than a GPU of NVIDIA has multiprocessors (estimated SM efficiency); with `small_batch` part of that",
         f"≥ {advice_device.EMPTY_PERCENT:g} % of the device idle during kernels", f"{TORCH_TB}; threshold of nbprof",
     ),
     Rule(

@@ -74,5 +74,10 @@ def test_a_kernel_of_many_blocks_does_not_make_up_for_one_of_few() -> None:
     assert "**32%** of the device stands idle" in found.evidence
     assert "the largest is few with **2** blocks" in found.evidence
     assert found.gain_ms_per_step == pytest.approx(16.0)
+    # A larger batch is advised once, with what both rules saw.
+    whole = found._replace(rule="small_batch", title="Give each step a larger batch", evidence="Busy **7%**.")
+    assert advice_device.one_batch([found]) == [found]
+    (one,) = advice_device.one_batch([found, whole])
+    assert (one.rule, one.evidence) == ("small_batch", f"Busy **7%**. {found.evidence}")
     kernels.loc[0, "grid"] = "10,1,1"
     assert advice_device._few_blocks(facts) == []
