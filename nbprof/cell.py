@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from nbprof.profiles import Profile
     from nbprof.strip import Strip
 
-VIEWS = ("overview", "steps", "input", "ops", "op_profile", "hlo", "kernels", "device_time", "memory", "memory_viewer", "pods", "trace")
-"""Tabs that `--views` takes; `steps` and `input` are one."""
+VIEWS = (
+    "overview", "steps", "input", "ops", "op_profile", "hlo", "roofline", "kernels", "device_time", "ascend", "memory", "allocator",
+    "memory_viewer", "pods", "trace",
+)  # fmt: skip
+"""Tabs that `--views` takes; `steps` and `input` are one, as `hlo` and `roofline` are. Known here without the import of what draws them."""
 
 REPAINT_S = 0.25
 """A line about reading changes at most four times a second."""

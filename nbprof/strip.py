@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from nbprof.capture.detect import either
 from nbprof.capture.meters import Meters, Reading
 from nbprof.capture.pace import Pace
 
@@ -87,7 +88,7 @@ def phase(session: Session, stopping: bool = False) -> tuple[str, str]:
     if windows.over:
         return "end", "writing what was recorded"
     if windows.backend is None:
-        return "wait", "waiting for TensorFlow, JAX or PyTorch"
+        return "wait", f"waiting for {either(session.awaited, 'or')}"
     if windows.options.steps is not None:
         unit = "batch" if clock.batches_of else "step"
         return "wait", f"waiting for {unit} {clock.first:,}"

@@ -20,7 +20,7 @@ def failure(error: BaseException, step: int | None, seen: int) -> str:
     """What ended a cell and where, as ``cell failed at step 3: ValueError: bad batch``."""
     where = f"at step {step}" if step is not None else (f"after step {seen}" if seen else "before its first step")
     if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
-        return f"cell interrupted {where}"
+        return f"cell was interrupted {where}"
     if isinstance(error, LeftEarlyError):
         return f"{error} was left by an exception {where}"
     lines = str(error).strip().splitlines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nbprof.capture.options import BACKENDS
@@ -55,6 +56,12 @@ def choose(backend: str, source: str) -> Choice:
     if imported:
         return Choice(imported[:1])
     return Choice(BACKENDS)
+
+
+def either(names: Sequence[str], word: str) -> str:
+    """Names as a sentence lists them, as ``A, B or C``."""
+    *first, last = names
+    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 def names_in(source: str) -> tuple[str, ...]:

@@ -105,7 +105,10 @@ class Options:
     def _check_every(self) -> None:
         first, last = self.steps or (1, None)
         if last is None:
-            raise CaptureError("'every' repeats a window of steps and needs its first and last one: steps 10:12 and every 100, for example")
+            raise CaptureError(
+                "'every' repeats a window of steps and needs its first and last one, "
+                "as in --steps 10:12 --every 100 or in steps=(10, 12), every=100"
+            )
         if self.every < last - first + 1:
             raise CaptureError(f"a window of {last - first + 1} steps cannot begin again every {self.every} steps: windows may not overlap")
 

@@ -14,7 +14,7 @@ from types import ModuleType
 
 from nbprof.capture import describe, keras
 from nbprof.capture.clock import StepClock, set_current
-from nbprof.capture.detect import TITLES, choose
+from nbprof.capture.detect import TITLES, choose, either
 from nbprof.capture.imports import ImportWatch
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
@@ -97,6 +97,11 @@ class Session:
     def backend(self) -> Backend | None:
         """What records, as soon as the framework is there."""
         return self.windows.backend
+
+    @property
+    def awaited(self) -> list[str]:
+        """What will be recorded, or the first of them to be there."""
+        return [TITLES[name] for name in self._choice.candidates]
 
     def start(self) -> Session:
         """Begin to record, or to wait for the cell to import its framework.
@@ -276,9 +281,13 @@ class Session:
             )
         if self.backend is not None and window:
             return f"--steps asked for step {window[0]}, but the cell ended after step {self.clock.seen}: nothing was recorded"
-        if self.options.backend != "auto":
-            return f"nothing to record: {TITLES[self.options.backend]} is not imported by this cell or before it"
-        return "nothing to record: TensorFlow, JAX and PyTorch are not imported by this cell or before it"
+        text = f"nothing to record: {either(self.awaited, 'and')} {_be(self.awaited)} not imported by this cell or before it"
+        # Where one was asked for, or named by the cell, another may be there.
+        there = [name for name in TITLES if name in sys.modules]
+        if there:
+            options = either([f"--backend {name}" for name in there], "or")
+            text += f"; {either([TITLES[name] for name in there], 'and')} {_be(there)}, which {options} records"
+        return text
 
     def forget(self) -> None:
         """Do nothing any more and touch nothing: this process is a child that merely inherited the session."""
@@ -302,6 +311,10 @@ def _make_backend(module: ModuleType) -> Backend:
     from nbprof.capture.torch import TorchBackend
 
     return TorchBackend(module)
+
+
+def _be(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _installed(name: str) -> bool:

@@ -430,7 +430,7 @@ def test_an_interrupt_keeps_what_was_recorded(training, place):
     session = Session(Options(), source="import jax").start()
     training.run(3)
     recording = session.stop(KeyboardInterrupt())
-    assert recording.info.error.startswith("cell interrupted")
+    assert recording.info.error.startswith("cell was interrupted")
     assert len(open_recording(recording).steps.frame) == 3
 
 

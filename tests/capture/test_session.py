@@ -146,6 +146,17 @@ def test_nothing_to_record_has_a_reason_and_leaves_no_folder(tmp_path, monkeypat
     assert not list(tmp_path.iterdir())
 
 
+def test_nothing_to_record_tells_of_a_framework_that_is_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("tensorflow", "jax"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    session = Session(Options(), source="if False: import jax").start()
+    assert session.awaited == ["JAX"]
+    assert session.stop() is None
+    assert session.failure == "nothing to record: JAX is not imported by this cell or before it; PyTorch is, which --backend torch records"
+
+
 def test_a_second_recording_stops_the_first():
     first = Session(Options()).start()
     second = Session(Options()).start()

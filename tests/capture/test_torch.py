@@ -488,7 +488,7 @@ def test_an_interrupt_leaves_the_whole_steps(torch, place):
         caught = error
     recording = session.stop(caught)
     assert caught is not None
-    assert recording.info.error.startswith("cell interrupted")
+    assert recording.info.error.startswith("cell was interrupted")
     assert len(steps(recording)) == 3
 
 

@@ -66,7 +66,7 @@ def test_ctrl_c_in_fit_fails_the_cell_and_shows_what_was_recorded(kernel):
     assert (result.status, result.error, result.errors) == ("error", "KeyboardInterrupt", 1)
     assert len(result.dashboards) == 1
     info = kernel.capture()
-    assert info["error"].startswith("cell interrupted at step ")
+    assert info["error"].startswith("cell was interrupted at step ")
     assert info["failed_at_step"] == info["steps_seen"] + 1
     assert kernel.idle()
     assert kernel.run("%%nbprof\nmodel.fit(data, verbose=0)").status == "ok"
@@ -85,7 +85,7 @@ def test_an_interrupted_await_still_shows_what_was_recorded(kernel):
     )
     assert result.status == "error"
     assert len(result.dashboards) == 1
-    assert kernel.capture()["error"] == "cell interrupted after step 8"
+    assert kernel.capture()["error"] == "cell was interrupted after step 8"
     assert kernel.idle()
 
 

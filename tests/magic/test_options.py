@@ -175,3 +175,11 @@ def test_loading_twice_and_unloading(kernel):
     assert "nbprof" in gone.message
     assert kernel.run("%load_ext nbprof").status == "ok"
     assert len(kernel.run("%%nbprof\nmodel.fit(data, verbose=0)").dashboards) == 1
+
+
+def test_every_tab_can_be_asked_for_by_the_names_that_python_takes():
+    from nbprof.cell import VIEWS
+    from nbprof.views.payload import TABS, chosen
+
+    assert chosen(VIEWS) == list(TABS)
+    assert [name for name in TABS if name not in VIEWS] == []

@@ -176,6 +176,11 @@ def test_before_the_framework_is_imported(monkeypatch):
         assert phase(session) == ("wait", "waiting for TensorFlow, JAX or PyTorch")
     finally:
         session.stop()
+    named = Session(source="import jax").start()
+    try:
+        assert phase(named) == ("wait", "waiting for JAX")
+    finally:
+        named.stop()
 
 
 def test_the_output_carries_text_for_every_front_end():
