@@ -240,7 +240,6 @@ def _precision(facts: Facts) -> list[Finding]:
     half = half if programs is None or half is None else max(half, programs)
     if half is None or half >= LITTLE_16_BIT or not compute or not cores:
         return []
-    gain = compute / 2
     text = f"{only(half)} of device compute is 16 bit. Where accuracy permits, 16-bit ops run up to twice as fast"
     work = facts.evidence.work
     text += ": they move half of the bytes." if work is not None and not work.products and facts.tpu else f" and can use {cores}."
@@ -251,10 +250,10 @@ def _precision(facts: Facts) -> list[Finding]:
         fix = f"+x, params = jax.tree.map(lambda a: a.astype(jnp.{dtype}), (x, params))\n loss = loss_fn(params, x, y)"
     elif not facts.keras:
         fix = f"-logits = model(x)\n+logits = tf.cast(model(tf.cast(x, tf.{dtype})), tf.float32)  # weights in {dtype} too"
-    level = severity(100 * gain / facts.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)
+    level = severity(50 * compute / facts.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)
     # A TPU has no kernels of its own to show.
     where = ("ops", "Ops") if facts.tpu else ("kernels", "GPU kernels")
-    return [Finding("mixed_precision", level, "Use mixed precision", text, gain, fix, *where)]
+    return [Finding("mixed_precision", level, "Use mixed precision", text, compute / 2, fix, *where)]
 
 
 def _tensor_cores(facts: Facts) -> list[Finding]:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.advice_evidence import Evidence
-from nbprof.analysis.checks import INPUT_HIGH, INPUT_MODERATE, PART_HIGH, PART_MODERATE, input_class
+from nbprof.analysis.checks import INPUT_HIGH, INPUT_MODERATE, NONE_PERCENT, PART_HIGH, PART_MODERATE, input_class
 from nbprof.analysis.torch_runtime import Runtime
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Facts",
     "Finding",
     "named",
+    "only",
     "part",
     "severity",
     "unused_tensor_cores",
@@ -161,6 +162,13 @@ def named(kernels: pd.DataFrame, pattern: re.Pattern[str], *, hit: bool = True) 
 def severity(value: float, moderate: float, high: float) -> str:
     """`high`, `medium` or `low`."""
     return "high" if value >= high else "medium" if value >= moderate else "low"
+
+
+def only(percent: float) -> str:
+    """A small part at the begin of a sentence, marked: "Only **7%**", "Less than **1%**", "**None**"."""
+    if percent < NONE_PERCENT:
+        return "**None**"
+    return "Less than **1%**" if percent < 1.0 else f"Only **{percent:.0f}%**"
 
 
 def unused_tensor_cores(facts: Facts) -> tuple[float, pd.Series] | None:

@@ -14,6 +14,7 @@ from nbprof.analysis.advice_facts import (
     PART_MODERATE,
     Facts,
     Finding,
+    only,
     part,
     severity,
     unused_tensor_cores,
@@ -137,9 +138,7 @@ def _precision(facts: Facts) -> list[Finding]:
     gain = compute / 2
     old = runtime.capability is not None and runtime.capability < (8, 0)
     cores = "matrix cores" if runtime.amd else "TensorCores"
-    text = (
-        f"Only **{half:.0f}%** of device compute is 16 bit. Where accuracy permits, 16-bit ops run up to twice as fast and can use {cores}."
-    )
+    text = f"{only(half)} of device compute is 16 bit. Where accuracy permits, 16-bit ops run up to twice as fast and can use {cores}."
     fix = (
         '+scaler = torch.amp.GradScaler("cuda")\n+with torch.autocast("cuda", dtype=torch.float16):\n     loss = loss_fn(model(x), y)\n'
         "-loss.backward()\n-optimizer.step()\n+scaler.scale(loss).backward()\n+scaler.step(optimizer)\n+scaler.update()"

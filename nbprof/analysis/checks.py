@@ -20,6 +20,8 @@ from nbprof.activity import Activity
 INPUT_MODERATE, INPUT_HIGH = 5.0, 20.0
 PART_MODERATE, PART_HIGH = 3.0, 15.0
 LITTLE_16_BIT = 10.0
+NONE_PERCENT = 0.05
+"""What is less is said to be none."""
 MUCH_EAGER = 10.0
 EXPENSIVE_FUNCTION = 20.0
 OUTSIDE_COMPILATION = 5.0
@@ -109,9 +111,10 @@ def checks(
     rows = [*_of_steps(percent, tf_data)] if steps else [Check(c, np.nan, "unknown", NO_STEPS, "overview") for c in _OF_STEPS]
     half = facts.get("compute_16bit_percent")
     found = "unknown" if half is None else "moderate" if half < LITTLE_16_BIT else "no"
+    share = f"Only {half:.1f}%" if half and half >= NONE_PERCENT else "None"
     text = {
         "unknown": "Not measured: the width of compute is that of kernels in steps.",
-        "moderate": f"Only {half or 0.0:.1f}% of device compute is 16 bit. Where accuracy permits, let more of it be.",
+        "moderate": f"{share} of device compute is 16 bit. Where accuracy permits, let more of it be.",
         "no": f"{half or 0.0:.1f}% of device compute is 16 bit.",
     }[found]
     rows.append(Check("precision", np.nan if half is None else half, found, text, "kernels"))
