@@ -357,8 +357,8 @@ def _between(facts: Facts) -> list[Finding]:
     if share <= BETWEEN_PERCENT:
         return []
     text = (
-        f"**{time:.2f} ms** lie between one step and the next, **{share:.0f}%** of the loop: callbacks, metrics, logging, checkpoints, "
-        "or reading of data that no step holds."
+        f"Typically **{time:.2f} ms** lie between one step and the next, **{share:.0f}%** of the loop: callbacks, metrics, logging, "
+        "checkpoints, or reading of data that no step holds."
     )
     fix = "-    log(loss.item())\n+    if i % 100 == 0:\n+        log(loss.item())"
     if facts.jax:

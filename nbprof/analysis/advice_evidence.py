@@ -90,7 +90,7 @@ class Evidence:
     device_bytes : int, optional
         Memory of a device.
     between_ms : float, optional
-        Mean time between one step and the next; of steps of one kind on one host.
+        Median time between one step and the next; of steps of one kind on one host.
     placed : Placed, optional
     spread : Spread, optional
         Of device compute.
@@ -172,7 +172,7 @@ def gather(
 
 
 def _between(steps: pd.DataFrame) -> float | None:
-    """Mean time from the end of a step to the begin of the next, in ms; None of several hosts, or of steps of several kinds."""
+    """Median time from the end of a step to the begin of the next, in ms; None of several hosts, or of steps of several kinds."""
     used = counted(steps)
     if len(used) < 2 or used["host"].nunique() > 1 or steps["kind"].nunique() > 1:
         return None

@@ -88,6 +88,8 @@ _BY_NAME: tuple[tuple[str, str, str], ...] = (
 
 _OLD_PICKLE = (b"(d", b"}q", b"(l", b"]q")
 _SNAPSHOT = re.compile(rb"segments|device_traces|total_size")
+_TEXT_PICKLE = re.compile(rb"\([dl]p\d+\r?\n|\(?[VS][^\n]*\np\d+\r?\n|\([IFL]-?[\d.]+L?\r?\n|c[A-Za-z_][\w.]*\r?\n[A-Za-z_][\w.]*\r?\n[p(]")
+_PICKLES = "Of pickles nbprof opens snapshots of PyTorch's allocator (torch.cuda.memory._dump_snapshot), and runs nothing of them."
 _NO_TRACE = "nbprof reads traces whose top is a list of events or has a key traceEvents."
 _PACKED = ((b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz"))
 # A key of JSON is followed by a colon; in a text that quotes one (a notebook), the closing quote has a backslash before it.
@@ -137,7 +139,7 @@ def recognise(head: bytes, name: str = "", *, whole: bool = False) -> Kind:
         if _SNAPSHOT.search(head[:512]):
             return Kind("torch_memory", "a snapshot of PyTorch's allocator (a pickle)")
         if head[0] == 0x80:
-            return Kind("", "a Python pickle", "Of pickles nbprof opens snapshots of PyTorch's allocator, and runs nothing of them.")
+            return Kind("", "a Python pickle", _PICKLES)
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] in (b"{", b"[") and (json := _json(text, name, whole=whole)):
         return json
@@ -330,6 +332,8 @@ def _other(head: bytes, name: str) -> Kind:
     for suffix, what, remedy in _BY_NAME:
         if lower.endswith(suffix):
             return Kind("", what, remedy)
+    if _TEXT_PICKLE.match(head):
+        return Kind("", "a Python pickle of protocol 0, which is text", _PICKLES)
     first = head[:4096].splitlines()[0] if head[:4096].splitlines() else b""
     if _is_text(head[:4096]):
         line = first.decode("utf-8", "replace")

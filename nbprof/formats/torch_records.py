@@ -73,6 +73,8 @@ def learn(data: bytes, at: int, memo: Sequence[Any]) -> tuple[bytes, Shape] | No
         if value is None:
             return None
         kind, at = value
+        if at >= len(data):
+            return None
         pattern.append((_SCALAR, _TEXT, rb"\]", _PAIR)[kind])
         if kind == FRAMES:
             memoised = data[at] == _MEMO
@@ -89,8 +91,6 @@ def learn(data: bytes, at: int, memo: Sequence[Any]) -> tuple[bytes, Shape] | No
             remembered.append(len(keys))
         keys.append(key)
         kinds.append(kind)
-        if at >= len(data):
-            return None
     whole = b"".join(pattern) + b"u"
     return (whole, Shape(whole, keys, kinds, remembered, itself=itself)) if keys else None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbprof.errors import ReadError
-from nbprof.formats import plain_pickle, torch_machine, torch_memory
+from nbprof.formats import plain_pickle, torch_machine, torch_memory, torch_records
 from nbprof.formats.pieces import LocalFile
 from nbprof.formats.plain_pickle import Cut, Unpickler
 from tests.support.caching_allocator import MIB, Allocator, fragmented, snapshot
@@ -60,6 +60,17 @@ def test_plain_data_of_every_protocol(protocol):
 
 def test_texts_of_python_2():
     assert load(b"(S'a\\x41\\n'\nS\"q\"\nU\x01zT\x02\x00\x00\x00yyt.") == ("aA\n", "q", "z", "yy")
+
+
+def test_a_record_that_ends_with_the_file_anywhere_has_no_shape_and_is_no_error():
+    record = {"action": "alloc", "addr": 1 << 40, "size": 5, "pool_id": (0, 1), "name": "a text of its own", "frames": []}
+    data = pickle.dumps([list(record), dict(record)], 4)
+    machine = Unpickler(io.BytesIO(data).read)
+    machine.load()
+    begin = data.rindex(b"}")
+    assert torch_records.learn(data + bytes(20), begin, machine.memo) is not None
+    stop = data.rindex(b"u")
+    assert [end for end in range(begin + 1, stop) if torch_records.learn(data[:end], begin, machine.memo) is not None] == []
 
 
 class Calls:
