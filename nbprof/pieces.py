@@ -8,7 +8,7 @@ import pandas as pd
 from nbprof.trace import Int64s
 
 
-def cut(work: pd.DataFrame, begin: Int64s, end: Int64s, group: Int64s) -> pd.DataFrame:
+def cut(work: pd.DataFrame, begin: Int64s, end: Int64s, group: Int64s, rows: Int64s | None = None) -> pd.DataFrame:
     """Pieces of work, once for each step that they reach into, with the group of that step; times stay whole.
 
     What runs ahead of a device belongs to each step in whose time it is done.
@@ -19,11 +19,16 @@ def cut(work: pd.DataFrame, begin: Int64s, end: Int64s, group: Int64s) -> pd.Dat
         ``start end`` in ps, and ``group``.
     begin, end, group : int64[steps]
         The steps, in order of time and apart from each other.
+    rows : int64[n], optional
+        Which rows of `work`; all when left out.
     """
-    first = np.searchsorted(end, work["start"].to_numpy(), side="right")
-    after = np.maximum(np.searchsorted(begin, work["end"].to_numpy(), side="left"), first)
+    rows = np.arange(len(work)) if rows is None else rows
+    first = np.searchsorted(end, work["start"].to_numpy()[rows], side="right")
+    after = np.maximum(np.searchsorted(begin, work["end"].to_numpy()[rows], side="left"), first)
     times = after - first
-    out = work.loc[work.index.repeat(times)].copy()
-    turn = np.arange(len(out)) - np.repeat(np.cumsum(times) - times, times)
-    out["group"] = group[np.repeat(first, times) + turn]
-    return out
+    row = np.repeat(rows, times)
+    turn = np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
+    # Column by column: pandas would look up the label of each row, and join the columns into blocks that are then parted again.
+    columns = {str(name): column.to_numpy()[row] for name, column in work.items() if name != "group"}
+    columns["group"] = group[np.repeat(first, times) + turn]
+    return pd.DataFrame({str(name): columns[str(name)] for name in work.columns}, copy=False)

@@ -119,12 +119,13 @@ def _groups(activity: Activity) -> tuple[Int64s, Int64s]:
 def _copy_labels(activity: Activity, ranks: list[int | None], rows: Int64s) -> dict[str, object]:
     moved = activity.transfers.iloc[rows]
     host = moved["host"].to_numpy(np.int64)
-    kinds = [str(activity.texts.values[code]) if code >= 0 else "other" for code in moved["kind"].tolist()]
+    # By code, not by row: copies are many, kinds of copies few. The last place is that of -1.
+    kinds = np.array([*(COPIES.get(kind, kind) for kind in activity.texts.codes), "other"], object)
     return {
         "host": text_column(np.array(activity.hosts, object), host),
         "rank": rank_column(ranks, host),
         "device": moved["device"].to_numpy(np.int64),
-        "copy": np.array([COPIES.get(kind, kind) for kind in kinds], object),
+        "copy": kinds[moved["kind"].to_numpy(np.int64)],
     }
 
 

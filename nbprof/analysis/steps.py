@@ -37,6 +37,7 @@ WARMUP_FACTOR = 4.0
 TRAINING, TRAINING_FACTOR = "train", 4.0
 # The kind and the number of a step: "train 500", "ProfilerStep#6".
 NUMBERED = r"(.*)[ #](\d+)\Z"
+_NUMBERED = re.compile(NUMBERED)
 
 _EAGER_OP = "EagerKernelExecute"
 
@@ -118,11 +119,12 @@ def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
     if not len(mine):
         return _core_steps(activity, activity.work, host)
     parts = []
+    work = activity.work[["host", "device", "group", "start", "end", "cls"]]
+    device, on = work["device"].to_numpy(), work["host"].to_numpy() == host
     for core, markers in mine.groupby("device"):
         in_time = markers.sort_values("start", kind="stable")
-        work = activity.work
-        work = work[(work["host"] == host) & ((work["device"] < 0) | (work["device"] == core))].reset_index(drop=True)
-        own = pieces.cut(work, *(in_time[name].to_numpy(np.int64) for name in ("start", "end", "group")))
+        begin, end, group = (in_time[name].to_numpy(np.int64) for name in ("start", "end", "group"))
+        own = pieces.cut(work, begin, end, group, np.flatnonzero(on & ((device < 0) | (device == core))))
         times = longest(markers).rename_axis("group").sort_index().reset_index()
         parts.append(_steps_of(activity, own, host, int(str(core)), times).assign(device=core))
     return _on_all(parts)
@@ -265,7 +267,7 @@ def _steps_of(
     else:
         whole[:] = True
     names = [activity.group_names.get((host, g), str(g)) for g in group.tolist()]
-    numbers = [found.group(2) if (found := re.match(NUMBERED, n)) else "" for n in names]
+    numbers = [found.group(2) if (found := _NUMBERED.match(n)) else "" for n in names]
     out = pd.DataFrame(
         {
             "host": activity.hosts[host],
@@ -355,7 +357,7 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
 
 
 def _kind(activity: Activity, host: int, group: int) -> str:
-    found = re.match(NUMBERED, activity.group_names.get((host, group), ""))
+    found = _NUMBERED.match(activity.group_names.get((host, group), ""))
     return found.group(1) if found else ""
 
 

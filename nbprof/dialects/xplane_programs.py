@@ -97,10 +97,11 @@ class ProgramSteps:
         The host runs ahead of the device: what it does belongs to each step in whose time it is done.
         """
         of_host = work["host"].to_numpy()
-        parts = [work[~np.isin(of_host, self.hosts)]]
+        others = ~np.isin(of_host, self.hosts)
+        parts = [work[others]] if others.any() else []
         for host in self.hosts.tolist():
-            parts.append(pieces.cut(work[of_host == host], *self._of(host)))
-        return pd.concat(parts, ignore_index=True)
+            parts.append(pieces.cut(work, *self._of(host), np.flatnonzero(of_host == host)))
+        return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
 
 
 def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]) -> ProgramSteps | None:
