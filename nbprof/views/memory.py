@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.analysis import memory, memory_alive
+from nbprof.dialects.xplane_memory import DATA_TYPES
 from nbprof.views import wording
 from nbprof.views.codec import Delta, coded, short
 from nbprof.views.overview import by_jax, by_torch, figure, unknown
@@ -82,10 +83,10 @@ def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
         "op": _texts(kept, "op"),
         "step": _steps(kept),
         "region_type": _texts(kept, "region_type"),
-        "data_type": _texts(kept, "data_type"),
+        "data_type": _texts(_typed(kept), "data_type"),
         "shape": _texts(kept, "shape"),
         **{key: _column(kept, key) for key in ("stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes")},
-        "peak": table(_shares(alive.head(MOST_ALIVE), peak), "memory_peak", _PEAK),
+        "peak": table(_typed(_shares(alive.head(MOST_ALIVE), peak)), "memory_peak", _PEAK),
         "moments": _moments(rows, drawn, most),
         "ops": table(_most(of_id(run.memory_ops, row["memory_id"])), "memory_ops", _OPS),
     }
@@ -112,7 +113,7 @@ def _moments(full: pd.DataFrame, kept: npt.NDArray[np.int64], most: int) -> dict
     whole = memory_alive.from_the_begin(full)
     return {
         "point": Delta(np.searchsorted(kept, found.at).astype(np.int32)),
-        "blocks": table(found.blocks, "memory_peak", _BLOCK),
+        "blocks": table(_typed(found.blocks), "memory_peak", _BLOCK),
         "moment": Delta(found.moment),
         "block": found.block,
         "change": found.change,
@@ -185,6 +186,13 @@ def _shares(alive: pd.DataFrame, peak: float) -> pd.DataFrame:
     count = floats(alive["occurrences"]) if "occurrences" in alive.columns else np.ones(len(alive))
     part = 100 * floats(alive["allocated_bytes"]) * count / peak if peak > 0 else np.full(len(alive), np.nan)
     return alive.assign(percent=part)
+
+
+def _typed(frame: pd.DataFrame) -> pd.DataFrame:
+    """With no data type where TensorFlow has "INVALID" for one that it does not know, as of a stack and of what no step asked for."""
+    if "data_type" not in frame.columns:
+        return frame
+    return frame.assign(data_type=["" if text == DATA_TYPES[0] else text for text in frame["data_type"]])
 
 
 def _column(frame: pd.DataFrame, key: str) -> npt.NDArray[np.float64]:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from nbprof.activity import CATEGORIES
-from nbprof.analysis import input_pipeline, tf_data_advice
+from nbprof.analysis import checks, input_pipeline, tf_data_advice
 from nbprof.analysis.advice import advice
 from nbprof.analysis.tf_data import NODES, PIPELINES
 from nbprof.profiles import load
@@ -217,6 +217,20 @@ def test_one_slow_call_is_no_program_that_waits():
 )
 def test_below_its_bound_a_rule_is_silent(asked, rule):
     assert rule not in found(**asked).index
+
+
+@pytest.mark.parametrize("framework", ["TensorFlow", "JAX", "PyTorch"])
+@pytest.mark.parametrize(
+    ("half", "says"), [(0.0, "**None** of device"), (0.04, "**None** of"), (0.05, "Less than **1%** of"), (1.0, "Only **1%** of")]
+)
+def test_none_is_not_said_to_be_only_a_part(half, says, framework):
+    device = {"name": "A100", "kind": "GPU", "compute_capability": "8.0", "architecture": "Ampere", "count": 1}
+    told = found(
+        {"device_compute": 50.0}, OWN_LOOP, KERNELS, compute_16bit_percent=half, environment={"devices": [device]}, framework=framework
+    )
+    assert told.loc["mixed_precision", "evidence"].startswith(says)
+    rows = checks.checks({}, {"compute_16bit_percent": half}, pd.DataFrame(), tf_data=False, framework="JAX").set_index("check")
+    assert rows.loc["precision", "statement"].startswith("None of device" if half < 0.05 else f"Only {half:.1f}% of device")
 
 
 @pytest.mark.parametrize(("share", "severity"), [(5.0, "medium"), (19.99, "medium"), (20.0, "high")])

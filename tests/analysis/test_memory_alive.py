@@ -137,6 +137,14 @@ def allocations(events, drop=(), name="GPU_0_bfc", begin=1000, **more) -> bytes:
 SOME = [(True, 64, 100), (True, 128, 300), (False, 64, 100), (True, 64, 200)]
 
 
+def test_the_view_shows_no_data_type_where_none_is_known(tmp_path):
+    p = profile(tmp_path, allocations(SOME, bytes_reserved=500))
+    assert set(p.memory.peak["data_type"]) == {"INVALID", "float"}, "as TensorFlow calls it"
+    one = memory_view.payload(p.run)["ids"][0]
+    for column in (one["peak"]["data"]["data_type"], one["moments"]["blocks"]["data"]["data_type"], one["data_type"]):
+        assert {column["values"][code] for code in column["codes"]} - {""} == {"float"}
+
+
 def test_a_block_that_was_there_before_the_recording(tmp_path):
     p = profile(tmp_path, allocations([(False, 512, 400), *SOME, (False, 1024, 50)]))
     timeline = p.memory.timeline

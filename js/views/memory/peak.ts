@@ -63,7 +63,7 @@ export function aliveAt(id: MemoryId, k: number): Table {
     if (bytes > 0 && count > 0) rows.push({ texts, requested, allocated: bytes / count, count });
   };
   const stack = id.stack_bytes[k] as number;
-  const rest = ["INVALID", "unknown"];
+  const rest = ["", "unknown"];
   const at = moments ? moments.point.indexOf(k) : -1;
   let beyond = id.heap_bytes[k] as number;
   if (moments && at >= 0) {
