@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nbprof.live import registry
+from nbprof.quiet import quietly
 from nbprof.timeline import serve
 from nbprof.views import codec
 
@@ -126,7 +127,7 @@ def _later(work: Callable[[], None]) -> None:
             _worker.start()
     # The kernel keeps in the context which message is answered, and sends nothing without.
     context = contextvars.copy_context()
-    _jobs.put(lambda: context.run(work))
+    _jobs.put(lambda: context.run(quietly, work))
 
 
 def _work() -> None:

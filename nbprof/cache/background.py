@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Protocol
+
+from nbprof.quiet import quietly
 
 AT_EXIT_S = 5.0
 """How long the end of the process may wait for what is not written yet."""
@@ -91,9 +92,7 @@ class _Desk:
                 del self._due[shelf]
                 self._writing = True
             try:
-                # Whatever goes wrong here must not show in the person's notebook.
-                with contextlib.suppress(Exception):
-                    shelf.flush(lambda: time.monotonic() > self._deadline)
+                quietly(shelf.flush, lambda: time.monotonic() > self._deadline)
             finally:
                 with self._wake:
                     self._writing = False

@@ -19,6 +19,7 @@ from nbprof.formats.chrome_loose import Broken
 from nbprof.formats.chrome_part import Part
 from nbprof.formats.chrome_stretch import Stretch, Trouble, read_stretch
 from nbprof.formats.chrome_values import text
+from nbprof.quiet import silence
 
 # Long enough that two threads seldom wait for one another, short enough that a few of them cost little memory.
 STRETCH = 1 << 22
@@ -203,7 +204,7 @@ def _events(window: Window, out: Document) -> None:
     """The list of events, from behind its `[` to behind its `]`."""
     out.lists += 1
     size = STRETCH
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(_THREADS, initializer=silence) as pool:
         pending: deque[tuple[bytes, Future[Stretch]]] = deque()
         while True:
             while len(pending) <= _THREADS:

@@ -17,6 +17,7 @@ from nbprof.formats.xspace_events import BYTES_TAG, DOUBLE_TAG, INT_TAG, TEXT_TA
 from nbprof.formats.xspace_planes import PlaneMessage
 from nbprof.formats.xspace_split import spans
 from nbprof.formats.xspace_texts import distinct
+from nbprof.quiet import silence
 from nbprof.trace import Int32s, Int64s
 
 # Rows of a batch are numbered by 16 bits, and its columns fit the second-level cache.
@@ -122,7 +123,7 @@ def run(buffer: Buffer, work: Sequence[Batch]) -> None:
     if len(work) < 2 or _THREADS < 2:
         _run(reader, work, map)
         return
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(_THREADS, initializer=silence) as pool:
         _run(reader, work, pool.map)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.quiet import silence
 from nbprof.timeline.stack import Stack
 from nbprof.trace import Int32s, Int64s
 
@@ -53,7 +54,7 @@ class Blocks:
             # Behind the last event no more than a block is padded.
             sums[1:][part] = length.reshape(-1, 8).sum(axis=1)
 
-        with ThreadPoolExecutor() as pool:
+        with ThreadPoolExecutor(initializer=silence) as pool:
             list(pool.map(fill, range(0, count, _CHUNK)))
         if count:
             sums[-1] += blocks * 8 - count

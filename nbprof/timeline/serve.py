@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from nbprof.errors import NbprofError
+from nbprof.quiet import quietly
 from nbprof.timeline.asked import MOST_EVENTS, MOST_LANES, Asked, BadRequest
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Timeline:
             self._made["prepared"] = True
             # Where there are no threads, it is made when it is needed.
             with contextlib.suppress(RuntimeError):
-                threading.Thread(target=_prepare, args=(self.index, self._drawing), name="nbprof-tiles", daemon=True).start()
+                threading.Thread(target=quietly, args=(_prepare, self.index, self._drawing), name="nbprof-tiles", daemon=True).start()
 
     def hits(self, query: str) -> Hits | None:
         """The hits of a search; None where nothing is searched for."""
@@ -156,14 +157,12 @@ class Timeline:
 
 
 def _prepare(index: Index, lock: threading.Lock) -> None:
-    # What fails here fails again when it is asked for, and is an answer then; on this thread it would be printed below the cell that runs.
-    with contextlib.suppress(Exception):
-        # A page that asks for tiles meanwhile waits for one row.
+    # What fails here fails again when it is asked for, and is an answer then. A page that asks for tiles meanwhile waits for one row.
+    with lock:
+        _ = index.main.blocks
+    for lane, level in index.main.long_rows():
         with lock:
-            _ = index.main.blocks
-        for lane, level in index.main.long_rows():
-            with lock:
-                index.main.coarsen(lane, level, index.tracks.origin)
+            index.main.coarsen(lane, level, index.tracks.origin)
 
 
 def refusal(error: Exception) -> Answer:
