@@ -66,7 +66,13 @@ SCHEMA: dict[str, list[Col]] = {
         part("time_fraction", "Time %", "Part of the time of the root."),
         part("flops_utilization", "FLOPS %", "FLOP/s by the device's peak; missing where either is not known."),
         part("bandwidth_utilization", "Memory %", "Bytes a second of main memory by the device's peak; missing where either is not known."),
-        us("wasted_us", "Wasted µs", "Time that would be saved at the peak of the resource that is used best."),
+        us(
+            "wasted_us",
+            "Wasted µs",
+            "Time that would be saved at the peak of what is used best: self time × (1 − the larger of FLOPS % and Memory %, 1 at most), "
+            "as in XProf. Of a node with several ops both are those of all together, so it is not the sum of what is wasted inside: more "
+            "where some use the one and others the other, less where an op is above its peak.",
+        ),
         count("occurrences", "Count", "Runs of the node's ops.", "Int64"),
         _EXPRESSION,
         _SHAPE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import nbprof
 from nbprof import frames_hlo
 from nbprof.errors import NbprofError
 from nbprof.views import roofline
@@ -145,6 +146,20 @@ def test_the_tree_adds_up_and_waste_is_what_the_better_resource_leaves(tmp_path)
     ):
         with pytest.raises(NbprofError):
             bad()
+
+
+def test_what_is_wasted_of_several_ops_is_that_of_all_together(tmp_path):
+    """As the tooltip says: neither the sum of what is wasted inside, nor said to be."""
+    p = run(tmp_path, kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "mul.1.remat"))
+    # The one then computes at half of the peak, the other moves bytes at half of the peak.
+    told = p.hlo.frame.set_index("op")
+    peaks = {"flops": 2 * told.loc["add_fusion", "flops_per_second"], "bytes": 2 * told.loc["mul.1.remat", "memory_bytes_per_second"]}
+    tree = nbprof.load(tmp_path / "host-a.xplane.pb", peaks=peaks).op_profile.frame
+    ops, root = tree[tree["kind"] == "op"], tree.iloc[0]
+    used = root[["flops_utilization", "bandwidth_utilization"]].max()
+    assert root["wasted_us"] == pytest.approx(root["time_us"] * (1 - used))
+    assert root["wasted_us"] > 1.1 * ops["wasted_us"].sum()
+    assert "not the sum of what is wasted inside" in frames_hlo.column("op_profile", "wasted_us").help
 
 
 @pytest.mark.parametrize(
