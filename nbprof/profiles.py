@@ -404,6 +404,8 @@ def open_recording(recording: Recording, progress: Callable[[str], None] | None 
     """The profile of a recording that was just stopped; becomes `nbprof.last`."""
     files = exported(lambda: find(recording.path), progress)
     profile = Profile(Run.read(files, capture=recording.info, progress=progress, keep=not recording.temporary))
+    # Here it is counted; who opens its files later, where others were counted too, knows it by their name.
+    profile.run.source.name = recording.info.label or profile.run.source.name
     if recording.temporary:
         profile._temporary = Path(recording.temporary)
     set_last(profile)

@@ -65,6 +65,7 @@ class Source:
         for at in range(0, buffer.size, CHUNK):
             yield bytes(buffer.data[at : min(at + CHUNK, buffer.size)])
             buffer.release(at, at + CHUNK)
+            buffer.reached(min(at + CHUNK, buffer.size))
 
     def _unpacked(self, buffer: Buffer) -> Iterator[bytes]:
         make = _decompressor()
@@ -80,6 +81,7 @@ class Source:
                         return
                     feed = data[at : at + CHUNK // 8]
                     at += len(feed)
+                    buffer.reached(at)
                 # isal and zlib raise errors of their own.
                 try:
                     out = unpack.decompress(feed, CHUNK)

@@ -6,6 +6,7 @@ import contextlib
 import mmap
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
@@ -44,6 +45,13 @@ class Buffer:
                 self._map.madvise(mmap.MADV_HUGEPAGE)
         self.array: npt.NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
         """uint8[size + PADDING]"""
+        self.decoded: Callable[[int], None] | None = None
+        """Where somebody wants to know how far decoding is: called by the reader, on any thread, with a byte that it has come to."""
+
+    def reached(self, at: int) -> None:
+        """Says that decoding has come to a byte."""
+        if self.decoded is not None:
+            self.decoded(at)
 
     @classmethod
     def of(cls, data: bytes | bytearray | memoryview) -> Buffer:

@@ -165,6 +165,7 @@ class _Reader:
     def decode(self, batch: Batch) -> None:
         """What the common shapes give."""
         start, stop = spans(self.buf, batch.starts)
+        self.buffer.reached(int(stop[-1]))
         done = decode(self.words, start, stop)
         batch.meta, batch.start, batch.duration, batch.left = done.meta, done.offset, done.duration, done.left
         texts = [s for s in done.stats if s.length is not None]

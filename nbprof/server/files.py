@@ -76,7 +76,7 @@ class FileHandler(Handler):
 
 
 class RenameHandler(FileHandler):
-    """POST {path, name}: gives a run another name in its folder; {path} is where it is then."""
+    """POST {path, name}: gives a run another name in its folder; {path, moves}: where it is then, and [from, to] of all that was moved."""
 
     @web.authenticated
     @authorized("write", "contents")  # type: ignore[untyped-decorator]
@@ -104,7 +104,7 @@ class RenameHandler(FileHandler):
             raise
         finally:
             await self.tidy(run)
-        return {"path": moves[0][1] if moves else run.path}
+        return {"path": moves[0][1] if moves else run.path, "moves": moves}
 
 
 class DeleteHandler(FileHandler):

@@ -18,7 +18,7 @@ from tornado.iostream import StreamClosedError
 from nbprof.errors import NbprofError, RawError
 from nbprof.server.folders import placed
 from nbprof.server.paths import Place, RefusedError, resolve
-from nbprof.server.process import BusyError, EndedError, Tell
+from nbprof.server.process import BusyError, EndedError, Progress, Tell
 
 if TYPE_CHECKING:
     from nbprof.server.extension import NbprofServer
@@ -144,6 +144,14 @@ def _told(error: NbprofError) -> dict[str, Any]:
     return out
 
 
+def _progress(text: str) -> bytes:
+    """How far the work is, as a front end gets it."""
+    line: dict[str, Any] = {"progress": text}
+    if isinstance(text, Progress) and text.fraction is not None:
+        line["fraction"] = round(text.fraction, 3)
+    return json.dumps(line).encode()
+
+
 def status_of(error: NbprofError) -> int:
     """The status of HTTP that fits an error."""
     if isinstance(error, RefusedError):
@@ -156,8 +164,9 @@ def status_of(error: NbprofError) -> int:
 class OpenHandler(Handler):
     """POST {path, run}: the packed payload of the dashboard; `run` is a name where the path is a folder, the newest run when left out.
 
-    The answer is lines of JSON, {"progress": sentence} as often as there is one, then {"bytes", "version", "run", "runs"} and the bytes
-    themselves, or {"message": sentence} where it fails, with {"raw": who recorded it} where it is not exported yet.
+    The answer is lines of JSON, {"progress": sentence, "fraction": 0 to 1 where that is known} as often as there is one, then {"bytes",
+    "version", "run", "runs"} and the bytes themselves, or {"message": sentence} where it fails, with {"raw": who recorded it} where it is
+    not exported yet.
     "run" and "runs" are those of a folder.
     """
 
@@ -209,7 +218,7 @@ class OpenHandler(Handler):
             await asyncio.wait([work], timeout=_SOON_S)
             while not work.done():
                 news.clear()
-                await self._line(json.dumps({"progress": told[-1] if told else ""}).encode() + b"\n")
+                await self._line(_progress(told[-1] if told else "") + b"\n")
                 waker = asyncio.ensure_future(news.wait())
                 await asyncio.wait([work, waker], timeout=_BEAT_S, return_when=asyncio.FIRST_COMPLETED)
                 waker.cancel()

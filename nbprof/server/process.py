@@ -17,7 +17,28 @@ from typing import Any, BinaryIO, cast
 from nbprof.errors import NbprofError, RawError
 from nbprof.server import pipes
 
+
+class Progress(str):
+    """A sentence that says what is being done.
+
+    Attributes
+    ----------
+    fraction : float or None
+        How much of that is done, 0 to 1; None where it is not known.
+    """
+
+    __slots__ = ("fraction",)
+    fraction: float | None
+
+    def __new__(cls, text: str, fraction: float | None = None) -> Progress:
+        """The sentence, with what is known of how far it is."""
+        out = super().__new__(cls, text)
+        out.fraction = fraction
+        return out
+
+
 Tell = Callable[[str], None]
+"""Called with a sentence, which may be a `Progress`."""
 
 _START = (
     "import sys; sys.path = [p for p in sys.path if p]; sys.path.append(sys.argv[1]); "
@@ -207,7 +228,8 @@ class Process:
         if answer is None or answer.done():
             return
         if head["is"] == "progress" and tell is not None:
-            tell(str(head["text"]))
+            fraction = head.get("fraction")
+            tell(Progress(str(head["text"]), fraction if isinstance(fraction, float) else None))
         elif head["is"] == "done":
             answer.set_result(body)
         elif head["is"] == "failed":

@@ -24,6 +24,7 @@ from nbprof.server.paths import inside
 if TYPE_CHECKING:
     from nbprof.formats.pieces import RunFiles
     from nbprof.run import Run
+    from nbprof.server.reading import Say
 
 Send = Callable[[dict[str, Any], bytes], None]
 
@@ -43,8 +44,8 @@ class Desk:
         def send(what: str, text: str = "", data: bytes = b"", **more: Any) -> None:
             self._send({"is": what, "id": number, "text": text, **more}, data)
 
-        def say(text: str) -> None:
-            send("progress", text[:1].upper() + text[1:])
+        def say(text: str, fraction: float | None = None) -> None:
+            send("progress", text[:1].upper() + text[1:], fraction=fraction)
 
         try:
             if head["do"] == "find":
@@ -74,7 +75,7 @@ class Desk:
         else:
             send("done", data=answer)
 
-    def find(self, head: dict[str, Any], say: Callable[[str], None]) -> bytes:
+    def find(self, head: dict[str, Any], say: Say) -> bytes:
         """Which run of a folder is meant, and which others it has, as JSON."""
         from nbprof.server.folders import choose
 
@@ -83,17 +84,19 @@ class Desk:
         root = None if head["root"] is None else Path(head["root"])
         return json.dumps(asdict(choose(Path(head["path"]), head["run"], root, hidden=head["hidden"]))).encode()
 
-    def open(self, head: dict[str, Any], say: Callable[[str], None]) -> bytes:
+    def open(self, head: dict[str, Any], say: Say) -> bytes:
         """Reads a profile; the packed payload of its dashboard."""
         from nbprof.profiles import load
         from nbprof.server import summary
+        from nbprof.server.reading import followed
         from nbprof.views import codec, payload
 
         path = Path(head["path"])
         say(f"Reading {path.name}")
         files = self._find(head)
         state = summary.state_of(files)
-        profile = load(files, progress=say)
+        files, say_read = followed(files, say)
+        profile = load(files, progress=say_read)
         self._run = profile.run
         events = int(profile.run.receipt.events)
         say(f"Analysing {events:,} events of {path.name}")
@@ -103,17 +106,19 @@ class Desk:
             summary.note(summary.key(state), summary.of(self._run))
         return answer
 
-    def compare(self, head: dict[str, Any], say: Callable[[str], None]) -> bytes:
+    def compare(self, head: dict[str, Any], say: Say) -> bytes:
         """Reads two profiles; the packed payload of the dashboard of the second, with its tab Compare."""
         from nbprof.comparison import Comparison
         from nbprof.profiles import read
+        from nbprof.server.reading import followed
         from nbprof.views import codec
 
         both = []
         for place in (head["before"], head):
             name = Path(place["path"]).name
             say(f"Reading {name}")
-            both.append(read(self._find(place), progress=say))
+            files, say_read = followed(self._find(place), say)
+            both.append(read(files, progress=say_read))
             say(f"Analysing {int(both[-1].run.receipt.events):,} events of {name}")
         comparison = Comparison(both)
         return codec.pack(comparison.payload())

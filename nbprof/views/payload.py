@@ -267,13 +267,12 @@ def version() -> str:
 
 
 def label(run: Run) -> str:
-    """What the run is called: "run 7"."""
-    named = getattr(run.capture, "label", "") if run.capture is not None else ""
-    return wording.one_line(str(named or run.source.name or "run"))
+    """What the run is called: as its folder, or its file without suffixes; "run 7" where it was recorded in this process."""
+    return wording.one_line(str(run.source.name or "run"))
 
 
 def facts(run: Run) -> list[str]:
-    """What follows the label: steps, length, device, time of day."""
+    """What follows the label: steps, length, device, time of day, and what a run of a file was called when it was recorded."""
     if allocator.alone(run):
         return [allocator.ALONE, device(run)]
     result = [step_count.told(run.steps, len(run.hosts))]
@@ -282,6 +281,9 @@ def facts(run: Run) -> list[str]:
     result.append(device(run))
     if clock := re.search(r"\d\d:\d\d(:\d\d)?", created(run)):
         result.append(clock[0])
+    recorded = wording.one_line(str(getattr(run.capture, "label", "") or ""))
+    if recorded not in ("", label(run)):
+        result.append(recorded)
     return result
 
 

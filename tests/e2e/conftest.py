@@ -81,7 +81,12 @@ def served(folder, *options, prefix=""):
         yield url
     finally:
         server.terminate()
-        server.wait(60)
+        try:
+            server.wait(30)
+        except subprocess.TimeoutExpired:
+            # A thread of anyio's that served a request of Jupyter's own may be waited for without end.
+            server.kill()
+            server.wait()
         log.close()
 
 

@@ -78,7 +78,10 @@ class TestRename:
     async def test_a_run_folder_moves_with_all_that_is_in_it(self, run, rename, open_profile):
         before = names(run)
         status, answer = await rename(RUN, "baseline run")
-        assert (status, answer) == (200, {"path": "logs/plugins/profile/baseline run"})
+        assert (status, answer) == (
+            200,
+            {"path": "logs/plugins/profile/baseline run", "moves": [[RUN, "logs/plugins/profile/baseline run"]]},
+        )
         assert names(run.with_name("baseline run")) == before
         assert not run.exists()
         _, reply = await open_profile(answer["path"])
@@ -90,7 +93,9 @@ class TestRename:
         for file in ("h.xplane.pb", "h.trace.json.gz", "h.memory_profile.json.gz", "h.txt", "hh.xplane.pb", "nbprof.json"):
             place(folder, file, b"")
         status, answer = await rename("loose/h.xplane.pb", name)
-        assert (status, answer) == (200, {"path": "loose/best.xplane.pb"})
+        assert (status, answer["path"]) == (200, "loose/best.xplane.pb")
+        moved = [(f"loose/h.{end}", f"loose/best.{end}") for end in ("xplane.pb", "memory_profile.json.gz", "trace.json.gz")]
+        assert list(map(tuple, answer["moves"])) == moved
         assert names(folder) == [
             "best.memory_profile.json.gz", "best.trace.json.gz", "best.xplane.pb", "h.txt", "hh.xplane.pb", "nbprof.json",
         ]  # fmt: skip
@@ -98,11 +103,12 @@ class TestRename:
     async def test_a_file_in_the_root_and_a_torch_trace(self, jp_root_dir, rename):
         place(jp_root_dir, "w.1700000000000.pt.trace.json", torch_trace())
         place(jp_root_dir, "w.1700000000000.memory_snapshot.pickle", b"")
-        assert await rename("w.1700000000000.pt.trace.json", "x.1") == (200, {"path": "x.1.pt.trace.json"})
+        status, answer = await rename("w.1700000000000.pt.trace.json", "x.1")
+        assert (status, answer["path"]) == (200, "x.1.pt.trace.json")
         assert (jp_root_dir / "x.1.memory_snapshot.pickle").is_file()
 
     async def test_the_same_name_is_no_error(self, run, rename):
-        assert await rename(RUN, run.name) == (200, {"path": RUN})
+        assert await rename(RUN, run.name) == (200, {"path": RUN, "moves": []})
 
     @pytest.mark.parametrize(
         "name",

@@ -367,6 +367,16 @@ def test_dropped_events_make_the_profile_partial():
     assert payload.dashboard(run)["meta"]["notice"]["title"] == "766 of 2,000 events were dropped."
 
 
+def test_a_run_of_a_file_has_the_name_of_the_file_and_says_what_it_was_when_it_was_recorded():
+    run = fake.run()
+    run.capture, run.source.name = capture(), "with prefetch"
+    meta = payload.dashboard(run)["meta"]
+    assert (meta["label"], meta["facts"][-1]) == ("with prefetch", "run 3")
+    # In the process that has recorded it.
+    run.source.name = "run 3"
+    assert "run 3" not in payload.dashboard(run)["meta"]["facts"]
+
+
 def test_header_facts():
     assert payload.dashboard(fake.run())["meta"]["facts"] == ["8 steps", "64 ms", "Tesla T4", "14:02:31"]
     several = pd.concat([fake.run().devices] * 8)
