@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nbprof.capture import tensorflow_npu, trouble
+from nbprof.capture import levels, tensorflow_npu, trouble
 from nbprof.capture.clock import STAGE, WAIT, Marker, Span, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
@@ -35,6 +35,7 @@ class TensorFlowBackend:
         self._npu: Any = None
         self._adapter: tensorflow_npu.AdapterOptions | None = None
         self._notes: list[str] = []
+        self._asked: tuple[Path, Options] | None = None
 
     def start(self, folder: Path, options: Options) -> list[str]:
         """Begin recording into `folder`; returns what the person should know about it.
@@ -57,7 +58,7 @@ class TensorFlowBackend:
             raise CaptureError("TensorFlow's profiler is already recording: end that first with tf.profiler.experimental.stop()") from error
         except Exception as error:
             raise CaptureError(f"TensorFlow's profiler did not start: {error}") from error
-        self._recording = True
+        self._recording, self._asked = True, (folder, options)
         notes = trouble.unseen_by_tensorflow(self._tf)
         if not options.memory:
             notes.append("TensorFlow has no switch for allocations: they were recorded although --no-memory asked for none")
@@ -85,6 +86,23 @@ class TensorFlowBackend:
             self._tf.profiler.experimental.stop()
         except Exception as error:
             raise CaptureError(f"TensorFlow's profiler wrote no file: {error}") from error
+        if self._asked is not None:
+            self._check_levels(*self._asked)
+
+    def _check_levels(self, folder: Path, options: Options) -> None:
+        """Say what was not recorded as asked."""
+        asked = options.host_level, int(options.python)
+        if asked == (2, 0):
+            return
+        for path in folder.rglob("*.xplane.pb"):
+            found = levels.of_file(path)
+            if found is not None and found != asked:
+                words = [f"--host-level {asked[0]}"] * (found[0] != asked[0]) + ["--python"] * (found[1] != asked[1])
+                calls = "with" if found[1] else "without"
+                self._note(
+                    f"TensorFlow {self._tf.__version__} did not take {' and '.join(words)}: "
+                    f"it recorded with host level {found[0]} and {calls} Python's calls"
+                )
 
     def _start_npu(self, kind: Any, folder: Path, options: Options) -> list[str]:
         run = folder / "plugins" / "profile" / time.strftime("%Y_%m_%d_%H_%M_%S")

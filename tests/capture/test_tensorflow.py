@@ -228,6 +228,42 @@ def test_no_memory_is_honest_about_having_no_switch(record, tf):
     assert without.info.notes == ["TensorFlow has no switch for allocations: they were recorded although --no-memory asked for none"]
 
 
+def test_levels_that_tensorflow_did_not_take_are_told(record, tf):
+    from nbprof.capture import levels
+
+    def cell():
+        float(tf.reduce_sum(tf.ones((3, 3))))
+
+    plain, asked = record(cell), record(cell, host_level=3, python=True)
+    assert levels.of_file(plain.host_file) == (2, 0)
+    assert plain.info.notes == []
+    # 2.21 records as ever; another version may do as it is told.
+    host, python = levels.of_file(asked.host_file)
+    said = [note for note in asked.info.notes if "did not take" in note]
+    if (host, python) == (3, 1):
+        assert said == []
+    else:
+        assert len(said) == 1
+        assert ("--host-level 3" in said[0]) == (host != 3)
+        assert ("--python" in said[0]) == (python != 1)
+        assert f"it recorded with host level {host} and {'with' if python else 'without'} Python's calls" in said[0]
+
+
+def test_a_file_without_levels_tells_none(record, tf, tmp_path):
+    from nbprof.capture import levels
+
+    whole = record(lambda: float(tf.ones(()))).host_file.read_bytes()
+    for name, content in (
+        ("empty", b""),
+        ("cut", whole[: len(whole) // 2]),
+        ("other", b"{}"),
+        ("none", whole.replace(b"Task Environment", b"Task environment")),
+    ):
+        (tmp_path / name).write_bytes(content)
+        assert levels.of_file(tmp_path / name) is None
+    assert levels.of_file(tmp_path / "absent") is None
+
+
 def test_xprof_opens_the_run_and_finds_the_steps(record, model, data):
     if importlib.util.find_spec("xprof") is None:
         needed("XProf is not installed")
