@@ -42,9 +42,11 @@ export const render: View = (el, context) => {
     el.append(h("section", emptyView(ascend.empty)));
     return;
   }
-  el.append(verdict(ascend), h("section", figures(ascend.figures)));
-  iterations(el, context);
-  el.append(rules(ascend.rules));
+  el.append(verdict(ascend));
+  if (ascend.figures.length) el.append(h("section", figures(ascend.figures)));
+  // Of a table that was opened by itself there is neither.
+  if (ascend.iterations.length || ascend.iterations_missing) iterations(el, context);
+  if (ascend.rules.length) el.append(rules(ascend.rules));
   const { sections } = ascend;
   const cores = sections.find(({ id }) => id === "cores");
   for (const section of sections) if (section !== cores) tableSection(el, section, context, cores);

@@ -37,12 +37,14 @@ def level(options: Options) -> str:
 
 
 def choices(output: Path, options: Options) -> str:
-    """``profiling_options`` of the adapter: iterations, tasks, the AI CPU, and counters by pipe."""
+    """``profiling_options`` of the adapter: iterations, tasks, the AI CPU, communication, and counters by pipe."""
     chosen = {
         "output": str(output),
         "training_trace": "on",
         "task_trace": "on",
         "aicpu": "on",
+        # Off unless it is asked for: communication between devices.
+        "hccl": "on",
         "fp_point": "",
         "bp_point": "",
         "aic_metrics": METRICS,

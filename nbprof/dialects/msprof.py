@@ -185,7 +185,7 @@ class _Ascend:
         for one in pd.unique(code).tolist():
             name = str(trace.names[one])
             op[one], kind[one] = out.ops.code(name), out.types.code(torchnames.op_type(name))
-            loads[one] = bool(torchnames.INPUT.match(name))
+            loads[one] = torchnames.is_input(name)
         # A mark of a step is no op.
         marks = np.array([msprof_steps.MARK.match(str(n)) is not None for n in trace.names] or [False], np.bool_)
         rows = rows[~marks[code]]
@@ -256,7 +256,9 @@ class _Ascend:
                     if isinstance(device, dict) and (ident := _number(device.get("id"))) is not None:
                         known[ident] = device
             tables = {int(t.device) for items in trace.tables.values() for t in items if t.host == host and t.device is not None}
-            for device in sorted(set(self.work.device(mine).tolist()) or tables or set(known)):
+            # What tables do not number is the only one, or the first.
+            some = {0} if any(t.host == host for items in trace.tables.values() for t in items) else set()
+            for device in sorted(set(self.work.device(mine).tolist()) or tables or set(known) or some):
                 info = known.get(device, {})
                 clock = _number(info.get("aic_frequency"))
                 rows.append(

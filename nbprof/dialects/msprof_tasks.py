@@ -57,6 +57,16 @@ def tasks(trace: Trace) -> pd.DataFrame:
     )
 
 
+def of_table(task_time: pd.DataFrame) -> pd.DataFrame:
+    """The same out of the tables `task_time`, gathered, which name no types of ops and have tasks that are no work as well."""
+    types = task_time["kernel_type"].astype(object) if "kernel_type" in task_time else pd.Series("", task_time.index)
+    kinds = {kind: kind_of(str(kind)) for kind in types.unique()}
+    rows = task_time[types.map(kinds).isin((COMPUTE, COLLECTIVE)).to_numpy(np.bool_)]
+    out = rows.rename(columns={"kernel_name": "op_name", "kernel_type": "task_type"})
+    names = out["op_name"].astype(object).where(out["op_name"].notna(), "") if "op_name" in out else pd.Series("", out.index)
+    return out.assign(op_type=names.map({name: op_type(str(name)) for name in names.unique()}).astype(object)).reset_index(drop=True)
+
+
 def _ids(trace: Trace, name: str, at: Int64s) -> pd.Series:
     values = trace.arg(name)[at]
     return pd.Series(values, dtype="Int64").mask((values < 0) | (values == _NONE))

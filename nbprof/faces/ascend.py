@@ -45,9 +45,9 @@ class Part:
         return f"<nbprof ascend.{self._name}: {self.missing or f'{len(frame)} rows; .frame is the DataFrame'}>"
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
-        from nbprof.views import ascend
+        from nbprof.views import ascend_html
 
-        return {"text/html": ascend.html(self._name, self.frame, _SHOWN, self.missing), "text/plain": repr(self)}
+        return {"text/html": ascend_html.html(self._name, self.frame, _SHOWN, self.missing), "text/plain": repr(self)}
 
 
 class Iterations(Part):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbprof.errors import RawError, ReadError
+from nbprof.formats import sniff
 from nbprof.formats.ascend import MSPROF, Recording, listed, recording_of, recordings
 from nbprof.formats.pieces import LocalFile, Piece, RunFiles, printable
 
@@ -149,16 +150,22 @@ def _export(place: _Local | _Listed, one: Recording) -> str:
 
 def how_to_export(path: str, *, local: bool = True) -> str:
     """What turns raw data into files that can be read."""
-    how = f"run  msprof --export=on --output={printable(path)}  where CANN is installed, then load it again."
+    shown = printable(path)
+    how = f"run  msprof --export=on --output={shown}  where CANN is installed, then load it again."
+    if path.endswith("_ascend_pt"):
+        how = f'run  torch_npu.profiler.profiler.analyse("{shown}")  where torch_npu is installed, then load it again.'
     return how if local else f"copy it to a disk, {how}"
 
 
 def unread(folder: Folder, raw: list[Recording]) -> ReadError:
     """The error for output of Ascend's profilers in which there is nothing that can be read: how to get it."""
     if not raw:
-        return ReadError(
-            f"output of {MSPROF} is here, but neither a table (CSV) nor a timeline (JSON) that nbprof reads.", path=folder.label
-        )
+        here = folder.below("")
+        database = next((file.name for file in here.rglob("*.db")), "") if isinstance(here, Path) else ""
+        text = f"output of {MSPROF} is here, but neither a table (CSV) nor a timeline (JSON) that nbprof reads."
+        if how := sniff.database_of_ascend(database):
+            text += f" It has the database {printable(database)}, which nbprof does not read. {how}"
+        return ReadError(text, path=folder.label)
     names = ", ".join(printable(one.name or folder.name) for one in raw[:3]) + (f" and {len(raw) - 3:,} more" if len(raw) > 3 else "")
     what = "a raw recording" if len(raw) == 1 else f"{len(raw)} raw recordings"
     text = f"this is {what} of {MSPROF}, {names}, not exported yet: "

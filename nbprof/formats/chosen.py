@@ -107,6 +107,7 @@ def _settled(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
 
 
 _OF_ASCEND = re.compile(rb'"name"\s*:\s*"(Step Trace|HCCL|Communication|Ascend Hardware|CANN)"|"Iteration ID"|"Task Type"')
+_FOUND = re.compile(rb'"Communication (Time|Bandwidth) Info"|"Transit Size\(MB\)"|"Rule (Type|Suggestion)"')
 _READS = "nbprof reads *.xplane.pb, Chrome traces in JSON, and tables (CSV, with commas, in UTF-8) as Ascend's profilers write them."
 
 
@@ -123,6 +124,8 @@ def kind_of(piece: Piece, head: bytes | None = None) -> Kind:
     if kind.format == "chrome" and not kind.packed and ascend.use_of(piece.name) == "partial" and _OF_ASCEND.search(head):
         # A part of a timeline of msprof, which tells less of who wrote it than the whole.
         return replace(kind, format="msprof")
+    if not kind.format and not kind.packed and ascend.use_of(piece.name) == "analysed" and _FOUND.search(head):
+        return Kind("msprof", "what Ascend's tools found")
     if kind.format in ("xspace", "chrome", "msprof", "torch_memory"):
         return kind
     # Damaged, by its name: the reader says where.

@@ -113,6 +113,9 @@ def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None,
         for table in items:
             for doubt in table.doubts:
                 receipt.warn(f"{printable(table.source)}: {doubt}" if not doubt.startswith(table.source) else doubt)
+    if tables:
+        rows = ", ".join(f"{kind} {sum(map(len, items)):,}" for kind, items in sorted(tables.items()))
+        receipt.info(f"Rows of tables, which p.ascend.table gives as they are: {rows}.")
     trace.tables = tables
     receipt.events = len(trace.events)
     return trace

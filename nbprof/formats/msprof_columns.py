@@ -57,6 +57,7 @@ _TEXTS = {
 }
 _TEXTS |= {"level", "api_name", "component", "device_type", "event", "name", "node", "hf32_eligible", "input_shapes", "input_data_types"}
 _TEXTS |= {"input_formats", "output_shapes", "output_data_types", "output_formats", "call_stack", "stream_ptr"}
+_TEXTS |= {"mode", "metric", "cpu_type", "action", "source", "message", "domain", "node_name", "core_id", "engine_type", "engine_id"}
 
 # By kind: what a header's words, without the unit, are called here.
 _START = {"start_time": "start_ps", "task_start_time": "start_ps"}
@@ -160,6 +161,25 @@ _KNOWN_BY: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("ai_core_utilization", ("core_id", "mac_ratio"), ()),
     ("ai_core_utilization", ("core_id", "vec_ratio"), ()),
 )
+# Tables of the machine, which are shown as they are: all of the words of their header.
+_AS_THEY_ARE: tuple[tuple[str, str], ...] = (
+    ("msprof_tx", "pid tid category event_type payload_type payload_value start_time end_time message_type message"),
+    ("soc_pmu", "stream_id task_id tlb_hit_rate tlb_miss_rate"),
+    ("page_fault", "stream_id task_id page_fault_num op_name"),
+    ("dp", "timestamp action source cached_buffer_size"),
+    ("aicpu_mi", "node_name start_time end_time queue_size"),
+    ("bandwidth", "metric read write"),
+    ("link", "mode min max avg"),
+    ("link", "mode min max average"),
+    ("network", "timestamp bandwidth rx_bandwidth_efficiency rxpacket_s tx_bandwidth_efficiency txpacket_s funcid"),
+    ("llc", "mode task hit_rate throughput"),
+    ("cpu_usage", "cpu_type user sys iowait irq soft idle"),
+    ("process_cpu_usage", "pid name cpu"),
+    ("sys_mem", "memory_total memory_free buffers cached share_memory"),
+    ("process_mem", "pid name size resident shared"),
+    ("os_runtime_statistic", "process_id thread_id name time count avg max min"),
+    ("dvpp", "dvpp_id engine_type engine_id all_time all_frame all_utilization"),
+)
 # The same words as a hybrid has them: kernels renamed by hand, with the columns of the other producer.
 _HYBRID = (
     {"op_name", "name"},
@@ -194,7 +214,9 @@ def kind_of(header: list[str]) -> str:
     for kind, wanted, unwanted in _KNOWN_BY:
         if seen.issuperset(wanted) and seen.isdisjoint(unwanted):
             return kind
-    return "op_summary" if all(seen & wanted for wanted in _HYBRID) else ""
+    if all(seen & wanted for wanted in _HYBRID):
+        return "op_summary"
+    return next((kind for kind, wanted in _AS_THEY_ARE if seen.issuperset(wanted.split())), "")
 
 
 def columns(kind: str, header: list[str]) -> list[Column]:

@@ -53,7 +53,7 @@ class Kind:
 
 
 _MAGIC: tuple[tuple[bytes, str, str], ...] = (
-    (b"SQLite format 3\0", "an SQLite database, as Nsight Systems and Ascend export", "nbprof does not read it."),
+    (b"SQLite format 3\0", "an SQLite database, as Nsight Systems exports", "nbprof does not read it."),
     (b"NVR\0", "a report of Nsight Compute", "nbprof does not read it."),
     (b"\x28\xb5\x2f\xfd", "a file packed with zstd", "Unpack it first: unzstd FILE."),
     (b"\x04\x22\x4d\x18", "a file packed with LZ4", "Unpack it first: lz4 -d FILE."),
@@ -68,6 +68,24 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "Fetch the file: git lfs pull."),
 )
 
+# What torch_npu and MindSpore, msprof, and their tools call theirs.
+_ASCEND_DATABASES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"(ascend_(pytorch|mindspore)(_profiler)?(_\d+)?|analysis)\.db", re.IGNORECASE),
+        (
+            "Load the tables (CSV) and the timeline (JSON) of the same recording: they are made by  "
+            'torch_npu.profiler.profiler.analyse("<folder>_ascend_pt", export_type=["text"])  where torch_npu is installed.'
+        ),
+    ),
+    (
+        re.compile(r"(msprof(_\d+)?|communication_analyzer)\.db", re.IGNORECASE),
+        (
+            "Load the tables (CSV) and the timeline (JSON) in mindstudio_profiler_output beside it: they are made by  "
+            "msprof --export=on --type=text --output=PROF_<...>  where CANN is installed."
+        ),
+    ),
+    (re.compile(r"mindstudio_insight_data\.db", re.IGNORECASE), "Load the folder that MindStudio Insight made it of."),
+)
 _BY_NAME: tuple[tuple[str, str, str], ...] = (
     (".nsys-rep", "a report of Nsight Systems", "nbprof does not read it."),
     (".qdrep", "a report of Nsight Systems", "nbprof does not read it."),
@@ -127,6 +145,8 @@ def recognise(head: bytes, name: str = "", *, whole: bool = False) -> Kind:
         return Kind("archive", "a tar archive")
     for magic, what, remedy in _MAGIC:
         if head.startswith(magic):
+            if what.startswith("an SQLite") and (how := database_of_ascend(name)):
+                return Kind("", "a database of Ascend's profilers (SQLite)", f"nbprof does not read it. {how}")
             return Kind("", what, remedy)
     if b"brain.Event:" in head[:64]:
         return Kind(
@@ -147,6 +167,11 @@ def recognise(head: bytes, name: str = "", *, whole: bool = False) -> Kind:
     if found is not None:
         return Kind("xspace", "an XSpace profile", sure=found)
     return _other(head, name)
+
+
+def database_of_ascend(name: str) -> str:
+    """What to load in place of a database that Ascend's profilers or their tools call so; '' for other names."""
+    return next((how for pattern, how in _ASCEND_DATABASES if pattern.fullmatch(name)), "")
 
 
 def is_tar(head: bytes) -> bool:

@@ -24,8 +24,24 @@ def html(part: dict[str, Any], table: Table, paragraph: Callable[[str], str], te
     found = [rule for rule in part["rules"] if rule["state"] == "found"][:_ROWS]
     rows = [[text(rule["severity"].capitalize()), text(rule["title"]), text(rule["evidence"]), text(rule["fix"])] for rule in found]
     parts.append(table("Rules of Ascend's tools", "what they find", ["", "What to do", "Evidence", "How"], rows, "llll"))
-    types = next(section for section in part["sections"] if section["id"] == "op_types")
+    types = next((section for section in part["sections"] if section["id"] == "op_types"), None)
+    if types is None:
+        # A table that was opened by itself.
+        return "".join([parts[0], *(_plain(section, table, text) for section in part["sections"])])
     return "".join([*parts, _types(types, table, text)])
+
+
+def _plain(section: dict[str, Any], table: Table, text: Callable[[object], str]) -> str:
+    heads, data = section["table"]["columns"], section["table"]["data"]
+    rows = [[text(_cell(data[head["key"]], i, head)) for head in heads] for i in range(min(section["table"]["rows"], 2 * _ROWS))]
+    sides = "".join("l" if head["kind"] == "text" else "r" for head in heads)
+    return table(section["title"], section["scope"], [text(head["label"]) for head in heads], rows, sides)
+
+
+def _cell(values: Any, row: int, head: dict[str, Any]) -> str:
+    if head["kind"] == "text":
+        return str(values["values"][int(values["codes"][row])])
+    return wording.size(values[row]) if head["kind"] == "bytes" else wording.number(values[row], head.get("digits", 0))
 
 
 def _iterations(group: dict[str, Any], table: Table, text: Callable[[object], str]) -> str:

@@ -44,8 +44,12 @@ class Ascend(Base):
         """The tables of each kind, all recordings together; {} where no profiler of Ascend wrote the profile."""
         trace = self.trace
         out = ascend.gathered(getattr(trace, "tables", {}), trace.hosts)
-        if out and "op_summary" not in out and len(tasks := msprof_tasks.tasks(trace)):
-            out["op_summary"] = tasks
+        if out and "op_summary" not in out:
+            tasks = msprof_tasks.tasks(trace)
+            if not len(tasks) and "task_time" in out:
+                tasks = msprof_tasks.of_table(out["task_time"])
+            if len(tasks):
+                out["op_summary"] = tasks
         return out
 
     def _made(self, kind: str, make: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame | None:

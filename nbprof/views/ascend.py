@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from nbprof import frames_ascend
-from nbprof.analysis import ascend_rules, ascend_tables
+from nbprof.analysis import ascend_tables
 from nbprof.cols import Col
 from nbprof.run_parts.ascend import LACKS
+from nbprof.views import ascend_tables as ascend_tables_view
 from nbprof.views import wording
 from nbprof.views.codec import short
 from nbprof.views.overview import figure
@@ -37,7 +36,7 @@ PARTS = (
 """What an iteration is stacked of: column, the category whose colour it has, label."""
 WHOLE_REFRESH = ("grad_refresh_ms", "other", "Grad Refresh Bound")
 
-_KEYS = {
+COLUMNS = {
     "op_types": ("op_type", "core", "task_type", "tasks", "total_us", "avg_us", "min_us", "max_us", "fraction", "host", "device", "model"),
     "cores": ("core", "tasks", "total_us", "fraction", "alone_us"),
     "ops": ("op", "op_type", "task_type", "tasks", "total_us", "fraction", "avg_us", "max_us", "wait_us", "block_num", "op_state",
@@ -82,6 +81,8 @@ def payload(run: Run) -> dict[str, Any]:
     if not has(run):
         return {**nothing(), "empty": _EMPTY}
     said = run.ascend_verdict
+    if ascend_tables_view.alone(run):
+        return {**nothing(), "verdict": ascend_tables_view.verdict(run), "sections": ascend_tables_view.sections(run)}
     return {
         "empty": None,
         "verdict": {
@@ -94,7 +95,7 @@ def payload(run: Run) -> dict[str, Any]:
         "iterations": iterations(run),
         "iterations_missing": "" if len(run.ascend_iterations) else LACKS["iterations"],
         "rules": rules(run),
-        "sections": [section(run, name) for name in _TITLES],
+        "sections": [section(run, name) for name in _TITLES] + ascend_tables_view.sections(run),
         "notes": list(run.ascend_notes),
     }
 
@@ -122,7 +123,15 @@ _SHOWS = frozenset(("step_trace", "op_statistic", "op_summary", "fusion_op", "ap
 
 def has(run: Run) -> bool:
     """Whether a profiler of Ascend wrote tables that the tab shows."""
-    return bool(_SHOWS.intersection(run.ascend_kinds))
+    return bool(_SHOWS.intersection(run.ascend_kinds)) or ascend_tables_view.has(run)
+
+
+def only(run: Run) -> list[str]:
+    """The tabs of a profile that is nothing but tables without moments of tasks or iterations; [] of others, which have more."""
+    if not run.ascend_kinds or len(run.trace.events):
+        return []
+    tabs = ["ascend"] if has(run) else []
+    return [*tabs, "memory"] if "memory" not in run.missing else tabs
 
 
 def figures(run: Run) -> list[dict[str, Any]]:
@@ -222,9 +231,9 @@ def rules(run: Run) -> list[dict[str, Any]]:
             "state": {"found": "found", "not found": "clear"}.get(row["state"], "unknown"),
             "severity": row["severity"].lower(),
             "percent": None if pd.isna(row["share"]) else 100 * float(row["share"]),
-            "evidence": _cut(wording.one_line(row["evidence"])),
-            "fix": _cut(wording.one_line(row["fix"])),
-            "ops": _cut(wording.one_line(row["ops"])),
+            "evidence": cut(wording.one_line(row["evidence"])),
+            "fix": cut(wording.one_line(row["fix"])),
+            "ops": cut(wording.one_line(row["ops"])),
         }
         for row in run.ascend_rules.to_dict("records")
     ]
@@ -319,7 +328,7 @@ def _scope(run: Run, name: str, frame: pd.DataFrame) -> str:
 
 def _table(name: str, rows: pd.DataFrame) -> dict[str, Any]:
     """The `Table` of a frame: fractions in percent, rates in GB/s; columns that say nothing are left out."""
-    keys = [key for key in _KEYS[name] if _says(name, key, rows)]
+    keys = [key for key in COLUMNS[name] if _says(name, key, rows)]
     heads, data = [], {}
     for key in keys:
         col = _EXTRA.get(name, {}).get(key) or frames_ascend.column(name, key)
@@ -330,7 +339,7 @@ def _table(name: str, rows: pd.DataFrame) -> dict[str, Any]:
         elif col.unit == "bytes_per_second":
             values, label = values / 1e9, label.replace("B/s", "GB/s")
         elif col.kind in ("text", "code"):
-            values = pd.DataFrame({key: [_cut(str(text)) for text in rows[key]]})
+            values = pd.DataFrame({key: [cut(str(text)) for text in rows[key]]})
         head: dict[str, Any] = {"key": key, "label": label, "kind": col.kind, "help": explained(col)}
         if col.digits is not None:
             head["digits"] = col.digits
@@ -345,56 +354,12 @@ def _says(name: str, key: str, rows: pd.DataFrame) -> bool:
         return False
     if key in ("host", "device", "model") and name not in ("ops",):
         return rows[key].nunique(dropna=False) > 1
-    if not len(rows) or key == _KEYS[name][0]:
+    if not len(rows) or key == COLUMNS[name][0]:
         return True
     values = rows[key]
     return bool((values != "").any() if values.dtype == object else values.notna().any())
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """A text that is short enough for a cell."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-_SHOWN = {
-    "iterations": ("iteration", "iteration_ms", "data_aug_ms", "fp_to_bp_ms", "grad_refresh_ms", "all_reduce_ms", "reported_iteration_ms"),
-    "ops": ("op", "op_type", "task_type", "stream", "start_ms", "duration_us", "wait_us", "block_num"),
-    "pmu": ("op", "op_type", "duration_us", "bound_by", "bound_fraction", "cube_fraction", "vector_fraction", "mte2_fraction"),
-    "rules": ("severity", "title", "evidence", "fix"),
-}
-
-
-def html(name: str, frame: pd.DataFrame, most: int, missing: str) -> str:
-    """The first rows of a part as an HTML table without script, or why there are none."""
-    if missing:
-        return f"<p>{escape(missing)}</p>"
-    keys: Sequence[str] = _SHOWN.get(name) or _KEYS.get(name) or [col.name for col in frames_ascend.SCHEMA[name]]
-    cols = [frames_ascend.column(name, key) for key in keys]
-    if name == "rules":
-        frame = frame[frame["state"] == ascend_rules.FOUND]
-    rows = frame.head(most)
-    heads = "".join(f'<th scope="col" title="{escape(col.help)}" style="{_style(col)}">{escape(col.label)}</th>' for col in cols)
-    lines = [
-        "<tr>" + "".join(f'<td style="{_style(col)}">{escape(told(col, row[col.name]))}</td>' for col in cols) + "</tr>"
-        for row in rows.to_dict("records")
-    ]
-    caption = f"{len(rows):,} of {len(frame):,} rows" if len(frame) > len(rows) else wording.plural(len(rows), "row")
-    return f"<table><caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-
-
-def _style(col: Col) -> str:
-    side = "left" if col.kind in ("text", "code") else "right"
-    return f"padding:2px 8px;max-width:32em;overflow:hidden;text-overflow:ellipsis;text-align:{side}"
-
-
-def told(col: Col, value: Any) -> str:
-    """A value of a column as a person reads it."""
-    if col.kind in ("text", "code"):
-        return wording.one_line(_cut(str(value)))
-    if col.kind == "bool":
-        return "✓" if value else "✗"
-    if col.kind == "bytes":
-        return wording.size(value)
-    number = wording.real(value)
-    if col.unit == "fraction":
-        return wording.percent(None if number is None else 100 * number)
-    return wording.number(number, col.digits or 0)

@@ -128,6 +128,8 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
     shown = [tab for tab in asked if views or tab not in _WHERE_KNOWN or _WHERE_KNOWN[tab](run)]
     if not views and allocator.alone(run):
         shown = ["allocator"]
+    elif not views and (tabs := ascend.only(run)):
+        shown = tabs
     payload: dict[str, Any] = {"overview": overview.payload(run), "steps": _kept(run, "steps", steps.payload)}
     for tab, room in _ROOMS.items():
         if tab == "trace" and tab in asked:
@@ -347,7 +349,7 @@ def notice(run: Run) -> dict[str, Any] | None:
             "text": "The numbers cover what was kept. For all of it, record fewer steps:",
             "code": "%%nbprof --steps 5:15",
         }
-    if run.steps.empty and not allocator.alone(run):
+    if run.steps.empty and not allocator.alone(run) and not ascend.only(run):
         return {"kind": "no_steps", **steps.no_steps(run)}
     return None
 

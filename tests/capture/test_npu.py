@@ -190,7 +190,7 @@ def test_what_was_not_analysed_says_how(torch, npu, place, monkeypatch):
     train(torch, 1)
     recording = session.stop()
     assert any("torch_npu.profiler.profiler.analyse" in note for note in recording.info.notes)
-    with pytest.raises(RawError, match="msprof --export=on"):
+    with pytest.raises(RawError, match=r"torch_npu\.profiler\.profiler\.analyse"):
         open_recording(recording)
 
 
@@ -295,6 +295,7 @@ def test_sessions_of_an_older_adapter_get_its_options(tf, place, monkeypatch):
     chosen = json.loads(own["profiling_options"].s)
     assert own["profiling_mode"].b
     assert (chosen["training_trace"], chosen["task_trace"], chosen["aic_metrics"]) == ("on", "on", "PipeUtilization")
+    assert (chosen["aicpu"], chosen["hccl"]) == ("on", "on")
     assert place / "logs" / "ascend" in (place / chosen["output"]).parents
     assert taken[1] is None
     assert config.SerializeToString() == before

@@ -13,7 +13,7 @@ from bokeh import models
 from nbprof import profiles
 from nbprof.errors import NbprofError
 from nbprof.report import static, static_ascend
-from nbprof.views import ascend, ascend_figures, codec, payload
+from nbprof.views import ascend, ascend_figures, ascend_html, codec, payload
 from tests.support.ascend import run, steps, table, tasks
 from tests.support.ascend_story import files, write
 from tests.views import fake
@@ -107,8 +107,8 @@ def test_names_in_a_table_are_text() -> None:
     rows = [(fake.HOSTILE, fake.HOSTILE, "AI_CORE", 1, 0, 5.0)]
     made = run({"op_summary": [table("op_summary", **tasks(rows))]})
     for name in ("ops", "op_types"):
-        assert "<img" not in ascend.html(name, getattr(made, f"ascend_{name}"), 20, "")
-    assert "<img" not in ascend.html("iterations", made.ascend_iterations, 20, "<img>")
+        assert "<img" not in ascend_html.html(name, getattr(made, f"ascend_{name}"), 20, "")
+    assert "<img" not in ascend_html.html("iterations", made.ascend_iterations, 20, "<img>")
 
 
 def test_a_part_displays_as_its_table_and_all_of_it_as_the_tab(story: profiles.Profile) -> None:
