@@ -8,6 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.screen.wording import one_line
+
 TINT = 100
 """Fills from here on are tints."""
 
@@ -74,7 +76,5 @@ class Fills:
 
     def _find(self, codes: Iterable[int]) -> None:
         # The page has names as one line.
-        from nbprof.views.wording import one_line
-
         for code in codes:
             self._fill[code] = TINT + tint_of(one_line(str(self._names[code]))[:MOST_NAME])

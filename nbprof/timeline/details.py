@@ -9,9 +9,9 @@ import pandas as pd
 
 from nbprof.activity import CATEGORIES
 from nbprof.run import Run
+from nbprof.screen.categories import BY_KEY
 from nbprof.timeline.args import args, value_of
 from nbprof.timeline.slices import Slices
-from nbprof.views.categories import BY_KEY
 
 if TYPE_CHECKING:
     from nbprof.timeline.links import Links

@@ -17,6 +17,7 @@ import numpy as np
 
 from nbprof.errors import NbprofError
 from nbprof.quiet import quietly
+from nbprof.screen import codec
 from nbprof.timeline.asked import MOST_EVENTS, MOST_LANES, Asked, BadRequest
 
 if TYPE_CHECKING:
@@ -174,8 +175,6 @@ def refusal(error: Exception) -> Answer:
 
 def reply(run: Run, request: object) -> bytes:
     """The packed answer of a run; never raises."""
-    from nbprof.views import codec
-
     answer = run.timeline.answer(request)
     try:
         return codec.contain(_columns(answer))
@@ -194,16 +193,15 @@ def _columns(value: Any) -> Any:
 
 
 def _open(timeline: Timeline, asked: Asked) -> Answer:  # noqa: ARG001  nothing is given
-    from nbprof import live
-    from nbprof.views.payload import version
-    from nbprof.views.trace import head, notes
+    from nbprof import __version__, live
+    from nbprof.timeline.heads import head, notes
 
     tracks, index = timeline.tracks, timeline.index
     timeline.prepare()
     units: dict[int, Answer] = {counter.id: {"unit": counter.unit} for counter in tracks.counters}
     return {
         "key": live.key(timeline.run),
-        "version": version(),
+        "version": __version__,
         "lanes": [{**head(lane), "depths": max(index.rows(lane.id), 1), **units.get(lane.id, {})} for lane in tracks.lanes],
         "end_ns": max(tracks.end - tracks.origin, 0) / 1000,
         "total": timeline.events,

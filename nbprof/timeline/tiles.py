@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.errors import NbprofError
+from nbprof.screen.codec import smallest
+from nbprof.screen.wording import one_line
 from nbprof.timeline.bins import TILE, Bins, since
 from nbprof.timeline.counters import counter_tiles
 from nbprof.timeline.index import Index, Rows
@@ -317,9 +319,6 @@ class _Columns:
 
     def columns(self) -> dict[str, Any]:
         """`rows`, marks and `names`."""
-        from nbprof.views.codec import smallest
-        from nbprof.views.wording import one_line
-
         rows = _joined(self._rows, ("lane", "u4"), ("depth", "u4"), ("tile", "f8"), ("first", "u4"), ("count", "u4"))
         marks = _joined(self._marks, *MARKS)
         texts = self._index.tracks.names

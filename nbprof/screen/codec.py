@@ -1,0 +1,224 @@
+"""The payload as compact bytes and back: the twin of js/lib/codec.ts.
+
+The container: the length of the header (4 bytes, little endian), the header (UTF-8 JSON), zero padding to a multiple of 8, then the
+arrays, each aligned to 8. What is saved is packed by gzip; an answer to a page that waits is not, which the first two bytes tell. In
+the header an array is `{"$": [dtype, offset, length]}`; a fourth element `"delta"` says that first differences are stored.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.errors import ReadError
+
+Array = npt.NDArray[Any]
+
+_TYPES = {"f8": "<f8", "f4": "<f4", "i4": "<i4", "u4": "<u4", "u2": "<u2", "u1": "<u1"}
+_KEEP_BITS = 32
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Delta:
+    """An integer array to be stored as first differences, which gzip packs far better where values rise."""
+
+    values: Array
+
+
+def pack(payload: dict[str, Any]) -> bytes:
+    """Bytes that hold the payload, small enough to live in a notebook.
+
+    Parameters
+    ----------
+    payload : dict
+        JSON values, numpy arrays and `Delta`. NaN outside an array becomes null.
+
+    Raises
+    ------
+    ValueError
+        A value that the container cannot hold; the text names its place.
+    """
+    return gzip.compress(contain(payload), 9, mtime=0)
+
+
+def contain(payload: dict[str, Any]) -> bytes:
+    """The same without gzip: for an answer that stays on this machine, packing would take longer than the way.
+
+    Raises
+    ------
+    ValueError
+        As `pack`.
+    """
+    writer = _Writer()
+    header = json.dumps(writer.plain(payload, ""), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # A lone surrogate (foreign text again) is not UTF-8; it becomes "?" rather than an unreadable report.
+    text = header.encode("utf-8", "replace")
+    if struct.pack("<I", len(text)).startswith(_GZIP):
+        # A header of this length would be taken for gzip.
+        text += b" "
+    head = struct.pack("<I", len(text)) + text
+    return head + bytes(-len(head) % 8) + b"".join(writer.chunks)
+
+
+def unpack(data: bytes) -> dict[str, Any]:
+    """The payload that `pack` or `contain` wrote, arrays as numpy arrays.
+
+    Raises
+    ------
+    ReadError
+        The bytes are no such container.
+    """
+    try:
+        body = gzip.decompress(data) if data[:2] == _GZIP else data
+    except (OSError, EOFError, ValueError) as error:
+        raise ReadError(f"these are not packed profile data ({error})") from error
+    if len(body) < 4:
+        raise ReadError("the packed profile data end before their header", offset=len(body))
+    (length,) = struct.unpack_from("<I", body)
+    if 4 + length > len(body):
+        what = "the header" if body is not data else "these are not packed profile data: a header"
+        raise ReadError(f"{what} claims {length:,} bytes, {len(body) - 4:,} are there", offset=4)
+    try:
+        header = json.loads(body[4 : 4 + length])
+    except ValueError as error:
+        raise ReadError(f"the header of the packed profile data is not JSON ({error})", offset=4) from error
+    start = 4 + length + (-(4 + length) % 8)
+    payload: dict[str, Any] = _rich(header, body, start)
+    return payload
+
+
+def coded(texts: Iterable[object]) -> dict[str, Any]:
+    """A text column as codes into its distinct values, in order of first appearance; missing text becomes ""."""
+    values: dict[str, int] = {}
+    codes = [values.setdefault(_text(text), len(values)) for text in texts]
+    return {"codes": smallest(np.array(codes, np.int64)), "values": list(values)}
+
+
+def smallest(values: Array) -> Array:
+    """The narrowest unsigned array that holds these non-negative integers."""
+    top = int(values.max()) if len(values) else 0
+    if len(values) and int(values.min()) < 0:
+        raise ValueError("a negative number among codes or counts")
+    for dtype in (np.uint8, np.uint16, np.uint32):
+        if top <= np.iinfo(dtype).max:
+            return values.astype(dtype)
+    raise ValueError(f"{top:,} does not fit into 32 bits")
+
+
+def short(values: Iterable[float] | Array) -> npt.NDArray[np.float64]:
+    """float64 with 32 bits of mantissa kept (relative error below 2e-10), so that gzip has zeros to remove."""
+    exact = np.array(values, np.float64)
+    mantissa, exponent = np.frexp(exact)
+    scale = float(1 << _KEEP_BITS)
+    rounded: npt.NDArray[np.float64] = np.ldexp(np.round(mantissa * scale) / scale, exponent)
+    # Integers (bytes, counts) stay exact whatever their size.
+    whole = exact == np.trunc(exact)
+    rounded[whole] = exact[whole]
+    return rounded
+
+
+def numbers(values: Iterable[Any] | Array) -> Array:
+    """A number column in the smallest type that holds it exactly, missing as NaN: a table's CSV has the numbers of its frame."""
+    exact = np.array(values, np.float64)
+    if len(exact) and np.isfinite(exact).all() and (exact >= 0).all() and (exact == np.trunc(exact)).all() and exact.max() < 2**32:
+        return smallest(exact)
+    exact[~np.isfinite(exact)] = np.nan
+    with np.errstate(over="ignore"):
+        narrow = exact.astype(np.float32)
+    return narrow if np.array_equal(narrow.astype(np.float64), exact, equal_nan=True) else exact
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self._offset = 0
+
+    def plain(self, value: Any, where: str) -> Any:
+        if isinstance(value, dict):
+            if "$" in value:
+                raise ValueError(f'{where or "payload"}: a key "$" would be taken for an array')
+            return {str(key): self.plain(item, f"{where}.{key}".lstrip(".")) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        if isinstance(value, Delta):
+            return {"$": [*self._store(_differences(value.values, where), where), "delta"]}
+        if isinstance(value, np.ndarray):
+            return {"$": self._store(value, where)}
+        return _scalar(value, where)
+
+    def _store(self, values: Array, where: str) -> list[Any]:
+        code = _type_of(values, where)
+        data = np.ascontiguousarray(values, dtype=_TYPES[code]).tobytes()
+        offset = self._offset
+        padding = -len(data) % 8
+        self.chunks.append(data + bytes(padding))
+        self._offset += len(data) + padding
+        return [code, offset, len(values)]
+
+
+def _type_of(values: Array, where: str) -> str:
+    if values.ndim != 1:
+        raise ValueError(f"{where}: an array of {values.ndim} dimensions; only columns are packed")
+    if values.dtype == np.bool_:
+        return "u1"
+    code = f"{values.dtype.kind}{values.dtype.itemsize}"
+    if code not in _TYPES:
+        raise ValueError(f"{where}: arrays of {values.dtype} are not packed; use one of {', '.join(_TYPES)}")
+    return code
+
+
+def _differences(values: Array, where: str) -> Array:
+    wide = values.astype(np.int64)
+    steps = np.diff(wide, prepend=np.int64(0))
+    if len(wide) == 0 or (wide.min() >= 0 and steps.min() >= 0 and wide.max() < 2**32):
+        return steps.astype(np.uint32)
+    limits = np.iinfo(np.int32)
+    if min(wide.min(), steps.min()) < limits.min or max(wide.max(), steps.max()) > limits.max:
+        raise ValueError(f"{where}: values that do not fit into 32 bits")
+    return steps.astype(np.int32)
+
+
+def _scalar(value: Any, where: str) -> Any:
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, np.generic):
+        value = value.item()
+        return _scalar(value, where) if not isinstance(value, np.generic) else None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    raise ValueError(f"{where}: a {type(value).__name__} cannot be packed")
+
+
+def _rich(value: Any, body: bytes, start: int) -> Any:
+    if isinstance(value, list):
+        return [_rich(item, body, start) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "$" not in value:
+        return {key: _rich(item, body, start) for key, item in value.items()}
+    code, offset, length, *rest = value["$"]
+    dtype = np.dtype(_TYPES[code])
+    at = start + offset
+    if at + length * dtype.itemsize > len(body):
+        raise ReadError("an array reaches past the end of the packed profile data", offset=at)
+    array: Array = np.frombuffer(body, dtype, length, at)
+    return np.cumsum(array, dtype=dtype) if rest == ["delta"] else array
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None or value != value or type(value).__name__ == "NAType":
+        return ""
+    return str(value)

@@ -1,0 +1,124 @@
+"""Numbers and names as a person reads them: units, digits, dashes for what was not measured."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pandas as pd
+
+MISSING = "–"
+_KIB = 1024.0
+
+
+def number(value: Any, digits: int = 0) -> str:
+    """`1,234.5`, with a true minus; `–` for what was not measured."""
+    value = real(value)
+    if value is None:
+        return MISSING
+    text = f"{abs(value):,.{digits}f}"
+    return f"−{text}" if value < 0 and any(c in "123456789" for c in text) else text
+
+
+def percent(value: Any, digits: int = 1) -> str:
+    """`61.0%`; `< 0.1%` for a part too small to round to something."""
+    value = real(value)
+    if value is None:
+        return MISSING
+    least = 10.0**-digits
+    if 0 < value < least / 2:
+        return f"< {least:.{digits}f}%"
+    return f"{number(value, digits)}%"
+
+
+def size(value: Any) -> str:
+    """`43.40 MiB`, 1024-based."""
+    value = real(value)
+    if value is None:
+        return MISSING
+    scaled, unit, digits = scale_bytes(value)
+    return f"{number(scaled, digits)} {unit}"
+
+
+def scale_bytes(value: float) -> tuple[float, str, int]:
+    """A size in the unit that suits it, that unit, and the digits to show."""
+    for unit, digits, power in (("GiB", 2, 3), ("MiB", 2, 2), ("KiB", 1, 1)):
+        if abs(value) >= _KIB**power:
+            return value / _KIB**power, unit, digits
+    return value, "B", 0
+
+
+def duration(seconds: Any) -> str:
+    """`1.3 s` or `130 ms`."""
+    seconds = real(seconds)
+    if seconds is None:
+        return MISSING
+    return f"{number(seconds * 1000)} ms" if seconds < 1 else f"{number(seconds, 1)} s"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """`1 step`, `32 steps`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def real(value: Any) -> float | None:
+    """The number as float, None when it is missing, NaN or infinite."""
+    if value is None or value is pd.NA or isinstance(value, str):
+        return None
+    result = float(value)
+    return result if math.isfinite(result) else None
+
+
+def tail(name: str, most: int = 48) -> str:
+    """A long op name without its leading segments, because the tail tells ops apart."""
+    name = one_line(name)
+    if len(name) <= most:
+        return name
+    parts = re.split(r"(?<=/)|(?<=::)", name)
+    while len(parts) > 1 and sum(map(len, parts)) + 2 > most:
+        parts.pop(0)
+    kept = "".join(parts)
+    return f"…/{kept}" if len(kept) + 2 <= most else f"…{kept[-(most - 1) :]}"
+
+
+def kernel(name: str, most: int = 60) -> str:
+    """A kernel name without return type, namespaces and argument list."""
+    text = re.sub(r"^void\s+", "", one_line(name)).replace("(anonymous namespace)::", "")
+    text = text[: _arguments(text)] or text
+    head, angle, rest = text.partition("<")
+    text = head.rsplit("::", 1)[-1] + angle + rest
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _arguments(text: str) -> int:
+    """Where the argument list of a demangled name begins: its first parenthesis outside template arguments."""
+    depth = 0
+    for i, char in enumerate(text):
+        if char == "(" and depth == 0:
+            return i
+        depth += (char == "<") - (char == ">")
+    return len(text)
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """A key that puts worker-2 before worker-10."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name)]
+
+
+def one_line(text: str) -> str:
+    """Foreign text with control characters and line breaks as blanks."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+", " ", text)
+
+
+def bold_parts(marked: str) -> list[tuple[bool, str]]:
+    """A marked text as (is bold, text) parts: `**…**` is bold, everything else literal."""
+    pieces = marked.split("**")
+    if len(pieces) % 2 == 0:  # an unpaired mark stays what it is
+        pieces[-2:] = [f"{pieces[-2]}**{pieces[-1]}"]
+    return [(i % 2 == 1, piece) for i, piece in enumerate(pieces) if piece]
+
+
+def plain(marked: str) -> str:
+    """A marked text without its marks."""
+    return "".join(text for _, text in bold_parts(marked))

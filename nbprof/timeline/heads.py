@@ -1,0 +1,66 @@
+"""What is said of lanes beside their events, and of the timeline as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nbprof.screen.wording import duration, one_line, plural
+from nbprof.timeline.stack import Stack
+from nbprof.timeline.tracks import Lane, Tracks
+
+MOST_NAME = 600
+_BLOCK = 1 << 19
+# What counts as far: how many times the length of what nearly all events take, measured on so many of them.
+_FEW, _SAMPLE, _FAR, _NEAR, _SHARE = 20, 100_000, 50, 5, 0.005
+
+
+def head(lane: Lane) -> dict[str, Any]:
+    """What the timeline says of a lane beside its events."""
+    return {
+        "id": lane.id,
+        "process": lane.process,
+        "name": one_line(lane.name)[:MOST_NAME],
+        "note": one_line(lane.note)[:MOST_NAME],
+        "kind": lane.kind,
+        "events": lane.events,
+        "folded": lane.folded,
+        "derived": lane.derived,
+    }
+
+
+def notes(tracks: Tracks, stacks: list[Stack]) -> list[str]:
+    """What was derived, stacked or looks wrong, in sentences."""
+    return [*tracks.notes, *stacked(stacks), *lone(tracks)]
+
+
+def stacked(stacks: list[Stack]) -> list[str]:
+    """A sentence where events overlap only partly."""
+    moved, lanes = sum(each.moved for each in stacks), sum(each.moved_lanes for each in stacks)
+    if not moved:
+        return []
+    what = f"{plural(moved, 'event overlaps', 'events overlap')} others of {'its lane' if moved == 1 else 'their lane'} only partly"
+    return [f"{what}, on {plural(lanes, 'lane')}: drawn on levels of {'its' if moved == 1 else 'their'} own."]
+
+
+def lone(tracks: Tracks) -> list[str]:
+    """A sentence where a few events lie so far from the others that these are a speck in the whole."""
+    events = tracks.events
+    if len(events) < _FEW:
+        return []
+    sample = np.sort(events.start[:: max(len(events) // _SAMPLE, 1)])
+    low, high = (int(sample[int(len(sample) * share)]) for share in (0.01, 0.99))
+    core = max(high - low, 1)
+    if (tracks.end - tracks.origin) < _FAR * core:
+        return []
+    first, last = low - _NEAR * core, high + _NEAR * core
+    away = 0
+    for at in range(0, len(events), _BLOCK):
+        start = events.start[at : at + _BLOCK]
+        away += int(((start > last) | (start + events.duration[at : at + _BLOCK] < first)).sum())
+    if not away or away > _SHARE * len(events):
+        return []
+    far = duration(max(low - tracks.origin, tracks.end - high) / 1e12)
+    lie = "lies" if away == 1 else "lie"
+    return [f"{plural(away, 'event')} {lie} far from the others, up to {far} away; these take {duration(core / 1e12)}."]
