@@ -196,6 +196,12 @@ class Ascend(View):
     def __init__(self, profile: Shown) -> None:
         super().__init__(profile, "ascend")
 
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        from nbprof.report import mimebundle
+
+        # Tables tell the iterations where no script runs; a picture of steps would double the size of the notebook.
+        return mimebundle.mimebundle(self._profile.run, self._profile.payload(), views=["ascend"], drawn=False)
+
     @property
     def iterations(self) -> Iterations:
         """Where the time of each iteration goes."""

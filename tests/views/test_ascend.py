@@ -120,7 +120,9 @@ def test_a_part_displays_as_its_table_and_all_of_it_as_the_tab(story: profiles.P
         assert part.missing == ""
         assert "rows" in shown["text/plain"]
     data, _ = face._repr_mimebundle_()
-    assert "text/html" in data
+    # No picture: it would be of the steps, and is larger than all else.
+    assert set(data) == {"application/vnd.nbprof.v1+json", "text/html", "text/plain"}
+    assert "Where an iteration goes" in data["text/html"]
     assert repr(face).startswith("<nbprof ascend: Input-bound: 47% of an iteration")
     assert face.ops.by("scope")["tasks"].sum() == len(face.ops.frame)
     assert face.table("step_trace")["iteration_id"].tolist() == list(range(1, 13))
