@@ -104,7 +104,7 @@ class _Torch:
     def _host_ops(self) -> pd.DataFrame:
         """Framework ops, and the batches that a loop asked its DataLoader or iterator for; `dataset` marks these and the ops inside."""
         links, trace, out = self.links, self.trace, self.out
-        named = np.fromiter((bool(torchnames.INPUT.match(n)) for n in trace.names), np.bool_, len(trace.names))
+        named = np.fromiter((torchnames.is_input(n) for n in trace.names), np.bool_, len(trace.names))
         batches = links.rows(ANNOTATION)
         batches = batches[named[trace.events.name[batches]]]
         rows, eager = links.ops.rows, ~self.compiled
@@ -200,10 +200,10 @@ class _Torch:
         of_transfer = {"H2D": "input", "D2H": "output", "D2D": "device_to_device", "P2P": "device_to_device", "memset": "device_to_device"}
         out = np.zeros(len(self.trace.names), np.uint8)
         for code, name in enumerate(map(str, self.trace.names)):
-            if torchnames.INPUT.match(name):
+            if torchnames.is_input(name):
                 out[code] = index["input"]
-            elif (direction := torchnames.transfer_kind(name)) in of_transfer:
-                out[code] = index[of_transfer[direction]]
+            elif (direction := of_transfer.get(torchnames.transfer_kind(name))) is not None:
+                out[code] = index[direction]
             elif torchnames.is_collective(name):
                 out[code] = index["device_collectives"]
             elif torchnames.call_kind(name) in (torchnames.LAUNCH, torchnames.GRAPH):
@@ -229,7 +229,7 @@ class _Torch:
             missing["steps"] = kineto_steps.ONLY_DEVICE if bare else kineto_steps.HOW
         if not (links.kind == MEMORY).any():
             missing["memory"] = "No allocator events are in this profile: record with profile_memory=True."
-        named: Int64s = np.flatnonzero([bool(torchnames.INPUT.match(n)) for n in self.trace.names])
+        named: Int64s = np.flatnonzero([torchnames.is_input(n) for n in self.trace.names])
         if not np.isin(self.trace.events.name, named).any():
             missing["input"] = (
                 "No DataLoader is in this profile: the loop iterates over something else than torch.utils.data.DataLoader, "

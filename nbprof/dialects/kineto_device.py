@@ -130,6 +130,8 @@ class Work:
         """Whether the op of each, or an op around it, does what TensorCores are for."""
         links = self.links
         ops = links.ops
+        if not len(links.work):
+            return np.zeros(0, np.bool_)
         names = np.fromiter((torchnames.tensor_core_eligible(n) for n in links.trace.names), np.bool_, len(links.trace.names))
         flag = names[links.trace.events.name[ops.rows]]
         at = links.work_op.copy()

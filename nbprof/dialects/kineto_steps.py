@@ -243,7 +243,7 @@ def _host_classes(links: Links) -> tuple[Int64s, Int64s]:
     """The host events that count in a step, and the class of each."""
     trace, events = links.trace, links.trace.events
     names = list(map(str, trace.names))
-    loader = np.array([bool(torchnames.INPUT.match(n)) for n in names], np.bool_)
+    loader = np.array([torchnames.is_input(n) for n in names], np.bool_)
     compiling = np.array([torchnames.is_compiling(n) for n in names], np.bool_)
     # Ops inside ops add nothing to the union of all.
     outer = links.ops.rows[links.ops.parent < 0]

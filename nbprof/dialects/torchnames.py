@@ -1,6 +1,7 @@
 """Names in PyTorch's traces: ops, annotations, runtime calls, kernels, and what each says.
 
-A name is looked at once, by code; the tables here are by name, never by event.
+A name is looked at by code, and the tables here are by name, never by event. A generated program can have a million names: what most
+names are not is told by how they begin, before any pattern is tried.
 """
 
 from __future__ import annotations
@@ -14,13 +15,20 @@ STEP = re.compile(r"ProfilerStep[#*](\d+)")
 OPTIMIZER = re.compile(r"Optimizer\.step#(.+)")
 LOADER = re.compile(r"enumerate\((?:DataLoader|DataPipe|DataLoader2)\)#")
 INPUT = re.compile(rf"{LOADER.pattern}|{re.escape(act.NEXT_ITEM)}\Z")
-"""What a loop waits in for its next batch: a DataLoader, or any iterator where `nbprof.steps` marks it."""
+_INPUT_STARTS = ("enumerate(", act.NEXT_ITEM)
+
+
+def is_input(name: str) -> bool:
+    """Whether an event is what a loop waits in for its next batch: a DataLoader, or any iterator where `nbprof.steps` marks it."""
+    return name.startswith(_INPUT_STARTS) and bool(INPUT.match(name))
+
 
 # Names that old files list among the operators although no op ran: they hold ops, and would hide them.
 _ANNOTATION = re.compile(
     r"ProfilerStep[#*]|Optimizer\.(?:step|zero_grad)#|enumerate\((?:DataLoader|DataPipe)|DistributedDataParallel\.|"
     r"FullyShardedDataParallel\.|DataParallel\.forward|nccl:|gloo:|mpi:|ucc:|##"
 )
+_OTHER_SPACES = ("autograd", "torch", "triton_")
 _AUTOGRAD = re.compile(r"(?:autograd::|torch::autograd::|\w+(?:Backward|Backward\d+|BackwardHook)\Z)|AccumulateGrad\Z")
 
 
@@ -32,18 +40,24 @@ def is_annotation(name: str) -> bool:
 @lru_cache(maxsize=65536)
 def op_type(name: str) -> str:
     """The family of an op: its namespace (`aten`, `c10d`, `fbgemm`), `autograd`, `triton`, `DataLoader`, `iterator`, or `function`."""
-    if LOADER.match(name):
-        return "DataLoader"
-    if name == act.NEXT_ITEM:
-        return "iterator"
+    space, colons, _ = name.partition("::")
+    spaced = bool(colons) and _is_word(space)
+    if spaced and not space.startswith(_OTHER_SPACES):
+        return space
+    if is_input(name):
+        return "iterator" if name == act.NEXT_ITEM else "DataLoader"
     if _AUTOGRAD.match(name):
         return "autograd"
     if name.startswith("triton_"):
         return "triton"
     if name == "record_param_comms":
         return "c10d"
-    space, colons, _ = name.partition("::")
-    return space if colons and re.fullmatch(r"\w+", space) else "function"
+    return space if spaced else "function"
+
+
+def _is_word(text: str) -> bool:
+    """Whether a text is letters, digits and underscores."""
+    return text.replace("_", "0").isalnum()
 
 
 # Host calls into the CUDA, HIP, XPU and NPU runtimes, by what they are for; the first pattern that fits wins.
@@ -69,9 +83,16 @@ _CALLS = tuple(
 )
 
 
-@lru_cache(maxsize=4096)
+_CALL_STARTS = ("cu", "hip", "ur", "ze", "aclrt", "Launch", "launch")
+
+
 def call_kind(name: str) -> str:
     """What a runtime or driver call is for."""
+    return _call_kind(name) if name.startswith(_CALL_STARTS) else OTHER_CALL
+
+
+@lru_cache(maxsize=4096)
+def _call_kind(name: str) -> str:
     return next((kind for kind, pattern in _CALLS if pattern.match(name)), OTHER_CALL)
 
 
@@ -81,10 +102,10 @@ _COLLECTIVE = re.compile(
 )
 
 
-@lru_cache(maxsize=65536)
 def is_collective(kernel: str) -> bool:
     """Whether a kernel is communication between devices, by its name."""
-    return bool(_COLLECTIVE.search(kernel))
+    may = "ccl" in kernel or "reduce" in kernel or "_shot_all" in kernel or "shmem" in kernel or "deep_ep" in kernel or "multimem" in kernel
+    return may and bool(_COLLECTIVE.search(kernel))
 
 
 _COLLECTIVE_OP = re.compile(r"(?:nccl|gloo|mpi|ucc|xccl|hccl):(\w+)|c10d::_?(\w+)|_c10d_functional::(\w+)|record_param_comms\Z")
@@ -119,9 +140,13 @@ _COPY_KINDS = (
 )
 
 
-@lru_cache(maxsize=4096)
 def transfer_kind(name: str) -> str:
     """`H2D` for "Memcpy HtoD (Pageable -> Device)"; `other` for a copy that names no direction."""
+    return _transfer_kind(name) if name[:3].lower() == "mem" else "other"
+
+
+@lru_cache(maxsize=4096)
+def _transfer_kind(name: str) -> str:
     low = name.lower()
     return next((kind for pattern, kind in _COPY_KINDS if pattern.match(low)), "other")
 
@@ -213,14 +238,13 @@ _ELIGIBLE_ELSEWHERE = re.compile(
 )
 
 
-@lru_cache(maxsize=65536)
 def tensor_core_eligible(op: str) -> bool:
     """Whether an op does matrix products, convolutions or attention, so that TensorCores could run it."""
     return op in _ELIGIBLE or bool(_ELIGIBLE_ELSEWHERE.match(op))
 
 
 _COMPILED = re.compile(r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction|triton_|Call CompiledFxGraph|inductor::")
-_COMPILING = re.compile(r".*\(dynamo_timed\)\Z|CachingAutotuner\.benchmark|_compile\.compile_inner|AOTDispatcher\.|convert_frame\.")
+_COMPILING = ("CachingAutotuner.benchmark", "_compile.compile_inner", "AOTDispatcher.", "convert_frame.")
 
 
 def is_compiled(name: str) -> bool:
@@ -230,4 +254,4 @@ def is_compiled(name: str) -> bool:
 
 def is_compiling(name: str) -> bool:
     """Whether an event of that name is compilation itself."""
-    return bool(_COMPILING.match(name))
+    return name.endswith("(dynamo_timed)") or name.startswith(_COMPILING)
