@@ -18,14 +18,15 @@ class LeftEarlyError(Exception):
 
 def failure(error: BaseException, step: int | None, seen: int) -> str:
     """What ended a cell and where, as ``cell failed at step 3: ValueError: bad batch``."""
-    where = f"at step {step}" if step is not None else (f"after step {seen}" if seen else "before its first step")
+    # Where none was seen nothing is known of steps: those of JAX are found in the recording.
+    where = f" at step {step}" if step is not None else (f" after step {seen}" if seen else "")
     if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
-        return f"cell was interrupted {where}"
+        return f"cell was interrupted{where}"
     if isinstance(error, LeftEarlyError):
-        return f"{error} was left by an exception {where}"
+        return f"{error} was left by an exception{where}"
     lines = str(error).strip().splitlines()
     text = lines[0][:300] if lines else ""
-    return f"cell failed {where}: {type(error).__name__}" + (f": {text}" if text else "")
+    return f"cell failed{where}: {type(error).__name__}" + (f": {text}" if text else "")
 
 
 def out_of_memory(error: BaseException | None) -> bool:

@@ -237,7 +237,8 @@ class Session:
             return
         title = self.backend.title if self.backend is not None else ""
         own = f"the cell starts {title}'s profiler itself"
-        self.windows.notes.append(f"{own}, so nbprof stopped recording there, after step {self.clock.seen}")
+        where = f", after step {self.clock.seen}" if self.clock.seen else ""
+        self.windows.notes.append(f"{own}, so nbprof stopped recording there{where}")
         self.clock.leave()
         self.windows.close()
 
@@ -274,9 +275,10 @@ class Session:
             loop = keras.LOOPS[self.clock.batches_of]
             asked = f"batches {window[0]} to {window[1]} were" if window[1] else f"batches from {window[0]} on were"
             return f"{asked} asked for, but {loop} ended after batch {self.clock.counted}: nothing was recorded"
-        if self.backend is not None and window and not self.clock.seen and self.backend.name == "jax":
+        if self.backend is not None and window and not self.clock.seen:
+            later = ", and the steps of JAX are found after the recording" if self.backend.name == "jax" else ""
             return (
-                f"--steps asked for step {window[0]}, but the cell marks none, and the steps of JAX are found after the recording: "
+                f"--steps asked for step {window[0]}, but the cell marks none{later}: "
                 "'for batch in nbprof.steps(batches):' counts them, or record without --steps"
             )
         if self.backend is not None and window:

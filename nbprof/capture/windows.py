@@ -288,6 +288,7 @@ class Windows:
             self._over, self._wanted = True, ""
             if self.recording:
                 seen = self.clock.seen
-                self.notes.append(f"{why}: recording ended {f'after step {seen:,}' if seen else 'before the first step ended'}")
+                where = f" after step {seen:,}" if seen else " before the first step ended" if self.clock.in_step else ""
+                self.notes.append(f"{why}: recording ended{where}")
                 self.end()
         self._ended.set()

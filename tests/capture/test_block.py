@@ -181,7 +181,7 @@ def test_a_cancelled_coroutine_is_an_interrupted_run(stub):
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancels())
-    assert train.profile.run.capture.error == "cell was interrupted before its first step"
+    assert train.profile.run.capture.error == "cell was interrupted"
 
 
 def test_a_generator_is_recorded_until_it_ends(stub):

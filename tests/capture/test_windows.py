@@ -99,6 +99,10 @@ def test_steps_past_the_end_are_said(stub):
     session = recorded(stub, 4, steps=(10, 20))
     assert session.recording is None
     assert session.failure == "--steps asked for step 10, but the cell ended after step 4: nothing was recorded"
+    session = recorded(stub, 0, steps=(10, 12))
+    assert session.failure.startswith(
+        "--steps asked for step 10, but the cell marks none: 'for batch in nbprof.steps(batches):' counts them"
+    )
     session = recorded(stub, 4, steps=(3, 20))
     assert "--steps asked for 3 to 20, but the cell ended after step 4" in session.recording.info.notes
     assert session.recording.info.window == [3, 4]
@@ -107,7 +111,8 @@ def test_steps_past_the_end_are_said(stub):
 def test_a_cell_that_ends_before_its_first_step_is_kept(stub):
     session = Session(Options(backend="tensorflow")).start()
     recording = session.stop(ValueError("no"))
-    assert recording.info.error == "cell failed before its first step: ValueError: no"
+    # Maybe there were steps: those of JAX are found in the recording.
+    assert recording.info.error == "cell failed: ValueError: no"
     assert (recording.info.steps_seen, recording.info.window) == (0, [])
 
 
@@ -141,7 +146,7 @@ def test_seconds_end_a_recording_at_once_where_no_step_runs(stub):
     session = Session(Options(backend="tensorflow", seconds=0.05)).start()
     assert session.windows._ended.wait(20)
     assert stub.calls[1] == "stop on nbprof-bounds"
-    assert "(--seconds): recording ended before the first step ended" in "".join(session.stop().info.notes)
+    assert any(note.endswith("(--seconds): recording ended") for note in session.stop().info.notes)
 
 
 def test_a_step_that_does_not_end_is_not_waited_for_for_ever(stub, monkeypatch):
