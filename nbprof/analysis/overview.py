@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import CATEGORIES, Activity
-from nbprof.analysis import checks
+from nbprof.analysis import checks, step_count
 from nbprof.analysis.memory import leading
 from nbprof.analysis.steps import counted
 from nbprof.analysis.sweep import flatten
@@ -350,15 +350,19 @@ def _evidence(steps: pd.DataFrame, bound: str, dropped: int) -> list[tuple[bool,
     share = 100 * steps[f"{bound}_ms"].fillna(0.0).to_numpy(np.float64) / time
     spread = f" ({share.min():.0f}–{share.max():.0f}%)" if count > 1 else f" ({share[0]:.0f}%)"
     every = "the only step" if count == 1 else f"all {count:,} steps" if leading == count else f"{leading:,} of {count:,} steps"
+    told = step_count.told(steps)
+    if steps["host"].nunique() > 1:
+        every += f", each {step_count.noun(steps)}'s counted"
     largest = leading >= 0.9 * count
-    enough, steady = count >= 10, count > 1 and sd <= 0.25 * mean
+    # Steps of ranks that run side by side resemble each other: they say no more of the spread than those of one.
+    enough, steady = step_count.most(steps) >= 10, count > 1 and sd <= 0.25 * mean
     spread_text = f"Step time {'is steady' if steady else 'varies'}: sd {sd:.2f} ms, {100 * sd / mean:.0f}% of the mean"
     return [
         (
             largest,
             f"{name} is the largest part in {every}{spread}",
         ),
-        (enough, f"{count:,} steps" if enough else f"Only {count} step{'s' if count != 1 else ''}: capture 10 or more"),
+        (enough, told if enough else f"Only {told}: capture 10 or more"),
         (steady, spread_text if count > 1 else "One step says nothing about the spread of step time"),
         (dropped == 0, "Complete trace: no event was dropped" if dropped == 0 else f"{dropped:,} events were dropped"),
     ]

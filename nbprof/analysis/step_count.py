@@ -41,8 +41,12 @@ def told(steps: pd.DataFrame, hosts: int = 0) -> str:
     several = max(len(counts), hosts)
     if several == 1:
         return text
-    noun = "rank" if all(_RANK.match(str(host)) for host in steps["host"].unique()) else "host"
-    return f"{text} on {len(counts):,}{f' of {several:,}' if several > len(counts) else ''} {noun}s"
+    return f"{text} on {len(counts):,}{f' of {several:,}' if several > len(counts) else ''} {noun(steps)}s"
+
+
+def noun(steps: pd.DataFrame) -> str:
+    """What the hosts of steps are called: `rank` where all have the name of one, else `host`."""
+    return "rank" if all(_RANK.match(str(host)) for host in steps["host"].unique()) else "host"
 
 
 def _plural(count: int, one: str) -> str:

@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 
 from nbprof.analysis import step_count
+from tests.support.kineto import profile
+from tests.support.ranks import job
 
 
 @pytest.mark.parametrize(
@@ -29,3 +31,11 @@ def test_steps_of_hosts_are_not_added_up(hosts: list[str], of: int, text: str, m
 
 def test_a_table_without_hosts_is_of_one() -> None:
     assert step_count.told(pd.DataFrame({"step": range(5)})) == "5 steps"
+
+
+def test_the_dashboard_counts_the_steps_of_one_rank(tmp_path):
+    payload = profile(tmp_path, *job([[[100.0]] * 3, [[200.0]] * 3])).payload()
+    assert payload["meta"]["facts"][0] == payload["steps"]["count"] == "3 steps on 2 ranks"
+    texts = [one["text"] for one in payload["overview"]["confidence"]["evidence"]]
+    assert "Only 3 steps on 2 ranks: capture 10 or more" in texts
+    assert any("of 6 steps, each rank's counted" in text or "all 6 steps, each rank's counted" in text for text in texts)
