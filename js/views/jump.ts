@@ -1,14 +1,27 @@
 /** Links into the trace: what a row of a table or a moment of a chart is about. */
 
 import { numberAt, textAt } from "../lib/codec.js";
+import { h } from "../lib/dom.js";
+import { link } from "../lib/parts.js";
 import type { Payload, Steps, Table } from "../lib/payload.js";
 import type { Selection } from "../lib/store.js";
-import type { Hint, Target } from "../lib/view.js";
+import type { Hint, Target, ViewContext } from "../lib/view.js";
 
 /** When the longest call of a row starts, ms; nothing where the table does not say. */
 function time(table: Table, row: number): Pick<Target, "time_ms"> {
   const at = numberAt(table.data["_at_ms"], row);
   return Number.isFinite(at) ? { time_ms: at } : {};
+}
+
+/** On the CPU the ops of compiled programs are no ops of the framework, and of no device: where they are. */
+export function toPrograms(context: ViewContext): HTMLElement | false {
+  const { op_profile, meta } = context.payload;
+  if (op_profile.where !== "cpu" || !meta.tabs.some(({ id }) => id === "op_profile")) return false;
+  return h(
+    "p.dim",
+    "What ran in compiled programs: ",
+    link("Op profile →", () => context.go("op_profile")),
+  );
 }
 
 /** To the longest call of an op. */

@@ -10,7 +10,7 @@ import type { ColumnSpec } from "../lib/table.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
 import { nameCell } from "./fold.js";
 import { filterField, foldingTable } from "./folding.js";
-import { toOp } from "./jump.js";
+import { toOp, toPrograms } from "./jump.js";
 import { fillName } from "./names.js";
 import { type By, bases, bySelf, donutParts, groups, types, type Where, withPercents } from "./ops/rows.js";
 import { modulesTable, shapesTable } from "./ops/torch.js";
@@ -30,7 +30,7 @@ const BY = { op: "ops", type: "types", layer: "layers", module: "modules", shape
 export const render: View = (el, context, hint) => {
   const { ops } = context.payload;
   if (ops.empty) {
-    el.append(h("section", emptyView(ops.empty)));
+    el.append(h("section", emptyView(ops.empty), toPrograms(context)));
     return;
   }
   const donuts = h("div.donuts");
@@ -46,7 +46,10 @@ export const render: View = (el, context, hint) => {
     list.setIdle(on);
   });
   drawDonuts();
-  el.append(h("section", heading("Self time", "hue: where it ran; lightness: rank", include), donuts), list.element);
+  el.append(
+    h("section", heading("Self time", "hue: where it ran; lightness: rank", include), donuts, toPrograms(context)),
+    list.element,
+  );
   if (hint) list.hint(hint);
   return { hint: list.hint, focusFilter: list.focusFilter } satisfies ViewHandle;
 };

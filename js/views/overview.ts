@@ -8,7 +8,7 @@ import type { Advice, Figure, Overview, Steps } from "../lib/payload.js";
 import { nameNode } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
 import { averageBar, barCell, breakdownTable, cells, type Head, missingNote, plainTable } from "./breakdown.js";
-import { toOp } from "./jump.js";
+import { toOp, toPrograms } from "./jump.js";
 import { stepChart } from "./stepchart.js";
 import { breakdown, leftOutNote, rangeText, selectedRows, stepCount } from "./stepstats.js";
 
@@ -167,14 +167,7 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
       all > n && link(`All ${num(all)} →`, () => context.go("ops")),
     ),
     n > 0 ? plainTable(heads, rows) : h("p.dim", "No op was recorded."),
-    // On the CPU the ops of compiled programs are no ops of a device.
-    where === "host" &&
-      context.payload.meta.tabs.some((tab) => tab.id === "op_profile") &&
-      h(
-        "p.dim",
-        "What ran in compiled programs: ",
-        link("Op profile →", () => context.go("op_profile")),
-      ),
+    toPrograms(context),
   );
 }
 

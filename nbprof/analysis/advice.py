@@ -279,7 +279,7 @@ def _tensor_cores(facts: Facts) -> list[Finding]:
 
 
 def _eager(facts: Facts) -> list[Finding]:
-    share = max(facts.overview["eager_host_percent"] or 0.0, facts.overview["eager_device_percent"] or 0.0)
+    share = facts.eager_percent
     if share <= MUCH_EAGER:
         return []
     if facts.jax:

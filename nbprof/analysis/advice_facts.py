@@ -93,6 +93,17 @@ class Facts:
         return self.compute_ms * own / work.own if work is not None and work.own else 0.0
 
     @property
+    def eager_percent(self) -> float:
+        """Percent of op time that ran op by op, on the host or the device, whichever is more.
+
+        A function that XLA compiled (`jit_compile=True`) is called as one eager op, in which its whole time goes: no op by op.
+        """
+        host, top = self.overview["eager_host_percent"] or 0.0, self.overview.get("top_ops")
+        if top is not None and len(top) and self.overview.get("top_ops_where") == "host":
+            host -= float(top["percent"][top["type"].astype(str).str.startswith("__inference_")].sum())
+        return max(host, self.overview["eager_device_percent"] or 0.0)
+
+    @property
     def jax(self) -> bool:
         """Whether JAX wrote the profile."""
         return "JAX" in str(self.overview["framework"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof.views import ops_torch
+from nbprof.views import op_profile, ops_torch
 from nbprof.views.overview import by_torch, unknown
 from nbprof.views.tables import floats, hidden, longest, table
 
@@ -89,6 +89,12 @@ def _empty(run: Run) -> dict[str, Any]:
             "title": "No ops in this run",
             "text": "The profile holds no framework op: it was recorded without the CPU side. The host's ops need ProfilerActivity.CPU:",
             "code": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+        }
+    if not run.activity.has_device and op_profile.has(run):
+        return {
+            "title": "The ops of this run are in Op profile",
+            "text": "It ran whole programs that XLA compiled for the CPU, and no op of JAX or TensorFlow alone. Op profile has their ops, "
+            "also by the framework's op that each was made of; HLO & roofline lists them.",
         }
     return {
         "title": "No ops in this run",

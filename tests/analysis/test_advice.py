@@ -219,6 +219,16 @@ def test_below_its_bound_a_rule_is_silent(asked, rule):
     assert rule not in found(**asked).index
 
 
+def test_a_function_that_xla_compiled_is_not_run_op_by_op():
+    """With jit_compile=True it is called as one eager op, which has all of its time."""
+    calls = pd.DataFrame({"type": ["__inference_step_72", "Dataset"], "percent": [24.0, 76.0]})
+    more = {"eager_host_percent": 24.0, "eager_device_percent": 0.0, "top_ops_where": "host"}
+    parts = {"other": 1.0}
+    assert "eager" in found(parts, OWN_LOOP, top_ops=calls.assign(type="MatMul"), **more).index
+    assert "eager" not in found(parts, OWN_LOOP, top_ops=calls, **more).index
+    assert "eager" in found(parts, OWN_LOOP, top_ops=calls.assign(percent=[10.0, 90.0]), **more).index
+
+
 @pytest.mark.parametrize("framework", ["TensorFlow", "JAX", "PyTorch"])
 @pytest.mark.parametrize(
     ("half", "says"), [(0.0, "**None** of device"), (0.04, "**None** of"), (0.05, "Less than **1%** of"), (1.0, "Only **1%** of")]

@@ -7,7 +7,7 @@ import nbprof
 from nbprof.analysis import op_profile_leaves, op_scopes
 from nbprof.formats.hlo_shapes import Shape
 from nbprof.report import static
-from nbprof.views import codec, op_profile, payload
+from nbprof.views import codec, op_profile, ops, payload
 from tests.support.build import profile
 from tests.support.hlo import computation, instruction, metadata_plane, program, shape
 from tests.support.xspace import PlaneWriter, chunk, gpu_run, varint, xspace
@@ -175,6 +175,12 @@ def test_on_the_cpu_there_are_rates_and_no_peaks():
     assert texts(part["ops"]["trace_op"]) == texts(part["ops"]["name"])
     assert "The longest op is **all-reduce**" in part["statement"]
     assert "op_profile" in [tab["id"] for tab in p.payload()["meta"]["tabs"]]
+
+
+def test_on_the_cpu_the_tab_of_ops_says_where_they_are():
+    p = nbprof.load("tests/data/xspace/jax_loop.xplane.pb")
+    assert p.ops.frame.empty
+    assert ops.payload(p.run)["empty"]["title"] == "The ops of this run are in Op profile"
 
 
 def test_peaks_that_are_given_hold_for_the_cpu_too():
