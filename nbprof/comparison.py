@@ -14,7 +14,7 @@ from nbprof.analysis import compare_verdict
 from nbprof.analysis.compare import Side
 from nbprof.errors import NbprofError
 from nbprof.profiles import Profile, read
-from nbprof.views import payload as dashboard
+from nbprof.views import header
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -256,7 +256,7 @@ def side(run: Run, label: str) -> Side:
 
 def labels(runs: Sequence[Run]) -> list[str]:
     """What the runs are called, so that each has a name of its own: as everywhere, else by folder or file, else numbered."""
-    own = [dashboard.label(run) for run in runs]
+    own = [header.label(run) for run in runs]
     if len(set(own)) == len(own):
         return own
     tails = [Path(run.source.path).parts for run in runs]

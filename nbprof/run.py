@@ -26,6 +26,7 @@ from nbprof.analysis import (
     tf_data_advice,
     torch_runtime,
     tpu_cores,
+    warmup,
     xprof_steps,
 )
 from nbprof.capture import trouble
@@ -86,11 +87,11 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
             A file is damaged or is no XSpace profile.
         """
         began = time.perf_counter()
-        warmup = capture.warmup if capture is not None else None
+        left_out = capture.warmup if capture is not None else None
         if given_peaks is None and capture is not None:
             given_peaks = capture.peaks
         # Averages and utilizations depend on them, and are kept.
-        options = {"warmup": warmup, "peaks": given_peaks or None}
+        options = {"warmup": left_out, "peaks": given_peaks or None}
         shelf = cache.open_shelf(files, {key: value for key, value in options.items() if value is not None}, keep=keep, write=write)
         trace = shelf.trace(lambda: reader(files)(shelf.pieces, progress))
         for note in files.notes:
@@ -125,7 +126,7 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
                 receipt.info(note)
             for warning in self.capture.warnings:
                 receipt.warn(warning)
-            if about := steps.about_warmup(self.steps, self.capture.warmup):
+            if about := warmup.about_warmup(self.steps, self.capture.warmup):
                 receipt.info(about)
             if self.capture.cell_failed:
                 receipt.warn(f"The cell failed: {self.capture.error}")

@@ -27,14 +27,10 @@ from nbprof.activity import (
     Activity,
 )
 from nbprof.analysis.sweep import Classes, flatten
+from nbprof.analysis.warmup import averaged, number_between, starting, warming
 from nbprof.trace import Int64s
 
 _MOST_GROUPS = 1 << 22
-# A leading step that takes this many times the median of the others compiles or warms up.
-WARMUP_FACTOR = 4.0
-# Where other steps take no more than this many times the time of training, training is what averages are of. Steps that are runs of a
-# program have the name of its function, as `train_step`.
-TRAINING, TRAINING_FACTOR = "train", 4.0
 # The kind and the number of a step: "train 500", "ProfilerStep#6".
 NUMBERED = r"(.*)[ #](\d+)\Z"
 _NUMBERED = re.compile(NUMBERED)
@@ -66,15 +62,15 @@ def frame(activity: Activity, work: pd.DataFrame | None = None, warmup: int | No
     if not (work["cls"] == HOST_COMPILE).any():
         out["compile_ms"] = np.nan
     out = out.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
-    out["step"] = out.groupby("host", sort=False)["step"].transform(_number_between)
+    out["step"] = out.groupby("host", sort=False)["step"].transform(number_between)
     kind = out["name"].str.extract(NUMBERED)[0].fillna("")
     # Training, validation and prediction are populations of their own: one of them is averaged.
     out["kind"] = kind.where(kind != "", np.nan).ffill().bfill().fillna("")
     # The recorder calls a group that states no number by its own: the step has the name that its neighbours give it.
     own = (out["name"] == out["group"].astype(str)).to_numpy(np.bool_)
     out.loc[own, "name"] = [f"{k} {n}".lstrip() for k, n in zip(out["kind"][own], out["step"][own], strict=True)]
-    out["warmup"] = _warming(out, warmup) if warmup is not None or ITERATIONS not in activity.traits else _starting(out)
-    main = _averaged(out[~out["warmup"]].groupby("kind")["step_time_ms"].sum())
+    out["warmup"] = warming(out, warmup) if warmup is not None or ITERATIONS not in activity.traits else starting(out)
+    main = averaged(out[~out["warmup"]].groupby("kind")["step_time_ms"].sum())
     host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
     out["cut"] = [pair in activity.cut for pair in zip(host, out["group"], strict=True)]
     used = ~out["warmup"] & (out["kind"] == main)
@@ -134,80 +130,6 @@ def edges(activity: Activity, steps: pd.DataFrame) -> int:
     """How many marked steps at the begin or the end of a recording were left out of the frame, because it cut their compute off."""
     marked = sum(len(step_times(activity, host)) for host in range(len(activity.hosts)))
     return marked - len(steps)
-
-
-def _number_between(numbers: pd.Series) -> pd.Series:
-    """Step numbers where some steps state none (NaN): counted on from the step before, or back from the one after.
-
-    Where no step states a number, steps are counted from 0.
-    """
-    stated = numbers.to_numpy(np.float64)
-    if np.isnan(stated).all():
-        return pd.Series(np.arange(len(stated)), numbers.index)
-    out = stated.copy()
-    first = int(np.argmax(~np.isnan(stated)))
-    for i in range(first - 1, -1, -1):
-        out[i] = out[i + 1] - 1
-    for i in range(first + 1, len(out)):
-        if np.isnan(out[i]):
-            out[i] = out[i - 1] + 1
-    return pd.Series(out.astype(np.int64), numbers.index)
-
-
-def _averaged(time: pd.Series) -> str:
-    """The kind of step that averages are of, from the time by kind: the one with the most, but training where validation takes little more.
-
-    Else the figures of a training run would be those of its validation when that happens to take longer.
-    """
-    most = str(time.idxmax())
-    training = [str(kind) for kind in time.index if str(kind).startswith(TRAINING)]
-    longest_training = max(training, key=time.__getitem__, default="")
-    return longest_training if training and TRAINING_FACTOR * time[longest_training] >= time[most] else most
-
-
-def _warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:
-    """Whether each step is warm-up: one of the first `warmup` of its host, or, for None, one that is found to be."""
-    if warmup is not None:
-        first = steps.groupby("host", sort=False).cumcount() < warmup
-        if not first.all():
-            return first
-    return steps.groupby(["host", "kind"], sort=False)["step_time_ms"].transform(_warmup).astype(bool)
-
-
-def _starting(steps: pd.DataFrame) -> pd.Series:
-    """Whether each step is among the first iterations of its graph, as in `p.ascend.iterations`: two of four or more, one of fewer."""
-    groups = steps.groupby("host", sort=False)["step"]
-    count = groups.transform("size")
-    return groups.cumcount() < np.where(count >= 4, 2, np.where(count >= 2, 1, 0))
-
-
-def about_warmup(steps: pd.DataFrame, warmup: int | None) -> str:
-    """A sentence on which steps are warm-up, and why; empty where there are no steps."""
-    if not len(steps):
-        return ""
-    count = int(steps[steps["warmup"].astype(bool)].groupby("host").size().max()) if steps["warmup"].any() else 0
-    which = {0: "no step is", 1: "the first step is"}.get(count, f"the first {count} steps are")
-    if warmup is not None and warmup < int(steps.groupby("host").size().min()):
-        return f"warm-up: {which} left out of averages, as --warmup {warmup} asked for"
-    why = (
-        f"no step of the first three takes over {WARMUP_FACTOR:g} times the median of those after it"
-        if not count
-        else (f"over {WARMUP_FACTOR:g} times the median of those after it")
-    )
-    none_left = f"; --warmup {warmup} would leave no step" if warmup is not None else ""
-    return f"warm-up: {which} left out of averages ({why}){none_left}"
-
-
-def _warmup(series: pd.Series) -> npt.NDArray[np.bool_]:
-    """The leading steps that take far longer than the rest."""
-    times = np.asarray(series, np.float64)
-    out = np.zeros(len(times), np.bool_)
-    for i in range(min(3, len(times) - 4)):
-        if times[i] > WARMUP_FACTOR * float(np.median(times[i + 1 :])):
-            out[i] = True
-        else:
-            break
-    return out
 
 
 def _host_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFrame:

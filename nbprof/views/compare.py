@@ -14,7 +14,7 @@ from nbprof.activity import CATEGORIES as KEYS
 from nbprof.analysis import compare as analysis
 from nbprof.analysis import compare_verdict
 from nbprof.analysis.compare import Side
-from nbprof.views import compare_text, overview, wording
+from nbprof.views import compare_text, header, overview, wording
 from nbprof.views import payload as dashboard
 from nbprof.views.codec import short
 from nbprof.views.tables import column
@@ -102,8 +102,8 @@ def _run(run: Run, side: Side) -> dict[str, Any]:
     advice = overview.payload(run)
     return {
         "label": wording.one_line(side.label),
-        "facts": dashboard.facts(run),
-        "created": dashboard.created(run),
+        "facts": header.facts(run),
+        "created": header.created(run),
         "times_ms": short(side.times),
         "advice": advice["advice"][:1],
         "no_advice": advice["no_advice"],

@@ -1,0 +1,87 @@
+"""The runs of a logdir as a table, without reading them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from nbprof.formats.pieces import RunFiles
+from nbprof.formats.places import Source, Ways
+from nbprof.formats.places import runs as find_runs
+
+# What pandas can count in nanoseconds.
+_LAST_S = 2**63 / 1e9
+
+
+def runs(
+    source: Source,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> pd.DataFrame:
+    """The runs that are in a logdir, an archive or at a URL, newest first, without reading them.
+
+    Parameters
+    ----------
+    source : str, path or list
+        As `nbprof.load` takes it.
+    storage_options : dict, optional
+        For fsspec.
+    progress : callable, optional
+        Called with a sentence as a remote place is listed.
+
+    Returns
+    -------
+    DataFrame
+        One row a run: `run`, its name, as `load(source, run=...)` takes it; `hosts`, files that are hosts or ranks of it; `format`,
+        `xspace` or `chrome`; `bytes` of its files as they lie there, missing where the place does not say; `modified`, local time; `path`,
+        which `load` takes too.
+
+    Raises
+    ------
+    ReadError
+        Nothing is there, or it may not be read. A place without a run is no error; the table is empty.
+
+    Examples
+    --------
+    >>> nbprof.runs("logs/")                              # doctest: +SKIP
+    >>> nbprof.load(nbprof.runs("logs/").path[1])         # doctest: +SKIP
+    """
+    found = find_runs(source, Ways(storage_options or {}, progress=progress))
+    # A folder leads back to a run only if no other is in it or below it.
+    above = Counter(folder for r in found for folder in _above(str(r.folder)))
+    rows = [
+        {
+            "run": r.name,
+            "hosts": len(r.files),
+            "format": r.format,
+            "bytes": _bytes(r),
+            "modified": _when(r.modified),
+            "path": r.files[0].label if above[str(r.folder)] > 1 and len(r.files) == 1 else str(r.folder),
+        }
+        for r in found
+    ]
+    frame = pd.DataFrame(rows, columns=["run", "hosts", "format", "bytes", "modified", "path"])
+    return frame.astype({"hosts": "int64", "bytes": "Int64", "modified": "datetime64[ns]"})
+
+
+def _when(seconds: float) -> Any:
+    """Local time; missing where it is not known or no time that a file can have."""
+    try:
+        return pd.Timestamp.fromtimestamp(int(seconds)) if 0 < seconds < _LAST_S else pd.NaT
+    except (OverflowError, ValueError, OSError):
+        return pd.NaT
+
+
+def _above(folder: str) -> list[str]:
+    """A folder and those that it is in."""
+    return [folder[: cut.start()] for cut in re.finditer(r"!?[/\\]|$", folder)]
+
+
+def _bytes(run: RunFiles) -> int | None:
+    sizes = [f.size for f in run.files]
+    return None if None in sizes else sum(s for s in sizes if s is not None)
