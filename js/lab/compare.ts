@@ -4,32 +4,55 @@ import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndP
 import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
 import { IFileBrowserFactory } from "@jupyterlab/filebrowser";
 import { icon } from "./icon.js";
+import { follow, goneWith, movedPath } from "./moves.js";
+import { namesOf } from "./names.js";
+import { openPage } from "./page.js";
 import { type ProfileOptions, ProfileView } from "./profile.js";
-import { type Opened, Server } from "./server.js";
+import { type Opened, type Progress, Server } from "./server.js";
 
 const COMMAND = "nbprof:compare";
-
-/** The name of a file without what all profiles end with: a tab has room for little more. */
-const nameOf = (path: string): string =>
-  (path.split("/").pop() || path).replace(/\.(xplane\.pb|(pt\.)?trace\.json(\.gz)?)$/, "");
+const FACTORY = "nbprof";
 
 /** The dashboard of the second run, `b`, with its tab Compare. */
-class CompareView extends ProfileView {
+export class CompareView extends ProfileView {
   constructor(
     server: Server,
-    readonly a: string,
-    readonly b: string,
+    private before: string,
+    b: string,
     options: ProfileOptions,
   ) {
     super(server, b, options);
+  }
+
+  get a(): string {
+    return this.before;
+  }
+
+  get b(): string {
+    return this.path;
   }
 
   protected override get what(): string {
     return `${this.a} and ${this.b}`;
   }
 
-  protected override read(tell: (text: string) => void, signal: AbortSignal): Promise<Opened> {
+  protected override read(tell: (how: Progress) => void, signal: AbortSignal): Promise<Opened> {
     return this.server.compare(this.a, this.b, tell, signal);
+  }
+
+  override moved(from: string, to: string): void {
+    const before = movedPath(this.before, from, to);
+    const another = before !== this.before;
+    this.before = before;
+    const b = this.path;
+    super.moved(from, to);
+    // What is drawn names it; a second run that was moved, too, is being read again already.
+    if (another && b === this.path) this.again();
+  }
+
+  override deleted(path: string): void {
+    super.deleted(path);
+    if (goneWith(this.before, path)) this.gone(this.before);
   }
 }
 
@@ -44,9 +67,8 @@ export const compare: JupyterFrontEndPlugin<void> = {
     restorer: ILayoutRestorer | null,
     browsers: IFileBrowserFactory | null,
   ) => {
-    // A page of Jupyter Notebook holds one document, and none of two.
-    if (!shell) return;
-    const server = new Server(app.serviceManager.serverSettings);
+    const { contents, serverSettings } = app.serviceManager;
+    const server = new Server(serverSettings);
     const tabs = new WidgetTracker<MainAreaWidget<CompareView>>({ namespace: "nbprof-compare" });
     /** The two that are selected in the file browser, the older one first. */
     const selected = (): string[] => {
@@ -55,6 +77,22 @@ export const compare: JupyterFrontEndPlugin<void> = {
     };
     const possible = (args: Record<string, unknown>): boolean =>
       (args["a"] !== undefined && args["b"] !== undefined) || selected().length === 2;
+    const compareTab = (a: string, b: string, shown: string): MainAreaWidget<CompareView> => {
+      const title = (): void => {
+        const { content } = tab;
+        tab.title.label = namesOf(content.a, content.b).join(" → ");
+        tab.title.caption = `Comparison\nbefore: ${content.a}\nafter: ${content.b}`;
+        if (tabs.has(tab)) void tabs.save(tab);
+      };
+      const tab = new MainAreaWidget({
+        content: new CompareView(server, a, b, { tab: shown, ready: app.restored, onChange: () => title() }),
+      });
+      tab.title.icon = icon;
+      tab.title.closable = true;
+      tab.toolbar.hide();
+      title();
+      return tab;
+    };
     app.commands.addCommand(COMMAND, {
       label: "Compare Profiles",
       caption: "Compare two profiles: what got faster or slower, and whether that is more than chance",
@@ -65,14 +103,14 @@ export const compare: JupyterFrontEndPlugin<void> = {
         const [first, second] = selected();
         const [a, b] = [String(args["a"] ?? first ?? ""), String(args["b"] ?? second ?? "")];
         if (!a || !b) return;
+        if (!shell) {
+          // A page of Jupyter Notebook holds one document: the second, which is shown with the first beside it.
+          openPage(serverSettings.baseUrl, b, FACTORY, { "nbprof-before": a });
+          return;
+        }
         let tab = tabs.find(({ content }) => content.a === a && content.b === b);
         if (!tab) {
-          tab = new MainAreaWidget({ content: new CompareView(server, a, b, { ready: app.restored }) });
-          tab.title.label = `${nameOf(a)} → ${nameOf(b)}`;
-          tab.title.caption = `Comparison\nbefore: ${a}\nafter: ${b}`;
-          tab.title.icon = icon;
-          tab.title.closable = true;
-          tab.toolbar.hide();
+          tab = compareTab(a, b, String(args["tab"] ?? ""));
           app.shell.add(tab, "main");
           await tabs.add(tab);
         }
@@ -86,10 +124,15 @@ export const compare: JupyterFrontEndPlugin<void> = {
         rank: 2.1,
       });
     }
+    follow(
+      contents,
+      (from, to) => tabs.forEach(({ content }) => void content.moved(from, to)),
+      (path) => tabs.forEach(({ content }) => void content.deleted(path)),
+    );
     if (restorer) {
       void restorer.restore(tabs, {
         command: COMMAND,
-        args: ({ content }) => ({ a: content.a, b: content.b }),
+        args: ({ content }) => ({ a: content.a, b: content.b, tab: content.tab }),
         name: ({ content }) => [content.a, content.b].join("\n"),
       });
     }

@@ -2,17 +2,21 @@
 
 import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
-import { URLExt } from "@jupyterlab/coreutils";
 import { ABCWidgetFactory, type DocumentRegistry, DocumentWidget, TextModelFactory } from "@jupyterlab/docregistry";
 import { type FileBrowser, IFileBrowserFactory } from "@jupyterlab/filebrowser";
 import type { Contents } from "@jupyterlab/services";
+import { CompareView } from "./compare.js";
 import { icon } from "./icon.js";
+import { follow } from "./moves.js";
+import { openPage, said, say } from "./page.js";
 import { ProfileView } from "./profile.js";
 import { Server } from "./server.js";
 
 const FACTORY = "nbprof";
 const MODEL = "nbprof-unread";
 const OPEN = "nbprof:open";
+/** For the layout alone: a file in the tab of the dashboard that it was left in. */
+const RESTORE = "nbprof:restore-file";
 
 /** The last of the extensions that fit counts, so that .trace.json.gz is no plain .gz. */
 const FILE_TYPES = [
@@ -70,16 +74,25 @@ class ProfileFactory extends ABCWidgetFactory<ProfileDocument> {
     private readonly server: Server,
     private readonly ready: Promise<unknown>,
     private readonly openOther: (path: string) => void,
+    /** Whether the page is all that there is of a document, as in Jupyter Notebook. */
+    private readonly paged: boolean,
     options: DocumentRegistry.IWidgetFactoryOptions<ProfileDocument>,
   ) {
     super(options);
   }
 
   protected createNewWidget(context: DocumentRegistry.Context): ProfileDocument {
-    const content = new ProfileView(this.server, context.path, {
+    const { path } = context;
+    const before = this.paged ? said("nbprof-before") : "";
+    const given = {
       ready: this.ready,
       openOther: () => this.openOther(context.path),
-    });
+      tab: this.paged ? said("nbprof-tab") : "",
+      onChange: () => this.changed(widget),
+    };
+    const content = before
+      ? new CompareView(this.server, before, path, given)
+      : new ProfileView(this.server, path, given);
     const widget = new DocumentWidget({ content, context });
     widget.title.icon = icon;
     // It would hold nothing but that the file is not written to.
@@ -88,6 +101,14 @@ class ProfileFactory extends ABCWidgetFactory<ProfileDocument> {
       content.path = path;
     });
     return widget;
+  }
+
+  /** Told when a widget shows another tab. */
+  onTab: (widget: ProfileDocument) => void = () => undefined;
+
+  private changed(widget: ProfileDocument): void {
+    if (this.paged) say("nbprof-tab", widget.content.tab);
+    this.onTab(widget);
   }
 }
 
@@ -109,12 +130,6 @@ function watch(browsers: IFileBrowserFactory, server: Server): void {
   };
   browsers.tracker.forEach(add);
   browsers.tracker.widgetAdded.connect((_, browser) => add(browser));
-}
-
-/** Opens a folder in a page of its own, as Jupyter Notebook opens documents. */
-function openPage(base: string, path: string): void {
-  const url = URLExt.join(base, "edit", URLExt.encodeParts(path));
-  window.open(`${url}?factory=${encodeURIComponent(FACTORY)}`, "_blank", "noopener");
 }
 
 export const documents: JupyterFrontEndPlugin<void> = {
@@ -155,7 +170,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
       const other = app.docRegistry.preferredWidgetFactories(path).find(({ name }) => name !== FACTORY);
       void app.commands.execute("docmanager:open", { path, factory: other?.name ?? "default" });
     };
-    const factory = new ProfileFactory(server, app.restored, openOther, {
+    const factory = new ProfileFactory(server, app.restored, openOther, shell === null, {
       name: FACTORY,
       label: "Profile (nbprof)",
       fileTypes: [...fileTypes, ...MAYBE],
@@ -172,10 +187,19 @@ export const documents: JupyterFrontEndPlugin<void> = {
       widget.context.pathChanged.connect(() => void files.save(widget));
       void files.add(widget);
     });
+    factory.onTab = (widget) => void (files.has(widget) && files.save(widget));
+    app.commands.addCommand(RESTORE, {
+      execute: async ({ path, tab }) => {
+        const widget = await app.commands.execute("docmanager:open", { path, factory: FACTORY });
+        // Nothing is read before the whole layout is there.
+        if (widget?.content instanceof ProfileView) widget.content.tab = String(tab ?? "");
+        return widget;
+      },
+    });
 
     // Folders are no documents to JupyterLab; they have tabs of their own.
     const folders = new WidgetTracker<MainAreaWidget<ProfileView>>({ namespace: "nbprof-folders" });
-    const folderTab = (path: string, run: string, id: string): MainAreaWidget<ProfileView> => {
+    const folderTab = (path: string, run: string, id: string, shown: string): MainAreaWidget<ProfileView> => {
       const title = (): void => {
         const { content } = tab;
         tab.title.label = [content.path.split("/").pop(), content.run].filter(Boolean).join(" › ");
@@ -183,7 +207,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
         if (folders.has(tab)) void folders.save(tab);
       };
       const tab = new MainAreaWidget({
-        content: new ProfileView(server, path, { run, ready: app.restored, onChange: () => title() }),
+        content: new ProfileView(server, path, { run, tab: shown, ready: app.restored, onChange: () => title() }),
       });
       // The layout finds the tab by it, also when the folder was renamed or another run is shown.
       tab.id = id || `nbprof-folder-${Math.random().toString(36).slice(2)}`;
@@ -204,14 +228,14 @@ export const documents: JupyterFrontEndPlugin<void> = {
         if (!path) return;
         if (!shell) {
           // Jupyter Notebook has one document a page.
-          openPage(serverSettings.baseUrl, path);
+          openPage(serverSettings.baseUrl, path, FACTORY);
           return;
         }
         let tab = folders.find(({ content, id }) =>
           args["id"] ? id === args["id"] : content.path === path && (!run || content.run === run),
         );
         if (!tab) {
-          tab = folderTab(path, run, String(args["id"] ?? ""));
+          tab = folderTab(path, run, String(args["id"] ?? ""), String(args["tab"] ?? ""));
           app.shell.add(tab, "main");
           await folders.add(tab);
         } else if (!run && args["path"] === undefined) {
@@ -222,24 +246,27 @@ export const documents: JupyterFrontEndPlugin<void> = {
       },
     });
     app.contextMenu.addItem({ command: OPEN, selector: '.jp-DirListing-item[data-isdir="true"]', rank: 2 });
-    contents.fileChanged.connect((_, { type, oldValue, newValue }) => {
-      const [from, to] = [oldValue?.path, newValue?.path];
-      if (type !== "rename" || !from || !to) return;
-      folders.forEach(({ content }) => {
-        if (content.path === from) content.path = to;
-        else if (content.path.startsWith(`${from}/`)) content.path = to + content.path.slice(from.length);
-      });
-    });
+    follow(
+      contents,
+      (from, to) => {
+        files.forEach(({ content }) => void content.moved(from, to));
+        folders.forEach(({ content }) => void content.moved(from, to));
+      },
+      (path) => {
+        files.forEach(({ content }) => void content.deleted(path));
+        folders.forEach(({ content }) => void content.deleted(path));
+      },
+    );
 
     if (restorer) {
       void restorer.restore(files, {
-        command: "docmanager:open",
-        args: ({ context }) => ({ path: context.path, factory: FACTORY }),
+        command: RESTORE,
+        args: ({ context, content }) => ({ path: context.path, tab: content.tab }),
         name: ({ context }) => context.path,
       });
       void restorer.restore(folders, {
         command: OPEN,
-        args: ({ content, id }) => ({ path: content.path, run: content.run, id }),
+        args: ({ content, id }) => ({ path: content.path, run: content.run, tab: content.tab, id }),
         name: ({ id }) => id,
       });
     }

@@ -4,25 +4,27 @@ import { Widget } from "@lumino/widgets";
 import { type Dashboard, mount } from "../hosts/page.js";
 import { h, reason } from "../lib/dom.js";
 import { Line } from "../lib/live.js";
+import type { TabId } from "../lib/payload.js";
 import type { Post } from "../lib/wire.js";
-import { type FolderRun, type Opened, Refusal, type Server } from "./server.js";
+import { goneWith, movedPath, movedRun } from "./moves.js";
+import { type FolderRun, type Opened, type Progress, Refusal, type Server } from "./server.js";
+import { button, Waiting } from "./waiting.js";
 
 /** How often a server that does not answer is tried again, in ms. */
 const AGAIN_MS = 3000;
 
 const SILENT = "The server does not answer.";
 
-const button = (text: string, click: () => void): HTMLElement =>
-  h("button", { class: "jp-mod-styled nbprof-button", on: { click } }, text);
-
 export interface ProfileOptions {
   /** The run of a folder; the newest when left out. */
   run?: string;
+  /** The tab that is shown first; that of the profile when left out. */
+  tab?: string;
   /** Opens this file as something else. */
   openOther?: () => void;
   /** When what is on screen is what the person has open. Until then nothing is read. */
   ready?: Promise<unknown>;
-  /** Called when path or run are others than before. */
+  /** Called when path, run or tab are others than before. */
   onChange?: () => void;
 }
 
@@ -32,6 +34,7 @@ export class ProfileView extends Widget {
   private begun = false;
   private version = "";
   private chosen: string;
+  private shown: string;
   /** The run of a folder that is shown, as the server calls it. */
   private opened = "";
   private runs: FolderRun[] = [];
@@ -47,6 +50,7 @@ export class ProfileView extends Widget {
   ) {
     super();
     this.chosen = options.run ?? "";
+    this.shown = options.tab ?? "";
     this.addClass("nbprof-document");
     this.node.tabIndex = -1;
     this.node.append(this.choice, this.bar, this.body);
@@ -64,8 +68,7 @@ export class ProfileView extends Widget {
   set path(path: string) {
     if (path === this.where) return;
     this.where = path;
-    if (this.begun) void this.load();
-    this.options.onChange?.();
+    this.again();
   }
 
   /** Which of the runs of a folder; empty of a file, of a folder with one run, and before the newest is known. */
@@ -73,12 +76,27 @@ export class ProfileView extends Widget {
     return this.chosen;
   }
 
+  /** The tab of the dashboard that the person has chosen; empty while that is none. */
+  get tab(): string {
+    return this.shown;
+  }
+
+  /** The one to show when the profile is here. */
+  set tab(tab: string) {
+    this.shown = tab;
+  }
+
+  /** What is shown is read again, as far as it was read. */
+  protected again(): void {
+    if (this.begun) void this.load();
+    this.options.onChange?.();
+  }
+
   /** Shows another run of the folder, or the newest if none is named. */
   showRun(run: string): void {
     if (run && run === this.chosen) return;
     this.chosen = run;
-    if (this.begun) void this.load();
-    this.options.onChange?.();
+    this.again();
   }
 
   protected override onAfterAttach(): void {
@@ -104,7 +122,7 @@ export class ProfileView extends Widget {
   }
 
   /** What is shown. */
-  protected read(tell: (text: string) => void, signal: AbortSignal): Promise<Opened> {
+  protected read(tell: (how: Progress) => void, signal: AbortSignal): Promise<Opened> {
     return this.server.open(this.where, this.chosen, tell, signal);
   }
 
@@ -115,28 +133,26 @@ export class ProfileView extends Widget {
     const ending = new AbortController();
     const { signal } = ending;
     this.ending = ending;
-    const began = performance.now();
-    const text = h("span", `Opening ${this.what}`);
-    const seconds = h("span.nbprof-seconds", { "aria-hidden": "true" });
-    const stop = (): void => {
+    const waiting = new Waiting(this.what, () => {
       ending.abort();
       this.say("status", "Stopped.", `${this.what} was not opened.`);
-    };
-    const cancel = button("Cancel", stop);
-    this.body.replaceChildren(h("div.nbprof-state", h("p", { role: "status" }, text), seconds, cancel));
+    });
+    this.body.replaceChildren(waiting.node);
     // What had it is gone; a key would go nowhere.
-    if (hadFocus) cancel.focus();
-    const clock = setInterval(() => {
-      seconds.textContent = `${Math.round((performance.now() - began) / 1000)} s`;
-    }, 1000);
+    if (hadFocus) waiting.cancel.focus();
     try {
-      const tell = (said: string): void => {
-        text.textContent = said;
-      };
-      const { packed, version, run, runs } = await this.read(tell, signal);
+      const { packed, version, run, runs } = await this.read((how) => waiting.tell(how), signal);
       if (signal.aborted) return;
       const line = new Line();
-      const board = await mount(this.body, packed, { live: true, ask: line });
+      const board = await mount(this.body, packed, {
+        live: true,
+        ask: line,
+        ...(this.shown && { tab: this.shown as TabId }),
+        onTab: (tab) => {
+          this.shown = tab;
+          this.options.onChange?.();
+        },
+      });
       if (signal.aborted) board.destroy();
       else {
         if (hadFocus && document.activeElement === document.body) this.node.focus();
@@ -148,7 +164,7 @@ export class ProfileView extends Widget {
     } catch (error) {
       if (!signal.aborted) this.failed(error);
     } finally {
-      clearInterval(clock);
+      waiting.end();
     }
   }
 
@@ -229,6 +245,27 @@ export class ProfileView extends Widget {
     };
     signal.addEventListener("abort", () => line.detach("The tab was closed."), { once: true });
     await again(null);
+  }
+
+  /** Something was moved: what is shown is followed to where it is now. */
+  moved(from: string, to: string): void {
+    const run = movedRun(this.where, this.opened, from, to);
+    this.path = movedPath(this.where, from, to);
+    if (run === this.opened) return;
+    if (this.chosen) this.showRun(run);
+    else this.again();
+  }
+
+  /** Something was deleted: says so, where it is what is shown. */
+  deleted(path: string): void {
+    if (goneWith(this.where, path)) this.gone(this.where);
+    // It may be the run of this folder that is shown.
+    else if (goneWith(path, this.where)) void this.check();
+  }
+
+  /** What was deleted stays as long as it is looked at. */
+  protected gone(path: string): void {
+    if (this.board) this.tell(`${path}: it was deleted. What is shown here is what was read before.`);
   }
 
   /** A line above the dashboard: what it shows is not what is in the file any more. */

@@ -40,9 +40,18 @@ export interface FolderRun {
   hosts: number;
 }
 
+/** How far opening is. */
+export interface Progress {
+  /** A sentence that says what is being done. */
+  text: string;
+  /** How much of that is done, 0 to 1; null where it is not known. */
+  fraction: number | null;
+}
+
 /** A line of the answer to `open`. */
 type Said = Partial<Omit<Opened, "packed">> & {
   progress?: string;
+  fraction?: number;
   message?: string;
   bytes?: number;
   raw?: string;
@@ -130,22 +139,22 @@ export class Server {
   }
 
   /**
-   * The dashboard of a file, or of a run of a folder: the newest, if none is named. `tell` gets a sentence as reading goes on.
+   * The dashboard of a file, or of a run of a folder: the newest, if none is named. `tell` is called as reading goes on.
    * Aborting ends the work.
    */
-  async open(path: string, run: string, tell: (text: string) => void, signal: AbortSignal): Promise<Opened> {
+  async open(path: string, run: string, tell: (how: Progress) => void, signal: AbortSignal): Promise<Opened> {
     return this.opened("open", { path, ...(run && { run }) }, tell, signal);
   }
 
   /** Two profiles side by side; the answer is of the second, `b`. */
-  async compare(a: string, b: string, tell: (text: string) => void, signal: AbortSignal): Promise<Opened> {
+  async compare(a: string, b: string, tell: (how: Progress) => void, signal: AbortSignal): Promise<Opened> {
     return this.opened("compare", { a, b }, tell, signal);
   }
 
   private async opened(
     name: string,
     request: unknown,
-    tell: (text: string) => void,
+    tell: (how: Progress) => void,
     signal: AbortSignal,
   ): Promise<Opened> {
     const { body } = await this.send(name, request, signal);
@@ -156,7 +165,7 @@ export class Server {
       if (line === null) throw new Error("The connection to the server ended before the profile was here.");
       const said = JSON.parse(line) as Said;
       if (said.message !== undefined) throw new Refusal(said.message, 422, said.raw, foundIn(said));
-      if (said.progress) tell(said.progress);
+      if (said.progress) tell({ text: said.progress, fraction: said.fraction ?? null });
       if (said.bytes === undefined) continue;
       const { version = "", run = "", runs = [] } = said;
       return { packed: await lines.bytes(said.bytes), version, run, runs };

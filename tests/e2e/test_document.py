@@ -127,10 +127,11 @@ def visit(board, name):
 
 
 def test_it_is_there_again_after_a_reload(browse):
-    opened(browse, "host.xplane.pb")
-    browse.wait_for_timeout(2000)
+    board = opened(browse, "host.xplane.pb")
+    with browse.expect_response(lambda r: "/api/workspaces/" in r.url and '"tab":"memory"' in (r.request.post_data or "")):
+        visit(board, "Memory")
     browse.goto(browse.url.split("?")[0])
-    dashboard(browse).get_by_role("tab", name="Overview").wait_for(timeout=60_000)
+    dashboard(browse).get_by_role("tab", name="Memory", selected=True).wait_for(timeout=60_000)
     assert browse.problems == []
 
 

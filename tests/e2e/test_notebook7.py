@@ -82,6 +82,27 @@ def test_the_tree_page_opens_files_and_folders_in_pages_of_their_own(told, profi
     assert told.said == []
 
 
+def test_two_files_are_compared_in_a_page_that_comes_back_as_it_was(told, profiles):
+    url, folder = profiles
+    (folder / "late.xplane.pb").write_bytes(training_run(9))
+    told.goto(f"{url}/tree/classic")
+    item(told, "host.xplane.pb").click()
+    item(told, "late.xplane.pb").click(modifiers=["Control"])
+    item(told, "late.xplane.pb").click(button="right")
+    with told.expect_popup() as opened:
+        told.get_by_role("menuitem", name="Compare Profiles").click()
+    page = opened.value
+    tab = board(page).get_by_role("tab", name="Compare")
+    tab.wait_for()
+    assert "/edit/classic/" in page.url
+    assert page.locator(".compare-head h2").count() == 1
+    board(page).get_by_role("tab", name="Memory").click()
+    page.reload()
+    board(page).get_by_role("tab", name="Memory", selected=True).wait_for()
+    tab.wait_for()
+    assert told.said == []
+
+
 def test_a_cell_is_profiled_and_its_saved_output_needs_no_kernel(told, profiles):
     url, folder = profiles
     write_notebook(folder / "classic.ipynb", PROFILED, CELL)

@@ -95,6 +95,10 @@ def test_runs_are_listed_newest_first_opened_by_keyboard_and_compared(sidebar, f
 
 def test_a_run_is_renamed_in_place_and_deleted_after_a_question(sidebar, folder):
     page, home = sidebar, folder[1] / RUNS
+    row(page, "second").dblclick()
+    run = page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp .run-id b")
+    run.wait_for(timeout=60_000)
+    assert run.inner_text() == "second"
     row(page, "second").click()
     page.keyboard.press("F2")
     page.keyboard.type("not this")
@@ -106,6 +110,9 @@ def test_a_run_is_renamed_in_place_and_deleted_after_a_question(sidebar, folder)
     row(page, "with prefetch").wait_for()
     assert sorted(path.name for path in home.iterdir()) == ["first", "with prefetch"]
     page.wait_for_function("() => document.activeElement.getAttribute('aria-label')?.startsWith('with prefetch, ')")
+    # Its tab goes with it, and has one name with the list and the dashboard.
+    page.locator(".lm-TabBar-tab.jp-mod-current", has_text="with prefetch").wait_for()
+    run.filter(has_text="with prefetch").wait_for(timeout=60_000)
     for answer, left in (("Cancel", ["first", "with prefetch"]), (re.compile("Delete|Trash"), ["first"])):
         page.keyboard.press("Delete")
         dialog = page.get_by_role("dialog")
@@ -115,6 +122,8 @@ def test_a_run_is_renamed_in_place_and_deleted_after_a_question(sidebar, folder)
         assert sorted(path.name for path in home.iterdir()) == left
         if answer == "Cancel":
             row(page, "with prefetch").click()
+    page.locator(".nbprof-bar:visible", has_text=f"{folder[1].name}/{RUNS}/with prefetch: it was deleted").wait_for()
+    assert run.inner_text() == "with prefetch", "what was read stays"
 
 
 def test_a_cell_gets_a_run_and_a_run_that_a_cell_saved_is_listed(sidebar):

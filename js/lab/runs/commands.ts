@@ -10,6 +10,7 @@ import { Widget } from "@lumino/widgets";
 import { h } from "../../lib/dom.js";
 import { bytesText } from "../../lib/format.js";
 import { icon } from "../icon.js";
+import { tellDeleted, tellMoved } from "../moves.js";
 import { explained } from "../profile.js";
 import type { Server } from "../server.js";
 import type { CurrentNotebook } from "./notebook.js";
@@ -130,8 +131,9 @@ export function addCommands(parts: Parts): () => void {
       const name = run && (await panel.tree.rename(run));
       if (!run || !name) return;
       await attempt(async () => {
-        const { path } = await server.call("rename", { path: run.path, name });
+        const { path, moves } = await server.call("rename", { path: run.path, name });
         parts.drop([run.path]);
+        for (const [from, to] of pairs(moves)) tellMoved(app.serviceManager.contents, from, to);
         await parts.refresh();
         browsed();
         if (typeof path === "string") panel.find(path);
@@ -149,7 +151,9 @@ export function addCommands(parts: Parts): () => void {
       await attempt(async () => {
         try {
           const { deleted, problems } = await server.call("delete", { paths });
-          if (Array.isArray(deleted)) parts.drop(deleted.filter((path) => typeof path === "string"));
+          const gone = Array.isArray(deleted) ? deleted.filter((path) => typeof path === "string") : [];
+          parts.drop(gone);
+          for (const path of gone) tellDeleted(app.serviceManager.contents, path);
           const said = Array.isArray(problems) ? problems.map(({ path, message }) => `${path}: ${message}`) : [];
           if (said.length) panel.tell(said.join(" "));
         } finally {
@@ -255,6 +259,10 @@ export function addCommands(parts: Parts): () => void {
     for (const id of Object.values(COMMANDS)) commands.notifyCommandChanged(id);
   };
 }
+
+/** From where to where the server has moved things. */
+const pairs = (moves: unknown): [string, string][] =>
+  Array.isArray(moves) ? moves.filter((move) => Array.isArray(move) && move.length === 2) : [];
 
 /** Whether the person wants these runs deleted, after reading what goes. */
 async function confirmed(runs: readonly Run[]): Promise<boolean> {

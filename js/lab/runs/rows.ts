@@ -81,6 +81,7 @@ export function folderRow(key: string): Row {
 
 export function runRow(key: string): Row {
   const name = h("span.name");
+  const was = h("span.was");
   const time = h("time");
   const known = h("span.facts");
   const step = h("span.step");
@@ -89,7 +90,7 @@ export function runRow(key: string): Row {
   const node = h(
     "div.nbprof-row.nbprof-run",
     { role: "treeitem", "aria-level": 2, "data-key": key },
-    h("div.line", name, time),
+    h("div.line", name, was, time),
     h("div.line", known, step),
     h("div.line.low", head, rest),
   );
@@ -109,6 +110,7 @@ export function runRow(key: string): Row {
       row.run = run;
       const why = verdict(run, busy, problem);
       write(name, run.name);
+      write(was, run.label === run.name ? "" : run.label);
       write(time, ago(run.time, now));
       set(time, "datetime", Number.isFinite(run.time) ? new Date(run.time).toISOString() : "");
       write(known, facts(run).join(" · "));
