@@ -4,7 +4,7 @@ The same cell runs in turns, in changing order: bare, under the framework's own 
 markers included, and in that with the live strip, whose messages are packed and sent as a kernel does it. Before and after that the cell
 runs in two shells of IPython in turns, one of them with the extension loaded, nothing recorded.
 
-    python benchmarks/overhead.py [--framework tensorflow|torch|jax] [--step-ms 5] [--turns 15] [--turn-s 1] [--only recorded|own|idle]
+    python benchmarks/overhead.py [--framework tensorflow|torch|jax] [--step-ms 5] [--turns 15] [--turn-s 1] [--only recorded|cell|own|idle]
 
 ``--step-ms`` is how long a step of the bare cell is to take: the work in it is fitted to that first, by its CPU time. XProf's and PyTorch's
 recorders cost more the more events a step has, so a step of many small ops (``--step-ms 5``) shows most. The loop of JAX has no marks: its
@@ -17,6 +17,11 @@ statistics: nothing is assumed of the scatter), and whether that is below the bo
     loop, CPU           CPU time of the process in the loop, all threads
     loop, wall          the time of the loop
     cell, CPU / wall    the same with start, stop and the writing of files
+    CPU, low quarter    the 25 % quantile of all turns of one way by that of the other
+
+What disturbs a turn only ever adds to its CPU time (caches that others use, page faults, the writing of files), so the low quarter of many
+turns scatters least; its interval is that of 4,000 bootstrap series, in which turns are drawn as pairs. ``--only cell`` takes turns of the
+framework's profiler and of nbprof alone, for as many pairs as can be had in the time.
 
 Where the machine is too busy for any of these, what nbprof's own code takes is left: its CPU time at the begin and at the end, less that
 inside the framework's own calls, and that of a step, over the cell under the framework's profiler. (Of PyTorch it holds the packing of the
@@ -37,6 +42,8 @@ import sys
 import tempfile
 import threading
 import time
+
+import numpy as np
 
 if __name__ == "__main__" and "--all-cores" not in sys.argv:
     # Before a framework is imported: its pools have as many threads as there are cores then.
@@ -80,7 +87,6 @@ class KerasCell:
 
     def __init__(self, step_ms: float, steps: int) -> None:
         import keras
-        import numpy as np
         import tensorflow as tf
 
         self._tf = tf
@@ -407,10 +413,21 @@ def interval(values):
     return statistics.median(ordered), ordered[at], ordered[n - 1 - at]
 
 
+def low_quarters(upper, lower, series=4000):
+    """The ratio of the 25 % quantiles of two ways, and the interval of its bootstrap series; both are given turn by turn."""
+    upper, lower = np.array(upper), np.array(lower)
+    drawn = np.random.default_rng(0).integers(len(upper), size=(series, len(upper)))
+    ratios = np.quantile(upper[drawn], 0.25, axis=1) / np.quantile(lower[drawn], 0.25, axis=1)
+    return np.quantile(upper, 0.25) / np.quantile(lower, 0.25), *np.quantile(ratios, (0.025, 0.975))
+
+
 def told(label, ratios, bound):
-    middle, low, high = interval(ratios)
+    said(label, *interval(ratios), bound)
+
+
+def said(label, middle, low, high, bound):
     verdict = f"below {bound:.3%}" if high <= 1 + bound else f"ABOVE {bound:.3%}" if low > 1 + bound else "not resolved"
-    print(f"  {label:<20} {middle:8.4f}  [{low:.4f}, {high:.4f}]  {verdict}")
+    print(f"  {label:<22} {middle:8.4f}  [{low:.4f}, {high:.4f}]  {verdict}")
 
 
 def compare(times, upper, lower, title, bound):
@@ -418,6 +435,8 @@ def compare(times, upper, lower, title, bound):
     print(f"{title}:")
     for at, label in enumerate(FIGURES):
         told(label, [a[at] / b[at] for a, b in zip(times[upper], times[lower], strict=True)], bound)
+    for at, label in ((1, "loop, CPU, low quarter"), (3, "cell, CPU, low quarter")):
+        said(label, *low_quarters(*([turn[at] for turn in times[way]] for way in (upper, lower))), bound)
 
 
 def take_turns(cell, ways, turns):
@@ -432,6 +451,12 @@ def take_turns(cell, ways, turns):
         for way in order if turn % 2 else reversed(order):
             times[way].append(timed(way, cell))
     return times
+
+
+def of_the_cell(cell, turns):
+    times = take_turns(cell, (framework, nbprof), turns)
+    compare(times, nbprof, framework, "nbprof / framework profiler", 0.02)
+    of_own_code(cell, turns, statistics.median(t[3] for t in times[framework]))
 
 
 def recorded(cell, turns):
@@ -517,7 +542,7 @@ def main():
     parser.add_argument("--step-ms", type=float, default=5.0)
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--turn-s", type=float, default=1.0, help="how long the bare loop of a turn is to take")
-    parser.add_argument("--only", choices=("recorded", "own", "idle"), default=None)
+    parser.add_argument("--only", choices=("recorded", "cell", "own", "idle"), default=None)
     parser.add_argument("--all-cores", action="store_true", help="all cores, and as many threads as the framework likes")
     given = parser.parse_args()
     steps = max(8, round(1e3 * given.turn_s / given.step_ms))
@@ -528,6 +553,9 @@ def main():
     if given.only == "own":
         whole = take_turns(cell, (framework,), given.turns)[framework]
         of_own_code(cell, given.turns, statistics.median(t[3] for t in whole))
+        return
+    if given.only == "cell":
+        of_the_cell(cell, given.turns)
         return
     turns, few = 10 * given.turns, max(8, round(200 / given.step_ms))
     before = None
