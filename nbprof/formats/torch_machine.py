@@ -210,8 +210,8 @@ class Machine(Unpickler):
             members = list(run)
             if shape is not None:
                 parts = list(zip(*(item[1] for item in members), strict=True))
-                values = {
-                    key: self._values.of(parts[i])
+                values: dict[str, Any] = {
+                    key: self._column(shape.kinds[i], parts[i])
                     for i, key in enumerate(shape.keys)
                     if key in names and shape.kinds[i] != torch_records.FRAMES
                 }
@@ -220,6 +220,10 @@ class Machine(Unpickler):
                 values = self._of_dicts(members, names)
             columns.add(self._typed(rows.kind, values, len(members)), len(members))
         rows.parts.append((first, len(items)))
+
+    def _column(self, kind: int, raw: tuple[bytes, ...]) -> list[Any] | Int64s:
+        found = torch_records.numbers(raw) if kind == torch_records.SCALAR else None
+        return self._values.of(raw) if found is None else found
 
     def _frames_of(self, shape: torch_records.Shape, parts: list[tuple[bytes, ...]], members: list[Any]) -> list[int]:
         """The stack of each record: its own, or one that another record has, which is recalled."""
@@ -287,7 +291,7 @@ class Machine(Unpickler):
 
     # Columns.
 
-    def _typed(self, kind: str, values: dict[str, list[Any]], count: int) -> dict[str, Sequence[int] | Int64s]:
+    def _typed(self, kind: str, values: dict[str, Any], count: int) -> dict[str, Sequence[int] | Int64s]:
         none = [None] * count
         pool = values.get("pool_id", none)
         out: dict[str, Sequence[int] | Int64s] = {
@@ -310,6 +314,8 @@ class Machine(Unpickler):
 
     def integers(self, values: Sequence[Any]) -> Sequence[int] | Int64s:
         """Numbers that fit; what is none is unknown, and counted."""
+        if isinstance(values, np.ndarray):
+            return values
         if not set(map(type, values)) <= {int, type(None)}:
             return self._some(values)
         try:
@@ -324,6 +330,10 @@ class Machine(Unpickler):
 
     def pools(self, values: Sequence[Any]) -> tuple[list[int], list[int]]:
         """Both numbers of the ids of pools."""
+        if len(values) and type(values[0]) is tuple and isinstance(values, list) and values.count(values[0]) == len(values) > 1:
+            # Nearly everything is in one pool.
+            first, second = self.pools(values[:1])
+            return first * len(values), second * len(values)
         known = [
             v if type(v) is tuple and len(v) == 2 and all(type(n) is int and 0 <= n < 1 << 62 for n in v) else (UNKNOWN,) * 2
             for v in values

@@ -10,6 +10,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 MOST_FRAMES = 512
 """Frames of a stack that are kept, the innermost; a deeper stack has none of interest further out."""
 _MOST_KEYS = 24
@@ -158,6 +161,29 @@ class Values(dict[bytes, Any]):
             end = 1 + _WIDTH[op]
             first = int.from_bytes(raw[1:end], "little", signed=op == ord("J"))
         return first if end == len(raw) else (first, self._decoded(raw[end:]))
+
+
+def numbers(column: Sequence[bytes]) -> npt.NDArray[np.int64] | None:
+    """A column of matched scalars all of which are numbers of the same 5 to 8 bytes, as addresses and times are; None of any other.
+
+    The values are decoded together: nearly each is another one, so that to remember them helps little.
+    """
+    size = len(column[0])
+    width = size - 2
+    if not 5 <= width <= 8:
+        return None
+    joined = b"".join(column)
+    if len(joined) != size * len(column):
+        return None
+    rows = np.frombuffer(joined, np.uint8).reshape(len(column), size)
+    # That the first begins as such a number, and is as long, tells where the second one begins; and so on.
+    if (rows[:, 0] != 0x8A).any() or (rows[:, 1] != width).any():
+        return None
+    out = np.empty((len(column), 8), np.uint8)
+    out[:, :width] = rows[:, 2:]
+    # The highest bit is the sign.
+    out[:, width:] = (rows[:, -1:] >> 7) * np.uint8(255)
+    return out.view("<i8")[:, 0].astype(np.int64, copy=False)
 
 
 def slots(raw: bytes) -> list[int]:

@@ -73,6 +73,31 @@ def test_a_record_that_ends_with_the_file_anywhere_has_no_shape_and_is_no_error(
     assert [end for end in range(begin + 1, stop) if torch_records.learn(data[:end], begin, machine.memo) is not None] == []
 
 
+def scalar(value: int) -> bytes:
+    """A number as a pickle has it, without the opcodes around."""
+    return pickle.dumps(value, 2)[2:-1]
+
+
+@pytest.mark.parametrize("bits", [33, 40, 47, 55, 62])
+def test_numbers_that_are_decoded_together_are_those_decoded_alone(bits):
+    some = random.Random(bits)
+    values = [some.choice((1, -1)) * some.randrange(1 << (bits - 1), 1 << bits) for _ in range(50)]
+    raw = [scalar(value) for value in values]
+    columns = [[one for one in raw if len(one) == size] for size in {len(one) for one in raw}]
+    for column in columns:
+        together = torch_records.numbers(column)
+        assert together is not None
+        assert together.tolist() == torch_records.Values([]).of(column)
+    assert torch_records.numbers([*raw, scalar(5)]) is None
+    # As long together as two of six bytes, but none of these.
+    assert torch_records.numbers([scalar(1 << 41), scalar(1 << 33), scalar(1 << 49)]) is None
+
+
+def test_short_and_very_long_numbers_and_other_values_are_decoded_one_by_one():
+    for one in (scalar(5), scalar(70_000), scalar(1 << 64), b"N", b"h\x01", b"\x88", scalar(1 << 40) + scalar(1 << 40)):
+        assert torch_records.numbers([one, one]) is None
+
+
 class Calls:
     """Pickles as what its constructor is given."""
 
