@@ -5,6 +5,7 @@ Table heads, tooltips and docs are made from it, and tests hold the frames again
 
 from __future__ import annotations
 
+from nbprof import frames_memory, frames_timeline
 from nbprof.cols import Col, count, declared, ms, percent, rate, size, text, us
 
 _HOST = text("host", "Host", "Machine that recorded the row.")
@@ -57,11 +58,6 @@ _FOLDED = [
     us("total_us", "Total µs", "Duration of all runs; ops of the kind inside one another count each."),
     us("self_us", "Self µs", "Duration of all runs without the ops inside."),
     Col("self_fraction", "float64", "fraction", "Self %", "Self time as a part of all self time on its side.", "percent", 1),
-]
-_ACTIVITY = [
-    text("region_type", "Region", "What the block is for: output, temp, persist or dynamic."),
-    text("data_type", "Type", "Data type of the tensor."),
-    text("shape", "Shape", "Shape of the tensor."),
 ]
 
 _LAUNCHED = [
@@ -281,67 +277,7 @@ SCHEMA: dict[str, list[Col]] = {
         count("kernels", "Kernels", "Its kernels."),
         *_LAUNCHED,
     ],
-    "memory_summary": [
-        text("memory_id", "Memory", "Name of the allocator."),
-        count("allocations", "Allocations", "Allocations in the profile."),
-        count("deallocations", "Deallocations", "Deallocations in the profile."),
-        size("capacity_bytes", "Capacity", "Bytes in use and free at the peak."),
-        size("lifetime_peak_bytes", "Peak, whole run", "Largest use since the program began."),
-        size("peak_bytes", "Peak", "Largest use in the profile."),
-        ms("peak_time_ms", "Peak at", "When that was."),
-        size("peak_stack_bytes", "Stack", "Reserved (stack) bytes at the peak."),
-        size("peak_heap_bytes", "Heap", "Heap bytes at the peak."),
-        size("peak_free_bytes", "Free", "Free bytes at the peak."),
-        Col(
-            "peak_fragmentation",
-            "float64",
-            "fraction",
-            "Fragmentation",
-            "Part of the free bytes outside the largest free block, at the peak.",
-            "number",
-            4,
-        ),
-    ],
-    "memory_timeline": [
-        text("memory_id", "Memory", "Name of the allocator."),
-        ms("time_ms", "Time ms", "When, after the start of the profile.", 3),
-        text("event", "Event", "allocation or deallocation."),
-        size("requested_bytes", "Requested", "Bytes asked for."),
-        size("allocated_bytes", "Allocated", "Size of the block; negative when it is freed."),
-        text("op", "Op", "Op that asked for the block.", "code"),
-        count("step", "Step", "Number of the step, as in the frame of steps; missing for events of no listed step.", "Int64"),
-        *_ACTIVITY,
-        size("stack_bytes", "Stack", "Reserved (stack) bytes after the event."),
-        size("heap_bytes", "Heap", "Heap bytes in use after the event."),
-        size("free_bytes", "Free", "Free bytes after the event."),
-        Col(
-            "fragmentation",
-            "float64",
-            "fraction",
-            "Fragmentation",
-            "Part of the free bytes outside the largest free block.",
-            "number",
-            4,
-        ),
-        size("in_use_bytes", "In use", "Stack and heap together."),
-    ],
-    "memory_ops": [
-        text("memory_id", "Memory", "Name of the allocator."),
-        text("op", "Op", "Innermost op around the events; empty for those in no op."),
-        count("allocations", "Allocations", "How often it took memory."),
-        size("allocated_bytes", "Allocated", "What it took in all."),
-        count("deallocations", "Deallocations", "How often it gave memory back."),
-        size("freed_bytes", "Freed", "What it gave back in all, whoever had taken it."),
-        size("increase_bytes", "Self increase", "Allocated less freed."),
-    ],
-    "memory_peak": [
-        text("memory_id", "Memory", "Name of the allocator."),
-        text("op", "Op", "Op that asked for the block.", "code"),
-        size("allocated_bytes", "Allocated", "Size of the block."),
-        size("requested_bytes", "Requested", "Bytes asked for."),
-        count("occurrences", "Count", "Blocks alike in every column."),
-        *_ACTIVITY,
-    ],
+    **frames_memory.SCHEMA,
     "advice": [
         text("rule", "Rule", "Name of the check."),
         text("severity", "Severity", "high, medium or low."),
@@ -375,50 +311,7 @@ SCHEMA: dict[str, list[Col]] = {
         count("sparse_cores", "SparseCores", "SparseCores beside a TPU core that recorded."),
         count("core", "Core", "Number of a SparseCore beside its TPU core; missing for a whole device."),
     ],
-    "events": [
-        _HOST,
-        text("process", "Process", "Device or process of the lane."),
-        text("lane", "Lane", "Thread or stream."),
-        text("name", "Name", "Name of the event.", "code"),
-        us("start_us", "Start µs", "Begin after the start of the profile."),
-        us("duration_us", "Duration µs", "Duration."),
-        count("depth", "Depth", "Nesting level on the lane."),
-        us("self_us", "Self µs", "Duration without the events inside."),
-        count("event", "Event", "Number of the event in the profile."),
-    ],
-    "tracks": [
-        count("lane", "Lane", "Number of the lane, as `p.trace.events(lane=...)` takes it."),
-        _HOST,
-        text("process", "Process", "Heading under which the lane is drawn."),
-        text("name", "Name", "Name of the lane."),
-        text("kind", "Kind", "steps, device, host or counter."),
-        count("events", "Events", "Events on the lane; of a counter 0."),
-        Col("derived", "bool", "", "Derived", "Made from what was recorded.", "bool", None),
-    ],
-    "range": [
-        text("name", "Name", "Name of the events, as it is drawn.", "code"),
-        count("count", "Count", "Events of the name that touch the range."),
-        us("self_us", "Self µs", "Their time in the range without the events inside."),
-        us("total_us", "Total µs", "Their time in the range; of events inside one another each counts."),
-        percent("percent", "%", "Self time as a part of the range; lanes run at the same time, so the sum may exceed 100."),
-    ],
-    "gaps": [
-        _HOST,
-        text("device", "Device", "Device that ran nothing, as the trace heads it."),
-        ms("start_ms", "Start ms", "Begin of the gap after the start of the profile.", 3),
-        us("duration_us", "Duration µs", "How long nothing ran on any stream of the device."),
-        text("meanwhile", "Meanwhile", "Name with most self time on the host's threads in the gap; empty if not known.", "code"),
-        us("meanwhile_us", "Meanwhile µs", "That self time, on all threads together."),
-    ],
-    "lanes": [
-        count("lane", "Lane", "Number of the lane."),
-        _HOST,
-        text("process", "Process", "Device or process."),
-        text("thread", "Thread", "Thread or stream."),
-        text("kind", "Kind", "steps, device, derived or host."),
-        count("device", "Device", "Number of the device; -1 on the host."),
-        count("events", "Events", "Events on the lane."),
-    ],
+    **frames_timeline.SCHEMA,
 }
 
 
