@@ -32,7 +32,8 @@ def _input(facts: Facts) -> Found | None:
         return None
     row = _largest(main, "data_aug_fraction")
     share = float(row["data_aug_fraction"])
-    text = f"{_percent(share)} of an iteration ({row['data_aug_ms']:.2f} of {row['iteration_ms']:.2f} ms) passes before FP Start."
+    of = f"{row['data_aug_ms']:.2f} of {row['iteration_ms']:.2f} ms"
+    text = f"{_percent(share)} of an iteration{_where(main, row)} ({of}) passes before FP Start."
     return Found(share, share > 0.1, text, share=share)
 
 
@@ -42,9 +43,9 @@ def _reduce(facts: Facts) -> Found | None:
         return None
     row = _largest(main, "all_reduce_fraction")
     share, hidden = float(row["all_reduce_fraction"]), float(row["hidden_all_reduce_ms"])
-    text = f"{_percent(share)} of an iteration ({row['all_reduce_ms']:.2f} ms) is the all-reduce of gradients after BP End; " + (
-        f"{hidden:.2f} ms more run behind the backward pass." if hidden > 0 else "none runs behind the backward pass."
-    )
+    text = f"{_percent(share)} of an iteration{_where(main, row)} ({row['all_reduce_ms']:.2f} ms) is the all-reduce "
+    text += "of gradients after BP End; "
+    text += f"{hidden:.2f} ms more run behind the backward pass." if hidden > 0 else "none runs behind the backward pass."
     return Found(share, share > 0.1, text, share=share)
 
 
@@ -87,6 +88,11 @@ def _slow_input(facts: Facts) -> Found | None:
 def _device(row: dict[Hashable, Any]) -> str:
     """What a device is called in a sentence: recordings are named where their devices have the same number."""
     return f"device {row['device']} of {row['host']}" if row["host"] else f"device {row['device']}"
+
+
+def _where(main: pd.DataFrame, row: dict[Hashable, Any]) -> str:
+    """Which device a sentence is of, where there are several."""
+    return f" on {_device(row)}" if len(main) > 1 else ""
 
 
 def _wait(facts: Facts) -> Found | None:

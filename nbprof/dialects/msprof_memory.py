@@ -17,6 +17,8 @@ from nbprof.trace import Int64s, Note, Trace
 _NPU = re.compile(r"NPU:?\s*(\d+)", re.IGNORECASE)
 _RECORDS = (("memory_record", "component", "allocated_bytes", "reserved_bytes"), ("npu_mem", "event", "memory_bytes", ""))
 
+_NEAR_BYTES = 1024.0
+"""Files state whole or rounded KB."""
 _HELD = "What each op allocated is not in this profile: memory is told by what its components held at moments."
 
 
@@ -96,7 +98,29 @@ def _blocks(trace: Trace, table: Table, out: act.Activity, first: int) -> tuple[
                 op=op[known],
             )
         )
-    return pd.concat(halves, ignore_index=True), strange
+    rows = pd.concat(halves, ignore_index=True)
+    if _before_release(rows):
+        given = rows["allocated"].where(~rows["allocation"], 0)
+        rows["heap"] -= given
+        rows["free"] += given
+    return rows, strange
+
+
+def _before_release(rows: pd.DataFrame) -> bool:
+    """Whether what a table states at a release is from before it, as that of graphs (GE) is; by what is stated at the next moment.
+
+    What is held after a moment is what the next one finds: an allocation states it with its own size on top.
+    """
+    rows = rows.sort_values(["memory", "time"], kind="stable")
+    used, size = (rows[name].astype("Float64").to_numpy(np.float64, na_value=np.nan) for name in ("heap", "allocated"))
+    taken, memory = rows["allocation"].to_numpy(np.bool_), rows["memory"].to_numpy(np.int64)
+    at = np.flatnonzero(~taken[:-1] & (memory[:-1] == memory[1:]))
+    after = np.where(taken[at + 1], used[at + 1] - size[at + 1], used[at + 1] + size[at + 1])
+    before = np.where(taken[at + 1], used[at + 1] - size[at + 1], used[at + 1])
+    with np.errstate(invalid="ignore"):
+        as_after = np.abs(used[at] - after) < _NEAR_BYTES
+        as_before = np.abs(used[at] - size[at] - before) < _NEAR_BYTES
+    return int(as_before.sum()) > int(as_after.sum())
 
 
 def _records(trace: Trace, table: Table, out: act.Activity, who: str, used: str, held: str) -> pd.DataFrame:

@@ -56,6 +56,7 @@ def test_devices_beside_each_other() -> None:
     apart = rules(step_trace=[table("step_trace", device=d, **steps(data_aug=5.0 + 3 * d)) for d in range(2)])
     assert (state(apart, "slow_device"), state(apart, "slow_input")) == ("found", "found")
     assert "device 1" in apart.loc["slow_device", "evidence"]
+    assert apart.loc["input", "evidence"].startswith("61.5% of an iteration on device 1 of rank 0 (8.00 of 13.00 ms)")
     assert state(rules(step_trace=[table("step_trace", **steps())]), "slow_device") == "not known"
 
 

@@ -172,6 +172,19 @@ def test_blocks_of_memory_make_the_timeline(tmp_path):
     assert any("negative size" in note.text for note in run.activity.notes)
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_totals_at_a_release_are_from_before_or_after_it(tmp_path, before):
+    # 16 KB are always held; of graphs (GE) the total at a release still has the block that is given back.
+    rows = [
+        [0, name, size, made.moment(Decimal(at)), "50", 16 + size, 256, 16 + (size if before else 0), 256, "NPU:0"]
+        for name, size, at in (("a", 64, 20), ("b", 96, 80), ("c", 32, 140))
+    ]
+    run = run_of(made.prof(tmp_path / "PROF_1_20250109084754000_A", *made.training(3), operator_memory=made.table(MEMORY, rows)))
+    held = run.activity.allocations.sort_values("time")["heap"].tolist()
+    assert held == [size * 1024 for size in (80, 16, 112, 16, 48, 16)]
+    assert run.memory_peak["op"].tolist()[0] == "b"
+
+
 def test_what_components_held_is_told_where_no_block_is(tmp_path):
     tasks, marks = made.training(3)
     header = ["Device_id", "Component", "Timestamp(us)", "Total Allocated(KB)", "Total Reserved(KB)", "Device"]
