@@ -27,7 +27,7 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFra
     """The tables `cpu_ops` and `cpu_parts`: as `device_ops` and `op_parts`, of the CPU; `device` is the one that JAX counts."""
     trace = placed.trace
     events = trace.events
-    rows = _rows(placed)
+    rows = run_rows(placed)
     if not len(rows):
         return act.table(act.DEVICE_OPS), act.table(act.OP_PARTS)
     stated = trace.text_arg("hlo_op")[rows]
@@ -96,7 +96,7 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFra
     return table.astype(act.DEVICE_OPS), parts.astype(act.OP_PARTS)[list(act.OP_PARTS)]
 
 
-def _rows(placed: Placed) -> Int64s:
+def run_rows(placed: Placed) -> Int64s:
     """The events that are runs of ops: called what their `hlo_op` says."""
     trace = placed.trace
     if "hlo_op" not in trace.args:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof.dialects import xplane_tpu
+from nbprof.dialects import xplane_cpu_ops, xplane_tpu
 from nbprof.dialects.grouping import THREADPOOL_CONTEXT, inherit, match
 from nbprof.dialects.grouping import group as grouped
 from nbprof.dialects.placed import Flags, Placed
@@ -176,13 +176,39 @@ def classify_as_xprof(name: str, shape: str) -> int:
 def work(placed: Placed, out: act.Activity) -> pd.DataFrame:
     """Spans by step class, of devices and of host threads."""
     table = _work(placed, out, classify, placed.step_group)
-    return table if placed.program_steps is None else placed.program_steps.cut(table)
+    if placed.program_steps is not None:
+        return placed.program_steps.cut(table)
+    return table if out.has_device else act.joined([table, _compiled_work(placed, out)], act.WORK)
 
 
 def _work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:
     """Spans by step class; `of_gpu_event` gives the class of an event of a GPU by its name and the shapes that it states."""
     parts = [_gpu_work(placed, of_gpu_event, group), core_work(placed, group)] if out.has_device else []
     return act.joined([*parts, _host_work(placed, out, group, compiling=of_gpu_event is classify)], act.WORK)
+
+
+def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """Runs of XLA's ops on the CPU that nothing groups, in the step in whose time they begin.
+
+    The runtime hands most of them to threads of a pool without a word of who asked for it. To XProf such a step does nothing meanwhile.
+    """
+    marks = out.markers[out.markers["device"] < 0].sort_values(["host", "start"], kind="stable")
+    rows = xplane_cpu_ops.run_rows(placed)
+    rows = rows[placed.step_group[rows] < 0]
+    if not len(rows) or not len(marks):
+        return act.table(act.WORK)
+    events, host = placed.trace.events, placed.host.astype(np.int64)
+    parts = []
+    for on, mine in marks.groupby("host", sort=False):
+        own = rows[host[rows] == on]
+        at = np.searchsorted(mine["start"].to_numpy(np.int64), events.start[own], side="right") - 1
+        end = mine["end"].to_numpy(np.int64)[at]
+        inside = (at >= 0) & (events.start[own] < end)
+        group = placed.step_group.copy()
+        group[own[inside]] = mine["group"].to_numpy(np.int64)[at[inside]]
+        spans = act.spans(events, own[inside], placed.host, group)
+        parts.append(spans.assign(end=np.minimum(spans["end"], end[inside]), cls=np.int16(act.HOST_COMPUTE)))
+    return act.joined(parts, act.WORK)
 
 
 def work_as_xprof(placed: Placed, out: act.Activity) -> pd.DataFrame:

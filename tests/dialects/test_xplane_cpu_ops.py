@@ -40,6 +40,23 @@ def test_a_jax_run_on_the_cpu_has_an_op_profile():
     assert p.hlo.as_xprof().empty
 
 
+def test_ops_on_threads_that_nothing_groups_are_of_the_step_in_which_they_begin(tmp_path):
+    """JAX hands a program's ops to threads of a pool; XProf has them in no step."""
+    plane = PlaneWriter("/host:CPU")
+    marks = [plane.event("train", at * US, 100 * US, step_num=step, _r=1, group_id=step) for step, at in ((1, 0), (2, 200))]
+    call = [plane.event("PjRtCpuExecutable::Execute", 10 * US, 20 * US, group_id=1)]
+    plane.line("python", [marks[0], *call, marks[1]])
+    stats = {"hlo_op": "tanh.1", "hlo_module": "jit_f", "program_id": 3}
+    # One before its step's end and beyond it, one between steps, one in the second.
+    runs = [plane.event("tanh.1", at * US, length * US, **stats) for at, length in ((20, 30), (90, 40), (150, 20), (210, 60))]
+    plane.line("tf_XLAEigen", runs)
+    p = profile(tmp_path, xspace(plane, metadata_plane(**{"jit_f(3)": (3, small("jit_f"))})))
+    mine = p.steps.frame.set_index("step")
+    assert mine["host_compute_ms"].to_dict() == pytest.approx({0: 0.050, 1: 0.060})
+    assert mine["step_time_ms"].tolist() == pytest.approx([0.1, 0.1]), "steps do not end later for it"
+    assert p.steps.as_xprof()["host_compute_ms"].sum() == pytest.approx(0.020)
+
+
 def test_time_of_ops_inside_another_counts_once(tmp_path):
     stats = {"hlo_module": "jit_f", "program_id": 3}
     p = run(
