@@ -203,7 +203,7 @@ def _few_blocks(facts: Facts) -> list[Finding]:
     gain = facts.compute_ms * share / 100
     text = (
         f"**{few:.0f}%** of kernel time is in kernels with fewer blocks than the device has multiprocessors (**{cores}**), so that "
-        f"**{share:.0f}%** of the device stands idle; the largest is {_short(worst['op']) or 'a kernel'} with "
+        f"**{share:.0f}%** of the device stands idle while kernels run; the largest is {_short(worst['op']) or 'a kernel'} with "
         f"**{_blocks(worst['grid']):,.0f}** blocks."
     )
     fix = "-batch_size = 8\n+batch_size = 64  # more blocks a kernel"
