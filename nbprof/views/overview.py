@@ -339,7 +339,9 @@ def _top_ops(run: Run) -> dict[str, Any]:
     # Beside the time of a step stands what one device takes of it, not the sum of all.
     devices = len(run.activity.device_extents) if len(run.steps) and run.overview.get("top_ops_where") == "device" else 1
     if devices > 1 and len(frame):
-        frame = frame.assign(ms_per_step=floats(frame["ms_per_step"]) / devices)
+        # Each host has steps of its own, by all of which the sum was divided already.
+        hosts = run.steps["host"].nunique() if "host" in run.steps.columns else 1
+        frame = frame.assign(ms_per_step=floats(frame["ms_per_step"]) * hosts / devices)
     where = ("host" if run.overview.get("top_ops_where") == "host" else "device",)
     made = hidden(table(frame.head(10), "top_ops", keys), *longest(frame.head(10), run.longest_calls, where))
     head = next(head for head in made["columns"] if head["key"] == "ms_per_step")
