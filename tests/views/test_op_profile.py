@@ -199,6 +199,13 @@ def test_more_than_the_peak_is_said(tmp_path, flops, bytes_, many):
     assert said == ([f"{many} ops are above a peak: a cache may hold some of its bytes, or the peak is too low."] if many else [])
 
 
+def test_ops_of_next_to_no_time_are_not_said_to_be_above_a_peak(tmp_path):
+    made(tmp_path, 60)
+    # The shortest takes 1 of 1,830 parts of the time, the one before it 2: less and more than 0.1%.
+    p = nbprof.load(tmp_path, peaks={"flops": 1.0, "bytes": 1.0})
+    assert [note for note in op_profile.payload(p.run)["notes"] if note.startswith("59 ops are above a peak: ")]
+
+
 def test_the_tab_is_there_where_such_an_op_ran(tmp_path):
     p = profile(tmp_path, gpu_run())
     assert "op_profile" not in [tab["id"] for tab in p.payload()["meta"]["tabs"]]
