@@ -80,6 +80,7 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
             events=1234, dropped=0, skipped={}, lines=[SimpleNamespace(level="warning", text=f"odd name {HOSTILE}")]
         ),
         "activity": SimpleNamespace(
+            has_device=bool(device),
             device_extents=pd.DataFrame({"host": [0] * device, "device": range(device)}),
             name_category=np.array([0, 0, 1, 1, 6, 0], np.uint8),
             framework="TensorFlow",
