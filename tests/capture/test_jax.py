@@ -122,7 +122,8 @@ def test_training_and_evaluation_are_told_apart(training, recorded):
         for _ in range(2):
             training.run(4)
             for _ in range(3):
-                training.evaluate(training.w, training.x)
+                # Waited for: what nobody holds the result of may run after the recording on a busy machine.
+                training.evaluate(training.w, training.x).block_until_ready()
 
     p = recorded(cell)
     assert sorted(set(kinds(p))) == ["evaluate", "train_step"]
