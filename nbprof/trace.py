@@ -152,6 +152,14 @@ class Module:
     data: bytes
     host: int = 0
 
+    @property
+    def title(self) -> str:
+        """The name, which has the ident behind it as in `jit_step(8)`; without it where the ident is 0.
+
+        TensorFlow on the CPU gives each program that number: it tells none from another.
+        """
+        return self.name.removesuffix("(0)") if self.ident == 0 else self.name
+
 
 COUNTER_COLUMNS = {"lane": "i4", "series": "object", "time": "i8", "value": "f8"}
 

@@ -48,6 +48,9 @@ describe("points of the roofline", () => {
       "1 op (20.0% of the time) computes nothing: the ring at the left edge, as far below the line of the memory as the bandwidth is " +
         "below its peak. Of 1 op (8.0% of the time) it is not known what it computes or moves: it is in the table alone.",
     );
+    expect(remarks({ ...hlo, roofs: [], peak_flops: null }, points(hlo))).toContain(
+      "computes nothing: the ring at the left edge, the higher, the more bytes a second. Of 1 op",
+    );
     expect(remarks(NO_HLO, [])).toBe("");
   });
 

@@ -75,12 +75,16 @@ def input_statement(input_percent: float | None, other_percent: float | None) ->
             f"Potentially input-bound: {other_percent:.1f}% of step time is in nothing that was recorded, which may be reading data, "
             "Python, or both."
         )
+    if how == "no":
+        if not input_percent:
+            return "Not input-bound: no step time waits for input."
+        # What would be rounded to 0.0% is not nothing.
+        part = "less than 0.1%" if input_percent < NONE_PERCENT else f"only {input_percent:.1f}%"
+        return f"Not input-bound: {part} of step time waits for input."
     share = f"{input_percent:.1f}% of step time waits for input"
     if how == "high":
         return f"Highly input-bound: {share}. Reduce that first."
-    if how == "moderate":
-        return f"Moderately input-bound: {share}. Reduce that and the rest alike."
-    return f"Not input-bound: only {share}."
+    return f"Moderately input-bound: {share}. Reduce that and the rest alike."
 
 
 def checks(

@@ -214,7 +214,7 @@ def titles(activity: Activity, found: pd.DataFrame) -> list[tuple[str, bool]]:
         if (host, ident) not in known:
             known[host, ident] = activity.programs.name(host, ident) if activity.programs is not None else ""
         title = known[host, ident]
-        out.append((title or f"{module}({ident % (1 << 64)})", bool(title)))
+        out.append((title or (f"{module}({ident % (1 << 64)})" if ident else str(module)), bool(title)))
     return out
 
 

@@ -46,9 +46,9 @@ def named(modules: Iterable[Module], hosts: list[str]) -> dict[str, Named]:
     out: dict[str, Named] = {}
     for module in modules:
         host = hosts[module.host] if 0 <= module.host < len(hosts) else str(module.host)
-        name, number = module.name, 1
+        name, number = module.title, 1
         while (known := out.get(name)) is not None and known.module.data != module.data:
-            name = f"{module.name} on {host}" + (f" ({number})" if number > 1 else "")
+            name = f"{module.title} on {host}" + (f" ({number})" if number > 1 else "")
             number += 1
         out.setdefault(name, Named(name, module)).hosts.append(host)
     return out
@@ -65,6 +65,9 @@ def choose(name: str, known: Iterable[str]) -> str:
     names = list(known)
     if name in names:
         return name
+    if (plain := str(name).removesuffix("(0)")) in names:
+        # With the number that the name is shown without.
+        return plain
     fitting = [full for full in names if full.partition("(")[0] == name]
     if len(fitting) == 1:
         return fitting[0]

@@ -70,8 +70,9 @@ class Peaks:
         if not self.lacking:
             return ""
         verb = "is" if len(self.lacking) == 1 else "are"
+        unnamed = "the CPU" if self.memory == ops.HOST_MEMORY else "this device"
         return (
-            f"The peak {' and '.join(self.lacking)} of {self.device or 'this device'} {verb} not known: give the device's with "
+            f"The peak {' and '.join(self.lacking)} of {self.device or unnamed} {verb} not known: give the device's with "
             "p.roofline(peak_flops=..., peak_bytes=...), in operations and bytes a second, or for all views where the profile is loaded: "
             'nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12}).'
         )

@@ -132,7 +132,7 @@ def _titles(modules: dict[tuple[int, int], Module], homes: dict[tuple[int, int],
     out: dict[int, dict[int, str]] = {}
     for (host, ident), home in homes.items():
         if home == host:
-            name = modules[host, ident].name
+            name = modules[host, ident].title
             title = f"{name} on {hosts[host]}" if name in taken and host < len(hosts) else name
             taken.add(title)
             out.setdefault(home, {})[ident] = title

@@ -173,7 +173,7 @@ def _dimensions(value: Any) -> str:
 def _empty(run: Run) -> dict[str, Any]:
     if plain := unknown(run, "kernels", f"No {chip(run)} kernels in this run"):
         return plain
-    if not may_have_kernels(run):
+    if has_device(run) and not may_have_kernels(run):
         return {"title": "No GPU kernels in this run", "text": run.missing.get("kernels", "The devices of this profile are no GPUs.")}
     if has_device(run):
         if "kernels" in run.missing and chip(run) == "NPU":

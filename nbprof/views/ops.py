@@ -92,9 +92,10 @@ def _empty(run: Run) -> dict[str, Any]:
         }
     if not run.activity.has_device and op_profile.has(run):
         return {
-            "title": "The ops of this run are in Op profile",
-            "text": "It ran whole programs that XLA compiled for the CPU, and no op of JAX or TensorFlow alone. Op profile has their ops, "
-            "also by the framework's op that each was made of; HLO & roofline lists them.",
+            "title": "The ops of this run are in compiled programs",
+            # The view has the link to Op profile below.
+            "text": "It ran whole programs that XLA compiled for the CPU, and no op of JAX or TensorFlow alone. HLO & roofline lists "
+            "their ops with the framework's op that each was made of.",
         }
     return {
         "title": "No ops in this run",

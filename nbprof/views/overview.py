@@ -137,8 +137,13 @@ def has_device(run: Run) -> bool:
 
 
 def may_have_kernels(run: Run) -> bool:
-    """Whether GPU kernels can be in the profile: not where every device that was recorded is of another kind, such as a TPU."""
-    return len(run.kernels) > 0 or run.devices.empty or bool((run.devices["kind"] == "GPU").any())
+    """Whether GPU kernels can be in the profile.
+
+    Not where every device that was recorded is of another kind, such as a TPU, nor without a device where XLA's programs ran on the CPU.
+    """
+    if len(run.kernels) > 0 or bool((run.devices["kind"] == "GPU").any()):
+        return True
+    return run.devices.empty and bool(run.hlo_missing)
 
 
 def chip(run: Run) -> str:

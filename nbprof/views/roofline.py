@@ -164,8 +164,8 @@ def _figures(frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks) -
             1,
             f"{wording.plural(len(frame), 'op')} of {programs}" + (f"; idle {wording.percent(100 * idle)}" if idle > 0 else ""),
         ),
-        _rate("FLOP rate", flops, peaks.flops_per_second, "FLOP/s"),
-        _rate("Memory bandwidth", moved, peaks.bytes_per_second, "B/s"),
+        _rate("FLOP rate", flops, peaks.flops_per_second, "FLOP/s", peaks.memory),
+        _rate("Memory bandwidth", moved, peaks.bytes_per_second, "B/s", peaks.memory),
         figure("Of the roof", part, "%", 1, _nearest(total) if math.isfinite(part) else "peaks not known", **bar(("device_compute", part))),
         figure("Bound by compute", compute, "%", 1, "of op time" if compute is not None else "not known"),
         figure(f"Bound by {_within(peaks.memory)}", memory, "%", 1, note or ("of op time" if memory is not None else "not known")),
@@ -181,13 +181,15 @@ def _within(resource: str) -> str:
     return resource.lower() if resource in (ops.COMPUTE, ops.DEVICE_MEMORY, ops.HOST_MEMORY) else resource
 
 
-def _rate(label: str, value: float, peak: float, unit: str) -> dict[str, Any]:
-    """A rate of one device over the whole time, beside its peak, each in the unit that suits it."""
+def _rate(label: str, value: float, peak: float, unit: str, memory: str) -> dict[str, Any]:
+    """A rate of one device over the whole time, beside its peak, each in the unit that suits it; on the CPU over the time of its ops."""
     by, prefix = (_TERA, "T") if value >= _TERA else (_GIGA, "G")
-    of = "a device, idle time included"
+    # Of the threads of a CPU it is not known when they could have run an op and did not.
+    when = "over the time of ops" if memory == ops.HOST_MEMORY else "idle time included"
+    of = f"a thread, {when}" if memory == ops.HOST_MEMORY else f"a device, {when}"
     if math.isfinite(peak):
         most, its = (_TERA, "T") if peak >= _TERA else (_GIGA, "G")
-        of = f"of {wording.number(peak / most, 0 if peak >= 10 * most else 2)} {its}{unit}, idle time included"
+        of = f"of {wording.number(peak / most, 0 if peak >= 10 * most else 2)} {its}{unit}, {when}"
     digits = 2 if value >= 0.01 * by else 4
     return figure(label, value / by, f"{prefix}{unit}", digits, of, **bar(("device_compute", 100 * value / peak)))
 

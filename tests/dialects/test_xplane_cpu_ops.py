@@ -3,6 +3,7 @@
 import pytest
 
 import nbprof
+from nbprof.analysis.memory_modules import choose
 from tests.support.build import profile
 from tests.support.hlo import computation, instruction, metadata_plane, program
 from tests.support.xspace import PlaneWriter, xspace
@@ -99,6 +100,20 @@ def test_a_number_in_the_name_of_a_program_goes_before_that_of_the_file(tmp_path
     p = run(tmp_path, ("tanh.1", 0, 5, stats), modules=built)
     row = p.hlo.frame.iloc[0]
     assert (row["op"], row["program"], row["in_file"]) == ("tanh.1", "jit_f(3)", True)
+
+
+def test_the_ident_0_is_not_in_the_name_of_a_program(tmp_path):
+    """TensorFlow on the CPU gives each program that one."""
+    stats = {"hlo_op": "tanh.1", "hlo_module": "a_step", "program_id": 0}
+    p = run(tmp_path, ("tanh.1", 0, 5, stats), modules={"a_step(0)": (0, small("a_step"))})
+    row = p.hlo.frame.iloc[0]
+    assert (row["program"], row["in_file"]) == ("a_step", True)
+    assert p.op_profile.frame["name"].tolist()[1] == "a_step"
+    assert p.memory_viewer.modules["module"].tolist() == ["a_step"]
+    assert p.run.compiled[choose("a_step(0)", p.run.compiled)].module.ident == 0
+    (tmp_path / "gone").mkdir()
+    gone = run(tmp_path / "gone", ("tanh.1", 0, 5, stats), modules={})
+    assert gone.hlo.frame["program"].tolist() == ["a_step"]
 
 
 def test_without_such_ops_there_is_a_sentence(tmp_path):

@@ -180,7 +180,19 @@ def test_on_the_cpu_there_are_rates_and_no_peaks():
 def test_on_the_cpu_the_tab_of_ops_says_where_they_are():
     p = nbprof.load("tests/data/xspace/jax_loop.xplane.pb")
     assert p.ops.frame.empty
-    assert ops.payload(p.run)["empty"]["title"] == "The ops of this run are in Op profile"
+    said = ops.payload(p.run)["empty"]
+    assert said["title"] == "The ops of this run are in compiled programs"
+    assert "Op profile" not in said["text"], "the link below names it"
+
+
+def test_a_run_of_programs_on_the_cpu_has_no_tab_of_gpu_kernels_unless_it_is_asked_for():
+    p = nbprof.load("tests/data/xspace/jax_loop.xplane.pb")
+    whole = p.payload()
+    tabs = {tab["id"] for tab in whole["meta"]["tabs"]}
+    assert "kernels" not in tabs
+    assert {check["view"] for check in whole["overview"]["checks"]} - {"overview"} <= tabs, "no check leads to a tab that is not there"
+    asked = payload.dashboard(p.run, views=["kernels"])
+    assert asked["kernels"]["empty"]["text"].startswith("The run used the CPU only.")
 
 
 def test_peaks_that_are_given_hold_for_the_cpu_too():

@@ -137,3 +137,17 @@ def test_copies_between_a_tpu_and_the_memory_of_the_host_are_input_and_output_as
         roofline.hue("copy-done", "%a = f32[8]{0:T(128)S(1)} copy-done((f32[8]{0:T(128)S(1)}, f32[8]{0:T(128)}, u32[]) %b)")
         == "device_to_device"
     )
+
+
+@pytest.mark.parametrize(
+    ("peaks", "notes"),
+    [
+        (None, ["a thread, over the time of ops"] * 2),
+        ({"flops": 1e12, "bytes": 1e11}, ["of 1.00 TFLOP/s, over the time of ops", "of 100 GB/s, over the time of ops"]),
+    ],
+)
+def test_rates_on_the_cpu_are_over_the_time_of_its_ops(peaks, notes):
+    p = load("tests/data/xspace/jax_loop.xplane.pb", peaks=peaks)
+    part = roofline.payload(p.run)
+    assert [one["note"] for one in part["figures"] if one["label"] in ("FLOP rate", "Memory bandwidth")] == notes
+    assert part["missing"] == ("" if peaks else "The peak FLOP/s and memory bandwidth of the CPU are not known.")

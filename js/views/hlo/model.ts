@@ -56,9 +56,13 @@ export function remarks(hlo: Hlo, found: readonly Point[]): string {
     `${count(part.length)} ${part.length === 1 ? "op" : "ops"} (${percent((100 * part.reduce((sum, row) => sum + time(row), 0)) / whole)} of the time)`;
   const copies = found.filter((point) => point.flops === 0).map((point) => point.row);
   const unknown = every.filter((row) => !inside.has(row));
+  // Without the peak of the memory its line is not drawn, and there is nothing to lie below.
+  const where = hlo.roofs.length
+    ? "as far below the line of the memory as the bandwidth is below its peak"
+    : "the higher, the more bytes a second";
   return [
     copies.length &&
-      `${told(copies)} ${copies.length === 1 ? "computes nothing: the ring" : "compute nothing: rings"} at the left edge, as far below the line of the memory as the bandwidth is below its peak.`,
+      `${told(copies)} ${copies.length === 1 ? "computes nothing: the ring" : "compute nothing: rings"} at the left edge, ${where}.`,
     unknown.length &&
       `Of ${told(unknown)} it is not known what ${unknown.length === 1 ? "it computes or moves: it is" : "they compute or move: they are"} in the table alone.`,
   ]
