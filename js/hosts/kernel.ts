@@ -215,6 +215,8 @@ export class Link {
       this.comm = this.letters = this.opening = null;
     } finally {
       this.trying = false;
+      // The notebook went to another kernel while this one kept the output waiting.
+      if (kernel !== this.kernel) void this.attempt();
     }
   }
 

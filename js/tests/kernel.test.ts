@@ -339,6 +339,24 @@ describe("a saved output and its kernel", () => {
     expect(next.comms).toHaveLength(1);
   });
 
+  it("follows the notebook to another kernel while the one before has not heard of the comm", async () => {
+    const busy = new FakeKernel([KEY]);
+    let cancel: (reason: Error) => void = () => undefined;
+    busy.slow = new Promise<void>((_, reject) => {
+      cancel = reject;
+    });
+    const { line, session } = await start(busy);
+    expect(busy.comms).toHaveLength(1);
+    const other = new FakeKernel([KEY]);
+    session.session = { kernel: other as unknown as Kernel };
+    session.kernelChanged.emit(undefined);
+    // JupyterLab cancels what a kernel that it leaves has not answered.
+    cancel(new Error("Canceled future"));
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(other.comms).toHaveLength(1);
+    expect(line.state).toBe("live");
+  });
+
   it("tells the kernel when the output goes away, and leaves nothing behind", async () => {
     const kernel = new FakeKernel([KEY]);
     const { link, session } = await start(kernel);
