@@ -124,7 +124,7 @@ export const render: View = (el, context, hint) => {
     h(
       "section",
       heading("Roofline", [hlo.device, "a point is an op, its area the self time"].filter(Boolean).join(", ")),
-      hlo.missing && h("div", h("p.dim", `${hlo.missing} Give what the device can do in a second:`), snippet(hlo.code)),
+      hlo.missing && h("div", h("p.dim", `${hlo.missing} Give what it can do in a second:`), snippet(hlo.code)),
       chart.element,
       hues.length > 1 && legend(hues),
       h("p.more", remarks(hlo, points(hlo))),

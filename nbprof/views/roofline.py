@@ -186,7 +186,7 @@ def _rate(label: str, value: float, peak: float, unit: str, memory: str) -> dict
     by, prefix = (_TERA, "T") if value >= _TERA else (_GIGA, "G")
     # Of the threads of a CPU it is not known when they could have run an op and did not.
     when = "over the time of ops" if memory == ops.HOST_MEMORY else "idle time included"
-    of = f"a thread, {when}" if memory == ops.HOST_MEMORY else f"a device, {when}"
+    of = when if memory == ops.HOST_MEMORY else f"a device, {when}"
     if math.isfinite(peak):
         most, its = (_TERA, "T") if peak >= _TERA else (_GIGA, "G")
         of = f"of {wording.number(peak / most, 0 if peak >= 10 * most else 2)} {its}{unit}, {when}"

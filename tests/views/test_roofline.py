@@ -142,7 +142,7 @@ def test_copies_between_a_tpu_and_the_memory_of_the_host_are_input_and_output_as
 @pytest.mark.parametrize(
     ("peaks", "notes"),
     [
-        (None, ["a thread, over the time of ops"] * 2),
+        (None, ["over the time of ops"] * 2),
         ({"flops": 1e12, "bytes": 1e11}, ["of 1.00 TFLOP/s, over the time of ops", "of 100 GB/s, over the time of ops"]),
     ],
 )
