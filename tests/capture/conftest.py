@@ -30,18 +30,29 @@ def model(tf):
     return model
 
 
-@pytest.fixture(scope="session")
-def data(tf):
-    """Eight batches, each of which takes 10 ms to come."""
+def batches(tf, wait_s):
+    """Eight batches, each of which takes so many seconds to come."""
 
     def rows():
         for _ in range(8):
-            time.sleep(0.01)
+            time.sleep(wait_s)
             yield [[1.0] * 4] * 8, [[1.0]] * 8
 
     shapes = (tf.TensorSpec((8, 4)), tf.TensorSpec((8, 1)))
     data = tf.data.Dataset.from_generator(rows, output_signature=shapes)
     return data.apply(tf.data.experimental.assert_cardinality(8))
+
+
+@pytest.fixture(scope="session")
+def data(tf):
+    """Eight batches, each of which takes 10 ms to come."""
+    return batches(tf, 0.01)
+
+
+@pytest.fixture(scope="session")
+def slow_data(tf):
+    """Eight batches, each of which takes 80 ms to come, in which a busy machine has ended the step before."""
+    return batches(tf, 0.08)
 
 
 @pytest.fixture
