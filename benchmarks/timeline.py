@@ -90,10 +90,10 @@ def masked(tracks: Tracks, start: float, end: float) -> float:
 def child(path: str, width: int, most_rows: int) -> dict[str, Any]:
     """One measurement."""
     import nbprof
+    from nbprof.screen import codec
     from nbprof.timeline.index import Index
     from nbprof.timeline.tiles import tiles
     from nbprof.timeline.tracks import tracks
-    from nbprof.views import codec
 
     at = [time.perf_counter()]
 

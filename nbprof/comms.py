@@ -1,6 +1,6 @@
 """How a page asks this kernel: the comm target "nbprof" of saved outputs, and the thread that works on what takes long.
 
-A message is {"id", "request"}; its answer {"id", "ok"} with one buffer, a container of `nbprof.views.codec`. The first request of an
+A message is {"id", "request"}; its answer {"id", "ok"} with one buffer, a container of `nbprof.screen.codec`. The first request of an
 output is "hello" with the key of its profile. In JupyterLab 4.6 and later a comm is answered on a thread of its own while a cell runs; so
 nothing here touches a framework, and only finished columns are read.
 """
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.live import registry
 from nbprof.quiet import quietly
+from nbprof.screen import codec
 from nbprof.timeline import serve
-from nbprof.views import codec
 
 if TYPE_CHECKING:
     from nbprof.run import Run

@@ -12,7 +12,7 @@ from nbprof.comms import answer, deliver
 from nbprof.errors import NbprofError
 from nbprof.report import bundle
 from nbprof.report.mimebundle import mimebundle
-from nbprof.views import codec
+from nbprof.screen import codec
 from nbprof.views.payload import chosen, dashboard, select
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class DashboardWidget(anywidget.AnyWidget):
     _esm: Any = traitlets.Unicode().tag(sync=True)
 
     packed = traitlets.Bytes().tag(sync=True)
-    """The payload, as `nbprof.views.codec.pack` gives it."""
+    """The payload, as `nbprof.screen.codec.pack` gives it."""
 
     selected: Any = traitlets.List(traitlets.Int()).tag(sync=True)
     """[first, last] step number of the selection; empty when all steps count."""

@@ -10,9 +10,10 @@ from nbprof.analysis.compare_verdict import signed
 from nbprof.live import files, registry
 from nbprof.report import html, static
 from nbprof.report.mimebundle import MIME
-from nbprof.views import codec, compare_picture, wording
+from nbprof.screen import codec, wording
+from nbprof.screen.categories import BY_KEY, HEAP
+from nbprof.views import compare_picture
 from nbprof.views import compare_text as words
-from nbprof.views.categories import BY_KEY, HEAP
 
 if TYPE_CHECKING:
     from nbprof.run import Run

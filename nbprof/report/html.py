@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.report import bundle
 from nbprof.report.static import static_html
-from nbprof.views import codec, picture, wording
+from nbprof.screen import codec, wording
+from nbprof.views import picture
 
 if TYPE_CHECKING:
     from nbprof.run import Run
@@ -101,7 +102,7 @@ def fragment(packed: bytes, static: str, *, version: str, height: int = 0, live:
     Parameters
     ----------
     packed : bytes
-        What `nbprof.views.codec.pack` gives.
+        What `nbprof.screen.codec.pack` gives.
     static : str
         What `static_html` gives.
     version : str

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from nbprof.live import files, registry
 from nbprof.report.html import fragment
 from nbprof.report.static import static_html
-from nbprof.views import allocator, codec, picture, text
+from nbprof.screen import codec
+from nbprof.views import allocator, picture, text
 from nbprof.views.payload import select
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from nbprof.report import static_allocator, static_ascend
-from nbprof.views import allocator, op_profile, wording
-from nbprof.views.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
+from nbprof.screen import wording
+from nbprof.screen.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
+from nbprof.views import allocator, op_profile
 from nbprof.views.text import figure_text, means, verdict
 
 _ROWS = 10

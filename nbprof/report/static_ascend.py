@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nbprof.views import wording
+from nbprof.screen import wording
 
 _ROWS, _MOST_GROUPS = 5, 4
 Table = Callable[[str, str, list[str], list[list[str]], str], str]

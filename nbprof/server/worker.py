@@ -87,9 +87,10 @@ class Desk:
     def open(self, head: dict[str, Any], say: Say) -> bytes:
         """Reads a profile; the packed payload of its dashboard."""
         from nbprof.profiles import load
+        from nbprof.screen import codec
         from nbprof.server import summary
         from nbprof.server.reading import followed
-        from nbprof.views import codec, payload
+        from nbprof.views import payload
 
         path = Path(head["path"])
         say(f"Reading {path.name}")
@@ -110,8 +111,8 @@ class Desk:
         """Reads two profiles; the packed payload of the dashboard of the second, with its tab Compare."""
         from nbprof.comparison import Comparison
         from nbprof.profiles import read
+        from nbprof.screen import codec
         from nbprof.server.reading import followed
-        from nbprof.views import codec
 
         both = []
         for place in (head["before"], head):

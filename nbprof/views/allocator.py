@@ -10,8 +10,8 @@ import pandas as pd
 from nbprof import frames_allocator
 from nbprof.analysis import allocator
 from nbprof.formats.torch_machine import ACTIONS, OOM
-from nbprof.views import wording
-from nbprof.views.codec import coded, numbers
+from nbprof.screen import wording
+from nbprof.screen.codec import coded, numbers
 from nbprof.views.memory_viewer import sample
 from nbprof.views.overview import figure
 from nbprof.views.tables import column, explained

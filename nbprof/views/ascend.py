@@ -11,9 +11,9 @@ from nbprof import frames_ascend
 from nbprof.analysis import ascend_tables
 from nbprof.cols import Col
 from nbprof.run_parts.ascend import LACKS
+from nbprof.screen import wording
+from nbprof.screen.codec import short
 from nbprof.views import ascend_tables as ascend_tables_view
-from nbprof.views import wording
-from nbprof.views.codec import short
 from nbprof.views.overview import figure
 from nbprof.views.tables import column, explained, floats, hidden
 

@@ -11,9 +11,9 @@ from nbprof.analysis import ascend
 from nbprof.analysis.ascend_pmu import PIPES
 from nbprof.errors import NbprofError
 from nbprof.run_parts.ascend import LACKS
-from nbprof.views import wording
+from nbprof.screen import wording
+from nbprof.screen.categories import BY_KEY, DEVICE, HOST, OTHER, mix
 from nbprof.views.ascend import PARTS, WHOLE_REFRESH
-from nbprof.views.categories import BY_KEY, DEVICE, HOST, OTHER, mix
 from nbprof.views.figures import _bokeh, _style
 from nbprof.views.tables import floats
 

@@ -11,7 +11,7 @@ import pandas as pd
 from nbprof import frames_ascend
 from nbprof.analysis import ascend_rules
 from nbprof.cols import Col
-from nbprof.views import wording
+from nbprof.screen import wording
 from nbprof.views.ascend import COLUMNS, cut
 
 _SHOWN = {

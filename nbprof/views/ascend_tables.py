@@ -9,7 +9,7 @@ import pandas as pd
 
 from nbprof.cols import Col
 from nbprof.formats.msprof_columns import columns, words
-from nbprof.views import wording
+from nbprof.screen import wording
 from nbprof.views.tables import column, explained
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from nbprof.activity import CATEGORIES as KEYS
 from nbprof.analysis import compare as analysis
 from nbprof.analysis import compare_verdict
 from nbprof.analysis.compare import Side
-from nbprof.views import compare_text, header, overview, wording
+from nbprof.screen import wording
+from nbprof.screen.codec import short
+from nbprof.views import compare_text, header, overview
 from nbprof.views import payload as dashboard
-from nbprof.views.codec import short
 from nbprof.views.tables import column
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Any
 
 from nbprof.analysis.compare import STEP
 from nbprof.analysis.compare_verdict import signed
-from nbprof.views import wording
-from nbprof.views.categories import BY_KEY
+from nbprof.screen import wording
+from nbprof.screen.categories import BY_KEY
 
 _OPS = 5
 _OPS_MARKDOWN = 10

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.frames_cores import COLUMNS, SCHEMA
-from nbprof.views import wording
-from nbprof.views.codec import coded, smallest
+from nbprof.screen import wording
+from nbprof.screen.codec import coded, smallest
 from nbprof.views.tables import DERIVED, column, explained, floats
 
 if TYPE_CHECKING:

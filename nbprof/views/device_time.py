@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import frames_device_time
-from nbprof.views import wording
-from nbprof.views.codec import short
+from nbprof.screen import wording
+from nbprof.screen.codec import short
 from nbprof.views.overview import figure
 from nbprof.views.tables import column, explained
 

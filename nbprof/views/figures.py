@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from nbprof.errors import NbprofError
+from nbprof.screen import wording
+from nbprof.screen.categories import DEVICE, FRAGMENTATION, FREE, HEAP, HOST, OTHER, STACK, ranked
 from nbprof.views import memory as memory_view
-from nbprof.views import wording
-from nbprof.views.categories import DEVICE, FRAGMENTATION, FREE, HEAP, HOST, OTHER, STACK, ranked
 from nbprof.views.steps import recorded
 from nbprof.views.tables import floats
 

@@ -9,8 +9,8 @@ import pandas as pd
 
 from nbprof.errors import NbprofError
 from nbprof.peaks import ON_CHIP
-from nbprof.views import wording
-from nbprof.views.categories import DEVICE, OTHER
+from nbprof.screen import wording
+from nbprof.screen.categories import DEVICE, OTHER
 from nbprof.views.figures import _bokeh, _style
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from nbprof.analysis import memory_viewer
 from nbprof.analysis.memory_modules import NO_ASSIGNMENT, Named
 from nbprof.formats import hlo_buffers
 from nbprof.formats.hlo import Program
-from nbprof.views import wording
-from nbprof.views.codec import Delta, coded, numbers
+from nbprof.screen import wording
+from nbprof.screen.codec import Delta, coded, numbers
 from nbprof.views.overview import figure
 from nbprof.views.tables import column, explained
 

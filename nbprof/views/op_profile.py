@@ -11,8 +11,8 @@ import pandas as pd
 from nbprof import frames_hlo
 from nbprof.analysis import ops, roofline
 from nbprof.analysis.op_profile_leaves import MOST_OPS, MOST_TOLD, Leaves
-from nbprof.views import wording
-from nbprof.views.codec import coded, numbers, short
+from nbprof.screen import wording
+from nbprof.screen.codec import coded, numbers, short
 from nbprof.views.overview import figure
 from nbprof.views.tables import explained, floats
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.views import wording
-from nbprof.views.categories import BY_KEY
+from nbprof.screen import wording
+from nbprof.screen.categories import BY_KEY
 from nbprof.views.tables import floats, hidden, longest, table
 
 if TYPE_CHECKING:

@@ -15,6 +15,9 @@ import nbprof
 from nbprof.cache.values import record
 from nbprof.errors import NbprofError
 from nbprof.live import key
+from nbprof.screen import wording
+from nbprof.screen.categories import BY_KEY
+from nbprof.screen.codec import Delta
 from nbprof.views import (
     allocator,
     ascend,
@@ -31,10 +34,7 @@ from nbprof.views import (
     roofline,
     steps,
     trace,
-    wording,
 )
-from nbprof.views.categories import BY_KEY
-from nbprof.views.codec import Delta
 from nbprof.views.header import created, facts, label, notice, out_of_memory
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ _POINTS_TO = {
 
 
 def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None = None) -> dict[str, Any]:
-    """The `Payload` of js/lib/payload.ts, ready for `nbprof.views.codec.pack`.
+    """The `Payload` of js/lib/payload.ts, ready for `nbprof.screen.codec.pack`.
 
     Parameters
     ----------

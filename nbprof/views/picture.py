@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nbprof.views import wording
+from nbprof.screen import wording
+from nbprof.screen.categories import BY_KEY, CATEGORIES, DEVICE, HOST, OTHER, mix
 from nbprof.views.canvas import FAINT, INK, LINE, SOFT, TEXT, TRACK, Canvas
-from nbprof.views.categories import BY_KEY, CATEGORIES, DEVICE, HOST, OTHER, mix
 from nbprof.views.text import means
 
 WIDTH = 1400

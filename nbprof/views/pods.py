@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.views import cores, wording
-from nbprof.views.categories import CATEGORIES, Category
-from nbprof.views.codec import short, smallest
+from nbprof.screen import wording
+from nbprof.screen.categories import CATEGORIES, Category
+from nbprof.screen.codec import short, smallest
+from nbprof.views import cores
 from nbprof.views.steps import recorded
 from nbprof.views.tables import floats, heads, table
 

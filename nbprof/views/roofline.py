@@ -14,9 +14,9 @@ from nbprof.analysis import ops, roofline
 from nbprof.analysis.roofline import Peaks
 from nbprof.cols import Col
 from nbprof.peaks import ON_CHIP
-from nbprof.views import wording
-from nbprof.views.categories import CATEGORIES
-from nbprof.views.codec import numbers
+from nbprof.screen import wording
+from nbprof.screen.categories import CATEGORIES
+from nbprof.screen.codec import numbers
 from nbprof.views.overview import bar, figure
 from nbprof.views.tables import column, explained
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof import frames
 from nbprof.cols import Col
-from nbprof.views.codec import coded, numbers, short
+from nbprof.screen.codec import coded, numbers, short
 
 _TEXT = ("text", "code")
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from nbprof.views import allocator, wording
-from nbprof.views.categories import CATEGORIES
+from nbprof.screen import wording
+from nbprof.screen.categories import CATEGORIES
+from nbprof.views import allocator
 
 _BAR = 30
 _MOST_LINES = 10

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.nesting import self_times_of
+from nbprof.screen.codec import Delta, coded, short, smallest
+from nbprof.screen.wording import one_line, plural
 from nbprof.timeline import arrows
 from nbprof.timeline.density import strip
 from nbprof.timeline.gaps import busy, first_largest, sections
@@ -17,9 +19,7 @@ from nbprof.timeline.links import Links
 from nbprof.timeline.slices import Slices
 from nbprof.timeline.tracks import Counter, Lane, Tracks, tracks
 from nbprof.views import rest
-from nbprof.views.codec import Delta, coded, short, smallest
 from nbprof.views.longest import Ints, longest
-from nbprof.views.wording import one_line, plural
 
 if TYPE_CHECKING:
     from nbprof.run import Run

@@ -12,7 +12,8 @@ import pytest
 import nbprof
 from nbprof import frames_ascend
 from nbprof.analysis import ascend_ops
-from nbprof.views import ascend, codec
+from nbprof.screen import codec
+from nbprof.views import ascend
 from tests.support import msprof
 from tests.support.ascend import run, steps, table, tasks
 

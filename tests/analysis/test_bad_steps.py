@@ -10,7 +10,7 @@ import pytest
 from nbprof.activity import CATEGORIES
 from nbprof.profiles import load
 from nbprof.report.static import static_html
-from nbprof.views.codec import pack, unpack
+from nbprof.screen.codec import pack, unpack
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, xspace
 

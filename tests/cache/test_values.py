@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from nbprof.cache.part import Part, Writer
 from nbprof.cache.values import Unstorable
+from nbprof.screen.codec import Delta
 from nbprof.views import payload  # noqa: F401 -- lets a Delta be stored
-from nbprof.views.codec import Delta
 from tests.cache.same import same
 
 

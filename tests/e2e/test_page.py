@@ -11,7 +11,7 @@ import pytest
 
 from nbprof.profiles import load
 from nbprof.report import html
-from nbprof.views import codec
+from nbprof.screen import codec
 from tests.support.build import profile
 from tests.support.hlo import metadata_plane
 from tests.support.hlo_memory import large, small

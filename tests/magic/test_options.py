@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from nbprof.views import codec
+from nbprof.screen import codec
 
 
 def test_help_is_printed_and_nothing_runs(kernel):

@@ -11,7 +11,7 @@ import pytest
 import nbprof
 from nbprof.errors import NbprofError
 from nbprof.profiles import last, load
-from nbprof.views import codec
+from nbprof.screen import codec
 from tests.support.kineto import Kineto
 from tests.support.profiles import real
 from tests.support.xspace import gpu_run, training_run

@@ -11,7 +11,8 @@ from PIL import Image
 
 from nbprof.report import bundle, html, mimebundle
 from nbprof.report.static import static_html
-from nbprof.views import codec, payload, picture, text
+from nbprof.screen import codec
+from nbprof.views import payload, picture, text
 from tests.views import fake
 
 FORBIDDEN = {"script", "style", "svg", "iframe", "link", "object", "embed", "form", "noscript"}

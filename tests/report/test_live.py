@@ -15,7 +15,7 @@ from nbprof import comms, live, profiles
 from nbprof.errors import NbprofError
 from nbprof.report import bundle
 from nbprof.report.mimebundle import MIME
-from nbprof.views import codec
+from nbprof.screen import codec
 from nbprof.widget import DashboardWidget
 from tests.support.xspace import gpu_run, training_run
 

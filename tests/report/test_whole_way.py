@@ -11,7 +11,8 @@ import pytest
 from nbprof.errors import NbprofError
 from nbprof.report import html, mimebundle
 from nbprof.report.static import static_html
-from nbprof.views import codec, ops, picture
+from nbprof.screen import codec
+from nbprof.views import ops, picture
 from tests.report.test_html import FORBIDDEN, Reader
 from tests.support.build import profile
 from tests.support.profiles import real

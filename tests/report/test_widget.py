@@ -5,7 +5,8 @@ import pytest
 
 from nbprof.errors import NbprofError
 from nbprof.report import bundle
-from nbprof.views import codec, payload
+from nbprof.screen import codec
+from nbprof.views import payload
 from nbprof.widget import DashboardWidget
 from tests.views import fake
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nbprof.views import codec
+from nbprof.screen import codec
 from tests.support.kineto import Kineto
 from tests.support.profiles import needed
 from tests.support.xspace import training_run

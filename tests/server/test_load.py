@@ -10,8 +10,8 @@ import asyncio
 import numpy as np
 import pytest
 
+from nbprof.screen import codec
 from nbprof.server import process
-from nbprof.views import codec
 from tests.server.conftest import place
 from tests.support.xspace import training_run
 

@@ -11,8 +11,8 @@ import shutil
 import numpy as np
 import pytest
 
+from nbprof.screen import codec
 from nbprof.server.handlers import MOST_BYTES
-from nbprof.views import codec
 from tests.support import msprof
 from tests.support.kineto import Kineto
 from tests.support.xspace import training_run

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import nbprof
+from nbprof.screen import codec
 from nbprof.timeline import arrows
 from nbprof.timeline.arrows import KINDS
 from nbprof.timeline.links import MOST
-from nbprof.views import codec, trace
+from nbprof.views import trace
 from nbprof.views.longest import longest
 from tests.support.kineto import PID, Kineto
 from tests.support.kineto import profile as torch_profile

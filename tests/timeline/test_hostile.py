@@ -16,8 +16,8 @@ import pytest
 
 from nbprof.profiles import Profile, load
 from nbprof.report import bundle
+from nbprof.screen import codec
 from nbprof.timeline.serve import reply
-from nbprof.views import codec
 from tests.report.test_html import FORBIDDEN, Reader
 from tests.support.chrome import complete, document
 from tests.support.xspace import MS, PlaneWriter, xspace

@@ -11,7 +11,7 @@ import pytest
 
 from nbprof.profiles import load
 from nbprof.report import bundle
-from nbprof.views import codec
+from nbprof.screen import codec
 from tests.support.chrome import complete, document
 from tests.support.xspace import MS, PlaneWriter, xspace
 

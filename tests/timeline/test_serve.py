@@ -13,8 +13,8 @@ import pytest
 
 from nbprof import load
 from nbprof.run import Run
+from nbprof.screen import codec
 from nbprof.timeline import find, serve
-from nbprof.views import codec
 from nbprof.views.payload import dashboard
 from tests.support.profiles import real
 from tests.support.xspace import gpu_run

@@ -7,7 +7,8 @@ import pytest
 
 import nbprof
 from nbprof.report.static import static_html
-from nbprof.views import allocator, codec, payload, text
+from nbprof.screen import codec
+from nbprof.views import allocator, payload, text
 from tests.support.caching_allocator import MIB, Allocator, OutOfMemory, fragmented, frame, snapshot
 from tests.views.test_payload import check, columns, interface
 

@@ -13,7 +13,8 @@ from bokeh import models
 from nbprof import profiles
 from nbprof.errors import NbprofError
 from nbprof.report import static, static_ascend
-from nbprof.views import ascend, ascend_figures, ascend_html, codec, payload
+from nbprof.screen import codec
+from nbprof.views import ascend, ascend_figures, ascend_html, payload
 from tests.support.ascend import run, steps, table, tasks
 from tests.support.ascend_story import files, write
 from tests.views import fake

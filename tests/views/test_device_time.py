@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nbprof.report import static
-from nbprof.views import codec, device_time, payload
+from nbprof.screen import codec
+from nbprof.views import device_time, payload
 from tests.support.kineto import Kineto, profile
 from tests.support.ranks import job
 from tests.views.fake import HOSTILE

@@ -9,8 +9,8 @@ from bokeh.models import AnnularWedge, HoverTool, LinearAxis
 from bokeh.resources import INLINE
 
 from nbprof.errors import NbprofError
+from nbprof.screen.categories import BY_KEY
 from nbprof.views import figures
-from nbprof.views.categories import BY_KEY
 from tests.views import fake
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from nbprof.errors import NbprofError
 from nbprof.report import static
-from nbprof.views import codec, memory_viewer, payload
+from nbprof.screen import codec
+from nbprof.views import memory_viewer, payload
 from tests.support import hlo
 from tests.support.build import profile
 from tests.support.hlo_memory import KIB, large, small, without_assignment

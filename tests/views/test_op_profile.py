@@ -7,7 +7,8 @@ import nbprof
 from nbprof.analysis import op_profile_leaves, op_scopes
 from nbprof.formats.hlo_shapes import Shape
 from nbprof.report import static
-from nbprof.views import codec, op_profile, ops, payload
+from nbprof.screen import codec
+from nbprof.views import op_profile, ops, payload
 from tests.support.build import profile
 from tests.support.hlo import computation, instruction, metadata_plane, program, shape
 from tests.support.xspace import PlaneWriter, chunk, gpu_run, varint, xspace

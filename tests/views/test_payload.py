@@ -13,8 +13,9 @@ import pytest
 
 from nbprof.errors import NbprofError
 from nbprof.profiles import load
-from nbprof.views import codec, kernels, memory, ops, overview, payload, steps, text, trace
-from nbprof.views.categories import CATEGORIES
+from nbprof.screen import codec
+from nbprof.screen.categories import CATEGORIES
+from nbprof.views import kernels, memory, ops, overview, payload, steps, text, trace
 from tests.support.profiles import real
 from tests.views import fake
 

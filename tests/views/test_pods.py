@@ -11,8 +11,9 @@ from nbprof.analysis import pods as analysis
 from nbprof.errors import NbprofError
 from nbprof.profiles import load
 from nbprof.report.static import static_html
-from nbprof.views import codec, figures, payload, pods
-from nbprof.views.categories import CATEGORIES
+from nbprof.screen import codec
+from nbprof.screen.categories import CATEGORIES
+from nbprof.views import figures, payload, pods
 from tests.support.profiles import real
 from tests.views import fake
 

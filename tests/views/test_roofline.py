@@ -7,8 +7,9 @@ import pytest
 
 from nbprof import frames_hlo, load
 from nbprof.report.static import static_html
-from nbprof.views import codec, payload, roofline
-from nbprof.views.categories import CATEGORIES
+from nbprof.screen import codec
+from nbprof.screen.categories import CATEGORIES
+from nbprof.views import payload, roofline
 from tests.analysis.test_hlo import KNOWN, US, computation, kernel, op, program, run
 from tests.analysis.test_roofline import tpu
 from tests.support.build import profile

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from nbprof.errors import NbprofError
+from nbprof.screen import codec
 from nbprof.timeline.density import Density, bytes_of
 from nbprof.timeline.lanes import Lane
 from nbprof.timeline.stack import stack
 from nbprof.timeline.tracks import Tracks
 from nbprof.trace import Events
-from nbprof.views import codec, payload, rest, trace
+from nbprof.views import payload, rest, trace
 from nbprof.views.longest import longest
 from tests.views import fake
 
