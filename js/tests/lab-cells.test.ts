@@ -192,10 +192,10 @@ describe("the rest", () => {
   });
 
   it("takes a path as people type it", () => {
-    expect(contentsPath(" runs/a.xplane.pb ", "/home/me")).toBe("runs/a.xplane.pb");
-    expect(contentsPath("/home/me/runs/", "/home/me")).toBe("runs");
-    expect(contentsPath("/home/me", "/home/me/")).toBe("");
-    expect(contentsPath("/home/meadow/x", "/home/me")).toBe("home/meadow/x");
+    expect(contentsPath(" runs/a.xplane.pb ", "/srv/me")).toBe("runs/a.xplane.pb");
+    expect(contentsPath("/srv/me/runs/", "/srv/me")).toBe("runs");
+    expect(contentsPath("/srv/me", "/srv/me/")).toBe("");
+    expect(contentsPath("/srv/meadow/x", "/srv/me")).toBe("srv/meadow/x");
     expect(contentsPath("./runs/b", "~")).toBe("runs/b");
     expect(contentsPath('"my runs/b.pt.trace.json"', "")).toBe("my runs/b.pt.trace.json");
   });

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import threading
-import uuid
 from functools import partial
 
 import fsspec
@@ -40,22 +39,6 @@ def several(tmp_path):
         made.older(root / f"PROF_00000{device}_20250109084754{device}00_ABC", tasks, marks)
     made.torch_npu(root / "h_1_20250109104754000_ascend_pt", made.training(2)[0])
     return root
-
-
-@pytest.fixture
-def memory():
-    """Puts files into fsspec's memory file system; gives their URL."""
-    fs = fsspec.filesystem("memory")
-    root = f"/{uuid.uuid4().hex}"
-
-    def put(files):
-        for name, data in files.items():
-            fs.pipe_file(f"{root}/{name}", data)
-        return f"memory://{root}"
-
-    yield put
-    if fs.exists(root):
-        fs.rm(root, recursive=True)
 
 
 @pytest.fixture

@@ -44,23 +44,6 @@ def names(run):
     return [piece.name for piece in run.files]
 
 
-@pytest.fixture
-def memory():
-    """A folder of fsspec's memory file system; gives its URL."""
-    fs = fsspec.filesystem("memory")
-    root = f"/{uuid.uuid4().hex}"
-
-    def put(files):
-        for name, data in files.items():
-            fs.pipe_file(f"{root}/{name}", data)
-            time.sleep(0.001)
-        return f"memory://{root}"
-
-    yield put
-    if fs.exists(root):
-        fs.rm(root, recursive=True)
-
-
 @pytest.fixture(autouse=True)
 def _nothing_on_the_disk(tmp_path, monkeypatch):
     scratch = tmp_path / "scratch"

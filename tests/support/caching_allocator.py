@@ -251,10 +251,10 @@ def frame(name: str, filename: str, line: int) -> dict[str, Any]:
 
 
 _TORCH = frame("linear", "/opt/site-packages/torch/nn/functional.py", 125)
-ACTIVATION = [_TORCH, frame("forward", "/home/ann/train.py", 31), frame("main", "/home/ann/train.py", 90)]
-WEIGHT = [frame("__init__", "/opt/site-packages/torch/nn/modules/linear.py", 100), frame("build", "/home/ann/model.py", 12)]
-LOGGED = [frame("append", "/home/ann/metrics.py", 7), frame("main", "/home/ann/train.py", 95)]
-BIG = [frame("matmul", "/opt/site-packages/torch/functional.py", 20), frame("attention", "/home/ann/model.py", 48)]
+ACTIVATION = [_TORCH, frame("forward", "/srv/ann/train.py", 31), frame("main", "/srv/ann/train.py", 90)]
+WEIGHT = [frame("__init__", "/opt/site-packages/torch/nn/modules/linear.py", 100), frame("build", "/srv/ann/model.py", 12)]
+LOGGED = [frame("append", "/srv/ann/metrics.py", 7), frame("main", "/srv/ann/train.py", 95)]
+BIG = [frame("matmul", "/opt/site-packages/torch/functional.py", 20), frame("attention", "/srv/ann/model.py", 48)]
 
 
 def snapshot(*allocators: Allocator, settings: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 def profile(tmp_path_factory):
     path = tmp_path_factory.mktemp("s") / "s.pickle"
     second = Allocator(device=1)
-    second.alloc(3 * MIB, [frame(HOSTILE, f"/home/ann/{HOSTILE}.py", 1)], pool=(0, 4))
+    second.alloc(3 * MIB, [frame(HOSTILE, f"/srv/ann/{HOSTILE}.py", 1)], pool=(0, 4))
     path.write_bytes(pickle.dumps(snapshot(fragmented(), second)))
     return nbprof.load(path)
 
@@ -89,7 +89,7 @@ def test_the_payload_is_bounded(tmp_path, monkeypatch):
     held = []
     try:
         for i in range(40_000):
-            held.append(device.alloc(600 + 512 * (i % 7), [frame(f"f{i % 900}", "/home/ann/a.py", i % 900)]))
+            held.append(device.alloc(600 + 512 * (i % 7), [frame(f"f{i % 900}", "/srv/ann/a.py", i % 900)]))
             if i % 3 == 0:
                 device.free(held.pop(i // 3))
             if i > 2_500:
