@@ -34,6 +34,11 @@ def test_a_step_that_broke_off_on_the_cpu_is_left_out(tmp_path, ops):
     assert f"The last step ended with the recording ({what}): shown, but not averaged." in str(p.receipt)
 
 
+@pytest.mark.parametrize(("ops", "missing"), [(4, True), (5, False)])
+def test_of_one_step_before_it_a_fifth_must_be_missing(tmp_path, ops, missing):
+    assert cut(profile(tmp_path, loop(TRAINING, TRAINING[:ops]))) == [False, missing]
+
+
 def test_of_several_ranks_the_one_is_named(tmp_path):
     p = profile(tmp_path, loop(*[TRAINING] * 4, rank=0), loop(*[TRAINING] * 3, TRAINING[:4], rank=1))
     steps = p.run.steps
