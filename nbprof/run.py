@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
-from nbprof import cache
 from nbprof.activity import ITERATIONS
 from nbprof.analysis import (
     advice,
@@ -29,6 +28,7 @@ from nbprof.analysis import (
     warmup,
     xprof_steps,
 )
+from nbprof.cache.shelf import open_shelf
 from nbprof.capture import trouble
 from nbprof.formats.pieces import RunFiles
 from nbprof.formats.torch_memory_trace import beside
@@ -92,7 +92,7 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
             given_peaks = capture.peaks
         # Averages and utilizations depend on them, and are kept.
         options = {"warmup": left_out, "peaks": given_peaks or None}
-        shelf = cache.open_shelf(files, {key: value for key, value in options.items() if value is not None}, keep=keep, write=write)
+        shelf = open_shelf(files, {key: value for key, value in options.items() if value is not None}, keep=keep, write=write)
         trace = shelf.trace(lambda: reader(files)(shelf.pieces, progress))
         for note in files.notes:
             trace.receipt.info(note)

@@ -13,15 +13,9 @@ Environment variables, read each time a profile is loaded: `NBPROF_CACHE=0` turn
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from nbprof.cache.folder import Folder, enabled, location
-
-if TYPE_CHECKING:
-    from nbprof.cache.shelf import Shelf
-    from nbprof.formats.pieces import RunFiles
 
 __all__ = ["Info", "clear", "info"]
 
@@ -69,28 +63,3 @@ def clear() -> int:
 
     background.finish()
     return Folder(location()).clear()
-
-
-def open_shelf(files: RunFiles, options: dict[str, Any] | None = None, *, keep: bool = True, write: bool = True) -> Shelf:
-    """What the cache has of a run.
-
-    Parameters
-    ----------
-    files : RunFiles
-    options : dict, optional
-        Plain values that change what is read, beside the format and the limits that the files come with.
-    keep : bool
-        False for files that nobody will open again.
-    write : bool
-        False to use what there is, and to add nothing.
-    """
-    from nbprof.cache.shelf import DiskShelf, Shelf
-
-    if keep and enabled():
-        # No home, a package that changes while it is looked at: whatever it is, a profile opens without a cache too.
-        with contextlib.suppress(OSError, RuntimeError):
-            folder = Folder(location())
-            options = {"format": files.format, "limit_bytes": files.limit_bytes, **(options or {})}
-            if folder.path.is_absolute() and folder.owned():
-                return DiskShelf(folder, files.files, options, write=write)
-    return Shelf(files.files)

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, TypeVar
 
 from nbprof.cache import background
-from nbprof.cache.folder import SUFFIX, Folder
+from nbprof.cache.folder import SUFFIX, Folder, enabled, location
 from nbprof.cache.identity import Place, key, watched
 from nbprof.cache.part import Damaged, Part, Writer
 from nbprof.cache.stored import FACTS, Kept, StoredTrace
 from nbprof.cache.values import Unstorable
 from nbprof.errors import ReadError
-from nbprof.formats.pieces import Piece
+from nbprof.formats.pieces import Piece, RunFiles
 from nbprof.trace import Trace
 
 T = TypeVar("T")
@@ -293,3 +293,26 @@ class DiskShelf(Shelf):
 
     def _labels(self) -> list[str]:
         return [piece.label for piece in self.pieces]
+
+
+def open_shelf(files: RunFiles, options: dict[str, Any] | None = None, *, keep: bool = True, write: bool = True) -> Shelf:
+    """What the cache has of a run.
+
+    Parameters
+    ----------
+    files : RunFiles
+    options : dict, optional
+        Plain values that change what is read, beside the format and the limits that the files come with.
+    keep : bool
+        False for files that nobody will open again.
+    write : bool
+        False to use what there is, and to add nothing.
+    """
+    if keep and enabled():
+        # No home, a package that changes while it is looked at: whatever it is, a profile opens without a cache too.
+        with contextlib.suppress(OSError, RuntimeError):
+            folder = Folder(location())
+            options = {"format": files.format, "limit_bytes": files.limit_bytes, **(options or {})}
+            if folder.path.is_absolute() and folder.owned():
+                return DiskShelf(folder, files.files, options, write=write)
+    return Shelf(files.files)
