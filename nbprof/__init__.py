@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nbprof.capture.remote.serve import serve
     from nbprof.capture.steps import step, steps
     from nbprof.comparison import Comparison, compare
-    from nbprof.errors import CaptureError, NbprofError, ReadError
+    from nbprof.core.errors import CaptureError, NbprofError, ReadError
     from nbprof.profiles import Profile, load, runs
 
     last: Profile | None
@@ -34,9 +34,9 @@ _WHERE = {
     "stop": "nbprof.capture.block",
     "step": "nbprof.capture.steps",
     "steps": "nbprof.capture.steps",
-    "NbprofError": "nbprof.errors",
-    "ReadError": "nbprof.errors",
-    "CaptureError": "nbprof.errors",
+    "NbprofError": "nbprof.core.errors",
+    "ReadError": "nbprof.core.errors",
+    "CaptureError": "nbprof.core.errors",
     "serve": "nbprof.capture.remote.serve",
 }
 

@@ -44,8 +44,8 @@ from nbprof.activity_tables import (
     table,
     text_column,
 )
-from nbprof.stacks import Stacks
-from nbprof.trace import Int64s, Note
+from nbprof.core.callstacks import Stacks
+from nbprof.core.trace import Int64s, Note
 
 __all__ = [
     "ALLOCATIONS",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import display, update_display
 
-from nbprof.errors import CaptureError, NbprofError
+from nbprof.core.errors import CaptureError, NbprofError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

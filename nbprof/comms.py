@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from nbprof.core.quiet import quietly
 from nbprof.live import registry
-from nbprof.quiet import quietly
 from nbprof.screen import codec
 from nbprof.timeline import serve
 

@@ -12,7 +12,7 @@ import pandas as pd
 from nbprof.analysis import compare as analysis
 from nbprof.analysis import compare_verdict
 from nbprof.analysis.compare import Side
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.profiles import Profile, read
 from nbprof.views import header
 

@@ -14,7 +14,7 @@ import keras
 from nbprof.capture.describe import LeftEarlyError
 from nbprof.capture.keras import LOOPS
 from nbprof.capture.options import Options, options_of
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Function

@@ -20,8 +20,8 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from nbprof.cache.folder import Folder, enabled, location
-from nbprof.errors import NbprofError, ReadError
-from nbprof.formats.pieces import LocalFile
+from nbprof.core.errors import NbprofError, ReadError
+from nbprof.core.files import LocalFile
 from nbprof.formats.places import Ways, find
 from nbprof.source import local_files
 

@@ -203,7 +203,7 @@ class NbprofMagics(Magics):
         return value
 
     def _show_existing(self, prepared: Cell, show: Show, path: str) -> None:
-        from nbprof.errors import NbprofError
+        from nbprof.core.errors import NbprofError
         from nbprof.profiles import last, load
 
         try:

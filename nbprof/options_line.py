@@ -126,7 +126,7 @@ def choices(words: Sequence[str]) -> tuple[Options, Show]:
     """
     from nbprof.capture.options import Options, parse_steps
     from nbprof.cell import Show
-    from nbprof.errors import CaptureError
+    from nbprof.core.errors import CaptureError
 
     standing()
     held = defaults.words()
@@ -160,7 +160,7 @@ def choices(words: Sequence[str]) -> tuple[Options, Show]:
 
 def count(text: str | None) -> int | None:
     """A number of events as people write it: 100000, 100,000 or 100_000."""
-    from nbprof.errors import CaptureError
+    from nbprof.core.errors import CaptureError
 
     if text is None:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 
 if TYPE_CHECKING:
     from nbprof.activity import Activity

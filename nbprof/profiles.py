@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof import live
-from nbprof.errors import NbprofError
-from nbprof.faces import InputPipeline, Kernels, Memory, Ops, Pods, Steps, TfData, TraceView
+from nbprof.core.errors import NbprofError
+from nbprof.core.files import LIMIT_BYTES, RunFiles
+from nbprof.faces.events import TraceView
+from nbprof.faces.input import InputPipeline, TfData
+from nbprof.faces.memory import Memory
+from nbprof.faces.ops import Kernels, Ops
+from nbprof.faces.steps import Pods, Steps
 from nbprof.formats.msprof_export import exported
-from nbprof.formats.pieces import LIMIT_BYTES, RunFiles
 from nbprof.formats.places import Source, Ways, find
 from nbprof.peaks import checked
 from nbprof.profile_parts.ascend import Ascend

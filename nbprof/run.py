@@ -30,7 +30,8 @@ from nbprof.analysis import (
 )
 from nbprof.cache.shelf import open_shelf
 from nbprof.capture import trouble
-from nbprof.formats.pieces import RunFiles
+from nbprof.core.files import RunFiles
+from nbprof.core.trace import Note, Receipt
 from nbprof.formats.torch_memory_trace import beside
 from nbprof.lazy import Cached, Kept
 from nbprof.run_parts.allocator import Allocator
@@ -40,7 +41,6 @@ from nbprof.run_parts.inputs import Inputs
 from nbprof.run_parts.programs import Programs
 from nbprof.run_parts.torch_ops import TorchOps
 from nbprof.source import RunSource, dialect, facts, reader
-from nbprof.trace import Note, Receipt
 
 if TYPE_CHECKING:
     from nbprof.capture.session import CaptureInfo

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from nbprof.formats.pieces import RunFiles
+from nbprof.core.files import RunFiles
 from nbprof.formats.places import Source, Ways
 from nbprof.formats.places import runs as find_runs
 

@@ -11,7 +11,7 @@ from IPython.core.error import UsageError
 from nbprof.capture.remote.sample import capture
 from nbprof.capture.remote.sampling import Sampling
 from nbprof.cell import Show, Slot
-from nbprof.errors import CaptureError, NbprofError
+from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.options_line import Help, Parser, count, standing
 
 _SHARED = ("logdir", "save", "views", "height", "events")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LIMIT_BYTES, LocalFile, Piece, RunFiles
+from nbprof.core.trace import Trace
 from nbprof.formats.packed import Unpacked
-from nbprof.formats.pieces import LIMIT_BYTES, LocalFile, Piece, RunFiles
-from nbprof.trace import Trace
 
 if TYPE_CHECKING:
     from nbprof.activity import Activity

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 __all__ = ["TraceHandler", "schedule", "trace_handler"]
 

@@ -9,7 +9,7 @@ import anywidget
 import traitlets
 
 from nbprof.comms import answer, deliver
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.report import bundle
 from nbprof.report.mimebundle import mimebundle
 from nbprof.screen import codec

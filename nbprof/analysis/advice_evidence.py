@@ -15,7 +15,7 @@ from nbprof.analysis.advice_programs import Work
 from nbprof.analysis.memory import leading
 from nbprof.analysis.memory_modules import Named
 from nbprof.analysis.steps import counted
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 from nbprof.formats.hlo import Program
 
 MUCH_PADDING = 64 * 2**20

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from nbprof.analysis.advice_facts import Facts, Finding
-from nbprof.trace import Trace
+from nbprof.core.trace import Trace
 
 DEFAULT_BYTES = 4 * 2**30
 PAGE = 4096

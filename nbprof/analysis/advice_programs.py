@@ -17,7 +17,7 @@ import pandas as pd
 from nbprof.activity import Activity
 from nbprof.analysis import hlo
 from nbprof.analysis import ops as all_ops
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 from nbprof.formats import hlo_details
 from nbprof.formats.hlo import Program
 from nbprof.formats.hlo_shapes import Shape

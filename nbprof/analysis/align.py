@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.trace import Int64s, Note
+from nbprof.core.trace import Int64s, Note
 
 Floats = npt.NDArray[np.float64]
 

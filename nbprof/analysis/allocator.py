@@ -22,7 +22,7 @@ import pandas as pd
 from nbprof.activity import text_column
 from nbprof.analysis.allocator_stacks import Stacks
 from nbprof.analysis.allocator_state import Replay, State, units
-from nbprof.formats.pieces import size_text
+from nbprof.core.files import size_text
 from nbprof.formats.torch_machine import ACTIONS, ALLOCATED, INACTIVE, OOM, PENDING, STATES, UNKNOWN
 from nbprof.formats.torch_memory import Snapshot
 

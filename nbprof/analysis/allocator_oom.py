@@ -11,7 +11,7 @@ import pandas as pd
 from nbprof.analysis.allocator import holders, measures, pinning, start_us
 from nbprof.analysis.allocator_stacks import Stacks
 from nbprof.analysis.allocator_state import SMALL, Replay, State
-from nbprof.formats.pieces import size_text
+from nbprof.core.files import size_text
 from nbprof.formats.torch_machine import INACTIVE, OOM
 
 MOST = 100

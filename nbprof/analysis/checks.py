@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import nesting
 from nbprof.activity import Activity
+from nbprof.core import nesting
 
 INPUT_MODERATE, INPUT_HIGH = 5.0, 20.0
 PART_MODERATE, PART_HIGH = 3.0, 15.0

@@ -17,8 +17,8 @@ import pandas as pd
 
 from nbprof.activity import CORE_KINDS, Activity
 from nbprof.analysis.device_time import KEYS, Work, missing, rank_column
-from nbprof.codes import distinct
-from nbprof.trace import Int64s, Note, Trace
+from nbprof.core.factorize import distinct
+from nbprof.core.trace import Int64s, Note, Trace
 
 Floats = npt.NDArray[np.float64]
 

@@ -22,7 +22,7 @@ from nbprof.activity import Activity
 from nbprof.analysis.device_time import CLASS_NAMES, Work, union
 from nbprof.analysis.device_time_idle import FOLLOWS_PS
 from nbprof.analysis.innermost import Innermost
-from nbprof.trace import Int64s, Trace
+from nbprof.core.trace import Int64s, Trace
 
 KINDS = ("compute", "communication", "memory", "launch_delay", "kernel_wait", "launch", "wait", "input", "op", "host", "unknown")
 """What a piece of the path is."""

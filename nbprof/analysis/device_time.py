@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import CORE_KINDS, Activity, text_column
-from nbprof.codes import distinct
-from nbprof.trace import Int32s, Int64s, Trace
+from nbprof.core.factorize import distinct
+from nbprof.core.trace import Int32s, Int64s, Trace
 
 Floats = npt.NDArray[np.float64]
 

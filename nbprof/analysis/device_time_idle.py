@@ -14,7 +14,7 @@ import pandas as pd
 from nbprof.activity import Activity
 from nbprof.analysis.device_time import KEYS, Work, union
 from nbprof.analysis.sweep import flatten
-from nbprof.trace import Int64s, Trace
+from nbprof.core.trace import Int64s, Trace
 
 FOLLOWS_PS = 30_000_000
 """A gap shorter than this is what a kernel takes to follow another: 30 µs."""

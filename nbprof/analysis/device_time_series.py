@@ -8,8 +8,8 @@ import pandas as pd
 
 from nbprof.activity import Activity, text_column
 from nbprof.analysis.device_time import KEYS, Work, rank_column
-from nbprof.codes import distinct
-from nbprof.trace import Int64s, Trace
+from nbprof.core.factorize import distinct
+from nbprof.core.trace import Int64s, Trace
 
 FULL = 1024
 """Launches that CUDA holds on a stream before the launching call has to wait."""

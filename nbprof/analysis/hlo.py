@@ -15,7 +15,7 @@ import pandas as pd
 from nbprof import frames_hlo
 from nbprof.activity import Activity
 from nbprof.analysis import ops
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 from nbprof.formats import hlo_text
 from nbprof.formats.hlo import Program
 from nbprof.peaks import ON_CHIP

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import Activity
-from nbprof.trace import Int64s, Trace
+from nbprof.core.trace import Int64s, Trace
 
 
 class Innermost:

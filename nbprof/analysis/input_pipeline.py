@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof import nesting
 from nbprof.activity import ITERATIONS, Activity
 from nbprof.analysis import checks
 from nbprof.analysis.steps import counted
+from nbprof.core import nesting
 
 _FILES = ("TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord")
 # The kind, in `Activity.calls`, of a call that copies to a device.

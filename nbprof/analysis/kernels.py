@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof.activity import Activity
 from nbprof.analysis import occupancy
-from nbprof.codes import distinct
+from nbprof.core.factorize import distinct
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,8 +7,8 @@ import pandas as pd
 
 from nbprof.activity import text_column
 from nbprof.analysis.device_time import CLASS_NAMES, KEYS, Work, rank_column
-from nbprof.codes import distinct
-from nbprof.trace import Trace
+from nbprof.core.factorize import distinct
+from nbprof.core.trace import Trace
 
 CALL_PS, DELAY_PS = 50_000_000, 100_000_000
 """A call longer than 50 µs, and a delay longer than 100 µs, stand out."""

@@ -8,7 +8,7 @@ import pandas as pd
 
 from nbprof.activity import Activity
 from nbprof.analysis.input_pipeline import COPY_TO_DEVICE, copy_name
-from nbprof.trace import Int64s
+from nbprof.core.trace import Int64s
 
 COLUMNS = ("where", "op", "at_ms", "for_ms")
 Floats = npt.NDArray[np.float64]

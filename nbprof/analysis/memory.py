@@ -8,7 +8,7 @@ import pandas as pd
 
 from nbprof.activity import Activity, text_column
 from nbprof.analysis.memory_alive import allocating
-from nbprof.trace import Int32s, Int64s, Note
+from nbprof.core.trace import Int32s, Int64s, Note
 
 COLUMNS = [
     "memory_id",

@@ -11,11 +11,11 @@ import pandas as pd
 
 from nbprof.activity import Activity
 from nbprof.analysis import memory_viewer
-from nbprof.errors import NbprofError, ReadError
+from nbprof.core.errors import NbprofError, ReadError
+from nbprof.core.trace import Module
 from nbprof.formats import hlo_buffers
 from nbprof.formats.hlo import Program
 from nbprof.frames_memory_viewer import SCHEMA
-from nbprof.trace import Module
 
 NO_ASSIGNMENT = "no buffer assignment"
 _MOST_NAMED = 5

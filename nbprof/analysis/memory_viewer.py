@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.wire import Int64s
 from nbprof.formats import hlo_buffers
 from nbprof.formats.hlo import EMPTY, Program
 from nbprof.formats.hlo_buffers import FREE, SHARE, Assignment, HeapTrace
 from nbprof.formats.hlo_shapes import Shape
-from nbprof.formats.wire import Int64s
 
 TIMELINE = ["position", "instruction", "allocated_bytes", "unpadded_bytes"]
 AT_PEAK = [

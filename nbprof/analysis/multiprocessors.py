@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import Activity
+from nbprof.core.trace import Int64s
 from nbprof.frames_multiprocessors import SCHEMA
-from nbprof.trace import Int64s
 
 Floats = npt.NDArray[np.float64]
 COLUMNS = [column.name for column in SCHEMA["kernel_devices"]]

@@ -15,7 +15,7 @@ import pandas as pd
 
 from nbprof.activity import Activity
 from nbprof.analysis import hlo, longest_calls, op_profile
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 from nbprof.formats.hlo import Program
 from nbprof.formats.hlo_shapes import Shape
 

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import nesting
 from nbprof.activity import Activity
 from nbprof.analysis import self_time
+from nbprof.core import nesting
+from nbprof.core.trace import Int32s, Int64s
 from nbprof.peaks import KEYS, ON_CHIP
-from nbprof.trace import Int32s, Int64s
 
 COLUMNS = [
     "rank",

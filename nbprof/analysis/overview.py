@@ -13,7 +13,7 @@ from nbprof.analysis import checks, step_count
 from nbprof.analysis.memory import leading
 from nbprof.analysis.steps import counted
 from nbprof.analysis.sweep import flatten
-from nbprof.trace import Int64s
+from nbprof.core.trace import Int64s
 
 # Below this share of the step no class is called the bottleneck.
 SINGLE_BOTTLENECK_PERCENT = 35.0

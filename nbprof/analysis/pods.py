@@ -7,7 +7,7 @@ import pandas as pd
 
 from nbprof.activity import CATEGORIES
 from nbprof.analysis.align import HostSteps, align
-from nbprof.trace import Note
+from nbprof.core.trace import Note
 
 _TIMES = ["step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
 COLUMNS = ["step", "worker", *_TIMES, "bottleneck", "name", "start_ms", "host", "group"]

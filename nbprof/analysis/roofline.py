@@ -17,7 +17,7 @@ import pandas as pd
 from nbprof import frames_hlo
 from nbprof.activity import Activity
 from nbprof.analysis import hlo, ops
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.peaks import ON_CHIP
 
 COLUMNS = [column.name for column in frames_hlo.SCHEMA["roofline"]]

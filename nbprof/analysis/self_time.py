@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from nbprof import nesting
-from nbprof.trace import Int32s, Int64s
+from nbprof.core import nesting
+from nbprof.core.trace import Int32s, Int64s
 
 Flags = npt.NDArray[np.bool_]
 

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import pieces
 from nbprof.activity import (
     CATEGORIES,
     CATEGORY_OF_CLASS,
@@ -28,7 +27,8 @@ from nbprof.activity import (
 )
 from nbprof.analysis.sweep import Classes, flatten
 from nbprof.analysis.warmup import averaged, number_between, starting, warming
-from nbprof.trace import Int64s
+from nbprof.core import clip_to_steps
+from nbprof.core.trace import Int64s
 
 _MOST_GROUPS = 1 << 22
 # The kind and the number of a step: "train 500", "ProfilerStep#6".
@@ -120,7 +120,7 @@ def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
     for core, markers in mine.groupby("device"):
         in_time = markers.sort_values("start", kind="stable")
         begin, end, group = (in_time[name].to_numpy(np.int64) for name in ("start", "end", "group"))
-        own = pieces.cut(work, begin, end, group, np.flatnonzero(on & ((device < 0) | (device == core))))
+        own = clip_to_steps.cut(work, begin, end, group, np.flatnonzero(on & ((device < 0) | (device == core))))
         times = longest(markers).rename_axis("group").sort_index().reset_index()
         parts.append(_steps_of(activity, own, host, int(str(core)), times).assign(device=core))
     return _on_all(parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.trace import Int64s
+from nbprof.core.trace import Int64s
 
 Classes = npt.NDArray[np.int16]
 

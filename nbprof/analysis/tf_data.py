@@ -24,11 +24,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import nesting
 from nbprof.activity import Activity
 from nbprof.analysis import tf_data_advice
 from nbprof.analysis.tf_data_advice import SLOW_CALL_US
-from nbprof.trace import Int64s
+from nbprof.core import nesting
+from nbprof.core.trace import Int64s
 
 SLOW_CALL_PS = int(SLOW_CALL_US * 1e6)
 MAX_DEPTH = 100

@@ -7,9 +7,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof import frames_torch_ops, nesting
-from nbprof.stacks import Stacks
-from nbprof.trace import Int32s, Int64s
+from nbprof import frames_torch_ops
+from nbprof.core import nesting
+from nbprof.core.callstacks import Stacks
+from nbprof.core.trace import Int32s, Int64s
 
 KEYS = {"op": [], "shapes": ["input_shapes"], "stack": ["call_stack"], "module": ["module"]}
 """What ops are grouped by, and the columns that this adds behind the name of the op."""

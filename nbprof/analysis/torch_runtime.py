@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof.activity import Activity
 from nbprof.analysis.steps import counted
-from nbprof.trace import Int64s
+from nbprof.core.trace import Int64s
 
 
 @dataclass

@@ -11,8 +11,8 @@ import pandas as pd
 
 from nbprof.activity import CORE_KINDS, Activity
 from nbprof.analysis import steps
+from nbprof.core.trace import Int64s
 from nbprof.frames_cores import COLUMNS, SCHEMA
-from nbprof.trace import Int64s
 
 _ALL_REDUCE = CORE_KINDS.index("all_reduce")
 _TYPES = {column.name: column.dtype for column in SCHEMA["pods_cores"]}

@@ -13,7 +13,7 @@ import pandas as pd
 from nbprof.activity import CATEGORIES, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32, HOST_COMPUTE, Activity
 from nbprof.analysis import steps
 from nbprof.analysis.sweep import Classes
-from nbprof.trace import Int64s
+from nbprof.core.trace import Int64s
 
 COLUMNS = ["host", "step", "name", "start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
 # With more steps than this the first and the last may be incomplete.

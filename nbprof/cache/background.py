@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from nbprof.quiet import quietly
+from nbprof.core.quiet import quietly
 
 AT_EXIT_S = 5.0
 """How long the end of the process may wait for what is not written yet."""

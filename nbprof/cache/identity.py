@@ -28,9 +28,9 @@ import pandas as pd
 
 import nbprof
 from nbprof.cache.folder import Folder
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import Buffer, LocalFile, Piece, Stamp
 from nbprof.formats.packed import Unpacked
-from nbprof.formats.pieces import Buffer, LocalFile, Piece, Stamp
 
 T = TypeVar("T")
 

@@ -19,9 +19,9 @@ from nbprof.cache.identity import Place, key, watched
 from nbprof.cache.part import Damaged, Part, Writer
 from nbprof.cache.stored import FACTS, Kept, StoredTrace
 from nbprof.cache.values import Unstorable
-from nbprof.errors import ReadError
-from nbprof.formats.pieces import Piece, RunFiles
-from nbprof.trace import Trace
+from nbprof.core.errors import ReadError
+from nbprof.core.files import Piece, RunFiles
+from nbprof.core.trace import Trace
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.cache import values
+from nbprof.core.trace import ArgColumn, Events, Flows, Module, Note, Plane, Receipt, Trace
 from nbprof.formats.msprof_tables import Table
-from nbprof.trace import ArgColumn, Events, Flows, Module, Note, Plane, Receipt, Trace
 
 for _cls in (ArgColumn, Flows, Note, Plane, Receipt, Table):
     values.record(_cls)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from nbprof.capture.options import options_of, signature
-from nbprof.errors import CaptureError, NbprofError
+from nbprof.core.errors import CaptureError, NbprofError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from nbprof.capture.options import Options
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 _lock = threading.Lock()
 # The process that a call is being recorded in: a child that was forked meanwhile records its own.

@@ -16,7 +16,7 @@ from nbprof.capture import trouble
 from nbprof.capture.clock import STAGE, WAIT, Marker, Span, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 MODULE = "jax"
 TITLE = "JAX"

@@ -6,8 +6,8 @@ import mmap
 from pathlib import Path
 from typing import cast
 
-from nbprof.errors import ReadError
-from nbprof.formats import wire
+from nbprof.core import wire
+from nbprof.core.errors import ReadError
 
 # Numbers of fields: XSpace.planes; XPlane.name, .stat_metadata, .stats; XStat.metadata_id, .bytes_value; ProfileOptions.
 _PLANES, _NAME, _STAT_NAMES, _STATS, _ID, _BYTES, _HOST_LEVEL, _PYTHON_LEVEL = 1, 2, 5, 6, 1, 6, 2, 4

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from nbprof.errors import CaptureError, NbprofError
+from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.peaks import checked
 
 BACKENDS = ("tensorflow", "jax", "torch")

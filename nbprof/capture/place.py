@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from nbprof.capture.options import Options
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 DEFAULT = "nbprof-results"
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.peaks import checked
 
 SIDECAR = "nbprof.json"

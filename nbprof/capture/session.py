@@ -21,7 +21,7 @@ from nbprof.capture.patches import Patches
 from nbprof.capture.recording import CaptureInfo, Recording
 from nbprof.capture.shield import shielded
 from nbprof.capture.windows import Backend, Windows
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 __all__ = ["CaptureInfo", "Recording", "Session", "active"]
 

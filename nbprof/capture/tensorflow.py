@@ -14,7 +14,7 @@ from nbprof.capture import levels, tensorflow_npu, trouble
 from nbprof.capture.clock import STAGE, WAIT, Marker, Span, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 if TYPE_CHECKING:
     from nbprof.capture.windows import Windows

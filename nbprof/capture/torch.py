@@ -20,7 +20,7 @@ from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.torch_memory import AllocatorHistory
 from nbprof.capture.torch_steps import OptimizerSteps
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 if TYPE_CHECKING:
     from nbprof.capture.windows import Windows

@@ -18,7 +18,7 @@ from typing import Any
 from nbprof.capture import torch_trace, trouble
 from nbprof.capture.options import Options
 from nbprof.capture.torch_steps import Mark
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 MODULE = "torch_npu"
 OUTPUT = "ASCEND_PROFILER_OUTPUT"

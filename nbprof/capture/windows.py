@@ -18,7 +18,7 @@ from nbprof.capture.options import Options
 from nbprof.capture.place import Place
 from nbprof.capture.recording import CaptureInfo, Recording
 from nbprof.capture.shield import shielded
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.trace import Int32s, Int64s
+from nbprof.core.trace import Int32s, Int64s
 
 Column = Int64s | pd.arrays.IntegerArray
 """A column of whole numbers: plain where every row has one, which is the rule and half the size, else with NA."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from nbprof import activity as act
+from nbprof.core.trace import INT, TEXT, UINT, ArgColumn, Note, Trace
 from nbprof.dialects import xplane
-from nbprof.trace import INT, TEXT, UINT, ArgColumn, Note, Trace
 
 _PLANE = re.compile(r"/(?:device:(?:GPU|TPU|CUSTOM)|host:)")
 _WHOLE = re.compile(r"-?\d{1,20}\Z")

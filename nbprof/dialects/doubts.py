@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import nesting
-from nbprof.trace import Note, Trace
+from nbprof.core import nesting
+from nbprof.core.trace import Note, Trace
 
 # From this share of launches on, missing kernels change what the figures say.
 _SERIOUS = 0.01

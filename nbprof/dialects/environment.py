@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from nbprof.trace import Trace
+from nbprof.core.trace import Trace
 
 # Newest and oldest start that a clock can have meant, in ns: the year 2000 and 2100.
 _SANE_NS = (946_684_800 * 10**9, 4_102_444_800 * 10**9)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.trace import Int64s
+from nbprof.core.trace import Int64s
 
 NONE = np.iinfo(np.int64).max
 _MOST = 1 << 62

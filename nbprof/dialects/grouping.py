@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.codes import ending, heads, starting
+from nbprof.core.factorize import ending, heads, starting
+from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import xplane_tpu
 from nbprof.dialects.event_links import NONE, Links, above, below_an_equal
 from nbprof.dialects.event_links import match as match
-from nbprof.trace import Int32s, Int64s, Trace
 
 THREADPOOL_CONTEXT = 15
 IMPLICIT_ROOTS = frozenset({"FunctionRun", "SessionRun", "RunGraph", "ExecutorState::Process"})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nbprof.core.errors import ReadError
 from nbprof.dialects.hlo_cost_table import ELEMENTWISE
-from nbprof.errors import ReadError
 from nbprof.formats import hlo_details
 from nbprof.formats.hlo import Program
 

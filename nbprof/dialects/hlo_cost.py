@@ -14,9 +14,9 @@ import json
 from dataclasses import dataclass
 from math import ceil, log2, prod
 
+from nbprof.core.errors import ReadError
 from nbprof.dialects.hlo_cost_convolution import convolution_flops
 from nbprof.dialects.hlo_cost_table import DEFAULT, ELEMENTWISE, FLOPS, MOVING, NOTHING
-from nbprof.errors import ReadError
 from nbprof.formats import hlo_details
 from nbprof.formats.hlo import Instruction, Program
 from nbprof.formats.hlo_details import Details, DotDimensions

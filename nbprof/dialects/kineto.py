@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import chrome_xla, kineto_memory, kineto_receipt, kineto_steps, msprof, msprof_lanes, torchnames
 from nbprof.dialects.environment import environment
 from nbprof.dialects.kineto_device import Work, devices
@@ -22,7 +23,6 @@ from nbprof.dialects.kineto_lanes import ANNOTATION, CALL, COPY, FILL, KERNEL, M
 from nbprof.dialects.kineto_links import Links, Nest
 from nbprof.dialects.kineto_ops import Forest
 from nbprof.dialects.kineto_steps import Steps
-from nbprof.trace import Int64s, Trace
 
 _OURS = (OP, ANNOTATION, PYTHON, CALL, KERNEL, COPY, FILL)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from nbprof.core.trace import Int64s
 from nbprof.dialects.kineto_lanes import ANNOTATION, OP
 from nbprof.dialects.kineto_links import Links
-from nbprof.trace import Int64s
 
 # The last steps of a recording are cut where less than this part of the device events of the step before was seen.
 WHOLE_STEP = 0.8

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof.codes import distinct
+from nbprof.core.factorize import distinct
+from nbprof.core.trace import Int64s
 from nbprof.dialects import tensorcores, torchnames
 from nbprof.dialects.kineto_lanes import KERNEL
 from nbprof.dialects.kineto_links import Links
-from nbprof.trace import Int64s
 
 Flags = npt.NDArray[np.bool_]
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nbprof.trace import Int64s, Trace
+from nbprof.core.trace import Int64s, Trace
 
 Facts = dict[str, object]
 

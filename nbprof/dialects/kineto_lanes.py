@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import nesting
+from nbprof.core import nesting
+from nbprof.core.trace import ArgColumn, Events, Int32s, Int64s, Trace
 from nbprof.dialects import torchnames
-from nbprof.trace import ArgColumn, Events, Int32s, Int64s, Trace
 
 Kinds = npt.NDArray[np.uint8]
 

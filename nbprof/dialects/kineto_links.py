@@ -11,10 +11,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from nbprof import nesting
+from nbprof.core import nesting
+from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import torchnames
 from nbprof.dialects.kineto_lanes import ANNOTATION, CALL, COPY, DEVICE_NOTE, FILL, HOST, KERNEL, NOTES, OP, SLACK_PS, STREAM, Kinds
-from nbprof.trace import Int32s, Int64s, Trace
 
 Flags = npt.NDArray[np.bool_]
 

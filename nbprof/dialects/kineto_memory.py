@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof.codes import distinct
+from nbprof.core.factorize import distinct
+from nbprof.core.trace import Int64s
 from nbprof.dialects.allocators import added_up, or_na
 from nbprof.dialects.kineto_lanes import MEMORY
 from nbprof.dialects.kineto_links import Links
 from nbprof.dialects.kineto_steps import Steps
-from nbprof.trace import Int64s
 
 # c10::DeviceType, as far as allocators report.
 _DEVICE_TYPES = {0: "CPU", 1: "GPU", 2: "MKLDNN", 6: "GPU", 7: "FPGA", 9: "XLA", 10: "Vulkan", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA"}

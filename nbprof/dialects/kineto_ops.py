@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof import nesting
+from nbprof.core import nesting
+from nbprof.core.callstacks import Stacks, chains
+from nbprof.core.trace import Int32s, Int64s
 from nbprof.dialects.kineto_lanes import ANNOTATION, CALL, OP, PYTHON
 from nbprof.dialects.kineto_links import Links, Nest
-from nbprof.stacks import Stacks, chains
-from nbprof.trace import Int32s, Int64s
 
 
 class Forest:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import doubts, kineto_memory, torchnames
 from nbprof.dialects.kineto_hosts import Hosts
 from nbprof.dialects.kineto_lanes import CALL, OVERHEAD, SLACK_PS
 from nbprof.dialects.kineto_links import Links
 from nbprof.dialects.kineto_steps import Steps
-from nbprof.trace import Int64s, Note
 
 _MOST_MESSAGES = 10
 _STARTS = (torchnames.LAUNCH, torchnames.GRAPH)

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import kineto_cut, torchnames
 from nbprof.dialects.kineto_lanes import ANNOTATION, CALL, COPY, OP, UNKNOWN
 from nbprof.dialects.kineto_links import Links
-from nbprof.trace import Int64s, Note
 
 HOW = (
     "No steps are in this profile, so step time is unknown: nothing in it marks them. With torch.profiler, call prof.step() at the end of "

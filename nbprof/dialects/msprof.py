@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import msprof_lanes as on
 from nbprof.dialects import msprof_memory, msprof_steps, torchnames
 from nbprof.dialects.environment import environment
 from nbprof.dialects.kineto_steps import Steps, markers, spread
 from nbprof.dialects.msprof_work import COLLECTIVE, COMPUTE, COPY, Work
-from nbprof.trace import Int64s, Note, Trace
 
 _LAUNCH, _SYNC, _ALLOCATE, _COPY_CALL = (
     re.compile(pattern, re.IGNORECASE)

@@ -10,8 +10,8 @@ import re
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import Trace
 from nbprof.formats import msprof_events
-from nbprof.trace import Trace
 
 Kinds = npt.NDArray[np.uint8]
 

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects.allocators import or_na
 from nbprof.dialects.kineto_steps import Steps
 from nbprof.formats.msprof_tables import Table
-from nbprof.trace import Int64s, Note, Trace
 
 _NPU = re.compile(r"NPU:?\s*(\d+)", re.IGNORECASE)
 _RECORDS = (("memory_record", "component", "allocated_bytes", "reserved_bytes"), ("npu_mem", "event", "memory_bytes", ""))

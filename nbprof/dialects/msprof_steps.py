@@ -11,11 +11,11 @@ import re
 import numpy as np
 import pandas as pd
 
+from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import msprof_lanes as on
 from nbprof.dialects.kineto_steps import Steps
 from nbprof.dialects.msprof_work import Work
 from nbprof.formats import msprof_events
-from nbprof.trace import Int64s, Note, Trace
 
 MARK = re.compile(r"ProfilerStep#(\d+)\Z")
 

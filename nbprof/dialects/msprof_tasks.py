@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pandas as pd
 
+from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects.msprof_work import COLLECTIVE, COMPUTE, NO_WORK, kind_of, op_type
-from nbprof.trace import Int64s, Trace
 
 _NONE = 4294967295
 """How msprof writes an id that is none."""

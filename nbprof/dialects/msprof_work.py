@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof.codes import distinct
+from nbprof.core.factorize import distinct
+from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import msprof_lanes as on
-from nbprof.trace import Int32s, Int64s, Trace
 
 Flags = npt.NDArray[np.bool_]
 

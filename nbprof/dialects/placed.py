@@ -7,10 +7,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.codes import heads, starting
+from nbprof.core.factorize import heads, starting
+from nbprof.core.trace import Int32s, Trace
 from nbprof.dialects.grouping import Groups, group
 from nbprof.dialects.xplane_programs import ProgramSteps, find
-from nbprof.trace import Int32s, Trace
 
 Flags = npt.NDArray[np.bool_]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from nbprof.core.errors import ReadError
+from nbprof.core.trace import Module, Note, Trace
 from nbprof.dialects import hlo_category
 from nbprof.dialects.hlo_cost import Cost, Costs
-from nbprof.errors import ReadError
 from nbprof.formats.hlo import Instruction, Program
-from nbprof.trace import Module, Note, Trace
 
 _MOST_NOTES = 3
 

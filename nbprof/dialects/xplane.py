@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import xplane_cpu_ops, xplane_iterators, xplane_steps, xplane_tpu_cores, xplane_tpu_ops
 from nbprof.dialects.environment import environment
 from nbprof.dialects.placed import Placed
@@ -23,7 +24,6 @@ from nbprof.dialects.xplane_functions import functions, with_stages
 from nbprof.dialects.xplane_host_ops import eager_calls, eager_notes, host_ops, tagged_calls
 from nbprof.dialects.xplane_launches import launches, notes
 from nbprof.dialects.xplane_memory import allocations, has_allocations
-from nbprof.trace import Int64s, Trace
 
 DERIVED_FIRST = 0xDEADBEEF
 DERIVED_COUNT = 4096

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof import nesting
+from nbprof.core import nesting
+from nbprof.core.trace import Int64s
 from nbprof.dialects import opnames
 from nbprof.dialects.placed import Placed
 from nbprof.dialects.programs import Programs
-from nbprof.trace import Int64s
 
 _IDENT = re.compile(r"\((-?\d+)\)\Z")
 _UNSIGNED = (1 << 64) - 1

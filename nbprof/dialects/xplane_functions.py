@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.core.trace import Int32s, Int64s
 from nbprof.dialects.placed import Placed
-from nbprof.trace import Int32s, Int64s
 
 
 def functions(placed: Placed, out: act.Activity) -> pd.DataFrame:

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.core.trace import Int32s, Int64s, Note, distinct
 from nbprof.dialects import opnames
 from nbprof.dialects.grouping import inherit
 from nbprof.dialects.placed import Placed
-from nbprof.trace import Int32s, Int64s, Note, distinct
 
 
 def host_ops(placed: Placed, out: act.Activity) -> pd.DataFrame:

@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof.codes import ending
+from nbprof.core.factorize import ending
+from nbprof.core.trace import DOUBLE, TEXT, Int64s
 from nbprof.dialects.grouping import match
 from nbprof.dialects.placed import Placed
-from nbprof.trace import DOUBLE, TEXT, Int64s
 
 # A dataset that Python iterates over, and one that a graph runs by itself: ds.reduce, or a loop over a dataset inside a tf.function, which
 # is compiled to one. TensorFlow Profiler reads only the first.

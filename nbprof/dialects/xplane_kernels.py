@@ -13,12 +13,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof.codes import distinct as combinations
+from nbprof.core.factorize import distinct as combinations
+from nbprof.core.trace import Int64s, Trace, distinct
 from nbprof.dialects import opnames, tensorcores
 from nbprof.dialects.opnames import OpName
 from nbprof.dialects.placed import Placed
 from nbprof.dialects.xplane_ops import OpTexts
-from nbprof.trace import Int64s, Trace, distinct
 
 LAUNCH_SHAPE = ("registers", "static_shared_bytes", "dynamic_shared_bytes", "block", "grid")
 _DIMENSIONS = re.compile(r"[0-9]+,[0-9]+,[0-9]+\Z")

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.core.trace import Note
 from nbprof.dialects import doubts
 from nbprof.dialects.grouping import match
 from nbprof.dialects.placed import Placed
-from nbprof.trace import Note
 
 
 def launches(placed: Placed, out: act.Activity) -> pd.DataFrame:

@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.core.trace import TEXT, Int32s, Int64s, Trace
 from nbprof.dialects import opnames
 from nbprof.dialects.allocators import Column, added_up, or_na
 from nbprof.dialects.placed import Placed
-from nbprof.trace import TEXT, Int32s, Int64s, Trace
 
 _ABSENT = np.iinfo(np.int64).min
 

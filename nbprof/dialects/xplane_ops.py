@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.core.trace import Int64s, distinct
 from nbprof.dialects import opnames, tensorcores
 from nbprof.dialects.opnames import OpName
 from nbprof.dialects.placed import Placed
 from nbprof.dialects.programs import Programs
 from nbprof.formats.hlo import Instruction
-from nbprof.trace import Int64s, distinct
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import pieces
 from nbprof.activity import MARKERS
-from nbprof.codes import heads, starting
+from nbprof.core import clip_to_steps
+from nbprof.core.factorize import heads, starting
+from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import xplane_tpu
 from nbprof.dialects.event_links import match
 from nbprof.dialects.grouping import Groups, inherit
-from nbprof.trace import Int32s, Int64s, Trace
 
 _RUN = ["host", "module", "run"]
 LEAST_RUNS = 2
@@ -100,7 +100,7 @@ class ProgramSteps:
         others = ~np.isin(of_host, self.hosts)
         parts = [work[others]] if others.any() else []
         for host in self.hosts.tolist():
-            parts.append(pieces.cut(work, *self._of(host), np.flatnonzero(of_host == host)))
+            parts.append(clip_to_steps.cut(work, *self._of(host), np.flatnonzero(of_host == host)))
         return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
 
 

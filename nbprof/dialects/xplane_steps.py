@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.core.trace import Int32s, Int64s, Note
 from nbprof.dialects import xplane_cpu_ops, xplane_tpu
 from nbprof.dialects.grouping import THREADPOOL_CONTEXT, inherit, match
 from nbprof.dialects.grouping import group as grouped
 from nbprof.dialects.placed import Flags, Placed
 from nbprof.dialects.xplane_tpu_work import core_work
-from nbprof.trace import Int32s, Int64s, Note
 
 _MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
 # They lie around the work of a step, or are instants of the thread pool.

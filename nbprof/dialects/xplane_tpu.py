@@ -11,7 +11,7 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.trace import Int32s, Int64s, Trace
+from nbprof.core.trace import Int32s, Int64s, Trace
 
 CORE = re.compile(r"/device:TPU:\d+\Z")
 STEPS, MODULES = "Steps", "XLA Modules"

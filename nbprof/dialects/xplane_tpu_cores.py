@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.core import wire
+from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import xplane_tpu
 from nbprof.dialects.placed import Placed
 from nbprof.dialects.xplane_tpu_work import COLLECTIVES, COPIES, OPS, copied, kinds_of, self_spans
-from nbprof.formats import wire
-from nbprof.trace import Int64s, Trace
 
 SPARSE = re.compile(r"/device:TPU:\d+ SparseCore(?: [A-Za-z]+)? (\d+)\Z")
 _SPARSE_STEPS = ("Sparse Core Steps", xplane_tpu.STEPS)

@@ -13,14 +13,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof import nesting
+from nbprof.core import nesting, wire
+from nbprof.core.errors import ReadError
+from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import opnames
 from nbprof.dialects.opnames import OpName
 from nbprof.dialects.placed import Placed
-from nbprof.errors import ReadError
-from nbprof.formats import wire
 from nbprof.peaks import ON_CHIP
-from nbprof.trace import Int64s, Trace
 
 _MAIN_MEMORY, _WRITE = 1, 2
 _ON_CHIP = {2: "cmem", 3: "vmem"}

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from nbprof import activity as act
+from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import xplane_tpu
 from nbprof.dialects.placed import Placed
-from nbprof.trace import Int32s, Int64s, Trace
 
 OPS = "XLA Ops"
 _NUMBER = re.compile(r"(\.\d+)+\Z")

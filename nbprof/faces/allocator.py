@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.faces.view import View
 
 if TYPE_CHECKING:

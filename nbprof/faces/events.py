@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.faces.view import View
 from nbprof.timeline import export as writer
 from nbprof.timeline import gaps, pick

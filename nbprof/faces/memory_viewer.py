@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.analysis import memory_modules, memory_viewer
-from nbprof.errors import NbprofError, ReadError
+from nbprof.core.errors import NbprofError, ReadError
 from nbprof.faces.view import View
 from nbprof.formats import hlo_buffers
 from nbprof.formats.hlo import Program

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.analysis import ops
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.faces.view import Framed
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from nbprof.analysis import torch_ops
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.faces.view import Framed
 
 

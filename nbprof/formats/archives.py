@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, BinaryIO, cast
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LIMIT_BYTES, Buffer, LocalFile, Piece, Stamp, printable, size_text, too_large
 from nbprof.formats import ascend
 from nbprof.formats.folders import TRACE, XPLANE, Listing, promised
 from nbprof.formats.packed import DAMAGED, as_file, encrypted, in_archive, opened, read_all
-from nbprof.formats.pieces import LIMIT_BYTES, Buffer, LocalFile, Piece, Stamp, printable, size_text, too_large
 from nbprof.formats.sniff import HEAD
 
 Progress = Callable[[str], None] | None

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbprof.errors import RawError, ReadError
+from nbprof.core.errors import RawError, ReadError
+from nbprof.core.files import LocalFile, Piece, RunFiles, printable
 from nbprof.formats import sniff
 from nbprof.formats.ascend import MSPROF, Recording, listed, recording_of, recordings
-from nbprof.formats.pieces import LocalFile, Piece, RunFiles, printable
 
 if TYPE_CHECKING:
     from nbprof.formats.folders import Folder, Listing

@@ -8,10 +8,10 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LIMIT_BYTES, Format, Piece, RunFiles
 from nbprof.formats import ascend
 from nbprof.formats.packed import Unpacked
-from nbprof.formats.pieces import LIMIT_BYTES, Format, Piece, RunFiles
 from nbprof.formats.sniff import HEAD, Kind, recognise
 
 

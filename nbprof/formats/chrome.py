@@ -11,12 +11,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import Piece
+from nbprof.core.trace import Receipt, Trace
 from nbprof.formats.chrome_build import Builder
 from nbprof.formats.chrome_bytes import LIMIT_BYTES, Source
 from nbprof.formats.chrome_document import Document, walk
-from nbprof.formats.pieces import Piece
-from nbprof.trace import Receipt, Trace
 
 # Where XLA's exporter stops.
 _XLA_MOST = 1_000_000

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from nbprof.core.trace import INT, TEXT, ArgColumn, Int32s
 from nbprof.formats.chrome_part import Rows
-from nbprof.trace import INT, TEXT, ArgColumn, Int32s
 
 
 class LazyArgs(Mapping[str, ArgColumn]):

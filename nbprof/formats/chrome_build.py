@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nbprof.core.trace import TEXT, ArgColumn, Flows, Int64s, Receipt, Trace
 from nbprof.formats import chrome_slices as slices
 from nbprof.formats.chrome_part import Part, Texts, join
 from nbprof.formats.chrome_slices import dense, letters, relative
 from nbprof.formats.chrome_trace import assemble
-from nbprof.trace import TEXT, ArgColumn, Flows, Int64s, Receipt, Trace
 
 _OTHERS = {
     "N": "object records",

@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
-from nbprof.errors import ReadError
-from nbprof.formats.pieces import Buffer, Piece
+from nbprof.core.errors import ReadError
+from nbprof.core.files import Buffer, Piece
 
 CHUNK = 1 << 22
 MAGIC = b"\x1f\x8b"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.trace import Int32s, Int64s
+from nbprof.core.trace import Int32s, Int64s
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.quiet import silence
 from nbprof.formats import chrome_loose as loose
 from nbprof.formats.chrome_loose import Broken
 from nbprof.formats.chrome_part import Part
 from nbprof.formats.chrome_stretch import Stretch, Trouble, read_stretch
 from nbprof.formats.chrome_values import text
-from nbprof.quiet import silence
 
 # Long enough that two threads seldom wait for one another, short enough that a few of them cost little memory.
 STRETCH = 1 << 22

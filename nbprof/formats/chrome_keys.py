@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.chrome_digits import after_spaces
 from nbprof.formats.chrome_tokens import CLOSE_OBJECT, COLON, DEEPEST, OPEN_OBJECT, QUOTE, Level, Tokens
-from nbprof.trace import Int32s, Int64s
 
 Bools = npt.NDArray[np.bool_]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from nbprof.core.trace import TEXT
 from nbprof.formats.chrome_part import LooseEvent
 from nbprof.formats.chrome_values import Scalar, picoseconds, scalar, text
-from nbprof.trace import TEXT
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _SPACE_COMMA = re.compile(rb"[ \t\r\n,]*")

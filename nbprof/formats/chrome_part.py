@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import TEXT, Int32s, Int64s
 from nbprof.formats.chrome_values import Scalar
-from nbprof.trace import TEXT, Int32s, Int64s
 
 ABSENT, GOOD, BAD = 0, 1, 2
 """State of a time: not there, read, or there but no number or beyond every calendar."""

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import DOUBLE, INT, TEXT, UINT, Int32s, Int64s
 from nbprof.formats import chrome_loose as loose
 from nbprof.formats.chrome_digits import POWERS, Decimals, after_spaces, decimals, distinct
 from nbprof.formats.chrome_keys import Bools, Keys, keys_of
 from nbprof.formats.chrome_part import BAD, GOOD, TEXT_FIELDS, Part, Rows, Times
 from nbprof.formats.chrome_tokens import CLOSE_OBJECT, COMMA, OPEN_LIST, OPEN_OBJECT, QUOTE, Level, Tokens, Uneven, tokens
 from nbprof.formats.chrome_values import FARTHEST_US, picoseconds, scalar, text
-from nbprof.trace import DOUBLE, INT, TEXT, UINT, Int32s, Int64s
 
 _TRUE, _NULL, _FALSE = (np.uint64(int.from_bytes(w, "little")) for w in (b"true", b"null", b"fals"))
 _NO_VALUE = 0

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nbprof.core.trace import TEXT, Int64s, Receipt
 from nbprof.formats.chrome_part import GOOD, Part, Rows
 from nbprof.formats.chrome_values import LONGEST_PS
-from nbprof.trace import TEXT, Int64s, Receipt
 
 _HOUR = 3600 * 10**9
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.chrome_digits import PADDING, Bytes, Words, words
-from nbprof.trace import Int32s, Int64s
 
 QUOTE, COMMA, COLON, BACKSLASH = 0x22, 0x2C, 0x3A, 0x5C
 # Args lie two levels deep: in an object in an event.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from nbprof.core.trace import COUNTER_COLUMNS, TEXT, Events, Flows, Int32s, Int64s, Plane, Trace, no_counters
 from nbprof.formats.chrome_args import LazyArgs
 from nbprof.formats.chrome_part import Rows
 from nbprof.formats.chrome_values import LONGEST_PS
-from nbprof.trace import COUNTER_COLUMNS, TEXT, Events, Flows, Int32s, Int64s, Plane, Trace, no_counters
 
 if TYPE_CHECKING:
     from nbprof.formats.chrome_build import Builder, File

@@ -12,7 +12,7 @@ import re
 import struct
 from decimal import Decimal, InvalidOperation
 
-from nbprof.trace import DOUBLE, INT, TEXT, UINT
+from nbprof.core.trace import DOUBLE, INT, TEXT, UINT
 
 _ESCAPE = re.compile(r'\\(?:(["\\/bfnrt])|u([0-9a-fA-F]{4}))')
 _SIMPLE = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import struct
 from functools import cached_property
 
-from nbprof.formats import hlo_details, wire
+from nbprof.core import wire
+from nbprof.core.wire import LENGTH, VARINT
+from nbprof.formats import hlo_details
 from nbprof.formats.hlo import Instruction, Program
 from nbprof.formats.hlo_details import Details
 from nbprof.formats.hlo_shapes import numbers
-from nbprof.formats.wire import LENGTH, VARINT
 
 DEPTH = 4
 """In how many messages a message inside an instruction lies."""

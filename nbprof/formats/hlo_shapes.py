@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from nbprof.errors import ReadError
-from nbprof.formats import wire
-from nbprof.formats.wire import LENGTH, VARINT, Data
+from nbprof.core import wire
+from nbprof.core.errors import ReadError
+from nbprof.core.wire import LENGTH, VARINT, Data
 
 _ELEMENT, _DIMENSIONS, _TUPLE, _LAYOUT, _DYNAMIC = 2, 3, 4, 5, 6
 _MINOR_TO_MAJOR, _TILES, _ELEMENT_BITS, _MEMORY_SPACE = 1, 6, 7, 8

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nbprof.core.files import Piece, RunFiles
 from nbprof.formats.folders import Found
-from nbprof.formats.pieces import Piece, RunFiles
 from nbprof.formats.sniff import Kind
 
 _STEM = re.compile(

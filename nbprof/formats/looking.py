@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import printable
 from nbprof.formats.folders import MAYBE, NAMELESS, TRACE, XPLANE, Folder, Found, Listing
 from nbprof.formats.logdir import BESIDE, Candidate, stem
-from nbprof.formats.pieces import printable
 from nbprof.formats.sniff import HEAD, Kind, recognise
 
 CHEAP_LOOKS, DEAR_LOOKS = 2000, 64

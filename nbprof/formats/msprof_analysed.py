@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import Piece, printable
+from nbprof.core.trace import Note
 from nbprof.formats.msprof_tables import Table, newest
-from nbprof.formats.pieces import Piece, printable
-from nbprof.trace import Note
 
 _MOST_BYTES = 1 << 28
 _MB = 1024.0 * 1024.0

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.trace import Int64s
 from nbprof.formats import chrome_digits
 from nbprof.formats.msprof_columns import Column, columns, header_of, kind_of, words
-from nbprof.trace import Int64s
 
 NONE_32, NONE_64 = 4294967295, 2**63 - 1
 """What ids hold that mean none: 2^32 - 1, and all from 2^63 - 1 on (2^64 - 1, also after a round trip through a float)."""

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.trace import Events, Int64s, Trace
 from nbprof.formats.msprof_tables import Table
-from nbprof.trace import Events, Int64s, Trace
 
 HARDWARE, COMMUNICATION, STEPS = "Ascend Hardware", "Communication", "Iterations"
 _NEAR_PS = 1_000_000

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from nbprof.errors import RawError, ReadError
-from nbprof.formats.pieces import RunFiles, printable
+from nbprof.core.errors import RawError, ReadError
+from nbprof.core.files import RunFiles, printable
 
 TOOL = "msprof"
 _LAST = 300

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import Piece, printable
+from nbprof.core.trace import TEXT, Int64s, Receipt, Trace
 from nbprof.formats.msprof_tables import Table, newest
-from nbprof.formats.pieces import Piece, printable
-from nbprof.trace import TEXT, Int64s, Receipt, Trace
 
 _MARK = re.compile(r"(Iteration|FP_BP Time|Iteration Refresh|Reduce|Data_aug Bound|GetNext)(?: |_)?(\d+)?(?:_(\d+))?\Z")
 _MODEL = re.compile(r"Model ID:\s*(\d+)")

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
+from nbprof.core.files import Piece, printable
+from nbprof.core.trace import Note
 from nbprof.formats import msprof_csv
 from nbprof.formats.msprof_columns import columns
-from nbprof.formats.pieces import Piece, printable
-from nbprof.trace import Note
 
 # ps around an origin that int64 holds, with room to add.
 _REACH_NS = 2**53

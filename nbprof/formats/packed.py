@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any, BinaryIO, cast
 
-from nbprof.errors import ReadError
-from nbprof.formats.pieces import LIMIT_BYTES, Buffer, Growing, Piece, printable, too_large
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, Piece, printable, too_large
 from nbprof.formats.sniff import unpack
 
 DAMAGED = "the archive is damaged or was cut off ({}). Copy it again, or pack the profile again."

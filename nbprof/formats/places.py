@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LIMIT_BYTES, LocalFile, Piece, RunFiles, could_not_open, no_file, printable
 from nbprof.formats import ascend, ascend_runs, logdir
 from nbprof.formats.chosen import choose, kind_of, settled, some
 from nbprof.formats.folders import SIDECAR, Folder, Found, Listing, LocalFolder, promised
 from nbprof.formats.looking import candidates
-from nbprof.formats.pieces import LIMIT_BYTES, LocalFile, Piece, RunFiles, could_not_open, no_file, printable
 from nbprof.formats.sniff import HEAD, Kind, recognise
 from nbprof.formats.urls import is_url, shown
 

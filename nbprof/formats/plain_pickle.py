@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 
 PART = 1 << 20
 _AHEAD = 1 << 16

@@ -15,11 +15,11 @@ from datetime import datetime
 from typing import Any, BinaryIO, cast
 from urllib.parse import unquote
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import Buffer, Growing, Stamp, printable
 from nbprof.formats import ascend
 from nbprof.formats.folders import Listing
 from nbprof.formats.packed import as_file
-from nbprof.formats.pieces import Buffer, Growing, Stamp, printable
 from nbprof.formats.urls import scrubbed, shown
 
 Progress = Callable[[str], None] | None

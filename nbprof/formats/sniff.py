@@ -9,8 +9,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Literal
 
-from nbprof.errors import ReadError
-from nbprof.formats import wire
+from nbprof.core import wire
+from nbprof.core.errors import ReadError
 from nbprof.formats.msprof_columns import header_of, kind_of
 
 HEAD = 1 << 16

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import Piece
 from nbprof.formats import torch_records
-from nbprof.formats.pieces import Piece
 from nbprof.formats.plain_pickle import Cut, Dict, List
 from nbprof.formats.torch_machine import INACTIVE, LIMITS, UNKNOWN, Int64s, Machine, Rows, text_of
 

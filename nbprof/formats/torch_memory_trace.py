@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LocalFile, Piece, RunFiles
+from nbprof.core.trace import Events, Receipt, Trace
 from nbprof.formats import torch_memory
 from nbprof.formats.logdir import stem
 from nbprof.formats.packed import Unpacked
-from nbprof.formats.pieces import LocalFile, Piece, RunFiles
-from nbprof.trace import Events, Receipt, Trace
 
 _SUFFIX = re.compile(r"(\.memory_snapshot|_snapshot|-snapshot)?\.(pickle|pkl)$", re.IGNORECASE)
 LANES = {

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nbprof.formats.pieces import printable
+from nbprof.core.files import printable
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 

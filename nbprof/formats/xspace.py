@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import Buffer, Piece
+from nbprof.core.trace import Events, Int32s, Int64s, Module, Plane, Receipt, Trace
 from nbprof.formats import xspace_batches
-from nbprof.formats.pieces import Buffer, Piece
 from nbprof.formats.xspace_batches import MOST_PS, Batch
 from nbprof.formats.xspace_columns import Blobs, LazyArgs, sorted_order
 from nbprof.formats.xspace_planes import Line, PlaneMessage, read_space
 from nbprof.formats.xspace_texts import Strings
-from nbprof.trace import Events, Int32s, Int64s, Module, Plane, Receipt, Trace
 
 # A line's time stamp from here on is nanoseconds since 1970 (the year 2001); below it is relative to the start of the profile.
 EPOCH_NS = 10**18

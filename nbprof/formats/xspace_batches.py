@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.files import Buffer
+from nbprof.core.quiet import silence
+from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats import xspace_general
-from nbprof.formats.pieces import Buffer
 from nbprof.formats.xspace_events import BYTES_TAG, DOUBLE_TAG, INT_TAG, TEXT_TAG, Stats, Words, decode, words_of
 from nbprof.formats.xspace_planes import PlaneMessage
 from nbprof.formats.xspace_split import spans
 from nbprof.formats.xspace_texts import distinct
-from nbprof.quiet import silence
-from nbprof.trace import Int32s, Int64s
 
 # Rows of a batch are numbered by 16 bits, and its columns fit the second-level cache.
 MOST_EVENTS = 1 << 16

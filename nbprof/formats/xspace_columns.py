@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from nbprof.core.trace import BYTES, DOUBLE, INT, TEXT, UINT, ArgColumn, Int32s, Int64s
 from nbprof.formats.xspace_batches import Batch, Numbers, Values
 from nbprof.formats.xspace_events import BYTES_TAG, DOUBLE_TAG, INT_TAG, REF_TAG, TEXT_TAG, UINT_TAG
 from nbprof.formats.xspace_texts import Strings
-from nbprof.trace import BYTES, DOUBLE, INT, TEXT, UINT, ArgColumn, Int32s, Int64s
 
 _KIND = {DOUBLE_TAG: DOUBLE, UINT_TAG: UINT, INT_TAG: INT, TEXT_TAG: TEXT, BYTES_TAG: BYTES, REF_TAG: TEXT}
 # Over so many lanes that are out of order, all events are sorted at once.

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.formats import wire
-from nbprof.trace import Int32s, Int64s
+from nbprof.core import wire
+from nbprof.core.trace import Int32s, Int64s
 
 Words = npt.NDArray[np.uint64]
 

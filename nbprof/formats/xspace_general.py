@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.formats import wire
-from nbprof.formats.wire import LENGTH, VARINT, Int64s
+from nbprof.core import wire
+from nbprof.core.wire import LENGTH, VARINT, Int64s
 from nbprof.formats.xspace_events import BYTES_TAG, DOUBLE_TAG, TEXT_TAG
 
 # In how many messages an event and its stats lie: space, plane, line, event.

@@ -11,11 +11,12 @@ from functools import cached_property
 
 import numpy as np
 
-from nbprof.formats import wire, xspace_general
-from nbprof.formats.wire import LENGTH, VARINT, Field, Int64s
+from nbprof.core import wire
+from nbprof.core.trace import Int32s
+from nbprof.core.wire import LENGTH, VARINT, Field, Int64s
+from nbprof.formats import xspace_general
 from nbprof.formats.xspace_events import BYTES_TAG, DOUBLE_TAG, INT_TAG, REF_TAG, TEXT_TAG, UINT_TAG
 from nbprof.formats.xspace_texts import Strings, span_texts
-from nbprof.trace import Int32s
 
 _ENTRY_DEPTH, _VALUE_DEPTH, _FACT_DEPTH = 2, 3, 4
 # Ids up to this many times their count are looked up in a table, others by bisection.

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nbprof.formats import wire, xspace_general
-from nbprof.formats.wire import LENGTH, VARINT, CutError, Int64s
+from nbprof.core import wire
+from nbprof.core.wire import LENGTH, VARINT, CutError, Int64s
+from nbprof.formats import xspace_general
 from nbprof.formats.xspace_names import EventNames, StatNames, event_names, facts, stat_names
 from nbprof.formats.xspace_split import Other, event_starts
 from nbprof.formats.xspace_texts import Strings

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.errors import ReadError
-from nbprof.formats import wire
-from nbprof.trace import Int64s
+from nbprof.core import wire
+from nbprof.core.errors import ReadError
+from nbprof.core.trace import Int64s
 
 EVENT_TAG = 0x22
 # A line lies in a plane of a space.

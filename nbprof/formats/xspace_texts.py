@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.formats import wire
+from nbprof.core import wire
+from nbprof.core.trace import Int32s, Int64s, Receipt
 from nbprof.formats.xspace_events import Words
-from nbprof.trace import Int32s, Int64s, Receipt
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _FACTORS = np.array([pow(0x9E3779B97F4A7C15, i + 2, 1 << 64) for i in range(32)], np.uint64)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nbprof.faces import Hlo, MemoryViewer, OpProfile, Roofline
+from nbprof.faces.hlo import Hlo, OpProfile
+from nbprof.faces.memory_viewer import MemoryViewer
+from nbprof.faces.roofline import Roofline
 from nbprof.profile_parts.base import Shown
 
 

@@ -7,7 +7,7 @@ import gzip
 from functools import lru_cache
 from pathlib import Path
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 
 PATH = Path(__file__).parent.parent / "static" / "dashboard.js"
 

@@ -14,7 +14,7 @@ from nbprof.run_parts.base import Base
 if TYPE_CHECKING:
     from nbprof.analysis.allocator_stacks import Stacks
     from nbprof.analysis.allocator_state import Replay, State
-    from nbprof.formats.pieces import Piece
+    from nbprof.core.files import Piece
     from nbprof.formats.torch_memory import Snapshot
 
 

@@ -10,9 +10,9 @@ import pandas as pd
 from nbprof import peaks
 from nbprof.activity import Activity
 from nbprof.analysis import overview, steps
+from nbprof.core.trace import Trace
 from nbprof.lazy import Cached, Kept, Lazy
 from nbprof.source import Dialect, RunSource
-from nbprof.trace import Trace
 
 if TYPE_CHECKING:
     from nbprof.cache.shelf import Shelf

@@ -6,9 +6,9 @@ import pandas as pd
 
 from nbprof.analysis import collectives, critical_path, device_time_idle, device_time_series, launches
 from nbprof.analysis import device_time as times
+from nbprof.core.trace import Note
 from nbprof.lazy import Kept
 from nbprof.run_parts.base import Base
-from nbprof.trace import Note
 
 
 class DeviceTime(Base):

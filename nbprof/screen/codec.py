@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 
 Array = npt.NDArray[Any]
 

@@ -19,7 +19,7 @@ from tornado.iostream import StreamClosedError
 from nbprof.capture.place import DEFAULT
 from nbprof.capture.remote.addresses import parse
 from nbprof.capture.remote.sampling import Sampling
-from nbprof.errors import CaptureError, NbprofError
+from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.server.handlers import Handler, status_of
 from nbprof.server.paths import RefusedError, locate
 from nbprof.server.process import BusyError, Process

@@ -14,7 +14,7 @@ from jupyter_server.utils import ensure_async
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.server.handlers import Handler
 from nbprof.server.paths import RefusedError, could_not
 

@@ -10,11 +10,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 from nbprof.server.paths import Place, could_not, inside, too_large
 
 if TYPE_CHECKING:
-    from nbprof.formats.pieces import RunFiles
+    from nbprof.core.files import RunFiles
 
 
 @dataclass(frozen=True)

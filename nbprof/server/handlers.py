@@ -15,7 +15,7 @@ from jupyter_server.base.handlers import APIHandler
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from nbprof.errors import NbprofError, RawError
+from nbprof.core.errors import NbprofError, RawError
 from nbprof.server.folders import placed
 from nbprof.server.paths import Place, RefusedError, resolve
 from nbprof.server.process import BusyError, EndedError, Progress, Tell

@@ -14,7 +14,7 @@ from jupyter_server.auth.decorator import authorized
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.server.found import OnDisk, Problem
 from nbprof.server.handlers import Handler
 from nbprof.server.paths import RefusedError, locate

@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 
 
 class RefusedError(ReadError):

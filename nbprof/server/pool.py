@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.server.folders import Chosen
 from nbprof.server.paths import Place
 from nbprof.server.process import BusyError, EndedError, Process, Tell

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from nbprof.errors import NbprofError, RawError
+from nbprof.core.errors import NbprofError, RawError
 from nbprof.server import pipes
 
 

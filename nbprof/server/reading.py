@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from nbprof.formats.pieces import LocalFile
+from nbprof.core.files import LocalFile
 
 if TYPE_CHECKING:
-    from nbprof.formats.pieces import Buffer, RunFiles
+    from nbprof.core.files import Buffer, RunFiles
 
 _STEP = 0.01
 """The least that is told."""

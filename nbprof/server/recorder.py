@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nbprof.capture.place import DEFAULT, ignore_by_git
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.server import pipes
 
 if TYPE_CHECKING:

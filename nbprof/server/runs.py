@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
+from nbprof.core.files import LocalFile, RunFiles, printable
 from nbprof.formats import ascend, logdir
 from nbprof.formats.folders import MAYBE, SIDECAR, TRACE, XPLANE, Listing, LocalFolder, promised
 from nbprof.formats.looking import candidates
-from nbprof.formats.pieces import LocalFile, RunFiles, printable
 from nbprof.server import runs_ascend
 from nbprof.server.found import OnDisk, Problem
 from nbprof.server.paths import could_not, inside, reaches

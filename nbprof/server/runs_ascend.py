@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
+from nbprof.core.files import LocalFile, RunFiles
 from nbprof.formats import ascend, ascend_runs
-from nbprof.formats.pieces import LocalFile, RunFiles
 from nbprof.server.found import OnDisk, Problem
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.server.pool import Pool
 from nbprof.server.process import EndedError, Process
 

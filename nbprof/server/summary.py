@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import nbprof
 from nbprof.analysis import step_count
 from nbprof.cache.folder import Folder, enabled, location
-from nbprof.formats.pieces import LocalFile, RunFiles
+from nbprof.core.files import LocalFile, RunFiles
 
 if TYPE_CHECKING:
     from nbprof.run import Run

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LocalFile
 from nbprof.formats.folders import SIDECAR, TRACE, XPLANE, promised
 from nbprof.formats.logdir import stem
-from nbprof.formats.pieces import LocalFile
 from nbprof.server.found import OnDisk
 from nbprof.server.paths import RefusedError, could_not, inside, locate, nameable, reaches
 from nbprof.server.runs import Search, is_run_folder

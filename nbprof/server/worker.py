@@ -17,12 +17,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from nbprof.errors import NbprofError, RawError, ReadError
+from nbprof.core.errors import NbprofError, RawError, ReadError
 from nbprof.server import pipes
 from nbprof.server.paths import inside
 
 if TYPE_CHECKING:
-    from nbprof.formats.pieces import RunFiles
+    from nbprof.core.files import RunFiles
     from nbprof.run import Run
     from nbprof.server.reading import Say
 

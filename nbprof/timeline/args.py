@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from nbprof.trace import BYTES, DOUBLE, TEXT, UINT, ArgColumn, Trace
+from nbprof.core.trace import BYTES, DOUBLE, TEXT, UINT, ArgColumn, Trace
 
 MOST_VALUE = 2_000
 MOST_ARGS = 200

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import INT, UINT, ArgColumn, Int64s
 from nbprof.timeline.links import CORRELATED, FLOW_BITS, LAUNCHES, MOST, OF_FILE, Links
-from nbprof.trace import INT, UINT, ArgColumn, Int64s
 
 KINDS = ("launch", "producer", "forward", "flow")
 """Of arrows, by code."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 
 MOST_ROWS = 8192
 """Rows of tiles that one request may want: a screen has some hundred."""

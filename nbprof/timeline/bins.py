@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.errors import NbprofError
-from nbprof.trace import Int64s
+from nbprof.core.errors import NbprofError
+from nbprof.core.trace import Int64s
 
 TILE = 512
 """Bins of a tile."""

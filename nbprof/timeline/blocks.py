@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.quiet import silence
+from nbprof.core.quiet import silence
+from nbprof.core.trace import Int32s, Int64s
 from nbprof.timeline.stack import Stack
-from nbprof.trace import Int32s, Int64s
 
 _SAMPLE = 64
 _CHUNK = 1 << 16

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nbprof.core.trace import Int32s, Int64s
 from nbprof.timeline.bins import LEVELS, TILE
 from nbprof.timeline.blocks import Blocks
-from nbprof.trace import Int32s, Int64s
 
 EVENTS = 32
 """In a bin, on average."""

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
+from nbprof.core.trace import Int64s
 from nbprof.timeline.bins import Bins, since
 from nbprof.timeline.tracks import Counter, Tracks
-from nbprof.trace import Int64s
 
 COLUMNS = (("lane", "u4"), ("tile", "f8"), ("t", "f4"), ("low", "f8"), ("high", "f8"), ("last", "f8"))
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.lanes import Lane, heading, section
-from nbprof.trace import Events, Int64s
 
 if TYPE_CHECKING:
     from nbprof.run import Run

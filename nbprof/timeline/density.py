@@ -10,8 +10,8 @@ import numpy.typing as npt
 from nbprof.activity import CATEGORIES
 
 if TYPE_CHECKING:
+    from nbprof.core.trace import Int64s
     from nbprof.timeline.tracks import Tracks
-    from nbprof.trace import Int64s
 
 STRIP = 2048
 """Parts of the strip above the timeline."""

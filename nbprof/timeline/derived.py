@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.lanes import Kind, heading
-from nbprof.trace import Events, Int64s
 
 if TYPE_CHECKING:
     from nbprof.run import Run

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from nbprof.codes import distinct
+from nbprof.core.factorize import distinct
+from nbprof.core.trace import TEXT, Events, Int64s, Trace
 from nbprof.timeline.derived import HLO, MODULES, OPS, SCOPES, STEPS, Line, Made, chains, runs
 from nbprof.timeline.lanes import heading, section, step_names
-from nbprof.trace import TEXT, Events, Int64s, Trace
 
 if TYPE_CHECKING:
     from nbprof.run import Run

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import Events, Int64s, Trace
 from nbprof.timeline.derived import SCOPES as SCOPES
 from nbprof.timeline.derived import STEPS, TORCH_MODULES, TORCH_OPS, Line, Made, runs
 from nbprof.timeline.lanes import heading, step_names
-from nbprof.trace import Events, Int64s, Trace
 
 if TYPE_CHECKING:
     from nbprof.run import Run

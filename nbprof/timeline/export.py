@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
+from nbprof.core.trace import TEXT, Int64s, Trace
 from nbprof.timeline import arrows, pick
 from nbprof.timeline.export_args import Args, text
 from nbprof.timeline.lanes import Lane
 from nbprof.timeline.links import LAUNCHES
 from nbprof.timeline.threads import threads
-from nbprof.trace import TEXT, Int64s, Trace
 
 if TYPE_CHECKING:
     from nbprof.run import Run

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import BYTES, DOUBLE, TEXT, UINT, ArgColumn, Int64s, Trace
 from nbprof.timeline.tracks import Tracks
-from nbprof.trace import BYTES, DOUBLE, TEXT, UINT, ArgColumn, Int64s, Trace
 
 _OF_INSTANTS = ("ph", "s")
 MOST_REPEATED = 200

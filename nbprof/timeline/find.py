@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import DOUBLE, INT, TEXT, UINT, ArgColumn, Int32s, Int64s, Trace
 from nbprof.timeline.patterns import Pattern, PatternError
 from nbprof.timeline.slices import Slices
-from nbprof.trace import DOUBLE, INT, TEXT, UINT, ArgColumn, Int32s, Int64s, Trace
 
 STRIP = 2048
 """Parts of the strip of hits."""

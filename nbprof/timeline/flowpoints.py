@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from nbprof.trace import Int64s, Trace
+from nbprof.core.trace import Int64s, Trace
 
 # How far behind a finish that names the next slice that slice may begin, ps; times of arrows and slices are rounded apart.
 _NEAR_PS = 1_000_000

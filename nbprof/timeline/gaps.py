@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.core.trace import Int64s
 from nbprof.timeline.ranges import work_lanes
 from nbprof.timeline.slices import MOST_NAME, Slices
 from nbprof.timeline.sums import Sums, Union, covered, in_lane
 from nbprof.timeline.tracks import Lane, tracks
-from nbprof.trace import Int64s
 
 if TYPE_CHECKING:
     from nbprof.run import Run

@@ -8,12 +8,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.blocks import Blocks
 from nbprof.timeline.coarse import LEAST, Coarse
 from nbprof.timeline.colours import Fills
 from nbprof.timeline.stack import Stack, stack
 from nbprof.timeline.tracks import Tracks
-from nbprof.trace import Events, Int64s
 
 Ids = npt.NDArray[np.integer]
 

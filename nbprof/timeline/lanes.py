@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.trace import Events, Int64s
+from nbprof.core.trace import Events, Int64s
 
 if TYPE_CHECKING:
     from nbprof.run import Run

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import INT, TEXT, UINT, ArgColumn, Int64s, Trace
 from nbprof.timeline.flowpoints import FlowPoints
 from nbprof.timeline.lanes import step_names
-from nbprof.trace import INT, TEXT, UINT, ArgColumn, Int64s, Trace
 
 if TYPE_CHECKING:
     from nbprof.run import Run

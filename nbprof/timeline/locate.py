@@ -12,11 +12,11 @@ import pandas as pd
 
 from nbprof.analysis import memory
 from nbprof.analysis.input_pipeline import COPY_TO_DEVICE
+from nbprof.core.trace import Int64s
 from nbprof.run import Run
 from nbprof.timeline import gaps
 from nbprof.timeline.find import Finder
 from nbprof.timeline.slices import Slices
-from nbprof.trace import Int64s
 
 if TYPE_CHECKING:
     from nbprof.timeline.serve import Timeline

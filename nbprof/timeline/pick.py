@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
+from nbprof.core.trace import BYTES, DOUBLE, TEXT, UINT, Events, Int64s, Trace
 from nbprof.timeline.lanes import Lane
 from nbprof.timeline.tracks import Tracks
-from nbprof.trace import BYTES, DOUBLE, TEXT, UINT, Events, Int64s, Trace
 
 COLUMNS = ("host", "process", "lane", "name", "start_us", "duration_us", "depth", "self_us", "event")
 Lanes = int | str | re.Pattern[str] | Sequence["int | str | re.Pattern[str]"]

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.trace import Int64s
 from nbprof.timeline.density import repeats
 from nbprof.timeline.slices import KINDS, MOST_NAME, Part, Slices
 from nbprof.timeline.sums import NOTHING, Floats, Rows, Sums, Union, covered, in_lane
 from nbprof.timeline.tracks import Lane
-from nbprof.trace import Int64s
 
 MOST_NAMES = 200
 MOST_EVENTS = 1_000_000

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from nbprof.errors import NbprofError
-from nbprof.quiet import quietly
+from nbprof.core.errors import NbprofError
+from nbprof.core.quiet import quietly
 from nbprof.screen import codec
 from nbprof.timeline.asked import MOST_EVENTS, MOST_LANES, Asked, BadRequest
 

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.colours import Fills
 from nbprof.timeline.tracks import Lane, Tracks
-from nbprof.trace import Events, Int64s
 
 Direction = Literal["previous", "next", "parent", "child", "previous_same", "next_same"]
 Levels = npt.NDArray[np.unsignedinteger[Any]]

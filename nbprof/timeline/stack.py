@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.trace import Events, Int32s, Int64s
+from nbprof.core.trace import Events, Int32s, Int64s
 
 MOST_LEVEL = 65_535
 _MANY = 64

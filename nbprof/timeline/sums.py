@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import Int64s
 from nbprof.timeline.slices import Part, Slices, ends_of
-from nbprof.trace import Int64s
 
 _CHUNK = 1 << 18
 Floats = npt.NDArray[np.float64]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from nbprof import nesting
 from nbprof.analysis.self_time import overlapping
+from nbprof.core import nesting
+from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.stack import stack
-from nbprof.trace import Events, Int64s
 
 _ROUNDS = 8
 

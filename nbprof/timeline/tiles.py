@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
+from nbprof.core.trace import Int64s
 from nbprof.screen.codec import smallest
 from nbprof.screen.wording import one_line
 from nbprof.timeline.bins import TILE, Bins, since
 from nbprof.timeline.counters import counter_tiles
 from nbprof.timeline.index import Index, Rows
-from nbprof.trace import Int64s
 
 MOST_TILES = 4096
 MOST_TEXT = 200

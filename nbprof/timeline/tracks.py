@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import Events, Int64s
 from nbprof.timeline import counting, derived_gpu, derived_torch
 from nbprof.timeline import lanes as drawn
 from nbprof.timeline.counting import Counter as Counter
@@ -15,7 +16,6 @@ from nbprof.timeline.derived import Made, steps_of_hosts
 from nbprof.timeline.lanes import Kind as Kind
 from nbprof.timeline.lanes import Lane as Lane
 from nbprof.timeline.lanes import section as section
-from nbprof.trace import Events, Int64s
 
 if TYPE_CHECKING:
     from nbprof.run import Run

@@ -9,7 +9,7 @@ import pandas as pd
 
 from nbprof.analysis import ascend
 from nbprof.analysis.ascend_pmu import PIPES
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.run_parts.ascend import LACKS
 from nbprof.screen import wording
 from nbprof.screen.categories import BY_KEY, DEVICE, HOST, OTHER, mix

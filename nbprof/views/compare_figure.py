@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.compare import STEP
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.screen import wording
 from nbprof.screen.categories import CATEGORIES
 from nbprof.views.figures import _bokeh, _style

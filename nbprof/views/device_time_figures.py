@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.screen import wording
 from nbprof.screen.categories import BY_KEY, OTHER
 from nbprof.views.device_time import PARTS, WAITS

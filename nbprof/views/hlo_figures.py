@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.peaks import ON_CHIP
 from nbprof.screen import wording
 from nbprof.screen.categories import DEVICE, OTHER

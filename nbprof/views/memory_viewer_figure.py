@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.screen import wording
 from nbprof.screen.categories import HEAP, STACK
 from nbprof.views.figures import _bokeh, _stepped, _style

@@ -13,7 +13,7 @@ import numpy as np
 
 import nbprof
 from nbprof.cache.values import record
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.live import key
 from nbprof.screen import wording
 from nbprof.screen.categories import BY_KEY

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.density import Density, bytes_of
 from nbprof.timeline.tracks import Tracks
-from nbprof.trace import Events, Int64s
 
 MOST_BYTES = 1 << 16
 """Of all rows together."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.nesting import self_times_of
+from nbprof.core.nesting import self_times_of
 from nbprof.screen.codec import Delta, coded, short, smallest
 from nbprof.screen.wording import one_line, plural
 from nbprof.timeline import arrows

@@ -10,8 +10,8 @@ import pytest
 
 from nbprof import profiles
 from nbprof.analysis import ascend, ascend_iterations
+from nbprof.core.files import LocalFile
 from nbprof.formats import msprof_tables
-from nbprof.formats.pieces import LocalFile
 from tests.support.profiles import real
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from nbprof import frames_device_time
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.profiles import load as load_any
 from tests.support.kineto import Kineto, Plain, length, load, profile, union, without
 from tests.support.profiles import real

@@ -6,7 +6,7 @@ import pytest
 
 import nbprof
 from nbprof import frames_hlo
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.views import roofline
 from tests.support.build import profile
 from tests.support.hlo import computation, instruction, metadata_plane, program, shape

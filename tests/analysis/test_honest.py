@@ -266,7 +266,7 @@ def test_a_damaged_sidecar_costs_only_itself(tmp_path, sidecar):
     ("name", "says"), [("x.pt.trace.json.gz", "a text file, not a profile"), ("op_summary_1.csv", "a timeline of Ascend")]
 )
 def test_what_is_not_read_is_named(tmp_path, name, says):
-    from nbprof.errors import ReadError
+    from nbprof.core.errors import ReadError
 
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(ReadError, match=says):

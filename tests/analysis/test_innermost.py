@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from nbprof import nesting
 from nbprof.analysis.innermost import _boundaries
+from nbprof.core import nesting
 
 
 @pytest.mark.parametrize("slack", [0, 2])

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nbprof import nesting
 from nbprof.activity import CATEGORIES, CATEGORY_OF_CLASS
 from nbprof.analysis.steps import flatten, summary
-from nbprof.errors import ReadError
+from nbprof.core import nesting
+from nbprof.core.errors import ReadError
 from nbprof.formats import chrome_bytes, chrome_document, xspace_batches, xspace_split
 from nbprof.profiles import Profile, load
 from nbprof.views.memory import sample

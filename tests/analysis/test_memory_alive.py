@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbprof.analysis import memory, memory_alive
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.profiles import load
 from nbprof.views import memory as memory_view
 from tests.support.build import profile

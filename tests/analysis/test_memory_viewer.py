@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from nbprof import frames_memory_viewer
 from nbprof.analysis import memory_modules, memory_viewer
-from nbprof.errors import NbprofError, ReadError
+from nbprof.core.errors import NbprofError, ReadError
+from nbprof.core.trace import Module
 from nbprof.formats.hlo import Program
-from nbprof.trace import Module
 from tests.support import hlo
 from tests.support.build import profile
 from tests.support.hlo_memory import KIB, large, small, without_assignment
@@ -111,7 +111,7 @@ def test_a_figure_has_the_working_set_and_the_lifetimes(viewer):
 
 
 def profile_of(viewer, data):
-    from nbprof.faces import ModuleMemory
+    from nbprof.faces.memory_viewer import ModuleMemory
     from nbprof.formats import hlo_buffers
     from nbprof.formats.hlo import Program
 

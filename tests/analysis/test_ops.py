@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from nbprof import frames, load
 from nbprof.activity import Activity
 from nbprof.analysis import ops
+from nbprof.core.errors import NbprofError
 from nbprof.dialects.peaks import peak_bytes_per_second, peak_flops_per_second
-from nbprof.errors import NbprofError
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
 

@@ -7,8 +7,8 @@ import pytest
 import nbprof
 from nbprof.capture.options import Options
 from nbprof.capture.recording import CaptureInfo
+from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.dialects.peaks import on_chip_bytes_per_second
-from nbprof.errors import CaptureError, NbprofError
 from nbprof.options_line import UsageError, choices
 from nbprof.peaks import checked
 from tests.support.build import profile

@@ -19,9 +19,9 @@ import pytest
 from nbprof import profiles
 from nbprof.cache import identity, shelf
 from nbprof.cache.stored import StoredTrace
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LocalFile, RunFiles
 from nbprof.formats import xspace
-from nbprof.formats.pieces import LocalFile, RunFiles
 from nbprof.lazy import Cached
 from nbprof.profiles import load
 from nbprof.run import Run
@@ -255,7 +255,7 @@ def test_a_file_that_changes_before_it_is_hashed_is_not_kept(how, cache, tmp_pat
 
 
 def test_the_digest_of_a_large_file_in_pieces_is_that_of_its_bytes(tmp_path, monkeypatch):
-    from nbprof.formats.pieces import Buffer
+    from nbprof.core.files import Buffer
 
     monkeypatch.setattr(identity, "_CHUNK", 1000)
     monkeypatch.setattr(identity, "_SETTLED_NS", -(10**12))

@@ -16,7 +16,7 @@ from nbprof import cache as face
 from nbprof.cache import background, shelf
 from nbprof.cache.part import Part, Writer
 from nbprof.cache.stored import StoredTrace
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 from nbprof.profiles import load
 from tests.cache.conftest import written
 from tests.cache.same import same
@@ -310,7 +310,7 @@ def test_nothing_is_written_while_a_cell_is_recorded(cache, path, monkeypatch):
 
 
 def test_files_that_nobody_will_open_again_are_not_kept(cache, path):
-    from nbprof.formats.pieces import LocalFile, RunFiles
+    from nbprof.core.files import LocalFile, RunFiles
     from nbprof.run import Run
 
     files = RunFiles("run", path.parent, (LocalFile(path),), 0.0)

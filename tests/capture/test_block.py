@@ -17,7 +17,7 @@ import pytest
 import nbprof
 from nbprof.capture import session as room
 from nbprof.capture.session import Session
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 from tests.support.xspace import training_run
 
 

@@ -18,7 +18,7 @@ from nbprof.capture import clock, trouble
 from nbprof.capture import jax as capture
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 from nbprof.profiles import open_recording
 from tests.capture.jaxes import Training, child
 from tests.support.profiles import needed

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nbprof.capture import session as room
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 from tests.support.profiles import needed
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,7 +17,7 @@ import nbprof
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
 from nbprof.capture.torch_steps import Mark
-from nbprof.errors import RawError
+from nbprof.core.errors import RawError
 from nbprof.profiles import open_recording
 from tests.capture import npus
 from tests.support.profiles import needed
@@ -154,14 +154,14 @@ def test_without_an_npu_pytorchs_profiler_records(torch, place, monkeypatch):
 
 def test_why_torch_npu_did_not_begin(torch, npu, place):
     npus.Profile.refuses = "the driver is busy"
-    with pytest.raises(nbprof.errors.CaptureError, match="torch_npu's profiler did not start: the driver is busy"):
+    with pytest.raises(nbprof.core.errors.CaptureError, match="torch_npu's profiler did not start: the driver is busy"):
         of_torch().start()
 
 
 def test_the_persons_own_profiler_of_torch_npu_comes_first(torch, npu, place):
     theirs = npu.profiler.profile(on_trace_ready=npu.profiler.tensorboard_trace_handler("theirs", "me"))
     theirs.start()
-    with pytest.raises(nbprof.errors.CaptureError, match="already recording"):
+    with pytest.raises(nbprof.core.errors.CaptureError, match="already recording"):
         of_torch().start()
     theirs.stop()
     session = of_torch().start()

@@ -11,7 +11,7 @@ import pytest
 
 import nbprof
 from nbprof.capture.options import Options, options_of
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from nbprof.capture.place import Place
 from nbprof.capture.session import Session
 from nbprof.capture.shield import shielded
 from nbprof.capture.steps import step, steps
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 
 @pytest.fixture(autouse=True)

@@ -201,7 +201,7 @@ def test_the_persons_own_profiler_comes_first(record, model, data, tf, tmp_path)
 def test_a_profiler_that_is_busy_is_a_sentence(place, tf):
     from nbprof.capture.options import Options
     from nbprof.capture.session import Session, active
-    from nbprof.errors import CaptureError
+    from nbprof.core.errors import CaptureError
 
     tf.profiler.experimental.start(str(place / "theirs"))
     try:

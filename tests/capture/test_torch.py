@@ -495,7 +495,7 @@ def test_an_interrupt_leaves_the_whole_steps(torch, place):
 def test_a_profiler_of_the_person_that_records_already_is_left_alone(torch, place):
     from nbprof.capture.options import Options
     from nbprof.capture.session import Session
-    from nbprof.errors import CaptureError
+    from nbprof.core.errors import CaptureError
 
     written = place / "theirs.json"
     plan = torch.profiler.schedule(wait=0, warmup=1, active=1, repeat=1)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from nbprof.core.files import LocalFile
 from nbprof.dialects.grouping import group, inherit
 from nbprof.formats import xspace
-from nbprof.formats.pieces import LocalFile
 from tests.support.xspace import PlaneWriter, training_run
 from tests.support.xspace import xspace as write
 

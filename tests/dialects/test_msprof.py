@@ -292,7 +292,7 @@ def test_damaged_folders_are_read_or_refused(tmp_path, seed):
         file.write_bytes(data[: rng.integers(1, len(data))] if rng.random() < 0.3 else data)
     try:
         run = run_of(folder)
-    except nbprof.errors.ReadError:
+    except nbprof.core.errors.ReadError:
         return
     for frame in (run.steps, run.kernels, run.ops, run.memory_timeline, run.devices):
         assert isinstance(frame, pd.DataFrame)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nbprof.core.trace import Events
 from nbprof.dialects import msprof_steps
-from nbprof.trace import Events
 
 
 def trace_of(tables: dict[str, Any], start: list[int], length: list[int]) -> Any:

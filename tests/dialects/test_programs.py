@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbprof.analysis import memory_modules, memory_viewer
+from nbprof.core.trace import Module
 from nbprof.dialects.programs import Programs
 from nbprof.formats.hlo import Program
 from nbprof.profiles import load
-from nbprof.trace import Module
 from tests.analysis.test_hlo import JIT, KNOWN, US, kernel, op, run
 from tests.support import hlo
 from tests.support.hlo_memory import small

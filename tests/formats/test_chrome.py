@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.trace import DOUBLE, INT, TEXT, UINT
 from nbprof.formats import chrome
-from nbprof.trace import DOUBLE, INT, TEXT, UINT
 from tests.support.chrome import Memory, compact, complete, document, expected_slices, kineto, packed, read, slices_of
 
 US = 10**6  # ps

@@ -14,7 +14,7 @@ import zlib
 import numpy as np
 import pytest
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 from nbprof.formats import chrome_document
 from nbprof.formats.chrome_digits import PADDING, after_spaces, words
 from tests.support.chrome import compact, complete, expected_slices, kineto, packed, read, slices_of

@@ -9,9 +9,9 @@ import warnings
 import numpy as np
 import pytest
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LocalFile
 from nbprof.formats import xspace
-from nbprof.formats.pieces import LocalFile
 from nbprof.profiles import load
 from tests.support.xspace import MS, PlaneWriter, chunk, gpu_run, number, training_run, varint
 from tests.support.xspace import xspace as write

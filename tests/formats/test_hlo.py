@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 from nbprof.formats.hlo import Program
 from tests.support.hlo import computation, instruction, program
 from tests.support.xspace import chunk, number, varint

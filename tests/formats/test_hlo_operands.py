@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nbprof.errors import ReadError
-from nbprof.formats import wire
+from nbprof.core import wire
+from nbprof.core.errors import ReadError
 from nbprof.formats.hlo import Program
 from tests.support import hlo_programs
 from tests.support.hlo import computation, instruction, program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 from nbprof.formats import hlo_shapes
 from nbprof.formats.hlo_shapes import Shape
 from tests.support.hlo import shape, tuple_shape

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nbprof.errors import ReadError
-from nbprof.formats import hlo_text, wire
+from nbprof.core import wire
+from nbprof.core.errors import ReadError
+from nbprof.formats import hlo_text
 from nbprof.formats.hlo import Program
 from nbprof.profiles import load
 from tests.support import hlo, hlo_programs

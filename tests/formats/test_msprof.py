@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.errors import RawError, ReadError
+from nbprof.core.errors import RawError, ReadError
+from nbprof.core.files import LocalFile
 from nbprof.formats import ascend, msprof, msprof_csv, msprof_tables, places
-from nbprof.formats.pieces import LocalFile
 from tests.support import msprof as made
 from tests.support.profiles import real
 

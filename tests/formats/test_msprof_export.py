@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import nbprof
-from nbprof.errors import RawError, ReadError
+from nbprof.core.errors import RawError, ReadError
 from tests.support import msprof as made
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import fsspec
 import pytest
 
-from nbprof.errors import RawError, ReadError
+from nbprof.core.errors import RawError, ReadError
 from nbprof.formats import msprof, places
 from nbprof.formats.places import Ways
 from tests.support import msprof as made

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import nbprof
-from nbprof.errors import ReadError
-from nbprof.formats import folders, looking, pieces, places
-from nbprof.formats.pieces import Buffer, Growing, LocalFile
+from nbprof.core import files
+from nbprof.core.errors import ReadError
+from nbprof.core.files import Buffer, Growing, LocalFile
+from nbprof.formats import folders, looking, places
 from tests.support.places import gz, space, trace, write
 from tests.support.xspace import training_run
 
@@ -387,7 +388,7 @@ def test_bytes_that_come_in_blocks_make_one_buffer(monkeypatch, sizes):
         whole += bytes([i + 1]) * size
     buffer = grown.buffer()
     assert bytes(buffer.data) == whole
-    assert bytes(buffer.array) == whole + bytes(pieces.PADDING)
+    assert bytes(buffer.array) == whole + bytes(files.PADDING)
 
 
 def test_pages_that_are_given_back_read_as_zero():

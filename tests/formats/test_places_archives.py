@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nbprof
-from nbprof.errors import NbprofError, ReadError
+from nbprof.core.errors import NbprofError, ReadError
+from nbprof.core.files import LocalFile
 from nbprof.formats import archives, places
-from nbprof.formats.pieces import LocalFile
 from tests.support.places import gz, space, tarred, trace, write, zipped
 from tests.support.xspace import training_run
 

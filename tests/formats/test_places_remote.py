@@ -22,7 +22,7 @@ import pytest
 from fsspec.asyn import AsyncFileSystem
 
 import nbprof
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 from nbprof.formats import places, remote, urls
 from nbprof.formats.places import Ways
 from tests.support.places import gz, space, tarred, trace, write, zipped

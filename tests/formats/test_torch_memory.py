@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LocalFile
 from nbprof.formats import plain_pickle, torch_machine, torch_memory, torch_records
-from nbprof.formats.pieces import LocalFile
 from nbprof.formats.plain_pickle import Cut, Unpickler
 from tests.support.caching_allocator import MIB, Allocator, fragmented, snapshot
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbprof.errors import ReadError
-from nbprof.formats import wire
+from nbprof.core import wire
+from nbprof.core.errors import ReadError
 from tests.support.xspace import chunk, double, number, varint
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

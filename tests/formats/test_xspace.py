@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LocalFile
 from nbprof.formats import xspace
-from nbprof.formats.pieces import LocalFile
 from tests.support.xspace import PlaneWriter, Ref, UInt, chunk, number, training_run
 from tests.support.xspace import xspace as write
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nbprof.core.files import Buffer, LocalFile
+from nbprof.core.trace import BYTES, DOUBLE, INT, TEXT, UINT
 from nbprof.formats import xspace, xspace_batches, xspace_columns
-from nbprof.formats.pieces import Buffer, LocalFile
-from nbprof.trace import BYTES, DOUBLE, INT, TEXT, UINT
 from tests.support.xspace import PlaneWriter, Ref, UInt, chunk, number
 from tests.support.xspace import xspace as write
 

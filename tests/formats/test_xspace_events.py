@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbprof.formats import wire, xspace_events, xspace_general
+from nbprof.core import wire
+from nbprof.formats import xspace_events, xspace_general
 from nbprof.formats.xspace_events import decode, varints, words_of
 from tests.support.xspace import chunk, double, number, varint
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LocalFile
 from nbprof.formats import xspace
-from nbprof.formats.pieces import LocalFile
 from tests.support import xspace_proto
 from tests.support.xspace import gpu_run, training_run
 from tests.support.xspace_check import LIMITS, check, small_limits

@@ -7,8 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from nbprof.errors import ReadError
-from nbprof.formats import wire, xspace_split
+from nbprof.core import wire
+from nbprof.core.errors import ReadError
+from nbprof.formats import xspace_split
 from tests.support.xspace import chunk, number
 
 

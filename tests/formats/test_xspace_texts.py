@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbprof.formats import wire, xspace_texts
-from nbprof.trace import Receipt
+from nbprof.core import wire
+from nbprof.core.trace import Receipt
+from nbprof.formats import xspace_texts
 
 LENGTHS = st.sampled_from([0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 41, 100, 128, 129, 255, 256, 257])
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["nbprof.formats"]):
-    from nbprof.errors import ReadError
+    from nbprof.core.errors import ReadError
     from nbprof.formats import chrome, chrome_document
 
 from tests.support.chrome import Memory, compact, complete, kineto, packed

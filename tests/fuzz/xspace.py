@@ -17,9 +17,9 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["nbprof.formats"]):
-    from nbprof.errors import ReadError
+    from nbprof.core.errors import ReadError
+    from nbprof.core.files import LocalFile
     from nbprof.formats import xspace
-    from nbprof.formats.pieces import LocalFile
 from tests.support.xspace_check import check, small_limits
 from tests.support.xspace_random import Writer, damaged
 

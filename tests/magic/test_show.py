@@ -7,7 +7,7 @@ import re
 import pytest
 
 from nbprof.cell import Show
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 from nbprof.options_line import count as _count
 
 

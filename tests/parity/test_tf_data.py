@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbprof.analysis import tf_data
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from tests.parity.peer import NAMES, profile
 from tests.support.build import profile as made
 from tests.support.xspace import MS, PlaneWriter, xspace

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.profiles import load
 from tests.parity.peer import same
 from tests.support.kineto import Kineto, profile

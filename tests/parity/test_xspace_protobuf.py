@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LocalFile
 from nbprof.formats import xspace
-from nbprof.formats.pieces import LocalFile
 from tests.support import xspace_proto
 from tests.support.profiles import ROOT, needed, real
 

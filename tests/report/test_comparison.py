@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nbprof
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.profiles import last, load
 from nbprof.screen import codec
 from tests.support.kineto import Kineto

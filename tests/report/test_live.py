@@ -12,7 +12,7 @@ import pytest
 
 import nbprof
 from nbprof import comms, live, profiles
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.report import bundle
 from nbprof.report.mimebundle import MIME
 from nbprof.screen import codec

@@ -13,7 +13,7 @@ import pytest
 
 from nbprof import comms
 from nbprof.cache import background
-from nbprof.quiet import silence
+from nbprof.core.quiet import silence
 from nbprof.timeline import serve
 
 NONE = np.zeros(1)

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.report import html, mimebundle
 from nbprof.report.static import static_html
 from nbprof.screen import codec

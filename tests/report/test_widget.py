@@ -3,7 +3,7 @@ from __future__ import annotations
 import ipywidgets
 import pytest
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.report import bundle
 from nbprof.screen import codec
 from nbprof.views import payload

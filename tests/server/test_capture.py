@@ -15,7 +15,7 @@ from nbprof.capture.remote import failures
 from nbprof.capture.remote.addresses import parse
 from nbprof.capture.remote.client import Refusal
 from nbprof.capture.remote.sampling import Sampling
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 from nbprof.server.capture import MOST_RECORDINGS, MOST_WORKERS
 from nbprof.server.recorder import Recorder
 from tests.support.profiler_server import Refuse, answer, standing_in

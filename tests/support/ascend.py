@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import Activity
+from nbprof.core.trace import Events, Receipt, Trace
 from nbprof.run import Run
 from nbprof.source import RunSource
-from nbprof.trace import Events, Receipt, Trace
 
 US, MS = 1_000_000, 1_000_000_000
 """In ps, in which tables state moments."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from nbprof.core.files import Buffer
+from nbprof.core.trace import DOUBLE, TEXT, UINT, Trace
 from nbprof.formats import chrome
-from nbprof.formats.pieces import Buffer
-from nbprof.trace import DOUBLE, TEXT, UINT, Trace
 
 EXTRAS = ("ph", "name", "cat", "pid", "tid", "ts", "dur", "args")
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from nbprof.formats.pieces import LocalFile, RunFiles
+from nbprof.core.files import LocalFile, RunFiles
 from nbprof.profiles import Profile
 from nbprof.run import Run
 

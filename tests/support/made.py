@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from nbprof.formats.pieces import RunFiles
+from nbprof.core.files import RunFiles
 from nbprof.profiles import Profile
 from nbprof.run import Run
 from tests.support.chrome import Memory

@@ -70,7 +70,7 @@ class StandIn:
 
 def decode(data: bytes) -> dict[int, Any]:
     """The fields of a message: numbers, texts, and options (field 4) as fields again."""
-    from nbprof.formats.wire import LENGTH, fields
+    from nbprof.core.wire import LENGTH, fields
 
     out: dict[int, Any] = {}
     for no, kind, value, end in fields(data, 0, len(data)):

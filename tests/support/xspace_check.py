@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from nbprof.errors import ReadError
-from nbprof.formats import wire, xspace_batches, xspace_events, xspace_split, xspace_texts
-from nbprof.trace import Trace
+from nbprof.core import wire
+from nbprof.core.errors import ReadError
+from nbprof.core.trace import Trace
+from nbprof.formats import xspace_batches, xspace_events, xspace_split, xspace_texts
 from tests.support import xspace_proto
 
 LIMITS = (

@@ -10,7 +10,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from nbprof.trace import BYTES, DOUBLE, INT, TEXT, UINT, Trace
+from nbprof.core.trace import BYTES, DOUBLE, INT, TEXT, UINT, Trace
 
 _MOST_PS = 2**62
 _TYPES = {"int64": 3, "uint64": 4, "double": 1, "string": 9, "bytes": 12}

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from nbprof.core.trace import ArgColumn, Events
 from nbprof.timeline.slices import Slices
 from nbprof.timeline.tracks import Kind, Lane, Tracks
-from nbprof.trace import ArgColumn, Events
 
 NAMES = ("a", "b", "c", "A::b", "conv")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.timeline.bins import LEVELS, TILE
 from nbprof.timeline.index import Index
 from nbprof.timeline.tiles import tiles

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
+from nbprof.core.trace import Events
 from nbprof.profiles import load
 from nbprof.timeline import export as module
 from nbprof.timeline.args import value_of
 from nbprof.timeline.export_args import plain
 from nbprof.timeline.threads import threads
-from nbprof.trace import Events
 from tests.support.chrome import complete, document
 from tests.support.profiles import real
 from tests.support.xspace import PlaneWriter, chunk, gpu_run, training_run, xspace

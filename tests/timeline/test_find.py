@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nbprof.core.trace import DOUBLE, INT, TEXT, UINT, ArgColumn
 from nbprof.timeline import find, patterns
 from nbprof.timeline.find import STRIP, Finder
 from nbprof.timeline.patterns import Pattern, PatternError
 from nbprof.timeline.slices import Slices
-from nbprof.trace import DOUBLE, INT, TEXT, UINT, ArgColumn
 from tests.timeline.lanes import NAMES, SPANS, TRACKS, Span, Track, timeline, trace_of
 
 

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.profiles import load
 from nbprof.timeline import pick
 from tests.support.chrome import complete, document

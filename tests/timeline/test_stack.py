@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nbprof.core.trace import Events
 from nbprof.timeline import stack as module
 from nbprof.timeline.stack import Stack, stack
-from nbprof.trace import Events
 
 Spans = list[tuple[int, int, int]]
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
+from nbprof.core.trace import Events
 from nbprof.timeline import coarse
 from nbprof.timeline import tiles as module
 from nbprof.timeline.bins import LEVELS, TILE
 from nbprof.timeline.blocks import Blocks
 from nbprof.timeline.index import Index
 from nbprof.timeline.tiles import tiles
-from nbprof.trace import Events
 
 from .test_index import tracks_of
 from .test_stack import Spans

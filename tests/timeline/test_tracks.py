@@ -10,10 +10,10 @@ import pytest
 
 import nbprof
 from nbprof.cache import values
+from nbprof.core.trace import Events
 from nbprof.timeline import counting, derived_gpu
 from nbprof.timeline.derived import OPS, SCOPES, STEPS, Made, chains, runs
 from nbprof.timeline.tracks import tracks
-from nbprof.trace import Events
 from tests.support.kineto import Kineto
 from tests.support.kineto import profile as torch_profile
 from tests.support.profiles import real

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbprof import nesting
+from nbprof.core import nesting
 
 SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(-5, 25), st.integers(0, 12)), max_size=60)
 

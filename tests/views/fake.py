@@ -12,7 +12,7 @@ import pandas as pd
 from nbprof import frames_torch_ops
 from nbprof.activity import DEVICE_OPS, HOST_OPS, MARKERS, Names, table
 from nbprof.analysis import memory_modules, pods, tpu_cores
-from nbprof.trace import Events, no_counters
+from nbprof.core.trace import Events, no_counters
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 HOSTILE_ATTRIBUTE = "\" onmouseover='alert(2)' style=\"position:fixed"

@@ -11,7 +11,7 @@ import pytest
 from bokeh import models
 
 from nbprof import profiles
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.report import static, static_ascend
 from nbprof.screen import codec
 from nbprof.views import ascend, ascend_figures, ascend_html, payload

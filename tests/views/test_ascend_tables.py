@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 import nbprof
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 from nbprof.formats.sniff import recognise
 from nbprof.report import static, static_ascend
 from nbprof.views import ascend, payload

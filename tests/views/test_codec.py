@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 from nbprof.screen.codec import Delta, coded, contain, numbers, pack, short, smallest, unpack
 
 DTYPES = ["<f8", "<f4", "<i4", "<u4", "<u2", "u1"]

@@ -8,7 +8,7 @@ from bokeh.embed import file_html
 from bokeh.models import AnnularWedge, HoverTool, LinearAxis
 from bokeh.resources import INLINE
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.screen.categories import BY_KEY
 from nbprof.views import figures
 from tests.views import fake

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.report import static
 from nbprof.screen import codec
 from nbprof.views import memory_viewer, payload

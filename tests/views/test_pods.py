@@ -8,7 +8,7 @@ import pytest
 from bokeh.models import HoverTool
 
 from nbprof.analysis import pods as analysis
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
 from nbprof.profiles import load
 from nbprof.report.static import static_html
 from nbprof.screen import codec

@@ -7,13 +7,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from nbprof.errors import NbprofError
+from nbprof.core.errors import NbprofError
+from nbprof.core.trace import Events
 from nbprof.screen import codec
 from nbprof.timeline.density import Density, bytes_of
 from nbprof.timeline.lanes import Lane
 from nbprof.timeline.stack import stack
 from nbprof.timeline.tracks import Tracks
-from nbprof.trace import Events
 from nbprof.views import payload, rest, trace
 from nbprof.views.longest import longest
 from tests.views import fake

@@ -8,7 +8,7 @@ from typing import Any
 
 from nbprof.capture.remote.addresses import Address
 from nbprof.capture.remote.messages import PROFILE, TERMINATE, ProfileResponse, TerminateRequest
-from nbprof.errors import CaptureError, ReadError
+from nbprof.core.errors import CaptureError, ReadError
 
 CONNECT_MS = 5_000
 """How long a machine may take to accept a connection."""

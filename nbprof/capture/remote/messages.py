@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nbprof.formats.wire import LENGTH, VARINT, fields
+from nbprof.core.wire import LENGTH, VARINT, fields
 
 PROFILE = "/tensorflow.ProfilerService/Profile"
 TERMINATE = "/tensorflow.ProfilerService/Terminate"

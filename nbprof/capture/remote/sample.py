@@ -22,7 +22,7 @@ from nbprof.capture.remote.progress import Progress, Tell
 from nbprof.capture.remote.sampling import Sampling
 from nbprof.capture.remote.workers import Watch, Worker, Workers
 from nbprof.capture.shield import shielded
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 if TYPE_CHECKING:
     from nbprof.profiles import Profile

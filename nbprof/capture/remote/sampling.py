@@ -6,7 +6,7 @@ import operator
 import re
 from dataclasses import dataclass
 
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 MOST_MS = 3_600_000
 NAME = re.compile(r"\w(?:[\w .+=@()-]{0,58}[\w+=@()-])?")

@@ -13,7 +13,7 @@ import warnings
 from typing import Any
 
 from nbprof.capture.detect import TITLES
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 SERVERS = ("tensorflow", "jax")
 _OWN_WAYS = "%%nbprof above its cell, or `with nbprof.profile():` in its script, records it"

@@ -16,8 +16,8 @@ from nbprof.capture.remote.messages import ProfileRequest, ProfileResponse
 from nbprof.capture.remote.progress import REPAINT_S, Tell
 from nbprof.capture.remote.sampling import Sampling
 from nbprof.capture.shield import shielded
-from nbprof.errors import ReadError
-from nbprof.formats.wire import LENGTH, fields
+from nbprof.core.errors import ReadError
+from nbprof.core.wire import LENGTH, fields
 
 SLACK_S = 60.0
 """The least time that a worker has to collect and send what it recorded; a long recording has its own length again."""

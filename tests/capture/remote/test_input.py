@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import nbprof
 from nbprof.capture.remote.addresses import Address, parse
 from nbprof.capture.remote.sampling import Sampling
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 
 @pytest.mark.parametrize(

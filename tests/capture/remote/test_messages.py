@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbprof.capture.remote.messages import ProfileRequest, ProfileResponse, TerminateRequest
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 
 TYPES = {"uint64": 4, "bool": 8, "string": 9, "bytes": 12, "uint32": 13}
 # message -> (name, number, type or message, repeated)

@@ -19,7 +19,7 @@ from nbprof.capture.remote import serve
 from nbprof.capture.remote.addresses import parse
 from nbprof.capture.remote.client import Refusal, profile
 from nbprof.capture.remote.messages import ProfileRequest
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 from tests.support.ctrl_c import ctrl_c
 from tests.support.profiles import needed
 

@@ -21,7 +21,7 @@ import pytest
 import nbprof
 from nbprof.capture.recording import CaptureInfo
 from nbprof.capture.remote.messages import ProfileResponse
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 from tests.support.ctrl_c import ctrl_c
 from tests.support.places import space
 from tests.support.profiler_server import Refuse, answer, standing_in

@@ -12,7 +12,7 @@ import pytest
 import nbprof
 from nbprof.capture.clock import current
 from nbprof.capture.remote import serve as room
-from nbprof.errors import CaptureError
+from nbprof.core.errors import CaptureError
 
 
 @pytest.fixture

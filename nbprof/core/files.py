@@ -14,7 +14,7 @@ from typing import BinaryIO, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 
 # Zero bytes behind the data, so that a varint or a word may be read at its very end.
 PADDING = 16

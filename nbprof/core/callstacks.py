@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import nesting
-from nbprof.trace import Int32s, Int64s
+from nbprof.core import nesting
+from nbprof.core.trace import Int32s, Int64s
 
 MODULE = "nn.Module: "
 """What the name of a call of a module begins with; the name of its class and the number of the instance follow."""

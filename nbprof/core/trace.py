@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import nesting
+from nbprof.core import nesting
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]

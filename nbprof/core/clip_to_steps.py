@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nbprof.trace import Int64s
+from nbprof.core.trace import Int64s
 
 
 def cut(work: pd.DataFrame, begin: Int64s, end: Int64s, group: Int64s, rows: Int64s | None = None) -> pd.DataFrame:

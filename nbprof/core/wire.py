@@ -17,7 +17,7 @@ from itertools import repeat
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.errors import ReadError
+from nbprof.core.errors import ReadError
 
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
