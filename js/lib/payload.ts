@@ -34,7 +34,7 @@ export interface Coded {
 
 export type ColumnData = NumberArray | Coded | string[];
 
-/** One column of a table, declared once in nbprof/frames.py. */
+/** One column of a table, declared once in nbprof/schema/frames.py. */
 export interface Column {
   key: string;
   /** Head of the column on screen, with its unit where it has one ("Total µs"). */

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import frames_hlo
 from nbprof.activity import Activity
 from nbprof.analysis import ops
 from nbprof.core.errors import ReadError
 from nbprof.formats import hlo_text
 from nbprof.formats.hlo import Program
 from nbprof.peaks import ON_CHIP
+from nbprof.schema import hlo as frames_hlo
 
 _SHAPE = re.compile(r"%?\S+ = (.+?) [a-z][\w\-]*\(")
 COLUMNS = [column.name for column in frames_hlo.SCHEMA["hlo"]]

@@ -15,7 +15,7 @@ from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.trace import Module
 from nbprof.formats import hlo_buffers
 from nbprof.formats.hlo import Program
-from nbprof.frames_memory_viewer import SCHEMA
+from nbprof.schema.memory_viewer import SCHEMA
 
 NO_ASSIGNMENT = "no buffer assignment"
 _MOST_NAMED = 5

@@ -8,7 +8,7 @@ import pandas as pd
 
 from nbprof.activity import Activity
 from nbprof.core.trace import Int64s
-from nbprof.frames_multiprocessors import SCHEMA
+from nbprof.schema.multiprocessors import SCHEMA
 
 Floats = npt.NDArray[np.float64]
 COLUMNS = [column.name for column in SCHEMA["kernel_devices"]]

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from nbprof import frames_hlo
 from nbprof.activity import Activity
 from nbprof.analysis import hlo, op_scopes, ops
 from nbprof.core.errors import ReadError
 from nbprof.dialects import hlo_category
 from nbprof.dialects.programs import Programs
+from nbprof.schema import hlo as frames_hlo
 
 PROGRAM, CATEGORY, PROVENANCE = "program", "category", "provenance"
 _ROOTS = {PROGRAM: "All programs", CATEGORY: "All categories", PROVENANCE: "All framework ops"}

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof import frames_hlo
 from nbprof.activity import Activity
 from nbprof.analysis import hlo, ops
 from nbprof.core.errors import NbprofError
 from nbprof.peaks import ON_CHIP
+from nbprof.schema import hlo as frames_hlo
 
 COLUMNS = [column.name for column in frames_hlo.SCHEMA["roofline"]]
 TRANSFERS = ("infeed", "outfeed")

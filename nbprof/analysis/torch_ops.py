@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof import activity as act
-from nbprof import frames_torch_ops
 from nbprof.core import nesting
 from nbprof.core.callstacks import Stacks
 from nbprof.core.trace import Int32s, Int64s
+from nbprof.schema import torch_ops as frames_torch_ops
 
 KEYS = {"op": [], "shapes": ["input_shapes"], "stack": ["call_stack"], "module": ["module"]}
 """What ops are grouped by, and the columns that this adds behind the name of the op."""

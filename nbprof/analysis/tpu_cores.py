@@ -12,7 +12,7 @@ import pandas as pd
 from nbprof.activity import CORE_KINDS, Activity
 from nbprof.analysis import steps
 from nbprof.core.trace import Int64s
-from nbprof.frames_cores import COLUMNS, SCHEMA
+from nbprof.schema.cores import COLUMNS, SCHEMA
 
 _ALL_REDUCE = CORE_KINDS.index("all_reduce")
 _TYPES = {column.name: column.dtype for column in SCHEMA["pods_cores"]}

@@ -29,7 +29,7 @@ class Part:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The rows; the columns are those of `nbprof.frames_ascend.SCHEMA`."""
+        """The rows; the columns are those of `nbprof.schema.ascend.SCHEMA`."""
         frame: pd.DataFrame = getattr(self._profile.run, f"ascend_{self._name}")
         return frame.copy()
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from nbprof import frames_allocator
 from nbprof.lazy import Cached
 from nbprof.run_parts.base import Base
+from nbprof.schema import allocator as frames_allocator
 
 if TYPE_CHECKING:
     from nbprof.analysis.allocator_stacks import Stacks

@@ -18,9 +18,9 @@ from nbprof.analysis import (
     ascend_waits,
 )
 from nbprof.dialects import msprof_tasks
-from nbprof.frames_ascend import shaped
 from nbprof.lazy import Cached, Kept
 from nbprof.run_parts.base import Base
+from nbprof.schema.ascend import shaped
 
 LACKS = {
     "iterations": "No iteration trace is in the profile. msprof writes step_trace for graphs of TensorFlow and MindSpore, with "

@@ -16,7 +16,7 @@ class DeviceTime(Base):
 
     @Kept
     def device_time(self) -> dict[str, pd.DataFrame]:
-        """The frames of `p.device_time`, but those of every launch, change or piece, by their name in nbprof/frames_device_time.py."""
+        """The frames of `p.device_time`, but those of every launch, change or piece, by their name in nbprof/schema/device_time.py."""
         activity, trace, steps = self.activity, self.trace, self.steps
         # What works there are is put together once for all of them, and let go.
         done = times.work(activity, trace)

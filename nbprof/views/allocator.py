@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof import frames_allocator
 from nbprof.analysis import allocator
 from nbprof.formats.torch_machine import ACTIONS, OOM
+from nbprof.schema import allocator as frames_allocator
 from nbprof.screen import wording
 from nbprof.screen.codec import coded, numbers
 from nbprof.views.memory_viewer import sample

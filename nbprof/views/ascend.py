@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof import frames_ascend
 from nbprof.analysis import ascend_tables
-from nbprof.cols import Col
 from nbprof.run_parts.ascend import LACKS
+from nbprof.schema import ascend as frames_ascend
+from nbprof.schema.columns import Col
 from nbprof.screen import wording
 from nbprof.screen.codec import short
 from nbprof.views import ascend_tables as ascend_tables_view

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from nbprof import frames_ascend
 from nbprof.analysis import ascend_rules
-from nbprof.cols import Col
+from nbprof.schema import ascend as frames_ascend
+from nbprof.schema.columns import Col
 from nbprof.screen import wording
 from nbprof.views.ascend import COLUMNS, cut
 

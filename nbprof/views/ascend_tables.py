@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nbprof.cols import Col
 from nbprof.formats.msprof_columns import columns, words
+from nbprof.schema.columns import Col
 from nbprof.screen import wording
 from nbprof.views.tables import column, explained
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof import frames_compare
 from nbprof.activity import CATEGORIES as KEYS
 from nbprof.analysis import compare as analysis
 from nbprof.analysis import compare_verdict
 from nbprof.analysis.compare import Side
+from nbprof.schema import compare as frames_compare
 from nbprof.screen import wording
 from nbprof.screen.codec import short
 from nbprof.views import compare_text, header, overview

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.frames_cores import COLUMNS, SCHEMA
+from nbprof.schema.cores import COLUMNS, SCHEMA
 from nbprof.screen import wording
 from nbprof.screen.codec import coded, smallest
 from nbprof.views.tables import DERIVED, column, explained, floats

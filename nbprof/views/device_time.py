@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import frames_device_time
+from nbprof.schema import device_time as frames_device_time
 from nbprof.screen import wording
 from nbprof.screen.codec import short
 from nbprof.views.overview import figure

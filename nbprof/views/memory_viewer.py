@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import frames_memory_viewer
 from nbprof.analysis import memory_viewer
 from nbprof.analysis.memory_modules import NO_ASSIGNMENT, Named
 from nbprof.formats import hlo_buffers
 from nbprof.formats.hlo import Program
+from nbprof.schema import memory_viewer as frames_memory_viewer
 from nbprof.screen import wording
 from nbprof.screen.codec import Delta, coded, numbers
 from nbprof.views.overview import figure

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof import frames_hlo
 from nbprof.analysis import ops, roofline
 from nbprof.analysis.op_profile_leaves import MOST_OPS, MOST_TOLD, Leaves
+from nbprof.schema import hlo as frames_hlo
 from nbprof.screen import wording
 from nbprof.screen.codec import coded, numbers, short
 from nbprof.views.overview import figure

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof import frames_torch_ops
-from nbprof.cols import Col
+from nbprof.schema import torch_ops as frames_torch_ops
+from nbprof.schema.columns import Col
 from nbprof.views.tables import floats, hidden, longest, table_of
 
 if TYPE_CHECKING:

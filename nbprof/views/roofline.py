@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import frames_hlo
 from nbprof.analysis import ops, roofline
 from nbprof.analysis.roofline import Peaks
-from nbprof.cols import Col
 from nbprof.peaks import ON_CHIP
+from nbprof.schema import hlo as frames_hlo
+from nbprof.schema.columns import Col
 from nbprof.screen import wording
 from nbprof.screen.categories import CATEGORIES
 from nbprof.screen.codec import numbers

@@ -1,4 +1,4 @@
-"""Tables of a payload made from frames: heads and tooltips from nbprof/frames.py, text dictionary coded, numbers narrow."""
+"""Tables of a payload made from frames: heads and tooltips from nbprof/schema/frames.py, text dictionary coded, numbers narrow."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof import frames
-from nbprof.cols import Col
+from nbprof.schema import frames
+from nbprof.schema.columns import Col
 from nbprof.screen.codec import coded, numbers, short
 
 _TEXT = ("text", "code")
@@ -68,7 +68,7 @@ def table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> dict[str, Any]
     ----------
     frame : DataFrame
     name : str
-        The frame's name in `nbprof.frames.SCHEMA`, which has the heads of its columns.
+        The frame's name in `nbprof.schema.frames.SCHEMA`, which has the heads of its columns.
     keys : sequence of str
         The columns to send. One that the frame lacks was not recorded: it is sent as missing in every row.
     """
@@ -78,7 +78,7 @@ def table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> dict[str, Any]
 
 
 def table_of(frame: pd.DataFrame, columns: Sequence[Col]) -> dict[str, Any]:
-    """The same with columns that are declared elsewhere than in `nbprof.frames`."""
+    """The same with columns that are declared elsewhere than in `nbprof.schema.frames`."""
     data = {col.name: column(frame, col.name, col.kind) for col in columns}
     return {"columns": [_shown(col.name, col) for col in columns], "data": data, "rows": len(frame)}
 

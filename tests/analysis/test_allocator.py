@@ -279,7 +279,7 @@ def test_a_history_that_contradicts_itself_is_no_error():
 
 def test_frames_follow_their_contract(tmp_path):
     import nbprof
-    from nbprof import frames_allocator
+    from nbprof.schema import allocator as frames_allocator
 
     path = tmp_path / "s.pickle"
     path.write_bytes(pickle.dumps(snapshot(fragmented(), frame_device())))

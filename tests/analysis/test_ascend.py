@@ -323,7 +323,7 @@ def test_a_million_tasks_have_no_loop() -> None:
 
 
 def test_frames_have_the_columns_and_types_of_their_schema() -> None:
-    from nbprof import frames_ascend
+    from nbprof.schema import ascend as frames_ascend
 
     tables = {
         "step_trace": [table("step_trace", **steps())],

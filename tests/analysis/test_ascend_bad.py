@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import nbprof
-from nbprof import frames_ascend
 from nbprof.analysis import ascend_ops
+from nbprof.schema import ascend as frames_ascend
 from nbprof.screen import codec
 from nbprof.views import ascend
 from tests.support import msprof

@@ -127,7 +127,7 @@ def test_the_underflow_of_a_reduce_is_mended() -> None:
 
 @pytest.mark.parametrize("name", ["msprof-old-layout", "msprof-op-run", "doc_figures_transcribed"])
 def test_frames_of_every_recording_have_their_schema(name: str) -> None:
-    from nbprof import frames_ascend
+    from nbprof.schema import ascend as frames_ascend
 
     run = opened(name).run
     for frame, columns in frames_ascend.SCHEMA.items():

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof import frames_compare
 from nbprof.activity import CATEGORIES
 from nbprof.analysis import compare, compare_verdict
 from nbprof.analysis.compare import Side, plain_name
+from nbprof.schema import compare as frames_compare
 
 NO_OPS = pd.DataFrame({"where": [], "type": [], "op": [], "self_us": [], "occurrences": []})
 NO_KERNELS = pd.DataFrame({"kernel": [], "total_us": [], "occurrences": []})

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof import frames_device_time
 from nbprof.core.errors import NbprofError
 from nbprof.profiles import load as load_any
+from nbprof.schema import device_time as frames_device_time
 from tests.support.kineto import Kineto, Plain, length, load, profile, union, without
 from tests.support.profiles import real
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import nbprof
-from nbprof import frames_hlo
 from nbprof.core.errors import NbprofError
+from nbprof.schema import hlo as frames_hlo
 from nbprof.views import roofline
 from tests.support.build import profile
 from tests.support.hlo import computation, instruction, metadata_plane, program, shape

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nbprof import frames_memory_viewer
 from nbprof.analysis import memory_modules, memory_viewer
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.trace import Module
 from nbprof.formats.hlo import Program
+from nbprof.schema import memory_viewer as frames_memory_viewer
 from tests.support import hlo
 from tests.support.build import profile
 from tests.support.hlo_memory import KIB, large, small, without_assignment

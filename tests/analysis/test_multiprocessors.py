@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nbprof import frames_multiprocessors
 from nbprof.analysis.multiprocessors import sweep
 from nbprof.profiles import load
+from nbprof.schema import multiprocessors as frames_multiprocessors
 from tests.support.kineto import Kineto, profile
 from tests.support.profiles import real
 

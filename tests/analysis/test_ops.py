@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbprof import frames, load
+from nbprof import load
 from nbprof.activity import Activity
 from nbprof.analysis import ops
 from nbprof.core.errors import NbprofError
 from nbprof.dialects.peaks import peak_bytes_per_second, peak_flops_per_second
+from nbprof.schema import frames
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
 

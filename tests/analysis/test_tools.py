@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbprof import frames
+from nbprof.schema import frames
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
 

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.frames_cores import COLUMNS, SCHEMA
 from nbprof.profiles import load
 from nbprof.report.static import static_html
+from nbprof.schema.cores import COLUMNS, SCHEMA
 from nbprof.views import cores as views
 from nbprof.views import overview as page
 from nbprof.views import payload, pods

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.frames import SCHEMA
 from nbprof.profiles import Profile, load
+from nbprof.schema.frames import SCHEMA
 from tests.data.record import KEY_AVERAGES
 from tests.parity.peer import same
 

@@ -9,10 +9,16 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from nbprof import faces, frames_allocator, frames_ascend, frames_cores, frames_device_time, frames_hlo, frames_memory_viewer
-from nbprof.cols import Col
+from nbprof import faces
 from nbprof.faces.device_time import DeviceTime
-from nbprof.frames import SCHEMA
+from nbprof.schema import allocator as frames_allocator
+from nbprof.schema import ascend as frames_ascend
+from nbprof.schema import cores as frames_cores
+from nbprof.schema import device_time as frames_device_time
+from nbprof.schema import hlo as frames_hlo
+from nbprof.schema import memory_viewer as frames_memory_viewer
+from nbprof.schema.columns import Col
+from nbprof.schema.frames import SCHEMA
 from tests.parity.deviations import DEVIATIONS
 from tests.parity.peer import GUIDE, XPROF
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbprof import frames
+from nbprof.schema import frames
 from nbprof.timeline import gaps
 from tests.support.kineto import Kineto, profile
 from tests.support.made import Made, runs

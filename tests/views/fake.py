@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof import frames_torch_ops
 from nbprof.activity import DEVICE_OPS, HOST_OPS, MARKERS, Names, table
 from nbprof.analysis import memory_modules, pods, tpu_cores
 from nbprof.core.trace import Events, no_counters
+from nbprof.schema import torch_ops as frames_torch_ops
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 HOSTILE_ATTRIBUTE = "\" onmouseover='alert(2)' style=\"position:fixed"

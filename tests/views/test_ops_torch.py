@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import nbprof
-from nbprof import frames_torch_ops
+from nbprof.schema import torch_ops as frames_torch_ops
 from nbprof.views import ops, ops_torch, payload
 from tests.support.profiles import real
 from tests.views import fake

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nbprof import frames_hlo, load
+from nbprof import load
 from nbprof.report.static import static_html
+from nbprof.schema import hlo as frames_hlo
 from nbprof.screen import codec
 from nbprof.screen.categories import CATEGORIES
 from nbprof.views import payload, roofline

@@ -1,8 +1,8 @@
-"""The schema of `p.kernels.devices`, as nbprof/frames.py has those of the other views."""
+"""The schema of `p.kernels.devices`, as nbprof/schema/frames.py has those of the other views."""
 
 from __future__ import annotations
 
-from nbprof.cols import Col, percent
+from nbprof.schema.columns import Col, percent
 
 SCHEMA: dict[str, list[Col]] = {
     "kernel_devices": [

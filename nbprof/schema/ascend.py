@@ -1,10 +1,10 @@
-"""The schema of the frames of Ascend profiles, as nbprof/frames.py has those of the other views."""
+"""The schema of the frames of Ascend profiles, as nbprof/schema/frames.py has those of the other views."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from nbprof.cols import Col, count, declared, flag, ms, part, size, text, us
+from nbprof.schema.columns import Col, count, declared, flag, ms, part, size, text, us
 
 _HOST = text("host", "Recording", "Recording that the row is of: a process, or a rank.")
 _DEVICE = count("device", "Device", "Number of the device; -1 where the file does not tell it.")

@@ -5,8 +5,9 @@ Table heads, tooltips and docs are made from it, and tests hold the frames again
 
 from __future__ import annotations
 
-from nbprof import frames_memory, frames_timeline
-from nbprof.cols import Col, count, declared, ms, percent, rate, size, text, us
+from nbprof.schema import memory as frames_memory
+from nbprof.schema import timeline as frames_timeline
+from nbprof.schema.columns import Col, count, declared, ms, percent, rate, size, text, us
 
 _HOST = text("host", "Host", "Machine that recorded the row.")
 _CATEGORIES = [

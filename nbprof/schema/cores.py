@@ -1,8 +1,8 @@
-"""The schema of the frame of TPU cores, as nbprof/frames.py has those of the other views."""
+"""The schema of the frame of TPU cores, as nbprof/schema/frames.py has those of the other views."""
 
 from __future__ import annotations
 
-from nbprof.cols import Col, ms
+from nbprof.schema.columns import Col, ms
 
 SCHEMA: dict[str, list[Col]] = {
     "pods_cores": [

@@ -1,8 +1,8 @@
-"""The schema of the frames about PyTorch's ops, as nbprof/frames.py has those of the other views."""
+"""The schema of the frames about PyTorch's ops, as nbprof/schema/frames.py has those of the other views."""
 
 from __future__ import annotations
 
-from nbprof.cols import Col, part, text, us
+from nbprof.schema.columns import Col, part, text, us
 
 _CALLS = Col("calls", "int64", "", "Calls", "Runs on all threads of the host.", "number", 0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbprof.cols import Col, count, ms, percent, text, us
+from nbprof.schema.columns import Col, count, ms, percent, text, us
 
 _HOST = text("host", "Host", "Machine that recorded the row.")
 SCHEMA: dict[str, list[Col]] = {

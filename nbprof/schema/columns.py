@@ -1,4 +1,4 @@
-"""A column of a public frame: what each schema (nbprof/frames.py and its neighbours) declares, and the common sorts of them."""
+"""A column of a public frame: what each schema (nbprof/schema/frames.py and its neighbours) declares, and the common sorts of them."""
 
 from __future__ import annotations
 

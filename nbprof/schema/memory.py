@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbprof.cols import Col, count, ms, size, text
+from nbprof.schema.columns import Col, count, ms, size, text
 
 _ACTIVITY = [
     text("region_type", "Region", "What the block is for: output, temp, persist or dynamic."),

@@ -1,8 +1,8 @@
-"""The schema of the frames about the time of devices, as nbprof/frames.py has those of the other views."""
+"""The schema of the frames about the time of devices, as nbprof/schema/frames.py has those of the other views."""
 
 from __future__ import annotations
 
-from nbprof.cols import Col, count, declared, flag, ms, percent, text, us
+from nbprof.schema.columns import Col, count, declared, flag, ms, percent, text, us
 
 
 def _gbs(name: str, label: str, help: str) -> Col:

@@ -1,8 +1,8 @@
-"""The schema of the frames of a comparison, as nbprof/frames.py has those of a profile."""
+"""The schema of the frames of a comparison, as nbprof/schema/frames.py has those of a profile."""
 
 from __future__ import annotations
 
-from nbprof.cols import Col, text
+from nbprof.schema.columns import Col, text
 
 
 def _number(name: str, unit: str, label: str, help: str, digits: int) -> Col:

@@ -1,8 +1,8 @@
-"""The schema of the frames of the memory viewer, as nbprof/frames.py has those of the other views."""
+"""The schema of the frames of the memory viewer, as nbprof/schema/frames.py has those of the other views."""
 
 from __future__ import annotations
 
-from nbprof.cols import Col, count, declared, size, text
+from nbprof.schema.columns import Col, count, declared, size, text
 
 SCHEMA: dict[str, list[Col]] = {
     "modules": [

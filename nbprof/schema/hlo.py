@@ -1,8 +1,8 @@
-"""The schema of the frames about ops of compiled programs, as nbprof/frames.py has those of the other views."""
+"""The schema of the frames about ops of compiled programs, as nbprof/schema/frames.py has those of the other views."""
 
 from __future__ import annotations
 
-from nbprof.cols import Col, count, declared, part, rate, text, us
+from nbprof.schema.columns import Col, count, declared, part, rate, text, us
 
 _PROGRAM = text("program", "Program", "Name of the compiled program with its ident.", "code")
 _CATEGORY = text("category", "Category", "Kind of work, in XLA's words: loop fusion, convolution, data formatting, custom-call …")

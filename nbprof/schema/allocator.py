@@ -1,10 +1,10 @@
-"""The schema of the frames of PyTorch's allocator, as nbprof/frames.py has those of the other views."""
+"""The schema of the frames of PyTorch's allocator, as nbprof/schema/frames.py has those of the other views."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from nbprof.cols import Col, count, declared, ms, percent, size, text
+from nbprof.schema.columns import Col, count, declared, ms, percent, size, text
 
 _DEVICE = count("device", "GPU", "Number of the device.")
 _LOCATION = text(
