@@ -43,7 +43,7 @@ from decode import make, number, warm
 from timeline import request, windows
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
-from nbprof.screen import codec
+from nbprof.display import codec
 
 TOKEN = "benchmark"
 LOOK_S = 0.05

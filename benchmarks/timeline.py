@@ -90,7 +90,7 @@ def masked(tracks: Tracks, start: float, end: float) -> float:
 def child(path: str, width: int, most_rows: int) -> dict[str, Any]:
     """One measurement."""
     import nbprof
-    from nbprof.screen import codec
+    from nbprof.display import codec
     from nbprof.timeline.index import Index
     from nbprof.timeline.tiles import tiles
     from nbprof.timeline.tracks import tracks

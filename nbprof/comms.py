@@ -1,6 +1,6 @@
 """How a page asks this kernel: the comm target "nbprof" of saved outputs, and the thread that works on what takes long.
 
-A message is {"id", "request"}; its answer {"id", "ok"} with one buffer, a container of `nbprof.screen.codec`. The first request of an
+A message is {"id", "request"}; its answer {"id", "ok"} with one buffer, a container of `nbprof.display.codec`. The first request of an
 output is "hello" with the key of its profile. In JupyterLab 4.6 and later a comm is answered on a thread of its own while a cell runs; so
 nothing here touches a framework, and only finished columns are read.
 """
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nbprof.core.quiet import quietly
+from nbprof.display import codec
 from nbprof.live import registry
-from nbprof.screen import codec
 from nbprof.timeline import serve
 
 if TYPE_CHECKING:

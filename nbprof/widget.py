@@ -10,9 +10,9 @@ import traitlets
 
 from nbprof.comms import answer, deliver
 from nbprof.core.errors import NbprofError
+from nbprof.display import codec
 from nbprof.report import bundle
 from nbprof.report.mimebundle import mimebundle
-from nbprof.screen import codec
 from nbprof.views.payload import chosen, dashboard, select
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class DashboardWidget(anywidget.AnyWidget):
     _esm: Any = traitlets.Unicode().tag(sync=True)
 
     packed = traitlets.Bytes().tag(sync=True)
-    """The payload, as `nbprof.screen.codec.pack` gives it."""
+    """The payload, as `nbprof.display.codec.pack` gives it."""
 
     selected: Any = traitlets.List(traitlets.Int()).tag(sync=True)
     """[first, last] step number of the selection; empty when all steps count."""

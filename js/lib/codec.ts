@@ -1,5 +1,5 @@
 /**
- * Opens the container that nbprof/screen/codec.py packs.
+ * Opens the container that nbprof/display/codec.py packs.
  *
  * gzip of: length of the header (u4), header (JSON), zeros up to a multiple of 8, buffers. In the header an
  * array is {"$": [dtype, offset, length]}, with a fourth element "delta" when first differences are stored.

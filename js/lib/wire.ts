@@ -20,7 +20,7 @@ export interface Asker {
   onState(fn: (state: WireState) => void, signal: AbortSignal): void;
 }
 
-/** An answer as it travels: the container of nbprof/screen/codec.py. */
+/** An answer as it travels: the container of nbprof/display/codec.py. */
 export type Packed = DataView | Uint8Array | ArrayBuffer;
 
 /**

@@ -4,7 +4,7 @@ import { fromBase64, numberAt, textAt, unpack } from "../lib/codec.js";
 
 type Buffers = (Float64Array | Uint32Array | Int32Array | Uint8Array)[];
 
-/** Packs as nbprof/screen/codec.py does. */
+/** Packs as nbprof/display/codec.py does. */
 function pack(header: (offsets: number[]) => unknown, buffers: Buffers, gzip = true): Uint8Array {
   const offsets: number[] = [];
   let size = 0;

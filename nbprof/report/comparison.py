@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.analysis.compare import STEP
 from nbprof.analysis.compare_verdict import signed
+from nbprof.display import codec, wording
+from nbprof.display.categories import BY_KEY, HEAP
 from nbprof.live import files, registry
 from nbprof.report import html, static
 from nbprof.report.mimebundle import MIME
-from nbprof.screen import codec, wording
-from nbprof.screen.categories import BY_KEY, HEAP
 from nbprof.views import compare_picture
 from nbprof.views import compare_text as words
 

@@ -8,9 +8,9 @@ import json
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from nbprof.display import codec, wording
 from nbprof.report import bundle
 from nbprof.report.static import static_html
-from nbprof.screen import codec, wording
 from nbprof.views import picture
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def fragment(packed: bytes, static: str, *, version: str, height: int = 0, live:
     Parameters
     ----------
     packed : bytes
-        What `nbprof.screen.codec.pack` gives.
+        What `nbprof.display.codec.pack` gives.
     static : str
         What `static_html` gives.
     version : str

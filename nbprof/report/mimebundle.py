@@ -6,10 +6,10 @@ import base64
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from nbprof.display import codec
 from nbprof.live import files, registry
 from nbprof.report.html import fragment
 from nbprof.report.static import static_html
-from nbprof.screen import codec
 from nbprof.views import allocator, picture, text
 from nbprof.views.payload import select
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from nbprof.display import wording
+from nbprof.display.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
 from nbprof.report import static_allocator, static_ascend
-from nbprof.screen import wording
-from nbprof.screen.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
 from nbprof.views import allocator, op_profile
 from nbprof.views.text import figure_text, means, verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nbprof.screen import wording
+from nbprof.display import wording
 
 _ROWS = 5
 Table = Callable[[str, str, list[str], list[list[str]], str], str]

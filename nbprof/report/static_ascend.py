@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nbprof.screen import wording
+from nbprof.display import wording
 
 _ROWS, _MOST_GROUPS = 5, 4
 Table = Callable[[str, str, list[str], list[list[str]], str], str]

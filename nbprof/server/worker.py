@@ -86,8 +86,8 @@ class Desk:
 
     def open(self, head: dict[str, Any], say: Say) -> bytes:
         """Reads a profile; the packed payload of its dashboard."""
+        from nbprof.display import codec
         from nbprof.profiles import load
-        from nbprof.screen import codec
         from nbprof.server import summary
         from nbprof.server.reading import followed
         from nbprof.views import payload
@@ -110,8 +110,8 @@ class Desk:
     def compare(self, head: dict[str, Any], say: Say) -> bytes:
         """Reads two profiles; the packed payload of the dashboard of the second, with its tab Compare."""
         from nbprof.comparison import Comparison
+        from nbprof.display import codec
         from nbprof.profiles import read
-        from nbprof.screen import codec
         from nbprof.server.reading import followed
 
         both = []

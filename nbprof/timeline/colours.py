@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.screen.wording import one_line
+from nbprof.display.wording import one_line
 
 TINT = 100
 """Fills from here on are tints."""

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import CATEGORIES
+from nbprof.display.categories import BY_KEY
 from nbprof.run import Run
-from nbprof.screen.categories import BY_KEY
 from nbprof.timeline.args import args, value_of
 from nbprof.timeline.slices import Slices
 

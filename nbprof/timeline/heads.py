@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nbprof.screen.wording import duration, one_line, plural
+from nbprof.display.wording import duration, one_line, plural
 from nbprof.timeline.stack import Stack
 from nbprof.timeline.tracks import Lane, Tracks
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.quiet import quietly
-from nbprof.screen import codec
+from nbprof.display import codec
 from nbprof.timeline.asked import MOST_EVENTS, MOST_LANES, Asked, BadRequest
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.trace import Int64s
-from nbprof.screen.codec import smallest
-from nbprof.screen.wording import one_line
+from nbprof.display.codec import smallest
+from nbprof.display.wording import one_line
 from nbprof.timeline.bins import TILE, Bins, since
 from nbprof.timeline.counters import counter_tiles
 from nbprof.timeline.index import Index, Rows

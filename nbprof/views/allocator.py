@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis import allocator
+from nbprof.display import wording
+from nbprof.display.codec import coded, numbers
 from nbprof.formats.torch_machine import ACTIONS, OOM
 from nbprof.schema import allocator as frames_allocator
-from nbprof.screen import wording
-from nbprof.screen.codec import coded, numbers
 from nbprof.views.memory_viewer import sample
 from nbprof.views.overview import figure
 from nbprof.views.tables import column, explained

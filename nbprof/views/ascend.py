@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis import ascend_tables
+from nbprof.display import wording
+from nbprof.display.codec import short
 from nbprof.run_parts.ascend import LACKS
 from nbprof.schema import ascend as frames_ascend
 from nbprof.schema.columns import Col
-from nbprof.screen import wording
-from nbprof.screen.codec import short
 from nbprof.views import ascend_tables as ascend_tables_view
 from nbprof.views.overview import figure
 from nbprof.views.tables import column, explained, floats, hidden

@@ -10,9 +10,9 @@ import pandas as pd
 from nbprof.analysis import ascend
 from nbprof.analysis.ascend_pmu import PIPES
 from nbprof.core.errors import NbprofError
+from nbprof.display import wording
+from nbprof.display.categories import BY_KEY, DEVICE, HOST, OTHER, mix
 from nbprof.run_parts.ascend import LACKS
-from nbprof.screen import wording
-from nbprof.screen.categories import BY_KEY, DEVICE, HOST, OTHER, mix
 from nbprof.views.ascend import PARTS, WHOLE_REFRESH
 from nbprof.views.figures import _bokeh, _style
 from nbprof.views.tables import floats

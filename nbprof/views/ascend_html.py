@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 from nbprof.analysis import ascend_rules
+from nbprof.display import wording
 from nbprof.schema import ascend as frames_ascend
 from nbprof.schema.columns import Col
-from nbprof.screen import wording
 from nbprof.views.ascend import COLUMNS, cut
 
 _SHOWN = {

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from nbprof.display import wording
 from nbprof.formats.msprof_columns import columns, words
 from nbprof.schema.columns import Col
-from nbprof.screen import wording
 from nbprof.views.tables import column, explained
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from nbprof.activity import CATEGORIES as KEYS
 from nbprof.analysis import compare as analysis
 from nbprof.analysis import compare_verdict
 from nbprof.analysis.compare import Side
+from nbprof.display import wording
+from nbprof.display.codec import short
 from nbprof.schema import compare as frames_compare
-from nbprof.screen import wording
-from nbprof.screen.codec import short
 from nbprof.views import compare_text, header, overview
 from nbprof.views import payload as dashboard
 from nbprof.views.tables import column

@@ -10,8 +10,8 @@ import pandas as pd
 
 from nbprof.analysis.compare import STEP
 from nbprof.core.errors import NbprofError
-from nbprof.screen import wording
-from nbprof.screen.categories import CATEGORIES
+from nbprof.display import wording
+from nbprof.display.categories import CATEGORIES
 from nbprof.views.figures import _bokeh, _style
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nbprof.analysis.compare import STEP
-from nbprof.screen import wording
-from nbprof.screen.categories import BY_KEY, HEAP, mix
+from nbprof.display import wording
+from nbprof.display.categories import BY_KEY, HEAP, mix
 from nbprof.views import compare_text as words
 from nbprof.views import picture
 from nbprof.views.canvas import FAINT, INK, LINE, SOFT, TEXT, TRACK, Canvas

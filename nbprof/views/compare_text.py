@@ -6,8 +6,8 @@ from typing import Any
 
 from nbprof.analysis.compare import STEP
 from nbprof.analysis.compare_verdict import signed
-from nbprof.screen import wording
-from nbprof.screen.categories import BY_KEY
+from nbprof.display import wording
+from nbprof.display.categories import BY_KEY
 
 _OPS = 5
 _OPS_MARKDOWN = 10

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.display import wording
+from nbprof.display.codec import coded, smallest
 from nbprof.schema.cores import COLUMNS, SCHEMA
-from nbprof.screen import wording
-from nbprof.screen.codec import coded, smallest
 from nbprof.views.tables import DERIVED, column, explained, floats
 
 if TYPE_CHECKING:

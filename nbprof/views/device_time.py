@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.display import wording
+from nbprof.display.codec import short
 from nbprof.schema import device_time as frames_device_time
-from nbprof.screen import wording
-from nbprof.screen.codec import short
 from nbprof.views.overview import figure
 from nbprof.views.tables import column, explained
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nbprof.core.errors import NbprofError
-from nbprof.screen import wording
-from nbprof.screen.categories import BY_KEY, OTHER
+from nbprof.display import wording
+from nbprof.display.categories import BY_KEY, OTHER
 from nbprof.views.device_time import PARTS, WAITS
 from nbprof.views.figures import _bokeh, _style
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
-from nbprof.screen import wording
-from nbprof.screen.categories import DEVICE, FRAGMENTATION, FREE, HEAP, HOST, OTHER, STACK, ranked
+from nbprof.display import wording
+from nbprof.display.categories import DEVICE, FRAGMENTATION, FREE, HEAP, HOST, OTHER, STACK, ranked
 from nbprof.views import memory as memory_view
 from nbprof.views.steps import recorded
 from nbprof.views.tables import floats

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbprof.analysis import step_count
-from nbprof.screen import wording
+from nbprof.display import wording
 from nbprof.views import allocator, ascend, steps
 
 if TYPE_CHECKING:

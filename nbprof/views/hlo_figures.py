@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
+from nbprof.display import wording
+from nbprof.display.categories import DEVICE, OTHER
 from nbprof.peaks import ON_CHIP
-from nbprof.screen import wording
-from nbprof.screen.categories import DEVICE, OTHER
 from nbprof.views.figures import _bokeh, _style
 
 if TYPE_CHECKING:

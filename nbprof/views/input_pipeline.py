@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof.screen import wording
+from nbprof.display import wording
 from nbprof.views.overview import bar, by_torch, figure, fix_lines, has_device, unknown
 from nbprof.views.tables import floats, hidden, longest, table
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.kernels import mean_occupancy
-from nbprof.screen import wording
+from nbprof.display import wording
 from nbprof.views.overview import bar, chip, figure, has_device, may_have_kernels, unknown
 from nbprof.views.tables import floats, hidden, table
 

@@ -10,8 +10,8 @@ import pandas as pd
 
 from nbprof.analysis import memory, memory_alive
 from nbprof.dialects.xplane_memory import DATA_TYPES
-from nbprof.screen import wording
-from nbprof.screen.codec import Delta, coded, short
+from nbprof.display import wording
+from nbprof.display.codec import Delta, coded, short
 from nbprof.views.overview import by_jax, by_torch, figure, unknown
 from nbprof.views.tables import floats, table
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nbprof.core.errors import NbprofError
-from nbprof.screen import wording
-from nbprof.screen.categories import HEAP, STACK
+from nbprof.display import wording
+from nbprof.display.categories import HEAP, STACK
 from nbprof.views.figures import _bokeh, _stepped, _style
 from nbprof.views.memory_viewer import sample
 

@@ -10,9 +10,9 @@ import pandas as pd
 
 from nbprof.analysis import ops, roofline
 from nbprof.analysis.op_profile_leaves import MOST_OPS, MOST_TOLD, Leaves
+from nbprof.display import wording
+from nbprof.display.codec import coded, numbers, short
 from nbprof.schema import hlo as frames_hlo
-from nbprof.screen import wording
-from nbprof.screen.codec import coded, numbers, short
 from nbprof.views.overview import figure
 from nbprof.views.tables import explained, floats
 

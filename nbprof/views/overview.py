@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.screen import wording
-from nbprof.screen.categories import BY_KEY
+from nbprof.display import wording
+from nbprof.display.categories import BY_KEY
 from nbprof.views.tables import floats, hidden, longest, table
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import numpy as np
 import nbprof
 from nbprof.cache.values import record
 from nbprof.core.errors import NbprofError
+from nbprof.display import wording
+from nbprof.display.categories import BY_KEY
+from nbprof.display.codec import Delta
 from nbprof.live import key
-from nbprof.screen import wording
-from nbprof.screen.categories import BY_KEY
-from nbprof.screen.codec import Delta
 from nbprof.views import (
     allocator,
     ascend,
@@ -103,7 +103,7 @@ _POINTS_TO = {
 
 
 def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None = None) -> dict[str, Any]:
-    """The `Payload` of js/lib/payload.ts, ready for `nbprof.screen.codec.pack`.
+    """The `Payload` of js/lib/payload.ts, ready for `nbprof.display.codec.pack`.
 
     Parameters
     ----------

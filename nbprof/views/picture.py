@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nbprof.screen import wording
-from nbprof.screen.categories import BY_KEY, CATEGORIES, DEVICE, HOST, OTHER, mix
+from nbprof.display import wording
+from nbprof.display.categories import BY_KEY, CATEGORIES, DEVICE, HOST, OTHER, mix
 from nbprof.views.canvas import FAINT, INK, LINE, SOFT, TEXT, TRACK, Canvas
 from nbprof.views.text import means
 

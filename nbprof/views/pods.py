@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.screen import wording
-from nbprof.screen.categories import CATEGORIES, Category
-from nbprof.screen.codec import short, smallest
+from nbprof.display import wording
+from nbprof.display.categories import CATEGORIES, Category
+from nbprof.display.codec import short, smallest
 from nbprof.views import cores
 from nbprof.views.steps import recorded
 from nbprof.views.tables import floats, heads, table

@@ -11,12 +11,12 @@ import pandas as pd
 
 from nbprof.analysis import ops, roofline
 from nbprof.analysis.roofline import Peaks
+from nbprof.display import wording
+from nbprof.display.categories import CATEGORIES
+from nbprof.display.codec import numbers
 from nbprof.peaks import ON_CHIP
 from nbprof.schema import hlo as frames_hlo
 from nbprof.schema.columns import Col
-from nbprof.screen import wording
-from nbprof.screen.categories import CATEGORIES
-from nbprof.screen.codec import numbers
 from nbprof.views.overview import bar, figure
 from nbprof.views.tables import column, explained
 

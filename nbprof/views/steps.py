@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis import step_count
-from nbprof.screen.categories import CATEGORIES
-from nbprof.screen.codec import coded, short
+from nbprof.display.categories import CATEGORIES
+from nbprof.display.codec import coded, short
 from nbprof.views.overview import by_jax, by_torch, unknown
 from nbprof.views.tables import floats
 

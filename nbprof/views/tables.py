@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nbprof.display.codec import coded, numbers, short
 from nbprof.schema import frames
 from nbprof.schema.columns import Col
-from nbprof.screen.codec import coded, numbers, short
 
 _TEXT = ("text", "code")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nbprof.screen import wording
-from nbprof.screen.categories import CATEGORIES
+from nbprof.display import wording
+from nbprof.display.categories import CATEGORIES
 from nbprof.views import allocator
 
 _BAR = 30

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.core.nesting import self_times_of
-from nbprof.screen.codec import Delta, coded, short, smallest
-from nbprof.screen.wording import one_line, plural
+from nbprof.display.codec import Delta, coded, short, smallest
+from nbprof.display.wording import one_line, plural
 from nbprof.timeline import arrows
 from nbprof.timeline.density import strip
 from nbprof.timeline.gaps import busy, first_largest, sections

@@ -11,8 +11,8 @@ import pytest
 
 import nbprof
 from nbprof.analysis import ascend_ops
+from nbprof.display import codec
 from nbprof.schema import ascend as frames_ascend
-from nbprof.screen import codec
 from nbprof.views import ascend
 from tests.support import msprof
 from tests.support.ascend import run, steps, table, tasks

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from nbprof.activity import CATEGORIES
+from nbprof.display.codec import pack, unpack
 from nbprof.profiles import load
 from nbprof.report.static import static_html
-from nbprof.screen.codec import pack, unpack
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, xspace
 

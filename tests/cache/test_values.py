@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nbprof.cache.part import Part, Writer
 from nbprof.cache.values import Unstorable
-from nbprof.screen.codec import Delta
+from nbprof.display.codec import Delta
 from nbprof.views import payload  # noqa: F401 -- lets a Delta be stored
 from tests.cache.same import same
 

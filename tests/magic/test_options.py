@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from nbprof.screen import codec
+from nbprof.display import codec
 
 
 def test_help_is_printed_and_nothing_runs(kernel):

@@ -7,7 +7,7 @@ import importlib.util
 
 import pytest
 
-from nbprof.screen import codec
+from nbprof.display import codec
 from tests.magic.conftest import Kernel
 from tests.support.profiles import needed
 

@@ -9,9 +9,9 @@ from io import BytesIO
 import pytest
 from PIL import Image
 
+from nbprof.display import codec
 from nbprof.report import bundle, html, mimebundle
 from nbprof.report.static import static_html
-from nbprof.screen import codec
 from nbprof.views import payload, picture, text
 from tests.views import fake
 

@@ -13,9 +13,9 @@ import pytest
 import nbprof
 from nbprof import comms, live, profiles
 from nbprof.core.errors import NbprofError
+from nbprof.display import codec
 from nbprof.report import bundle
 from nbprof.report.mimebundle import MIME
-from nbprof.screen import codec
 from nbprof.widget import DashboardWidget
 from tests.support.xspace import gpu_run, training_run
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from nbprof.core.errors import NbprofError
+from nbprof.display import codec
 from nbprof.report import html, mimebundle
 from nbprof.report.static import static_html
-from nbprof.screen import codec
 from nbprof.views import ops, picture
 from tests.report.test_html import FORBIDDEN, Reader
 from tests.support.build import profile

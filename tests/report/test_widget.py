@@ -4,8 +4,8 @@ import ipywidgets
 import pytest
 
 from nbprof.core.errors import NbprofError
+from nbprof.display import codec
 from nbprof.report import bundle
-from nbprof.screen import codec
 from nbprof.views import payload
 from nbprof.widget import DashboardWidget
 from tests.views import fake

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nbprof.screen import codec
+from nbprof.display import codec
 from tests.support.kineto import Kineto
 from tests.support.profiles import needed
 from tests.support.xspace import training_run

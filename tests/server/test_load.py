@@ -10,7 +10,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from nbprof.screen import codec
+from nbprof.display import codec
 from nbprof.server import process
 from tests.server.conftest import place
 from tests.support.xspace import training_run

@@ -11,7 +11,7 @@ import shutil
 import numpy as np
 import pytest
 
-from nbprof.screen import codec
+from nbprof.display import codec
 from nbprof.server.handlers import MOST_BYTES
 from tests.support import msprof
 from tests.support.kineto import Kineto

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nbprof
-from nbprof.screen import codec
+from nbprof.display import codec
 from nbprof.timeline import arrows
 from nbprof.timeline.arrows import KINDS
 from nbprof.timeline.links import MOST

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nbprof.display import codec
 from nbprof.profiles import Profile, load
 from nbprof.report import bundle
-from nbprof.screen import codec
 from nbprof.timeline.serve import reply
 from tests.report.test_html import FORBIDDEN, Reader
 from tests.support.chrome import complete, document

@@ -9,9 +9,9 @@ import re
 import numpy as np
 import pytest
 
+from nbprof.display import codec
 from nbprof.profiles import load
 from nbprof.report import bundle
-from nbprof.screen import codec
 from tests.support.chrome import complete, document
 from tests.support.xspace import MS, PlaneWriter, xspace
 

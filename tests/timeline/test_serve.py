@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from nbprof import load
+from nbprof.display import codec
 from nbprof.run import Run
-from nbprof.screen import codec
 from nbprof.timeline import find, serve
 from nbprof.views.payload import dashboard
 from tests.support.profiles import real

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import nbprof
+from nbprof.display import codec
 from nbprof.report.static import static_html
-from nbprof.screen import codec
 from nbprof.views import allocator, payload, text
 from tests.support.caching_allocator import MIB, Allocator, OutOfMemory, fragmented, frame, snapshot
 from tests.views.test_payload import check, columns, interface

@@ -12,8 +12,8 @@ from bokeh import models
 
 from nbprof import profiles
 from nbprof.core.errors import NbprofError
+from nbprof.display import codec
 from nbprof.report import static, static_ascend
-from nbprof.screen import codec
 from nbprof.views import ascend, ascend_figures, ascend_html, payload
 from tests.support.ascend import run, steps, table, tasks
 from tests.support.ascend_story import files, write

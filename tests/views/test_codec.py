@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
 from nbprof.core.errors import ReadError
-from nbprof.screen.codec import Delta, coded, contain, numbers, pack, short, smallest, unpack
+from nbprof.display.codec import Delta, coded, contain, numbers, pack, short, smallest, unpack
 
 DTYPES = ["<f8", "<f4", "<i4", "<u4", "<u2", "u1"]
 ARRAYS = st.sampled_from(DTYPES).flatmap(lambda dtype: st_np.arrays(dtype, st.integers(0, 30)))

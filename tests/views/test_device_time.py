@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nbprof.display import codec
 from nbprof.report import static
-from nbprof.screen import codec
 from nbprof.views import device_time, payload
 from tests.support.kineto import Kineto, profile
 from tests.support.ranks import job

@@ -9,7 +9,7 @@ from bokeh.models import AnnularWedge, HoverTool, LinearAxis
 from bokeh.resources import INLINE
 
 from nbprof.core.errors import NbprofError
-from nbprof.screen.categories import BY_KEY
+from nbprof.display.categories import BY_KEY
 from nbprof.views import figures
 from tests.views import fake
 

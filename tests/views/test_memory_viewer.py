@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from nbprof.core.errors import NbprofError
+from nbprof.display import codec
 from nbprof.report import static
-from nbprof.screen import codec
 from nbprof.views import memory_viewer, payload
 from tests.support import hlo
 from tests.support.build import profile

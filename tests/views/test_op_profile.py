@@ -5,9 +5,9 @@ import pytest
 
 import nbprof
 from nbprof.analysis import op_profile_leaves, op_scopes
+from nbprof.display import codec
 from nbprof.formats.hlo_shapes import Shape
 from nbprof.report import static
-from nbprof.screen import codec
 from nbprof.views import op_profile, ops, payload
 from tests.support.build import profile
 from tests.support.hlo import computation, instruction, metadata_plane, program, shape

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from nbprof.core.errors import NbprofError
+from nbprof.display import codec
+from nbprof.display.categories import CATEGORIES
 from nbprof.profiles import load
-from nbprof.screen import codec
-from nbprof.screen.categories import CATEGORIES
 from nbprof.views import kernels, memory, ops, overview, payload, steps, text, trace
 from tests.support.profiles import real
 from tests.views import fake

@@ -9,10 +9,10 @@ from bokeh.models import HoverTool
 
 from nbprof.analysis import pods as analysis
 from nbprof.core.errors import NbprofError
+from nbprof.display import codec
+from nbprof.display.categories import CATEGORIES
 from nbprof.profiles import load
 from nbprof.report.static import static_html
-from nbprof.screen import codec
-from nbprof.screen.categories import CATEGORIES
 from nbprof.views import figures, payload, pods
 from tests.support.profiles import real
 from tests.views import fake

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from nbprof import load
+from nbprof.display import codec
+from nbprof.display.categories import CATEGORIES
 from nbprof.report.static import static_html
 from nbprof.schema import hlo as frames_hlo
-from nbprof.screen import codec
-from nbprof.screen.categories import CATEGORIES
 from nbprof.views import payload, roofline
 from tests.analysis.test_hlo import KNOWN, US, computation, kernel, op, program, run
 from tests.analysis.test_roofline import tpu

@@ -7,7 +7,7 @@ from io import BytesIO
 import pytest
 from PIL import Image
 
-from nbprof.screen import wording
+from nbprof.display import wording
 from nbprof.views import canvas, payload, picture, text
 from tests.views import fake
 

@@ -9,7 +9,7 @@ import pytest
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.trace import Events
-from nbprof.screen import codec
+from nbprof.display import codec
 from nbprof.timeline.density import Density, bytes_of
 from nbprof.timeline.lanes import Lane
 from nbprof.timeline.stack import stack
