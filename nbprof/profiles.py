@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof import live
+from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LIMIT_BYTES, RunFiles
 from nbprof.faces.events import TraceView
@@ -21,7 +22,6 @@ from nbprof.faces.ops import Kernels, Ops
 from nbprof.faces.steps import Pods, Steps
 from nbprof.formats.msprof_export import exported
 from nbprof.formats.places import Source, Ways, find
-from nbprof.peaks import checked
 from nbprof.profile_parts.ascend import Ascend
 from nbprof.profile_parts.programs import Programs
 from nbprof.profile_parts.torch import Torch

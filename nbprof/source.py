@@ -18,7 +18,7 @@ from nbprof.core.trace import Trace
 from nbprof.formats.packed import Unpacked
 
 if TYPE_CHECKING:
-    from nbprof.activity import Activity
+    from nbprof.activity.activity import Activity
     from nbprof.capture.session import CaptureInfo
 
 Reader = Callable[[Sequence[Piece], Callable[[str], None] | None], Trace]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 from nbprof.analysis import advice_programs, memory_viewer
 from nbprof.analysis.advice_programs import Work
 from nbprof.analysis.memory import leading

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 from nbprof.analysis import hlo
 from nbprof.analysis import ops as all_ops
 from nbprof.core.errors import ReadError

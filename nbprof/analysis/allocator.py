@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import text_column
+from nbprof.activity.activity import text_column
 from nbprof.analysis.allocator_stacks import Stacks
 from nbprof.analysis.allocator_state import Replay, State, units
 from nbprof.core.files import size_text

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import text_column
+from nbprof.activity.activity import text_column
 
 _NOT_YOURS = re.compile(
     r"[/\\](site-packages|dist-packages|lib[/\\]python\d[\d.]*)[/\\]|^<frozen |[/\\]torch[/\\](nn|_|optim|autograd|cuda)"

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 from nbprof.core import nesting
 
 INPUT_MODERATE, INPUT_HIGH = 5.0, 20.0

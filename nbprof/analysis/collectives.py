@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import CORE_KINDS, Activity
+from nbprof.activity.activity import CORE_KINDS, Activity
 from nbprof.analysis.device_time import KEYS, Work, missing, rank_column
 from nbprof.core.factorize import distinct
 from nbprof.core.trace import Int64s, Note, Trace

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 from nbprof.analysis.device_time import CLASS_NAMES, Work, union
 from nbprof.analysis.device_time_idle import FOLLOWS_PS
 from nbprof.analysis.innermost import Innermost

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import CORE_KINDS, Activity, text_column
+from nbprof.activity.activity import CORE_KINDS, Activity, text_column
 from nbprof.core.factorize import distinct
 from nbprof.core.trace import Int32s, Int64s, Trace
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 from nbprof.analysis.device_time import KEYS, Work, union
 from nbprof.analysis.sweep import flatten
 from nbprof.core.trace import Int64s, Trace

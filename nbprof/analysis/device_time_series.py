@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import Activity, text_column
+from nbprof.activity.activity import Activity, text_column
 from nbprof.analysis.device_time import KEYS, Work, rank_column
 from nbprof.core.factorize import distinct
 from nbprof.core.trace import Int64s, Trace

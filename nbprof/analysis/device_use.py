@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 
 COUNTERS = {"mxu_utilization_percent": "matrix_unit_utilization_percent", "hbm_utilization_percent": "hbm_utilization_percent"}
 """Counters of TPUs that a file may state, by the key of `p.overview`."""

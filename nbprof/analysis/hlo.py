@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
+from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.analysis import ops
 from nbprof.core.errors import ReadError
 from nbprof.formats import hlo_text
 from nbprof.formats.hlo import Program
-from nbprof.peaks import ON_CHIP
 from nbprof.schema import hlo as frames_hlo
 
 _SHAPE = re.compile(r"%?\S+ = (.+?) [a-z][\w\-]*\(")
@@ -163,7 +163,7 @@ def rates(
     peak_flops, peak_bytes : float
         Of a device in a second; NaN where not known.
     on_chip : dict, optional
-        The same of its memories on the chip, by the names of `nbprof.peaks.ON_CHIP`.
+        The same of its memories on the chip, by the names of `nbprof.activity.given_peaks.ON_CHIP`.
     impossible : bool
         XProf's rules: rates are left in that no memory reaches, of ops that only begin a transfer or find it done, and the intensity is of
         FLOPs as of 16 bits.

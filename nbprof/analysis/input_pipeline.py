@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import ITERATIONS, Activity
+from nbprof.activity.activity import ITERATIONS, Activity
 from nbprof.analysis import checks
 from nbprof.analysis.steps import counted
 from nbprof.core import nesting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import text_column
+from nbprof.activity.activity import text_column
 from nbprof.analysis.device_time import CLASS_NAMES, KEYS, Work, rank_column
 from nbprof.core.factorize import distinct
 from nbprof.core.trace import Trace

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 from nbprof.analysis.input_pipeline import COPY_TO_DEVICE, copy_name
 from nbprof.core.trace import Int64s
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import Activity, text_column
+from nbprof.activity.activity import Activity, text_column
 from nbprof.analysis.memory_alive import allocating
 from nbprof.core.trace import Int32s, Int64s, Note
 

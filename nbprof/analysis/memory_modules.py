@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 from nbprof.analysis import memory_viewer
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.trace import Module

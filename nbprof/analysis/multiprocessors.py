@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 from nbprof.core.trace import Int64s
 from nbprof.schema.multiprocessors import SCHEMA
 

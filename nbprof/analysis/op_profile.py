@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 from nbprof.analysis import hlo, op_scopes, ops
 from nbprof.core.errors import ReadError
 from nbprof.dialects import hlo_category

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 from nbprof.analysis import hlo, longest_calls, op_profile
 from nbprof.core.errors import ReadError
 from nbprof.formats.hlo import Program

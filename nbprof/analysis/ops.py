@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
+from nbprof.activity.given_peaks import KEYS, ON_CHIP
 from nbprof.analysis import self_time
 from nbprof.core import nesting
 from nbprof.core.trace import Int32s, Int64s
-from nbprof.peaks import KEYS, ON_CHIP
 
 COLUMNS = [
     "rank",
@@ -248,7 +248,7 @@ def main_memory(activity: Activity) -> str:
 
 
 def on_chip_peaks(activity: Activity) -> dict[str, float]:
-    """Bytes a second that each memory on the chip can move at most, by the names of `nbprof.peaks.ON_CHIP`; those that are known."""
+    """Bytes a second that each memory on the chip can move at most, by the names of `nbprof.activity.given_peaks.ON_CHIP`; those that are known."""
     found = {level: _one(activity, f"{level}_bytes_per_second") for level in ON_CHIP}
     return {level: peak for level, peak in found.items() if peak > 0}
 

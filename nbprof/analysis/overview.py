@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import CATEGORIES, Activity
+from nbprof.activity.activity import CATEGORIES, Activity
 from nbprof.analysis import checks, step_count
 from nbprof.analysis.memory import leading
 from nbprof.analysis.steps import counted

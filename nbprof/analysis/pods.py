@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import CATEGORIES
+from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis.align import HostSteps, align
 from nbprof.core.trace import Note
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
+from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.analysis import hlo, ops
 from nbprof.core.errors import NbprofError
-from nbprof.peaks import ON_CHIP
 from nbprof.schema import hlo as frames_hlo
 
 COLUMNS = [column.name for column in frames_hlo.SCHEMA["roofline"]]
@@ -41,7 +41,7 @@ class Peaks:
     given : bool
         Whether a person gave one of them.
     on_chip : dict
-        Bytes a second of the memories on the chip, by the names of `nbprof.peaks.ON_CHIP`; those that are known.
+        Bytes a second of the memories on the chip, by the names of `nbprof.activity.given_peaks.ON_CHIP`; those that are known.
     memory : str
         What its main memory is: "HBM", "Device memory", or of a CPU "Main memory".
     """

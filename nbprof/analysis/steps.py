@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import (
+from nbprof.activity.activity import (
     CATEGORIES,
     CATEGORY_OF_CLASS,
     DEVICE_COMPUTE_16,

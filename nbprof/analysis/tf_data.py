@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 from nbprof.analysis import tf_data_advice
 from nbprof.analysis.tf_data_advice import SLOW_CALL_US
 from nbprof.core import nesting

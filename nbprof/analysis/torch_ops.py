@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core import nesting
 from nbprof.core.callstacks import Stacks
 from nbprof.core.trace import Int32s, Int64s

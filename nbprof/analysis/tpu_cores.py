@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import CORE_KINDS, Activity
+from nbprof.activity.activity import CORE_KINDS, Activity
 from nbprof.analysis import steps
 from nbprof.core.trace import Int64s
 from nbprof.schema.cores import COLUMNS, SCHEMA

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import CaptureError, NbprofError
-from nbprof.peaks import checked
 
 BACKENDS = ("tensorflow", "jax", "torch")
 """The frameworks that can be recorded, in the order of preference."""

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import NbprofError
-from nbprof.peaks import checked
 
 SIDECAR = "nbprof.json"
 """Lies beside the trace files; TensorBoard and XProf look for ``*.xplane.pb`` only."""

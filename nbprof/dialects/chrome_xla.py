@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.trace import INT, TEXT, UINT, ArgColumn, Note, Trace
 from nbprof.dialects import xplane
 

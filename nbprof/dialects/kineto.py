@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import chrome_xla, kineto_memory, kineto_receipt, kineto_steps, msprof, msprof_lanes, torchnames
 from nbprof.dialects.environment import environment

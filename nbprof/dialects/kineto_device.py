@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.factorize import distinct
 from nbprof.core.trace import Int64s
 from nbprof.dialects import tensorcores, torchnames

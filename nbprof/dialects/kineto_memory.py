@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.factorize import distinct
 from nbprof.core.trace import Int64s
 from nbprof.dialects.allocators import added_up, or_na

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core import nesting
 from nbprof.core.callstacks import Stacks, chains
 from nbprof.core.trace import Int32s, Int64s

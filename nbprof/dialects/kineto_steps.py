@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import kineto_cut, torchnames
 from nbprof.dialects.kineto_lanes import ANNOTATION, CALL, COPY, OP, UNKNOWN

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import msprof_lanes as on
 from nbprof.dialects import msprof_memory, msprof_steps, torchnames

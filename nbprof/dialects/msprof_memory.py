@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects.allocators import or_na
 from nbprof.dialects.kineto_steps import Steps

@@ -77,7 +77,7 @@ _STATED = {
 
 
 def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
-    """How fast the memories on the chip are at most, by the names of `nbprof.peaks.ON_CHIP`, as far as the plane tells it.
+    """How fast the memories on the chip are at most, by the names of `nbprof.activity.given_peaks.ON_CHIP`, as far as the plane tells it.
 
     A TPU states its own. The shared memory of an NVIDIA multiprocessor has 32 banks of 4 bytes, read once a clock; of 8 bytes on Kepler
     (3.x), once every second clock on Fermi (2.x). The local data share of an AMD compute unit moves 128 bytes a clock, on gfx95x 256.

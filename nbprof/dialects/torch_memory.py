@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 from nbprof.core.trace import Trace
 
 _ONLY = "This is a snapshot of PyTorch's allocator: it has the memory of the program, and no trace of what ran."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 
 STEP = re.compile(r"ProfilerStep[#*](\d+)")
 OPTIMIZER = re.compile(r"Optimizer\.step#(.+)")

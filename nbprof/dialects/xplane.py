@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import xplane_cpu_ops, xplane_iterators, xplane_steps, xplane_tpu_cores, xplane_tpu_ops
 from nbprof.dialects.environment import environment

@@ -11,7 +11,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core import nesting
 from nbprof.core.trace import Int64s
 from nbprof.dialects import opnames

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.trace import Note, Trace, distinct
 from nbprof.dialects import xplane_kernels
 from nbprof.dialects.peaks import on_chip_bytes_per_second, peak_bytes_per_second, peak_flops_per_second

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.trace import Int32s, Int64s, Note, distinct
 from nbprof.dialects import opnames
 from nbprof.dialects.grouping import inherit

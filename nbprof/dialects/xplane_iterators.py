@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.factorize import ending
 from nbprof.core.trace import DOUBLE, TEXT, Int64s
 from nbprof.dialects.grouping import match

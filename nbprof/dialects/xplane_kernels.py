@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.factorize import distinct as combinations
 from nbprof.core.trace import Int64s, Trace, distinct
 from nbprof.dialects import opnames, tensorcores

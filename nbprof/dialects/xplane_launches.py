@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.trace import Note
 from nbprof.dialects import doubts
 from nbprof.dialects.grouping import match

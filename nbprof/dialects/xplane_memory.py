@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.trace import TEXT, Int32s, Int64s, Trace
 from nbprof.dialects import opnames
 from nbprof.dialects.allocators import Column, added_up, or_na

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.trace import Int64s, distinct
 from nbprof.dialects import opnames, tensorcores
 from nbprof.dialects.opnames import OpName

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import MARKERS
+from nbprof.activity.activity import MARKERS
 from nbprof.core import clip_to_steps
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int32s, Int64s, Trace

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.trace import Int32s, Int64s, Note
 from nbprof.dialects import xplane_cpu_ops, xplane_tpu
 from nbprof.dialects.grouping import THREADPOOL_CONTEXT, inherit, match

@@ -10,7 +10,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core import wire
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import xplane_tpu

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
+from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.core import nesting, wire
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import opnames
 from nbprof.dialects.opnames import OpName
 from nbprof.dialects.placed import Placed
-from nbprof.peaks import ON_CHIP
 
 _MAIN_MEMORY, _WRITE = 1, 2
 _ON_CHIP = {2: "cmem", 3: "vmem"}

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import xplane_tpu
 from nbprof.dialects.placed import Placed

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from nbprof import peaks
-from nbprof.activity import Activity
+from nbprof.activity import given_peaks as peaks
+from nbprof.activity.activity import Activity
 from nbprof.analysis import overview, steps
 from nbprof.core.trace import Trace
 from nbprof.lazy import Cached, Kept, Lazy

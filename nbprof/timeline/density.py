@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.activity import CATEGORIES
+from nbprof.activity.activity import CATEGORIES
 
 if TYPE_CHECKING:
     from nbprof.core.trace import Int64s

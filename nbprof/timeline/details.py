@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import CATEGORIES
+from nbprof.activity.activity import CATEGORIES
 from nbprof.display.categories import BY_KEY
 from nbprof.run import Run
 from nbprof.timeline.args import args, value_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.activity import CATEGORIES as KEYS
+from nbprof.activity.activity import CATEGORIES as KEYS
 from nbprof.analysis import compare as analysis
 from nbprof.analysis import compare_verdict
 from nbprof.analysis.compare import Side

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
+from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import DEVICE, OTHER
-from nbprof.peaks import ON_CHIP
 from nbprof.views.figures import _bokeh, _style
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.analysis import ops, roofline
 from nbprof.analysis.roofline import Peaks
 from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
 from nbprof.display.codec import numbers
-from nbprof.peaks import ON_CHIP
 from nbprof.schema import hlo as frames_hlo
 from nbprof.schema.columns import Col
 from nbprof.views.overview import bar, figure

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.activity import CATEGORIES
+from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis import checks, input_pipeline, tf_data_advice
 from nbprof.analysis.advice import advice
 from nbprof.analysis.tf_data import NODES, PIPELINES

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from nbprof.activity import CATEGORIES
+from nbprof.activity.activity import CATEGORIES
 from nbprof.display.codec import pack, unpack
 from nbprof.profiles import load
 from nbprof.report.static import static_html

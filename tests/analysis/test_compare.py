@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.activity import CATEGORIES
+from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis import compare, compare_verdict
 from nbprof.analysis.compare import Side, plain_name
 from nbprof.schema import compare as frames_compare

@@ -254,7 +254,7 @@ def test_queues_of_launched_works(seed):
 
 
 def test_cores_of_a_host_are_told_by_it_though_another_has_kernels_on_the_device_of_that_number():
-    from nbprof import activity as act
+    from nbprof.activity import activity as act
 
     events = SimpleNamespace(
         lane=np.array([0, 1], np.int32), name=np.array([0, 0], np.int32), start=np.array([0, 5]), duration=np.array([10, 20])

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nbprof.activity import CATEGORIES, CATEGORY_OF_CLASS
+from nbprof.activity.activity import CATEGORIES, CATEGORY_OF_CLASS
 from nbprof.analysis.steps import flatten, summary
 from nbprof.core import nesting
 from nbprof.core.errors import ReadError

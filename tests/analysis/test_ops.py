@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbprof import load
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 from nbprof.analysis import ops
 from nbprof.core.errors import NbprofError
 from nbprof.dialects.peaks import peak_bytes_per_second, peak_flops_per_second

@@ -13,7 +13,7 @@ import time
 import pytest
 
 import nbprof
-from nbprof.activity import NEXT_ITEM
+from nbprof.activity.activity import NEXT_ITEM
 from nbprof.capture import clock, trouble
 from nbprof.capture import jax as capture
 from nbprof.capture.options import Options

@@ -21,7 +21,7 @@ import types
 import pytest
 
 import nbprof
-from nbprof.activity import NEXT_ITEM
+from nbprof.activity.activity import NEXT_ITEM
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
 from tests.capture.torches import Training, counts, document, events, steps

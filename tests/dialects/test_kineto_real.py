@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nbprof.activity import CATEGORIES
+from nbprof.activity.activity import CATEGORIES
 from nbprof.dialects import torchnames
 from tests.support.kineto import Plain, length, load, union, without
 from tests.support.profiles import ROOT, real

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from nbprof import activity as act
+from nbprof.activity import activity as act
 from nbprof.dialects import torchnames
 
 NAMES = [

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nbprof.activity import CATEGORIES
+from nbprof.activity.activity import CATEGORIES
 from nbprof.profiles import Profile, load
 from tests.parity.peer import same, tables
 from tests.support import xspace_proto

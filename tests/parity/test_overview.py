@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbprof.activity import CATEGORIES, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32
+from nbprof.activity.activity import CATEGORIES, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32
 from nbprof.analysis import checks, overview
 from nbprof.analysis.steps import flatten
 from nbprof.views import overview as page

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from nbprof.activity import CATEGORIES
+from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis import xprof_steps
 from nbprof.analysis.pods import bottleneck
 from nbprof.profiles import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nbprof.activity import CATEGORIES
+from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis import steps as analysis
 from nbprof.core.files import LocalFile
 from nbprof.dialects.grouping import group

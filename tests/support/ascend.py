@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import Activity
+from nbprof.activity.activity import Activity
 from nbprof.core.trace import Events, Receipt, Trace
 from nbprof.run import Run
 from nbprof.source import RunSource

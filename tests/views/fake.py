@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity import DEVICE_OPS, HOST_OPS, MARKERS, Names, table
+from nbprof.activity.activity import DEVICE_OPS, HOST_OPS, MARKERS, Names, table
 from nbprof.analysis import memory_modules, pods, tpu_cores
 from nbprof.core.trace import Events, no_counters
 from nbprof.schema import torch_ops as frames_torch_ops

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.core.trace import Events, Int32s, Int64s
-from nbprof.peaks import ON_CHIP
 
 
 def text_column(values: npt.NDArray[np.object_], codes: npt.NDArray[np.integer[Any]]) -> pd.api.extensions.ExtensionArray:

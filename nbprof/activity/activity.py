@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity_tables import (
+from nbprof.activity.tables import (
     ALLOCATIONS,
     CALLS,
     COLLECTIVES,
@@ -197,7 +197,7 @@ class Activity:
         compiled program at all; the FLOPs and bytes of all runs (NaN: not known), of FLOPs also with narrow ones counted by their width,
         of bytes also those of main memory alone; how often it ran; whether XProf counts it, how many runs XProf takes one for (it counts
         the kernels of an op), and a host that ran it. Of TPUs also the bytes that all runs moved in memories on the chip, in columns by the
-        names of `nbprof.peaks.ON_CHIP`
+        names of `nbprof.activity.given_peaks.ON_CHIP`
     cpu_ops, cpu_parts : the same of ops of programs that XLA compiled for the CPU, on the threads of a host
     programs : the compiled programs of the file
     program_notes : what the receipt says about compiled programs in which ops were looked up
@@ -227,7 +227,7 @@ class Activity:
     xprof : whether XProf can read the file
     missing : why a view is empty, by view
     notes : what the receipt says about how the events hang together
-    given_peaks : peaks of the devices that a person gave, by the names of `nbprof.peaks.KEYS`; they stand in `devices` too
+    given_peaks : peaks of the devices that a person gave, by the names of `nbprof.activity.given_peaks.KEYS`; they stand in `devices` too
     tables : what Ascend's profilers state in tables, by kind, see `nbprof.formats.msprof_tables.Table`; {} of any other format
     traits : what the program was seen to use or do that advice is about: "DataParallel", "gloo: 12", "out of memory: 1",
         `UNKNOWN_PRECISION`, `ITERATIONS`

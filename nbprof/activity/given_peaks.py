@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nbprof.core.errors import NbprofError
 
 if TYPE_CHECKING:
-    from nbprof.activity import Activity
+    from nbprof.activity.activity import Activity
 
 ON_CHIP = {
     "cmem_read": "CMEM Read",
