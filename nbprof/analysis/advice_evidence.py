@@ -16,7 +16,7 @@ from nbprof.analysis.memory import leading
 from nbprof.analysis.memory_modules import Named
 from nbprof.analysis.steps import counted
 from nbprof.core.errors import ReadError
-from nbprof.formats.hlo import Program
+from nbprof.hlo.hlo import Program
 
 MUCH_PADDING = 64 * 2**20
 """Bytes of padding below which no program is looked at."""

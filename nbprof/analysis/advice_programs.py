@@ -18,9 +18,9 @@ from nbprof.activity.activity import Activity
 from nbprof.analysis import hlo
 from nbprof.analysis import ops as all_ops
 from nbprof.core.errors import ReadError
-from nbprof.formats import hlo_details
-from nbprof.formats.hlo import Program
-from nbprof.formats.hlo_shapes import Shape
+from nbprof.hlo import details as hlo_details
+from nbprof.hlo.hlo import Program
+from nbprof.hlo.shapes import Shape
 
 MOST_OPS = 200
 """Ops that are looked up in their programs."""

@@ -16,8 +16,8 @@ from nbprof.activity.activity import Activity
 from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.analysis import ops
 from nbprof.core.errors import ReadError
-from nbprof.formats import hlo_text
-from nbprof.formats.hlo import Program
+from nbprof.hlo import text as hlo_text
+from nbprof.hlo.hlo import Program
 from nbprof.schema import hlo as frames_hlo
 
 _SHAPE = re.compile(r"%?\S+ = (.+?) [a-z][\w\-]*\(")

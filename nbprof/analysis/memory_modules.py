@@ -13,8 +13,8 @@ from nbprof.activity.activity import Activity
 from nbprof.analysis import memory_viewer
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.trace import Module
-from nbprof.formats import hlo_buffers
-from nbprof.formats.hlo import Program
+from nbprof.hlo import buffers as hlo_buffers
+from nbprof.hlo.hlo import Program
 from nbprof.schema.memory_viewer import SCHEMA
 
 NO_ASSIGNMENT = "no buffer assignment"

@@ -15,10 +15,10 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.wire import Int64s
-from nbprof.formats import hlo_buffers
-from nbprof.formats.hlo import EMPTY, Program
-from nbprof.formats.hlo_buffers import FREE, SHARE, Assignment, HeapTrace
-from nbprof.formats.hlo_shapes import Shape
+from nbprof.hlo import buffers as hlo_buffers
+from nbprof.hlo.buffers import FREE, SHARE, Assignment, HeapTrace
+from nbprof.hlo.hlo import EMPTY, Program
+from nbprof.hlo.shapes import Shape
 
 TIMELINE = ["position", "instruction", "allocated_bytes", "unpadded_bytes"]
 AT_PEAK = [

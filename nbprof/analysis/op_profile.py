@@ -17,8 +17,8 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 from nbprof.analysis import hlo, op_scopes, ops
 from nbprof.core.errors import ReadError
-from nbprof.dialects import hlo_category
-from nbprof.dialects.programs import Programs
+from nbprof.hlo import category as hlo_category
+from nbprof.hlo.programs import Programs
 from nbprof.schema import hlo as frames_hlo
 
 PROGRAM, CATEGORY, PROVENANCE = "program", "category", "provenance"

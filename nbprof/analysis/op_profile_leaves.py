@@ -16,8 +16,8 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 from nbprof.analysis import hlo, longest_calls, op_profile
 from nbprof.core.errors import ReadError
-from nbprof.formats.hlo import Program
-from nbprof.formats.hlo_shapes import Shape
+from nbprof.hlo.hlo import Program
+from nbprof.hlo.shapes import Shape
 
 MOST_OPS, MOST_TOLD, MOST_INSIDE = 1000, 200, 16
 """Ops that are told one by one; of so many, the first, what is inside them and their arrays; and so many inside each."""

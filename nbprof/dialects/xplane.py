@@ -18,12 +18,12 @@ from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import xplane_cpu_ops, xplane_iterators, xplane_steps, xplane_tpu_cores, xplane_tpu_ops
 from nbprof.dialects.environment import environment
 from nbprof.dialects.placed import Placed
-from nbprof.dialects.programs import Programs
 from nbprof.dialects.xplane_device import device_activity, devices
 from nbprof.dialects.xplane_functions import functions, with_stages
 from nbprof.dialects.xplane_host_ops import eager_calls, eager_notes, host_ops, tagged_calls
 from nbprof.dialects.xplane_launches import launches, notes
 from nbprof.dialects.xplane_memory import allocations, has_allocations
+from nbprof.hlo.programs import Programs
 
 DERIVED_FIRST = 0xDEADBEEF
 DERIVED_COUNT = 4096

@@ -16,7 +16,7 @@ from nbprof.core import nesting
 from nbprof.core.trace import Int64s
 from nbprof.dialects import opnames
 from nbprof.dialects.placed import Placed
-from nbprof.dialects.programs import Programs
+from nbprof.hlo.programs import Programs
 
 _IDENT = re.compile(r"\((-?\d+)\)\Z")
 _UNSIGNED = (1 << 64) - 1

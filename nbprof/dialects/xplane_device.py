@@ -14,10 +14,10 @@ from nbprof.core.trace import Note, Trace, distinct
 from nbprof.dialects import xplane_kernels
 from nbprof.dialects.peaks import on_chip_bytes_per_second, peak_bytes_per_second, peak_flops_per_second
 from nbprof.dialects.placed import Placed
-from nbprof.dialects.programs import Programs
 from nbprof.dialects.xplane_ops import OpTexts, device_ops
 from nbprof.dialects.xplane_steps import classify as classify
 from nbprof.dialects.xplane_tpu_cores import chip
+from nbprof.hlo.programs import Programs
 
 _ARCHITECTURE = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 9: "Hopper", 10: "Blackwell"}
 

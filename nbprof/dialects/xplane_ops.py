@@ -18,8 +18,8 @@ from nbprof.core.trace import Int64s, distinct
 from nbprof.dialects import opnames, tensorcores
 from nbprof.dialects.opnames import OpName
 from nbprof.dialects.placed import Placed
-from nbprof.dialects.programs import Programs
-from nbprof.formats.hlo import Instruction
+from nbprof.hlo.hlo import Instruction
+from nbprof.hlo.programs import Programs
 
 
 @dataclass(frozen=True)

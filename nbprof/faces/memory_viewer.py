@@ -11,13 +11,13 @@ import pandas as pd
 from nbprof.analysis import memory_modules, memory_viewer
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.faces.view import View
-from nbprof.formats import hlo_buffers
-from nbprof.formats.hlo import Program
+from nbprof.hlo import buffers as hlo_buffers
+from nbprof.hlo.hlo import Program
 
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-    from nbprof.formats.hlo_buffers import Assignment
+    from nbprof.hlo.buffers import Assignment
     from nbprof.profile_parts.base import Shown
 
 _TOLD = 8

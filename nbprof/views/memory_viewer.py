@@ -13,8 +13,8 @@ from nbprof.analysis import memory_viewer
 from nbprof.analysis.memory_modules import NO_ASSIGNMENT, Named
 from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, numbers
-from nbprof.formats import hlo_buffers
-from nbprof.formats.hlo import Program
+from nbprof.hlo import buffers as hlo_buffers
+from nbprof.hlo.hlo import Program
 from nbprof.schema import memory_viewer as frames_memory_viewer
 from nbprof.views.overview import figure
 from nbprof.views.tables import column, explained

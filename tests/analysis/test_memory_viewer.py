@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nbprof.analysis import memory_modules, memory_viewer
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.trace import Module
-from nbprof.formats.hlo import Program
+from nbprof.hlo.hlo import Program
 from nbprof.schema import memory_viewer as frames_memory_viewer
 from tests.support import hlo
 from tests.support.build import profile
@@ -112,8 +112,8 @@ def test_a_figure_has_the_working_set_and_the_lifetimes(viewer):
 
 def profile_of(viewer, data):
     from nbprof.faces.memory_viewer import ModuleMemory
-    from nbprof.formats import hlo_buffers
-    from nbprof.formats.hlo import Program
+    from nbprof.hlo import buffers as hlo_buffers
+    from nbprof.hlo.hlo import Program
 
     return ModuleMemory(None, "jit_flat", Program(data), hlo_buffers.read(Program(data)))
 

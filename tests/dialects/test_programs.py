@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nbprof.analysis import memory_modules, memory_viewer
 from nbprof.core.trace import Module
-from nbprof.dialects.programs import Programs
-from nbprof.formats.hlo import Program
+from nbprof.hlo.hlo import Program
+from nbprof.hlo.programs import Programs
 from nbprof.profiles import load
 from tests.analysis.test_hlo import JIT, KNOWN, US, kernel, op, run
 from tests.support import hlo

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbprof.core.errors import ReadError
-from nbprof.formats.hlo import Program
+from nbprof.hlo.hlo import Program
 from tests.support.hlo import computation, instruction, program
 from tests.support.xspace import chunk, number, varint
 

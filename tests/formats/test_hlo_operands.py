@@ -7,7 +7,7 @@ import pytest
 
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
-from nbprof.formats.hlo import Program
+from nbprof.hlo.hlo import Program
 from tests.support import hlo_programs
 from tests.support.hlo import computation, instruction, program
 from tests.support.xspace import chunk, number, varint

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nbprof.core.errors import ReadError
-from nbprof.formats import hlo_shapes
-from nbprof.formats.hlo_shapes import Shape
+from nbprof.hlo import shapes as hlo_shapes
+from nbprof.hlo.shapes import Shape
 from tests.support.hlo import shape, tuple_shape
 from tests.support.xspace import chunk, number
 

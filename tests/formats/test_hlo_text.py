@@ -6,8 +6,8 @@ import pytest
 
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
-from nbprof.formats import hlo_text
-from nbprof.formats.hlo import Program
+from nbprof.hlo import text as hlo_text
+from nbprof.hlo.hlo import Program
 from nbprof.profiles import load
 from tests.support import hlo, hlo_programs
 from tests.support.profiles import needed, real

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from nbprof.analysis import hlo, op_profile, roofline
-from nbprof.formats.hlo import Program
+from nbprof.hlo.hlo import Program
 from nbprof.profiles import load
 from tests.analysis import test_roofline
 from tests.parity import peer

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from nbprof.dialects.hlo_cost import Costs
-from nbprof.formats.hlo import Program
+from nbprof.hlo.cost import Costs
+from nbprof.hlo.hlo import Program
 from tests.support import hlo, hlo_programs
 from tests.support.profiles import needed
 from tests.support.xspace import PlaneWriter, chunk, xspace

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nbprof.analysis import memory_viewer
-from nbprof.formats import hlo_buffers
-from nbprof.formats.hlo import Program
+from nbprof.hlo import buffers as hlo_buffers
+from nbprof.hlo.hlo import Program
 from nbprof.profiles import load
 from tests.support import hlo
 from tests.support.profiles import needed, real

@@ -6,7 +6,7 @@ import pytest
 import nbprof
 from nbprof.analysis import op_profile_leaves, op_scopes
 from nbprof.display import codec
-from nbprof.formats.hlo_shapes import Shape
+from nbprof.hlo.shapes import Shape
 from nbprof.report import static
 from nbprof.views import op_profile, ops, payload
 from tests.support.build import profile

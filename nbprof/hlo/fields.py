@@ -7,10 +7,10 @@ from functools import cached_property
 
 from nbprof.core import wire
 from nbprof.core.wire import LENGTH, VARINT
-from nbprof.formats import hlo_details
-from nbprof.formats.hlo import Instruction, Program
-from nbprof.formats.hlo_details import Details
-from nbprof.formats.hlo_shapes import numbers
+from nbprof.hlo import details as hlo_details
+from nbprof.hlo.details import Details
+from nbprof.hlo.hlo import Instruction, Program
+from nbprof.hlo.shapes import numbers
 
 DEPTH = 4
 """In how many messages a message inside an instruction lies."""

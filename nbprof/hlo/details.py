@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from nbprof.core import wire
 from nbprof.core.wire import LENGTH, VARINT, Data
-from nbprof.formats.hlo import Program
-from nbprof.formats.hlo_shapes import numbers
+from nbprof.hlo.hlo import Program
+from nbprof.hlo.shapes import numbers
 
 _PARAMETER, _TUPLE_INDEX, _DIMENSIONS, _WINDOW, _CONVOLUTION, _SLICES = 9, 13, 14, 15, 16, 17
 _SLICE_SIZES, _DOT, _FFT_LENGTH, _BACKEND, _FEATURE_GROUPS, _BATCH_GROUPS, _DIRECTION = 20, 30, 32, 43, 50, 58, 63

@@ -6,8 +6,8 @@ from math import gcd
 
 import numpy as np
 
-from nbprof.formats.hlo_details import ConvolutionDimensions, Details, WindowDimension
-from nbprof.formats.hlo_shapes import Shape
+from nbprof.hlo.details import ConvolutionDimensions, Details, WindowDimension
+from nbprof.hlo.shapes import Shape
 
 _FMA = 2
 

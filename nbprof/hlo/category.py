@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nbprof.core.errors import ReadError
-from nbprof.dialects.hlo_cost_table import ELEMENTWISE
-from nbprof.formats import hlo_details
-from nbprof.formats.hlo import Program
+from nbprof.hlo import details as hlo_details
+from nbprof.hlo.cost_table import ELEMENTWISE
+from nbprof.hlo.hlo import Program
 
 _FORMATTING = frozenset({"copy", "transpose", "reshape", "dynamic-reshape"})
 _ALSO_ELEMENTWISE = frozenset({"map", "rng"})

@@ -13,11 +13,12 @@ import struct
 from collections.abc import Callable, Iterable
 
 from nbprof.core.wire import FIXED32, LENGTH
-from nbprof.formats import hlo_details, hlo_shapes
-from nbprof.formats.hlo import Program
-from nbprof.formats.hlo_details import WindowDimension
-from nbprof.formats.hlo_fields import DEPTH, Fields, short_number
-from nbprof.formats.hlo_shapes import numbers
+from nbprof.hlo import details as hlo_details
+from nbprof.hlo import shapes as hlo_shapes
+from nbprof.hlo.details import WindowDimension
+from nbprof.hlo.fields import DEPTH, Fields, short_number
+from nbprof.hlo.hlo import Program
+from nbprof.hlo.shapes import numbers
 
 _CALLED, _DIMENSIONS = 38, 14
 _LITERAL, _EXPONENT, _MANTISSA, _PADDING, _DISTRIBUTION, _EPSILON, _FEATURE, _CHANNEL = 8, 18, 19, 21, 23, 24, 25, 26

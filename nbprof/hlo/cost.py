@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from math import ceil, log2, prod
 
 from nbprof.core.errors import ReadError
-from nbprof.dialects.hlo_cost_convolution import convolution_flops
-from nbprof.dialects.hlo_cost_table import DEFAULT, ELEMENTWISE, FLOPS, MOVING, NOTHING
-from nbprof.formats import hlo_details
-from nbprof.formats.hlo import Instruction, Program
-from nbprof.formats.hlo_details import Details, DotDimensions
-from nbprof.formats.hlo_shapes import Shape
+from nbprof.hlo import details as hlo_details
+from nbprof.hlo.cost_convolution import convolution_flops
+from nbprof.hlo.cost_table import DEFAULT, ELEMENTWISE, FLOPS, MOVING, NOTHING
+from nbprof.hlo.details import Details, DotDimensions
+from nbprof.hlo.hlo import Instruction, Program
+from nbprof.hlo.shapes import Shape
 
 _PASSED_ON = ELEMENTWISE | {"copy", "tuple", "get-tuple-element", "map"}
 """Ops whose operands are read where the op's own value is: a value that several of them need at one place is computed once."""

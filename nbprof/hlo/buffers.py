@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from nbprof.core import wire
 from nbprof.core.wire import LENGTH, VARINT, Bytes, Int64s
-from nbprof.formats.hlo import Program
-from nbprof.formats.hlo_shapes import numbers
+from nbprof.hlo.hlo import Program
+from nbprof.hlo.shapes import numbers
 
 _BUFFERS, _ALLOCATIONS, _TRACES = 1, 3, 4
 _ID, _SIZE, _DEFINED, _COLOUR = 1, 2, 3, 4

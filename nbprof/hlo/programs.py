@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import Module, Note, Trace
-from nbprof.dialects import hlo_category
-from nbprof.dialects.hlo_cost import Cost, Costs
-from nbprof.formats.hlo import Instruction, Program
+from nbprof.hlo import category as hlo_category
+from nbprof.hlo.cost import Cost, Costs
+from nbprof.hlo.hlo import Instruction, Program
 
 _MOST_NOTES = 3
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from nbprof.core import wire
 from nbprof.core.wire import LENGTH, VARINT, Bytes, Int64s
-from nbprof.formats import hlo_shapes
-from nbprof.formats.hlo_shapes import Shape
+from nbprof.hlo import shapes as hlo_shapes
+from nbprof.hlo.shapes import Shape
 
 _HLO_MODULE, _BUFFER_ASSIGNMENT = 1, 3
 _MODULE_NAME, _ENTRY_NAME, _COMPUTATIONS, _MODULE_ID, _ENTRY_ID = 1, 2, 3, 5, 6
