@@ -19,8 +19,8 @@ from nbprof.views import header
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-    from nbprof.formats.places import Source
     from nbprof.run import Run
+    from nbprof.sources.locate import Source
 
 MOST_RUNS = 6
 """Runs that one comparison takes; each pair of them is compared."""

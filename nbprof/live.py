@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from nbprof.cache.folder import Folder, enabled, location
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.files import LocalFile
-from nbprof.formats.places import Ways, find
 from nbprof.source import local_files
+from nbprof.sources.locate import Ways, find
 
 if TYPE_CHECKING:
     from nbprof.run import Run

@@ -21,12 +21,12 @@ from nbprof.faces.memory import Memory
 from nbprof.faces.ops import Kernels, Ops
 from nbprof.faces.steps import Pods, Steps
 from nbprof.formats.msprof_export import exported
-from nbprof.formats.places import Source, Ways, find
 from nbprof.profile_parts.ascend import Ascend
 from nbprof.profile_parts.programs import Programs
 from nbprof.profile_parts.torch import Torch
 from nbprof.run import Run
-from nbprof.runs_table import runs
+from nbprof.sources.locate import Source, Ways, find
+from nbprof.sources.runs_table import runs
 
 if TYPE_CHECKING:
     from nbprof.capture.recording import CaptureInfo

@@ -15,7 +15,7 @@ import pandas as pd
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, LocalFile, Piece, RunFiles
 from nbprof.core.trace import Trace
-from nbprof.formats.packed import Unpacked
+from nbprof.sources.packed import Unpacked
 
 if TYPE_CHECKING:
     from nbprof.activity.activity import Activity

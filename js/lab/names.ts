@@ -1,6 +1,6 @@
 /**
  * What a run is called, everywhere: by its folder, or by its file without the suffixes. The twin of `stem` in
- * nbprof/formats/logdir.py.
+ * nbprof/sources/logdir.py.
  */
 
 const STEM =

@@ -10,7 +10,7 @@ describe("names of runs", () => {
     expect(
       ["a/b", "a/host.xplane.pb", "w.pt.trace.json.gz", "rank0.json", "m.memory_snapshot.pickle"].map(nameOf),
     ).toEqual(["b", "host", "w", "rank0", "m"]);
-    const [python, page] = ["nbprof/formats/logdir.py", "js/lab/names.ts"].map((file) => readFileSync(file, "utf8"));
+    const [python, page] = ["nbprof/sources/logdir.py", "js/lab/names.ts"].map((file) => readFileSync(file, "utf8"));
     const rule = /\\\.\(xplane.*\$/;
     expect(rule.exec(page as string)?.[0]).toBe(rule.exec(python as string)?.[0]);
   });

@@ -30,7 +30,7 @@ import nbprof
 from nbprof.cache.folder import Folder
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Buffer, LocalFile, Piece, Stamp
-from nbprof.formats.packed import Unpacked
+from nbprof.sources.packed import Unpacked
 
 T = TypeVar("T")
 

@@ -18,12 +18,13 @@ import pandas as pd
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Piece, printable
 from nbprof.core.trace import Events, Receipt, Trace
-from nbprof.formats import ascend, msprof_analysed, msprof_events, msprof_steps, msprof_tables
+from nbprof.formats import msprof_analysed, msprof_events, msprof_steps, msprof_tables
 from nbprof.formats.chrome_build import Builder
 from nbprof.formats.chrome_bytes import Source
 from nbprof.formats.chrome_document import walk
 from nbprof.formats.chrome_trace import LANE_COLUMNS
 from nbprof.formats.msprof_tables import Table
+from nbprof.sources import ascend
 
 # Moments of a clock that counts from the start of the machine are below, dates above: a century of seconds in ns.
 _DATES_NS = 10**17

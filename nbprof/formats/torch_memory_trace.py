@@ -15,8 +15,8 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, Piece, RunFiles
 from nbprof.core.trace import Events, Receipt, Trace
 from nbprof.formats import torch_memory
-from nbprof.formats.logdir import stem
-from nbprof.formats.packed import Unpacked
+from nbprof.sources.logdir import stem
+from nbprof.sources.packed import Unpacked
 
 _SUFFIX = re.compile(r"(\.memory_snapshot|_snapshot|-snapshot)?\.(pickle|pkl)$", re.IGNORECASE)
 LANES = {

@@ -55,12 +55,12 @@ def choose(folder: Path, run: str, root: Path | None, *, hidden: bool) -> Chosen
     ReadError
         There is no run, or none of that name; says what there is.
     """
-    from nbprof.formats import chosen, places
+    from nbprof.sources import locate, select_run
 
     def shown(one: RunFiles) -> bool:
         return all(_may(path, root, hidden=hidden) for path in _files(one))
 
-    found = places.runs(folder)
+    found = locate.runs(folder)
     kept = [one for one in found if shown(one)]
     if found and not kept:
         raise ReadError(
@@ -69,8 +69,8 @@ def choose(folder: Path, run: str, root: Path | None, *, hidden: bool) -> Chosen
         )
     if not kept:
         # It says what is there instead.
-        places.find(folder)
-    one = chosen.choose(kept, run, str(folder)) if run else kept[0]
+        locate.find(folder)
+    one = select_run.choose(kept, run, str(folder)) if run else kept[0]
     told = [{"name": each.name, "modified": _iso(each.modified), "hosts": len(each.files)} for each in kept]
     return Chosen(one.name, tuple(map(str, _files(one))), told)
 

@@ -1,6 +1,6 @@
 """The runs below a folder that Jupyter serves: found without reading them, and with what is known of them at little cost.
 
-The rules that make runs of files are those of `nbprof.formats.places.runs`. But this stays in the folder that Jupyter serves, leaves alone
+The rules that make runs of files are those of `nbprof.sources.locate.runs`. But this stays in the folder that Jupyter serves, leaves alone
 what is hidden, goes folder by folder so that the first runs are told while the others are being found, and stops when nobody listens any
 more. Everything here waits for disks: it is called on threads.
 """
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles, printable
-from nbprof.formats import ascend, logdir
-from nbprof.formats.folders import MAYBE, SIDECAR, TRACE, XPLANE, Listing, LocalFolder, promised
-from nbprof.formats.looking import candidates
 from nbprof.server import runs_ascend
 from nbprof.server.found import OnDisk, Problem
 from nbprof.server.paths import could_not, inside, reaches
+from nbprof.sources import ascend, logdir
+from nbprof.sources.detect import candidates
+from nbprof.sources.folders import MAYBE, SIDECAR, TRACE, XPLANE, Listing, LocalFolder, promised
 
 if TYPE_CHECKING:
     from nbprof.capture.recording import CaptureInfo

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles
-from nbprof.formats import ascend, ascend_runs
 from nbprof.server.found import OnDisk, Problem
+from nbprof.sources import ascend, ascend_runs
 
 
 def found(shown: str, real: Path) -> list[OnDisk | Problem]:

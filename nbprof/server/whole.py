@@ -14,11 +14,11 @@ from pathlib import Path
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
-from nbprof.formats.folders import SIDECAR, TRACE, XPLANE, promised
-from nbprof.formats.logdir import stem
 from nbprof.server.found import OnDisk
 from nbprof.server.paths import RefusedError, could_not, inside, locate, nameable, reaches
 from nbprof.server.runs import Search, is_run_folder
+from nbprof.sources.folders import SIDECAR, TRACE, XPLANE, promised
+from nbprof.sources.logdir import stem
 
 BLOCK = 1 << 20
 """Bytes that are read at a time."""

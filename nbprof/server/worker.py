@@ -135,7 +135,7 @@ class Desk:
         return json.dumps(summary.of(Run.read(files, capture=captured(files), write=False))).encode()
 
     def _find(self, head: dict[str, Any]) -> RunFiles:
-        from nbprof.formats.places import find
+        from nbprof.sources.locate import find
 
         path, root = Path(head["path"]), head["root"]
         self._names = (str(path), head["shown"])

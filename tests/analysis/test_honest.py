@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from nbprof.formats import places
 from nbprof.profiles import load
+from nbprof.sources import locate
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
 
@@ -250,7 +250,7 @@ def test_no_length_of_the_first_plane_looks_like_json(tmp_path, length):
     plane = PlaneWriter("/host:CPU" + "x" * length)
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(xspace(plane))
-    assert [f.label for f in places.find(path).files] == [str(path)]
+    assert [f.label for f in locate.find(path).files] == [str(path)]
 
 
 @pytest.mark.parametrize("sidecar", [{"started": None}, {"elapsed_s": "x"}, {"notes": None}, {"notes": [3]}, [], "text"])

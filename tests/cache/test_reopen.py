@@ -436,7 +436,7 @@ def test_a_profile_behind_a_url(cache, reads, monkeypatch):
     ],
 )
 def test_what_a_storage_says_is_trusted_where_it_says_enough(info, trusted, cache):
-    from nbprof.formats.remote import RemoteFile, Storage
+    from nbprof.sources.remote import RemoteFile, Storage
 
     def place(path="bucket/a", info=info):
         fs = SimpleNamespace(protocol="s3", info=lambda _: info, invalidate_cache=lambda: None, unstrip_protocol=lambda p: f"s3://{p}")

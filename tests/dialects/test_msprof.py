@@ -10,14 +10,14 @@ import pytest
 
 import nbprof
 from nbprof.dialects import msprof_lanes, msprof_work
-from nbprof.formats import places
 from nbprof.run import Run
+from nbprof.sources import locate
 from tests.support import msprof as made
 from tests.support.profiles import real
 
 
 def run_of(folder) -> Run:
-    return Run.read(places.find(folder), keep=False)
+    return Run.read(locate.find(folder), keep=False)
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_a_profile_out_of_the_cache_is_the_same(tmp_path):
     run = run_of(folder)
     from nbprof.cache.stored import Kept, StoredTrace
 
-    kept = Kept(Run.read(places.find(folder), keep=False)._trace, [])
+    kept = Kept(Run.read(locate.find(folder), keep=False)._trace, [])
     stored = dict([*kept.facts(), *kept.columns()])
     trace = StoredTrace(stored.__getitem__, lambda: pytest.fail("read again"), [])
     again = Run(trace, run._interpret, run.source)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nbprof
-from nbprof.formats.sniff import unpack
+from nbprof.sources.sniff import unpack
 from nbprof.views import payload
 from tests.support.ranks import job
 

@@ -11,7 +11,8 @@ import pytest
 
 from nbprof.core.errors import RawError, ReadError
 from nbprof.core.files import LocalFile
-from nbprof.formats import ascend, msprof, msprof_csv, msprof_tables, places
+from nbprof.formats import msprof, msprof_csv, msprof_tables
+from nbprof.sources import ascend, locate
 from tests.support import msprof as made
 from tests.support.profiles import real
 
@@ -22,7 +23,7 @@ def one(data: bytes) -> msprof_csv.Section:
 
 
 def read(folder):
-    return msprof.read(places.find(folder).files)
+    return msprof.read(locate.find(folder).files)
 
 
 @pytest.mark.parametrize("age", ["2022", "2025", "2026", "torch", "level0"])
@@ -54,7 +55,7 @@ def test_the_same_kernels_with_crlf_and_a_mark_of_utf8():
 
 
 @pytest.mark.parametrize(("unit", "places", "factor"), [("ms", 3, 1e3), ("us", 0, 1.0), ("ns", -3, 1e-3)])
-def test_times_are_microseconds_whatever_their_unit(unit, places, factor):
+def test_times_are_microseconds_whatever_their_unit(unit, locate, factor):
     # Of a clock that began with the machine; a date in ns has more digits than are read.
     begin = 1_700_000_000
     header = [f"Timestamp({unit})", "Node", f"Compute_time({unit})", f"Total_time({unit})"]
@@ -230,7 +231,7 @@ def test_clocks_that_began_with_the_machine_become_dates(tmp_path):
 def test_ranks_that_began_together_are_one_run_and_others_are_not(tmp_path):
     for rank, time in enumerate(("20250109084754000", "20250109084755250", "20250109104754000")):
         made.torch_npu(tmp_path / f"host_{rank}_{time}_ascend_pt", made.training(2)[0], rank=min(rank, 1))
-    runs = places.runs(tmp_path)
+    runs = locate.runs(tmp_path)
     assert sorted(len({p.path.parts[-3] for p in run.files if p.name == "kernel_details.csv"}) for run in runs) == [1, 2]
     two = next(run for run in runs if "1 more" in run.name)
     assert msprof.read(two.files).hosts == ["rank 0", "rank 1"]
@@ -248,20 +249,20 @@ def test_two_recordings_of_one_rank_are_told(tmp_path):
 def test_a_raw_recording_says_how_it_is_exported(tmp_path):
     (tmp_path / "PROF_1_20250109084754000_A" / "device_0" / "data").mkdir(parents=True)
     with pytest.raises(RawError, match=r"msprof --export=on --output=.*PROF_1_20250109084754000_A") as error:
-        places.find(tmp_path)
+        locate.find(tmp_path)
     assert error.value.recordings == (str(tmp_path / "PROF_1_20250109084754000_A"),)
 
 
 def test_a_folder_of_nothing_that_is_read_says_so(tmp_path):
     (tmp_path / "PROF_1_X" / "mindstudio_profiler_output").mkdir(parents=True)
     with pytest.raises(ReadError, match="neither a table"):
-        places.find(tmp_path)
+        locate.find(tmp_path)
 
 
 def test_one_table_alone_opens(tmp_path):
     file = tmp_path / "renamed.csv"
     file.write_bytes(made.op_summary(made.training(2)[0]))
-    run = places.find(file)
+    run = locate.find(file)
     assert run.format == "msprof"
     assert list(msprof.read(run.files).tables) == ["op_summary"]
 

@@ -10,8 +10,9 @@ import fsspec
 import pytest
 
 from nbprof.core.errors import RawError, ReadError
-from nbprof.formats import msprof, places
-from nbprof.formats.places import Ways
+from nbprof.formats import msprof
+from nbprof.sources import locate
+from nbprof.sources.locate import Ways
 from tests.support import msprof as made
 from tests.support.places import tarred, zipped
 from tests.support.profiles import real
@@ -65,18 +66,18 @@ NAMES = ["zip", "tar", "tar.gz"]
 def test_an_archive_of_several_recordings_opens_as_the_folder_does(several, tmp_path, pack):
     archive = tmp_path / "job.bin"
     archive.write_bytes(pack(files_of(several, "job")))
-    near, far = places.runs(several), places.runs(archive)
+    near, far = locate.runs(several), locate.runs(archive)
     assert sorted(run.name for run in far) == sorted(run.name for run in near)
     for run in near:
-        other = places.find(archive, run.name)
+        other = locate.find(archive, run.name)
         assert told(other) == told(run)
         assert str(other.folder).startswith(f"{archive}!/job")
     two = next(run.name for run in near if "1 more" in run.name)
     one = "PROF_000001_20250109084754100_ABC"
-    assert told(places.find(f"{archive}!/job", two)) == told(places.find(several, two))
-    assert told(places.find(f"{archive}!/job/{one}")) == told(places.find(several / one))
+    assert told(locate.find(f"{archive}!/job", two)) == told(locate.find(several, two))
+    assert told(locate.find(f"{archive}!/job/{one}")) == told(locate.find(several / one))
     table = f"{one}/device_1/summary/op_summary_1_2_1.csv"
-    assert places.find(f"{archive}!/job/{table}").format == "msprof"
+    assert locate.find(f"{archive}!/job/{table}").format == "msprof"
 
 
 @pytest.mark.parametrize("pack", PACKED, ids=NAMES)
@@ -84,14 +85,14 @@ def test_the_content_of_a_recording_packed_without_its_folder_opens(tmp_path, pa
     folder = made.older(tmp_path / "PROF_000001_20250109084754000_A", *made.training(3))
     for name in ("PROF_000001_20250109084754000_A.zip", "run.bin"):
         (tmp_path / name).write_bytes(pack(files_of(folder)))
-        run = places.find(tmp_path / name)
-        assert told(run)[3:] == told(places.find(folder))[3:]
+        run = locate.find(tmp_path / name)
+        assert told(run)[3:] == told(locate.find(folder))[3:]
         assert run.name == name.removesuffix(".zip")
 
 
 def test_an_older_recording_whose_folder_was_renamed_is_one_run(tmp_path):
     folder = made.older(tmp_path / "renamed", *made.training(3))
-    (run,) = places.runs(folder)
+    (run,) = locate.runs(folder)
     assert (run.format, run.name) == ("msprof", "renamed")
     assert set(msprof.read(run.files).tables) == {"op_summary", "step_trace"}
 
@@ -99,34 +100,34 @@ def test_an_older_recording_whose_folder_was_renamed_is_one_run(tmp_path):
 def test_a_timeline_beside_tables_that_were_taken_out_is_no_run_of_its_own(tmp_path):
     folder = made.torch_npu(tmp_path / "h_1_20250109084754000_ascend_pt", made.training(2)[0]) / "ASCEND_PROFILER_OUTPUT"
     bare = folder.rename(tmp_path / "bare")
-    (run,) = places.runs(bare)
+    (run,) = locate.runs(bare)
     assert sorted(p.name for p in run.files) == ["kernel_details.csv", "op_statistic.csv", "trace_view.json"]
     (tmp_path / "bare.zip").write_bytes(zipped(files_of(bare)))
-    assert told(places.find(tmp_path / "bare.zip")) == told(run)
+    assert told(locate.find(tmp_path / "bare.zip")) == told(run)
 
 
 @pytest.mark.parametrize("name", ["data", "logs", "FRAMEWORK"])
 def test_recordings_in_a_folder_that_is_called_as_one_of_the_tools_are_found(tmp_path, name):
     made.prof(tmp_path / name / "PROF_1_20250109084754000_A", *made.training(2))
-    assert [run.format for run in places.runs(tmp_path)] == ["msprof"]
+    assert [run.format for run in locate.runs(tmp_path)] == ["msprof"]
 
 
 def test_recordings_behind_a_url(several, memory):
     url = memory(files_of(several, "job"))
-    for run in places.runs(several):
-        assert told(places.find(url, run.name)) == told(run)
+    for run in locate.runs(several):
+        assert told(locate.find(url, run.name)) == told(run)
     one = "PROF_000001_20250109084754100_ABC"
-    assert told(places.find(f"{url}/job/{one}")) == told(places.find(several / one))
-    assert told(places.find(f"{url}/job/{one}/device_1/timeline"))[2] == [one]
+    assert told(locate.find(f"{url}/job/{one}")) == told(locate.find(several / one))
+    assert told(locate.find(f"{url}/job/{one}/device_1/timeline"))[2] == [one]
     packed = memory({"job.zip": zipped(files_of(several, "job"))})
-    assert sorted(run.name for run in places.runs(f"{packed}/job.zip")) == sorted(run.name for run in places.runs(several))
+    assert sorted(run.name for run in locate.runs(f"{packed}/job.zip")) == sorted(run.name for run in locate.runs(several))
 
 
 def test_recordings_on_a_web_server(several, web):
-    for run in places.runs(several):
-        assert told(places.find(f"{web}/job/", run.name)) == told(run)
+    for run in locate.runs(several):
+        assert told(locate.find(f"{web}/job/", run.name)) == told(run)
     one = "PROF_000001_20250109084754100_ABC"
-    assert told(places.find(f"{web}/job/{one}/")) == told(places.find(several / one))
+    assert told(locate.find(f"{web}/job/{one}/")) == told(locate.find(several / one))
 
 
 def test_what_nbprof_wrote_beside_a_recording_in_an_archive_names_it(tmp_path):
@@ -134,7 +135,7 @@ def test_what_nbprof_wrote_beside_a_recording_in_an_archive_names_it(tmp_path):
     made.torch_npu(folder / "h_1_20250109084754000_ascend_pt", made.training(2)[0])
     (folder / "nbprof.json").write_text("{}")
     (tmp_path / "a.zip").write_bytes(zipped(files_of(folder, "my_run")))
-    near, far = places.find(folder), places.find(tmp_path / "a.zip")
+    near, far = locate.find(folder), locate.find(tmp_path / "a.zip")
     assert near.name == far.name == "my_run"
     assert near.sidecar is not None
     assert far.sidecar is not None
@@ -147,7 +148,7 @@ def test_a_raw_recording_in_an_archive_or_behind_a_url_says_what_to_do(tmp_path,
     (tmp_path / "PROF_1_20250109084754000_A" / "device_0" / "data").mkdir(parents=True)
     for place in (tmp_path / "raw.zip", memory(files), f"{web}/PROF_1_20250109084754000_A/"):
         with pytest.raises(ReadError, match="copy it to a disk, run  msprof --export=on --output=PROF_1_20250109084754000_A") as error:
-            places.find(place)
+            locate.find(place)
         # No tool can be sent there.
         assert not isinstance(error.value, RawError)
 
@@ -155,14 +156,14 @@ def test_a_raw_recording_in_an_archive_or_behind_a_url_says_what_to_do(tmp_path,
 def test_a_raw_recording_beside_one_that_can_be_read_is_told_in_an_archive_too(several, tmp_path):
     files = {**files_of(several, "job"), "job/PROF_9_20250109084754000_A/device_0/data/x": b"1"}
     (tmp_path / "a.zip").write_bytes(zipped(files))
-    for run in places.runs(tmp_path / "a.zip"):
+    for run in locate.runs(tmp_path / "a.zip"):
         assert any("PROF_9_20250109084754000_A beside it is not exported yet" in text for text in run.warnings)
 
 
 def test_the_limit_of_what_unpacks_counts_for_tables_too(tmp_path):
     folder = made.prof(tmp_path / "PROF_1_20250109084754000_A", *made.training(2))
     (tmp_path / "a.zip").write_bytes(zipped(files_of(folder, folder.name)))
-    run = places.find(tmp_path / "a.zip", ways=Ways(limit_bytes=100))
+    run = locate.find(tmp_path / "a.zip", ways=Ways(limit_bytes=100))
     with pytest.raises(ReadError, match="limit"):
         msprof.read(run.files)
 
@@ -171,6 +172,6 @@ def test_the_limit_of_what_unpacks_counts_for_tables_too(tmp_path):
 def test_real_folders_packed_hold_the_same(tmp_path, name):
     folder = real(f"ascend/{name}")
     (tmp_path / "a.zip").write_bytes(zipped(files_of(folder, name)))
-    for run in places.runs(folder):
+    for run in locate.runs(folder):
         if run.format == "msprof":
-            assert told(places.find(tmp_path / "a.zip", run.name)) == told(run)
+            assert told(locate.find(tmp_path / "a.zip", run.name)) == told(run)

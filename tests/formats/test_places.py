@@ -13,7 +13,7 @@ import nbprof
 from nbprof.core import files
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Buffer, Growing, LocalFile
-from nbprof.formats import folders, looking, places
+from nbprof.sources import detect, folders, locate
 from tests.support.places import gz, space, trace, write
 from tests.support.xspace import training_run
 
@@ -30,8 +30,8 @@ def names(found):
 def test_the_newest_run_of_a_logdir_wins(tmp_path):
     for i, name in enumerate(["run_a", "run_b"]):
         write(tmp_path, {f"{RUN}/{name}/h.xplane.pb": space()}, at=1000 + i)
-    assert places.find(tmp_path).name == "run_b"
-    assert [run.name for run in places.runs(tmp_path)] == ["run_b", "run_a"]
+    assert locate.find(tmp_path).name == "run_b"
+    assert [run.name for run in locate.runs(tmp_path)] == ["run_b", "run_a"]
 
 
 @pytest.mark.parametrize(
@@ -42,36 +42,36 @@ def test_a_run_is_chosen_by_name_beginning_or_number(tmp_path, run, name):
     for i, each in enumerate(["run_a1", "run_a2", "run_b"]):
         write(tmp_path, {f"{RUN}/{each}/h.xplane.pb": space()}, at=1000 + i)
     if name:
-        assert places.find(tmp_path, run).name == name
+        assert locate.find(tmp_path, run).name == name
     else:
         with pytest.raises(ReadError, match=r"run_a1|3 runs are here"):
-            places.find(tmp_path, run)
+            locate.find(tmp_path, run)
 
 
 def test_a_name_that_is_the_beginning_of_another_is_that_run(tmp_path):
     write(tmp_path, {f"{RUN}/run/h.xplane.pb": space(), f"{RUN}/run_2/h.xplane.pb": space()})
-    assert places.find(tmp_path, "run").name == "run"
+    assert locate.find(tmp_path, "run").name == "run"
     with pytest.raises(ReadError, match="Did you mean run_2"):
-        places.find(tmp_path, "runn_2")
+        locate.find(tmp_path, "runn_2")
 
 
 def test_a_run_folder_has_a_file_for_each_host(tmp_path):
     write(tmp_path, {f"{RUN}/r/host-{i}.xplane.pb": space(f"op{i}/X:X") for i in (1, 0, 2)})
     for at in (tmp_path, tmp_path / "plugins", tmp_path / RUN / "r"):
-        found = places.find(at)
+        found = locate.find(at)
         assert (found.name, names(found), found.warnings) == ("r", [f"host-{i}.xplane.pb" for i in range(3)], ())
     assert nbprof.load(tmp_path).hosts == ["host-0", "host-1", "host-2"]
 
 
 def test_a_missing_host_is_said(tmp_path):
     write(tmp_path, {f"{RUN}/r/host-{i:02d}.xplane.pb": space(f"op{i}/X:X") for i in (0, 1, 3)})
-    assert any("host-02" in warning for warning in places.find(tmp_path).warnings)
+    assert any("host-02" in warning for warning in locate.find(tmp_path).warnings)
     assert any("host-02" in note.text and note.level == "warning" for note in nbprof.load(tmp_path).receipt.lines)
 
 
 def test_a_copy_of_another_host_is_read_once_and_said(tmp_path):
     write(tmp_path, {f"{RUN}/r/a.xplane.pb": space(), f"{RUN}/r/b.xplane.pb": space(), f"{RUN}/r/c.xplane.pb": space("other/Y:Y")})
-    found = places.find(tmp_path)
+    found = locate.find(tmp_path)
     assert names(found) == ["a.xplane.pb", "c.xplane.pb"]
     assert any("b.xplane.pb is a copy of" in warning for warning in found.warnings)
 
@@ -79,13 +79,13 @@ def test_a_copy_of_another_host_is_read_once_and_said(tmp_path):
 def test_files_of_one_size_and_head_that_differ_later_are_both_read(tmp_path):
     long = {letter: space("a" * 100_000 + letter + "/X:X") for letter in "pq"}
     write(tmp_path, {f"{letter}.xplane.pb": data for letter, data in long.items()})
-    assert names(places.find(tmp_path)) == ["p.xplane.pb", "q.xplane.pb"]
+    assert names(locate.find(tmp_path)) == ["p.xplane.pb", "q.xplane.pb"]
 
 
 def test_the_name_of_a_file_decides_nothing(tmp_path):
     write(tmp_path, {"renamed": space(), "trace.bin": trace(), "x.json": space(), "y.pb": gz(trace()), "z.xplane.pb": trace()})
     for name, form in {"renamed": "xspace", "trace.bin": "chrome", "x.json": "xspace", "y.pb": "chrome", "z.xplane.pb": "chrome"}.items():
-        assert places.find(tmp_path / name).format == form
+        assert locate.find(tmp_path / name).format == form
     assert nbprof.load(tmp_path / "renamed").ops.frame["op"].tolist() == ["dense/MatMul"]
 
 
@@ -99,20 +99,20 @@ def test_a_packed_xspace_is_read(tmp_path):
 def test_a_folder_is_searched_by_content(tmp_path, name):
     others = {"package.json": b"{}", "config.json": b'{"a": 1}', "graph.pb": b"\x0a\x03\x0a\x01x", "events.out.tfevents.1": b"x"}
     write(tmp_path, {**others, f"sub/{name}": gz(trace()) if name.endswith("gz") else space()})
-    found = places.runs(tmp_path)
+    found = locate.runs(tmp_path)
     assert [(run.format, len(run.files)) for run in found] == [("chrome" if name.endswith("gz") else "xspace", 1)]
 
 
 def test_unfinished_recordings_are_no_runs(tmp_path):
     write(tmp_path, {f".recording-x/{RUN}/r/h.xplane.pb": space(), f".recording-y/{RUN}/r/h.trace.json": trace()})
-    assert places.runs(tmp_path) == []
+    assert locate.runs(tmp_path) == []
 
 
 def test_runs_of_one_name_are_told_apart_by_their_folder(tmp_path):
     write(tmp_path, {f"{part}/{RUN}/2024/h.xplane.pb": space() for part in ("train", "eval")})
-    assert {run.name for run in places.runs(tmp_path)} == {"train/2024", "eval/2024"}
-    assert places.find(tmp_path, "eval/2024").folder == tmp_path / "eval" / RUN / "2024"
-    assert places.find(tmp_path, "ev").name == "eval/2024"
+    assert {run.name for run in locate.runs(tmp_path)} == {"train/2024", "eval/2024"}
+    assert locate.find(tmp_path, "eval/2024").folder == tmp_path / "eval" / RUN / "2024"
+    assert locate.find(tmp_path, "ev").name == "eval/2024"
 
 
 def test_several_files_are_hosts_of_one_run(tmp_path):
@@ -138,7 +138,7 @@ def test_links_to_folders_are_followed_once(tmp_path):
     (logs / "again").symlink_to(tmp_path / "far" / "plugins")
     (logs / "loop").symlink_to(logs)
     (logs / "up").symlink_to(tmp_path)
-    assert sorted(run.name for run in places.runs(logs)) == ["here", "r"]
+    assert sorted(run.name for run in locate.runs(logs)) == ["here", "r"]
 
 
 def test_runs_lists_without_reading(tmp_path, monkeypatch):
@@ -153,8 +153,8 @@ def test_runs_lists_without_reading(tmp_path, monkeypatch):
     assert table["bytes"].tolist() == [len(trace()), len(trace()), len(space()) + len(space("x/Y:Y"))]
     monkeypatch.undo()
     for row in table.itertuples():
-        assert places.find(row.path).name == row.run
-        assert places.find(tmp_path, row.run).name == row.run
+        assert locate.find(row.path).name == row.run
+        assert locate.find(tmp_path, row.run).name == row.run
     (tmp_path / "void").mkdir()
     assert nbprof.runs(tmp_path / "void").empty
 
@@ -166,11 +166,11 @@ def test_a_large_logdir_is_walked_once_and_few_files_are_opened(tmp_path, monkey
     opened = []
     head = LocalFile.head
     monkeypatch.setattr(LocalFile, "head", lambda self, count: (opened.append(self.name), head(self, count))[1])
-    monkeypatch.setattr(looking, "CHEAP_LOOKS", 20)
+    monkeypatch.setattr(detect, "CHEAP_LOOKS", 20)
     walked = []
     scandir = os.scandir
     monkeypatch.setattr(folders.os, "scandir", lambda path: (walked.append(path), scandir(path))[1])
-    assert [run.name for run in places.runs(tmp_path)] == ["r"]
+    assert [run.name for run in locate.runs(tmp_path)] == ["r"]
     assert len(opened) == 20
     assert len(walked) == len(set(walked)) == 60 + 4
 
@@ -187,18 +187,18 @@ def test_a_file_of_an_odd_time_opens(tmp_path, seconds):
 
 def test_an_empty_logdir_says_what_was_looked_for(tmp_path):
     with pytest.raises(ReadError, match=r"plugins/profile.*empty"):
-        places.find(tmp_path)
+        locate.find(tmp_path)
     write(tmp_path, {"events.out": b"x"})
     with pytest.raises(ReadError, match=r"It holds events\.out"):
-        places.find(tmp_path)
+        locate.find(tmp_path)
     with pytest.raises(ReadError, match="no such file"):
-        places.find(tmp_path / "nowhere")
+        locate.find(tmp_path / "nowhere")
 
 
 def test_a_near_miss_of_a_name_is_offered(tmp_path):
     write(tmp_path, {"host.xplane.pb": space()})
     with pytest.raises(ReadError, match=r"Did you mean host\.xplane\.pb"):
-        places.find(tmp_path / "host.xplane.bp")
+        locate.find(tmp_path / "host.xplane.bp")
 
 
 @pytest.mark.parametrize(
@@ -212,19 +212,19 @@ def test_a_near_miss_of_a_name_is_offered(tmp_path):
 def test_a_folder_without_a_profile_says_what_it_holds(tmp_path, files, says):
     write(tmp_path, files)
     with pytest.raises(ReadError, match=says):
-        places.find(tmp_path)
+        locate.find(tmp_path)
 
 
 def test_a_folder_inside_output_of_ascend_is_a_run_of_its_own_timelines(tmp_path):
     timelines = [f"PROF_1_2_X/device_0/timeline/msprof_0_{i}.json" for i in (1, 2, 10)]
     write(tmp_path, dict.fromkeys(timelines, trace()))
     for folder in (tmp_path, tmp_path / "PROF_1_2_X", tmp_path / "PROF_1_2_X" / "device_0"):
-        run = places.find(folder)
+        run = locate.find(folder)
         assert run.format == "msprof"
         assert run.name == "PROF_1_2_X"
         assert {piece.path for piece in run.files} == {tmp_path / timeline for timeline in timelines}
     # A file that is named is what its content says.
-    assert places.find(tmp_path / timelines[0]).format == "chrome"
+    assert locate.find(tmp_path / timelines[0]).format == "chrome"
 
 
 @pytest.mark.parametrize(
@@ -241,14 +241,14 @@ def test_a_folder_inside_output_of_ascend_is_a_run_of_its_own_timelines(tmp_path
 def test_a_file_that_is_no_profile_says_what_it_is(tmp_path, name, data, says):
     write(tmp_path, {name: data})
     with pytest.raises(ReadError, match=says) as caught:
-        places.find(tmp_path / name)
+        locate.find(tmp_path / name)
     assert caught.value.path == str(tmp_path / name)
     assert nbprof.runs(tmp_path / name).empty
 
 
 def test_one_bad_host_costs_only_itself(tmp_path):
     write(tmp_path, {"a.xplane.pb": b"", "b.xplane.pb": space(), "c.xplane.pb": b"PK\x05\x06" + bytes(18), "d.xplane.pb": trace()})
-    found = places.find(tmp_path)
+    found = locate.find(tmp_path)
     assert names(found) == ["b.xplane.pb"]
     said = " ".join(found.warnings)
     assert all(name in said for name in ("a.xplane.pb", "c.xplane.pb", "d.xplane.pb"))
@@ -258,15 +258,15 @@ def test_one_bad_host_costs_only_itself(tmp_path):
 def test_what_is_no_file_is_named_and_never_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.xplane.pb")
     with pytest.raises(ReadError, match="a named pipe, not a file"):
-        places.find(tmp_path / "pipe.xplane.pb")
+        locate.find(tmp_path / "pipe.xplane.pb")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "s.xplane.pb"))
         with pytest.raises(ReadError, match="a socket, not a file"):
-            places.find(tmp_path / "s.xplane.pb")
+            locate.find(tmp_path / "s.xplane.pb")
         with pytest.raises(ReadError, match=r"It holds pipe\.xplane\.pb, s\.xplane\.pb"):
-            places.find(tmp_path)
+            locate.find(tmp_path)
     with pytest.raises(ReadError, match="a device, not a file"):
-        places.find("/dev/null")
+        locate.find("/dev/null")
     # One that becomes a pipe between the look and the reading.
     with pytest.raises(ReadError, match="a named pipe"):
         LocalFile(tmp_path / "pipe.xplane.pb").read()
@@ -275,9 +275,9 @@ def test_what_is_no_file_is_named_and_never_waited_for(tmp_path):
 def test_a_broken_link_says_where_it_points(tmp_path):
     (tmp_path / "h.xplane.pb").symlink_to("/nowhere/h.xplane.pb")
     with pytest.raises(ReadError, match="the link points to /nowhere/h"):
-        places.find(tmp_path / "h.xplane.pb")
+        locate.find(tmp_path / "h.xplane.pb")
     with pytest.raises(ReadError, match=r"h\.xplane\.pb is a link to what is not there"):
-        places.find(tmp_path)
+        locate.find(tmp_path)
 
 
 def test_what_may_not_be_read(tmp_path, monkeypatch):
@@ -296,19 +296,19 @@ def test_what_may_not_be_read(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "scandir", refuse(scandir))
     for at in (tmp_path / "h.xplane.pb", tmp_path / "d"):
         with pytest.raises(ReadError, match=r"(h\.xplane\.pb|d): you may not read it \(permission denied\)"):
-            places.find(at)
+            locate.find(at)
     # A folder further down costs only itself.
     (tmp_path / "h.xplane.pb").unlink()
     with pytest.raises(ReadError, match="d could not be looked into: Permission denied"):
-        places.find(tmp_path)
+        locate.find(tmp_path)
     write(tmp_path, {"e/k.xplane.pb": space()})
-    assert names(places.find(tmp_path)) == ["k.xplane.pb"]
+    assert names(locate.find(tmp_path)) == ["k.xplane.pb"]
 
 
 @pytest.mark.parametrize("bad", ["a\0b", "~nobody-of-this-name/x", "", " ", "x" * 5000, "a/b\n\x1b[31m"])
 def test_impossible_paths_are_a_sentence(bad):
     with pytest.raises(ReadError) as caught:
-        places.find(bad)
+        locate.find(bad)
     assert "\x1b" not in str(caught.value)
     assert "\0" not in str(caught.value)
 
@@ -316,7 +316,7 @@ def test_impossible_paths_are_a_sentence(bad):
 @pytest.mark.parametrize("bad", [None, 3, 2.5])
 def test_what_is_no_path_is_a_type_error(bad):
     with pytest.raises(TypeError, match="a path, a URL or a list"):
-        places.find(bad)
+        locate.find(bad)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names are Unicode there")
@@ -327,7 +327,7 @@ def test_names_that_are_no_utf8(tmp_path):
     except OSError:
         pytest.skip("this file system wants UTF-8")
     for at in (tmp_path, tmp_path / name, os.fsencode(tmp_path / name)):
-        found = places.find(at)
+        found = locate.find(at)
         assert found.files[0].label.encode()
         assert found.files[0].read().size == len(space())
     assert nbprof.runs(tmp_path).to_html()
@@ -434,17 +434,17 @@ class PathLike:
 )
 def test_every_way_to_write_a_path(tmp_path, make):
     path = write(tmp_path / "with space ü", {"h.xplane.pb": space()})
-    assert places.find(make(path)).files[0].path == path / "h.xplane.pb"
+    assert locate.find(make(path)).files[0].path == path / "h.xplane.pb"
 
 
 def test_a_file_url_with_escapes(tmp_path):
     write(tmp_path / "a b", {"h.xplane.pb": space()})
-    assert names(places.find((tmp_path / "a b").as_uri())) == ["h.xplane.pb"]
+    assert names(locate.find((tmp_path / "a b").as_uri())) == ["h.xplane.pb"]
     write(tmp_path / "a%20b", {"g.xplane.pb": space()})
-    assert names(places.find(f"file://{tmp_path}/a%20b")) == ["g.xplane.pb"]
+    assert names(locate.find(f"file://{tmp_path}/a%20b")) == ["g.xplane.pb"]
 
 
 def test_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     write(tmp_path, {"logs/h.xplane.pb": space()})
-    assert names(places.find("~/logs")) == ["h.xplane.pb"]
+    assert names(locate.find("~/logs")) == ["h.xplane.pb"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import nbprof
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.files import LocalFile
-from nbprof.formats import archives, places
+from nbprof.sources import archives, locate
 from tests.support.places import gz, space, tarred, trace, write, zipped
 from tests.support.xspace import training_run
 
@@ -57,7 +57,7 @@ def test_a_logdir_in_an_archive_is_as_the_logdir_itself(tmp_path, kind, monkeypa
         assert one.overview["framework"] == two.overview["framework"]
     # What the table calls a path leads back to the run.
     for row in packed.itertuples():
-        assert places.find(row.path).name == row.run
+        assert locate.find(row.path).name == row.run
     # Nothing was unpacked to the disk.
     assert everything(tmp_path) == before
 
@@ -67,29 +67,29 @@ def test_inside_an_archive_a_folder_or_a_file_can_be_named(tmp_path, kind):
     files = {"x/r/h.xplane.pb": space(), "x/s/profile.bin": gz(trace()), "y.tar": tarred({"a.xplane.pb": space()})}
     path = tmp_path / f"runs.{kind}"
     path.write_bytes(PACKED[kind](files))
-    assert places.find(f"{path}!/x/r").name == "r"
-    assert places.find(f"{path}!/x/r/h.xplane.pb").files[0].label == f"{path}!/x/r/h.xplane.pb"
+    assert locate.find(f"{path}!/x/r").name == "r"
+    assert locate.find(f"{path}!/x/r/h.xplane.pb").files[0].label == f"{path}!/x/r/h.xplane.pb"
     # Any file that is named is looked into, whatever its name.
-    assert places.find(f"{path}!/x/s/profile.bin").format == "chrome"
+    assert locate.find(f"{path}!/x/s/profile.bin").format == "chrome"
     scheme = "zip" if kind == "zip" else "tar"
-    assert places.find(f"{scheme}://x/r::{path}").name == "r"
-    assert places.find(f"{scheme}://x/r::file://{path}").name == "r"
+    assert locate.find(f"{scheme}://x/r::{path}").name == "r"
+    assert locate.find(f"{scheme}://x/r::file://{path}").name == "r"
     with pytest.raises(ReadError, match=r"runs.*!/y\.tar: an archive inside an archive is not opened"):
-        places.find(f"{path}!/y.tar")
+        locate.find(f"{path}!/y.tar")
     with pytest.raises(ReadError, match=r"no profile is in this archive"):
-        places.find(f"{path}!/z")
+        locate.find(f"{path}!/z")
     with pytest.raises(ReadError, match="a folder, not an archive"):
-        places.find(f"{tmp_path}!/x")
+        locate.find(f"{tmp_path}!/x")
     (tmp_path / "plain.json").write_bytes(trace())
     with pytest.raises(ReadError, match="a Chrome trace, not a zip or tar archive"):
-        places.find(f"{tmp_path}/plain.json!/x")
+        locate.find(f"{tmp_path}/plain.json!/x")
 
 
 @pytest.mark.parametrize("kind", PACKED)
 def test_archives_in_archives_are_named(tmp_path, kind):
     (tmp_path / "a").write_bytes(PACKED[kind]({"in/runs.zip": zipped({"h.xplane.pb": space()})}))
     with pytest.raises(ReadError, match=r"in/runs\.zip, an archive: unpack the outer one first"):
-        places.find(tmp_path / "a")
+        locate.find(tmp_path / "a")
 
 
 @pytest.mark.parametrize("kind", PACKED)
@@ -102,7 +102,7 @@ def test_names_that_point_elsewhere_do_no_harm(tmp_path, kind):
     }
     (tmp_path / "a").write_bytes(PACKED[kind](files))
     before = everything(tmp_path.parent)
-    for run in places.runs(tmp_path / "a"):
+    for run in locate.runs(tmp_path / "a"):
         assert all(piece.read().size for piece in run.files)
         assert all(piece.label.isprintable() for piece in run.files)
     assert everything(tmp_path.parent) == before
@@ -111,7 +111,7 @@ def test_names_that_point_elsewhere_do_no_harm(tmp_path, kind):
 def test_one_profile_in_an_archive_of_one_file(tmp_path):
     for kind, pack in PACKED.items():
         (tmp_path / f"one.{kind}").write_bytes(pack({"h.xplane.pb": space()}))
-        run = places.find(tmp_path / f"one.{kind}")
+        run = locate.find(tmp_path / f"one.{kind}")
         assert (run.name, str(run.folder)) == ("one", str(tmp_path / f"one.{kind}"))
 
 
@@ -160,8 +160,8 @@ def test_a_bomb_before_the_profile_is_given_up(tmp_path):
     (tmp_path / "a.tgz").write_bytes(out.getvalue())
     assert len(out.getvalue()) < 100_000
     with pytest.raises(ReadError, match=r"a\.tgz: it unpacks to more than"):
-        places.find(tmp_path / "a.tgz", ways=places.Ways(limit_bytes=1_000_000))
-    assert places.find(tmp_path / "a.tgz").files
+        locate.find(tmp_path / "a.tgz", ways=locate.Ways(limit_bytes=1_000_000))
+    assert locate.find(tmp_path / "a.tgz").files
 
 
 def test_a_name_of_gigabytes_is_not_taken_into_memory(tmp_path):
@@ -170,7 +170,7 @@ def test_a_name_of_gigabytes_is_not_taken_into_memory(tmp_path):
     info.size = 5 << 30
     (tmp_path / "a.tar").write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16))
     with pytest.raises(ReadError, match=r"a\.tar: the archive is damaged .*a file name of 5 GiB"):
-        places.find(tmp_path / "a.tar")
+        locate.find(tmp_path / "a.tar")
 
 
 @pytest.mark.parametrize("kind", PACKED)
@@ -207,7 +207,7 @@ def test_a_damaged_archive_is_a_sentence_or_a_profile(tmp_path, kind, spots):
         data[int(where * len(data))] = byte
     said = ""
     try:
-        run = places.find(_put(tmp_path, bytes(data)))
+        run = locate.find(_put(tmp_path, bytes(data)))
         for piece in run.files:
             piece.read()
     except NbprofError as error:
@@ -220,14 +220,14 @@ def test_a_header_of_tar_that_is_damaged_is_not_taken_for_the_end(tmp_path):
     second = data.index(b"b.xplane.pb")
     data[second + 148] ^= 1
     with pytest.raises(ReadError, match=rf"byte {second:,}: the archive is damaged"):
-        places.find(_put(tmp_path, bytes(data)))
+        locate.find(_put(tmp_path, bytes(data)))
 
 
 def test_a_tar_without_its_end_is_doubted(tmp_path):
     data = tarred({"a.xplane.pb": space()})
     one = data[: 512 + -(-len(space()) // 512) * 512]
     with pytest.raises(ReadError, match="no profile"):
-        places.find(_put(tmp_path, tarred({"x.txt": b"1"})))
+        locate.find(_put(tmp_path, tarred({"x.txt": b"1"})))
     assert "without its end mark" in str(nbprof.load(_put(tmp_path, one)).receipt)
 
 
@@ -238,14 +238,14 @@ def test_links_in_a_tar_are_said_and_not_followed(tmp_path):
         info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(info)
     with pytest.raises(ReadError, match=r"h\.xplane\.pb in the archive is a link"):
-        places.find(_put(tmp_path, out.getvalue()))
+        locate.find(_put(tmp_path, out.getvalue()))
 
 
 @pytest.mark.parametrize("kind", PACKED)
 def test_an_archive_that_changes_before_it_is_read_is_an_error(tmp_path, kind):
     path = _put(tmp_path, PACKED[kind]({"h.xplane.pb": training_run(3)}))
     os.utime(path, (1000, 1000))
-    run = places.find(path)
+    run = locate.find(path)
     path.write_bytes(PACKED[kind]({"h.xplane.pb": training_run(3)}))
     with pytest.raises(ReadError, match="changed while it was read"):
         run.files[0].read()
@@ -254,7 +254,7 @@ def test_an_archive_that_changes_before_it_is_read_is_an_error(tmp_path, kind):
 @pytest.mark.parametrize("kind", ["tar.gz", "tar.xz"])
 def test_all_hosts_of_a_packed_tar_come_in_one_pass(tmp_path, kind, monkeypatch):
     path = _put(tmp_path, PACKED[kind]({f"h{i}.xplane.pb": space(f"op{i}/X:X") for i in range(6)}))
-    run = places.find(path)
+    run = locate.find(path)
     passes = []
     opened = archives.opened
     monkeypatch.setattr(archives, "opened", lambda *a: (passes.append(a), opened(*a))[1])
@@ -267,7 +267,7 @@ def test_all_hosts_of_a_packed_tar_come_in_one_pass(tmp_path, kind, monkeypatch)
 @pytest.mark.parametrize("kind", PACKED)
 def test_members_are_read_from_several_threads(tmp_path, kind):
     files = {f"h{i}.xplane.pb": space(f"op{i}/X:X") * 50 for i in range(8)}
-    run = places.find(_put(tmp_path, PACKED[kind](files)))
+    run = locate.find(_put(tmp_path, PACKED[kind](files)))
     out = {}
     threads = [threading.Thread(target=lambda p=p: out.__setitem__(p.name, bytes(p.read().data))) for p in run.files]
     for thread in threads:
@@ -284,8 +284,8 @@ def test_no_file_stays_open(tmp_path, kind, monkeypatch):
     files = []
     opens = LocalFile.open
     monkeypatch.setattr(LocalFile, "open", lambda self: (files.append(opens(self)), files[-1])[1])
-    places.runs(path)
-    for piece in places.find(path).files:
+    locate.runs(path)
+    for piece in locate.find(path).files:
         piece.read()
     assert files
     assert all(file.closed for file in files)

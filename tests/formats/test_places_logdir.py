@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nbprof
-from nbprof.formats import places
-from nbprof.formats.logdir import hosts_missing, stem
+from nbprof.sources import locate
+from nbprof.sources.logdir import hosts_missing, stem
 from tests.support.places import gz, space, trace, write
 
 RUN = "plugins/profile"
@@ -19,7 +19,7 @@ MS = 1_700_000_000_000
 
 def found(root):
     """The runs, oldest first, each as the names of its files."""
-    return [[piece.name for piece in run.files] for run in reversed(places.runs(root))]
+    return [[piece.name for piece in run.files] for run in reversed(locate.runs(root))]
 
 
 def torch(worker: str, at_s: float, digits: int = 13, packed: bool = False) -> str:
@@ -31,7 +31,7 @@ def test_traces_of_one_worker_are_runs_one_after_the_other(tmp_path, digits):
     files = [torch("host_123", second, digits) for second in (0, 1, 5)]
     write(tmp_path, {name: trace() for name in files}, at=99)
     assert found(tmp_path) == [[name] for name in files]
-    newest = places.find(tmp_path)
+    newest = locate.find(tmp_path)
     assert newest.name == stem(files[-1])
     # The time in the name is when it was recorded; a copy has another.
     assert newest.modified == pytest.approx(MS / 1000 + 5)
@@ -39,7 +39,7 @@ def test_traces_of_one_worker_are_runs_one_after_the_other(tmp_path, digits):
 
 def test_ranks_that_say_so_are_one_run(tmp_path):
     write(tmp_path, {torch(f"node{r // 2}_{5000 + 7 * r}", 40 * r): trace(rank=r, world=4) for r in range(4)})
-    run = places.find(tmp_path)
+    run = locate.find(tmp_path)
     assert len(run.files) == 4
     assert run.name == tmp_path.name
     assert run.warnings == ()
@@ -96,7 +96,7 @@ def test_ten_ranks_are_in_the_order_of_their_numbers(tmp_path):
 def test_other_traces_are_runs_of_their_own(tmp_path):
     write(tmp_path, {"before.json": trace("a"), "after.json": trace("b")}, at=99)
     assert sorted(found(tmp_path)) == [["after.json"], ["before.json"]]
-    assert places.find(tmp_path, "before").files[0].name == "before.json"
+    assert locate.find(tmp_path, "before").files[0].name == "before.json"
 
 
 def test_ranks_that_are_missing_are_said_once(tmp_path):
@@ -112,7 +112,7 @@ def test_the_json_beside_an_xspace_is_named_and_left(tmp_path):
     p = nbprof.load(tmp_path)
     assert any("h.trace.json.gz, perfetto_trace.json.gz" in note.text for note in p.receipt.lines)
     # Named, it is read, and the better one is offered.
-    one = places.find(tmp_path / RUN / "r" / "h.trace.json.gz")
+    one = locate.find(tmp_path / RUN / "r" / "h.trace.json.gz")
     assert one.format == "chrome"
     assert any("h.xplane.pb lies beside it" in note for note in one.notes)
 
@@ -120,20 +120,20 @@ def test_the_json_beside_an_xspace_is_named_and_left(tmp_path):
 def test_a_trace_of_torch_beside_an_xspace_is_a_run_of_its_own(tmp_path):
     write(tmp_path, {"h.xplane.pb": space(), torch("w", 0): trace()})
     assert sorted(map(len, found(tmp_path))) == [1, 1]
-    assert {run.format for run in places.runs(tmp_path)} == {"xspace", "chrome"}
+    assert {run.format for run in locate.runs(tmp_path)} == {"xspace", "chrome"}
 
 
 def test_hosts_of_a_run_folder_that_kept_only_json(tmp_path):
     names = {f"{RUN}/2024/{host}.trace.json.gz": gz(trace(host, exporter=True)) for host in ("alpha", "beta")}
     write(tmp_path, {**names, f"{RUN}/2024/perfetto_trace.json.gz": gz(trace(exporter=True))})
     for at in (tmp_path, tmp_path / RUN / "2024"):
-        run = places.find(at)
+        run = locate.find(at)
         assert (run.name, [piece.name for piece in run.files]) == ("2024", ["alpha.trace.json.gz", "beta.trace.json.gz"])
 
 
 def test_a_recording_of_nbprof_is_named_after_its_folder(tmp_path):
     write(tmp_path, {f"{RUN}/2024_05/host.pt.trace.json.gz": gz(trace()), f"{RUN}/2024_05/nbprof.json": b"{}"})
-    assert places.find(tmp_path).name == "2024_05"
+    assert locate.find(tmp_path).name == "2024_05"
 
 
 def test_many_cycles_are_as_many_runs(tmp_path):

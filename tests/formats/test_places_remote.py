@@ -23,8 +23,8 @@ from fsspec.asyn import AsyncFileSystem
 
 import nbprof
 from nbprof.core.errors import ReadError
-from nbprof.formats import places, remote, urls
-from nbprof.formats.places import Ways
+from nbprof.sources import locate, remote, urls
+from nbprof.sources.locate import Ways
 from tests.support.places import gz, space, tarred, trace, write, zipped
 from tests.support.xspace import training_run
 
@@ -146,13 +146,13 @@ def test_a_logdir_behind_a_url(memory, tmp_path):
         assert far.overview["framework"] == near.overview["framework"]
         assert far.path == f"{url}/{RUN}/{run}"
     for row in table.itertuples():
-        assert places.find(row.path).name == row.run
+        assert locate.find(row.path).name == row.run
 
 
 def test_one_file_behind_a_url(memory):
     url = memory({"x/profile": training_run(3), "x/t.json.gz": gz(trace())})
     assert len(nbprof.load(f"{url}/x/profile").steps.frame) == 3
-    run = places.find(f"{url}/x/t.json.gz")
+    run = locate.find(f"{url}/x/t.json.gz")
     assert (run.format, run.name, str(run.folder)) == ("chrome", "t", f"{url}/x")
 
 
@@ -168,9 +168,9 @@ def test_an_archive_behind_a_url(memory, pack):
     url = memory({"runs.bin": pack(FILES)})
     assert sorted(nbprof.runs(f"{url}/runs.bin")["run"]) == ["a", "b"]
     assert nbprof.load(f"{url}/runs.bin", run="b").hosts == ["h0", "h1"]
-    assert names(places.find(f"{url}/runs.bin!/{RUN}/a")) == ["h0.xplane.pb"]
+    assert names(locate.find(f"{url}/runs.bin!/{RUN}/a")) == ["h0.xplane.pb"]
     scheme = "zip" if pack is zipped else "tar"
-    assert names(places.find(f"{scheme}://{RUN}/a::{url}/runs.bin")) == ["h0.xplane.pb"]
+    assert names(locate.find(f"{scheme}://{RUN}/a::{url}/runs.bin")) == ["h0.xplane.pb"]
 
 
 def test_files_from_several_places_are_one_run(memory, tmp_path):
@@ -184,9 +184,9 @@ def test_files_from_several_places_are_one_run(memory, tmp_path):
 def test_what_is_not_there(memory):
     url = memory({"a/readme.txt": b"x"})
     with pytest.raises(ReadError, match=rf"{url}/nothing: there is no such file or folder"):
-        places.find(f"{url}/nothing")
+        locate.find(f"{url}/nothing")
     with pytest.raises(ReadError, match=r"no profile is in this folder.*It holds readme\.txt"):
-        places.find(f"{url}/a")
+        locate.find(f"{url}/a")
     assert nbprof.runs(f"{url}/a").empty
 
 
@@ -253,7 +253,7 @@ def test_a_large_file_comes_in_parts_at_a_time_and_says_how_far_it_is(faulty, mo
     data = training_run(200)
     faulty.store = {"bucket/h.xplane.pb": data}
     said = []
-    run = places.find("faulty://bucket/h.xplane.pb", ways=Ways(progress=said.append))
+    run = locate.find("faulty://bucket/h.xplane.pb", ways=Ways(progress=said.append))
     faulty.requests.clear()
     assert bytes(run.files[0].read().data) == data
     assert sorted(faulty.requests) == [(at, min(at + 1000, len(data))) for at in range(0, len(data), 1000)]
@@ -306,10 +306,10 @@ class UPath(os.PathLike):
 def test_paths_that_carry_their_file_system(memory, tmp_path):
     url = memory({"h.xplane.pb": space()})
     fs, path = fsspec.core.url_to_fs(url)
-    assert names(places.find(UPath(fs, path, "memory"))) == ["h.xplane.pb"]
+    assert names(locate.find(UPath(fs, path, "memory"))) == ["h.xplane.pb"]
     write(tmp_path, {"g.xplane.pb": space()})
-    assert places.find(UPath(fsspec.filesystem("file"), str(tmp_path), "")).files[0].path == tmp_path / "g.xplane.pb"
-    assert names(places.find(fsspec.open(f"{url}/h.xplane.pb"))) == ["h.xplane.pb"]
+    assert locate.find(UPath(fsspec.filesystem("file"), str(tmp_path), "")).files[0].path == tmp_path / "g.xplane.pb"
+    assert names(locate.find(fsspec.open(f"{url}/h.xplane.pb"))) == ["h.xplane.pb"]
 
 
 # URLs that lead nowhere
@@ -318,7 +318,7 @@ def test_paths_that_carry_their_file_system(memory, tmp_path):
 @pytest.mark.parametrize("url", ["s4://bucket/x", "nosuch+thing://x/y", "s4://x::memory://y"])
 def test_a_scheme_that_nobody_knows(url):
     with pytest.raises(ReadError, match=r"no scheme that fsspec knows"):
-        places.find(url)
+        locate.find(url)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_a_backend_that_is_missing_is_named(monkeypatch, url, module, install):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(import_module("fsspec.registry"), "_registry", {})
     with pytest.raises(ReadError, match=rf"the backend for {url[:2]}.*{install}"):
-        places.find(url)
+        locate.find(url)
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_a_message_of_a_backend_is_shown_without_secrets():
 def test_a_file_of_a_web_server(web):
     web.files = {"a b/profile": training_run(30), "t.json": trace()}
     assert len(nbprof.load(web.url("a%20b/profile")).steps.frame) == 30
-    run = places.find(web.url("t.json"))
+    run = locate.find(web.url("t.json"))
     assert (run.format, run.name) == ("chrome", "t")
     assert time.gmtime(run.modified)[:3] == (2023, 11, 14)
 
@@ -465,7 +465,7 @@ def test_nobody_listens():
 def test_a_local_file_whose_name_looks_like_a_chain(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("run::two.json").write_bytes(trace())
-    assert names(places.find("run::two.json")) == ["run::two.json"]
+    assert names(locate.find("run::two.json")) == ["run::two.json"]
 
 
 def test_profiles_at_once_from_several_threads(memory):

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbprof.formats.sniff import HEAD, recognise
+from nbprof.sources.sniff import HEAD, recognise
 from tests.support.places import gz, space, tarred, trace, zipped
 from tests.support.profiles import ROOT
 from tests.support.xspace import chunk, double, gpu_run, number, training_run

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from nbprof.formats.places import find
 from nbprof.profiles import load
 from nbprof.server import handlers, reading
 from nbprof.server.process import Progress
+from nbprof.sources.locate import find
 from tests.server.conftest import torch_trace
 from tests.support.xspace import training_run
 

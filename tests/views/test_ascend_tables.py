@@ -8,8 +8,8 @@ import pytest
 
 import nbprof
 from nbprof.core.errors import ReadError
-from nbprof.formats.sniff import recognise
 from nbprof.report import static, static_ascend
+from nbprof.sources.sniff import recognise
 from nbprof.views import ascend, payload
 from nbprof.views.ascend_tables import TABLES
 from tests.support import msprof as made

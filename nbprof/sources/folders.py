@@ -11,7 +11,7 @@ from typing import Protocol
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, Piece, could_not_open, printable
-from nbprof.formats import ascend
+from nbprof.sources import ascend
 
 MOST_FILES = 1_000_000
 """A folder with more files below it is no logdir; walking on would look like a kernel that hangs."""

@@ -10,9 +10,9 @@ from typing import Any
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Format, Piece, RunFiles
-from nbprof.formats import ascend
-from nbprof.formats.packed import Unpacked
-from nbprof.formats.sniff import HEAD, Kind, recognise
+from nbprof.sources import ascend
+from nbprof.sources.packed import Unpacked
+from nbprof.sources.sniff import HEAD, Kind, recognise
 
 
 def choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nbprof.core.files import Piece, RunFiles
-from nbprof.formats.folders import Found
-from nbprof.formats.sniff import Kind
+from nbprof.sources.folders import Found
+from nbprof.sources.sniff import Kind
 
 _STEM = re.compile(
     r"\.(xplane\.pb|pt\.trace\.json|trace\.json|json|pb|trace|(memory_snapshot\.)?(pickle|pkl))?(\.(gz|bz2|xz))?$", re.IGNORECASE

@@ -17,10 +17,10 @@ from urllib.parse import unquote
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Buffer, Growing, Stamp, printable
-from nbprof.formats import ascend
-from nbprof.formats.folders import Listing
-from nbprof.formats.packed import as_file
-from nbprof.formats.urls import scrubbed, shown
+from nbprof.sources import ascend
+from nbprof.sources.folders import Listing
+from nbprof.sources.packed import as_file
+from nbprof.sources.urls import scrubbed, shown
 
 Progress = Callable[[str], None] | None
 

@@ -18,7 +18,7 @@ from typing import IO, Any, BinaryIO, cast
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, Piece, printable, too_large
-from nbprof.formats.sniff import unpack
+from nbprof.sources.sniff import unpack
 
 DAMAGED = "the archive is damaged or was cut off ({}). Copy it again, or pack the profile again."
 # What the libraries raise on damaged bytes: errors of their own, and those of whom they trusted the bytes with.

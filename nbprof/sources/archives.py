@@ -18,10 +18,10 @@ from typing import IO, Any, BinaryIO, cast
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, LocalFile, Piece, Stamp, printable, size_text, too_large
-from nbprof.formats import ascend
-from nbprof.formats.folders import TRACE, XPLANE, Listing, promised
-from nbprof.formats.packed import DAMAGED, as_file, encrypted, in_archive, opened, read_all
-from nbprof.formats.sniff import HEAD
+from nbprof.sources import ascend
+from nbprof.sources.folders import TRACE, XPLANE, Listing, promised
+from nbprof.sources.packed import DAMAGED, as_file, encrypted, in_archive, opened, read_all
+from nbprof.sources.sniff import HEAD
 
 Progress = Callable[[str], None] | None
 

@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from nbprof.core.files import RunFiles
-from nbprof.formats.places import Source, Ways
-from nbprof.formats.places import runs as find_runs
+from nbprof.sources.locate import Source, Ways
+from nbprof.sources.locate import runs as find_runs
 
 # What pandas can count in nanoseconds.
 _LAST_S = 2**63 / 1e9

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import printable
-from nbprof.formats.folders import MAYBE, NAMELESS, TRACE, XPLANE, Folder, Found, Listing
-from nbprof.formats.logdir import BESIDE, Candidate, stem
-from nbprof.formats.sniff import HEAD, Kind, recognise
+from nbprof.sources.folders import MAYBE, NAMELESS, TRACE, XPLANE, Folder, Found, Listing
+from nbprof.sources.logdir import BESIDE, Candidate, stem
+from nbprof.sources.sniff import HEAD, Kind, recognise
 
 CHEAP_LOOKS, DEAR_LOOKS = 2000, 64
 """How many heads are read in a place: on a disk or in an archive, and over a network."""

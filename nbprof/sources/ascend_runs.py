@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from nbprof.core.errors import RawError, ReadError
 from nbprof.core.files import LocalFile, Piece, RunFiles, printable
-from nbprof.formats import sniff
-from nbprof.formats.ascend import MSPROF, Recording, listed, recording_of, recordings
+from nbprof.sources import sniff
+from nbprof.sources.ascend import MSPROF, Recording, listed, recording_of, recordings
 
 if TYPE_CHECKING:
-    from nbprof.formats.folders import Folder, Listing
+    from nbprof.sources.folders import Folder, Listing
 
 _TOGETHER_S = 60.0
 SIDECAR = "nbprof.json"

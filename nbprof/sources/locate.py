@@ -14,16 +14,16 @@ from urllib.parse import unquote, urlsplit
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, LocalFile, Piece, RunFiles, could_not_open, no_file, printable
-from nbprof.formats import ascend, ascend_runs, logdir
-from nbprof.formats.chosen import choose, kind_of, settled, some
-from nbprof.formats.folders import SIDECAR, Folder, Found, Listing, LocalFolder, promised
-from nbprof.formats.looking import candidates
-from nbprof.formats.sniff import HEAD, Kind, recognise
-from nbprof.formats.urls import is_url, shown
+from nbprof.sources import ascend, ascend_runs, logdir
+from nbprof.sources.detect import candidates
+from nbprof.sources.folders import SIDECAR, Folder, Found, Listing, LocalFolder, promised
+from nbprof.sources.select_run import choose, kind_of, settled, some
+from nbprof.sources.sniff import HEAD, Kind, recognise
+from nbprof.sources.urls import is_url, shown
 
 if TYPE_CHECKING:
-    from nbprof.formats.archives import TarArchive, ZipArchive
-    from nbprof.formats.remote import Storage
+    from nbprof.sources.archives import TarArchive, ZipArchive
+    from nbprof.sources.remote import Storage
 
 Source = Any
 """A path or URL (str, bytes, os.PathLike, a UPath), several of them, or what `runs` gave."""
@@ -242,7 +242,7 @@ def _place(source: Source, ways: Ways) -> Piece | Folder:
     if hasattr(source, "fs") and hasattr(source, "path") and not isinstance(source, (str, Path)):
         protocol = getattr(source, "protocol", None)
         if protocol not in ("", "file", "local"):
-            from nbprof.formats.remote import Storage
+            from nbprof.sources.remote import Storage
 
             return _remote(Storage(source.fs, str(getattr(source, "full_name", source)), ways.storage_options), str(source.path), ways)
         source = str(source.path)
@@ -296,7 +296,7 @@ def _at_url(text: str, ways: Ways) -> Piece | Folder:
         bare = urlsplit(text).path if text.startswith("file://localhost/") else text.partition("://")[2]
         bare = re.sub(r"^/([A-Za-z]:)", r"\1", bare) if os.name == "nt" else bare
         return _at_path(bare if os.path.lexists(bare) else unquote(bare), ways)
-    from nbprof.formats.remote import connect
+    from nbprof.sources.remote import connect
 
     outer, mark, inner = text.partition("!/")
     storage, path = connect(outer if mark else text, ways.storage_options)
@@ -305,7 +305,7 @@ def _at_url(text: str, ways: Ways) -> Piece | Folder:
 
 
 def _remote(storage: Storage, path: str, ways: Ways) -> Piece | Folder:
-    from nbprof.formats.remote import RemoteFile, RemoteFolder
+    from nbprof.sources.remote import RemoteFile, RemoteFolder
 
     folder = RemoteFolder(storage, path, ways.limit_bytes, ways.progress)
     if storage.http and path.endswith("/"):
@@ -326,7 +326,7 @@ def _remote(storage: Storage, path: str, ways: Ways) -> Piece | Folder:
 
 
 def _archive(piece: Piece, kind: Kind, ways: Ways) -> ZipArchive | TarArchive:
-    from nbprof.formats.archives import TarArchive, ZipArchive
+    from nbprof.sources.archives import TarArchive, ZipArchive
 
     if kind.what == "a zip archive":
         return ZipArchive(piece, ways.limit_bytes, ways.progress)
