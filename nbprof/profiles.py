@@ -20,7 +20,7 @@ from nbprof.faces.input import InputPipeline, TfData
 from nbprof.faces.memory import Memory
 from nbprof.faces.ops import Kernels, Ops
 from nbprof.faces.steps import Pods, Steps
-from nbprof.formats.msprof_export import exported
+from nbprof.formats.msprof.export import exported
 from nbprof.profile_parts.ascend import Ascend
 from nbprof.profile_parts.programs import Programs
 from nbprof.profile_parts.torch import Torch

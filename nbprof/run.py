@@ -32,7 +32,7 @@ from nbprof.cache.shelf import open_shelf
 from nbprof.capture import trouble
 from nbprof.core.files import RunFiles
 from nbprof.core.trace import Note, Receipt
-from nbprof.formats.torch_memory_trace import beside
+from nbprof.formats.torch_snapshot.memory_trace import beside
 from nbprof.lazy import Cached, Kept
 from nbprof.run_parts.allocator import Allocator
 from nbprof.run_parts.ascend import Ascend

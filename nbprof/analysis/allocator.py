@@ -23,8 +23,8 @@ from nbprof.activity.activity import text_column
 from nbprof.analysis.allocator_stacks import Stacks
 from nbprof.analysis.allocator_state import Replay, State, units
 from nbprof.core.files import size_text
-from nbprof.formats.torch_machine import ACTIONS, ALLOCATED, INACTIVE, OOM, PENDING, STATES, UNKNOWN
-from nbprof.formats.torch_memory import Snapshot
+from nbprof.formats.torch_snapshot.machine import ACTIONS, ALLOCATED, INACTIVE, OOM, PENDING, STATES, UNKNOWN
+from nbprof.formats.torch_snapshot.memory import Snapshot
 
 _ACTION = np.array(ACTIONS, object)
 _STATE = np.array(STATES, object)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.formats.torch_machine import (
+from nbprof.formats.torch_snapshot.machine import (
     ALLOC,
     ALLOCATED,
     FREE_COMPLETED,
@@ -27,7 +27,7 @@ from nbprof.formats.torch_machine import (
     UNKNOWN,
     Int64s,
 )
-from nbprof.formats.torch_memory import Snapshot
+from nbprof.formats.torch_snapshot.memory import Snapshot
 
 NEVER = np.iinfo(np.int64).max
 ROUND, SMALL, SMALL_PAGE, LARGE_PAGE = 512, 1 << 20, 2 << 20, 20 << 20

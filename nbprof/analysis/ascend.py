@@ -46,7 +46,7 @@ _CORE_OF = {
 
 
 class Table(Protocol):
-    """One table of one recording, as nbprof/formats/msprof_tables.py reads it."""
+    """One table of one recording, as nbprof/formats/msprof/tables.py reads it."""
 
     kind: str
     device: int | None

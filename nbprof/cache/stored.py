@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from nbprof.cache import values
 from nbprof.core.trace import ArgColumn, Events, Flows, Module, Note, Plane, Receipt, Trace
-from nbprof.formats.msprof_tables import Table
+from nbprof.formats.msprof.tables import Table
 
 for _cls in (ArgColumn, Flows, Note, Plane, Receipt, Table):
     values.record(_cls)

@@ -255,7 +255,7 @@ class Trace:
     counters : DataFrame
         Samples of counters: `lane series time value`, time in ps.
     tables : dict of str to list
-        What a format states in tables beside its events, by kind: see `nbprof.formats.msprof_tables.Table`.
+        What a format states in tables beside its events, by kind: see `nbprof.formats.msprof.tables.Table`.
     aggregated : DataFrame
         Events that have a count instead of a start: `lane name occurrences duration`.
     """

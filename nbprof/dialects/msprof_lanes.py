@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.core.trace import Trace
-from nbprof.formats import msprof_events
+from nbprof.formats.msprof import events as msprof_events
 
 Kinds = npt.NDArray[np.uint8]
 

@@ -15,7 +15,7 @@ from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import msprof_lanes as on
 from nbprof.dialects.kineto_steps import Steps
 from nbprof.dialects.msprof_work import Work
-from nbprof.formats import msprof_events
+from nbprof.formats.msprof import events as msprof_events
 
 MARK = re.compile(r"ProfilerStep#(\d+)\Z")
 

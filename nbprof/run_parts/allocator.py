@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nbprof.analysis.allocator_stacks import Stacks
     from nbprof.analysis.allocator_state import Replay, State
     from nbprof.core.files import Piece
-    from nbprof.formats.torch_memory import Snapshot
+    from nbprof.formats.torch_snapshot.memory import Snapshot
 
 
 class Allocator(Base):
@@ -31,7 +31,7 @@ class Allocator(Base):
 
     @Cached
     def _allocator_read(self) -> tuple[list[Snapshot], list[str]]:
-        from nbprof.formats.torch_memory_trace import snapshots
+        from nbprof.formats.torch_snapshot.memory_trace import snapshots
 
         return snapshots(self._trace, self.snapshot_pieces)
 

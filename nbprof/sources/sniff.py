@@ -11,7 +11,7 @@ from typing import Literal
 
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
-from nbprof.formats.msprof_columns import header_of, kind_of
+from nbprof.formats.msprof.columns import header_of, kind_of
 
 HEAD = 1 << 16
 """Bytes of a file that are looked at. A torch trace of a large job may state its process groups before its events, hence so many."""

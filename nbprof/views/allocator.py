@@ -10,7 +10,7 @@ import pandas as pd
 from nbprof.analysis import allocator
 from nbprof.display import wording
 from nbprof.display.codec import coded, numbers
-from nbprof.formats.torch_machine import ACTIONS, OOM
+from nbprof.formats.torch_snapshot.machine import ACTIONS, OOM
 from nbprof.schema import allocator as frames_allocator
 from nbprof.views.memory_viewer import sample
 from nbprof.views.overview import figure

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.display import wording
-from nbprof.formats.msprof_columns import columns, words
+from nbprof.formats.msprof.columns import columns, words
 from nbprof.schema.columns import Col
 from nbprof.views.tables import column, explained
 

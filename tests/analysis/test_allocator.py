@@ -11,7 +11,8 @@ import pytest
 from nbprof.analysis import allocator, allocator_oom
 from nbprof.analysis.allocator_stacks import NO_STACK, Stacks
 from nbprof.analysis.allocator_state import Replay
-from nbprof.formats import torch_machine, torch_memory
+from nbprof.formats.torch_snapshot import machine as torch_machine
+from nbprof.formats.torch_snapshot import memory as torch_memory
 from tests.support.caching_allocator import (
     ACTIVATION,
     BIG,

@@ -11,7 +11,7 @@ import pytest
 from nbprof import profiles
 from nbprof.analysis import ascend, ascend_iterations
 from nbprof.core.files import LocalFile
-from nbprof.formats import msprof_tables
+from nbprof.formats.msprof import tables as msprof_tables
 from tests.support.profiles import real
 
 

@@ -18,7 +18,10 @@ from nbprof.activity.activity import CATEGORIES, CATEGORY_OF_CLASS
 from nbprof.analysis.steps import flatten, summary
 from nbprof.core import nesting
 from nbprof.core.errors import ReadError
-from nbprof.formats import chrome_bytes, chrome_document, xspace_batches, xspace_split
+from nbprof.formats.chrome import bytes as chrome_bytes
+from nbprof.formats.chrome import document as chrome_document
+from nbprof.formats.xspace import batches as xspace_batches
+from nbprof.formats.xspace import split as xspace_split
 from nbprof.profiles import Profile, load
 from nbprof.views.memory import sample
 from tests.support import kineto

@@ -9,7 +9,8 @@ import pytest
 
 from nbprof.cache import background, shelf
 from nbprof.cache.folder import Folder
-from nbprof.formats import chrome, xspace
+from nbprof.formats.chrome import chrome
+from nbprof.formats.xspace import xspace
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from nbprof.cache import identity, shelf
 from nbprof.cache.stored import StoredTrace
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, RunFiles
-from nbprof.formats import xspace
+from nbprof.formats.xspace import xspace
 from nbprof.lazy import Cached
 from nbprof.profiles import load
 from nbprof.run import Run

@@ -266,7 +266,7 @@ def test_what_the_adapter_recorded_is_exported_where_msprof_is_here(bridge, plac
         return types.SimpleNamespace(returncode=0, stdout="", stderr="")
 
     monkeypatch.setattr(shutil, "which", lambda name: f"/opt/{name}")
-    monkeypatch.setattr("nbprof.formats.msprof_export.subprocess.run", run)
+    monkeypatch.setattr("nbprof.formats.msprof.export.subprocess.run", run)
     said = []
     assert len(open_recording(recording, said.append).steps.frame) == 4
     assert [words[0] for words in called] == ["--export=on"]

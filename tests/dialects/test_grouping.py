@@ -4,7 +4,7 @@ import numpy as np
 
 from nbprof.core.files import LocalFile
 from nbprof.dialects.grouping import group, inherit
-from nbprof.formats import xspace
+from nbprof.formats.xspace import xspace
 from tests.support.xspace import PlaneWriter, training_run
 from tests.support.xspace import xspace as write
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbprof.dialects.grouping import group
-from nbprof.formats import xspace
+from nbprof.formats.xspace import xspace
 from tests.support.chrome import Memory
 from tests.support.xspace import PlaneWriter
 from tests.support.xspace import xspace as write

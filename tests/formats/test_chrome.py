@@ -10,7 +10,7 @@ import pytest
 
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import DOUBLE, INT, TEXT, UINT
-from nbprof.formats import chrome
+from nbprof.formats.chrome import chrome
 from tests.support.chrome import Memory, compact, complete, document, expected_slices, kineto, packed, read, slices_of
 
 US = 10**6  # ps

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from nbprof.core.errors import ReadError
-from nbprof.formats import chrome_document
-from nbprof.formats.chrome_digits import PADDING, after_spaces, words
+from nbprof.formats.chrome import document as chrome_document
+from nbprof.formats.chrome.digits import PADDING, after_spaces, words
 from tests.support.chrome import compact, complete, expected_slices, kineto, packed, read, slices_of
 from tests.support.profiles import needed
 

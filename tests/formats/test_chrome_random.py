@@ -11,12 +11,13 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nbprof.formats import chrome_bytes, chrome_document
-from nbprof.formats import chrome_digits as digits
-from nbprof.formats.chrome_part import part_of
-from nbprof.formats.chrome_scan import scan
-from nbprof.formats.chrome_stretch import Trouble, loose_events
-from nbprof.formats.chrome_values import picoseconds
+from nbprof.formats.chrome import bytes as chrome_bytes
+from nbprof.formats.chrome import digits
+from nbprof.formats.chrome import document as chrome_document
+from nbprof.formats.chrome.part import part_of
+from nbprof.formats.chrome.scan import scan
+from nbprof.formats.chrome.stretch import Trouble, loose_events
+from nbprof.formats.chrome.values import picoseconds
 from tests.support.chrome import arg_value, complete, document, expected_slices, packed, read, slices_of
 from tests.support.chrome import picoseconds as exact_picoseconds
 

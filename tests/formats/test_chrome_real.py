@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nbprof.core.files import LocalFile
-from nbprof.formats import chrome
+from nbprof.formats.chrome import chrome
 from tests.support.chrome import expected_slices, slices_of
 from tests.support.profiles import real
 

@@ -11,7 +11,9 @@ import pytest
 
 from nbprof.core.errors import RawError, ReadError
 from nbprof.core.files import LocalFile
-from nbprof.formats import msprof, msprof_csv, msprof_tables
+from nbprof.formats.msprof import csv as msprof_csv
+from nbprof.formats.msprof import msprof
+from nbprof.formats.msprof import tables as msprof_tables
 from nbprof.sources import ascend, locate
 from tests.support import msprof as made
 from tests.support.profiles import real

@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from nbprof.core.errors import RawError, ReadError
-from nbprof.formats import msprof
+from nbprof.formats.msprof import msprof
 from nbprof.sources import locate
 from nbprof.sources.locate import Ways
 from tests.support import msprof as made

@@ -12,8 +12,11 @@ import pytest
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
-from nbprof.formats import plain_pickle, torch_machine, torch_memory, torch_records
-from nbprof.formats.plain_pickle import Cut, Unpickler
+from nbprof.formats.torch_snapshot import machine as torch_machine
+from nbprof.formats.torch_snapshot import memory as torch_memory
+from nbprof.formats.torch_snapshot import plain_pickle
+from nbprof.formats.torch_snapshot import records as torch_records
+from nbprof.formats.torch_snapshot.plain_pickle import Cut, Unpickler
 from tests.support.caching_allocator import MIB, Allocator, fragmented, snapshot
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
-from nbprof.formats import xspace
+from nbprof.formats.xspace import xspace
 from tests.support.xspace import PlaneWriter, Ref, UInt, chunk, number, training_run
 from tests.support.xspace import xspace as write
 

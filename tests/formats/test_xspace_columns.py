@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from nbprof.core.files import Buffer, LocalFile
 from nbprof.core.trace import BYTES, DOUBLE, INT, TEXT, UINT
-from nbprof.formats import xspace, xspace_batches, xspace_columns
+from nbprof.formats.xspace import batches as xspace_batches
+from nbprof.formats.xspace import columns as xspace_columns
+from nbprof.formats.xspace import xspace
 from tests.support.xspace import PlaneWriter, Ref, UInt, chunk, number
 from tests.support.xspace import xspace as write
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbprof.core import wire
-from nbprof.formats import xspace_events, xspace_general
-from nbprof.formats.xspace_events import decode, varints, words_of
+from nbprof.formats.xspace import events as xspace_events
+from nbprof.formats.xspace import general as xspace_general
+from nbprof.formats.xspace.events import decode, varints, words_of
 from tests.support.xspace import chunk, double, number, varint
 
 UINT64 = st.integers(0, 2**64 - 1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
-from nbprof.formats import xspace
+from nbprof.formats.xspace import xspace
 from tests.support import xspace_proto
 from tests.support.xspace import gpu_run, training_run
 from tests.support.xspace_check import LIMITS, check, small_limits

@@ -9,7 +9,7 @@ import pytest
 
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
-from nbprof.formats import xspace_split
+from nbprof.formats.xspace import split as xspace_split
 from tests.support.xspace import chunk, number
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nbprof.core import wire
 from nbprof.core.trace import Receipt
-from nbprof.formats import xspace_texts
+from nbprof.formats.xspace import texts as xspace_texts
 
 LENGTHS = st.sampled_from([0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 41, 100, 128, 129, 255, 256, 257])
 

@@ -19,7 +19,8 @@ import atheris
 
 with atheris.instrument_imports(include=["nbprof.formats"]):
     from nbprof.core.errors import ReadError
-    from nbprof.formats import chrome, chrome_document
+    from nbprof.formats.chrome import chrome
+    from nbprof.formats.chrome import document as chrome_document
 
 from tests.support.chrome import Memory, compact, complete, kineto, packed
 

@@ -19,7 +19,7 @@ import atheris
 with atheris.instrument_imports(include=["nbprof.formats"]):
     from nbprof.core.errors import ReadError
     from nbprof.core.files import LocalFile
-    from nbprof.formats import xspace
+    from nbprof.formats.xspace import xspace
 from tests.support.xspace_check import check, small_limits
 from tests.support.xspace_random import Writer, damaged
 

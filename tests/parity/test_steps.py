@@ -10,7 +10,7 @@ from nbprof.analysis import steps as analysis
 from nbprof.core.files import LocalFile
 from nbprof.dialects.grouping import group
 from nbprof.dialects.xplane import _name_lanes
-from nbprof.formats import xspace
+from nbprof.formats.xspace import xspace
 from tests.analysis.test_bad_steps import gpu_plane, host_steps, marked_host
 from tests.analysis.test_honest import gpu_without_steps_line
 from tests.parity.peer import GUIDE_NAMES, NAMES, guide, profile, same, tables, xprof

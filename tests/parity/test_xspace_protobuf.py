@@ -12,7 +12,7 @@ import pytest
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
-from nbprof.formats import xspace
+from nbprof.formats.xspace import xspace
 from tests.support import xspace_proto
 from tests.support.profiles import ROOT, needed, real
 

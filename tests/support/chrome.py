@@ -12,7 +12,7 @@ from typing import Any
 
 from nbprof.core.files import Buffer
 from nbprof.core.trace import DOUBLE, TEXT, UINT, Trace
-from nbprof.formats import chrome
+from nbprof.formats.chrome import chrome
 
 EXTRAS = ("ph", "name", "cat", "pid", "tid", "ts", "dur", "args")
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import Trace
-from nbprof.formats import xspace_batches, xspace_events, xspace_split, xspace_texts
+from nbprof.formats.xspace import batches as xspace_batches
+from nbprof.formats.xspace import events as xspace_events
+from nbprof.formats.xspace import split as xspace_split
+from nbprof.formats.xspace import texts as xspace_texts
 from tests.support import xspace_proto
 
 LIMITS = (

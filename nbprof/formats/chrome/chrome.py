@@ -1,0 +1,132 @@
+"""Reads Chrome trace events in JSON into a `Trace`: PyTorch's (Kineto, all versions), JAX's and TensorFlow's `trace.json.gz`,
+Chrome's and Perfetto's own, Ascend's.
+
+Times are decimal text and stay exact; what is broken costs itself only, and stands in the receipt.
+
+Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU ("Trace Event Format").
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+
+from nbprof.core.errors import ReadError
+from nbprof.core.files import Piece
+from nbprof.core.trace import Receipt, Trace
+from nbprof.formats.chrome.build import Builder
+from nbprof.formats.chrome.bytes import LIMIT_BYTES, Source
+from nbprof.formats.chrome.document import Document, walk
+
+# Where XLA's exporter stops.
+_XLA_MOST = 1_000_000
+_SUFFIXES = (".gz", ".json", ".trace", ".pt")
+
+
+def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None, limit_bytes: int = LIMIT_BYTES) -> Trace:
+    """The events of one run, which may be several files, one a host or rank.
+
+    Parameters
+    ----------
+    pieces : sequence of Piece
+    progress : callable, optional
+        Called with a sentence as each file is begun.
+    limit_bytes : int
+        The most that a packed file may unpack to.
+
+    Raises
+    ------
+    ReadError
+        A file is no trace, holds none of its events, or unpacks to more than the limit; names the file and the byte.
+    """
+    receipt = Receipt()
+    builder = Builder(receipt)
+    for piece in pieces:
+        if progress:
+            progress(f"reading {piece.name}")
+        _add(builder, piece, limit_bytes, label=f"{piece.name}: " if len(pieces) > 1 else "")
+    return builder.trace()
+
+
+def host_of(name: str) -> str:
+    """What a file's name says about where it was recorded: the name without its suffixes."""
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name
+
+
+def _add(builder: Builder, piece: Piece, limit_bytes: int, label: str) -> None:
+    source = Source(piece, limit_bytes)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        document = walk(source.chunks())
+    except ReadError as error:
+        reason = f"{error.reason} {source.trouble}".rstrip()
+        raise ReadError(reason, path=error.path or piece.label, offset=error.offset) from None
+    finally:
+        if collecting:
+            gc.enable()
+    receipt = builder.receipt
+    if source.trouble:
+        receipt.warn(label + source.trouble)
+    tell(receipt, document, label, piece.name)
+    host = host_of(piece.name)
+    taken = {f.host for f in builder.files}
+    while host in taken:
+        host += "'"
+    count = sum(len(p) for p in document.parts)
+    if not count:
+        receipt.warn(f"{label}The list of events is empty: the profiler recorded nothing, or was stopped at once.")
+    _facts(builder, document, host)
+    base = document.metadata.get("baseTimeNanoseconds", 0)
+    builder.add(host, document.parts, _base(base))
+    if count >= _XLA_MOST and _by_xla(document):
+        receipt.warn(
+            f"{label}XLA's exporter writes no more than 1,000,000 events to trace.json.gz; this file reached that, so events are missing. "
+            "The *.xplane.pb beside it has them all."
+        )
+
+
+def _base(value: object) -> int:
+    """`baseTimeNanoseconds` as an integer, 0 where it is none."""
+    try:
+        base = int(value) if isinstance(value, (int, float, str)) else 0
+    except (ValueError, OverflowError):
+        return 0
+    return base if 0 <= base < 1 << 62 else 0
+
+
+def _by_xla(document: Document) -> bool:
+    """Whether TensorFlow's or JAX's exporter wrote it: `displayTimeUnit` and `metadata` with `highres-ticks` stand before the events."""
+    facts = document.metadata.get("metadata")
+    return isinstance(facts, dict) and "highres-ticks" in facts
+
+
+def _facts(builder: Builder, document: Document, host: str) -> None:
+    """Metadata of the first file; the others' under their host."""
+    if not builder.files:
+        builder.metadata.update(document.metadata)
+    else:
+        hosts = builder.metadata.setdefault("hosts", {})
+        if isinstance(hosts, dict):
+            hosts[host] = document.metadata
+
+
+def tell(receipt: Receipt, document: Document, label: str, name: str) -> None:
+    """What could not be read, for the receipt."""
+    if document.trouble.broken:
+        receipt.skip(f"left out: damaged, the first at byte {document.trouble.broken_at:,} of {name}.", document.trouble.broken)
+    if document.trouble.strange:
+        receipt.warn(f"{label}Entries of the list of events that are no events, left out: {document.trouble.strange:,}.")
+    if document.trouble.cut >= 0:
+        receipt.warn(
+            f"{label}The file ends in the middle, at byte {document.trouble.cut:,}: the profiler was killed while it wrote, or the copy is "
+            "not complete. What is whole before it was read."
+        )
+    elif document.open_list:
+        receipt.info(f"{label}The list of events is not closed; every event in it was read.")
+    if document.bad_metadata >= 0:
+        receipt.warn(f"{label}The metadata at byte {document.bad_metadata:,} could not be read.")
+    if document.lists > 1:
+        receipt.warn(f"{label}There are {document.lists} lists of events; all were read.")

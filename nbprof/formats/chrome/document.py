@@ -1,0 +1,254 @@
+"""Walks a Chrome trace from its first byte to its last: the facts around the events, and the events stretch by stretch.
+
+Only a window of the text is in memory at a time. Stretches are read in threads, while the next ones are unpacked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from nbprof.core.errors import ReadError
+from nbprof.core.quiet import silence
+from nbprof.formats.chrome import loose
+from nbprof.formats.chrome.loose import Broken
+from nbprof.formats.chrome.part import Part
+from nbprof.formats.chrome.stretch import Stretch, Trouble, read_stretch
+from nbprof.formats.chrome.values import text
+
+# Long enough that two threads seldom wait for one another, short enough that a few of them cost little memory.
+STRETCH = 1 << 22
+# From here on any object is taken for an event when a place to cut is looked for.
+_LONG = 1 << 23
+# A fact of the producer larger than this is kept as the text that it is.
+_LARGE = 1 << 22
+_LIST = re.compile(rb'"traceEvents"[ \t\r\n]*:[ \t\r\n]*\[')
+# Most of a stretch's time is numpy's, which lets other threads run.
+_THREADS = min(4, os.cpu_count() or 1)
+
+
+class Window:
+    """The stretch of a text that is in memory: `data`, which begins at byte `base` of the whole."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._data = b""
+        self._at = 0
+        self.base = 0
+        self.ended = False
+
+    @property
+    def data(self) -> bytes:
+        """The text from where reading is."""
+        if self._at:
+            self._data, self._at = self._data[self._at :], 0
+        return self._data
+
+    def __len__(self) -> int:
+        return len(self._data) - self._at
+
+    def more(self, want: int = 0) -> bool:
+        """Reads on until the window has doubled, or `want` bytes have come; False at the end of the text."""
+        if self.ended:
+            return False
+        parts, size, want = [self.data], 0, want or max(len(self), 1)
+        while size < want:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                self.ended = True
+                break
+            parts.append(chunk)
+            size += len(chunk)
+        self._data = b"".join(parts)
+        return size > 0
+
+    def forget(self, count: int) -> None:
+        """Goes on by some bytes."""
+        self._at += count
+        self.base += count
+
+    def restore(self, data: bytes) -> None:
+        """Puts bytes back in front."""
+        self._data = data + self.data
+        self.base -= len(data)
+
+    def skip_spaces(self, *, commas: bool = False) -> bytes:
+        """Goes to the next byte that is no space; returns it, b"" at the end."""
+        while True:
+            self.forget(loose.after_space(self._data, self._at, commas=commas) - self._at)
+            if len(self):
+                return self._data[self._at : self._at + 1]
+            if not self.more():
+                return b""
+
+    def event_after(self, count: int) -> int:
+        """How many bytes it is to the first place behind `count` where an event seems to begin; -1 if there is none."""
+        if len(self) <= count:
+            return -1
+        at = loose.next_event(self._data, self._at + count, anything=count >= _LONG)
+        return at - self._at if at >= 0 else -1
+
+    def take(self, count: int) -> bytes:
+        """The next bytes; goes on behind them."""
+        out = self._data[self._at : self._at + count]
+        self.forget(count)
+        return out
+
+
+@dataclass
+class Document:
+    """What a trace holds: parts with its events, the metadata, and what could not be read.
+
+    `lists` counts its lists of events; `open_list` tells that only the closing bracket of the last is missing.
+    """
+
+    parts: list[Part] = field(default_factory=list)
+    metadata: dict[str, object] = field(default_factory=dict)
+    trouble: Trouble = field(default_factory=Trouble)
+    open_list: bool = False
+    lists: int = 0
+    bad_metadata: int = -1
+
+
+def walk(chunks: Iterator[bytes]) -> Document:
+    """Reads a whole trace.
+
+    Raises
+    ------
+    ReadError
+        It is no JSON, or has no list of events.
+    """
+    window = Window(chunks)
+    out = Document()
+    while len(window) < 3 and window.more():
+        pass
+    if window.data.startswith(b"\xef\xbb\xbf"):
+        window.forget(3)
+    first = window.skip_spaces()
+    if first == b"":
+        raise ReadError("nothing but spaces is in it: the profiler was stopped before it wrote anything.")
+    if first == b"[":
+        window.forget(1)
+        _events(window, out)
+    elif first == b"{":
+        window.forget(1)
+        _top(window, out)
+        if not out.lists:
+            _no_events(out)
+    else:
+        raise ReadError(f"this is no trace in JSON: it begins with {first!r}, not with {{ or [.", offset=window.base)
+    return out
+
+
+def _no_events(out: Document) -> None:
+    if out.trouble.cut >= 0:
+        raise ReadError("the file ends before its list of events begins: record it again, or copy it again.", offset=out.trouble.cut)
+    keys = ", ".join(list(out.metadata)[:8]) or "nothing"
+    raise ReadError(f"it is JSON but no trace: it has no list called traceEvents (it has {keys}).")
+
+
+def _top(window: Window, out: Document) -> None:
+    """The members of the outermost object."""
+    while True:
+        first = window.skip_spaces(commas=True)
+        if first == b"}":
+            window.forget(1)
+            return
+        if first == b"":
+            out.trouble.cut = window.base if out.trouble.cut < 0 else out.trouble.cut
+            return
+        try:
+            name, at = loose.key(window.data, 0)
+            if at >= len(window.data):
+                raise Broken(at, cut=True)
+            if name == "traceEvents" and window.data[at] == 0x5B:
+                window.forget(at + 1)
+                _events(window, out)
+                continue
+            end = loose.after_space(window.data, loose.value_end(window.data, at))
+            if end == len(window.data):
+                raise Broken(end, cut=True)
+        except Broken as error:
+            if window.more():
+                continue
+            if error.cut:
+                out.trouble.cut = window.base + error.at
+                return
+            out.bad_metadata = window.base + error.at
+            if out.lists:
+                return
+            found = _LIST.search(window.data, 1)
+            if found is None:
+                return
+            window.forget(found.start())
+            continue
+        out.metadata[name] = _fact(window.data[at:end].rstrip())
+        window.forget(end)
+
+
+def _fact(raw: bytes) -> object:
+    if len(raw) <= _LARGE:
+        try:
+            return json.loads(raw.decode("utf-8", "replace"), strict=False)
+        except (ValueError, RecursionError):
+            pass
+    return text(raw[1:-1]) if raw[:1] == b'"' else raw.decode("utf-8", "replace")
+
+
+def _events(window: Window, out: Document) -> None:
+    """The list of events, from behind its `[` to behind its `]`."""
+    out.lists += 1
+    size = STRETCH
+    with ThreadPoolExecutor(_THREADS, initializer=silence) as pool:
+        pending: deque[tuple[bytes, Future[Stretch]]] = deque()
+        while True:
+            while len(pending) <= _THREADS:
+                block = _next_stretch(window, size)
+                if not block:
+                    break
+                final = window.ended and not len(window)
+                pending.append((block, pool.submit(read_stretch, block, window.base - len(block), final=final)))
+            if not pending:
+                out.open_list = out.trouble.cut < 0
+                return
+            block, future = pending.popleft()
+            done = future.result()
+            out.parts += done.parts
+            out.trouble.add(done.trouble)
+            rest = block[done.used :]
+            size = STRETCH
+            if not done.closed and not rest:
+                continue
+            # The stretches behind were cut at the wrong place, or are no events.
+            for _, other in pending:
+                other.cancel()
+            window.restore(rest + b"".join(b for b, _ in pending))
+            pending.clear()
+            if done.closed:
+                return
+            if window.ended and len(window) == len(rest):
+                # It was told that nothing follows, and left this: it can't do any better.
+                out.open_list = out.trouble.cut < 0
+                window.forget(len(rest))
+                return
+            size = max(STRETCH, 2 * len(rest))
+
+
+def _next_stretch(window: Window, size: int) -> bytes:
+    """Takes at least so many bytes from the window, up to where an event seems to begin; all that is left at the end."""
+    while True:
+        # Spaces without end are no reason to fill the memory.
+        window.skip_spaces(commas=True)
+        while len(window) < size and window.more(max(size, 4 * STRETCH)):
+            pass
+        cut = window.event_after(size)
+        if cut > 0:
+            return window.take(cut)
+        if window.ended:
+            return window.take(len(window))
+        size += max(STRETCH, size // 2)

@@ -1,0 +1,387 @@
+"""Reads a stretch of events all at once: numpy finds the strings, brackets, keys and numbers of thousands of events together.
+
+The stretch is checked as it is read: what stands between two values, before a key and behind a number has to be what JSON has there.
+Events that fail are named, to be read one by one with repairs (`chrome_loose`); a stretch whose quotes or brackets don't pair up is
+refused as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.core.trace import DOUBLE, INT, TEXT, UINT, Int32s, Int64s
+from nbprof.formats.chrome import loose
+from nbprof.formats.chrome.digits import POWERS, Decimals, after_spaces, decimals, distinct
+from nbprof.formats.chrome.keys import Bools, Keys, keys_of
+from nbprof.formats.chrome.part import BAD, GOOD, TEXT_FIELDS, Part, Rows, Times
+from nbprof.formats.chrome.tokens import CLOSE_OBJECT, COMMA, OPEN_LIST, OPEN_OBJECT, QUOTE, Level, Tokens, Uneven, tokens
+from nbprof.formats.chrome.values import FARTHEST_US, picoseconds, scalar, text
+
+_TRUE, _NULL, _FALSE = (np.uint64(int.from_bytes(w, "little")) for w in (b"true", b"null", b"fals"))
+_NO_VALUE = 0
+
+
+@dataclass
+class Scanned:
+    """A part, which of its events are to be read again by themselves, and where its events and its list end.
+
+    `events` int64[n, 2] are the first byte of each event and the byte behind it; `end` is the byte behind the last one, or behind the
+    bracket that closes the list if `closed`.
+    """
+
+    part: Part
+    again: Int64s
+    events: Int64s
+    end: int
+    closed: bool
+
+
+def scan(data: bytes | memoryview, base: int = 0) -> Scanned:
+    """The events of a stretch that begins in the list of events, outside of any event, and ends there.
+
+    Parameters
+    ----------
+    data : bytes
+    base : int
+        The byte of the file at which it begins.
+
+    Raises
+    ------
+    Uneven
+        It can't be read in one go.
+    """
+    found = tokens(data)
+    events = found.level(1)
+    if not len(events.opens):
+        raise Uneven
+    if (found.sign[events.opens] != OPEN_OBJECT).any() or ((found.sign == QUOTE) & (found.depth == 0)).any():
+        raise Uneven
+    starts, ends = found.at[events.opens], found.at[events.closes] + 1
+    limit = found.closed_at if found.closed_at >= 0 else len(data)
+    _check_between(found, starts, ends, limit)
+    bad = np.zeros(len(starts), bool)
+    keys, inner, deep = keys_of(found, events, bad)
+    reader = _Reader(found, data, keys, inner, deep, bad)
+    part = reader.part(len(starts))
+    part.at = starts + base
+    # XLA ends its lists with an empty event.
+    empty = np.bincount(keys.event, minlength=len(starts)) == 0
+    if (empty & ~bad).any():
+        keep = ~empty | bad
+        part, starts, ends, bad = part.only(keep), starts[keep], ends[keep], bad[keep]
+    end = limit + 1 if found.closed_at >= 0 else len(data)
+    return Scanned(part, np.flatnonzero(bad), np.stack([starts, ends], axis=1), end, found.closed_at >= 0)
+
+
+def _check_between(found: Tokens, starts: Int64s, ends: Int64s, limit: int) -> None:
+    """Between events there are spaces and commas only."""
+    where, until = np.concatenate([[0], ends]), np.concatenate([starts, [limit]])
+    for _ in range(4):
+        where = after_spaces(found.text, found.word, where)
+        where += (found.text[where] == COMMA) & (where < until)
+    if (where < until).any():
+        raise Uneven
+
+
+class _Reader:
+    """Turns the keys of a stretch into the columns of a part."""
+
+    def __init__(self, found: Tokens, data: bytes | memoryview, keys: Keys, inner: Level, deep: Level, bad: Bools) -> None:
+        self.found, self.data, self.keys, self.bad = found, data, keys, bad
+        self.inner, self.deep = inner, deep
+        self.kind = np.zeros(len(keys.at), np.uint8)
+        self.value = np.zeros(len(keys.at), np.int64)
+        self.is_args = np.zeros(len(keys.at), bool)
+        self.texts: list[str] = []
+        self.rounded: list[npt.NDArray[np.int32]] = []
+        """Events in which a time was rounded."""
+
+    def part(self, count: int) -> Part:
+        """The columns of all events; those marked bad are not to be used."""
+        keys, nothing = self.keys, np.zeros(0, np.int64)
+        names, code = self._names()
+        # Keys by name, in order.
+        self.order = np.argsort(code.astype(np.uint16) if len(names) < 1 << 16 else code, kind="stable")
+        self.bounds = np.searchsorted(code[self.order], np.arange(len(names) + 1))
+        edges = self.bounds.tolist()
+        fields = {name: self.order[edges[i] : edges[i + 1]] for i, (name, is_arg) in enumerate(names) if not is_arg}
+        is_time, is_phase = np.zeros(len(code), bool), np.zeros(len(code), bool)
+        for name in loose.TIME_FIELDS:
+            is_time[fields.get(name, nothing)] = True
+        is_phase[fields.get("ph", nothing)] = True
+        args = fields.get("args", nothing)
+        self.is_args[args] = keys.first[args] == OPEN_OBJECT
+        self._containers()
+        strings = self._strings()
+        start, length = Times.none(count), Times.none(count)
+        numbers, decimal = self._numbers(is_time)
+        self._words()
+        self._check_after()
+        for name, times in (("ts", start), ("dur", length)):
+            self._times(times, fields.get(name), numbers, decimal)
+        phase = self._phase(fields.get("ph"), count)
+        self._number_texts(np.concatenate([fields.get("pid", nothing), fields.get("tid", nothing)]))
+        self._text_values(strings & ~is_time & ~is_phase)
+        columns = {name: self._text_field(fields.get(name), count) for name in TEXT_FIELDS}
+        top, inner = self._groups(names, code)
+        rounded = sum(int((~self.bad[event]).sum()) for event in self.rounded)
+        return Part(np.zeros(count, np.int64), phase, columns, start, length, top, inner, self.texts, rounded)
+
+    def _names(self) -> tuple[list[tuple[str, bool]], Int32s]:
+        """The keys there are, (name, whether of args), and the code into them by key; marks events that have one twice."""
+        keys, found = self.keys, self.found
+        start, end = found.at[keys.opens] + 1, found.at[keys.closes]
+        code, first = distinct(found.word, start, end)
+        code = code * 2 + keys.is_arg
+        names: list[tuple[str, bool]] = []
+        for at, stop in zip(start[first].tolist(), end[first].tolist(), strict=True):
+            raw = bytes(self.data[at:stop])
+            names += [(text(raw), False), (text(raw), True)]
+            if b"\\" in raw:
+                # The same name may be written in two ways.
+                self.bad[keys.event[(code >> 1) == len(names) // 2 - 1]] = True
+        return names, code
+
+    def _containers(self) -> None:
+        """Lists and objects as values: their text as written."""
+        keys, found = self.keys, self.found
+        for level, chosen in ((self.inner, ~keys.is_arg), (self.deep, keys.is_arg)):
+            rows = np.flatnonzero(chosen & ((keys.first == OPEN_OBJECT) | (keys.first == OPEN_LIST)))
+            token = keys.closes[rows] + 1
+            close = level.closes[level.number[token] - 1]
+            keys.end[rows] = found.at[close] + 1
+            keys.after[rows] = close + 1
+            self.kind[rows] = TEXT
+
+    def _strings(self) -> Bools:
+        """Strings as values; tells which keys have one."""
+        keys, found = self.keys, self.found
+        is_string: Bools = keys.first == QUOTE
+        rows = np.flatnonzero(is_string)
+        # The value's own quotes are the next two tokens, unless the event is marked already.
+        close = np.minimum(keys.closes[rows] + 2, len(found.at) - 1)
+        keys.end[rows] = found.at[close] + 1
+        keys.after[rows] = close + 1
+        self.kind[rows] = TEXT
+        return is_string
+
+    def _numbers(self, is_time: Bools) -> tuple[Int64s, Decimals]:
+        """Numbers, among them times that are written as strings: the keys that have one, and the numbers."""
+        keys, found = self.keys, self.found
+        quoted = is_time & (keys.first == QUOTE)
+        is_number = ((keys.first - np.uint8(0x30)) <= 9) | (keys.first == 0x2D)
+        rows = np.flatnonzero(is_number | quoted)
+        inside = quoted[rows]
+        read = decimals(found.text, found.word, keys.at[rows] + inside)
+        # In quotes there is nothing but the number.
+        read.good &= ~inside | (read.end == keys.end[rows] - 1)
+        bare = ~inside
+        keys.end[rows[bare]] = read.end[bare]
+        keys.after[rows[bare]] = keys.closes[rows[bare]] + 1
+        value = np.where(read.negative, -read.whole, read.whole)
+        kind = np.full(len(rows), INT, np.uint8)
+        points = np.flatnonzero((read.decimals > 0) & ~is_time[rows])
+        kind[points] = DOUBLE
+        # A quotient of two integers below 2^53 is the nearest double.
+        near = read.digits[points] + read.decimals[points] <= 15
+        some = points[near]
+        scale = POWERS[read.decimals[some]]
+        double = (read.whole[some] * scale + read.part[some]) / scale
+        value[some] = np.where(read.negative[some], -double, double).view(np.int64)
+        self.kind[rows[bare]] = kind[bare]
+        self.value[rows[bare]] = value[bare]
+        hard = ~read.good
+        hard[points[~near]] = True
+        for row in rows[hard & bare].tolist():
+            self._word(row)
+        return rows, read
+
+    def _word(self, row: int) -> None:
+        """A value without quotes that is no plain number, by itself."""
+        keys = self.keys
+        try:
+            raw, end = loose.word(bytes(self.data[keys.at[row] : keys.at[row] + 400]), 0)
+        except loose.Broken:
+            self.bad[keys.event[row]] = True
+            return
+        known = scalar(raw)
+        keys.end[row] = keys.at[row] + end
+        keys.after[row] = keys.closes[row] + 1
+        if known is None:
+            self.kind[row] = _NO_VALUE
+        elif isinstance(known[1], str):
+            self.kind[row], self.value[row] = TEXT, len(self.texts)
+            self.texts.append(known[1])
+        else:
+            self.kind[row], self.value[row] = known
+
+    def _words(self) -> None:
+        """Words: true, false, null, and what is no JSON."""
+        keys, found = self.keys, self.found
+        first = keys.first
+        number = ((first - np.uint8(0x30)) <= 9) | (first == 0x2D)
+        rows = np.flatnonzero(~number & (first != QUOTE) & (first != OPEN_OBJECT) & (first != OPEN_LIST))
+        four = found.word[keys.at[rows]] & np.uint64(0xFFFFFFFF)
+        is_false = (four == _FALSE) & (found.text[keys.at[rows] + 4] == 0x65)
+        is_true, is_null = four == _TRUE, four == _NULL
+        known = is_false | is_true | is_null
+        self.kind[rows] = np.where(is_null, _NO_VALUE, INT)
+        self.value[rows] = is_true
+        keys.end[rows] = keys.at[rows] + 4 + is_false
+        keys.after[rows] = keys.closes[rows] + 1
+        for row in rows[~known].tolist():
+            self._word(row)
+
+    def _check_after(self) -> None:
+        """Behind a value comes the end of the object, or a comma and the next key."""
+        keys, found = self.keys, self.found
+        behind = keys.end.copy()
+        odd = np.flatnonzero(found.text[behind] <= 0x20)
+        behind[odd] = after_spaces(found.text, found.word, behind[odd])
+        sign = found.text[behind]
+        comma = sign == COMMA
+        behind += comma
+        odd = np.flatnonzero(comma & (found.text[behind] <= 0x20))
+        behind[odd] = after_spaces(found.text, found.word, behind[odd])
+        after = np.minimum(keys.after, len(found.at) - 1)
+        fits = (found.at[after] == behind) & (comma | (sign == CLOSE_OBJECT))
+        next_sign = found.sign[after]
+        fits &= (next_sign == CLOSE_OBJECT) | (comma & (next_sign == QUOTE))
+        self.bad[keys.event[~fits]] = True
+
+    def _times(self, out: Times, rows: Int64s | None, numbers: Int64s, read: Decimals) -> None:
+        """Times of one field, exactly."""
+        if rows is None or not len(rows):
+            return
+        keys = self.keys
+        place = np.searchsorted(numbers, rows)
+        is_number = (place < len(numbers)) & (numbers[np.minimum(place, max(len(numbers) - 1, 0))] == rows) if len(numbers) else place < 0
+        chosen = place[is_number]
+        event = keys.event[rows[is_number]]
+        places = read.decimals[chosen]
+        part = read.part[chosen]
+        few = places <= 6
+        below = np.where(few, part * POWERS[np.where(few, 6 - places, 0)], 0)
+        many = np.flatnonzero(~few & read.good[chosen])
+        if len(many):
+            scale = POWERS[places[many] - 6]
+            below[many] = (part[many] + scale // 2) // scale
+            self.rounded.append(event[many[part[many] % scale != 0]])
+        whole = read.whole[chosen]
+        fits = read.good[chosen] & (whole < FARTHEST_US)
+        whole = np.where(fits, whole, 0)
+        ns, ps = whole * 1000 + below // 1000, below % 1000
+        negative = read.negative[chosen]
+        ns = np.where(negative, -ns - (ps > 0), ns)
+        ps = np.where(negative & (ps > 0), 1000 - ps, ps)
+        out.ns[event], out.ps[event] = np.where(fits, ns, 0), np.where(fits, ps, 0)
+        out.state[event] = np.where(fits, GOOD, BAD)
+        others = np.concatenate([rows[~is_number], rows[is_number][~read.good[chosen]]])
+        for row in others.tolist():
+            self._time(out, row)
+
+    def _time(self, out: Times, row: int) -> None:
+        """One time that is no plain decimal: with an exponent, very long, or none at all."""
+        keys = self.keys
+        event = int(keys.event[row])
+        raw = bytes(self.data[keys.at[row] : keys.end[row]])
+        if self.kind[row] == _NO_VALUE:
+            out.state[event] = 0
+            return
+        exact = None if raw[:1] in (b"{", b"[") else picoseconds(raw.strip(b'"'))
+        out.put(event, None if exact is None else exact[0])
+        if exact is not None and exact[1]:
+            self.rounded.append(keys.event[row : row + 1])
+
+    def _phase(self, rows: Int64s | None, count: int) -> npt.NDArray[np.uint8]:
+        out = np.zeros(count, np.uint8)
+        if rows is None:
+            return out
+        keys, found = self.keys, self.found
+        letter = found.text[keys.at[rows] + 1]
+        single = (keys.first[rows] == QUOTE) & (keys.end[rows] - keys.at[rows] == 3) & (letter < 0x80)
+        out[keys.event[rows]] = np.where(single, letter, 255)
+        # An escape, or a number: rare enough to be read by itself.
+        self.bad[keys.event[rows[~single]]] = True
+        return out
+
+    def _number_texts(self, rows: Int64s) -> None:
+        """Pid and tid are texts even where they are written as numbers."""
+        rows = rows[(self.kind[rows] != TEXT) & (self.kind[rows] != _NO_VALUE)]
+        self._put_texts(rows, self.keys.at[rows], self.keys.end[rows], quoted=False)
+
+    def _text_values(self, strings: Bools) -> None:
+        """Texts of strings, and of lists and objects as they are written."""
+        keys = self.keys
+        rows = np.flatnonzero(strings)
+        self._put_texts(rows, keys.at[rows] + 1, keys.end[rows] - 1, quoted=True)
+        rows = np.flatnonzero((keys.first == OPEN_OBJECT) | (keys.first == OPEN_LIST))
+        rows = rows[~self.is_args[rows]]
+        self._put_texts(rows, keys.at[rows], keys.end[rows], quoted=False)
+
+    def _put_texts(self, rows: Int64s, start: Int64s, end: Int64s, *, quoted: bool) -> None:
+        good = end >= start
+        rows, start, end = rows[good], start[good], end[good]
+        code, first = distinct(self.found.word, start, end)
+        self.value[rows] = code + len(self.texts)
+        self.kind[rows] = TEXT
+        spans = zip(start[first].tolist(), end[first].tolist(), strict=True)
+        data = self.data
+        if quoted:
+            self.texts += [text(bytes(data[a:b])) for a, b in spans]
+        else:
+            self.texts += [bytes(data[a:b]).decode("utf-8", "replace") for a, b in spans]
+
+    def _text_field(self, rows: Int64s | None, count: int) -> Int32s:
+        out = np.full(count, -1, np.int32)
+        if rows is None:
+            return out
+        is_text = self.kind[rows] == TEXT
+        out[self.keys.event[rows[is_text]]] = self.value[rows[is_text]]
+        other = rows[~is_text]
+        self.bad[self.keys.event[other[self.kind[other] != _NO_VALUE]]] = True
+        return out
+
+    def _groups(self, names: list[tuple[str, bool]], code: Int32s) -> tuple[dict[str, Rows], dict[str, Rows]]:
+        """Rows by key; of the fields, those that have no column of their own. Events that have a key twice are marked."""
+        keys, order = self.keys, self.order
+        event, sorted_code = keys.event[order], code[order]
+        twice = (event[1:] == event[:-1]) & (sorted_code[1:] == sorted_code[:-1])
+        self.bad[event[1:][twice]] = True
+        keep = (self.kind[order] != _NO_VALUE) & ~self.bad[event]
+        bounds = self.bounds
+        if not keep.all():
+            order, event = order[keep], event[keep]
+            bounds = np.searchsorted(sorted_code[keep], np.arange(len(names) + 1))
+        kind, value = self.kind[order], self.value[order]
+        top: dict[str, Rows] = {}
+        args: dict[str, Rows] = {}
+        own = (*TEXT_FIELDS, *loose.TIME_FIELDS, "ph")
+        for i, (name, is_arg) in enumerate(names):
+            low, high = int(bounds[i]), int(bounds[i + 1])
+            if high == low or (not is_arg and name in own):
+                continue
+            rows = _own(event[low:high], kind[low:high], value[low:high])
+            if is_arg:
+                args[name] = rows
+            elif name == "args":
+                rows = _without(rows, self.is_args[order[low:high]])
+                if len(rows):
+                    top[name] = rows
+            else:
+                top[name] = rows
+        return top, args
+
+
+def _own(event: Int32s, kind: npt.NDArray[np.uint8], value: Int64s) -> Rows:
+    """Rows of their own: a view would keep the columns of all keys in memory for the sake of one."""
+    small = value.astype(np.int32)
+    fits = bool((small == value).all()) and not ((kind == DOUBLE) | (kind == UINT)).any()
+    return Rows(event.copy(), kind.copy(), small if fits else value.copy())
+
+
+def _without(rows: Rows, out: Bools) -> Rows:
+    return Rows(rows.event[~out], rows.kind[~out], rows.value[~out])

@@ -1,0 +1,165 @@
+"""Which slices the events of a Chrome trace make up: complete ones, begins with their ends, async chains, instants.
+
+Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU ("Trace Event Format").
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from nbprof.core.trace import TEXT, Int64s, Receipt
+from nbprof.formats.chrome.part import GOOD, Part, Rows
+from nbprof.formats.chrome.values import LONGEST_PS
+
+_HOUR = 3600 * 10**9
+
+
+def letters(*phases: str) -> list[int]:
+    """Phases as numbers."""
+    return [ord(p) for p in phases]
+
+
+@dataclass
+class Slices:
+    """Slices of one file: `row` of the event that begins each, `track` (its lane, as a number), `time` int64 ps after the file's first
+    moment, `duration` int64 ps, `instant` bool; `ends` maps rows of ending events to the slice's own row.
+    """
+
+    row: Int64s
+    track: Int64s
+    time: Int64s
+    duration: Int64s
+    instant: np.ndarray
+    ends: dict[int, int]
+
+
+def clock(part: Part, used: np.ndarray, receipt: Receipt) -> tuple[int, np.ndarray]:
+    """The ns at which the file's events begin, and which of them lie in one stretch of time with the others.
+
+    Times are left out with a line in the receipt: zeros where all else is years later, and what lies over a week from the middle.
+    """
+    state = part.start.state
+    good = used & (state == GOOD)
+    receipt.skip("left out: without a time (ts).", int((used & (state == 0)).sum()))
+    receipt.skip("left out: with a time (ts) that is no number or beyond every calendar.", int((used & (state > GOOD)).sum()))
+    rows = np.flatnonzero(good)
+    if not len(rows):
+        return 0, good
+    times = part.start.ns[rows]
+    zero = (times == 0) & (part.start.ps[rows] == 0)
+    if zero.any() and not zero.all():
+        rest = times[~zero]
+        low, high = int(rest.min()), int(rest.max())
+        if low > _HOUR and low > 10 * (high - low):
+            receipt.skip("left out: at time 0 while all others are much later (the profiler lost their times).", int(zero.sum()))
+            good[rows[zero]] = False
+            rows, times = rows[~zero], rest
+        elif zero.sum() > 1:
+            receipt.warn(f"Events at time 0, whose times the profiler may have lost: {int(zero.sum()):,}.")
+    elif len(rows) > 1 and zero.all():
+        receipt.warn("All events have time 0: the profiler lost their times.")
+    middle = int(np.partition(times, len(times) // 2)[len(times) // 2])
+    week = LONGEST_PS // 1000
+    far = (times > middle + week) | (times < middle - week)
+    if far.any():
+        receipt.skip("left out: over a week away from the rest of the trace.", int(far.sum()))
+        good[rows[far]] = False
+        times = times[~far]
+    return int(times.min()), good
+
+
+def relative(part: Part, rows: Int64s, first: int) -> Int64s:
+    """Times of events in ps after a moment in ns."""
+    return (part.start.ns[rows] - first) * 1000 + part.start.ps[rows]
+
+
+def complete(part: Part, rows: Int64s, receipt: Receipt) -> tuple[Int64s, Int64s]:
+    """Rows and durations (ps) of complete events; durations that can't be are dealt with."""
+    state = part.length.state[rows]
+    bad = state > GOOD
+    receipt.skip("left out: with a duration that is no number.", int(bad.sum()))
+    missing = int((state == 0).sum())
+    if missing:
+        receipt.warn(f"Complete events without a duration, taken as 0: {missing:,}.")
+    rows = rows[~bad]
+    week = LONGEST_PS // 1000
+    long = part.length.ns[rows] > week
+    receipt.skip("left out: with a duration of over a week (an overflow of the profiler's counter).", int(long.sum()))
+    rows = rows[~long]
+    negative = part.length.ns[rows] < 0
+    if negative.any():
+        receipt.warn(f"Events that end before they start, their duration taken as 0: {int(negative.sum()):,}.")
+    duration = np.where(negative, 0, part.length.ns[rows] * np.where(negative, 0, 1) * 1000 + part.length.ps[rows])
+    return rows, duration.astype(np.int64)
+
+
+def pair(
+    order: Iterable[int], key: Callable[[int], object], begins: np.ndarray, name: np.ndarray, *, by_name: bool
+) -> tuple[list[tuple[int, int]], list[int], int]:
+    """Begins with their ends.
+
+    Parameters
+    ----------
+    order : rows in order of time
+    key : what a begin and its end have in common
+    begins : bool by row
+    name : int by row
+    by_name : whether an end closes the last open begin of its own name rather than the last one
+
+    Returns
+    -------
+    pairs (begin, end), begins without an end, number of ends without a begin
+    """
+    stacks: dict[object, list[int]] = {}
+    pairs: list[tuple[int, int]] = []
+    lost = 0
+    for row in order:
+        stack = stacks.setdefault(key(row), [])
+        if begins[row]:
+            stack.append(row)
+            continue
+        at = len(stack) - 1
+        if by_name:
+            while at >= 0 and name[stack[at]] != name[row]:
+                at -= 1
+        if at < 0:
+            lost += 1
+            continue
+        pairs.append((stack.pop(at), row))
+    return pairs, [row for stack in stacks.values() for row in stack], lost
+
+
+def packed(chains: list[tuple[int, int, object]]) -> dict[object, int]:
+    """Which sub-lane each chain gets, so that chains that overlap in time lie on different ones.
+
+    Parameters
+    ----------
+    chains : (first moment, last moment, key)
+    """
+    out: dict[object, int] = {}
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []
+    lanes = 0
+    for start, end, key in sorted(chains, key=lambda c: (c[0], c[1])):
+        while busy and busy[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        if free:
+            lane = heapq.heappop(free)
+        else:
+            lane, lanes = lanes, lanes + 1
+        out[key] = lane
+        heapq.heappush(busy, (end, lane))
+    return out
+
+
+def dense(rows: Rows | None, count: int, *, text: bool = False) -> Int64s:
+    """The value of a key by row of the part, -1 where absent: text codes, or integers."""
+    out = np.full(count, -1, np.int64)
+    if rows is not None:
+        fits = (rows.kind == TEXT) == text
+        out[rows.event[fits]] = rows.value[fits]
+    return out

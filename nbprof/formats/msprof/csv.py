@@ -1,0 +1,300 @@
+"""Reads the CSV files of Ascend's profilers into typed columns: exact times, ids without the numbers that stand for none.
+
+What the exporters and the hands after them leave in such files is expected: times with a TAB behind or quotes around, lines that end in LF
+and CRLF in one file, rows shorter or longer than the header, texts where numbers are due, several headers in one file. Each is counted, and
+costs itself only.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import warnings
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.core.trace import Int64s
+from nbprof.formats.chrome import digits as chrome_digits
+from nbprof.formats.msprof.columns import Column, columns, header_of, kind_of, words
+
+NONE_32, NONE_64 = 4294967295, 2**63 - 1
+"""What ids hold that mean none: 2^32 - 1, and all from 2^63 - 1 on (2^64 - 1, also after a round trip through a float)."""
+_WRAP_US = Decimal(2**64) / 1000
+"""What a difference of -1 ns becomes, in µs, where it was unsigned: 18446744073709551.616 less it."""
+_NA = ["N/A", "", "NA", "NaN", "nan", "null", "None", "n/a"]
+_MORE = 8
+_MEASURED = ("_us", "_ms", "_bytes", "_percent", "_ratio", "_per_second", "_cycles")
+"""What a name ends in that is a number whatever the file holds."""
+_LARGE = 1 << 25
+
+
+@dataclass(eq=False)
+class Section:
+    """The rows under one header of a file.
+
+    Attributes
+    ----------
+    kind : str
+        Which table it is, '' where its header is not known.
+    header : list of str
+    frame : DataFrame
+        Time columns count ps from `base_ns`.
+    base_ns : int
+        0 where the table has no times.
+    doubts : list of str
+        What was odd, as the ends of sentences that begin with the file's name.
+    """
+
+    kind: str
+    header: list[str]
+    frame: pd.DataFrame
+    base_ns: int
+    doubts: list[str] = field(default_factory=list)
+
+
+def read(data: bytes) -> list[Section]:
+    """The tables of one file, mostly one."""
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    return [_section(part) for part in _parts(data)]
+
+
+def _parts(data: bytes) -> list[bytes]:
+    """A file cut where another header begins: people put such files one behind the other."""
+    first = data.split(b",", 1)[0].strip()
+    if not first or not words(first.decode("utf-8", "replace"))[0]:
+        return [data]
+    cuts, at = [0], 0
+    mark = b"\n" + first + b","
+    while (at := data.find(mark, at)) >= 0:
+        if kind_of(header_of(data[at + 1 : at + 8192])):
+            cuts.append(at + 1)
+        at += len(mark)
+    return [data[a:b] for a, b in zip(cuts, [*cuts[1:], len(data)], strict=True)]
+
+
+def _section(data: bytes) -> Section:
+    header = header_of(data[:65536])
+    kind = kind_of(header)
+    said: list[str] = []
+    specs = columns(kind, header)
+    end = data.find(b"\n")
+    body = data[end + 1 :] if end >= 0 else b""
+    raw = _rows(body, specs, said)
+    if raw is None:
+        return Section(kind, header, pd.DataFrame({s.name: [] for s in specs}), 0, said)
+    out: dict[str, object] = {}
+    times: dict[str, tuple[Int64s, Int64s, npt.NDArray[np.bool_]]] = {}
+    for at, spec in enumerate(specs):
+        column = raw[at]
+        if spec.kind == "time":
+            times[spec.name] = _times(column, spec, said)
+            out[spec.name] = None
+        elif spec.kind == "id":
+            out[spec.name] = _ids(column, spec.name, said)
+        elif spec.kind == "text" or (
+            not spec.name.endswith(_MEASURED) and column.dtype.kind not in "biuf" and len(column) and not _numeric(column)
+        ):
+            out[spec.name] = _texts(column)
+        else:
+            out[spec.name] = _numbers(column, spec, said)
+    base = min((int(us[good].min()) for us, _, good in times.values() if good.any()), default=0)
+    for name, (us, frac, good) in times.items():
+        far = good & (us - base > 10**12 * 8)
+        if far.any():
+            said.append(f"{_count(far)} in {name} are months after the others, and were left out.")
+            good = good & ~far
+        out[name] = pd.arrays.IntegerArray(np.where(good, (np.where(good, us, base) - base) * 1_000_000 + frac, 0), ~good)
+    frame = pd.DataFrame(out, copy=False)
+    return Section(kind, header, frame, base * 1000, said)
+
+
+def _rows(body: bytes, specs: list[Column], said: list[str]) -> pd.DataFrame | None:
+    """The rows as pandas reads them, columns by number; None where there is none."""
+    width = len(specs)
+    if len(body) <= _LARGE:
+        _ragged(body, width, said)
+    text: dict[int, str] = {i: "category" for i, s in enumerate(specs) if s.kind == "text"}
+    # An unsigned number that wrapped around has more digits than a float64 holds.
+    text |= {i: "str" for i, s in enumerate(specs) if s.kind == "time" or (s.kind == "number" and s.name.startswith("reduce_"))}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            raw = pd.read_csv(
+                io.BytesIO(body),
+                header=None,
+                names=range(width + _MORE),
+                dtype=text,
+                index_col=False,
+                na_values=_NA,
+                keep_default_na=False,
+                on_bad_lines="warn",
+                skip_blank_lines=True,
+                low_memory=False,
+                encoding="utf-8",
+                encoding_errors="replace",
+            )
+        except pd.errors.EmptyDataError:
+            return None
+        except pd.errors.ParserError:
+            # A quote that is never closed takes the rest of the file; taken for a letter, it costs its own row.
+            said.append("a quote in it is never closed; quotes were taken for letters.")
+            raw = pd.read_csv(
+                io.BytesIO(body),
+                header=None,
+                names=range(width + _MORE),
+                index_col=False,
+                na_values=_NA,
+                keep_default_na=False,
+                on_bad_lines="skip",
+                low_memory=False,
+                quoting=csv.QUOTE_NONE,
+                encoding_errors="replace",
+            )
+    lost = sum(str(w.message).count("expected") for w in caught)
+    if lost:
+        said.append(f"{lost:,} rows have far more cells than the header, and were left out.")
+    if len(body) > _LARGE and (over := raw[range(width, width + _MORE)].notna().any(axis=1)).any():
+        said.append(f"{_count(over.to_numpy(), 'row is', 'rows are')} longer than the header; what is behind its last column was left out.")
+    return raw
+
+
+def _ragged(body: bytes, width: int, said: list[str]) -> None:
+    """Tells of rows that have more or fewer cells than the header, and of line ends of two kinds."""
+    data = np.frombuffer(body, np.uint8)
+    odd = np.logical_xor.accumulate(data == 0x22) if len(data) else np.zeros(0, np.bool_)
+    ends = np.flatnonzero((data == 0x0A) & ~odd)
+    bounds = np.concatenate([[0], ends + 1, [len(data)]])
+    commas = np.concatenate([[0], np.cumsum((data == 0x2C) & ~odd)])
+    cells = commas[bounds[1:]] - commas[bounds[:-1]] + 1
+    filled = np.diff(bounds) > 2
+    short, long = filled & (cells < width), filled & (cells > width)
+    if short.any():
+        said.append(f"{_count(short, 'row is', 'rows are')} shorter than the header; what they lack is not known.")
+    if long.any():
+        said.append(f"{_count(long, 'row is', 'rows are')} longer than the header; what is behind its last column was left out.")
+    returns = int((data[ends[ends > 0] - 1] == 0x0D).sum())
+    if 0 < returns < len(ends):
+        said.append("lines end in LF and in CRLF.")
+
+
+def _count(flags: npt.NDArray[np.bool_], one: str = "value", many: str = "values") -> str:
+    count = int(flags.sum())
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def _numeric(column: pd.Series) -> bool:
+    """Whether most of a column that has texts in it are numbers all the same."""
+    known = column.dropna()
+    return not len(known) or bool(pd.to_numeric(_bare(known.head(1000)), errors="coerce").notna().mean() > 0.5)
+
+
+def _bare(column: pd.Series) -> pd.Series:
+    return column.astype(str).str.strip(' \t\r\n"')
+
+
+def _floats(column: pd.Series, name: str, said: list[str], none: tuple[str, ...] = ()) -> npt.NDArray[np.float64]:
+    """Numbers, NaN where there is none; a text where a number is due is counted."""
+    if column.dtype.kind in "biuf":
+        return column.to_numpy(np.float64)
+    text = _bare(column.astype(object).where(column.notna(), ""))
+    out = pd.to_numeric(text, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    bad = np.isnan(out) & ~text.isin([*_NA, *none]).to_numpy()
+    if bad.any():
+        example = str(text[bad].iloc[0])[:40]
+        shown = example if example.isprintable() else "?"
+        said.append(f"{_count(bad, 'text stands', 'texts stand')} in {name}, where a number is due, as “{shown}”; taken for unknown.")
+    return out
+
+
+def _numbers(column: pd.Series, spec: Column, said: list[str]) -> npt.NDArray[np.float64]:
+    out = _floats(column, spec.name, said)
+    if spec.name.endswith("_us"):
+        under = out > float(_WRAP_US) / 2
+        if under.any():
+            # As text, for a float64 of this size keeps steps of 4 µs.
+            exact = [abs(Decimal(str(text)) - _WRAP_US) for text in _bare(column.astype(object)[under])]
+            out = out.copy()
+            out[under] = np.array(exact, np.float64)
+            said.append(
+                f"{_count(under)} in {spec.name} are a negative difference as an unsigned number (18446744073709521.304 µs is 30.312): "
+                "put right."
+            )
+    infinite = np.isinf(out)
+    if infinite.any():
+        out = np.where(infinite, np.nan, out)
+        said.append(f"{_count(infinite)} in {spec.name} are no finite number; taken for unknown.")
+    return out * spec.scale if spec.scale != 1.0 else out
+
+
+def _ids(column: pd.Series, name: str, said: list[str]) -> pd.arrays.IntegerArray:
+    if column.dtype.kind == "i":
+        values = column.to_numpy(np.int64)
+        none = (values == NONE_32) | (values < 0)
+    else:
+        numbers = _floats(column, name, said, ("host", "Host"))
+        with np.errstate(invalid="ignore"):
+            none = np.isnan(numbers) | (numbers == NONE_32) | (numbers >= NONE_64) | (numbers < 0)
+        values = np.where(none, 0, numbers).astype(np.int64)
+    return pd.arrays.IntegerArray(np.where(none, 0, values), none)
+
+
+def _texts(column: pd.Series) -> pd.Categorical:
+    """Texts, each kept once, without the TABs and quotes around them that keep spreadsheets from reading them as numbers."""
+    coded = column.array if isinstance(column.array, pd.Categorical) else pd.Categorical(column.where(column.isna(), column.astype(str)))
+    bare = [str(text).strip(' \t\r\n"') for text in coded.categories]
+    names = list(dict.fromkeys(text for text in bare if text and text not in _NA))
+    place = {text: i for i, text in enumerate(names)}
+    table = np.array([*(place.get(text, -1) for text in bare), -1], np.int64)
+    return pd.Categorical.from_codes(table[coded.codes], categories=pd.Index(names, dtype=object))
+
+
+def _times(column: pd.Series, spec: Column, said: list[str]) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
+    """Decimal µs as whole µs and ps behind them; float64 would keep no more than a quarter of a µs of a date."""
+    count = len(column)
+    values = column.astype(object).where(column.notna(), "").tolist()
+    text = "\n".join(map(str, values)).replace('"', " ").encode("ascii", "replace") + b"\n" + b"\0" * (chrome_digits.PADDING + 8)
+    data = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(data == 0x0A)
+    if len(ends) != count:
+        text = b"\n".join(str(v).replace("\n", " ").replace('"', " ").encode("ascii", "replace") for v in values)
+        text += b"\n" + b"\0" * (chrome_digits.PADDING + 8)
+        data = np.frombuffer(text, np.uint8)
+        ends = np.flatnonzero(data == 0x0A)
+    starts = np.concatenate([[0], ends[:-1] + 1]) if count else np.zeros(0, np.int64)
+    blank = data[starts] == 0x20
+    # Quotes around a value have become spaces.
+    while blank.any():
+        starts = starts + blank
+        blank = data[starts] == 0x20
+    word = chrome_digits.words(data)
+    read_ = chrome_digits.decimals(data, word, starts)
+    empty = starts >= ends
+    # A point without digits behind it is a whole number.
+    bare_point = ~read_.good & (read_.digits > 0) & (read_.digits <= 16) & (read_.decimals == 0) & (data[starts + read_.digits] == 0x2E)
+    bare_point &= data[np.minimum(starts + read_.digits + 1, len(data) - 1)] <= 0x20
+    good = (read_.good & (data[read_.end] <= 0x20) | bare_point) & ~read_.negative & ~empty & (read_.digits <= 16)
+    frac = read_.part * 10 ** np.maximum(6 - read_.decimals, 0) // 10 ** np.maximum(read_.decimals - 6, 0)
+    whole = read_.whole
+    if spec.scale < 1.0:
+        frac = whole % 1000 * 1000 + frac // 1000
+        whole = whole // 1000
+    elif spec.scale > 1.0:
+        # ms: a point and six digits are whole ns.
+        whole, frac = whole * 1000 + frac // 1000, frac % 1000 * 1000
+    rounded = ~good & ~empty & (read_.digits > 0)
+    bad = ~good & ~empty & ~rounded
+    if rounded.any():
+        example = values[int(np.flatnonzero(rounded)[0])]
+        said.append(
+            f"{_count(rounded)} in {spec.name} are rounded, as {str(example).strip()[:24]!r}: a spreadsheet or another tool wrote the file "
+            "anew, and the moments are lost. Export it again, or load the file that the profiler wrote."
+        )
+    if bad.any():
+        said.append(f"{_count(bad, 'text stands', 'texts stand')} in {spec.name}, where a time is due; taken for unknown.")
+    # A moment of 0 is one that the exporter did not know.
+    good &= (whole != 0) | (frac != 0)
+    return np.where(good, whole, 0), np.where(good, frac, 0), good

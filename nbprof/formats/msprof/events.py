@@ -1,0 +1,220 @@
+"""Links the rows of Ascend's tables to the events of the timeline, and makes events of what only the tables have."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.core.trace import Events, Int64s, Trace
+from nbprof.formats.msprof.tables import Table
+
+HARDWARE, COMMUNICATION, STEPS = "Ascend Hardware", "Communication", "Iterations"
+_NEAR_PS = 1_000_000
+"""Timelines of old versions round moments to a quarter of a microsecond."""
+_SHARED = re.compile(r"HCCL|COMMUNICATION", re.IGNORECASE)
+_WORK = re.compile(r"Ascend Hardware|HCCL|COMMUNICATION|Communication", re.IGNORECASE)
+
+
+class _New:
+    """Lanes and events that are put behind those of the timeline, so that these keep their numbers."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.lanes: dict[tuple[str, str, str, str], int] = {}
+        self.names = {str(name): i for i, name in enumerate(trace.names.tolist())}
+        self.parts: list[tuple[Int64s, Int64s, Int64s, Int64s]] = []
+        self.wanted: list[tuple[Table, npt.NDArray[np.bool_]]] = []
+
+    def lane(self, host: str, process: str, thread: str, labels: str) -> int:
+        return self.lanes.setdefault((host, process, thread, labels), len(self.trace.lanes) + len(self.lanes))
+
+    def code(self, name: str) -> int:
+        return self.names.setdefault(name, len(self.names))
+
+    def add(self, table: Table, rows: npt.NDArray[np.bool_], lane: Int64s, name: Int64s, start: Int64s, duration: Int64s) -> None:
+        """Events of the marked rows of a table, which learns their numbers in the end."""
+        self.parts.append((lane, name, start, duration))
+        self.wanted.append((table, rows))
+
+    def done(self) -> None:
+        if not self.parts:
+            return
+        trace = self.trace
+        lane, name, start, duration = (np.concatenate([part[i] for part in self.parts]) for i in range(4))
+        order = np.lexsort((-duration, start, lane))
+        number = np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order)) + len(trace.events)
+        at = 0
+        for table, rows in self.wanted:
+            event = table.frame["event"].to_numpy(np.int64).copy()
+            event[rows] = number[at : at + int(rows.sum())]
+            table.frame["event"] = event
+            at += int(rows.sum())
+        old = trace.events
+        trace.events = Events(
+            np.concatenate([old.lane, lane[order].astype(np.int32)]),
+            np.concatenate([old.name, name[order].astype(np.int32)]),
+            np.concatenate([old.start, start[order]]),
+            np.concatenate([old.duration, duration[order]]),
+        )
+        same = trace.display is trace.names
+        trace.names = np.array([*self.names, ""], object)[:-1]
+        trace.display = trace.names if same or len(trace.display) != len(trace.names) else trace.display
+        counts = np.bincount(lane, minlength=len(trace.lanes) + len(self.lanes))
+        rows_ = [
+            {
+                "lane": i,
+                "host": host,
+                "process": process,
+                "thread": thread,
+                "line_id": i,
+                "plane": -1,
+                "kind": "",
+                "device": -1,
+                "note": "",
+                "events": int(counts[i]),
+                "order": i,
+                "pid": process,
+                "tid": thread,
+                "labels": labels,
+                "sort": 0,
+            }
+            for (host, process, thread, labels), i in self.lanes.items()
+        ]
+        more = pd.DataFrame(rows_)
+        trace.lanes = more if not len(trace.lanes) else pd.concat([trace.lanes, more], ignore_index=True)
+
+
+def add(trace: Trace, tables: dict[str, list[Table]]) -> None:
+    """Gives `op_summary`, `task_time` and `step_trace` the column `event`: the event of each row in `trace.events`, -1 for none."""
+    new = _New(trace)
+    work = _work(trace)
+    for table in tables.get("op_summary", []):
+        _link(trace, new, work, table, "op_name", "task_type")
+    done = {table.host for table in tables.get("op_summary", []) if len(table)} | set(work["host"].unique().tolist())
+    for table in tables.get("task_time", []):
+        # What kernels are is better told by the other table; this one has what is none as well.
+        if table.host not in done:
+            _link(trace, new, work, table, "kernel_name", "kernel_type")
+        else:
+            _link(trace, None, work, table, "kernel_name", "kernel_type")
+    for table in tables.get("step_trace", []):
+        _iterations(trace, new, table)
+    new.done()
+
+
+def _work(trace: Trace) -> pd.DataFrame:
+    """The events of the devices: `host name start event`."""
+    events, lanes = trace.events, trace.lanes
+    if not len(events):
+        return pd.DataFrame({"host": np.zeros(0, np.int64), "name": [], "start": np.zeros(0, np.int64), "event": np.zeros(0, np.int64)})
+    on = lanes["process"].astype(str).str.fullmatch(_WORK).to_numpy(np.bool_)
+    host = lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}).to_numpy(np.int64)
+    rows = np.flatnonzero(on[events.lane])
+    return pd.DataFrame(
+        {"host": host[events.lane[rows]], "name": events.name[rows].astype(np.int64), "start": events.start[rows], "event": rows}
+    )
+
+
+def _link(trace: Trace, new: _New | None, work: pd.DataFrame, table: Table, name: str, kind: str) -> None:
+    frame = table.frame
+    frame["event"] = np.full(len(frame), -1, np.int64)
+    if not len(frame) or "start_ps" not in frame or name not in frame:
+        return
+    codes = {str(text): i for i, text in enumerate(trace.names.tolist())}
+    category = frame[name].array
+    # A task without a name is called as what it is.
+    other = frame[kind].array if kind in frame else category
+    by_name = np.array([codes.get(str(text), -1) for text in category.categories] + [-1], np.int64)
+    by_kind = np.array([codes.get(str(text), -1) for text in other.categories] + [-1], np.int64)
+    code = np.where(category.codes >= 0, by_name[category.codes], by_kind[other.codes])
+    known = frame["start_ps"].notna().to_numpy(np.bool_)
+    start = frame["start_ps"].fillna(0).to_numpy(np.int64)
+    event = np.full(len(frame), -1, np.int64)
+    mine = work[work["host"] == table.host]
+    rows = np.flatnonzero(known & (code >= 0))
+    if len(mine) and len(rows):
+        left = pd.DataFrame({"name": code[rows], "start": start[rows], "row": rows}).sort_values("start", kind="stable")
+        right = mine[["name", "start", "event"]].sort_values("start", kind="stable")
+        near = pd.merge_asof(left, right, on="start", by="name", direction="nearest", tolerance=_NEAR_PS)
+        found = near.dropna(subset=["event"])
+        # An event is one row's.
+        found = found.drop_duplicates("event")
+        event[found["row"].to_numpy(np.int64)] = found["event"].to_numpy(np.int64)
+    frame["event"] = event
+    lost = known & (event < 0)
+    if new is None or not lost.any():
+        return
+    _make(trace, new, table, lost, name, kind, start)
+
+
+def _make(trace: Trace, new: _New, table: Table, lost: npt.NDArray[np.bool_], name: str, kind: str, start: Int64s) -> None:
+    frame = table.frame
+    host = trace.hosts[table.host]
+    category = frame[name].array
+    other = frame[kind].array if kind in frame else category
+    names = np.array([new.code(str(text)) for text in category.categories] + [new.code("task")], np.int64)
+    kinds = np.array([new.code(str(text)) for text in other.categories] + [new.code("task")], np.int64)
+    code = np.where(category.codes >= 0, names[category.codes], kinds[other.codes])[lost]
+    unknown = pd.Series(pd.array([pd.NA] * len(frame), dtype="Int64"))
+    stream = frame.get("stream_id", unknown).fillna(-1).to_numpy(np.int64)[lost]
+    device = frame.get("device_id", unknown).fillna(0).to_numpy(np.int64)[lost]
+    # Communication runs on streams that the table does not name; at the lowest level it names none at all.
+    shared = np.array([_SHARED.fullmatch(str(text)) is not None for text in other.categories] + [False], np.bool_)[other.codes][lost]
+    triples, which = np.unique(np.stack([device, stream, shared]), axis=1, return_inverse=True)
+    lanes = np.array([new.lane(host, *_lane(s, at_once=bool(c)), f"NPU {d}") for d, s, c in triples.T.tolist()], np.int64)
+    length = frame["duration_us"].to_numpy(np.float64)[lost]
+    new.add(table, lost, lanes[which.ravel()], code, start[lost], np.rint(np.nan_to_num(np.maximum(length, 0)) * 1e6).astype(np.int64))
+
+
+def _lane(stream: int, *, at_once: bool) -> tuple[str, str]:
+    """Process and thread of work that only a table tells of."""
+    if at_once:
+        return COMMUNICATION, COMMUNICATION
+    return HARDWARE, f"Stream {stream}" if stream >= 0 else "Tasks"
+
+
+def _iterations(trace: Trace, new: _New, table: Table) -> None:
+    """A lane of iterations for each model and device, each from the end of the one before; of the first from its own begin."""
+    frame = table.frame
+    frame["event"] = np.full(len(frame), -1, np.int64)
+    if not len(frame) or "iteration_end_ps" not in frame:
+        return
+    begin, end = spans(frame)
+    good = (end > begin) & frame["iteration_id"].notna().to_numpy(np.bool_)
+    host = trace.hosts[table.host]
+    model = (frame["model_id"] if "model_id" in frame else pd.Series(pd.array([pd.NA] * len(frame), dtype="Int64"))).fillna(-1)
+    device = (frame["device_id"] if "device_id" in frame else pd.Series(pd.array([0] * len(frame), dtype="Int64"))).fillna(0)
+    name, lane = [], []
+    triples = zip(frame["iteration_id"][good].tolist(), model[good].tolist(), device[good].tolist(), strict=True)
+    for ident, m, d in triples:
+        name.append(new.code(f"Iteration {ident}"))
+        lane.append(new.lane(host, STEPS, f"Model {m}" if m >= 0 else STEPS, f"NPU {d}"))
+    new.add(table, good, np.array(lane, np.int64), np.array(name, np.int64), begin[good], (end - begin)[good])
+
+
+def spans(frame: pd.DataFrame) -> tuple[Int64s, Int64s]:
+    """Begin and end of each iteration (ps), a gap before it included: from the end of the one before of its device and model.
+
+    The first of each begins at its own begin, else at its first forward op, else as long before its end as it states to have taken.
+    """
+    end = frame["iteration_end_ps"].fillna(-1).to_numpy(np.int64)
+    own = end.copy()
+    if "iteration_us" in frame:
+        own = end - np.rint(np.nan_to_num(frame["iteration_us"].to_numpy(np.float64)) * 1e6).astype(np.int64)
+    for column in ("fp_start_ps", "iteration_start_ps"):
+        if column in frame:
+            stated = frame[column].fillna(-1).to_numpy(np.int64)
+            own = np.where(stated >= 0, stated, own)
+    keys = [frame[c].fillna(-1).to_numpy(np.int64) if c in frame else np.zeros(len(frame), np.int64) for c in ("model_id", "device_id")]
+    order = np.lexsort((end, *keys))
+    same = np.ones(len(frame), np.bool_)
+    for key in keys:
+        same &= np.diff(key[order], prepend=-2) == 0
+    before = np.append(-1, end[order][:-1])
+    begin = np.empty_like(end)
+    begin[order] = np.where(same & (before >= 0), before, own[order])
+    return np.where(end >= 0, begin, -1), end

@@ -1,0 +1,283 @@
+"""Reads what Ascend's profilers export into a `Trace`: timelines in JSON, tables in CSV, or both, of one process or of several ranks.
+
+The events of a timeline and the rows of a table are the same work told twice: a row is linked to its event (column `event` of the table),
+and only a row that no timeline has becomes an event of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LIMIT_BYTES, Piece, printable
+from nbprof.core.trace import Events, Receipt, Trace
+from nbprof.formats.chrome.build import Builder
+from nbprof.formats.chrome.bytes import Source
+from nbprof.formats.chrome.document import walk
+from nbprof.formats.chrome.trace import LANE_COLUMNS
+from nbprof.formats.msprof import analysed as msprof_analysed
+from nbprof.formats.msprof import events as msprof_events
+from nbprof.formats.msprof import steps as msprof_steps
+from nbprof.formats.msprof import tables as msprof_tables
+from nbprof.formats.msprof.tables import Table
+from nbprof.sources import ascend
+
+# Moments of a clock that counts from the start of the machine are below, dates above: a century of seconds in ns.
+_DATES_NS = 10**17
+_DEVICE = re.compile(r"device_(\d{1,4})$")
+# Of an archive, as labels have it.
+_PACKED = re.compile(r"((\.tar)?\.\w{1,4})?!$")
+
+
+@dataclass
+class Recording:
+    """The files of one process, and what they state of it.
+
+    Attributes
+    ----------
+    path : str
+        Its folder.
+    name : str
+        What it is called as a host.
+    rank : int or None
+    facts : list of dict
+        What `info.json` and `profiler_info.json` hold.
+    shift_ns : int
+        What has to be added to moments that count from the start of the machine; 0 where that is not known.
+    """
+
+    path: str
+    pieces: list[Piece] = field(default_factory=list)
+    name: str = ""
+    rank: int | None = None
+    facts: list[dict[str, Any]] = field(default_factory=list)
+    shift_ns: int = 0
+
+    @property
+    def devices(self) -> list[int]:
+        """The devices that its facts or folders name."""
+        found = {int(d["id"]) for f in self.facts for d in _list(f.get("DeviceInfo")) if _is_number(d.get("id"))}
+        found |= {int(m[1]) for p in self.pieces for part in p.label.split("/")[:-1] if (m := _DEVICE.match(part))}
+        return sorted(found)
+
+
+def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None, limit_bytes: int = LIMIT_BYTES) -> Trace:
+    """The trace of one run, which may be several recordings, one a process.
+
+    Parameters
+    ----------
+    pieces : sequence of Piece
+    progress : callable, optional
+        Called with a sentence as each file is begun.
+    limit_bytes : int
+        The most that a packed file may unpack to.
+
+    Raises
+    ------
+    ReadError
+        A file could not be read, or none of them holds anything.
+    """
+    receipt = Receipt()
+    found = _recordings(pieces, receipt)
+    builder = Builder(receipt)
+    tables: dict[str, list[Table]] = {}
+    for number, one in enumerate(found):
+        _timelines(builder, one, receipt, progress, limit_bytes)
+        device = one.devices[0] if len(one.devices) == 1 else None
+        csv = [p for p in one.pieces if ascend.use_of(p.name) == "table"]
+        mine, notes = msprof_tables.tables(csv, number, one.rank, device, progress)
+        more, further = msprof_analysed.tables([p for p in one.pieces if ascend.use_of(p.name) == "analysed"], number, one.rank)
+        for kind, items in (*mine.items(), *more.items()):
+            for table in items:
+                # Of versions whose clock began with the machine.
+                if 0 < table.base_ns < _DATES_NS and one.shift_ns:
+                    table.base_ns += one.shift_ns
+                tables.setdefault(kind, []).append(table)
+        prefix = f"{one.name}: " if len(found) > 1 else ""
+        for note in (*notes, *further):
+            (receipt.warn if note.level == "warning" else receipt.info)(prefix + note.text)
+    if not builder.files and not tables:
+        empty = not any(len(piece.head(1)) for piece in pieces if ascend.use_of(piece.name) not in ("facts", ""))
+        why = "all of its tables are empty: the export was stopped, run msprof --export=on again." if empty else ""
+        raise ReadError(why or "none of its files holds a table or a timeline of Ascend's profilers.", path=pieces[0].label)
+    trace = builder.trace() if builder.files else _empty(receipt)
+    trace.hosts = [one.name for one in found]
+    trace.metadata["ascend"] = [{"path": one.name, "rank": one.rank, "devices": one.devices, "facts": one.facts} for one in found]
+    _one_clock(trace, tables, timelines=bool(builder.files))
+    _steps(found, trace, tables, receipt)
+    msprof_events.add(trace, tables)
+    for items in tables.values():
+        for table in items:
+            for doubt in table.doubts:
+                receipt.warn(f"{printable(table.source)}: {doubt}" if not doubt.startswith(table.source) else doubt)
+    if tables:
+        rows = ", ".join(f"{kind} {sum(map(len, items)):,}" for kind, items in sorted(tables.items()))
+        receipt.info(f"Rows of tables, which p.ascend.table gives as they are: {rows}.")
+    trace.tables = tables
+    receipt.events = len(trace.events)
+    return trace
+
+
+def _recordings(pieces: Sequence[Piece], receipt: Receipt) -> list[Recording]:
+    found: dict[str, Recording] = {}
+    for piece in pieces:
+        parts = piece.label.split("/")[:-1]
+        path = "/".join(parts[: ascend.recording_of(parts)])
+        found.setdefault(path, Recording(path)).pieces.append(piece)
+    out = [one for one in found.values() if any(ascend.use_of(p.name) not in ("facts", "") for p in one.pieces)]
+    for one in out:
+        _facts(one, receipt)
+    _named(out, receipt)
+    return out
+
+
+def _facts(one: Recording, receipt: Receipt) -> None:
+    starts: dict[str, Any] = {}
+    for piece in one.pieces:
+        if ascend.use_of(piece.name) != "facts":
+            continue
+        try:
+            stated = json.loads(bytes(piece.read().data))
+        except (ReadError, ValueError, RecursionError):
+            receipt.info(f"{printable(piece.name)} could not be read: what it says of the machine is not known.")
+            continue
+        if not isinstance(stated, dict):
+            continue
+        if piece.name.startswith("start_info"):
+            starts = starts or stated
+        else:
+            one.facts.append(stated)
+    ranks = [int(r) for f in one.facts if _is_number(r := f.get("rank_id", ""))]
+    one.rank = ranks[0] if ranks else None
+    begin, boot = starts.get("collectionTimeBegin"), starts.get("clockMonotonicRaw")
+    if _is_number(begin, 18) and _is_number(boot, 18):
+        one.shift_ns = int(str(begin)) * 1000 - int(str(boot))
+
+
+def _named(found: list[Recording], receipt: Receipt) -> None:
+    """Names recordings by their ranks where they have some, else by their devices, else by their folders."""
+    ranks = [one.rank for one in found]
+    devices = [one.devices[0] if len(one.devices) == 1 else None for one in found]
+    names = [printable(_PACKED.sub("", one.path.rpartition("/")[2])) or "host" for one in found]
+    if len(found) > 1:
+        for i, (rank, device) in enumerate(zip(ranks, devices, strict=True)):
+            if rank is not None and ranks.count(rank) == 1:
+                names[i] = f"rank {rank}"
+            elif rank is not None:
+                names[i] = f"rank {rank}, {names[i]}"
+            elif device is not None and devices.count(device) == 1:
+                names[i] = f"NPU {device}"
+        for rank in sorted({r for r in ranks if r is not None and ranks.count(r) > 1}):
+            receipt.warn(f"{ranks.count(rank)} recordings are of rank {rank}. Each is shown as a host of its own.")
+    for i, name in enumerate(names):
+        while name in names[:i]:
+            name += "'"
+        names[i] = found[i].name = name
+
+
+def _timelines(builder: Builder, one: Recording, receipt: Receipt, progress: Callable[[str], None] | None, limit_bytes: int) -> None:
+    """Adds the timelines of a recording: one after the other those of a folder, which are slices or iterations of the same lanes."""
+    folders: dict[str, list[Piece]] = {}
+    for piece in one.pieces:
+        use = ascend.use_of(piece.name)
+        if use in ("timeline", "partial"):
+            folders.setdefault(piece.label.rpartition("/")[0], []).append(piece)
+    for folder, files in folders.items():
+        whole = [p for p in files if ascend.use_of(p.name) == "timeline"]
+        # The marks of iterations are a table of their own; where they are all there is, they are the timeline too.
+        alone = files if all(ascend.use_of(p.name) in ("partial", "facts") for p in one.pieces) else []
+        kept, notes = msprof_tables.newest(whole or [p for p in files if not p.name.startswith("step_trace")] or alone)
+        for text in notes:
+            receipt.info(text)
+        parts = []
+        for piece in kept:
+            if progress:
+                progress(f"reading {piece.name}")
+            if piece.size == 0:
+                receipt.warn(f"{printable(piece.name)} is empty: its export was stopped, or had nothing to write.")
+                continue
+            parts += _walked(piece, receipt, limit_bytes)
+        if not sum(len(part) for part in parts):
+            continue
+        builder.add(one.name, parts, 0)
+        if builder.files[-1].first < _DATES_NS:
+            builder.files[-1].first += one.shift_ns
+        place = _DEVICE.search(folder.rpartition("/")[0])
+        builder.files[-1].names.labels = {
+            pid: f"NPU {place[1]}" if label == "NPU" and place else label for pid, label in builder.files[-1].names.labels.items()
+        }
+
+
+def _walked(piece: Piece, receipt: Receipt, limit_bytes: int) -> list[Any]:
+    from nbprof.formats.chrome.chrome import tell
+
+    source = Source(piece, limit_bytes)
+    try:
+        document = walk(source.chunks())
+    except ReadError as error:
+        receipt.warn(f"{printable(piece.name)} was left out: {error.reason}")
+        return []
+    if source.trouble:
+        receipt.warn(f"{printable(piece.name)}: {source.trouble}")
+    tell(receipt, document, f"{printable(piece.name)}: ", piece.name)
+    return list(document.parts)
+
+
+def _empty(receipt: Receipt) -> Trace:
+    return Trace(
+        events=Events(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64)),
+        names=np.zeros(0, object),
+        display=np.zeros(0, object),
+        lanes=pd.DataFrame({name: pd.Series([], dtype=object) for name in LANE_COLUMNS}),
+        planes=[],
+        args={},
+        name_args={},
+        strings=[],
+        modules=[],
+        hosts=[],
+        epoch_ns=0,
+        receipt=receipt,
+    )
+
+
+def _one_clock(trace: Trace, tables: dict[str, list[Table]], *, timelines: bool) -> None:
+    """Lets the moments of all tables count from the begin of the trace."""
+    firsts = [first for items in tables.values() for table in items if (first := table.first_ns) is not None]
+    if not timelines or not len(trace.events):
+        trace.epoch_ns = min(firsts, default=0)
+    for items in tables.values():
+        for table in items:
+            if not msprof_tables.rebase(table, trace.epoch_ns):
+                table.doubts.append("its clock is months away from that of the timeline; its moments are counted from its own begin.")
+                first = table.first_ns or 0
+                msprof_tables.rebase(table, first)
+                table.base_ns = trace.epoch_ns
+
+
+def _steps(found: list[Recording], trace: Trace, tables: dict[str, list[Table]], receipt: Receipt) -> None:
+    """Iterations that are told in JSON, of recordings without a table of them."""
+    for number, one in enumerate(found):
+        if any(len(table) for table in tables.get("step_trace", []) if table.host == number):
+            continue
+        files = [p for p in one.pieces if p.name.startswith("step_trace") and p.name.endswith(".json") and p.size != 0]
+        more = msprof_steps.of_files(files, number, one.rank, one.devices, (trace.epoch_ns, one.shift_ns), receipt) if files else []
+        more = more or msprof_steps.of_trace(trace, number, one.rank)
+        if more:
+            tables.setdefault("step_trace", []).extend(more)
+
+
+def _is_number(value: object, digits: int = 6) -> bool:
+    """Whether a value that a file states is a whole number of at most so many digits, or such a text."""
+    text = str(value) if isinstance(value, (int, str)) else ""
+    return text.isascii() and text.isdecimal() and len(text) <= digits
+
+
+def _list(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -1,0 +1,234 @@
+"""The tables of Ascend's profilers: every CSV of a recording, known by its header, its slices joined, the newest of several exports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+
+from nbprof.core.files import Piece, printable
+from nbprof.core.trace import Note
+from nbprof.formats.msprof import csv as msprof_csv
+from nbprof.formats.msprof.columns import columns
+
+# ps around an origin that int64 holds, with room to add.
+_REACH_NS = 2**53
+_FILE = re.compile(r"^(?P<module>[A-Za-z][A-Za-z_]*?)(?:_slice_(?P<slice>\d+))?(?P<ids>(?:_\d{1,9})*)(?:_(?P<time>\d{14}))?\.\w+$")
+_DEVICE = re.compile(r"^device_(\d{1,4})$")
+
+
+@dataclass(eq=False)
+class Table:
+    """One table of one recording.
+
+    Attributes
+    ----------
+    kind : str
+        `op_summary`, `op_statistic`, `step_trace`, ... whatever the file was called; '' for a header that no exporter is known to write.
+    device : int or None
+        The device of all its rows; None where they are of several, or of the host.
+    rank : int or None
+        Of the process that recorded it, where that is known.
+    frame : DataFrame
+        Columns with units in their names (`_us`, `_bytes`); moments end in `_ps` and count from the begin of the trace.
+    header : list of str
+        As the file has it.
+    source : str
+        Its files.
+    doubts : list of str
+        Ends of sentences that begin with `source`.
+    host : int
+        Which recording, an index into `Trace.hosts`.
+    base_ns : int
+        What the moments count from; `rebase` moves it.
+    """
+
+    kind: str
+    device: int | None
+    rank: int | None
+    frame: pd.DataFrame
+    header: list[str]
+    source: str
+    doubts: list[str] = field(default_factory=list)
+    host: int = 0
+    base_ns: int = 0
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @property
+    def times(self) -> list[str]:
+        """The columns that hold moments."""
+        return [str(name) for name in self.frame.columns if str(name).endswith("_ps")]
+
+    @property
+    def first_ns(self) -> int | None:
+        """Its first moment, None where it has none."""
+        firsts = [int(low) for name in self.times if pd.notna(low := self.frame[name].min())]
+        return self.base_ns + min(firsts) // 1000 if firsts else None
+
+
+@dataclass(frozen=True)
+class Name:
+    """What the name of a file says: its module, the ids of device, model and iteration, which slice and of which export it is."""
+
+    module: str
+    ids: tuple[int, ...]
+    slice: int
+    time: str
+
+
+def parsed(name: str) -> Name:
+    """The parts of a file's name; of a name that no exporter gives, the whole is the module."""
+    found = _FILE.match(name)
+    if not found:
+        return Name(name, (), 0, "")
+    ids = tuple(int(part) for part in found["ids"].split("_") if part)
+    return Name(found["module"], ids, int(found["slice"] or 0), found["time"] or "")
+
+
+def newest(pieces: Sequence[Piece]) -> tuple[list[Piece], list[str]]:
+    """The files without those of earlier exports of the same, slices in their order; and a sentence for what was left aside."""
+    groups: dict[tuple[str, str, tuple[int, ...]], dict[str, list[Piece]]] = {}
+    for piece in pieces:
+        name = parsed(piece.name)
+        folder = piece.label.rpartition("/")[0]
+        groups.setdefault((folder, f"{name.module}.{piece.name.rpartition('.')[2]}", name.ids), {}).setdefault(name.time, []).append(piece)
+    kept: list[Piece] = []
+    notes: list[str] = []
+    for (_, module, _), exports in groups.items():
+        last = max(exports)
+        kept += sorted(exports[last], key=lambda p: parsed(p.name).slice)
+        if len(exports) > 1:
+            older = sum(len(files) for time, files in exports.items() if time != last)
+            which = "1 file of an earlier export was" if older == 1 else f"{older} files of earlier exports were"
+            notes.append(f"{printable(module)} was exported {len(exports)} times: the newest was read, {which} left aside.")
+    return kept, notes
+
+
+def tables(
+    pieces: Sequence[Piece],
+    host: int = 0,
+    rank: int | None = None,
+    device: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[dict[str, list[Table]], list[Note]]:
+    """The tables of the CSV files of one recording, by kind, and lines for the receipt.
+
+    Parameters
+    ----------
+    pieces : sequence of Piece
+    host : int
+        Which recording of the run it is.
+    rank : int, optional
+    device : int, optional
+        The device that files without a column for it are of, where their folder does not say it either.
+    progress : callable, optional
+
+    Raises
+    ------
+    ReadError
+        A file could not be read.
+    """
+    out: dict[str, list[Table]] = {}
+    kept, told = newest(pieces)
+    notes = [Note("info", text) for text in told]
+    for piece in kept:
+        if progress:
+            progress(f"reading {piece.name}")
+        # Behind a URL the size may not be known before.
+        buffer = piece.read() if piece.size != 0 else None
+        if buffer is None or not buffer.size:
+            notes.append(Note("warning", f"{printable(piece.name)} is empty: its export was stopped, or had nothing to write."))
+            continue
+        for section in msprof_csv.read(bytes(buffer.data)):
+            if not section.kind:
+                shown = ", ".join(printable(cell) for cell in section.header[:4])
+                notes.append(Note("info", f"{printable(piece.name)} ({shown} …) is a table that nothing here uses."))
+                continue
+            table = Table(section.kind, None, rank, section.frame, section.header, piece.name, section.doubts, host, section.base_ns)
+            _place(table, device if (at := _device_of(piece)) is None else at)
+            out.setdefault(section.kind, []).append(table)
+            if not len(section.frame):
+                notes.append(Note("info", f"{printable(piece.name)} has a header and no rows."))
+    return {kind: joined(found) for kind, found in out.items()}, notes
+
+
+def _device_of(piece: Piece) -> int | None:
+    """The device that the folder of a file names."""
+    for part in reversed(piece.label.split("/")[:-1]):
+        if found := _DEVICE.match(part):
+            return int(found[1])
+    return None
+
+
+def _place(table: Table, device: int | None) -> None:
+    """Gives rows their device where the file has no column for it, and the table its own."""
+    frame = table.frame
+    if "device_id" not in frame and device is not None and table.kind not in ("api_statistic", "operator_details", "fusion_op"):
+        frame = table.frame = pd.DataFrame({"device_id": pd.array(np.full(len(frame), device), dtype="Int64")}).join(frame)
+    if "device_id" in frame:
+        ids = frame["device_id"].dropna().unique()
+        table.device = int(ids[0]) if len(ids) == 1 else None
+
+
+def joined(found: list[Table]) -> list[Table]:
+    """Tables of one header as one: slices, devices and iterations that are files of their own."""
+    groups: dict[tuple[str, ...], list[Table]] = {}
+    for table in found:
+        groups.setdefault(tuple(c.name for c in columns(table.kind, table.header)), []).append(table)
+    out = []
+    for group in groups.values():
+        if len(group) == 1:
+            out.append(group[0])
+            continue
+        based = [t for t in group if t.first_ns is not None]
+        base = min((t.base_ns for t in based), default=0)
+        for table in group:
+            rebase(table, base)
+        devices = {t.device for t in group if len(t)}
+        names = list(dict.fromkeys(t.source for t in group))
+        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        out.append(
+            replace(
+                group[0],
+                frame=_stacked([t.frame for t in group if len(t)] or [group[0].frame]),
+                source=names[0] + more,
+                doubts=list(dict.fromkeys(f"{text}" if len(names) == 1 else f"{t.source}: {text}" for t in group for text in t.doubts)),
+                device=next(iter(devices)) if len(devices) == 1 else None,
+                base_ns=base,
+            )
+        )
+    return out
+
+
+def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Frames of the same columns one below the other; categories are united, not turned into objects."""
+    if len(frames) == 1:
+        return frames[0]
+    out = {}
+    for name in frames[0].columns:
+        parts = [f[name] for f in frames]
+        if all(isinstance(p.dtype, pd.CategoricalDtype) for p in parts):
+            out[name] = pd.api.types.union_categoricals(parts)
+        else:
+            out[name] = pd.concat(parts, ignore_index=True).array
+    return pd.DataFrame(out, copy=False)
+
+
+def rebase(table: Table, epoch_ns: int) -> bool:
+    """Counts the moments of a table from another begin; False, and nothing is done, where int64 could not hold them."""
+    shift = table.base_ns - epoch_ns
+    if not table.times or not len(table) or table.first_ns is None:
+        table.base_ns = epoch_ns
+        return True
+    if abs(shift) >= _REACH_NS:
+        return False
+    if shift:
+        for name in table.times:
+            table.frame[name] = table.frame[name] + shift * 1000
+    table.base_ns = epoch_ns
+    return True

@@ -1,0 +1,235 @@
+"""Reads snapshots of PyTorch's caching allocator (`torch.cuda.memory._dump_snapshot`) into columns.
+
+The pickle is read by a machine that knows plain data only (`plain_pickle`); what it puts into lists goes to columns at once, so a file
+with millions of entries never is millions of dicts. Frames and stacks are kept once each.
+
+Format: torch/cuda/memory.py and torch/csrc/cuda/Module.cpp of PyTorch. Files of PyTorch before 2.0 hold only the list of segments, and
+blocks have `history` in place of `frames`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nbprof.core.errors import ReadError
+from nbprof.core.files import Piece
+from nbprof.formats.torch_snapshot import records as torch_records
+from nbprof.formats.torch_snapshot.machine import INACTIVE, LIMITS, UNKNOWN, Int64s, Machine, Rows, text_of
+from nbprof.formats.torch_snapshot.plain_pickle import Cut, Dict, List
+
+
+@dataclass
+class Snapshot:
+    """One snapshot as columns.
+
+    Attributes
+    ----------
+    segments : dict of str to int64[n]
+        `device address size allocated active requested stream large pool pool_b expandable stack first blocks`: `first` and `blocks` are
+        the rows of its blocks. `large` is 0, 1, or -1 where the file does not say.
+    blocks : dict of str to int64[n]
+        `address size requested state category stack`, by segment, in the order of their addresses.
+    entries : dict of str to int64[n]
+        `device action address size stream time_us device_free pool pool_b category stack`, by device, oldest first.
+    frames : list of (str, str, int)
+        Function, file and line.
+    stacks : list of tuple of int
+        Frames of each stack, innermost first.
+    categories : list of str
+    settings : dict
+        `allocator_settings` of the file.
+    annotations : list of (str, str, int, int)
+        Name, START or END, device, time in us.
+    traced : bool
+        Whether the file has a history, if only an empty one.
+    notes, warnings : list of str
+    cut : bool
+        Whether the file ends in the middle.
+    """
+
+    segments: dict[str, Int64s]
+    blocks: dict[str, Int64s]
+    entries: dict[str, Int64s]
+    frames: list[tuple[str, str, int]]
+    stacks: list[tuple[int, ...]]
+    categories: list[str]
+    settings: dict[str, Any]
+    annotations: list[tuple[str, str, int, int]]
+    traced: bool = False
+    cut: bool = False
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+_MOST_BYTES, _MOST_ADDRESS = 1 << 42, 1 << 58
+
+
+def read(piece: Piece) -> Snapshot:
+    """The snapshot in a file.
+
+    Raises
+    ------
+    ReadError
+        It is no snapshot, is damaged, or asks for something that is no plain data; names the file and the byte.
+    """
+    with piece.open() as file:
+        machine = Machine(file.read)
+        try:
+            try:
+                top, cut = machine.load(), False
+            except Cut:
+                top, cut = machine.remains(), True
+            return result(machine, top, cut=cut)
+        except ReadError as error:
+            raise ReadError(error.reason, path=error.path or piece.label, offset=error.offset) from None
+
+
+def result(machine: Machine, top: Any, *, cut: bool = False) -> Snapshot:
+    """What was put away while the pickle was read, and what it says beside; `top` is its outermost container."""
+    return _Result(machine).snapshot(top, cut=cut)
+
+
+class _Result:
+    """The snapshot that was read."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._warnings: list[str] = []
+        self._notes: list[str] = []
+
+    def snapshot(self, top: Any, *, cut: bool) -> Snapshot:
+        """Everything as columns."""
+        machine = self._machine
+        if type(top) is List and (not top or (type(top[0]) is Dict and "blocks" in top[0])):
+            only, top = top, Dict()
+            top["segments"] = only
+        if cut and not machine.entries.count and not machine.blocks.count:
+            raise ReadError("the file ends in the middle, before the first segment: copy it again, or take the snapshot again.")
+        if type(top) is not Dict or not {"segments", "device_traces"} & set(top):
+            raise ReadError("the pickle is no snapshot of PyTorch's allocator: it has neither segments nor device_traces.")
+        traces = top.get("device_traces")
+        entries = self._entries(traces if type(traces) is List else [])
+        segments, blocks = self._segments(top.get("segments"))
+        self._tell(cut=cut, complete="allocator_settings" in top or "device_traces" in top)
+        settings = top.get("allocator_settings")
+        annotations = top.get("external_annotations")
+        return Snapshot(
+            segments,
+            blocks,
+            entries,
+            list(machine.frames),
+            list(machine.stacks),
+            list(machine.categories),
+            {str(k): v for k, v in settings.items() if isinstance(v, (str, int, float, bool))} if type(settings) is Dict else {},
+            self._annotations(annotations if type(annotations) is List else []),
+            traced=type(traces) is List,
+            cut=cut,
+            notes=self._notes,
+            warnings=self._warnings,
+        )
+
+    def _tell(self, *, cut: bool, complete: bool) -> None:
+        machine = self._machine
+        if cut:
+            lost = "the last entries of the history" if complete else "segments, and the whole history"
+            end = machine.base + len(machine.data)
+            self._warnings.append(
+                f"The file ends in the middle, at byte {end:,}: the program was killed while it wrote, or the copy is not complete. "
+                f"What is whole before it was read; {lost} are missing."
+            )
+        if machine.strange:
+            self._warnings.append(f"{machine.strange:,} values of the snapshot should be numbers and are none, or are too large: unknown.")
+        if machine.deep:
+            self._notes.append(
+                f"{machine.deep:,} stacks are deeper than {torch_records.MOST_FRAMES} frames; the innermost ones of them were kept."
+            )
+
+    def _entries(self, traces: list[Any]) -> dict[str, Int64s]:
+        machine = self._machine
+        columns = machine.entries.whole()
+        rows, devices = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for device, trace in enumerate(traces):
+            parts = trace.rows.parts if type(trace) is List and type(trace.rows) is Rows and trace.rows.kind == "entries" else []
+            for first, count in parts:
+                rows.append(np.arange(first, first + count))
+                devices.append(np.full(count, device, np.int64))
+        order = np.concatenate(rows)
+        if len(order) != machine.entries.count or (np.diff(order) != 1).any():
+            columns = {name: column[order] for name, column in columns.items()}
+        return {"device": np.concatenate(devices), **columns}
+
+    def _segments(self, listed: Any) -> tuple[dict[str, Int64s], dict[str, Int64s]]:
+        machine = self._machine
+        columns = machine.blocks.whole()
+        dicts = [one for one in listed if type(one) is Dict] if type(listed) is List else []
+        rows = [np.zeros(0, np.int64)]
+        counts = np.zeros(len(dicts), np.int64)
+        for i, one in enumerate(dicts):
+            blocks = one.get("blocks")
+            if type(blocks) is List and type(blocks.rows) is Rows and blocks.rows.kind == "blocks":
+                for first, count in blocks.rows.parts:
+                    rows.append(np.arange(first, first + count))
+                    counts[i] += count
+        order = np.concatenate(rows)
+        blocks_out = {name: column[order] for name, column in columns.items()}
+        pools = machine.pools([one.get("segment_pool_id") for one in dicts])
+        kinds = [one.get("segment_type") for one in dicts]
+        plain = {
+            name: np.array(machine.integers([one.get(key) for one in dicts]), np.int64)
+            for name, key in (
+                ("device", "device"), ("address", "address"), ("size", "total_size"), ("allocated", "allocated_size"),
+                ("active", "active_size"), ("requested", "requested_size"), ("stream", "stream"),
+            )
+        }  # fmt: skip
+        segments = {
+            **plain,
+            "large": np.array([{"small": 0, "large": 1}.get(text_of(kind), UNKNOWN) for kind in kinds], np.int64),
+            "pool": np.array(pools[0], np.int64),
+            "pool_b": np.array(pools[1], np.int64),
+            "expandable": np.array([one.get("is_expandable") is True for one in dicts], np.int64),
+            "stack": np.array([machine.list_of_frames(one.get("frames")) for one in dicts], np.int64),
+            "first": np.cumsum(counts) - counts,
+            "blocks": counts,
+        }
+        return self._placed(segments, blocks_out)
+
+    def _placed(self, segments: dict[str, Int64s], blocks: dict[str, Int64s]) -> tuple[dict[str, Int64s], dict[str, Int64s]]:
+        """With the address of each block, which old files state only of the segment, and sizes that are sizes."""
+        bad = (segments["size"] < 0) | (segments["address"] < 0) | (segments["size"] > _MOST_BYTES) | (segments["address"] > _MOST_ADDRESS)
+        if bad.any():
+            self._warnings.append(f"{int(bad.sum()):,} segments have no size or address that a device can have, and were left out.")
+        owner = np.repeat(np.arange(len(bad)), segments["blocks"])
+        room = segments["size"][owner]
+        keep = ~bad[owner] & (blocks["size"] >= 0) & (blocks["size"] <= room)
+        before = np.cumsum(np.where(keep, blocks["size"], 0)) - np.where(keep, blocks["size"], 0)
+        start = segments["first"].clip(0, max(len(owner) - 1, 0))
+        within = before - (before[start][owner] if len(owner) else 0)
+        stated = blocks["address"]
+        blocks = {**blocks, "address": np.where(stated >= 0, stated, segments["address"][owner] + within)}
+        offset = blocks["address"] - np.where(bad, 0, segments["address"])[owner]
+        keep &= (offset >= 0) & (offset <= room - np.where(keep, blocks["size"], 0))
+        outside = int((~keep & ~bad[owner]).sum())
+        if outside:
+            self._warnings.append(f"Blocks that do not lie in their segment were left out: {outside:,}.")
+        asked = blocks["requested"]
+        # Free blocks state 0; old files state nothing, and a block holds what was asked for and its rounding.
+        known = (asked >= 0) & (asked <= blocks["size"])
+        blocks["requested"] = np.where(blocks["state"] == INACTIVE, 0, np.where(known, asked, blocks["size"]))
+        counts = np.bincount(owner[keep], minlength=len(bad))[~bad].astype(np.int64)
+        segments = {name: column[~bad] for name, column in segments.items()}
+        segments["blocks"], segments["first"] = counts, np.cumsum(counts) - counts
+        segments["device"] = np.maximum(segments["device"], 0)
+        segments["stream"] = np.maximum(segments["stream"], 0)
+        return segments, {name: column[keep] for name, column in blocks.items()}
+
+    @staticmethod
+    def _annotations(listed: list[Any]) -> list[tuple[str, str, int, int]]:
+        out = []
+        for one in listed:
+            time, device = (one.get("time_us"), one.get("device")) if type(one) is Dict else (None, None)
+            if type(time) is int and 0 <= time <= LIMITS.max:
+                out.append((text_of(one.get("name")), text_of(one.get("stage")), device if type(device) is int else UNKNOWN, time))
+        return out

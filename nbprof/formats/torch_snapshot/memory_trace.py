@@ -1,0 +1,115 @@
+"""Snapshots of PyTorch's allocator as a profile of their own: a trace without events, and the snapshots beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from nbprof.core.errors import ReadError
+from nbprof.core.files import LocalFile, Piece, RunFiles
+from nbprof.core.trace import Events, Receipt, Trace
+from nbprof.formats.torch_snapshot import memory as torch_memory
+from nbprof.sources.logdir import stem
+from nbprof.sources.packed import Unpacked
+
+_SUFFIX = re.compile(r"(\.memory_snapshot|_snapshot|-snapshot)?\.(pickle|pkl)$", re.IGNORECASE)
+LANES = {
+    "lane": "i8", "host": "object", "process": "object", "thread": "object", "line_id": "i8", "plane": "i8", "kind": "object",
+    "device": "i8", "note": "object", "events": "i8", "order": "i8",
+}  # fmt: skip
+
+
+@dataclass
+class SnapshotTrace(Trace):
+    """A trace without events; `snapshots` are what its files hold."""
+
+    snapshots: list[torch_memory.Snapshot] = field(default_factory=list)
+
+
+def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None) -> Trace:
+    """The snapshots of one run.
+
+    Raises
+    ------
+    ReadError
+        A file is damaged, or is no snapshot.
+    """
+    receipt = Receipt()
+    found = []
+    for piece in pieces:
+        if progress:
+            progress(f"reading {piece.name}")
+        found.append(torch_memory.read(piece))
+        for note in found[-1].notes:
+            receipt.info(note)
+        for warning in found[-1].warnings:
+            receipt.warn(warning)
+    receipt.events = sum(len(one.entries["action"]) for one in found)
+    nothing = np.zeros(0, np.int64)
+    names = np.zeros(0, object)
+    return SnapshotTrace(
+        events=Events(nothing.astype(np.int32), nothing.astype(np.int32), nothing, nothing),
+        names=names,
+        display=names,
+        lanes=pd.DataFrame({name: np.zeros(0, kind) for name, kind in LANES.items()}),
+        planes=[],
+        args={},
+        name_args={},
+        strings=[],
+        modules=[],
+        hosts=[],
+        epoch_ns=0,
+        receipt=receipt,
+        snapshots=found,
+    )
+
+
+def beside(files: RunFiles) -> tuple[Piece, ...]:
+    """The snapshots of a run: its files, where they are that, or those that lie beside a trace of PyTorch under its name.
+
+    In a folder with one trace, any `*.pickle` whose name says that it is a snapshot counts.
+    """
+    if files.format == "torch_memory":
+        return files.files
+    if files.format != "chrome":
+        return ()
+    out: list[Piece] = []
+    locals_ = [piece.packed if isinstance(piece, Unpacked) else piece for piece in files.files]
+    folders = {piece.path.parent for piece in locals_ if isinstance(piece, LocalFile)}
+    stems = {stem(piece.name) for piece in files.files}
+    for folder in sorted(folders):
+        try:
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in entries if entry.is_file() and _SUFFIX.search(entry.name))
+        except OSError:
+            continue
+        alone = len(stems) == 1
+        out += [
+            LocalFile(Path(folder) / name) for name in names if _SUFFIX.sub("", name) in stems or (alone and "snapshot" in name.lower())
+        ]
+    return tuple(out)
+
+
+def snapshots(trace: Trace, pieces: Sequence[Piece]) -> tuple[list[torch_memory.Snapshot], list[str]]:
+    """The snapshots of a run, and a sentence about each file beside its trace that could not be read.
+
+    Raises
+    ------
+    ReadError
+        A snapshot that is a profile of its own has changed since.
+    """
+    if isinstance(trace, SnapshotTrace):
+        return trace.snapshots, []
+    found, doubts = [], []
+    for piece in pieces:
+        try:
+            found.append(torch_memory.read(piece))
+        except ReadError as error:
+            doubts.append(f"{piece.name} beside the trace could not be read: {error.reason}")
+    return found, doubts

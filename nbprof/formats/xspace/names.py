@@ -1,0 +1,225 @@
+"""What the planes of an XSpace file state once for many events: names of events and stats by id, and constants of a name.
+
+The entries of the two maps of all planes are read in lockstep. As in every protobuf map, of entries with one key the last counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from nbprof.core import wire
+from nbprof.core.trace import Int32s
+from nbprof.core.wire import LENGTH, VARINT, Field, Int64s
+from nbprof.formats.xspace import general as xspace_general
+from nbprof.formats.xspace.events import BYTES_TAG, DOUBLE_TAG, INT_TAG, REF_TAG, TEXT_TAG, UINT_TAG
+from nbprof.formats.xspace.texts import Strings, span_texts
+
+_ENTRY_DEPTH, _VALUE_DEPTH, _FACT_DEPTH = 2, 3, 4
+# Ids up to this many times their count are looked up in a table, others by bisection.
+_SPARSE, _FEW = 8, 32
+
+Spans = Sequence[Sequence[tuple[int, int]]]
+
+
+@dataclass
+class StatNames:
+    """Names and descriptions of the stats of one plane by id."""
+
+    names: dict[int, str] = field(default_factory=dict)
+    descriptions: dict[int, str] = field(default_factory=dict)
+
+    def name(self, ident: int) -> str:
+        """The name of a stat; of one that the plane does not name, its number."""
+        return self.names.get(ident) or f"stat {ident}"
+
+
+@dataclass
+class EventNames:
+    """Names of the events of one plane: lists of equal length, and by place in them what only some have."""
+
+    keys: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    names: list[str] = field(default_factory=list)
+    displays: list[str] = field(default_factory=list)
+    metadata: dict[int, bytes] = field(default_factory=dict)
+    children: dict[int, list[int]] = field(default_factory=dict)
+    facts: dict[int, list[tuple[str, object]]] = field(default_factory=dict)
+
+    @cached_property
+    def _sorted(self) -> tuple[Int64s, Int64s]:
+        order = np.argsort(self.keys, kind="stable")
+        return self.keys[order], order
+
+    @cached_property
+    def _table(self) -> Int32s | None:
+        keys, order = self._sorted
+        if len(keys) < _FEW or keys[0] < 0 or keys[-1] >= _SPARSE * len(keys):
+            return None
+        table = np.full(int(keys[-1]) + 2, -1, np.int32)
+        table[keys] = order
+        return table
+
+    def places(self, idents: Int64s) -> Int32s:
+        """For ids of events their place in the lists; -1 where the plane does not name them."""
+        table = self._table
+        if table is not None:
+            return table[np.minimum(idents.view(np.uint64), np.uint64(len(table) - 1)).view(np.int64)]
+        keys, order = self._sorted
+        if not len(keys):
+            return np.full(len(idents), -1, np.int32)
+        at = np.minimum(np.searchsorted(keys, idents), len(keys) - 1)
+        return np.where(keys[at] == idents, order[at], -1).astype(np.int32)
+
+
+@dataclass
+class _Map:
+    """The entries of one map of all planes: plane and key of each, and the fields of the values by entry."""
+
+    plane: list[int]
+    key: Int64s
+    fields: list[Field]
+
+    def texts(self, buf: wire.Bytes, number: int, strings: Strings) -> list[str]:
+        """A text of each entry; empty where it has none."""
+        count = len(self.plane)
+        column = next((f for f in self.fields if (f.number, f.kind) == (number, LENGTH)), None)
+        if column is None:
+            return [""] * count
+        if len(column.message) > len(np.unique(column.message)):
+            # Texts that another one replaces don't count, but a bad byte in them is reported.
+            span_texts(buf, column.value, column.end, strings)
+        return span_texts(buf, *xspace_general.last_of(column, count), strings)
+
+
+def stat_names(buf: wire.Bytes, spans: Spans, strings: Strings) -> list[StatNames]:
+    """Names of stats, plane by plane, from the spans of the entries of each.
+
+    Raises
+    ------
+    ReadError
+        A field does not fit its message.
+    """
+    out = [StatNames() for _ in spans]
+    entries = _entries(buf, spans)
+    names, descriptions = entries.texts(buf, 2, strings), entries.texts(buf, 3, strings)
+    for plane, key, name, description in zip(entries.plane, entries.key.tolist(), names, descriptions, strict=True):
+        out[plane].names[key] = name
+        if description:
+            out[plane].descriptions[key] = description
+        else:
+            out[plane].descriptions.pop(key, None)
+    return out
+
+
+def event_names(buf: wire.Bytes, spans: Spans, stats: list[StatNames], strings: Strings) -> list[EventNames]:
+    """Names of events, plane by plane, from the spans of the entries of each.
+
+    Raises
+    ------
+    ReadError
+        A field does not fit its message.
+    """
+    entries = _entries(buf, spans)
+    names, displays = entries.texts(buf, 2, strings), entries.texts(buf, 4, strings)
+    out: list[EventNames] = []
+    # By entry its place in the lists of its plane, -1 where a later one replaces it: plain numbers, nothing for the garbage collector.
+    place = [-1] * len(names)
+    first = 0
+    for each in spans:
+        keys = entries.key[first : first + len(each)].tolist()
+        last = dict(zip(keys, range(first, first + len(each)), strict=True))
+        mine = list(last.values())
+        out.append(EventNames(np.array(list(last), np.int64), [names[i] for i in mine], [displays[i] or names[i] for i in mine]))
+        for i, entry in enumerate(mine):
+            place[entry] = i
+        first += len(each)
+    _extras(buf, entries, (out, place), stats, strings)
+    return out
+
+
+def _extras(buf: wire.Bytes, entries: _Map, known: tuple[list[EventNames], list[int]], stats: list[StatNames], strings: Strings) -> None:
+    """What few names have: opaque metadata, children, constants."""
+    data = buf.data
+    planes, place = known
+    for column in entries.fields:
+        if column.number == 3 and column.kind == LENGTH:
+            starts, ends = xspace_general.last_of(column, len(place))
+            for entry in np.unique(column.message).tolist():
+                if (at := place[entry]) >= 0:
+                    planes[entries.plane[entry]].metadata[at] = bytes(data[starts[entry] : ends[entry]])
+        elif column.number == 5 and column.kind == LENGTH:
+            rows = xspace_general.stat_rows(buf, column, _FACT_DEPTH)
+            owners = rows.owner.tolist()
+            for owner, fact in zip(owners, facts(buf, rows, [stats[entries.plane[i]] for i in owners], strings), strict=True):
+                if (at := place[owner]) >= 0:
+                    planes[entries.plane[owner]].facts.setdefault(at, []).append(fact)
+    for entry, _, idents in sorted(_children(data, entries.fields)):
+        if (at := place[entry]) >= 0:
+            planes[entries.plane[entry]].children.setdefault(at, []).extend(idents)
+
+
+def _children(data: memoryview, fields: list[Field]) -> list[tuple[int, int, list[int]]]:
+    """Ids of children as (entry, byte, ids): protobuf writes them one by one, or packed into one field."""
+    out: list[tuple[int, int, list[int]]] = []
+    for column in fields:
+        if column.number != 6 or column.kind not in (VARINT, LENGTH):
+            continue
+        for entry, value, end in zip(column.message.tolist(), column.value.tolist(), column.end.tolist(), strict=True):
+            if column.kind == VARINT:
+                out.append((entry, end, [value]))
+                continue
+            pos, idents = value, []
+            while pos < end:
+                number, pos = wire.read_varint(data, pos, end)
+                idents.append(wire.signed(number))
+            out.append((entry, end, idents))
+    return out
+
+
+def _entries(buf: wire.Bytes, spans: Spans) -> _Map:
+    """The entries of all planes. Several values of one entry are read as one, as protobuf merges messages."""
+    plane = [i for i, each in enumerate(spans) for _ in each]
+    flat = np.array([span for each in spans for span in each], np.int64).reshape(-1, 2)
+    key = np.zeros(len(plane), np.int64)
+    fields: list[Field] = []
+    for column in wire.columns(buf, flat[:, 0], flat[:, 1], _ENTRY_DEPTH):
+        if column.number == 1 and column.kind == VARINT:
+            key[column.message] = column.value
+        elif column.number == 2 and column.kind == LENGTH:
+            values = wire.columns(buf, column.value, column.end, _VALUE_DEPTH)
+            fields = [Field(f.number, f.kind, column.message[f.message], f.value, f.end) for f in values]
+    return _Map(plane, key, fields)
+
+
+def facts(buf: wire.Bytes, rows: xspace_general.StatRows, names: list[StatNames], strings: Strings) -> list[tuple[str, object]]:
+    """Stats as (name, value); `names` are those of the plane of each.
+
+    Raises
+    ------
+    ReadError
+    """
+    data = buf.data
+    doubles = rows.value.view(np.float64).tolist()
+    out: list[tuple[str, object]] = []
+    columns = (rows.ident.tolist(), rows.tag.tolist(), rows.value.tolist(), rows.end.tolist(), doubles, names)
+    for ident, tag, value, end, double, known in zip(*columns, strict=True):
+        fact: object = None
+        if tag == INT_TAG:
+            fact = value
+        elif tag == UINT_TAG:
+            fact = value & 0xFFFFFFFFFFFFFFFF
+        elif tag == DOUBLE_TAG:
+            fact = double
+        elif tag == TEXT_TAG:
+            fact = strings.decode(data[value:end])
+        elif tag == BYTES_TAG:
+            fact = bytes(data[value:end])
+        elif tag == REF_TAG:
+            fact = known.names.get(value, "")
+        out.append((known.name(ident), fact))
+    for start, end in rows.hidden:
+        strings.decode(data[start:end])
+    return out

@@ -1,0 +1,170 @@
+"""The outer messages of an XSpace file: planes, lines and facts. Events stay undecoded.
+
+Planes and lines are few and walked one by one; names may be many, and `xspace_names` reads those of all planes in lockstep.
+Field numbers follow xplane.proto of the OpenXLA project.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nbprof.core import wire
+from nbprof.core.wire import LENGTH, VARINT, CutError, Int64s
+from nbprof.formats.xspace import general as xspace_general
+from nbprof.formats.xspace.names import EventNames, StatNames, event_names, facts, stat_names
+from nbprof.formats.xspace.split import Other, event_starts
+from nbprof.formats.xspace.texts import Strings
+
+_PLANE_DEPTH, _FACT_DEPTH = 1, 2
+
+
+@dataclass
+class Line:
+    """One line of a plane; `starts` are the bytes of the tags of its events."""
+
+    starts: Int64s
+    line_id: int = 0
+    name: str = ""
+    display_id: int = 0
+    display: str = ""
+    timestamp_ns: int = 0
+    duration_ps: int = 0
+    lane: int = -1
+    """Filled by the reader."""
+
+
+@dataclass
+class PlaneMessage:
+    """One plane, and what it states once: names by id, facts."""
+
+    ident: int
+    name: str
+    lines: list[Line]
+    stats: StatNames
+    events: EventNames
+    facts: list[tuple[str, object]] = field(default_factory=list)
+    unnamed: dict[int, int] = field(default_factory=dict)
+    """Name codes of ids of events that the plane has no name for; filled by the reader."""
+
+
+@dataclass
+class Space:
+    """One file. `cut` is the byte of the field in which it was cut off; -1 for a whole file."""
+
+    planes: list[PlaneMessage]
+    errors: list[str]
+    warnings: list[str]
+    hostnames: list[str]
+    cut: int
+
+
+@dataclass
+class Fields:
+    """The fields of one message: where the contents of each are by number, and the last number of each.
+
+    `stopped` is the byte of the last field that was not among the plainest; where reading failed, of the one that it failed in.
+    """
+
+    contents: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    numbers: dict[int, int] = field(default_factory=dict)
+    stopped: int = 0
+
+    def texts(self, data: memoryview, number: int, strings: Strings) -> list[str]:
+        """All texts of a field."""
+        return [strings.decode(data[a:b]) for a, b in self.contents.get(number, [])]
+
+
+def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
+    """Everything in a file but the content of its events.
+
+    Parameters
+    ----------
+    buf : uint8[size + PADDING]
+    strings : Strings
+        Counts texts that are no UTF-8.
+
+    Raises
+    ------
+    ReadError
+        A field does not fit its message; a `CutError` when the file ends before its first plane does.
+    """
+    data = buf.data
+    top = Fields()
+    cut = -1
+    try:
+        _walk(data, 0, size, 0, top)
+    except CutError:
+        # Whole planes are worth keeping; without one there is nothing to show.
+        if 1 not in top.contents:
+            raise
+        cut = top.stopped
+    inner = [_walk(data, start, end, _PLANE_DEPTH, Fields()) for start, end in top.contents.get(1, [])]
+    starts, others = event_starts(buf, [span for plane in inner for span in plane.contents.get(3, [])])
+    lines = (_line(data, *line, strings) for line in zip(starts, others, strict=True))
+    stats = stat_names(buf, [plane.contents.get(5, []) for plane in inner], strings)
+    events = event_names(buf, [plane.contents.get(4, []) for plane in inner], stats, strings)
+    planes = [
+        PlaneMessage(
+            wire.signed(plane.numbers.get(1, 0)),
+            "".join(plane.texts(data, 2, strings)[-1:]),
+            [next(lines) for _ in plane.contents.get(3, [])],
+            stat_table,
+            event_table,
+        )
+        for plane, stat_table, event_table in zip(inner, stats, events, strict=True)
+    ]
+    _facts(buf, inner, planes, strings)
+    return Space(planes, top.texts(data, 2, strings), top.texts(data, 3, strings), top.texts(data, 4, strings), cut)
+
+
+def _walk(data: memoryview, pos: int, end: int, depth: int, out: Fields) -> Fields:
+    contents = out.contents
+    while pos < end:
+        tag = data[pos]
+        after = pos + 2 + data[pos + 1]
+        # Nearly every field is an entry: one byte of tag, one of length, or two where it has 128 bytes and more.
+        if tag & 0x87 == LENGTH and tag > 7:
+            begin = pos + 2
+            if data[pos + 1] >= 0x80:
+                begin, after = pos + 3, after - 0x7F + (data[begin] << 7)
+            if (begin == pos + 2 or data[pos + 2] < 0x80) and after <= end:
+                contents.setdefault(tag >> 3, []).append((begin, after))
+                pos = after
+                continue
+        out.stopped = pos
+        number, kind, value, pos = wire.read_field(data, pos, end, depth)
+        if kind == LENGTH:
+            contents.setdefault(number, []).append((value, pos))
+        elif kind == VARINT:
+            out.numbers[number] = value
+    return out
+
+
+def _line(data: memoryview, starts: Int64s, others: list[Other], strings: Strings) -> Line:
+    line = Line(starts)
+    for number, kind, value, stop in others:
+        if kind == LENGTH:
+            if number == 2:
+                line.name = strings.decode(data[value:stop])
+            elif number == 11:
+                line.display = strings.decode(data[value:stop])
+        elif kind == VARINT:
+            if number == 1:
+                line.line_id = wire.signed(value)
+            elif number == 3:
+                line.timestamp_ns = wire.signed(value)
+            elif number == 9:
+                line.duration_ps = wire.signed(value)
+            elif number == 10:
+                line.display_id = wire.signed(value)
+    return line
+
+
+def _facts(buf: wire.Bytes, inner: list[Fields], planes: list[PlaneMessage], strings: Strings) -> None:
+    owner = np.array([i for i, plane in enumerate(inner) for _ in plane.contents.get(6, [])], np.int64)
+    span = np.array([span for plane in inner for span in plane.contents.get(6, [])], np.int64).reshape(-1, 2)
+    rows = xspace_general.stats(buf, owner, span[:, 0], span[:, 1], _FACT_DEPTH)
+    for at, fact in zip(owner.tolist(), facts(buf, rows, [planes[i].stats for i in owner.tolist()], strings), strict=True):
+        planes[at].facts.append(fact)
