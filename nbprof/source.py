@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 Reader = Callable[[Sequence[Piece], Callable[[str], None] | None], Trace]
 Dialect = Callable[[Trace], "Activity"]
 _ROOMS = {
-    "xspace": ("nbprof.formats.xspace.xspace", "nbprof.dialects.xplane"),
-    "chrome": ("nbprof.formats.chrome.chrome", "nbprof.dialects.kineto"),
-    "msprof": ("nbprof.formats.msprof.msprof", "nbprof.dialects.msprof"),
+    "xspace": ("nbprof.formats.xspace.xspace", "nbprof.dialects.xplane.xplane"),
+    "chrome": ("nbprof.formats.chrome.chrome", "nbprof.dialects.kineto.kineto"),
+    "msprof": ("nbprof.formats.msprof.msprof", "nbprof.dialects.msprof.msprof"),
     "torch_memory": ("nbprof.formats.torch_snapshot.memory_trace", "nbprof.dialects.torch_memory"),
 }
 """By format: the modules with its reader and its dialect; each is imported when a profile needs it, which one that was kept may not."""

@@ -17,7 +17,7 @@ from nbprof.analysis import (
     ascend_verdict,
     ascend_waits,
 )
-from nbprof.dialects import msprof_tasks
+from nbprof.dialects.msprof import tasks as msprof_tasks
 from nbprof.lazy import Cached, Kept
 from nbprof.run_parts.base import Base
 from nbprof.schema.ascend import shaped

@@ -6,7 +6,7 @@ import pandas as pd
 
 from nbprof.analysis import hlo, memory_modules, op_profile, op_profile_leaves, roofline, tpu_cores
 from nbprof.analysis.memory_modules import Named
-from nbprof.dialects import xplane_tpu_cores
+from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
 from nbprof.lazy import Cached, Kept
 from nbprof.run_parts.base import Base
 

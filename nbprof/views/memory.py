@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.analysis import memory, memory_alive
-from nbprof.dialects.xplane_memory import DATA_TYPES
+from nbprof.dialects.xplane.memory import DATA_TYPES
 from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, short
 from nbprof.views.overview import by_jax, by_torch, figure, unknown

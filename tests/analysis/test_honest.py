@@ -367,7 +367,7 @@ def test_shares_of_input_work_add_up(tmp_path):
 )
 def test_16_bit_compute_is_told_by_the_shape_and_else_by_the_name(name, shape, half):
     from nbprof.activity.activity import DEVICE_COMPUTE_16
-    from nbprof.dialects.xplane_device import classify
+    from nbprof.dialects.xplane.device import classify
 
     assert (classify(name, shape) == DEVICE_COMPUTE_16) is half
 

@@ -14,7 +14,7 @@ from nbprof import load
 from nbprof.activity.activity import Activity
 from nbprof.analysis import ops
 from nbprof.core.errors import NbprofError
-from nbprof.dialects.peaks import peak_bytes_per_second, peak_flops_per_second
+from nbprof.dialects.device_peaks import peak_bytes_per_second, peak_flops_per_second
 from nbprof.schema import frames
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace

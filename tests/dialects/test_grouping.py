@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from nbprof.core.files import LocalFile
-from nbprof.dialects.grouping import group, inherit
+from nbprof.dialects.xplane.grouping import group, inherit
 from nbprof.formats.xspace import xspace
 from tests.support.xspace import PlaneWriter, training_run
 from tests.support.xspace import xspace as write

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbprof.core.trace import INT, ArgColumn, Events, Receipt, Trace
-from nbprof.dialects.grouping import group
+from nbprof.dialects.xplane.grouping import group
 
 NODE = st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2))
 

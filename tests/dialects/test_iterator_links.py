@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbprof.dialects.grouping import group
+from nbprof.dialects.xplane.grouping import group
 from nbprof.formats.xspace import xspace
 from tests.support.chrome import Memory
 from tests.support.xspace import PlaneWriter

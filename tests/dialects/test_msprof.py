@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 import nbprof
-from nbprof.dialects import msprof_lanes, msprof_work
+from nbprof.dialects.msprof import lanes as msprof_lanes
+from nbprof.dialects.msprof import work as msprof_work
 from nbprof.run import Run
 from nbprof.sources import locate
 from tests.support import msprof as made

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.trace import Events
-from nbprof.dialects import msprof_steps
+from nbprof.dialects.msprof import steps as msprof_steps
 
 
 def trace_of(tables: dict[str, Any], start: list[int], length: list[int]) -> Any:

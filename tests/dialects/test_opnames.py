@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbprof.dialects.opnames import parse
+from nbprof.dialects.xplane.opnames import parse
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nbprof.dialects.xplane_kernels import launch_details, launch_details_in_xprof
+from nbprof.dialects.xplane.kernels import launch_details, launch_details_in_xprof
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, xspace
 

@@ -8,8 +8,8 @@ import pytest
 from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis import steps as analysis
 from nbprof.core.files import LocalFile
-from nbprof.dialects.grouping import group
-from nbprof.dialects.xplane import _name_lanes
+from nbprof.dialects.xplane.grouping import group
+from nbprof.dialects.xplane.xplane import _name_lanes
 from nbprof.formats.xspace import xspace
 from tests.analysis.test_bad_steps import gpu_plane, host_steps, marked_host
 from tests.analysis.test_honest import gpu_without_steps_line

@@ -1,0 +1,1 @@
+"""What does a trace of PyTorch (Kineto) mean?"""

@@ -1,0 +1,125 @@
+"""Chrome traces that are not PyTorch's: those that XLA exported for TensorFlow and JAX, and any other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from nbprof.activity import activity as act
+from nbprof.core.trace import INT, TEXT, UINT, ArgColumn, Note, Trace
+from nbprof.dialects.xplane import xplane
+
+_PLANE = re.compile(r"/(?:device:(?:GPU|TPU|CUSTOM)|host:)")
+_WHOLE = re.compile(r"-?\d{1,20}\Z")
+# Args that are texts, whatever they look like.
+_TEXTS = frozenset(
+    {
+        "cat",
+        "ph",
+        "name",
+        "long_name",
+        "step_name",
+        "tf_op",
+        "hlo_op",
+        "hlo_module",
+        "kernel_details",
+        "shape",
+        "equation",
+        "source",
+        "level 0",
+    }
+)
+
+LEFT_OUT = (
+    "This is the trace.json.gz that XLA exports: it leaves out allocator events, programs, and how threads hand work to each other. "
+    "The *.xplane.pb that is written beside it has them all."
+)
+
+
+def is_xla(trace: Trace) -> bool:
+    """Whether TensorFlow or JAX wrote the trace: its processes are the planes of an XSpace."""
+    return any(_PLANE.match(p.name) for p in trace.planes)
+
+
+class Typed(Mapping[str, ArgColumn]):
+    """The args of a trace in which every value was written as a text, with the types that they had before.
+
+    Parameters
+    ----------
+    args : Mapping of str to ArgColumn
+    strings : sequence of str
+    """
+
+    def __init__(self, args: Mapping[str, ArgColumn], strings: Sequence[str]) -> None:
+        self._args = args
+        self._strings = strings
+        self._typed: dict[str, ArgColumn] = {}
+
+    def __getitem__(self, name: str) -> ArgColumn:
+        if name == "_r":
+            return self._roots()
+        if name not in self._typed:
+            column = self._args[name]
+            self._typed[name] = column if name in _TEXTS else self._numbers(column)
+        return self._typed[name]
+
+    def _roots(self) -> ArgColumn:
+        """The export drops what marks the root of a step; whatever states a step number is one."""
+        event = self._args["step_num"].event
+        return ArgColumn(event, INT, np.ones(len(event), np.int8))
+
+    def _numbers(self, column: ArgColumn) -> ArgColumn:
+        kinds, values = column.kinds.copy(), column.values.copy()
+        texts = np.flatnonzero(kinds == TEXT)
+        codes, inverse = np.unique(values[texts], return_inverse=True)
+        kind, value = np.full(len(codes), TEXT, np.uint8), codes.copy()
+        for i, code in enumerate(codes.tolist()):
+            text = self._strings[code]
+            if _WHOLE.match(text):
+                number = int(text)
+                if -(1 << 63) <= number < 1 << 63:
+                    kind[i], value[i] = INT, number
+                elif 0 <= number < 1 << 64:
+                    kind[i], value[i] = UINT, number - (1 << 64)
+        kinds[texts], values[texts] = kind[inverse.reshape(-1)], value[inverse.reshape(-1)]
+        return ArgColumn(column.event, kinds, values)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._args
+        if "_r" in self and "_r" not in self._args:
+            yield "_r"
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._args or (name == "_r" and "step_num" in self._args)
+
+
+def interpret(trace: Trace) -> act.Activity:
+    """The activity of a trace that XLA exported."""
+    trace.args = Typed(trace.args, trace.strings)
+    out = xplane.interpret(trace)
+    found = out.maker("notes")
+    out.later("notes", lambda: [Note("info", LEFT_OUT), *found()])
+    return out
+
+
+def plain(trace: Trace) -> act.Activity:
+    """Lanes and events alone; every view that needs more says why it is empty."""
+    lanes = trace.lanes
+    lanes["kind"] = "host"
+    lanes["device"] = -1
+    lanes["lane"] = np.arange(len(lanes))
+    out = act.Activity(hosts=trace.hosts)
+    what = "This is a plain trace: no framework that nbprof knows wrote it"
+    out.missing = {
+        "steps": f"{what}, so it has no steps. Its events are in the trace view.",
+        "ops": f"{what}, so none of its events is known to be an op.",
+        "kernels": f"{what}, so none of its events is known to be a GPU kernel.",
+        "memory": f"{what}, so it has no allocator events.",
+        "input": f"{what}, so none of its events is known to be input work.",
+    }
+    return out

@@ -1,0 +1,362 @@
+"""The device side of a Kineto trace: what each piece of work is, kernels with their launch shapes, copies, collectives, devices."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.factorize import distinct
+from nbprof.core.trace import Int64s
+from nbprof.dialects import tensorcores, torchnames
+from nbprof.dialects.kineto.lanes import KERNEL
+from nbprof.dialects.kineto.links import Links
+
+Flags = npt.NDArray[np.bool_]
+
+
+class Work:
+    """What the pieces of device work of a trace are; arrays are by position in `links.work`. Each is made when first needed."""
+
+    def __init__(self, links: Links, amd: Sequence[bool]) -> None:
+        self.links = links
+        self.amd = amd
+        """By host: whether its devices are AMD's."""
+        self.rows = links.work
+        self.name: Int64s = links.trace.events.name[self.rows].astype(np.int64)
+        self.is_kernel: Flags = links.kind[self.rows] == KERNEL
+
+    @cached_property
+    def input_type(self) -> Int64s:
+        """String code of the `Input type` of the op that each comes from, -1."""
+        return self._of_op("Input type")
+
+    def _of_op(self, arg: str) -> Int64s:
+        links = self.links
+        out = np.full(len(self.rows), -1, np.int64)
+        known = links.work_op >= 0
+        out[known] = links.trace.text_arg(arg)[links.ops.rows[links.work_op[known]]]
+        return out
+
+    @cached_property
+    def collective(self) -> Flags:
+        """Kernels that communicate between devices: by their name, by the collective they state, or by the op that launched them."""
+        links, trace = self.links, self.links.trace
+        by_name = np.zeros(len(trace.names), np.bool_)
+        for code in pd.unique(self.name[self.is_kernel]).tolist():
+            by_name[code] = torchnames.is_collective(str(trace.names[code]))
+        out = by_name[self.name]
+        out |= trace.text_arg("Collective name")[self.rows] >= 0
+        ops = np.zeros(len(trace.names) + 1, np.bool_)
+        for code in pd.unique(links.work_name).tolist():
+            ops[code] = code >= 0 and torchnames.collective_op(str(trace.names[code]))
+        out |= ops[links.work_name]
+        return out & self.is_kernel
+
+    @cached_property
+    def cls(self) -> Int64s:
+        """Step class of each."""
+        trace = self.links.trace
+        first, code = distinct(self.name, self.input_type, self.is_kernel.astype(np.int64))
+        table = np.zeros(len(first), np.int64)
+        for i, row in enumerate(first.tolist()):
+            name = str(trace.names[self.name[row]])
+            types = trace.strings[self.input_type[row]] if self.input_type[row] >= 0 else ""
+            table[i] = _kernel_class(name, types) if self.is_kernel[row] else torchnames.TRANSFER_CLASS[torchnames.transfer_kind(name)]
+        out = table[code] if len(first) else np.zeros(0, np.int64)
+        out[self.collective] = act.DEVICE_COLLECTIVES
+        return out
+
+    def kernels(self, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
+        """The `kernels` table, and the launch shapes that its `details` count."""
+        links, trace = self.links, self.links.trace
+        at = np.flatnonzero(self.is_kernel)
+        rows = self.rows[at]
+        launch = links.launch[at]
+        registers = trace.arg("registers per thread")[rows]
+        shared, block, grid = (_or_launch(trace.arg("shared memory"), rows, launch), *self._shape_codes(rows, launch))
+        first, details = distinct(registers, shared, block, grid)
+        shapes: list[dict[str, object]] = [
+            {
+                "registers": _known(registers[i]),
+                # The file has the sum of both kinds of shared memory.
+                "static_shared_bytes": _known(shared[i]),
+                "dynamic_shared_bytes": None,
+                "block": _dimensions(trace.strings, block[i]),
+                "grid": _dimensions(trace.strings, grid[i]),
+            }
+            for i in first.tolist()
+        ]
+        eligible_op = self.eligible
+        host = links.host[rows]
+        pairs, code = distinct(self.name[at], links.work_name[at], self.input_type[at], host.astype(np.int64))
+        kernel, op = np.zeros(len(pairs), np.int32), np.zeros(len(pairs), np.int32)
+        uses, whole = np.zeros(len(pairs), np.int8), np.zeros(len(pairs), np.bool_)
+        for i, row in enumerate(pairs.tolist()):
+            name = str(trace.names[self.name[at[row]]])
+            kernel[i] = out.kernel_names.code(name)
+            label = links.work_name[at[row]]
+            op[i] = out.ops.code(str(trace.names[label]) if label >= 0 else "")
+            uses[i] = tensorcores.uses_tensor_core(name, self.amd[int(host[row])])
+            types = self.input_type[at[row]]
+            whole[i] = types >= 0 and torchnames.whole_numbers(trace.strings[types])
+        frame = pd.DataFrame(
+            {
+                "event": rows,
+                "host": host,
+                "device": links.device[rows],
+                "duration": trace.events.duration[rows],
+                "kernel": kernel[code],
+                "op": op[code],
+                "details": details.astype(np.int32),
+                "eligible": (eligible_op[at] & ~whole[code]) | (uses[code] == tensorcores.YES),
+                "tensor_core": uses[code],
+                "occupancy": _occupancy(self.links, rows),
+            }
+        )
+        return frame, shapes
+
+    def _shape_codes(self, rows: Int64s, launch: Int64s) -> tuple[Int64s, Int64s]:
+        block, grid = (_or_launch(self.links.trace.text_arg(key), rows, launch) for key in ("block", "grid"))
+        return block, grid
+
+    @cached_property
+    def eligible(self) -> Flags:
+        """Whether the op of each, or an op around it, does what TensorCores are for."""
+        links = self.links
+        ops = links.ops
+        if not len(links.work):
+            return np.zeros(0, np.bool_)
+        names = np.fromiter((torchnames.tensor_core_eligible(n) for n in links.trace.names), np.bool_, len(links.trace.names))
+        flag = names[links.trace.events.name[ops.rows]]
+        at = links.work_op.copy()
+        out = np.zeros(len(at), np.bool_)
+        open_ = np.flatnonzero(at >= 0)
+        while len(open_):
+            out[open_] = flag[at[open_]]
+            open_ = open_[~out[open_]]
+            at[open_] = ops.parent[at[open_]]
+            open_ = open_[at[open_] >= 0]
+        return out
+
+    def device_ops(self, out: act.Activity, compiled: Flags) -> pd.DataFrame:
+        """The `device_ops` table: each piece of work counts for the innermost op that launched it; one that has none, for its kernel."""
+        links, trace = self.links, self.links.trace
+        label = np.where(links.work_name >= 0, links.work_name, -2 - self.name)
+        labels, code = np.unique(label, return_inverse=True)
+        op, kind = np.zeros(len(labels), np.int32), np.zeros(len(labels), np.int32)
+        for i, value in enumerate(labels.tolist()):
+            name = str(trace.names[value if value >= 0 else -2 - value])
+            op[i] = out.ops.code(name)
+            kind[i] = out.types.code(torchnames.op_type(name) if value >= 0 else "kernel")
+        events = trace.events
+        eager = np.ones(len(self.rows), np.bool_)
+        known = links.work_op >= 0
+        eager[known] = ~compiled[links.work_op[known]]
+        code = code.reshape(-1)
+        return pd.DataFrame(
+            {
+                "event": self.rows,
+                "host": links.host[self.rows],
+                "device": links.device[self.rows],
+                "start": events.start[self.rows],
+                "end": events.end[self.rows],
+                "op": op[code],
+                "type": kind[code],
+                "eager": eager,
+                "own": events.duration[self.rows],
+                # Kernels, copies and fills of an op are counted together: an op is one part.
+                "part": op[code],
+                "tensor_core": np.full(len(self.rows), -1, np.int8),
+            }
+        )
+
+    def transfers(self, out: act.Activity) -> pd.DataFrame:
+        """The `transfers` table; `pageable` tells that the memory on the host is not pinned.
+
+        `rate` is the bytes a second that the file states: old files have whole microseconds, which do not tell that of a short copy.
+        """
+        links, trace = self.links, self.links.trace
+        at = np.flatnonzero(~self.is_kernel)
+        rows = self.rows[at]
+        names = [str(n) for n in trace.names]
+        codes = self.name[at]
+        kind, pageable = np.zeros(len(names), np.int32), np.zeros(len(names), np.bool_)
+        for code in pd.unique(codes).tolist():
+            kind[code] = out.texts.code(torchnames.transfer_kind(names[code]))
+            pageable[code] = "pageable" in names[code].lower()
+        events = trace.events
+        return pd.DataFrame(
+            {
+                "event": rows,
+                "host": links.host[rows],
+                "device": links.device[rows],
+                "start": events.start[rows],
+                "end": events.end[rows],
+                "kind": kind[codes],
+                "bytes": trace.arg("bytes")[rows],
+                "pageable": pageable[codes],
+                "rate": 1e9 * _numbers(links, "memory bandwidth (GB/s)")[rows],
+            }
+        )
+
+    def launches(self) -> pd.DataFrame:
+        """The `launches` table: a row for each launch and device event of it, and one for each launch without."""
+        links, trace = self.links, self.links.trace
+        has = links.launch >= 0
+        names = np.array([torchnames.call_kind(str(n)) for n in trace.names], object)
+        starts = np.isin(names, [torchnames.LAUNCH, torchnames.GRAPH, torchnames.COPY, torchnames.FILL])
+        answered = np.zeros(len(links.calls), np.bool_)
+        answered[np.searchsorted(links.calls, links.launch[has])] = True
+        alone = links.calls[starts[trace.events.name[links.calls]] & ~answered]
+        event = np.concatenate([links.launch[has], alone])
+        target = np.concatenate([self.rows[has], np.full(len(alone), -1, np.int64)])
+        op = links.call_op[np.searchsorted(links.calls, event)]
+        order = np.lexsort((target, event))
+        frame = pd.DataFrame(
+            {
+                "event": event,
+                "host": links.host[event],
+                "target": target,
+                "op": np.where(op >= 0, links.ops.rows[op], -1) if len(links.ops.rows) else np.full(len(event), -1),
+            }
+        )
+        return frame.iloc[order].reset_index(drop=True)
+
+    def collectives(self, out: act.Activity) -> pd.DataFrame:
+        """The `collectives` table; `bytes` are those that each rank puts in, `out_bytes` those that it gets.
+
+        `process_group` and `members` are codes into `texts`, `sequence` counts the collectives of a group; -1 where not stated.
+        """
+        links, trace = self.links, self.links.trace
+        rows = self.rows[self.collective]
+        stated, dtype = trace.text_arg("Collective name")[rows], trace.text_arg("dtype")[rows]
+        first, code = distinct(trace.events.name[rows].astype(np.int64), stated, dtype)
+        name, width = np.zeros(len(first), np.int32), np.zeros(len(first), np.int64)
+        for i, row in enumerate(first.tolist()):
+            given = trace.strings[stated[row]] if stated[row] >= 0 else ""
+            name[i] = out.texts.code(given or torchnames.collective_name(str(trace.names[trace.events.name[rows[row]]])))
+            width[i] = torchnames.DTYPE_BYTES.get(trace.strings[dtype[row]].lower(), 0) if dtype[row] >= 0 else 0
+        size = width[code] if len(first) else np.zeros(0, np.int64)
+        count = {key: trace.arg(f"{key} msg nelems")[rows] for key in ("In", "Out")}
+        moved = {key: np.where((n >= 0) & (size > 0), n * size, -1) for key, n in count.items()}
+        return pd.DataFrame(
+            {
+                "event": rows,
+                "host": links.host[rows],
+                "device": links.device[rows],
+                "start": trace.events.start[rows],
+                "end": trace.events.end[rows],
+                "name": name[code] if len(first) else np.zeros(0, np.int32),
+                "bytes": moved["In"],
+                "group_size": trace.arg("Group size")[rows].astype(np.int32),
+                "out_bytes": moved["Out"],
+                "process_group": self._texts_of("Process Group Name", rows, out),
+                "members": self._texts_of("Process Group Ranks", rows, out),
+                "sequence": trace.arg("Seq")[rows],
+            }
+        )
+
+    def _texts_of(self, key: str, rows: Int64s, out: act.Activity) -> Int64s:
+        """An arg as codes into the texts of the activity, -1 where there is none."""
+        trace = self.links.trace
+        given = trace.text_arg(key)[rows]
+        codes = given.copy()
+        for one in pd.unique(given[given >= 0]).tolist():
+            codes[given == one] = out.texts.code(str(trace.strings[one]))
+        return codes
+
+    def extents(self) -> pd.DataFrame:
+        """First start and last end of each device."""
+        events = self.links.trace.events
+        spans = pd.DataFrame(
+            {
+                "host": self.links.host[self.rows],
+                "device": self.links.device[self.rows],
+                "start": events.start[self.rows],
+                "end": events.end[self.rows],
+            }
+        )
+        return spans.groupby(["host", "device"], as_index=False).agg({"start": "min", "end": "max"}).astype(act.EXTENTS)
+
+
+def _kernel_class(name: str, types: str) -> int:
+    """16 or 32 bit: what the op's tensors say, unless they say both or nothing; then the kernel's name."""
+    bits = torchnames.input_precision(types) or torchnames.kernel_precision(name)
+    return act.DEVICE_COMPUTE_16 if bits == 16 else act.DEVICE_COMPUTE_32
+
+
+def _or_launch(values: Int64s, rows: Int64s, launch: Int64s) -> Int64s:
+    """An arg of kernels; where a kernel lacks it (ROCm), that of its launch."""
+    own = values[rows]
+    return np.where((own < 0) & (launch >= 0), values[launch], own)
+
+
+def _known(value: np.int64) -> int | None:
+    return int(value) if value >= 0 else None
+
+
+def _dimensions(strings: Sequence[str], code: np.int64) -> str:
+    """`128,1,1` out of "[128, 1, 1]"; empty where it is no list of numbers."""
+    if code < 0:
+        return ""
+    try:
+        value = ast.literal_eval(strings[int(code)])
+    except (ValueError, SyntaxError):
+        return ""
+    return ",".join(str(int(v)) for v in value) if isinstance(value, list) and all(isinstance(v, int) for v in value) else ""
+
+
+def _occupancy(links: Links, rows: Int64s) -> npt.NDArray[np.float64]:
+    """`est. achieved occupancy %`; NaN where the recorder did not know it, which it writes as 0."""
+    value = _numbers(links, "est. achieved occupancy %")[rows]
+    return np.where(value > 0, value, np.nan)
+
+
+def _numbers(links: Links, arg: str) -> npt.NDArray[np.float64]:
+    """The numbers of an arg for all events, NaN where there is none."""
+    out = np.full(len(links.trace.events), np.nan)
+    column = links.trace.args.get(arg)
+    if column is not None:
+        out[column.event] = column.floats()
+    return out
+
+
+def devices(links: Links, stated: Sequence[Sequence[dict[str, object]]]) -> pd.DataFrame:
+    """One row a device that worked; where none did, a row for each that the file names.
+
+    Parameters
+    ----------
+    stated : by host, the items of `deviceProperties`
+    """
+    lanes = links.trace.lanes
+    used = lanes[(lanes["kind"] == "device") & (lanes["events"] > 0)]
+    rows: list[dict[str, object]] = []
+    for host, name in enumerate(links.trace.hosts):
+        facts = {i: d for d in stated[host] if isinstance(i := d.get("id"), int)}
+        mine = used[used["host"] == name]
+        worked = {int(d): str(p).partition(" ")[0] for d, p in zip(mine["device"], mine["process"], strict=True)}
+        for device in sorted(worked or facts):
+            rows.append(_device(name, device, worked.get(device, "GPU"), facts.get(device, {})))
+    return pd.DataFrame(rows, columns=act.DEVICES)
+
+
+def _device(host: str, device: int, kind: str, facts: dict[str, object]) -> dict[str, object]:
+    major, minor = facts.get("computeMajor"), facts.get("computeMinor")
+    name = str(facts.get("name") or kind)
+    amd = "AMD" in name or "Instinct" in name or "Radeon" in name
+    capability = f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) and not amd else None
+    return {
+        "host": host,
+        "device": device,
+        "kind": kind,
+        "name": name,
+        "compute_capability": capability,
+        "memory_bytes": facts.get("totalGlobalMem") if isinstance(facts.get("totalGlobalMem"), int) else None,
+        "cores": facts.get("numSms") if isinstance(facts.get("numSms"), int) else facts.get("maxComputeUnits"),
+    }

@@ -1,0 +1,250 @@
+"""Turns the Trace of a JSON file into the activity tables: PyTorch's (Kineto) of all versions, on CUDA, ROCm, XPU or the CPU alone.
+
+Traces that XLA exported are handed to the dialect of XSpace files; of other Chrome traces the lanes and events are shown, and every view
+that needs more says so.
+"""
+
+from __future__ import annotations
+
+import weakref
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.trace import Int64s, Trace
+from nbprof.dialects import torchnames
+from nbprof.dialects.environment import environment
+from nbprof.dialects.kineto import chrome_xla
+from nbprof.dialects.kineto import memory as kineto_memory
+from nbprof.dialects.kineto import receipt as kineto_receipt
+from nbprof.dialects.kineto import steps as kineto_steps
+from nbprof.dialects.kineto.device import Work, devices
+from nbprof.dialects.kineto.hosts import Hosts
+from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, FILL, KERNEL, MEMORY, OP, PYTHON, UNKNOWN, kinds, split
+from nbprof.dialects.kineto.links import Links, Nest
+from nbprof.dialects.kineto.ops import Forest
+from nbprof.dialects.kineto.steps import Steps
+from nbprof.dialects.msprof import lanes as msprof_lanes
+from nbprof.dialects.msprof import msprof
+
+_OURS = (OP, ANNOTATION, PYTHON, CALL, KERNEL, COPY, FILL)
+
+
+def interpret(trace: Trace) -> act.Activity:
+    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is first asked for."""
+    if chrome_xla.is_xla(trace):
+        return chrome_xla.interpret(trace)
+    if msprof_lanes.is_ascend(trace):
+        return msprof.interpret(trace)
+    kind = kinds(trace)
+    seen = np.bincount(kind, minlength=16)
+    if not seen[list(_OURS)].any():
+        return chrome_xla.plain(trace)
+    return _Torch(trace, split(trace, kind)).activity()
+
+
+class _Torch:
+    """One PyTorch profile on its way into the tables."""
+
+    def __init__(self, trace: Trace, kind: npt.NDArray[np.uint8]) -> None:
+        self.trace = trace
+        self.hosts = Hosts(trace)
+        self.links = Links(trace, kind)
+        self.out: act.Activity
+
+    def activity(self) -> act.Activity:
+        """The tables, each to be made when it is asked for."""
+        links = self.links
+        activity = act.Activity(hosts=self.trace.hosts)
+        # The activity holds what makes its tables. Held by that in turn, it would stay in memory, and the trace with it, until Python
+        # looks for circles: for minutes.
+        out = self.out = weakref.proxy(activity)
+        out.framework = "PyTorch"
+        out.has_device = bool((self.trace.lanes.loc[self.trace.lanes["kind"] == "device", "events"] > 0).any())
+        out.has_host_ops = bool((links.kind == OP).any())
+        out.later("environment", lambda: environment(self.trace))
+        out.later("devices", lambda: devices(links, self.hosts.device_properties))
+        out.later(("markers", "group_names", "cut"), lambda: kineto_steps.markers(self.steps))
+        out.later("work", lambda: kineto_steps.work(links, self.steps, self.work.cls))
+        out.later("host_ops", self._host_ops)
+        out.later("device_ops", lambda: self.work.device_ops(out, self.compiled))
+        out.later("device_extents", lambda: self.work.extents())
+        out.later(("kernels", "launch_shapes"), lambda: self.work.kernels(out))
+        out.later("transfers", lambda: self.work.transfers(out))
+        out.later("launches", lambda: self.work.launches())
+        out.later("collectives", lambda: self.work.collectives(out))
+        out.later("calls", self._calls)
+        out.later(("torch_ops", "torch_stacks", "torch_modules"), lambda: Forest(links).tables(out))
+        out.later("allocations", lambda: kineto_memory.allocations(links, self.steps, out))
+        out.later("memory_capacity", lambda: kineto_memory.capacities(out.devices, self.trace.hosts))
+        out.later("name_category", self._name_categories)
+        out.later("missing", self._missing)
+        out.later("traits", self._traits)
+        out.later("optimizer_calls", self._optimizer_calls)
+        out.later("notes", lambda: kineto_receipt.notes(links, self.steps, self.hosts, out.launches))
+        return activity
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps of all hosts."""
+        return kineto_steps.find(self.links)
+
+    @cached_property
+    def work(self) -> Work:
+        """What the pieces of device work are."""
+        return Work(self.links, self.hosts.amd)
+
+    @cached_property
+    def compiled(self) -> npt.NDArray[np.bool_]:
+        """By op: whether it ran within what torch.compile made."""
+        links, trace = self.links, self.trace
+        named = np.fromiter((torchnames.is_compiled(n) for n in trace.names), np.bool_, len(trace.names))
+        if not named.any():
+            return np.zeros(len(links.ops.rows), np.bool_)
+        rows = links.rows(OP, ANNOTATION)
+        return np.asarray(Nest(trace, rows[named[trace.events.name[rows]]]).around(links.ops.rows) >= 0)
+
+    def _host_ops(self) -> pd.DataFrame:
+        """Framework ops, and the batches that a loop asked its DataLoader or iterator for; `dataset` marks these and the ops inside."""
+        links, trace, out = self.links, self.trace, self.out
+        named = np.fromiter((torchnames.is_input(n) for n in trace.names), np.bool_, len(trace.names))
+        batches = links.rows(ANNOTATION)
+        batches = batches[named[trace.events.name[batches]]]
+        rows, eager = links.ops.rows, ~self.compiled
+        inside = np.zeros(len(rows), np.bool_)
+        end = links.ops.end
+        if len(batches):
+            loader = Nest(trace, batches)
+            inside = loader.around(rows) >= 0
+            order = np.argsort(np.concatenate([rows, batches]), kind="stable")
+            rows = np.concatenate([rows, batches])[order]
+            end = np.concatenate([end, trace.events.end[batches]])[order]
+            eager = np.concatenate([eager, np.ones(len(batches), np.bool_)])[order]
+            inside = np.concatenate([inside, np.ones(len(batches), np.bool_)])[order]
+        code = trace.events.name[rows]
+        op, kind = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)
+        for one in pd.unique(code).tolist():
+            name = str(trace.names[one])
+            op[one], kind[one] = out.ops.code(name), out.types.code(torchnames.op_type(name))
+        return pd.DataFrame(
+            {
+                "event": rows,
+                "host": links.host[rows],
+                "lane": trace.events.lane[rows],
+                "start": trace.events.start[rows],
+                "end": end,
+                "op": op[code],
+                "type": kind[code],
+                "dataset": inside,
+                "eager": eager,
+            }
+        )
+
+    def _calls(self) -> pd.DataFrame:
+        """Calls into the runtime, cut at the borders of steps; group -1 for what lies in none."""
+        links, trace, out = self.links, self.trace, self.out
+        rows = links.calls
+        events = trace.events
+        span, group, start, end = kineto_steps.spread(self.steps, links.host[rows], events.start[rows], events.end[rows])
+        outside = np.ones(len(rows), np.bool_)
+        outside[span] = False
+        alone = np.flatnonzero(outside)
+        which = np.concatenate([span, alone])
+        kinds_ = np.array([out.texts.code(k) for k in torchnames.CALL_KINDS], np.int32)
+        name = np.zeros(len(trace.names), np.int32)
+        for one in pd.unique(events.name[rows]).tolist():
+            name[one] = out.texts.code(str(trace.names[one]))
+        return pd.DataFrame(
+            {
+                "event": rows[which],
+                "host": links.host[rows[which]],
+                "group": np.concatenate([group, np.full(len(alone), -1)]),
+                "start": np.concatenate([start, events.start[rows[alone]]]),
+                "end": np.concatenate([end, events.end[rows[alone]]]),
+                "kind": kinds_[kineto_steps.call_kinds(links)[which]],
+                "name": name[events.name[rows[which]]],
+            }
+        ).astype(act.CALLS)
+
+    def _traits(self) -> set[str]:
+        """What advice is about: modules that ran, and with their number calls of Gloo and failures of the allocator."""
+        names = [str(name) for name in self.trace.names]
+        out = {"DataParallel"} & {name.removesuffix(".forward") for name in names}
+        for trait, codes in (
+            ("gloo", [code for code, name in enumerate(names) if name.startswith("gloo:")]),
+            ("out of memory", [code for code, name in enumerate(names) if name == "[OutOfMemory]"]),
+        ):
+            if codes and (count := int(np.isin(self.trace.events.name, codes).sum())):
+                out.add(f"{trait}: {count}")
+        return out
+
+    def _optimizer_calls(self) -> pd.DataFrame:
+        """Where optimizers updated parameters: `Optimizer.step#Adam.step`."""
+        trace = self.trace
+        codes = [code for code, name in enumerate(trace.names) if str(name).startswith("Optimizer.step#")]
+        rows = self.links.rows(ANNOTATION, OP)
+        rows = rows[np.isin(trace.events.name[rows], codes)]
+        name = np.zeros(len(trace.names), np.int32)
+        for code in codes:
+            name[code] = self.out.texts.code(str(trace.names[code]))
+        return pd.DataFrame(
+            {
+                "event": rows,
+                "host": self.links.host[rows],
+                "start": trace.events.start[rows],
+                "end": trace.events.end[rows],
+                "name": name[trace.events.name[rows]],
+            }
+        ).astype(act.OPTIMIZER_CALLS)
+
+    def _name_categories(self) -> npt.NDArray[np.uint8]:
+        """By name code: the step-time category whose colour a slice of that name takes in the trace (0: none)."""
+        index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
+        of_transfer = {"H2D": "input", "D2H": "output", "D2D": "device_to_device", "P2P": "device_to_device", "memset": "device_to_device"}
+        out = np.zeros(len(self.trace.names), np.uint8)
+        for code, name in enumerate(map(str, self.trace.names)):
+            if torchnames.is_input(name):
+                out[code] = index["input"]
+            elif (direction := of_transfer.get(torchnames.transfer_kind(name))) is not None:
+                out[code] = index[direction]
+            elif torchnames.is_collective(name):
+                out[code] = index["device_collectives"]
+            elif torchnames.call_kind(name) in (torchnames.LAUNCH, torchnames.GRAPH):
+                out[code] = index["kernel_launch"]
+            elif torchnames.is_compiling(name):
+                out[code] = index["compile"]
+        return out
+
+    def _missing(self) -> dict[str, str]:
+        """A sentence for everything that this profile does not have."""
+        out, links = self.out, self.links
+        missing: dict[str, str] = {}
+        kernels = links.rows(KERNEL)
+        if not len(kernels):
+            missing["kernels"] = (
+                "Device copies are in this profile, but no kernel."
+                if out.has_device
+                else "No GPU kernel is in this profile: the run used the CPU only, or was recorded without ProfilerActivity.CUDA "
+                "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
+            )
+        if not len(self.steps.host):
+            bare = not np.isin(links.kind, (OP, ANNOTATION)).any()
+            missing["steps"] = kineto_steps.ONLY_DEVICE if bare else kineto_steps.HOW
+        if not (links.kind == MEMORY).any():
+            missing["memory"] = "No allocator events are in this profile: record with profile_memory=True."
+        named: Int64s = np.flatnonzero([torchnames.is_input(n) for n in self.trace.names])
+        if not np.isin(self.trace.events.name, named).any():
+            missing["input"] = (
+                "No DataLoader is in this profile: the loop iterates over something else than torch.utils.data.DataLoader, "
+                "or the recording began after the batch was there."
+            )
+        if not out.has_host_ops:
+            missing["ops"] = (
+                "No framework op is in this profile: it was recorded without ProfilerActivity.CPU."
+                if not (links.kind == UNKNOWN).all()
+                else "No framework op is in this profile."
+            )
+        return missing

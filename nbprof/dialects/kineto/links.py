@@ -1,0 +1,285 @@
+"""What started what in a Kineto trace: device work, the runtime call that launched it, the op that made the call.
+
+A device event and its launch share a correlation id, unique within a process only. The launch names its op by `External id`; files that
+state none, or one that is no op's, are linked by time: the innermost op around the launch on its thread.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.core import nesting
+from nbprof.core.trace import Int32s, Int64s, Trace
+from nbprof.dialects import torchnames
+from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, DEVICE_NOTE, FILL, HOST, KERNEL, NOTES, OP, SLACK_PS, STREAM, Kinds
+
+Flags = npt.NDArray[np.bool_]
+
+
+class Nest:
+    """Some events of a trace as a forest by time on their lanes, to ask what is around something.
+
+    Parameters
+    ----------
+    trace : Trace
+    rows : int64[k]
+        The events, ascending.
+    """
+
+    def __init__(self, trace: Trace, rows: Int64s) -> None:
+        events = trace.events
+        self.trace = trace
+        self.rows = rows
+        self.lane: Int32s = events.lane[rows]
+        self.start: Int64s = events.start[rows]
+
+    @cached_property
+    def parent(self) -> Int32s:
+        """int32[k]: position of the innermost event around each, -1."""
+        return nesting.parents(self.lane, self.start, self.trace.events.duration[self.rows], SLACK_PS)
+
+    @cached_property
+    def end(self) -> Int64s:
+        """int64[k]: ends, those that run past their parent by less than the slack cut to it."""
+        end = self.trace.events.end[self.rows]
+        child = np.flatnonzero(self.parent >= 0)
+        while len(child):
+            above = end[self.parent[child]]
+            over = end[child] > above
+            child, above = child[over], above[over]
+            end[child] = above
+            # A cut event may have children of its own: look again at all, which ends soon, as almost none is cut.
+            child = np.flatnonzero((self.parent >= 0) & np.isin(self.parent, child)) if len(child) else child
+        return end
+
+    def around(self, rows: Int64s) -> Int64s:
+        """Position of the innermost event around other events of the trace (itself, where it is one of these), -1 where there is none."""
+        events = self.trace.events
+        at = np.searchsorted(self.rows, rows, side="right") - 1
+        reach = events.end[rows] - np.minimum(SLACK_PS, events.duration[rows] // 2)
+        return self._climb(at, events.lane[rows], reach)
+
+    def at(self, lane: Int32s, time: Int64s) -> Int64s:
+        """Position of the innermost event around moments (int64 ps) on lanes, -1 where there is none."""
+        out = np.full(len(time), -1, np.int64)
+        for one in np.unique(lane).tolist():
+            which = np.flatnonzero(lane == one)
+            low, high = np.searchsorted(self.lane, [one, one + 1])
+            out[which] = low + np.searchsorted(self.start[low:high], time[which], side="right") - 1
+        return self._climb(out, lane, time)
+
+    def _climb(self, at: Int64s, lane: Int32s, reach: Int64s) -> Int64s:
+        """From the last event that began before, up to the first that reaches far enough."""
+        at = np.where((at >= 0) & (self.lane[at] == lane), at, -1) if len(self.rows) else np.full(len(at), -1, np.int64)
+        open_ = np.flatnonzero(at >= 0)
+        end = self.trace.events.end[self.rows]
+        while len(open_):
+            open_ = open_[end[at[open_]] < reach[open_]]
+            at[open_] = self.parent[at[open_]]
+            open_ = open_[at[open_] >= 0]
+        return at
+
+
+class Links:
+    """A Kineto trace with split lanes, and how its events hang together. Each column is made once, when it is first needed.
+
+    Parameters
+    ----------
+    trace : Trace
+    kind : uint8[events]
+    """
+
+    def __init__(self, trace: Trace, kind: Kinds) -> None:
+        self.trace = trace
+        self.kind = kind
+
+    @cached_property
+    def lane_host(self) -> Int32s:
+        """int32[lanes]: index into `trace.hosts`."""
+        return np.asarray(self.trace.lanes["host"].map({h: i for i, h in enumerate(self.trace.hosts)}), np.int32)
+
+    @cached_property
+    def host(self) -> Int32s:
+        """int32[events]: index into `trace.hosts`."""
+        return self.lane_host[self.trace.events.lane]
+
+    @cached_property
+    def device(self) -> Int32s:
+        """int32[events]: ordinal of the device, -1 on a host."""
+        return self.trace.lanes["device"].to_numpy(np.int32)[self.trace.events.lane]
+
+    def rows(self, *kinds: int) -> Int64s:
+        """Events of some kinds, ascending."""
+        wanted = np.zeros(256, np.bool_)
+        wanted[list(kinds)] = True
+        return np.flatnonzero(wanted[self.kind])
+
+    @cached_property
+    def ops(self) -> Nest:
+        """The framework ops, nested."""
+        return Nest(self.trace, self.rows(OP))
+
+    @cached_property
+    def annotations(self) -> Nest:
+        """What the program annotated on its threads, without step markers, which hold everything."""
+        rows = self.rows(ANNOTATION)
+        step = np.fromiter((bool(torchnames.STEP.match(n)) for n in self.trace.names), np.bool_, len(self.trace.names))
+        return Nest(self.trace, rows[~step[self.trace.events.name[rows]]])
+
+    @cached_property
+    def work(self) -> Int64s:
+        """int64[w]: kernels, copies and fills on devices."""
+        return self.rows(KERNEL, COPY, FILL)
+
+    @cached_property
+    def calls(self) -> Int64s:
+        """int64[c]: calls into the runtime or driver."""
+        return self.rows(CALL)
+
+    @cached_property
+    def correlation(self) -> Int64s:
+        """int64[events]: the launch that an event is or comes from, -1. A 0 that several calls of a host state is none."""
+        out = self.trace.arg("correlation")
+        if (out[self.calls] == 0).sum() > len(self.trace.hosts):
+            out[out == 0] = -1
+        return out
+
+    @cached_property
+    def external(self) -> Int64s:
+        """int64[events]: `External id`, as files of any age write it, -1."""
+        out = self.trace.arg("External id")
+        old = self.trace.arg("external id") if "external id" in self.trace.args else None
+        return out if old is None else np.where(out < 0, old, out)
+
+    @cached_property
+    def launch(self) -> Int64s:
+        """int64[w]: the call that launched each piece of device work, -1. One graph launch has many kernels."""
+        calls = self.calls[self.correlation[self.calls] >= 0]
+        at = _look_up(self._key(self.correlation, calls), self._key(self.correlation, self.work))
+        return np.where(at >= 0, calls[at], -1) if len(calls) else np.full(len(self.work), -1, np.int64)
+
+    def _key(self, ident: Int64s, rows: Int64s) -> Int64s:
+        """Ids made unique over hosts; -1 stays."""
+        value = ident[rows]
+        if len(self.trace.hosts) == 1:
+            return value
+        return np.where((value >= 0) & (value < 1 << 48), value + (self.host[rows].astype(np.int64) << 48), -1)
+
+    @cached_property
+    def call_op(self) -> Int64s:
+        """int64[c]: position in `ops` of the op that made each call, -1."""
+        return self._by_external(self.calls, self.ops.around(self.calls))
+
+    def _by_external(self, rows: Int64s, around: Int64s) -> Int64s:
+        """The op that each event names, where it was running at that time; else the one around it."""
+        ops = self.ops
+        if not len(ops.rows) or not len(rows):
+            return around
+        at = _look_up(self._key(self.external, ops.rows), self._key(self.external, rows))
+        # Some recorders write the correlation id there, which may by chance be the id of some op: time and thread decide.
+        events = self.trace.events
+        time = events.start[rows]
+        within = (at >= 0) & (ops.start[at] <= time + SLACK_PS) & (events.end[ops.rows][at] + SLACK_PS >= time)
+        return np.where(within & ((ops.lane[at] == events.lane[rows]) | (around < 0)), at, around)
+
+    @cached_property
+    def work_op(self) -> Int64s:
+        """int64[w]: position in `ops` of the op that each piece of device work comes from, -1."""
+        out = np.full(len(self.work), -1, np.int64)
+        known = np.flatnonzero(self.launch >= 0)
+        if len(known):
+            out[known] = self.call_op[np.searchsorted(self.calls, self.launch[known])]
+        lost = np.flatnonzero((out < 0) & (self.launch < 0))
+        if len(lost):
+            out[lost] = self._named(lost)
+            lost = lost[out[lost] < 0]
+        if len(lost) and self.trace.flows is not None:
+            out[lost] = self._by_flow(lost)
+        return out
+
+    def _named(self, which: Int64s) -> Int64s:
+        """The op that device work without a launch names itself by `External id`; it can't have begun before the op did."""
+        ops, rows = self.ops, self.work[which]
+        if not len(ops.rows):
+            return np.full(len(which), -1, np.int64)
+        at = _look_up(self._key(self.external, ops.rows), self._key(self.external, rows))
+        good = (at >= 0) & (self.external[rows] != self.correlation[rows])
+        return np.where(good & (ops.start[at] <= self.trace.events.start[rows] + SLACK_PS), at, -1)
+
+    def _by_flow(self, which: Int64s) -> Int64s:
+        """The op around the start of the arrow that ends in device work without a launch."""
+        flows = self.trace.flows
+        out = np.full(len(which), -1, np.int64)
+        if flows is None or not len(flows.phase):
+            return out
+        names = [c for c in np.unique(flows.category).tolist() if c >= 0 and self.trace.strings[c] in ("ac2g", "async", "async_cpu_to_gpu")]
+        # Ids that are no numbers are no correlation ids.
+        begins = np.flatnonzero((flows.phase == 0) & np.isin(flows.category, names) & (flows.id >= 0) & (flows.id < 1 << 48))
+        if not len(begins):
+            return out
+        lanes = self.trace.lanes
+        # A flow knows its row; the first lane of a row is its host side, where there is one.
+        lane_of_row = {int(r): i for i, (r, s) in enumerate(zip(lanes["row"], lanes["side"], strict=True)) if s == HOST}
+        lane = np.array([lane_of_row.get(r, -1) for r in flows.lane[begins].tolist()], np.int32)
+        begins, lane = begins[lane >= 0], lane[lane >= 0]
+        several = len(self.trace.hosts) > 1
+        key = flows.id[begins] + (self.lane_host[lane].astype(np.int64) << 48 if several else 0)
+        at = _look_up(key, self._key(self.correlation, self.work[which]))
+        found = np.flatnonzero(at >= 0)
+        out[found] = self.ops.at(lane[at[found]], flows.time[begins][at[found]])
+        return out
+
+    @cached_property
+    def work_name(self) -> Int64s:
+        """int64[w]: name code of what each piece of device work is counted for: its op, else the annotation around it, else -1."""
+        names = self.trace.events.name
+        out = np.full(len(self.work), -1, np.int64)
+        known = self.work_op >= 0
+        out[known] = names[self.ops.rows[self.work_op[known]]]
+        lost = np.flatnonzero(~known)
+        if len(lost):
+            out[lost] = self._by_device_note(lost)
+            rest = lost[(out[lost] < 0) & (self.launch[lost] >= 0)]
+            around = self.annotations.around(self.launch[rest])
+            out[rest[around >= 0]] = names[self.annotations.rows[around[around >= 0]]]
+        return out
+
+    def _by_device_note(self, which: Int64s) -> Int64s:
+        """Name code of the innermost annotation that the device shows around work, -1."""
+        events, lanes = self.trace.events, self.trace.lanes
+        rows = self.rows(DEVICE_NOTE)
+        step = np.fromiter((bool(torchnames.STEP.match(n)) for n in self.trace.names), np.bool_, len(self.trace.names))
+        notes = Nest(self.trace, rows[~step[events.name[rows]]])
+        out = np.full(len(which), -1, np.int64)
+        if not len(notes.rows):
+            return out
+        stream = lanes[lanes["side"] == STREAM]
+        beside = lanes[lanes["side"] == NOTES]
+        by_row = {int(r): i for i, r in zip(beside.index, beside["row"], strict=True)}
+        to = np.full(len(lanes), -1, np.int32)
+        for i, row in zip(stream.index, stream["row"], strict=True):
+            to[i] = by_row.get(int(row), -1)
+        lane = to[events.lane[self.work[which]]]
+        at = notes.at(lane, events.start[self.work[which]])
+        out[at >= 0] = events.name[notes.rows[at[at >= 0]]]
+        return out
+
+
+def _look_up(keys: Int64s, wanted: Int64s) -> Int64s:
+    """Position of the last of `keys` that equals each of `wanted`, -1 where there is none or it is negative."""
+    if not len(keys):
+        return np.full(len(wanted), -1, np.int64)
+    low, high = int(keys.min()), int(keys.max())
+    good = (wanted >= max(low, 0)) & (wanted <= high)
+    if high - low < 8 * (len(keys) + len(wanted)) + 1024:
+        # Ids are counted up, so that a table by id is small, and far faster than sorting.
+        table = np.full(high - low + 1, -1, np.int64)
+        table[keys - low] = np.arange(len(keys))
+        return np.where(good, table[np.where(good, wanted - low, 0)], -1)
+    order = np.argsort(keys, kind="stable")
+    at = np.searchsorted(keys[order], wanted, side="right") - 1
+    at = np.maximum(at, 0)
+    return np.where(good & (keys[order][at] == wanted), order[at], -1)

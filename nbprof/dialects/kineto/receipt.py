@@ -1,0 +1,166 @@
+"""What a reader of a PyTorch profile should know before trusting it: what did not link, what overlaps, what the recorder lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.core.trace import Int64s, Note
+from nbprof.dialects import sanity, torchnames
+from nbprof.dialects.kineto import memory as kineto_memory
+from nbprof.dialects.kineto.hosts import Hosts
+from nbprof.dialects.kineto.lanes import CALL, OVERHEAD, SLACK_PS
+from nbprof.dialects.kineto.links import Links
+from nbprof.dialects.kineto.steps import Steps
+
+_MOST_MESSAGES = 10
+_STARTS = (torchnames.LAUNCH, torchnames.GRAPH)
+_MOVES = (torchnames.COPY, torchnames.FILL)
+
+
+def notes(links: Links, steps: Steps, hosts: Hosts, launches: pd.DataFrame) -> list[Note]:
+    """Lines for the receipt, in the order in which they matter; `launches` is the table of the activity."""
+    return [
+        *steps.notes,
+        *_ranks(hosts),
+        *sanity.hosts(links.trace),
+        *_linked(links, launches),
+        *_overlaps(links),
+        *_recorder(links, hosts),
+        *_memory(links),
+    ]
+
+
+def _info(text: str) -> Note:
+    return Note("info", text)
+
+
+def _warning(text: str) -> Note:
+    return Note("warning", text)
+
+
+def _many(count: int, one: str, many: str = "") -> str:
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def _ranks(hosts: Hosts) -> list[Note]:
+    out = []
+    known = sorted(r for r in set(hosts.ranks) if r is not None)
+    size = hosts.world_size
+    if size is not None and known and len(known) < size:
+        listed = ", ".join(str(r) for r in known[:8]) + (" …" if len(known) > 8 else "")
+        here = f"rank {listed} is" if len(known) == 1 else f"ranks {listed} are"
+        out.append(_warning(f"The job had {size} ranks; {here} here. What the others waited for is not known."))
+    twice = sorted({r for r in hosts.ranks if r is not None and hosts.ranks.count(r) > 1})
+    for rank in twice:
+        files = ", ".join(f for f, r in zip(hosts.files, hosts.ranks, strict=True) if r == rank)
+        out.append(_warning(f"Several files are of rank {rank}: {files}. Each is shown as a host of its own."))
+    for first, second in hosts.identical():
+        out.append(_warning(f"{second} holds the same events as {first}: it is a copy, and counted twice."))
+    return out
+
+
+def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
+    """Launches without device work, and device work without a launch or an op."""
+    trace, work = links.trace, links.work
+    kinds = [torchnames.call_kind(str(n)) for n in trace.names]
+    name = trace.events.name[launches["event"].to_numpy(np.int64)]
+    starts_work = np.array([k in _STARTS for k in kinds], np.bool_)[name]
+    if not len(work):
+        count = int(starts_work.sum())
+        text = f"{_many(count, 'launch', 'launches')} and no work on a device: it was not recorded."
+        return [_warning(f"{text} Add ProfilerActivity.CUDA to the activities.")] if count else []
+    out = sanity.lost_launches(launches, starts_work)
+    moves = np.array([k in _MOVES for k in kinds], np.bool_)[name] & (launches["target"] < 0).to_numpy()
+    if moves.any():
+        calls = _many(int(moves.sum()), "call that copies or fills", "calls that copy or fill")
+        out.append(_info(f"{calls} left nothing on the device: one of no bytes, or from host to host, leaves none; else it was lost."))
+    alone = int((links.launch < 0).sum())
+    if alone and not len(links.calls):
+        out.append(_info("No runtime calls are in the profile: launch times are not known, and steps take device work by its own time."))
+    else:
+        out += sanity.unlaunched(alone, len(work))
+    nameless = int((links.work_name < 0).sum())
+    if nameless and len(links.ops.rows):
+        text = f"{_many(nameless, 'device event')} of {len(work):,} ({100 * nameless / len(work):.3g} %)"
+        out.append(_info(f"{text} could be linked to no op; in the tables each counts under its own name."))
+    return out
+
+
+def _overlaps(links: Links) -> list[Note]:
+    """Kernels that run while the one before on their stream still does: dependent launches do; profilers' errors look the same."""
+    events, work = links.trace.events, links.work
+    out = []
+    if len(work):
+        lane, start, end = events.lane[work], events.start[work], events.end[work]
+        # Lanes are laid one behind the other, so that one running maximum serves all of them.
+        low = start - start.min()
+        width = int((end - start.min()).max()) + 1
+        if width * (int(lane.max()) + 1) < 2**62:
+            shift = lane.astype(np.int64) * width
+            before = np.maximum.accumulate(low + shift + (end - start))
+            over = before[:-1] - (low + shift)[1:]
+            same = lane[1:] == lane[:-1]
+            count = int((same & (over > 0)).sum())
+            if count:
+                longest = int(over[same].max()) / 1e6
+                out.append(
+                    _info(
+                        f"{_many(count, 'device event begins', 'device events begin')} before the one before on the same stream ended, "
+                        f"by up to {longest:,.1f} µs. Programmatic dependent launch does that; so do errors of the recorder. "
+                        "All are kept; busy time counts each instant once."
+                    )
+                )
+    ops = links.ops
+    if len(ops.rows):
+        past = events.end[ops.rows] - ops.end
+        count = int((past > 0).sum())
+        if count:
+            text = f"{_many(count, 'op ends', 'ops end')} up to {int(past.max()) / 1000:,.0f} ns after the op around"
+            out.append(_info(f"{text} (rounding of the recorder, at most {SLACK_PS // 1_000_000} µs): taken to end with it."))
+    return out
+
+
+def _recorder(links: Links, hosts: Hosts) -> list[Note]:
+    """What the recorder says of itself: logged warnings, and the time that it took."""
+    out = []
+    messages = list(dict.fromkeys(hosts.messages()))
+    several = len(links.trace.hosts) > 1
+    for host, text in messages[:_MOST_MESSAGES]:
+        line = " ".join(text.split())
+        out.append(_warning(f"{host}: {line}" if several else f"The recorder warned: {line}"))
+    if len(messages) > _MOST_MESSAGES:
+        out.append(_warning(f"The recorder gave {len(messages) - _MOST_MESSAGES:,} more warnings; they are in the file's metadata."))
+    rows = links.rows(OVERHEAD)
+    if len(rows):
+        events = links.trace.events
+        total: dict[str, tuple[int, int]] = {}
+        for code in np.unique(events.name[rows]).tolist():
+            mine = rows[events.name[rows] == code]
+            total[str(links.trace.names[code])] = (len(mine), int(events.duration[mine].sum()))
+        listed = ", ".join(f"{n} {t / 1e9:,.2f} ms in {c:,}" for n, (c, t) in sorted(total.items(), key=lambda x: -x[1][1])[:4])
+        whole = sum(t for _, t in total.values())
+        level = _warning if whole > 0.02 * _span(links) else _info
+        out.append(level(f"The recorder itself took {whole / 1e9:,.2f} ms within the profile: {listed}."))
+    return out
+
+
+def _span(links: Links) -> int:
+    rows: Int64s = np.concatenate([links.ops.rows, links.work, links.rows(CALL)])
+    events = links.trace.events
+    return int(events.end[rows].max() - events.start[rows].min()) if len(rows) else 0
+
+
+def _memory(links: Links) -> list[Note]:
+    out = []
+    if kineto_memory.without_totals(links):
+        out.append(
+            _info(
+                "The allocator events state no totals (PyTorch before 1.11): memory in use is added up from the events, so what was "
+                "allocated before the recording is missing from it."
+            )
+        )
+    failed = [c for c, n in enumerate(links.trace.names) if n == "[OutOfMemory]"]
+    if failed and (count := int(np.isin(links.trace.events.name, failed).sum())):
+        out.append(_warning(f"The allocator ran out of memory {_many(count, 'time')} while the profile was recorded."))
+    return out

@@ -1,0 +1,294 @@
+"""The steps of a Kineto trace, and which of them each instant of work counts for.
+
+A step lasts from the end of the one before, or its own begin on the host where that is later, to its end on the host or the end of the
+last device work launched in it, whichever is later: so steps neither overlap nor leave work out that the device still had to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.trace import Int64s, Note
+from nbprof.dialects import torchnames
+from nbprof.dialects.kineto import cut as kineto_cut
+from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, OP, UNKNOWN
+from nbprof.dialects.kineto.links import Links
+
+HOW = (
+    "No steps are in this profile, so step time is unknown: nothing in it marks them. With torch.profiler, call prof.step() at the end of "
+    "each iteration; %%nbprof and nbprof.profile() find the steps of optimizers themselves, and nbprof.steps(loader) around what any other "
+    "loop runs over marks those of it."
+)
+
+ONLY_DEVICE = (
+    "No steps are in this profile, so step time is unknown: it was recorded without ProfilerActivity.CPU, which holds the step markers "
+    "and the ops."
+)
+
+
+@dataclass
+class Steps:
+    """Steps of all hosts; `group` numbers them within a host, in time order.
+
+    `host`, `group`, `event` (the marker), `start` and `end` (int64 ps) are arrays; `names` has a name a step.
+    """
+
+    host: Int64s
+    group: Int64s
+    event: Int64s
+    start: Int64s
+    end: Int64s
+    names: list[str]
+    cut: set[tuple[int, int]] = field(default_factory=set)
+    notes: list[Note] = field(default_factory=list)
+
+
+def find(links: Links) -> Steps:
+    """The steps, from `ProfilerStep#N`; where a host has none, from its optimizer steps or the batches that it asked for."""
+    parts = [part for host in range(len(links.trace.hosts)) if (part := _of_host(links, host)) is not None]
+    if not parts:
+        nothing = np.zeros(0, np.int64)
+        return Steps(nothing, nothing, nothing, nothing, nothing, [])
+    host, group, event, start, end = (
+        np.concatenate([getattr(p, key) for p in parts]) for key in ("host", "group", "event", "start", "end")
+    )
+    out = Steps(host, group, event, start, end, [n for p in parts for n in p.names])
+    for part in parts:
+        out.cut |= part.cut
+        out.notes += part.notes
+    return out
+
+
+def _of_host(links: Links, host: int) -> Steps | None:
+    trace, events = links.trace, links.trace.events
+    named = [*np.flatnonzero([n.startswith(("ProfilerStep", "Optimizer.step#", "enumerate(")) for n in trace.names])]
+    rows = links.rows(ANNOTATION)
+    rows = rows[np.isin(events.name[rows], named) & (links.host[rows] == host)]
+    names = [str(trace.names[c]) for c in events.name[rows].tolist()]
+    notes: list[Note] = []
+    where = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
+    marks = rows[[bool(torchnames.STEP.match(n)) for n in names]] if names else rows
+    if len(marks):
+        marks = _one_thread(links, marks)
+        start, end = events.start[marks], events.end[marks]
+        labels = [str(trace.names[c]) for c in events.name[marks].tolist()]
+    else:
+        turns = rows[[bool(torchnames.OPTIMIZER.match(n)) for n in names]] if names else rows
+        turns = _last_of_cycle(links, turns)
+        if len(turns) >= 2:
+            end = events.end[turns]
+            start = np.append(_first_work(links, turns[0]), end[:-1])
+            what, text = "step", f"the {len(turns)} optimizer steps"
+        else:
+            turns = rows[[bool(torchnames.LOADER.match(n)) for n in names]] if names else rows
+            turns = _one_thread(links, turns)
+            if len(turns) < 2:
+                return None
+            start = events.start[turns]
+            end = np.append(start[1:], _last_work(links, turns[-1]))
+            what, text = "batch", f"the {len(turns)} batches that the loop asked its DataLoader for"
+        marks, labels = turns, [f"{what} {i}" for i in range(len(turns))]
+        text = f"No ProfilerStep is in the profile{where}: steps are taken from {text}. prof.step() marks them exactly."
+        notes.append(Note("info", text))
+    broken = kineto_cut.by_ops(links, marks, start, end)
+    start, end, matched = _with_device(links, host, start, end)
+    group = np.arange(len(start))
+    if hidden := [name for name, length in zip(labels, (end - start).tolist(), strict=True) if length <= 0]:
+        listed = ", ".join(hidden[:4]) + (f" and {len(hidden) - 4:,} more" if len(hidden) > 4 else "")
+        one = len(hidden) == 1
+        notes.append(
+            Note(
+                "warning",
+                f"{'A step' if one else f'{len(hidden):,} steps'}{where} ended while the device was still at work for the one before, "
+                f"and launched nothing that ran after it: {'it has' if one else 'they have'} no time of {'its' if one else 'their'} own "
+                f"and {'is' if one else 'are'} not listed ({listed}).",
+            )
+        )
+    cut, last = kineto_cut.by_work(matched)
+    if broken and not cut:
+        cut, last = 1, broken
+    if cut:
+        text = f"{'The last step' if cut == 1 else f'The last {cut} steps'}{where}"
+        notes.append(Note("warning", f"{text} ended with the recording ({last}): shown, but not averaged."))
+    return Steps(
+        np.full(len(start), host), group, marks, start, end, labels, {(host, int(g)) for g in group[len(group) - cut :]}, notes
+    )  # fmt: skip
+
+
+def _one_thread(links: Links, rows: Int64s) -> Int64s:
+    """Those events that lie on the lane with most of them, in time order, each after the end of the one before."""
+    events = links.trace.events
+    if not len(rows):
+        return rows
+    lanes, counts = np.unique(events.lane[rows], return_counts=True)
+    rows = rows[events.lane[rows] == lanes[counts.argmax()]]
+    start, end = events.start[rows], events.end[rows]
+    inside = start < np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end[:-1]))
+    # A marker inside another one is a step of a loop inside a step.
+    return rows[~inside | (end > np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end[:-1])))]
+
+
+def _last_of_cycle(links: Links, rows: Int64s) -> Int64s:
+    """Of several optimizers that step in turn, the one that ends the turn: the most frequent, of equals the last to begin."""
+    events = links.trace.events
+    if not len(rows):
+        return rows
+    codes, first, counts = np.unique(events.name[rows], return_index=True, return_counts=True)
+    most = np.flatnonzero(counts == counts.max())
+    last = most[np.argmax(events.start[rows[first[most]]])]
+    return _one_thread(links, rows[events.name[rows] == codes[last]])
+
+
+def _first_work(links: Links, mark: int) -> int:
+    """When the thread of a marker began its first op, annotation or call."""
+    events = links.trace.events
+    rows = links.rows(OP, ANNOTATION, CALL)
+    rows = rows[events.lane[rows] == events.lane[mark]]
+    return int(events.start[rows[0]])
+
+
+def _last_work(links: Links, mark: int) -> int:
+    """When the thread of a marker ended its last op, annotation or call."""
+    events = links.trace.events
+    rows = links.rows(OP, ANNOTATION, CALL)
+    return int(events.end[rows[events.lane[rows] == events.lane[mark]]].max())
+
+
+def _with_device(links: Links, host: int, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Steps stretched over the device work launched in them, and how many events of it each has."""
+    events, work = links.trace.events, links.work
+    mine = np.flatnonzero(links.host[work] == host)
+    launch = links.launch[mine]
+    begun = np.where(launch >= 0, events.start[launch], events.start[work[mine]])
+    at = np.searchsorted(start, begun, side="right") - 1
+    within = (at >= 0) & (begun < end[at])
+    last = end.copy()
+    np.maximum.at(last, at[within], events.end[work[mine[within]]])
+    last = np.maximum.accumulate(last)
+    first = np.maximum(start, np.append(start[:1], last[:-1]))
+    return first, last, np.bincount(at[within], minlength=len(start))
+
+
+def markers(steps: Steps) -> tuple[pd.DataFrame, dict[tuple[int, int], str], set[tuple[int, int]]]:
+    """`markers`, `group_names` and `cut` of the activity."""
+    frame = pd.DataFrame(
+        {
+            "event": steps.event,
+            "host": steps.host,
+            "group": steps.group,
+            "device": np.full(len(steps.host), -1),
+            "start": steps.start,
+            "end": steps.end,
+        }
+    ).astype(act.MARKERS)
+    names = {(h, g): n for h, g, n in zip(steps.host.tolist(), steps.group.tolist(), steps.names, strict=True)}
+    return frame, names, steps.cut
+
+
+def spread(steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Spans cut at the borders of steps: index of the span, group, start, end (ps). What lies in no step is left out."""
+    parts: list[tuple[Int64s, ...]] = []
+    for one in np.unique(steps.host).tolist():
+        mine = np.flatnonzero(steps.host == one)
+        low, high = steps.start[mine], steps.end[mine]
+        rows = np.flatnonzero(host == one)
+        a = np.searchsorted(high, start[rows], side="right")
+        b = np.searchsorted(low, end[rows], side="left")
+        count = np.maximum(b - a, 0)
+        span = np.repeat(rows, count)
+        step = np.repeat(a, count) + np.arange(len(span)) - np.repeat(np.cumsum(count) - count, count)
+        parts.append((span, steps.group[mine][step], np.maximum(start[span], low[step]), np.minimum(end[span], high[step])))
+    if not parts:
+        nothing = np.zeros(0, np.int64)
+        return nothing, nothing, nothing, nothing
+    span, group, first, last = (np.concatenate([p[i] for p in parts]) for i in range(4))
+    return span, group, first, last
+
+
+def work(links: Links, steps: Steps, device_class: Int64s) -> pd.DataFrame:
+    """The `work` table: device work by class, and what the host did.
+
+    Parameters
+    ----------
+    device_class : int64[w]
+        Step class of each piece of device work.
+
+    A call that stands still until the device has caught up is waiting, and one that copies to the host ends when the device got there:
+    both are neither compute nor launching. Python frames are no ops; where only they run the step is in `other`.
+    """
+    events = links.trace.events
+    host_rows, host_class = _host_classes(links)
+    rows = np.concatenate([links.work, host_rows])
+    cls = np.concatenate([device_class, host_class])
+    span, group, start, end = spread(steps, links.host[rows], events.start[rows], events.end[rows])
+    rows = rows[span]
+    return pd.DataFrame(
+        {
+            "event": rows,
+            "host": links.host[rows],
+            "group": group,
+            "device": links.device[rows],
+            "start": start,
+            "end": end,
+            "cls": cls[span],
+        }
+    ).astype(act.WORK)
+
+
+def _host_classes(links: Links) -> tuple[Int64s, Int64s]:
+    """The host events that count in a step, and the class of each."""
+    trace, events = links.trace, links.trace.events
+    names = list(map(str, trace.names))
+    loader = np.array([torchnames.is_input(n) for n in names], np.bool_)
+    compiling = np.array([torchnames.is_compiling(n) for n in names], np.bool_)
+    # Ops inside ops add nothing to the union of all.
+    outer = links.ops.rows[links.ops.parent < 0]
+    labelled = links.rows(OP, ANNOTATION, UNKNOWN)
+    labelled = labelled[(loader | compiling)[events.name[labelled]] & (links.device[labelled] < 0)]
+    of_label = np.where(loader[events.name[labelled]], act.HOST_WAIT_INPUT, act.HOST_COMPILE)
+    calls = links.calls
+    return (
+        np.concatenate([outer, labelled, calls]),
+        np.concatenate([np.full(len(outer), act.HOST_COMPUTE), of_label, call_classes(links)]),
+    )
+
+
+_CLASS_OF_CALL = {
+    torchnames.LAUNCH: act.HOST_PREPARE,
+    torchnames.GRAPH: act.HOST_PREPARE,
+    torchnames.COPY: act.HOST_PREPARE,
+    torchnames.COPY_H2D: act.HOST_TO_DEVICE,
+    torchnames.COPY_D2H: act.HOST_WAIT_DEVICE,
+    torchnames.FILL: act.HOST_PREPARE,
+    torchnames.SYNC: act.HOST_WAIT_DEVICE,
+    torchnames.ALLOCATE: act.HOST_COMPUTE,
+    torchnames.OTHER_CALL: act.HOST_COMPUTE,
+}
+
+
+def call_classes(links: Links) -> Int64s:
+    """int64[c]: the step class of each runtime call."""
+    return np.array([_CLASS_OF_CALL[k] for k in torchnames.CALL_KINDS], np.int64)[call_kinds(links)]
+
+
+def call_kinds(links: Links) -> Int64s:
+    """int64[c]: index into `torchnames.CALL_KINDS` of each runtime call; a call that copies is told by the direction of the copy."""
+    codes = links.trace.events.name[links.calls]
+    table = np.zeros(len(links.trace.names), np.int64)
+    for code in pd.unique(codes).tolist():
+        table[code] = torchnames.CALL_KINDS.index(torchnames.call_kind(str(links.trace.names[code])))
+    out = table[codes]
+    copies = np.flatnonzero((links.kind[links.work] == COPY) & (links.launch >= 0))
+    if len(copies):
+        names = links.trace.events.name[links.work[copies]]
+        at = np.searchsorted(links.calls, links.launch[copies])
+        for code in pd.unique(names).tolist():
+            direction = torchnames.transfer_kind(str(links.trace.names[code]))
+            if direction in ("H2D", "D2H"):
+                out[at[names == code]] = torchnames.CALL_KINDS.index(f"copy {direction}")
+    return out

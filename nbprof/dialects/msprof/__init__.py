@@ -1,0 +1,1 @@
+"""What does a profile of an Ascend NPU (msprof) mean?"""

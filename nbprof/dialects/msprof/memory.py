@@ -1,0 +1,241 @@
+"""Memory of NPUs, out of the tables: blocks that the allocators handed out, else how much they held at moments."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.dialects.allocators import or_na
+from nbprof.dialects.kineto.steps import Steps
+from nbprof.formats.msprof.tables import Table
+
+_NPU = re.compile(r"NPU:?\s*(\d+)", re.IGNORECASE)
+_RECORDS = (("memory_record", "component", "allocated_bytes", "reserved_bytes"), ("npu_mem", "event", "memory_bytes", ""))
+
+_NEAR_BYTES = 1024.0
+"""Files state whole or rounded KB."""
+_HELD = "What each op allocated is not in this profile: memory is told by what its components held at moments."
+
+
+def recorded(trace: Trace) -> bool:
+    """Whether any table tells of memory over time."""
+    return any(len(t) for kind in ("operator_memory", "memory_record", "npu_mem") for t in trace.tables.get(kind, []))
+
+
+def allocations(trace: Trace, steps: Steps, out: act.Activity) -> tuple[pd.DataFrame, list[Note]]:
+    """The `allocations` table, in time order, and lines for the receipt.
+
+    A block that was handed out before the recording has no begin, one that is still held at its end has no release: each is one event then.
+    What a row states as allocated in all is `heap`, what is reserved beyond that is `free`.
+    """
+    parts: list[pd.DataFrame] = []
+    notes: list[Note] = []
+    blocks = [t for t in trace.tables.get("operator_memory", []) if len(t)]
+    number = 0
+    for table in blocks:
+        part, strange = _blocks(trace, table, out, number)
+        number += len(table)
+        parts.append(part)
+        if strange:
+            what = "a row" if strange == 1 else f"{strange:,} rows"
+            text = f"{table.source}: {what} with a negative size or without any moment: what was freed had been allocated before. Left out."
+            notes.append(Note("info", text))
+    if not any(len(part) for part in parts):
+        for kind, who, used, held in _RECORDS:
+            tables = [t for t in trace.tables.get(kind, []) if len(t)]
+            parts = [_records(trace, table, out, who, used, held) for table in tables]
+            if any(len(part) for part in parts):
+                notes.append(Note("info", _HELD))
+                break
+    if not any(len(part) for part in parts):
+        return act.table(act.ALLOCATIONS), notes
+    frame = pd.concat([part for part in parts if len(part)], ignore_index=True).sort_values("time", kind="stable", ignore_index=True)
+    frame["event"] = np.arange(len(frame))
+    frame["group"] = _group(steps, frame["host"].to_numpy(np.int64), frame["time"].to_numpy(np.int64))
+    return frame[list(act.ALLOCATIONS)], notes
+
+
+def _blocks(trace: Trace, table: Table, out: act.Activity, first: int) -> tuple[pd.DataFrame, int]:
+    frame = table.frame
+    count = len(frame)
+    size = frame["size_bytes"].to_numpy(np.float64)
+    begin = frame["allocation_ps"] if "allocation_ps" in frame else _nothing(count)
+    if "release_ps" in frame:
+        release = frame["release_ps"]
+    else:
+        stated = frame["duration_us"].to_numpy(np.float64) if "duration_us" in frame else np.full(count, np.nan)
+        length = pd.Series(np.rint(stated * 1e6))
+        release = begin + length.astype("Int64")
+    good = np.isfinite(size) & (size >= 0)
+    strange = int((~good | (begin.isna() & release.isna()).to_numpy(np.bool_)).sum())
+    names = frame["name"].array if "name" in frame else None
+    op = np.full(count, out.ops.code(""), np.int32)
+    if isinstance(names, pd.Categorical):
+        op = np.array([*(out.ops.code(str(n)) for n in names.categories), out.ops.code("")], np.int32)[names.codes]
+    memory = _memory(trace, table, out, "device_type")
+    halves = []
+    for moment, at, sign in ((begin, "allocation", True), (release, "release", False)):
+        known = good & moment.notna().to_numpy(np.bool_)
+        used, held = (_column(frame, f"{at}_{what}_bytes")[known] for what in ("allocated", "reserved"))
+        halves.append(
+            _rows(
+                int(known.sum()),
+                out,
+                host=table.host,
+                memory=memory[known],
+                time=moment.fillna(0).to_numpy(np.int64)[known],
+                allocation=np.full(int(known.sum()), sign),
+                size=size[known],
+                # Equal for the two halves of a row, and even, as addresses are.
+                address=2 * (first + np.flatnonzero(known)),
+                used=used,
+                held=held,
+                op=op[known],
+            )
+        )
+    rows = pd.concat(halves, ignore_index=True)
+    if _before_release(rows):
+        given = rows["allocated"].where(~rows["allocation"], 0)
+        rows["heap"] -= given
+        rows["free"] += given
+    return rows, strange
+
+
+def _before_release(rows: pd.DataFrame) -> bool:
+    """Whether what a table states at a release is from before it, as that of graphs (GE) is; by what is stated at the next moment.
+
+    What is held after a moment is what the next one finds: an allocation states it with its own size on top.
+    """
+    rows = rows.sort_values(["memory", "time"], kind="stable")
+    used, size = (rows[name].astype("Float64").to_numpy(np.float64, na_value=np.nan) for name in ("heap", "allocated"))
+    taken, memory = rows["allocation"].to_numpy(np.bool_), rows["memory"].to_numpy(np.int64)
+    at = np.flatnonzero(~taken[:-1] & (memory[:-1] == memory[1:]))
+    after = np.where(taken[at + 1], used[at + 1] - size[at + 1], used[at + 1] + size[at + 1])
+    before = np.where(taken[at + 1], used[at + 1] - size[at + 1], used[at + 1])
+    with np.errstate(invalid="ignore"):
+        as_after = np.abs(used[at] - after) < _NEAR_BYTES
+        as_before = np.abs(used[at] - size[at] - before) < _NEAR_BYTES
+    return int(as_before.sum()) > int(as_after.sum())
+
+
+def _records(trace: Trace, table: Table, out: act.Activity, who: str, used: str, held: str) -> pd.DataFrame:
+    """What components held at moments, as the steps from one moment to the next."""
+    frame = table.frame
+    known = frame["timestamp_ps"].notna().to_numpy(np.bool_)
+    frame = frame[known].reset_index(drop=True)
+    total = _column(frame, used)
+    reserved = _column(frame, held) if held else np.full(len(frame), np.nan)
+    # Of the whole process only what is reserved is stated.
+    value = np.where(np.isnan(total) | ((total == 0) & (reserved > 0)), reserved, total)
+    memory = _memory(trace, Table(table.kind, table.device, table.rank, frame, [], "", [], table.host), out, "device_type", who)
+    time = frame["timestamp_ps"].to_numpy(np.int64)
+    good = ~np.isnan(value)
+    memory, time, value, reserved = memory[good], time[good], value[good], reserved[good]
+    order = np.lexsort((time, memory))
+    memory, time, value, reserved = memory[order], time[order], value[order], reserved[order]
+    step = np.diff(value, prepend=0.0)
+    begins = np.diff(memory, prepend=-1) != 0
+    step[begins] = value[begins]
+    return _rows(
+        len(time),
+        out,
+        host=table.host,
+        memory=memory,
+        time=time,
+        allocation=step >= 0,
+        size=np.abs(step),
+        address=None,
+        used=value,
+        held=reserved,
+        op=np.full(len(time), out.ops.code(""), np.int32),
+    )
+
+
+def _rows(
+    count: int,
+    out: act.Activity,
+    *,
+    host: int,
+    memory: npt.NDArray[np.int32],
+    time: Int64s,
+    allocation: npt.NDArray[np.bool_],
+    size: npt.NDArray[np.float64],
+    address: Int64s | None,
+    used: npt.NDArray[np.float64],
+    held: npt.NDArray[np.float64],
+    op: npt.NDArray[np.int32],
+) -> pd.DataFrame:
+    unknown = pd.arrays.IntegerArray(np.zeros(count, np.int64), np.ones(count, np.bool_))
+    heap = np.rint(np.nan_to_num(used)).astype(np.int64)
+    free = np.rint(np.nan_to_num(held - used)).astype(np.int64)
+    blank = np.full(count, out.texts.code(""), np.int32)
+    with np.errstate(invalid="ignore"):
+        nowhere = np.isnan(used) | np.isnan(held) | (held < used)
+    return pd.DataFrame(
+        {
+            "event": np.zeros(count, np.int64),
+            "host": np.full(count, host, np.int32),
+            "memory": memory,
+            "time": time,
+            "allocation": allocation,
+            "requested": unknown,
+            "allocated": np.rint(size).astype(np.int64),
+            "address": unknown if address is None else pd.arrays.IntegerArray(address, np.zeros(count, np.bool_)),
+            "stack": unknown,
+            "heap": or_na(heap, np.isnan(used)),
+            "free": or_na(free, nowhere),
+            "fragmentation": np.full(count, np.nan),
+            "lifetime_peak": unknown,
+            "group": np.full(count, -1, np.int64),
+            "op": op,
+            "region": blank,
+            "data_type": blank,
+            "shape": blank,
+        }
+    )
+
+
+def _nothing(count: int) -> pd.Series:
+    return pd.Series(pd.array([pd.NA] * count, dtype="Int64"))
+
+
+def _column(frame: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
+    return frame[name].to_numpy(np.float64) if name in frame else np.full(len(frame), np.nan)
+
+
+def _memory(trace: Trace, table: Table, out: act.Activity, column: str, who: str = "") -> npt.NDArray[np.int32]:
+    """Text code of the memory of each row: `NPU 0`, with its component behind and its host in front where there are several."""
+    frame = table.frame
+    host = f"{trace.hosts[table.host]} " if len(trace.hosts) > 1 else ""
+    other = f"NPU {table.device or 0}"
+    devices = frame[column].array if column in frame else None
+    labels = ["", other]
+    code = np.ones(len(frame), np.int64)
+    if isinstance(devices, pd.Categorical):
+        labels = [*(f"NPU {m[1]}" if (m := _NPU.search(str(t))) else str(t) for t in devices.categories), other]
+        code = np.where(devices.codes >= 0, devices.codes, len(labels) - 1).astype(np.int64)
+    elif "device_id" in frame:
+        ids = frame["device_id"].fillna(0).to_numpy(np.int64)
+        found, code = np.unique(ids, return_inverse=True)
+        labels = [f"NPU {n}" for n in found.tolist()]
+    parts = frame[who].array if who and who in frame else None
+    if isinstance(parts, pd.Categorical):
+        table_ = np.array([[out.texts.code(f"{host}{d} {p}") for p in [*parts.categories, "other"]] for d in labels], np.int32)
+        return np.asarray(table_[code, parts.codes], np.int32)
+    return np.asarray(np.array([out.texts.code(host + text) for text in labels], np.int32)[code], np.int32)
+
+
+def _group(steps: Steps, host: Int64s, time: Int64s) -> Int64s:
+    """The step that holds each moment, -1 for none."""
+    out = np.full(len(time), -1, np.int64)
+    for one in np.unique(steps.host).tolist():
+        mine = np.flatnonzero(steps.host == one)
+        at = np.searchsorted(steps.start[mine], time, side="right") - 1
+        within = (host == one) & (at >= 0) & (time < steps.end[mine][at])
+        out[within] = steps.group[mine][at[within]]
+    return out

@@ -1,0 +1,335 @@
+"""Turns the Trace of Ascend's profilers (msprof, torch_npu, MindSpore) into the activity tables, whichever of both it has."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.dialects import torchnames
+from nbprof.dialects.environment import environment
+from nbprof.dialects.kineto.steps import Steps, markers, spread
+from nbprof.dialects.msprof import lanes as on
+from nbprof.dialects.msprof import memory as msprof_memory
+from nbprof.dialects.msprof import steps as msprof_steps
+from nbprof.dialects.msprof.work import COLLECTIVE, COMPUTE, COPY, Work
+
+_LAUNCH, _SYNC, _ALLOCATE, _COPY_CALL = (
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"@launch|launchkernel|KernelLaunch|aclopExecute|ModelExecute|rtModelExecute|aclrtLaunch|Enqueue@|Dequeue@",
+        r"synchronize|WaitEvent|WaitStream",
+        r"Malloc|aclrtFree|MemAlloc|FreePhysical|rtFree",
+        r"Memcpy|Memset",
+    )
+)
+_COMPILE = re.compile(r"aclopCompile|CompileOp|_Tiling\b|OpCompile", re.IGNORECASE)
+_CLASS_OF_CALL = {
+    "launch": act.HOST_PREPARE,
+    "copy": act.HOST_PREPARE,
+    "sync": act.HOST_WAIT_DEVICE,
+    "allocate": act.HOST_COMPUTE,
+    "other": act.HOST_COMPUTE,
+}
+
+
+def interpret(trace: Trace) -> act.Activity:
+    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is first asked for."""
+    ascend = _Ascend(trace, on.name_lanes(trace))
+    ascend.work.note_lanes()
+    return ascend.activity()
+
+
+def call_kind(name: str) -> str:
+    """What a call into CANN does: launch, copy, sync, allocate, other."""
+    for kind, pattern in (("launch", _LAUNCH), ("sync", _SYNC), ("copy", _COPY_CALL), ("allocate", _ALLOCATE)):
+        if pattern.search(name):
+            return kind
+    return "other"
+
+
+def _number(value: object) -> int | None:
+    """A whole number of at most six digits that a file states, as such or as a text; None for everything else."""
+    text = str(value) if isinstance(value, (int, str)) else ""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None
+
+
+class _Ascend:
+    """One Ascend profile on its way into the tables."""
+
+    def __init__(self, trace: Trace, lane_kinds: npt.NDArray[np.uint8]) -> None:
+        self.trace = trace
+        self.lane_kinds = lane_kinds
+        self.work = Work(trace, lane_kinds)
+        self.out: act.Activity
+
+    def activity(self) -> act.Activity:
+        """The tables, each to be made when it is asked for."""
+        activity = act.Activity(hosts=self.trace.hosts)
+        # As the other dialects: the activity holds what makes its tables, and must not be held by it.
+        out = self.out = weakref.proxy(activity)
+        out.framework = self.framework
+        out.has_device = bool(len(self.work.rows))
+        out.has_host_ops = bool(len(self._rows(on.PYTHON, ("cpu_op",))))
+        out.tables = self.trace.tables
+        out.later("environment", lambda: environment(self.trace))
+        out.later("devices", self._devices)
+        out.later(("markers", "group_names", "cut"), lambda: markers(self.steps))
+        out.later("work", self._work)
+        out.later("host_ops", self._host_ops)
+        out.later("device_ops", lambda: self.work.device_ops(out))
+        out.later("device_extents", self.work.extents)
+        out.later(("kernels", "launch_shapes"), lambda: self.work.kernels(out))
+        out.later("transfers", lambda: self.work.transfers(out))
+        out.later("launches", self._launches)
+        out.later("collectives", lambda: self.work.collectives(out))
+        out.later("calls", self._calls)
+        out.later("allocations", lambda: self._allocations[0])
+        out.later("name_category", self._name_categories)
+        out.later("traits", self._traits)
+        out.later("missing", self._missing)
+        out.later("notes", self._notes)
+        return activity
+
+    @cached_property
+    def framework(self) -> str:
+        """Which framework ran, as far as the files tell; '' where they do not."""
+        trace = self.trace
+        facts = trace.metadata.get("ascend")
+        paths = [str(f.get("path", "")) for f in facts if isinstance(f, dict)] if isinstance(facts, list) else []
+        if any(path.endswith("_ascend_ms") for path in paths) or any(str(n).startswith("Default/network") for n in trace.names[:20_000]):
+            return "MindSpore"
+        if (self.lane_kinds == on.PYTHON).any() or any(path.endswith("_ascend_pt") for path in paths):
+            return "PyTorch"
+        return "PyTorch" if "operator_details" in trace.tables or "step_trace_time" in trace.tables else ""
+
+    @cached_property
+    def _allocations(self) -> tuple[pd.DataFrame, list[Note]]:
+        return msprof_memory.allocations(self.trace, self.steps, self.out)
+
+    @cached_property
+    def _call_rows(self) -> Int64s:
+        """int64[c]: calls into CANN, and torch_npu's own hand-overs to it."""
+        trace = self.trace
+        cann = np.flatnonzero(self.lane_kinds[trace.events.lane] == on.CANN) if len(trace.events) else np.zeros(0, np.int64)
+        return np.sort(np.concatenate([cann, self._rows(on.PYTHON, ("enqueue", "dequeue"))]))
+
+    def _rows(self, lane_kind: int, categories: tuple[str, ...]) -> Int64s:
+        """Events of some categories on lanes of a kind, ascending."""
+        trace = self.trace
+        cat = trace.text_arg("cat")
+        codes = [i for i in pd.unique(cat).tolist() if i >= 0 and trace.strings[i] in categories]
+        return np.flatnonzero(np.isin(cat, codes) & (self.lane_kinds[trace.events.lane] == lane_kind))
+
+    @cached_property
+    def launch(self) -> Int64s:
+        """int64[w]: the call that started each piece of work, -1. Both state one `connection_id`; of several calls the last to begin."""
+        work, trace = self.work, self.trace
+        ident = trace.arg("connection_id")
+        calls = self._call_rows[ident[self._call_rows] >= 0]
+        none = np.full(len(work.rows), -1, np.int64)
+        if not len(calls):
+            return none
+        left = pd.DataFrame({"host": work.host(work.rows), "id": ident[work.rows], "at": np.arange(len(work.rows))})
+        right = pd.DataFrame({"host": work.host(calls), "id": ident[calls], "call": calls, "start": trace.events.start[calls]})
+        right = right.sort_values("start", kind="stable").drop_duplicates(["host", "id"], keep="last")
+        found = left[left["id"] >= 0].merge(right, on=["host", "id"])
+        none[found["at"].to_numpy(np.int64)] = found["call"].to_numpy(np.int64)
+        return none
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps of all hosts."""
+        return msprof_steps.find(self.trace, self.work, self.launch)
+
+    def _work(self) -> pd.DataFrame:
+        """The `work` table: what the NPUs did by class, what the host did, and the wait for the input of an iteration."""
+        events, work = self.trace.events, self.work
+        ops, calls = self._rows(on.PYTHON, ("cpu_op",)), self._call_rows
+        of_call = np.zeros(len(self.trace.names) + 1, np.int64)
+        for code in np.unique(events.name[calls]).tolist():
+            of_call[code] = _CLASS_OF_CALL[call_kind(str(self.trace.names[code]))]
+        gap, gap_host, gap_start, gap_end = msprof_steps.gaps(self.trace, self.steps)
+        rows = np.concatenate([work.rows, ops, calls, gap])
+        host = np.concatenate([work.host(np.concatenate([work.rows, ops, calls])), gap_host])
+        cls = np.concatenate(
+            [work.cls, np.full(len(ops), act.HOST_COMPUTE), of_call[events.name[calls]], np.full(len(gap), act.HOST_WAIT_INPUT)]
+        )
+        device = np.full(len(rows), -1, np.int64)
+        device[: len(work.rows)] = work.device(work.rows)
+        start = np.concatenate([events.start[rows[: len(rows) - len(gap)]], gap_start])
+        end = np.concatenate([events.end[rows[: len(rows) - len(gap)]], gap_end])
+        span, group, first, last = spread(self.steps, host, start, end)
+        return pd.DataFrame(
+            {
+                "event": rows[span],
+                "host": host[span],
+                "group": group,
+                "device": device[span],
+                "start": first,
+                "end": last,
+                "cls": cls[span],
+            }
+        ).astype(act.WORK)
+
+    def _host_ops(self) -> pd.DataFrame:
+        trace, out = self.trace, self.out
+        rows = self._rows(on.PYTHON, ("cpu_op",))
+        code = trace.events.name[rows]
+        op, kind = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)
+        loads = np.zeros(len(trace.names), np.bool_)
+        for one in pd.unique(code).tolist():
+            name = str(trace.names[one])
+            op[one], kind[one] = out.ops.code(name), out.types.code(torchnames.op_type(name))
+            loads[one] = torchnames.is_input(name)
+        # A mark of a step is no op.
+        marks = np.array([msprof_steps.MARK.match(str(n)) is not None for n in trace.names] or [False], np.bool_)
+        rows = rows[~marks[code]]
+        code = trace.events.name[rows]
+        return pd.DataFrame(
+            {
+                "event": rows,
+                "host": self.work.host(rows),
+                "lane": trace.events.lane[rows],
+                "start": trace.events.start[rows],
+                "end": trace.events.end[rows],
+                "op": op[code],
+                "type": kind[code],
+                "dataset": loads[code],
+                "eager": np.ones(len(rows), np.bool_),
+            }
+        )
+
+    def _launches(self) -> pd.DataFrame:
+        known = np.flatnonzero(self.launch >= 0)
+        event = self.launch[known]
+        frame = pd.DataFrame(
+            {
+                "event": event,
+                "host": self.work.host(event),
+                "target": self.work.rows[known],
+                "op": np.full(len(event), -1, np.int64),
+            }
+        )
+        return frame.sort_values(["event", "target"], kind="stable", ignore_index=True)
+
+    def _calls(self) -> pd.DataFrame:
+        """Calls into CANN, cut at the borders of steps; group -1 for what lies in none."""
+        trace, out, rows = self.trace, self.out, self._call_rows
+        events = trace.events
+        span, group, start, end = spread(self.steps, self.work.host(rows), events.start[rows], events.end[rows])
+        outside = np.ones(len(rows), np.bool_)
+        outside[span] = False
+        alone = np.flatnonzero(outside)
+        which = np.concatenate([span, alone])
+        kind, name = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)
+        for one in pd.unique(events.name[rows]).tolist():
+            text = str(trace.names[one])
+            kind[one], name[one] = out.texts.code(call_kind(text)), out.texts.code(text)
+        return pd.DataFrame(
+            {
+                "event": rows[which],
+                "host": self.work.host(rows[which]),
+                "group": np.concatenate([group, np.full(len(alone), -1)]),
+                "start": np.concatenate([start, events.start[rows[alone]]]),
+                "end": np.concatenate([end, events.end[rows[alone]]]),
+                "kind": kind[events.name[rows[which]]],
+                "name": name[events.name[rows[which]]],
+            }
+        ).astype(act.CALLS)
+
+    def _devices(self) -> pd.DataFrame:
+        """One row an NPU that worked, else one that is named."""
+        trace = self.trace
+        stated = trace.metadata.get("ascend")
+        facts = stated if isinstance(stated, list) else []
+        rows = []
+        for host, name in enumerate(trace.hosts):
+            mine = self.work.rows[self.work.host(self.work.rows) == host]
+            known = {}
+            for one in facts[host].get("facts", []) if host < len(facts) else []:
+                for device in one.get("DeviceInfo", []) if isinstance(one.get("DeviceInfo"), list) else []:
+                    if isinstance(device, dict) and (ident := _number(device.get("id"))) is not None:
+                        known[ident] = device
+            tables = {int(t.device) for items in trace.tables.values() for t in items if t.host == host and t.device is not None}
+            # What tables do not number is the only one, or the first.
+            some = {0} if any(t.host == host for items in trace.tables.values() for t in items) else set()
+            for device in sorted(set(self.work.device(mine).tolist()) or tables or set(known) or some):
+                info = known.get(device, {})
+                clock = _number(info.get("aic_frequency"))
+                rows.append(
+                    {
+                        "host": name,
+                        "device": device,
+                        "kind": "NPU",
+                        "name": "Ascend NPU",
+                        "cores": _number(info.get("ai_core_num")),
+                        "clock_khz": None if clock is None else clock * 1000,
+                    }
+                )
+        return pd.DataFrame(rows, columns=act.DEVICES)
+
+    def _name_categories(self) -> npt.NDArray[np.uint8]:
+        """By name code: the step-time category whose colour a slice of that name takes in the trace (0: none)."""
+        index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
+        names, work = self.trace.events.name, self.work
+        out = np.zeros(len(self.trace.names), np.uint8)
+        for kind, category in ((COMPUTE, "device_compute"), (COPY, "device_to_device"), (COLLECTIVE, "device_collectives")):
+            out[pd.unique(names[work.of(kind)])] = index[category]
+        for code in pd.unique(names[self._call_rows]).tolist():
+            text = str(self.trace.names[code])
+            if _COMPILE.search(text):
+                out[code] = index["compile"]
+            elif call_kind(text) == "launch":
+                out[code] = index["kernel_launch"]
+        return out
+
+    def _traits(self) -> set[str]:
+        out = set() if self.work.typed else {act.UNKNOWN_PRECISION}
+        if any(msprof_steps.iterations(self.trace, host) is not None for host in range(len(self.trace.hosts))):
+            out.add(act.ITERATIONS)
+        return out
+
+    def _missing(self) -> dict[str, str]:
+        """A sentence for everything that this profile does not have."""
+        missing: dict[str, str] = {}
+        if not len(self.work.of(COMPUTE)):
+            missing["kernels"] = (
+                "No task of an NPU is in this profile: msprof writes them as op_summary, task_time and its timeline, where task_time (or "
+                "task_trace) is on."
+            )
+        if not len(self.steps.host):
+            missing["steps"] = msprof_steps.HOW
+        if not msprof_memory.recorded(self.trace):
+            missing["memory"] = (
+                "No memory is in this profile: msprof records it with --sys-hardware-mem=on, torch_npu.profiler with profile_memory=True."
+            )
+        if not len(msprof_steps.gaps(self.trace, self.steps)[0]):
+            missing["input"] = (
+                "What the program did for its input is not in this profile: Ascend's profilers record the wait for it alone, as Data Aug "
+                "Bound of an iteration, and of graphs only."
+            )
+        if not self.out.has_host_ops:
+            missing["ops"] = (
+                "No framework op of the host is in this profile: msprof records the calls into CANN, torch_npu the ops of PyTorch."
+            )
+        return missing
+
+    def _notes(self) -> list[Note]:
+        out = [*self.steps.notes, *self._allocations[1]]
+        alone = int((self.launch < 0).sum())
+        if alone and alone < len(self.launch):
+            share = 100 * alone / len(self.launch)
+            text = f"{alone:,} of {len(self.launch):,} tasks of NPUs ({share:.3g} %) could be linked to no call on the host."
+            out.append(Note("info", text))
+        unknown = self.work.of(COPY)
+        if len(unknown) and (count := self.work.directions(unknown).count("copy")):
+            text = f"{count:,} copies state no direction; they count as copies within the devices."
+            out.append(Note("info", text))
+        return out

@@ -1,0 +1,168 @@
+"""The steps of an Ascend profile: iterations of the graph that trains, else the steps that torch_npu marks.
+
+An iteration lasts from the end of the one before to its own end, so that the wait for its input counts for it; of the first that wait is
+not recorded, and it is not averaged.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.dialects.kineto.steps import Steps
+from nbprof.dialects.msprof import lanes as on
+from nbprof.dialects.msprof.work import Work
+from nbprof.formats.msprof import events as msprof_events
+
+MARK = re.compile(r"ProfilerStep#(\d+)\Z")
+
+HOW = (
+    "No steps are in this profile, so step time is unknown: msprof records iterations of graphs alone (training_trace on; a run of single "
+    "ops has none), and torch_npu.profiler marks steps where prof.step() is called at the end of each and a schedule is given."
+)
+
+
+def find(trace: Trace, work: Work, launch: Int64s) -> Steps:
+    """The steps of all hosts. `launch` is the call that started each piece of `work`, -1 where it is not known."""
+    parts = []
+    for host in range(len(trace.hosts)):
+        part = _iterations(trace, host)
+        part = _marked(trace, work, launch, host) if part is None else part
+        part = _numbered(trace, host) if part is None else part
+        if part is not None:
+            parts.append(part)
+    nothing = np.zeros(0, np.int64)
+    if not parts:
+        return Steps(nothing, nothing, nothing, nothing, nothing, [])
+    host_, group, event, start, end = (
+        np.concatenate([getattr(p, key) for p in parts]) for key in ("host", "group", "event", "start", "end")
+    )
+    out = Steps(host_, group, event, start, end, [n for p in parts for n in p.names])
+    for part in parts:
+        out.cut |= part.cut
+        out.notes += part.notes
+    return out
+
+
+def _steps(host: int, event: Int64s, start: Int64s, end: Int64s, names: list[str]) -> Steps:
+    order = np.argsort(start, kind="stable")
+    group = np.arange(len(order))
+    return Steps(np.full(len(order), host), group, event[order], start[order], end[order], [names[i] for i in order.tolist()])
+
+
+def iterations(trace: Trace, host: int) -> pd.DataFrame | None:
+    """The iterations of the graph with the most of them (of equals, with the most time) on a host, in time order; None without any."""
+    found = []
+    for table in trace.tables.get("step_trace", []):
+        if table.host == host and len(table):
+            frame = table.frame[(table.frame["event"] >= 0).to_numpy(np.bool_)]
+            keys = [frame[c].fillna(-1).to_numpy(np.int64) if c in frame else np.full(len(frame), -1) for c in ("model_id", "device_id")]
+            for _, part in frame.groupby(keys, sort=True):
+                events = part["event"].to_numpy(np.int64)
+                found.append((len(part), int(trace.events.duration[events].sum()), part))
+    if not found:
+        return None
+    best: pd.DataFrame = max(found, key=lambda one: one[:2])[2]
+    return best.sort_values("iteration_end_ps", kind="stable")
+
+
+def _iterations(trace: Trace, host: int) -> Steps | None:
+    frame = iterations(trace, host)
+    if frame is None:
+        return None
+    events = frame["event"].to_numpy(np.int64)
+    start = trace.events.start[events]
+    names = [str(trace.names[c]) for c in trace.events.name[events].tolist()]
+    out = _steps(host, events, start, trace.events.end[events], names)
+    where = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
+    if len(events) > 1:
+        out.cut = {(host, 0)}
+        text = (
+            f"The first two iterations{where} are shown, but not averaged: the wait for the input of the first is not recorded, and they "
+            "start the program up."
+            if len(events) >= 4
+            else f"The first iteration{where} is shown, but not averaged: what came before it, the wait for its input, is not "
+            "recorded, and it starts the program up."
+        )
+        out.notes.append(Note("info", text))
+    others = sum(len(t.frame) for t in trace.tables.get("step_trace", []) if t.host == host) - len(events)
+    if others > 0:
+        model = frame["model_id"].iloc[0] if "model_id" in frame else None
+        which = f"model {model}" if model is not None and not pd.isna(model) else "one device"
+        text = f"Steps{where} are the iterations of {which}; {others:,} of other graphs or devices are in the table of iterations."
+        out.notes.append(Note("info", text))
+    return out
+
+
+def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """The wait for the input of each iteration, from the end of the one before to its first forward op: event, host, start, end (ps)."""
+    event: list[Int64s] = []
+    spans: list[tuple[Int64s, Int64s, Int64s]] = []
+    for host in np.unique(steps.host).tolist():
+        frame = iterations(trace, host)
+        if frame is None or not {"fp_start_ps", "data_aug_bound_us"} & set(frame.columns):
+            continue
+        begin, end = msprof_events.spans(frame)
+        first = np.full(len(frame), -1)
+        if "data_aug_bound_us" in frame:
+            # What a file says that has no mark of the forward pass.
+            wait = frame["data_aug_bound_us"].to_numpy(np.float64)
+            told = (wait > 0) & (wait * 1e6 <= end - begin)
+            first = np.where(told, begin + np.rint(np.where(told, wait, 0) * 1e6).astype(np.int64), -1)
+        if "fp_start_ps" in frame:
+            first = np.where(frame["fp_start_ps"].notna().to_numpy(np.bool_), frame["fp_start_ps"].fillna(-1).to_numpy(np.int64), first)
+        good = (first > begin) & (begin >= 0) & (np.arange(len(frame)) > 0)
+        event.append(frame["event"].to_numpy(np.int64)[good])
+        spans.append((np.full(int(good.sum()), host), begin[good], first[good]))
+    nothing = np.zeros(0, np.int64)
+    if not event:
+        return nothing, nothing, nothing, nothing
+    host_, start, end = (np.concatenate([s[i] for s in spans]) for i in range(3))
+    return np.concatenate(event), host_, start, end
+
+
+def _marked(trace: Trace, work: Work, launch: Int64s, host: int) -> Steps | None:
+    """Steps that the program marked, each stretched over the device work that was launched in it."""
+    events = trace.events
+    codes = np.flatnonzero([MARK.match(str(name)) is not None for name in trace.names])
+    rows = np.flatnonzero(np.isin(events.name, codes)) if len(codes) else np.zeros(0, np.int64)
+    rows = rows[(work.host(rows) == host) & (work.lane_kinds[events.lane[rows]] == on.PYTHON)]
+    rows = rows[np.argsort(events.start[rows], kind="stable")]
+    if not len(rows):
+        return None
+    start, last = events.start[rows], events.end[rows].copy()
+    mine = np.flatnonzero(work.host(work.rows) == host)
+    begun = np.where(launch[mine] >= 0, events.start[launch[mine]], events.start[work.rows[mine]])
+    at = np.searchsorted(start, begun, side="right") - 1
+    within = (at >= 0) & (begun < events.end[rows][at])
+    np.maximum.at(last, at[within], events.end[work.rows[mine[within]]])
+    last = np.maximum.accumulate(last)
+    first = np.maximum(start, np.append(start[:1], last[:-1]))
+    names = [str(trace.names[c]) for c in events.name[rows].tolist()]
+    return _steps(host, rows, first, last, names)
+
+
+def _numbered(trace: Trace, host: int) -> Steps | None:
+    """Steps by the number that each kernel states, where no mark is in the profile: from the first kernel of one to that of the next."""
+    for table in trace.tables.get("op_summary", []):
+        frame = table.frame
+        if table.host != host or "step_id" not in frame:
+            continue
+        known = frame[(frame["step_id"].notna() & (frame["event"] >= 0)).to_numpy(np.bool_)]
+        if not len(known):
+            continue
+        events = known["event"].to_numpy(np.int64)
+        start, end = trace.events.start[events], trace.events.end[events]
+        spans = pd.DataFrame({"step": known["step_id"].to_numpy(np.int64), "start": start, "end": end, "event": events})
+        # The first event of each stands for it.
+        steps = spans.sort_values("start").groupby("step").agg({"start": "min", "end": "max", "event": "first"}).sort_values("start")
+        start = steps["start"].to_numpy(np.int64)
+        end = np.maximum(np.append(start[1:], steps["end"].iloc[-1]), start + 1)
+        out = _steps(host, steps["event"].to_numpy(np.int64), start, end, [f"step {n}" for n in steps.index.tolist()])
+        text = "No step is marked in the timeline: each lasts from its first kernel to the first of the next one."
+        out.notes.append(Note("info", text))
+        return out
+    return None

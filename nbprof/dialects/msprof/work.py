@@ -1,0 +1,385 @@
+"""What the events of an NPU are: kernels on its cores, copies, communication; and what their row in the tables says of each.
+
+`Task Type` decides: the names of operators are the program's own. Waits, records of events and what the profiler itself runs are no work.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.factorize import distinct
+from nbprof.core.trace import Int32s, Int64s, Trace
+from nbprof.dialects.msprof import lanes as on
+
+Flags = npt.NDArray[np.bool_]
+
+COMPUTE, COPY, COLLECTIVE, NO_WORK = range(4)
+_COMPUTE = re.compile(
+    r"(KERNEL_)?(AI_?CORE|AI_?VECTOR_?CORE|AIVEC|AI_?CPU|MIX_AIC|MIX_AIV|SIMT|AIV)|DSA_SQE|DSA|DPU|FFTS_PLUS|FUSION|DVPP\w*", re.IGNORECASE
+)
+_COPY = re.compile(r"MEMCPY_ASYNC|MEMCPY|PCIE_DMA_SQE|SDMA_SQE|MEMSET|MEMCPY_\w+", re.IGNORECASE)
+_COLLECTIVE = re.compile(r"HCCL|COMMUNICATION|CCU|HCOM", re.IGNORECASE)
+_NAMED_COLLECTIVE = re.compile(
+    r"(?:.*/)?(hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|send_|receive_|HcomAll|Hccl)", re.IGNORECASE
+)
+_CUBE = re.compile(r"matmul|conv\d?d|convolution|gemm|flash_?attention|attentionscore|mmv\d|linear", re.IGNORECASE)
+_NEXT = re.compile(r"(?:.*/)?[a-z_]*GetNext[^/]*\Z", re.IGNORECASE)
+_NARROW = re.compile(r"(FLOAT16|BF16|BFLOAT16|INT8|UINT8|FLOAT8\w*|HIFLOAT8|DT_BF16)\Z")
+_DIRECTION = {"host to device": "H2D", "device to host": "D2H", "device to device": "D2D", "host to host": "H2H"}
+_COLUMNS = ("op_type", "task_type", "input_data_types")
+
+
+def kind_of(task_type: str) -> int:
+    """What a task of a type is; `NO_WORK` for waits, marks and what is not known."""
+    if _COMPUTE.fullmatch(task_type):
+        return COMPUTE
+    if _COLLECTIVE.fullmatch(task_type):
+        return COLLECTIVE
+    return COPY if _COPY.fullmatch(task_type) else NO_WORK
+
+
+def _has_text(frame: pd.DataFrame, name: str) -> Flags:
+    """Which rows have a text in a column."""
+    if name not in frame or not isinstance(frame[name].dtype, pd.CategoricalDtype):
+        return np.zeros(len(frame), np.bool_)
+    array = frame[name].array
+    known = np.append(np.asarray(array.categories.astype(str) != "", np.bool_), False)
+    return np.asarray(known[array.codes], np.bool_)
+
+
+class Work:
+    """The work of all NPUs, by event; arrays are by position in `rows` unless said otherwise.
+
+    Parameters
+    ----------
+    trace : Trace
+    lane_kinds : uint8[lanes]
+    """
+
+    def __init__(self, trace: Trace, lane_kinds: npt.NDArray[np.uint8]) -> None:
+        self.trace = trace
+        self.lane_kinds = lane_kinds
+        lanes = trace.lanes
+        self.lane_host: Int32s = np.asarray(lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}), np.int32)
+        self.lane_device: Int32s = lanes["device"].to_numpy(np.int32)
+        self._codes: dict[str, int] = {"": 0}
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """What the tables say of events, one row an event: `event named op_type task_type input_data_types grid mac`; texts as codes."""
+        parts = []
+        for kind, names in (("op_summary", {}), ("task_time", {"kernel_name": "op_name", "kernel_type": "task_type"})):
+            for table in self.trace.tables.get(kind, []):
+                frame = table.frame.rename(columns=names)
+                rows = np.flatnonzero(frame["event"].to_numpy(np.int64) >= 0)
+                part: dict[str, object] = {"event": frame["event"].to_numpy(np.int64)[rows]}
+                for name in _COLUMNS:
+                    part[name] = self._coded(frame, name, rows)
+                # Of the op it is enough to know that it has a name: there may be a million of them.
+                part["named"] = _has_text(frame, "op_name")[rows]
+                for name, found in (("grid", "block_num"), ("mixed", "mix_block_num")):
+                    numbers = frame[found].fillna(-1).to_numpy(np.int64)[rows] if found in frame else np.full(len(rows), -1)
+                    part[name] = numbers
+                ratio = next((frame[c] for c in ("aic_mac_ratio", "mac_ratio") if c in frame and frame[c].dtype.kind == "f"), None)
+                part["mac"] = np.full(len(rows), np.nan) if ratio is None else ratio.to_numpy(np.float64)[rows]
+                parts.append(pd.DataFrame(part))
+        if not parts:
+            return pd.DataFrame({name: np.zeros(0, np.int64) for name in ("event", "named", *_COLUMNS, "grid", "mixed", "mac")})
+        # Of two rows that tell of one event the first table says more.
+        return pd.concat(parts, ignore_index=True).drop_duplicates("event")
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The texts of `table` by code."""
+        _ = self.table
+        return list(self._codes)
+
+    def _coded(self, frame: pd.DataFrame, name: str, rows: Int64s) -> Int64s:
+        codes = self._codes
+        if name not in frame or not isinstance(frame[name].dtype, pd.CategoricalDtype):
+            return np.zeros(len(rows), np.int64)
+        array = frame[name].array
+        known = np.array([codes.setdefault(str(text), len(codes)) for text in array.categories] + [0], np.int64)
+        return np.asarray(known[array.codes[rows]], np.int64)
+
+    def _of_table(self, column: str, missing: int) -> Int64s:
+        """int64[events]: a column of `table` by event."""
+        out = np.full(len(self.trace.events), missing, np.int64)
+        out[self.table["event"].to_numpy(np.int64)] = self.table[column].to_numpy(np.int64)
+        return out
+
+    @cached_property
+    def kind(self) -> npt.NDArray[np.uint8]:
+        """uint8[events]: COMPUTE, COPY, COLLECTIVE or NO_WORK."""
+        trace, events = self.trace, self.trace.events
+        out = np.full(len(events), NO_WORK, np.uint8)
+        lane = self.lane_kinds[events.lane] if len(events) else np.zeros(0, np.uint8)
+        stream = lane == on.STREAM
+        texts = self.texts
+        stated = self._of_table("task_type", -1)
+        by_table = np.array([*(kind_of(text) for text in texts), NO_WORK], np.uint8)[stated]
+        arg = trace.text_arg("Task Type")
+        used = pd.unique(arg)
+        of_arg = np.full(int(used.max(initial=-1)) + 2, NO_WORK, np.uint8)
+        for code in used.tolist():
+            if code >= 0:
+                of_arg[code] = kind_of(str(trace.strings[code]))
+        by_arg = of_arg[arg]
+        out[stream] = np.where(by_table[stream] != NO_WORK, by_table[stream], by_arg[stream])
+        # The lowest level of recording states no type: what has a name of its own in the table of kernels is one.
+        untyped = stream & (stated == 0) & (arg < 0) & (self._of_table("named", 0) > 0)
+        out[untyped] = COMPUTE
+        collective = [code for code in np.unique(events.name[untyped]).tolist() if _NAMED_COLLECTIVE.match(str(trace.names[code]))]
+        out[untyped & np.isin(events.name, collective)] = COLLECTIVE
+        out[lane == on.COMMUNICATION] = COLLECTIVE
+        out[self._parts_of_collectives(out)] = NO_WORK
+        return out
+
+    def _parts_of_collectives(self, kind: npt.NDArray[np.uint8]) -> Int64s:
+        """Copies by which a collective moves its data: within the time of one on their device, and without a direction of their own."""
+        copies, collectives = np.flatnonzero(kind == COPY), np.flatnonzero(kind == COLLECTIVE)
+        copies = copies[self.trace.text_arg("operation")[copies] < 0]
+        if not len(copies) or not len(collectives):
+            return copies[:0]
+        events = self.trace.events
+        # Devices are laid one behind the other, so that one search serves all.
+        place = self.host(np.concatenate([collectives, copies])).astype(np.int64) << 16
+        place += self.device(np.concatenate([collectives, copies]))
+        _, which = np.unique(place, return_inverse=True)
+        low = int(min(events.start[collectives].min(), events.start[copies].min()))
+        width = int(max(events.end[collectives].max(), events.end[copies].max())) - low + 1
+        if width * (int(which.max()) + 1) >= 1 << 62:
+            return copies[:0]
+        shift = which.ravel().astype(np.int64) * width - low
+        start, end = events.start[collectives] + shift[: len(collectives)], events.end[collectives] + shift[: len(collectives)]
+        order = np.argsort(start, kind="stable")
+        reach = np.maximum.accumulate(end[order])
+        at = np.searchsorted(start[order], events.start[copies] + shift[len(collectives) :], side="right") - 1
+        inside = (at >= 0) & (events.end[copies] + shift[len(collectives) :] <= reach[np.maximum(at, 0)])
+        out: Int64s = copies[inside]
+        return out
+
+    @cached_property
+    def rows(self) -> Int64s:
+        """Events that are work, ascending."""
+        return np.flatnonzero(self.kind != NO_WORK)
+
+    def of(self, kind: int) -> Int64s:
+        """Events of a kind of work, ascending."""
+        return np.flatnonzero(self.kind == kind)
+
+    def note_lanes(self) -> None:
+        """Says of each stream what ran on it: "compute", "copies", or "waits" where nothing of it is work."""
+        trace = self.trace
+        lane = trace.events.lane
+        has = {kind: np.bincount(lane[self.of(kind)], minlength=len(trace.lanes)) > 0 for kind in (COMPUTE, COPY)}
+        notes = np.where(has[COMPUTE], "compute", np.where(has[COPY], "copies", "waits"))
+        streams = (self.lane_kinds == on.STREAM) & (trace.lanes["events"].to_numpy() > 0)
+        trace.lanes["note"] = np.where(streams, notes, trace.lanes["note"].to_numpy(object))
+
+    @cached_property
+    def typed(self) -> bool:
+        """Whether any kernel says of which types its inputs are."""
+        return bool((self._of_table("input_data_types", 0)[self.of(COMPUTE)] > 0).any())
+
+    def host(self, rows: Int64s) -> Int32s:
+        """The host of events."""
+        return self.lane_host[self.trace.events.lane[rows]]
+
+    def device(self, rows: Int64s) -> Int32s:
+        """The device of events."""
+        return self.lane_device[self.trace.events.lane[rows]]
+
+    @cached_property
+    def cls(self) -> Int64s:
+        """Step class of each piece of work."""
+        types = self.texts
+        narrow = np.zeros(len(types) + 1, np.bool_)
+        for i, text in enumerate(types):
+            parts = [part for part in re.split(r"[;,]", text) if part]
+            floating = [part for part in parts if re.search(r"FLOAT|BF16|DOUBLE", part)] or parts
+            narrow[i] = bool(floating) and all(_NARROW.search(part) for part in floating)
+        kind = self.kind[self.rows]
+        out = np.where(narrow[self._of_table("input_data_types", -1)[self.rows]], act.DEVICE_COMPUTE_16, act.DEVICE_COMPUTE_32)
+        out = np.where(kind == COLLECTIVE, act.DEVICE_COLLECTIVES, out)
+        out[self._takes_batch & (kind == COMPUTE)] = act.HOST_WAIT_INPUT
+        copies = np.flatnonzero(kind == COPY)
+        direction = self.directions(self.rows[copies])
+        classes = {"H2D": act.HOST_TO_DEVICE, "D2H": act.DEVICE_TO_HOST}
+        out[copies] = [classes.get(text, act.DEVICE_TO_DEVICE) for text in direction]
+        return out.astype(np.int64)
+
+    @cached_property
+    def _takes_batch(self) -> Flags:
+        """Which pieces of work take the next batch out of the queue: the AI CPU stands there until it has come, and computes nothing."""
+        names = np.fromiter(("getnext" in (n := str(name)).lower() and _NEXT.match(n) is not None for name in self.trace.names), np.bool_)
+        types = np.array([_NEXT.match(text) is not None for text in self.texts])
+        out: Flags = names[self.trace.events.name[self.rows]] | types[self._of_table("op_type", 0)[self.rows]]
+        return out
+
+    def directions(self, rows: Int64s) -> list[str]:
+        """`H2D`, `D2H`, `D2D`, ... of copies, `copy` where the direction is not stated."""
+        codes = self.trace.text_arg("operation")[rows]
+        strings = self.trace.strings
+        return [_DIRECTION.get(str(strings[c]).lower(), "copy") if c >= 0 else "copy" for c in codes.tolist()]
+
+    def named(self, rows: Int64s) -> tuple[list[str], list[str], Int64s]:
+        """Op and type of events, each pair once, and the pair of each event. Where no table has its type, it is told by the name."""
+        trace = self.trace
+        name = trace.events.name[rows].astype(np.int64)
+        kind = self._of_table("op_type", 0)[rows]
+        first, code = distinct(name, kind, self.kind[rows].astype(np.int64))
+        ops, types = [], []
+        for i in first.tolist():
+            op = str(trace.names[name[i]])
+            what = self.kind[rows[i]]
+            ops.append(op)
+            types.append(self.texts[kind[i]] or (_plain(op) if what == COLLECTIVE else op_type(op)))
+        return ops, types, code
+
+    def kernels(self, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
+        """The `kernels` table: operators by type, the node of the graph as op, and how many blocks were launched as grid."""
+        rows = self.of(COMPUTE)
+        grid, mixed = self._of_table("grid", -1)[rows], self._of_table("mixed", -1)[rows]
+        first, details = distinct(grid, mixed)
+        shapes: list[dict[str, object]] = [
+            {
+                "registers": None,
+                "static_shared_bytes": None,
+                "dynamic_shared_bytes": None,
+                "block": "",
+                "grid": _blocks(int(grid[i]), int(mixed[i])),
+            }
+            for i in first.tolist()
+        ]
+        ops, types, pair = self.named(rows)
+        kernel = np.array([out.kernel_names.code(kind) for kind in types], np.int32)
+        op = np.array([out.ops.code(op) for op in ops], np.int32)
+        cube = np.array([bool(_CUBE.search(kind) or _CUBE.search(op)) for op, kind in zip(ops, types, strict=True)], np.bool_)
+        uses = self._uses_cube(rows)
+        frame = pd.DataFrame(
+            {
+                "event": rows,
+                "host": self.host(rows),
+                "device": self.device(rows),
+                "duration": self.trace.events.duration[rows],
+                "kernel": kernel[pair] if len(rows) else np.zeros(0, np.int32),
+                "op": op[pair] if len(rows) else np.zeros(0, np.int32),
+                "details": details.astype(np.int32),
+                "eligible": (cube[pair] | (uses == 1)) if len(rows) else np.zeros(0, np.bool_),
+                "tensor_core": uses,
+                "occupancy": np.full(len(rows), np.nan),
+            }
+        )
+        return frame, shapes
+
+    def _uses_cube(self, rows: Int64s) -> npt.NDArray[np.int8]:
+        """Whether each kernel used the Cube, the unit for products of matrices: by its counters, else by the cores that it ran on."""
+        mac = np.full(len(self.trace.events), np.nan)
+        mac[self.table["event"].to_numpy(np.int64)] = self.table["mac"].to_numpy(np.float64)
+        mac = mac[rows]
+        never = np.array([re.fullmatch(r"(KERNEL_)?(AI_?VECTOR_?CORE|AI_?CPU|MIX_AIV|AIVEC)", t) is not None for t in self.texts] + [False])
+        without = never[self._of_table("task_type", -1)[rows]]
+        with np.errstate(invalid="ignore"):
+            return np.where(without, 0, np.where(np.isnan(mac), -1, mac > 0)).astype(np.int8)
+
+    def device_ops(self, out: act.Activity) -> pd.DataFrame:
+        """The `device_ops` table: each piece of work counts for the node of the graph that it is."""
+        rows, events = self.rows, self.trace.events
+        ops, types, pair = self.named(rows)
+        op = np.array([out.ops.code(text) for text in ops] or [0], np.int32)
+        kind = np.array([out.types.code(text) for text in types] or [0], np.int32)
+        return pd.DataFrame(
+            {
+                "event": rows,
+                "host": self.host(rows),
+                "device": self.device(rows),
+                "start": events.start[rows],
+                "end": events.end[rows],
+                "op": op[pair],
+                "type": kind[pair],
+                "eager": np.zeros(len(rows), np.bool_),
+                "own": events.duration[rows],
+                "part": op[pair],
+                "tensor_core": np.full(len(rows), -1, np.int8),
+            }
+        )
+
+    def transfers(self, out: act.Activity) -> pd.DataFrame:
+        """The `transfers` table."""
+        rows, events = self.of(COPY), self.trace.events
+        return pd.DataFrame(
+            {
+                "event": rows,
+                "host": self.host(rows),
+                "device": self.device(rows),
+                "start": events.start[rows],
+                "end": events.end[rows],
+                "kind": np.array([out.texts.code(text) for text in self.directions(rows)], np.int32),
+                "bytes": self.trace.arg("size(B)")[rows],
+            }
+        )
+
+    def collectives(self, out: act.Activity) -> pd.DataFrame:
+        """The `collectives` table."""
+        rows, events = self.of(COLLECTIVE), self.trace.events
+        first, code = distinct(events.name[rows].astype(np.int64))
+        name = np.array([out.texts.code(_plain(str(self.trace.names[events.name[rows[i]]]))) for i in first.tolist()] or [0], np.int32)
+        return pd.DataFrame(
+            {
+                "event": rows,
+                "host": self.host(rows),
+                "device": self.device(rows),
+                "start": events.start[rows],
+                "end": events.end[rows],
+                "name": name[code],
+                "bytes": self._bytes(rows),
+                "group_size": self.trace.arg("rank_size")[rows].astype(np.int32),
+            }
+        )
+
+    def _bytes(self, rows: Int64s) -> Int64s:
+        """Elements times width, -1 where either is not stated."""
+        widths = {"INT8": 1, "UINT8": 1, "FP16": 2, "FLOAT16": 2, "BF16": 2, "BFP16": 2, "INT16": 2, "FP32": 4, "FLOAT": 4, "INT32": 4}
+        widths |= {"UINT16": 2, "UINT32": 4, "INT64": 8, "UINT64": 8, "FP64": 8, "DOUBLE": 8}
+        kind, count = self.trace.text_arg("data_type")[rows], self.trace.arg("count")[rows]
+        strings = self.trace.strings
+        width = np.array([widths.get(str(strings[c]), 0) if c >= 0 else 0 for c in kind.tolist()], np.int64)
+        return np.where((width > 0) & (count >= 0), width * count, -1)
+
+    def extents(self) -> pd.DataFrame:
+        """First start and last end of each device."""
+        events = self.trace.events
+        spans = pd.DataFrame(
+            {
+                "host": self.host(self.rows),
+                "device": self.device(self.rows),
+                "start": events.start[self.rows],
+                "end": events.end[self.rows],
+            }
+        )
+        return spans.groupby(["host", "device"], as_index=False).agg({"start": "min", "end": "max"}).astype(act.EXTENTS)
+
+
+def _blocks(grid: int, mixed: int) -> str:
+    if grid < 0:
+        return ""
+    return f"{grid} + {mixed}" if mixed > 0 else str(grid)
+
+
+def op_type(name: str) -> str:
+    """What kind of operator a node of a graph is by its name: `Conv2DBackpropFilterD` out of "Gradients/.../Conv2DBackpropFilterD-op2"."""
+    last = name.rpartition("/")[2] or name
+    return re.sub(r"(-op\d+|_\d+)+\Z", "", last) or last
+
+
+def _plain(name: str) -> str:
+    """What a collective is, without the numbers of this one: `hcom_allReduce` out of "hcom_allReduce__674_0_1"."""
+    last = name.rpartition("/")[2]
+    return re.sub(r"(-op)?[_\d]*\d\Z", "", last).rstrip("_") or last

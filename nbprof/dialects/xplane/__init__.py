@@ -1,0 +1,1 @@
+"""What does an XSpace of TensorFlow or JAX mean?"""

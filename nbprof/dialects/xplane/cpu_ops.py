@@ -1,0 +1,138 @@
+"""Runs of ops of compiled XLA programs on the threads of the host: programs that were compiled for the CPU.
+
+XLA's runtime for CPUs notes each op that it runs on the thread that runs it, with the op's name as the name of the event. On a host that
+drives a GPU the events with `hlo_op` have other names: they are the launches of kernels.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core import nesting
+from nbprof.core.trace import Int64s
+from nbprof.dialects.xplane import opnames
+from nbprof.dialects.xplane.placed import Placed
+from nbprof.hlo.programs import Programs
+
+_IDENT = re.compile(r"\((-?\d+)\)\Z")
+_UNSIGNED = (1 << 64) - 1
+_NONE = -1
+
+
+def cpu_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tables `cpu_ops` and `cpu_parts`: as `device_ops` and `op_parts`, of the CPU; `device` is the one that JAX counts."""
+    trace = placed.trace
+    events = trace.events
+    rows = run_rows(placed)
+    if not len(rows):
+        return act.table(act.DEVICE_OPS), act.table(act.OP_PARTS)
+    stated = trace.text_arg("hlo_op")[rows]
+    module = trace.text_arg("hlo_module")[rows]
+    ident = trace.arg("program_id", _NONE)[rows]
+    host = placed.host[rows].astype(np.int64)
+    find = _Finder(placed)
+    programs: Programs = out.programs
+    # What several machines run of the same program is one op.
+    run = pd.DataFrame({"host": host, "ident": ident, "module": module})
+    which = run.groupby(list(run), sort=False).ngroup().to_numpy(np.int64)
+    seen = run.iloc[np.unique(which, return_index=True)[1]].itertuples(index=False)
+    loaded = [(int(on), trace.strings[int(text)] if text >= 0 else "", int(number)) for on, number, text in seen]
+    numbers = [find(*one) for one in loaded]
+    homes = np.array([programs.home(on, number) for (on, _, _), number in zip(loaded, numbers, strict=True)], np.int64)[which]
+    keys = pd.DataFrame(
+        {"home": np.where(homes < 0, host, homes), "ident": np.array(numbers, np.int64)[which], "module": module, "op": stated}
+    )
+    part = keys.groupby(list(keys), sort=False).ngroup().to_numpy(np.int64)
+    first = np.unique(part, return_index=True)[1]
+    order = np.lexsort((-events.duration[rows], events.start[rows], events.lane[rows]))
+    own = np.empty(len(rows), np.int64)
+    lane, start, duration = events.lane[rows[order]], events.start[rows[order]], events.duration[rows[order]]
+    own[order] = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
+    runs = np.bincount(part)
+    facts = []
+    op, kind = np.zeros(len(first), np.int32), np.zeros(len(first), np.int32)
+    for i, at in enumerate(first.tolist()):
+        on, called = int(host[at]), trace.strings[int(module[at])] if module[at] >= 0 else ""
+        number = numbers[which[at]]
+        name = trace.strings[int(stated[at])].rpartition("::")[2]
+        one = programs.find(on, number, name)
+        framework = one.framework_op if one else ""
+        parsed = opnames.parse(framework) if framework else opnames.OpName("", name, "")
+        op[i], kind[i] = out.ops.code(parsed.name), out.types.code(parsed.type or "Unknown")
+        source = f"{one.source_file}:{one.source_line}" if one and one.source_file else ""
+        cost = programs.cost(on, number, name)
+        costs = (np.nan,) * 4 if cost is None else (cost.flops, cost.normalized_flops, cost.bytes, cost.memory_bytes)
+        facts.append((number, name, programs.category(on, number, name), source, called, framework, on, *costs))
+    parts = pd.DataFrame(
+        facts,
+        columns=[
+            *("program", "name", "category", "source", "module", "framework_op", "host"),
+            *("flops", "normalized_flops", "bytes", "memory_bytes"),
+        ],
+    )
+    for column in ("flops", "normalized_flops", "bytes", "memory_bytes"):
+        parts[column] *= runs
+    # XProf counts nothing here.
+    parts = parts.assign(expression="", duplicate="", hlo=True, xprof=False, xprof_runs=0.0, runs=runs.astype(np.float64))
+    table = pd.DataFrame(
+        {
+            "event": rows,
+            "host": host,
+            "device": trace.arg("device_ordinal")[rows],
+            "start": events.start[rows],
+            "end": events.start[rows] + events.duration[rows],
+            "op": op[part],
+            "type": kind[part],
+            "eager": np.zeros(len(rows), np.bool_),
+            "own": own,
+            "part": part,
+            "tensor_core": np.full(len(rows), -1, np.int8),
+        }
+    )
+    return table.astype(act.DEVICE_OPS), parts.astype(act.OP_PARTS)[list(act.OP_PARTS)]
+
+
+def run_rows(placed: Placed) -> Int64s:
+    """The events that are runs of ops: called what their `hlo_op` says."""
+    trace = placed.trace
+    if "hlo_op" not in trace.args:
+        return np.zeros(0, np.int64)
+    stated = trace.text_arg("hlo_op")
+    rows = np.flatnonzero((stated >= 0) & placed.on_host & (trace.events.duration > 0))
+    if not len(rows):
+        return rows
+    pairs = np.stack([stated[rows], trace.events.name[rows].astype(np.int64)], axis=1)
+    seen, at = np.unique(pairs, axis=0, return_inverse=True)
+    same = np.array([trace.strings[text] in (trace.names[name], trace.display[name]) for text, name in seen.tolist()], np.bool_)
+    return rows[same[at.reshape(-1)]]
+
+
+class _Finder:
+    """Finds the ident under which the file has the program that an event names."""
+
+    def __init__(self, placed: Placed) -> None:
+        self._called: dict[tuple[int, int], str] = {}
+        self._by_name: dict[tuple[int, str], set[int]] = {}
+        for module in placed.trace.modules:
+            bare = _IDENT.sub("", module.name)
+            # A name that ends in a number says itself which program it is: not the one of the number that the file happens to give it.
+            own = _IDENT.search(module.name)
+            if own is None or int(own[1]) & _UNSIGNED == module.ident & _UNSIGNED:
+                self._called[module.host, module.ident] = bare
+            for name in {module.name, bare}:
+                self._by_name.setdefault((module.host, name), set()).add(module.ident)
+
+    def __call__(self, host: int, called: str, stated: int) -> int:
+        # Files number their programs anew, from 1 on; the names of programs end in the number that events state. Of events that state none
+        # the name has to do, where no other program has it.
+        if self._called.get((host, stated)) == called:
+            return stated
+        named = self._by_name.get((host, f"{called}({stated})"), set())
+        if len(named) == 1:
+            return next(iter(named))
+        alike = self._by_name.get((host, called), set())
+        return next(iter(alike)) if len(alike) == 1 else stated

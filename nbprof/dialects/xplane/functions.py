@@ -1,0 +1,83 @@
+"""Calls of tf.functions, and stages of input pipelines that are no tf.data, in an XSpace file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.trace import Int32s, Int64s
+from nbprof.dialects.xplane.placed import Placed
+
+
+def functions(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """Calls of tf.functions: the events on a host that say how the function was called (`tf_function_call`)."""
+    trace = placed.trace
+    if "tf_function_call" not in trace.args:
+        return act.table(act.FUNCTIONS)
+    events = trace.events
+    mode = trace.text_arg("tf_function_call")
+    rows = np.flatnonzero((mode >= 0) & placed.on_host)
+    codes = {code: out.texts.code(trace.strings[code]) for code in np.unique(mode[rows]).tolist()}
+    names = {code: out.texts.code(str(trace.names[code])) for code in np.unique(events.name[rows]).tolist()}
+    return pd.DataFrame(
+        {
+            "event": rows,
+            "host": placed.host[rows],
+            "lane": events.lane[rows],
+            "start": events.start[rows],
+            "end": events.start[rows] + events.duration[rows],
+            "name": np.array([names[c] for c in events.name[rows].tolist()], np.int32),
+            "mode": np.array([codes[c] for c in mode[rows].tolist()], np.int32),
+            "tracings": trace.arg("tracing_count", 0)[rows],
+        }
+    )
+
+
+def stages(placed: Placed, out: act.Activity) -> tuple[Int64s, Int32s, Int32s]:
+    """Stages of input pipelines: their events, and codes of their names and of their kinds, for the table of host ops.
+
+    A stage states `_ipl_stage_id` and `_ipl_stage_cat`, and is called as its event; those of one name are told apart by their id.
+    """
+    trace = placed.trace
+    none = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
+    if "_ipl_stage_id" not in trace.args or "_ipl_stage_cat" not in trace.args:
+        return none
+    kind = trace.text_arg("_ipl_stage_cat")
+    ident = trace.arg("_ipl_stage_id")
+    stated = np.zeros(len(trace.events), np.bool_)
+    stated[trace.args["_ipl_stage_id"].event] = True
+    rows = np.flatnonzero(stated & (kind >= 0) & placed.on_host)
+    if not len(rows):
+        return none
+    code, seen = pd.factorize(pd.MultiIndex.from_arrays([trace.events.name[rows], ident[rows], kind[rows]]))
+    several = pd.Series([name for name, _ in {(name, number) for name, number, _ in seen.tolist()}]).value_counts()
+    op, category = [], []
+    for name, number, text in seen.tolist():
+        label = str(trace.names[name])
+        op.append(out.ops.code(f"{label} (stage {number})" if several[name] > 1 else label))
+        category.append(out.types.code(trace.strings[text]))
+    return rows, np.array(op, np.int32)[code], np.array(category, np.int32)[code]
+
+
+def with_stages(placed: Placed, out: act.Activity, ops: pd.DataFrame) -> pd.DataFrame:
+    """The table of host ops with the stages of input pipelines as ops of their kind, whatever their events are called."""
+    rows, op, kind = stages(placed, out)
+    if not len(rows):
+        return ops
+    events = placed.trace.events
+    added = pd.DataFrame(
+        {
+            "event": rows,
+            "host": placed.host[rows],
+            "lane": events.lane[rows],
+            "start": events.start[rows],
+            "end": events.start[rows] + events.duration[rows],
+            "op": op,
+            "type": kind,
+            "dataset": True,
+            "eager": False,
+        }
+    )
+    others = ops[~ops["event"].isin(rows)]
+    return pd.concat([others, added], ignore_index=True).sort_values("event", kind="stable", ignore_index=True)

@@ -1,0 +1,384 @@
+"""Which events belong to which step: the groups that TensorFlow Profiler calls `group_id`.
+
+A host whose file already carries `group_id` is taken as it is. On the others events are linked by nesting on their thread, by producer and
+consumer ids, by the ids of requests and programs, by launch correlation and by tf.data element ids, and every root event (a step marker, a
+function run, an iteration of a loop) gives its group to all that hangs below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.core.factorize import ending, heads, starting
+from nbprof.core.trace import Int32s, Int64s, Trace
+from nbprof.dialects.xplane import tpu as xplane_tpu
+from nbprof.dialects.xplane.event_links import NONE, Links, above, below_an_equal
+from nbprof.dialects.xplane.event_links import match as match
+
+THREADPOOL_CONTEXT = 15
+IMPLICIT_ROOTS = frozenset({"FunctionRun", "SessionRun", "RunGraph", "ExecutorState::Process"})
+# Roots by name, where the event does not say that it is one.
+_LEVELS = {"TraceContext": 1, "BatchingSessionRun": 1, "ProcessBatch": 2, "OrbaxServing::ProcessBatch": 2}
+# A program that loops on its own is not to be cut into steps by what it runs inside.
+_LOOP_OPS = frozenset({"WhileOp-EvalCond", "WhileOp-StartBody", "ForOp", "ParallelForOp", "ForeverOp"})
+_OF_EXECUTOR = frozenset({"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute", "TpuExecuteOp"})
+_REQUESTS = frozenset(
+    {
+        "RunProgramRequest",
+        "HostCallbackRequest",
+        "TransferH2DRequest",
+        "TransferPreprocessedH2DRequest",
+        "TransferD2HRequest",
+        "OnDeviceSendRequest",
+        "OnDeviceRecvRequest",
+    }
+)
+_RUN_ID_BITS = (1 << 27) - 1
+_BUSY_KEY = 64
+
+
+@dataclass
+class Groups:
+    """The group of every event (-1: none); by (host, group) the name of each group and the event that is its root."""
+
+    group: Int32s
+    links: Int64s
+    """int64[links, 2]: parent and child, of tf.data iterators on different threads."""
+    names: dict[tuple[int, int], str] = field(default_factory=dict)
+    roots: dict[tuple[int, int], int] = field(default_factory=dict)
+    over_loops: frozenset[int] = frozenset()
+    """Hosts that loop inside a graph, and whose steps are those that the program marked; XProf leaves the marks out."""
+
+
+def inherit(parent: Int32s, depth: npt.NDArray[np.uint16], own: Int64s, missing: int = -1) -> Int64s:
+    """Each event's own value, or that of its nearest ancestor on the lane that has one."""
+    out = own.copy()
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        rows = np.flatnonzero((depth == level) & (out == missing))
+        out[rows] = out[parent[rows]]
+    return out
+
+
+def group(trace: Trace, names: npt.NDArray[np.object_], *, elements: bool = True) -> Groups:
+    """Groups of a trace; `names` is the event name by name code. Without `elements`, those of tf.data are not followed to their makers."""
+    links = _iterator_links(trace, names) if elements else np.zeros((0, 2), np.int64)
+    of_host = trace.lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}).to_numpy(np.int64)
+    host: Int64s = np.asarray(of_host[trace.events.lane], np.int64)
+    out = Groups(np.full(len(trace.events), -1, np.int32), links)
+    open_hosts = np.ones(len(trace.hosts), np.bool_)
+    if "group_id" in trace.args:
+        out.group = trace.arg("group_id").astype(np.int32)
+        open_hosts[host[trace.args["group_id"].event]] = False
+    looping = _coded(names, _LOOP_OPS.__contains__)
+    if looping.any():
+        loops = np.unique(host[looping[trace.events.name]])
+        marked = np.isin(loops, _marked(trace, host))
+        open_hosts[loops[~marked]] = False
+        out.over_loops = frozenset(loops[marked].tolist())
+    if open_hosts.any():
+        _Grouping(trace, names, links, host).run(open_hosts[host], out)
+    _on_cores(trace, host, out)
+    _fill(trace, out.group)
+    return out
+
+
+def _marked(trace: Trace, host: Int64s) -> Int64s:
+    """Hosts on which a program marked steps with their numbers."""
+    if "_r" not in trace.args or "step_num" not in trace.args:
+        return np.zeros(0, np.int64)
+    return np.unique(host[(trace.arg("_r") > 0) & (trace.arg("step_num") >= 0)])
+
+
+def _on_cores(trace: Trace, host: Int64s, out: Groups) -> None:
+    """Steps of TPU cores that no host's group reached, and the events of a core that belong to its steps, in place."""
+    of_lane = xplane_tpu.grouping_lanes(trace)
+    if not (of_lane >= 0).any():
+        return
+    for key, event in xplane_tpu.lock_step(trace, of_lane, host, out.group).items():
+        stated = str(trace.names[trace.events.name[event]])
+        out.names[key] = f"step {stated if stated.isdigit() else key[1]}"
+    rows, carrier = xplane_tpu.carriers(trace, of_lane)
+    open_ = (out.group[rows] < 0) & (carrier >= 0)
+    out.group[rows[open_]] = out.group[carrier[open_]]
+
+
+def _fill(trace: Trace, group: Int32s) -> None:
+    """Events of a GPU that are in no group take that of the last event before them on their plane that is in one, in place.
+
+    Planes on which the recorder derived lines were filled by it.
+    """
+    lanes, events = trace.lanes, trace.events
+    kind = lanes["kind"].to_numpy()
+    if not (kind == "device").any():
+        return
+    derived = set(lanes["plane"][np.isin(kind, ["steps", "derived"])].tolist())
+    gpu = np.array([p.name.startswith("/device:GPU:") and n not in derived for n, p in enumerate(trace.planes)], np.bool_)
+    plane = lanes["plane"].to_numpy(np.int64)
+    rows = np.flatnonzero(((kind == "device") & gpu[plane])[events.lane])
+    if not (group[rows] < 0).any() or not (group[rows] >= 0).any():
+        return
+    of_row = plane[events.lane[rows]]
+    order = np.lexsort((-events.duration[rows], events.start[rows], of_row))
+    rows, of_row = rows[order], of_row[order]
+    last = np.maximum.accumulate(np.where(group[rows] >= 0, np.arange(len(rows)), -1))
+    known = (last >= 0) & (of_row[last] == of_row)
+    group[rows[known]] = group[rows[last[known]]]
+
+
+class _Grouping:
+    def __init__(self, trace: Trace, names: npt.NDArray[np.object_], links: Int64s, host: Int64s) -> None:
+        self.trace = trace
+        self.names = names
+        self.links = links
+        self.host = host
+        events = trace.events
+        self.count = len(events)
+        self.parent = events.parent.copy()
+        asynchronous = trace.arg("_a") > 0
+        if asynchronous.any():
+            self.parent[asynchronous] = -1
+        self.heads = heads(names)
+        self.pool = starting(self.heads, "ThreadpoolListener::")[events.name]
+        self.parent[self.pool] = -1
+        # On a TPU core the event of the grouping line stands for all that happens in it.
+        self.stands_for: tuple[Int64s, Int64s] | None = None
+        of_lane = xplane_tpu.grouping_lanes(trace)
+        if (of_lane >= 0).any():
+            self.stands_for = xplane_tpu.carriers(trace, of_lane)
+            self.parent[self.stands_for[0]] = -1
+
+    def run(self, open_: npt.NDArray[np.bool_], out: Groups) -> None:
+        """Groups the events of the hosts that have none (`open_`, by event); the ids of each host count from 0."""
+        trace = self.trace
+        loops, again = self._loops()
+        if len(loops):
+            # What the program marked is a step whatever loops inside: several batches in one call, or the time steps of an RNN.
+            own = np.intersect1d(_marked(trace, self.host), self.host[loops])
+            loops, again = loops[~np.isin(self.host[loops], own)], again[~np.isin(self.host[again[:, 0]], own)]
+            out.over_loops |= frozenset(own.tolist())
+        level = np.maximum(trace.arg("_r", 0), 0)
+        named = np.array([_LEVELS.get(str(n), 0) for n in self.names], np.int64)
+        if named.any():
+            of_event = named[trace.events.name]
+            level = np.where(of_event > 0, of_event, level)
+        if len(loops):
+            # Where a program that marks nothing loops in its graph, the iterations are the steps, and nothing else is.
+            looping = np.zeros(len(trace.hosts), np.bool_)
+            looping[self.host[loops]] = True
+            level[looping[self.host]] = 0
+            level[loops] = 1
+        level[~open_] = 0
+        roots = np.flatnonzero(level)
+        roots = roots[~self._of_datasets(roots)]
+        if not len(roots):
+            return
+        # Roots in the order in which they take what hangs below them: the highest level first, then the earliest.
+        order = roots[np.lexsort((trace.events.start[roots], -level[roots]))]
+        up, down = self._edges()
+        if len(again):
+            up, down = np.concatenate([up, again[:, 0]]), np.concatenate([down, again[:, 1]])
+        links = Links(up, down, self.count)
+        order = order[~below_an_equal(links, order, level[order])]
+        label = np.full(self.count, NONE, np.int64)
+        label[order] = np.arange(len(order))
+        links.spread(label, order)
+        # A root that an earlier one reached opens no group.
+        opened = order[label[order] == np.arange(len(order))]
+        ident = np.zeros(len(opened), np.int32)
+        for one in np.unique(self.host[opened]).tolist():
+            mine = self.host[opened] == one
+            ident[mine] = np.arange(mine.sum())
+        group_of_rank = np.full(len(order) + 1, -1, np.int32)
+        group_of_rank[label[opened]] = ident
+        found = group_of_rank[np.minimum(label, len(order))]
+        out.group[open_] = found[open_]
+        texts = self._names(opened, ident, up, down)
+        for root, one, text in zip(opened.tolist(), ident.tolist(), texts, strict=True):
+            key = (int(self.host[root]), one)
+            out.names[key], out.roots[key] = text, root
+
+    def _called(self, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+        return np.asarray(_coded(self.names, test)[self.trace.events.name], np.bool_)
+
+    def _of_datasets(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Which of some events have the step id of a function that tf.data ran: they are no steps."""
+        table = starting(self.heads, "InstantiatedCapturedFunction::")
+        if not table.any() or not len(rows):
+            return np.zeros(len(rows), np.bool_)
+        step = self.trace.arg("id")
+        runs = np.flatnonzero(table[self.trace.events.name] & (step != -1))
+        both = np.concatenate([rows, runs])
+        key = pd.factorize(step[both])[0] * len(self.trace.hosts) + self.host[both]
+        return np.asarray(np.isin(key[: len(rows)], key[len(rows) :]) & (step[rows] != -1), np.bool_)
+
+    def _loops(self) -> tuple[Int64s, Int64s]:
+        """Loops that run inside a graph: the first event of each iteration, and pairs of it and the others of the iteration."""
+        nothing = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
+        if "iter_num" not in self.trace.args:
+            return nothing
+        step, turn = self.trace.arg("id"), self.trace.arg("iter_num")
+        rows = np.flatnonzero(self._called("ExecutorState::Process".__eq__) & (step != -1) & (turn >= 0))
+        rows = rows[~self._of_datasets(rows)]
+        if not len(rows):
+            return nothing
+        of_run = pd.factorize(pd.factorize(step[rows])[0] * len(self.trace.hosts) + self.host[rows])[0]
+        last = np.zeros(int(of_run.max()) + 1, np.int64)
+        np.maximum.at(last, of_run, turn[rows])
+        # A function that has the iteration 0 alone does not loop.
+        keep = last[of_run] > 0
+        rows, of_run = rows[keep], of_run[keep]
+        if not len(rows):
+            return nothing
+        order = np.lexsort((self.trace.events.start[rows], turn[rows], of_run))
+        rows, of_run = rows[order], of_run[order]
+        begins = np.append(True, (np.diff(of_run) != 0) | (np.diff(turn[rows]) != 0))
+        first = rows[np.flatnonzero(begins)[np.cumsum(begins) - 1]]
+        return rows[begins], np.column_stack([first, rows])[~begins]
+
+    def _edges(self) -> tuple[Int64s, Int64s]:
+        """Parent and child of every link."""
+        nested = np.flatnonzero(self.parent >= 0)
+        pairs: list[tuple[Int64s, Int64s]] = [(self.parent[nested].astype(np.int64), nested)]
+        pairs.append(self._producers())
+        pairs.append(self._launches())
+        pairs.append(self._equal("ExecutorState::Process", _OF_EXECUTOR, ("id", "iter_num")))
+        pairs.append(self._equal("EnqueueRequestLocked", _REQUESTS, ("request_id", "queue_addr")))
+        pairs.append(self._programs())
+        pairs.append((self.links[:, 0], self.links[:, 1]))
+        up, down = np.concatenate([p for p, _ in pairs]), np.concatenate([c for _, c in pairs])
+        if self.stands_for is None:
+            return up, down
+        node = np.arange(self.count)
+        node[self.stands_for[0]] = self.stands_for[1]
+        up, down = node[up], node[down]
+        keep = (up >= 0) & (down >= 0) & (up != down)
+        return up[keep], down[keep]
+
+    def _process(self) -> Int64s | None:
+        """int64[events]: the process that ids of producers and consumers hold in, 0 where none is stated; None where it is one for all."""
+        trace = self.trace
+        of_plane = np.array([_number(p.stats.get("process_id")) for p in trace.planes], np.int64)
+        if "_pid" not in trace.args and len(np.unique(of_plane)) < 2:
+            return None
+        stated = of_plane[trace.lanes["plane"].to_numpy(np.int64)][trace.events.lane]
+        own = trace.arg("_pid")
+        return np.asarray(np.where(own != -1, own, stated), np.int64)
+
+    def _producers(self) -> tuple[Int64s, Int64s]:
+        trace = self.trace
+        makes, takes = trace.arg("_pt"), trace.arg("_ct")
+        up = np.flatnonzero((makes >= 0) & (makes != THREADPOOL_CONTEXT) & ~self.pool)
+        down = np.flatnonzero((takes >= 0) & (takes != THREADPOOL_CONTEXT) & ~self.pool)
+        if not len(up) or not len(down):
+            return _no_links()
+        made, taken, process = trace.arg("_p"), trace.arg("_c"), self._process()
+        both = [self.host] if process is None else [self.host, process]
+        return match(
+            up, [makes[up], made[up], *(k[up] for k in both)], down, [takes[down], taken[down], *(k[down] for k in both)], limit=_BUSY_KEY
+        )
+
+    def _launches(self) -> tuple[Int64s, Int64s]:
+        trace = self.trace
+        correlation, host = trace.arg("correlation_id"), self.host
+        device = trace.lanes["kind"].isin(["device", "derived", "steps"]).to_numpy()[trace.events.lane]
+        up = np.flatnonzero((correlation > 0) & ~device)
+        down = np.flatnonzero((correlation > 0) & device)
+        # Several launches of one id on a host: the last wins.
+        up = up[np.lexsort((correlation[up], host[up]))]
+        again = (correlation[up][1:] == correlation[up][:-1]) & (host[up][1:] == host[up][:-1])
+        up = up[~np.append(again, False)] if len(up) else up
+        return match(up, [correlation[up], host[up]], down, [correlation[down], host[down]])
+
+    def _equal(self, parent: str, children: frozenset[str], keys: tuple[str, ...]) -> tuple[Int64s, Int64s]:
+        """Links between events of given names of a host whose args are equal; the first arg must be there."""
+        if not _coded(self.names, parent.__eq__).any() or not _coded(self.names, children.__contains__).any():
+            return _no_links()
+        above, below = self._called(parent.__eq__), self._called(children.__contains__)
+        values = [self.trace.arg(key) for key in keys]
+        up, down = (np.flatnonzero(rows & (values[0] != -1)) for rows in (above, below))
+        return match(up, [*(v[up] for v in values), self.host[up]], down, [*(v[down] for v in values), self.host[down]])
+
+    def _programs(self) -> tuple[Int64s, Int64s]:
+        """From the call that enqueues a program to its run on a TPU core, and to what the host does when it has ended."""
+        above = self._called("DoEnqueueProgram".__eq__)
+        if not above.any():
+            return _no_links()
+        trace, lanes = self.trace, self.trace.lanes
+        on_core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)[lanes["plane"].to_numpy(np.int64)]
+        modules = (on_core & (lanes["line"].to_numpy() == xplane_tpu.MODULES))[trace.events.lane]
+        run = trace.arg("run_id")
+        device = np.where(modules, lanes["device"].to_numpy(np.int64)[trace.events.lane], trace.arg("device_ordinal"))
+        keys = [device, trace.arg("queue_id"), run & _RUN_ID_BITS, trace.arg("core_type", 0), self.host]
+        below = modules | self._called("CompleteCallbacks".__eq__)
+        up, down = (np.flatnonzero(rows & (run != -1)) for rows in (above, below))
+        return match(up, [k[up] for k in keys], down, [k[down] for k in keys], limit=_BUSY_KEY)
+
+    def _names(self, opened: Int64s, ident: Int32s, up: Int64s, down: Int64s) -> list[str]:
+        """The name of each group: kind of its root and number, as the root or what it hangs below states them."""
+        trace = self.trace
+        number, graph = np.full(len(opened), -1, np.int64), np.full(len(opened), -1, np.int64)
+        # Upwards, made when a root does not state it itself.
+        links: list[Links] = []
+        for key in ("step_num", "iter_num", "graph_type"):
+            if key not in trace.args:
+                continue
+            values = trace.text_arg(key) if key == "graph_type" else trace.arg(key)
+            at = np.where(values[opened] >= 0, opened, -1)
+            if (at < 0).any():
+                links = links or [Links(down, up, self.count)]
+                at = above(links[0], opened, values >= 0)
+            if key == "graph_type":
+                graph = np.where(at >= 0, values[at], -1)
+            else:
+                number = np.where(at >= 0, values[at], number)
+        out = []
+        for root, one, stated, text in zip(opened.tolist(), ident.tolist(), number.tolist(), graph.tolist(), strict=True):
+            name = str(self.names[trace.events.name[root]])
+            prefix = trace.strings[text] if text >= 0 else "" if name in IMPLICIT_ROOTS else name
+            out.append(f"{prefix} {stated if stated >= 0 else one}".strip())
+        return out
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and abs(value) < 1 << 62 else 0
+
+
+def _no_links() -> tuple[Int64s, Int64s]:
+    return np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+
+def _coded(names: npt.NDArray[np.object_], test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+    return np.fromiter(map(test, names.tolist()), np.bool_, len(names))
+
+
+def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> Int64s:
+    """tf.data iterators that ran ahead on another thread, linked by the element that they made: who took it, who made it."""
+    element = trace.args.get("element_id")
+    if element is None:
+        return np.zeros((0, 2), np.int64)
+    events = trace.events
+    iterator = starting(heads(names), "Iterator::")
+    produces = ending(names, events.name[element.event], "Produce")
+    consumes = ending(names, events.name[element.event], "Consume")
+    ident, parent_id = trace.arg("id"), trace.arg("parent_id")
+    made = element.dense(len(events))
+    rows = element.event
+    is_maker = np.zeros(len(events), np.bool_)
+    is_maker[rows[produces[events.name[rows]]]] = True
+    nested = np.flatnonzero((events.parent >= 0) & iterator[events.name])
+    nested = nested[is_maker[events.parent[nested]]]
+    # Of the iterators in a maker the first in time is the one that made the element.
+    makers, first = np.unique(events.parent[nested], return_index=True)
+    child = nested[first]
+    takers = rows[consumes[events.name[rows]]].astype(np.int64)
+    takers = takers[events.parent[takers] >= 0]
+    above = events.parent[takers]
+    codes = trace.lanes["host"].astype("category").cat.codes.to_numpy(np.int64)
+    host: Int64s = np.asarray(codes[events.lane], np.int64)
+    made_by, taken_by = match(child, [parent_id[child], made[makers], host[child]], takers, [ident[above], made[takers], host[takers]])
+    return np.column_stack([taken_by, made_by])

@@ -1,0 +1,121 @@
+"""Runs of framework ops on the host threads of an XSpace file.
+
+An event is an op whose name is that of one (`scope/name:Type`, `Iterator::…`). Events that are called otherwise, but state in `tf_op`
+which op they served, are no ops: the allocator's, and the driver's calls on AMD. XProf counts them too, most of them as ops of 0 µs.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.trace import Int32s, Int64s, Note, distinct
+from nbprof.dialects.xplane import opnames
+from nbprof.dialects.xplane.grouping import inherit
+from nbprof.dialects.xplane.placed import Placed
+
+
+def host_ops(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """The table `host_ops`, but for the stages of input pipelines, whose events state that they are one."""
+    trace = placed.trace
+    events = trace.events
+    used = np.zeros(len(trace.names), np.bool_)
+    used[events.name[placed.on_host]] = True
+    op_of, type_of = (np.full(len(trace.names), -1, np.int32) for _ in range(2))
+    dataset_name = np.zeros(len(trace.names), np.bool_)
+    for at in np.flatnonzero(used).tolist():
+        parsed = opnames.parse(trace.names[at])
+        if parsed.category:
+            op_of[at] = out.ops.code(parsed.name)
+            type_of[at] = out.types.code(parsed.type)
+            dataset_name[at] = parsed.category == "dataset"
+    rows = np.flatnonzero((op_of >= 0)[events.name] & placed.on_host)
+    name = events.name[rows]
+    dataset = dataset_name[name]
+    return _table(placed, rows, op_of[name], type_of[name], dataset, _eager(placed)[rows] & ~dataset)
+
+
+def tagged_calls(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """The table `tagged_calls`."""
+    trace = placed.trace
+    text = trace.text_arg("tf_op")
+    rows = np.flatnonzero((text >= 0) & placed.on_host)
+    used, code = distinct(text[rows], len(trace.strings))
+    parsed = [opnames.parse(trace.strings[c]) for c in used.tolist()]
+    op = np.array([out.ops.code(p.name) for p in parsed], np.int32)
+    kind = np.array([out.types.code(p.type) for p in parsed], np.int32)
+    stated = np.array([bool(trace.strings[c]) for c in used.tolist()], np.bool_)[code]
+    rows, code = rows[stated], code[stated]
+    no = np.zeros(len(rows), np.bool_)
+    return _table(placed, rows, op[code], kind[code], no, no)
+
+
+def _table(
+    placed: Placed, rows: Int64s, op: Int32s, kind: Int32s, dataset: npt.NDArray[np.bool_], eager: npt.NDArray[np.bool_]
+) -> pd.DataFrame:
+    events = placed.trace.events
+    return pd.DataFrame(
+        {
+            "event": rows,
+            "host": placed.host[rows],
+            "lane": events.lane[rows],
+            "start": events.start[rows],
+            "end": events.start[rows] + events.duration[rows],
+            "op": op,
+            "type": kind,
+            "dataset": dataset,
+            "eager": eager,
+        },
+        copy=False,
+    )
+
+
+_EAGER_CALL = "EagerLocalExecute: "
+# Functions, and what builds a pipeline or hands on its elements.
+_NO_OP = re.compile(r"__|MakeIterator|Iterator|\w*Dataset(V\d+)?\Z")
+
+
+def eager_calls(placed: Placed, out: act.Activity) -> tuple[int, int]:
+    """Calls of single ops of eager code that left no op: how many, and their time in ps.
+
+    TensorFlow today records the call alone (`EagerLocalExecute: MatMul`), and the op of those in functions. Where most of a program is
+    eager, the table of ops holds next to nothing of it.
+    """
+    events, names = placed.trace.events, placed.trace.names
+    single = [n.startswith(_EAGER_CALL) and not _NO_OP.match(n[len(_EAGER_CALL) :]) for n in names]
+    rows = np.flatnonzero(np.array(single, np.bool_)[events.name] & placed.on_host)
+    if not len(rows):
+        return 0, 0
+    around = np.zeros(len(events), np.bool_)
+    above = events.parent[out.host_ops["event"].to_numpy(np.int64)]
+    while len(above := np.unique(above[above >= 0])):
+        around[above] = True
+        above = events.parent[above]
+    bare = rows[~around[rows]]
+    return len(bare), int(events.duration[bare].sum())
+
+
+def eager_notes(out: act.Activity) -> list[Note]:
+    """What the receipt says of them, where they are more than the ops."""
+    count, _ = out.eager_calls
+    if count <= len(out.host_ops):
+        return []
+    text = f"{count:,} ops ran eagerly, and only their calls were recorded: they are in the steps and in the trace, but not among the ops."
+    return [Note("info", text)]
+
+
+def _eager(placed: Placed) -> npt.NDArray[np.bool_]:
+    """Ops run eagerly: stated by `is_eager`, else those whose nearest EagerKernelExecute runs no function."""
+    trace = placed.trace
+    if "is_eager" in trace.args:
+        return trace.arg("is_eager", 0) > 0
+    events = trace.events
+    execute = np.asarray(trace.names == "EagerKernelExecute", np.bool_)
+    if not execute.any():
+        return np.zeros(len(events), np.bool_)
+    own = np.where(execute[events.name], trace.arg("is_func", 0), -1)
+    return np.asarray(inherit(events.parent, events.depth, own.astype(np.int64)) == 0, np.bool_)

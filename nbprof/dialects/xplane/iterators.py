@@ -1,0 +1,112 @@
+"""Calls of tf.data iterators in an XSpace file: which iterator, what it states about itself, and what was made on other threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.factorize import ending
+from nbprof.core.trace import DOUBLE, TEXT, Int64s
+from nbprof.dialects.xplane.grouping import match
+from nbprof.dialects.xplane.placed import Placed
+
+# A dataset that Python iterates over, and one that a graph runs by itself: ds.reduce, or a loop over a dataset inside a tf.function, which
+# is compiled to one. TensorFlow Profiler reads only the first.
+_ITERATORS = ("Iterator::", "ReduceIterator::")
+# How an iterator was made, and what it has at hand. Other args say where an event belongs.
+_PARAMS = (
+    *("parallelism", "num_parallel_calls", "autotune", "deterministic", "batch_size", "drop_remainder", "buffer_size", "buffer_limit"),
+    *("cycle_length", "block_length", "interleave_depth", "intra_op_parallelism", "num_threads", "buffered_elements", "max_outstanding"),
+    *("element_size", "num_shards", "cache_type", "dataset_type"),
+)
+
+
+def _called(placed: Placed) -> npt.NDArray[np.bool_]:
+    """bool[names]"""
+    return placed.named(*_ITERATORS)
+
+
+def iterators(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """The calls of iterators on hosts: the table `iterators` of the activity."""
+    trace = placed.trace
+    events = trace.events
+    called = _called(placed)
+    rows = np.flatnonzero(called[events.name] & placed.on_host)
+    codes = np.full(len(trace.names), -1, np.int32)
+    for at in np.flatnonzero(called).tolist():
+        codes[at] = out.ops.code(trace.names[at])
+    return pd.DataFrame(
+        {
+            "event": rows,
+            "host": placed.host[rows],
+            "lane": events.lane[rows],
+            "iterator": trace.arg("id")[rows],
+            "parent": trace.arg("parent_id")[rows],
+            "name": codes[events.name[rows]],
+            "start": events.start[rows],
+            "end": events.start[rows] + events.duration[rows],
+        }
+    )
+
+
+def links(placed: Placed) -> npt.NDArray[np.int64]:
+    """int64[k, 2], pairs of calls: the call of an iterator that took an element, and the call that made it on another thread.
+
+    The first iterator call within a `…Produce` event is found by (its `parent_id`, the event's `element_id`); the iterator call around a
+    `…Consume` event looks for (its `id`, the event's `element_id`), on the same host.
+    """
+    trace = placed.trace
+    element = trace.args.get("element_id")
+    if element is None:
+        return np.zeros((0, 2), np.int64)
+    events, names = trace.events, trace.names
+    made = element.dense(len(events))
+    called = _called(placed)[events.name]
+    rows = element.event.astype(np.int64)
+    produces, consumes = (ending(names, events.name[rows], text) for text in ("Produce", "Consume"))
+    maker = np.zeros(len(events) + 1, np.bool_)
+    maker[rows[produces[events.name[rows]]]] = True
+    # Events of a lane are sorted by start, so that the first below a producer is the first in the table. (Parent -1 is no producer.)
+    below = np.flatnonzero(called & maker[events.parent])
+    _, first = np.unique(events.parent[below], return_index=True)
+    child = below[first]
+    taker = rows[consumes[events.name[rows]]]
+    taker = taker[events.parent[taker] >= 0]
+    above = events.parent[taker].astype(np.int64)
+    taker, above = taker[called[above]], above[called[above]]
+    host = placed.host.astype(np.int64)
+    ident, parent_id = trace.arg("id"), trace.arg("parent_id")
+    up, down = match(
+        np.arange(len(taker)),
+        [ident[above], made[taker], host[taker]],
+        child,
+        [parent_id[child], made[events.parent[child]], host[child]],
+    )
+    return np.stack([above[up], down], axis=1)
+
+
+def params(placed: Placed) -> dict[int, dict[str, object]]:
+    """What the iterators state about themselves, by iterator id: the last word on each key."""
+    trace = placed.trace
+    called = _called(placed)[trace.events.name]
+    ident = trace.arg("id")
+    found: dict[int, dict[str, object]] = {}
+    for key in _PARAMS:
+        column = trace.args.get(key)
+        if column is None:
+            continue
+        at = np.flatnonzero(called[column.event])
+        if not len(at):
+            continue
+        owner: Int64s = ident[column.event[at]]
+        # Of several the last is the first from the end.
+        distinct, last = np.unique(owner[::-1], return_index=True)
+        kinds, values, floats = column.kinds, column.values, column.floats()
+        for iterator, row in zip(distinct.tolist(), at[::-1][last].tolist(), strict=True):
+            stated: object = int(values[row])
+            if kinds[row] in (TEXT, DOUBLE):
+                stated = trace.strings[values[row]] if kinds[row] == TEXT else float(floats[row])
+            found.setdefault(iterator, {})[key] = stated
+    return found

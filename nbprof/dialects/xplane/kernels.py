@@ -1,0 +1,197 @@
+"""The GPU kernels of an XSpace file: each execution with its op, its launch shape and whether it runs on TensorCores."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.factorize import distinct as combinations
+from nbprof.core.trace import Int64s, Trace, distinct
+from nbprof.dialects import tensorcores
+from nbprof.dialects.xplane import opnames
+from nbprof.dialects.xplane.opnames import OpName
+from nbprof.dialects.xplane.ops import OpTexts
+from nbprof.dialects.xplane.placed import Placed
+
+LAUNCH_SHAPE = ("registers", "static_shared_bytes", "dynamic_shared_bytes", "block", "grid")
+_DIMENSIONS = re.compile(r"[0-9]+,[0-9]+,[0-9]+\Z")
+_WHOLE = re.compile(r"[0-9]{1,18}\Z")
+
+
+class Ops(Protocol):
+    """The op of each event, as codes (-1: none)."""
+
+    codes: Int64s
+
+    def op(self, code: int) -> OpName:
+        """The op of a code."""
+
+
+def launch_details(text: str) -> dict[str, object]:
+    """Registers, shared memory, grid, block and occupancy out of a `kernel_details` text of any generation.
+
+    What it does not hold is None or empty. `shm` (TensorFlow 2.3/2.4) and `group_mem` (AMD) are the sum of both kinds of shared memory.
+    A recorder that does not know the occupancy writes 0, which no kernel has.
+    """
+    found = dict(token.partition(":")[::2] for token in text.split())
+
+    def number(*keys: str) -> int | None:
+        return next((int(found[key]) for key in keys if _WHOLE.match(found.get(key, ""))), None)
+
+    static = number("static_shared", "static_shared_memory", "shm", "shared", "group_mem")
+    dynamic = number("dynamic_shared", "dynamic_shared_memory")
+    try:
+        occupancy = float(found.get("occ_pct", "nan"))
+    except ValueError:
+        occupancy = math.nan
+    return {
+        "registers": number("regs", "registers") or None,
+        "static_shared_bytes": static,
+        "dynamic_shared_bytes": 0 if dynamic is None and static is not None else dynamic,
+        "block": _dimensions(found.get("block", "")),
+        "grid": _dimensions(found.get("grid", "")),
+        "occupancy_percent": occupancy if 0 < occupancy < math.inf else None,
+    }
+
+
+def launch_details_in_xprof(text: str) -> dict[str, object]:
+    """The same as XProf 2.24 reads it: without `shm` and `group_mem`; what is absent is 0, or one block or thread."""
+    text = re.sub(r"\b(shm|shared|group_mem):", r"not_\1:", text)
+    given = launch_details(text)
+    numbers = {k: given[k] or 0 for k in ("registers", "static_shared_bytes", "dynamic_shared_bytes", "occupancy_percent")}
+    return {**numbers, "block": given["block"] or "1,1,1", "grid": given["grid"] or "1,1,1"}
+
+
+def _dimensions(text: str) -> str:
+    return text if _DIMENSIONS.match(text) else ""
+
+
+def kernels(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
+    """Executions of kernels, and their launch shapes."""
+
+    @cache
+    def product(op: int) -> tuple[str, bool]:
+        name, kind = (ops.op(op).name, ops.op(op).type) if op >= 0 else ("", "")
+        hlo = ops.hlo(op) if op >= 0 else None
+        found = False
+        if hlo is not None and hlo.instruction is not None:
+            found = tensorcores.hlo_is_eligible(hlo.instruction.opcode, hlo.instruction.target)
+        return name, found or tensorcores.op_is_eligible(name, kind)
+
+    def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, bool]:
+        name, could = product(op)
+        uses = tensorcores.uses_tensor_core(kernel, vendor == "AMD")
+        return name, uses, uses == tensorcores.YES or could or tensorcores.einsum_of_two(equation)
+
+    return _table(placed, ops, out, launch_details, judged, True)
+
+
+def kernels_in_xprof(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
+    """The same by the rules of XProf 2.24.2."""
+    found = XprofOps(placed.trace, ops)
+
+    def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, bool]:
+        name = found.op(op).name if op >= 0 else ""
+        uses = tensorcores.uses_tensor_core_in_xprof(kernel, vendor)
+        product = tensorcores.op_is_eligible_in_xprof(name) or tensorcores.einsum_of_two(equation)
+        return name, int(uses), op >= 0 and (uses or product)
+
+    return _table(placed, found, out, launch_details_in_xprof, judged, False)
+
+
+def _table(
+    placed: Placed,
+    ops: Ops,
+    out: act.Activity,
+    details_of: Callable[[str], dict[str, object]],
+    judged: Callable[[str, int, str, str], tuple[str, int, bool]],
+    theoretical: bool,
+) -> tuple[pd.DataFrame, list[dict[str, object]]]:
+    trace = placed.trace
+    events = trace.events
+    details = trace.text_arg("kernel_details")
+    # In whole nanoseconds an event below one lasted no time.
+    rows = np.flatnonzero(placed.on_gpu & (details >= 0) & (events.duration >= 1000))
+    if len(rows):
+        rows = rows[details[rows] != placed.empty_text]
+    if not len(rows):
+        return act.table(act.KERNELS), []
+    used, code = distinct(details[rows], len(trace.strings))
+    parsed = [details_of(trace.strings[d]) for d in used.tolist()]
+    occupancy = np.array([d["occupancy_percent"] for d in parsed], np.float64)[code]
+    # Occupancy is no part of a launch shape: texts that differ in it alone are one shape.
+    shapes: dict[tuple[object, ...], int] = {}
+    shape_of = [shapes.setdefault(tuple(d[k] for k in LAUNCH_SHAPE), len(shapes)) for d in parsed]
+    plane = trace.lanes["plane"].to_numpy()[events.lane[rows]]
+    # What is said of a kernel depends on its name, its op, the vendor of its plane and its equation alone.
+    columns = (events.name[rows].astype(np.int64), ops.codes[rows], plane.astype(np.int64), trace.text_arg("equation")[rows])
+    first, back = combinations(*columns)
+    kernel_code, op_code, tensor, eligible = [], [], [], []
+    for name, op, where, formula in zip(*(column[first].tolist() for column in columns), strict=True):
+        kernel = str(trace.names[name])
+        vendor = str(trace.planes[where].stats.get("device_vendor", ""))
+        equation = trace.strings[formula] if formula >= 0 else ""
+        op_name, uses, could = judged(kernel, op, vendor, equation)
+        kernel_code.append(out.kernel_names.code(kernel))
+        op_code.append(out.ops.code(op_name))
+        tensor.append(uses)
+        eligible.append(could)
+    if theoretical:
+        occupancy = _theoretical(trace, rows, occupancy)
+    table = pd.DataFrame(
+        {
+            "event": rows,
+            "host": placed.host[rows],
+            "device": placed.device[rows],
+            "duration": events.duration[rows],
+            "kernel": np.array(kernel_code, np.int32)[back],
+            "op": np.array(op_code, np.int32)[back],
+            "details": np.array(shape_of, np.int32)[code],
+            "eligible": np.array(eligible, np.bool_)[back],
+            "tensor_core": np.array(tensor, np.int8)[back],
+            "occupancy": occupancy,
+        },
+        copy=False,
+    )
+    return table, [dict(zip(LAUNCH_SHAPE, shape, strict=True)) for shape in shapes]
+
+
+def _theoretical(trace: Trace, rows: Int64s, occupancy: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The stat `theoretical_occupancy_pct` where it is stated, else what the details say."""
+    column = trace.args.get("theoretical_occupancy_pct")
+    if column is None:
+        return occupancy
+    stated = np.full(len(trace.events), np.nan)
+    stated[column.event] = column.floats()
+    return np.where(stated[rows] > 0, stated[rows], occupancy)
+
+
+class XprofOps:
+    """The op of each event as XProf 2.24 finds it: what the compiled program says of its HLO op, even nothing, else its own `tf_op`.
+
+    Ops that old files put into `level 0`, or that only the call on the host tells, it does not see.
+    """
+
+    def __init__(self, trace: Trace, ops: OpTexts) -> None:
+        self._trace = trace
+        self._ops = ops
+        stated = trace.text_arg("tf_op").astype(np.int64)
+        used, back = np.unique(ops.codes, return_inverse=True)
+        found = np.array([c >= 0 and (hlo := ops.hlo(c)) is not None and hlo.instruction is not None for c in used.tolist()], np.bool_)
+        self.codes: Int64s = np.where(found[back.reshape(-1)], len(trace.strings) + ops.codes, stated)
+
+    def op(self, code: int) -> OpName:
+        """The op of a code."""
+        if code < len(self._trace.strings):
+            return opnames.parse(self._trace.strings[code])
+        hlo = self._ops.hlo(code - len(self._trace.strings))
+        stated = hlo.instruction.op_name if hlo and hlo.instruction else ""
+        return OpName("", stated, "")

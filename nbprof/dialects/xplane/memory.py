@@ -1,0 +1,164 @@
+"""Allocator events of an XSpace file: `MemoryAllocation` and `MemoryDeallocation` with the allocator's state after each."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.trace import TEXT, Int32s, Int64s, Trace
+from nbprof.dialects.allocators import Column, added_up, or_na
+from nbprof.dialects.xplane import opnames
+from nbprof.dialects.xplane.placed import Placed
+
+_ABSENT = np.iinfo(np.int64).min
+
+# TensorFlow's DataType enumeration (types.proto).
+DATA_TYPES = (
+    "INVALID",
+    "float",
+    "double",
+    "int32",
+    "uint8",
+    "int16",
+    "int8",
+    "string",
+    "complex64",
+    "int64",
+    "bool",
+    "qint8",
+    "quint8",
+    "qint32",
+    "bfloat16",
+    "qint16",
+    "quint16",
+    "uint16",
+    "complex128",
+    "half",
+    "resource",
+    "variant",
+    "uint32",
+    "uint64",
+    "float8_e5m2",
+    "float8_e4m3fn",
+)
+
+
+def has_allocations(placed: Placed) -> bool:
+    """Whether any allocator event was recorded."""
+    events = placed.trace.events
+    return bool((placed.named("MemoryAllocation", "MemoryDeallocation")[events.name] & placed.on_host).any())
+
+
+def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """Allocator events in time order.
+
+    What an event does not state is NA; bytes in use are then added up from the blocks where they can be.
+    """
+    trace, host = placed.trace, placed.host
+    events = trace.events
+    name = trace.names
+    is_alloc = np.asarray(name == "MemoryAllocation", np.bool_)
+    is_free = np.asarray(name == "MemoryDeallocation", np.bool_)
+    if not is_alloc.any() and not is_free.any():
+        return act.table(act.ALLOCATIONS)
+    rows = np.flatnonzero((is_alloc | is_free)[events.name] & placed.on_host)
+    rows = rows[np.argsort(events.start[rows], kind="stable")]
+    several = len(trace.hosts) > 1
+
+    def stated(key: str) -> Int64s:
+        return trace.arg(key, _ABSENT)[rows]
+
+    def numbers(key: str) -> Column:
+        values = stated(key)
+        return or_na(values, values == _ABSENT)
+
+    def amounts(key: str) -> Column:
+        # No allocator has less than nothing; one without a limit may write what it takes its free bytes for.
+        values = stated(key)
+        return or_na(values, values < 0)
+
+    def coded(key: str) -> npt.NDArray[np.int32]:
+        column = trace.args.get(key)
+        if column is None:
+            return np.full(len(rows), out.texts.code(""), np.int32)
+        back, values = pd.factorize(column.dense(len(events), text=True)[rows])
+        return np.array([out.texts.code(trace.strings[v] if v >= 0 else "") for v in values.tolist()], np.int32)[back]
+
+    allocation = is_alloc[events.name[rows]]
+    memory = _memory_ids(trace, rows, several, host, out)
+    back, values = pd.factorize(trace.text_arg("tf_op")[rows])
+    op = np.array([out.ops.code(_op_name(t)) for t in trace.texts(values)], np.int32)[back]
+    type_back, type_values = pd.factorize(stated("data_type"))
+    types = [out.texts.code(_data_type(v)) for v in type_values.tolist()]
+    fragmentation = np.full(len(events), np.nan)
+    column = trace.args.get("fragmentation")
+    if column is not None:
+        fragmentation[column.event] = column.floats()
+    return pd.DataFrame(
+        {
+            "event": rows,
+            "host": host[rows],
+            "memory": memory,
+            "time": events.start[rows],
+            "allocation": allocation,
+            "requested": amounts("requested_bytes"),
+            "allocated": amounts("allocation_bytes"),
+            "address": numbers("addr"),
+            "stack": amounts("bytes_reserved"),
+            "heap": _in_use(memory, allocation, stated("bytes_allocated"), stated("allocation_bytes")),
+            "free": amounts("bytes_available"),
+            "fragmentation": fragmentation[rows],
+            "lifetime_peak": amounts("peak_bytes_in_use"),
+            "group": placed.groups.group[rows].astype(np.int64),
+            "op": op,
+            "region": coded("region_type"),
+            "data_type": np.array(types, np.int32)[type_back],
+            "shape": coded("shape"),
+        },
+        copy=False,
+    )
+
+
+def _in_use(memory: Int32s, allocation: npt.NDArray[np.bool_], heap: Int64s, size: Int64s) -> Column:
+    """Heap bytes after each event: as stated, else added up where every event of the allocator states its size."""
+    if (heap >= 0).all():
+        return heap
+    heap = np.maximum(heap, -1)
+    unsized = np.isin(memory, np.unique(memory[size < 0]))
+    counted = heap.copy()
+    at = np.flatnonzero(~unsized)
+    counted[at] = added_up(memory[at], np.where(allocation[at], size[at], -size[at]), heap[at])
+    return or_na(counted, counted < 0)
+
+
+def _data_type(number: int) -> str:
+    if number == _ABSENT:
+        return ""
+    return DATA_TYPES[number] if 0 <= number < len(DATA_TYPES) else f"type {number}"
+
+
+def _op_name(text: str) -> str:
+    return opnames.parse(text).name if text else ""
+
+
+def _memory_ids(
+    trace: Trace, rows: npt.NDArray[np.int64], several: bool, host: npt.NDArray[np.int32], out: act.Activity
+) -> npt.NDArray[np.int32]:
+    """The allocator of each event, by name or by number; with its host in front where there are several."""
+    label = np.full(len(rows), out.texts.code(""), np.int32)
+    for key in ("index_on_host", "device_ordinal", "allocator_name"):
+        column = trace.args.get(key)
+        if column is None:
+            continue
+        text = bool((column.kinds == TEXT).any())
+        back, values = pd.factorize(column.dense(len(trace.events), text=text)[rows])
+        codes = [out.texts.code(trace.strings[v] if text else str(v)) if v >= 0 else -1 for v in values.tolist()]
+        stated = np.array(codes, np.int32)[back]
+        label = np.where(stated >= 0, stated, label)
+    if not several:
+        return label
+    texts = out.texts.values
+    back, pairs = pd.factorize(host[rows].astype(np.int64) << 32 | label)
+    return np.array([out.texts.code(f"{trace.hosts[p >> 32]} {texts[p & 0xFFFFFFFF]}") for p in pairs.tolist()], np.int32)[back]

@@ -1,0 +1,246 @@
+"""Runs of framework ops on the GPUs of an XSpace file: each kernel counts for the op that launched it.
+
+Which op that is: for a kernel of a compiled XLA program the one that the compiler noted for its HLO op (`hlo_op`, looked up in the
+program); else the `tf_op` that the event states (`level 0` in files of TensorFlow 2.3/2.4); else the op on the host around the call that
+launched it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.trace import Int64s, distinct
+from nbprof.dialects import tensorcores
+from nbprof.dialects.xplane import opnames
+from nbprof.dialects.xplane.opnames import OpName
+from nbprof.dialects.xplane.placed import Placed
+from nbprof.hlo.hlo import Instruction
+from nbprof.hlo.programs import Programs
+
+
+@dataclass(frozen=True)
+class HloOp:
+    """An op of a compiled program that ran: the program's ident, the op's name there, and what the program says of it (None: unknown)."""
+
+    host: int
+    program: int
+    name: str
+    instruction: Instruction | None
+
+    @property
+    def text(self) -> str:
+        """The framework's op as `scope/name:Type`, else the name in the program."""
+        return (self.instruction and self.instruction.framework_op) or self.name
+
+    @property
+    def op(self) -> OpName:
+        """The framework's op taken apart."""
+        stated = self.instruction.framework_op if self.instruction else ""
+        return opnames.parse(stated) if stated else OpName("", self.name, "")
+
+
+class OpTexts:
+    """The op of each event of a GPU.
+
+    Attributes
+    ----------
+    codes : int64[events]
+        -1 where no op is known. Up to the number of strings a code is one of those; up to the number of names more, a name of an event;
+        then an HLO op.
+    """
+
+    def __init__(self, placed: Placed, out: act.Activity, programs: Programs) -> None:
+        trace = placed.trace
+        self._trace = trace
+        self._first_hlo = len(trace.strings) + len(trace.names)
+        self._hlo: list[HloOp] = []
+        self.codes = np.full(len(trace.events), -1, np.int64)
+        for key in ("tf_op", "level 0"):
+            if key in trace.args:
+                stated = _not_empty(placed, key)
+                np.copyto(self.codes, stated, where=self.codes < 0)
+        self.programs = programs
+        if "hlo_op" in trace.args:
+            self._look_up(placed, programs)
+        bare = placed.on_gpu & (self.codes < 0) & (trace.text_arg("kernel_details") >= 0)
+        if bare.any():
+            launches = out.launches
+            known = launches[(launches["target"] >= 0) & (launches["op"] >= 0)]
+            target = known["target"].to_numpy(np.int64)
+            fits = bare[target]
+            self.codes[target[fits]] = len(trace.strings) + trace.events.name[known["op"].to_numpy(np.int64)[fits]]
+
+    def _look_up(self, placed: Placed, programs: Programs) -> None:
+        """Events of compiled programs: their `tf_op`, if any, only says that it is some XLA module."""
+        trace = self._trace
+        stated = _not_empty(placed, "hlo_op")
+        rows = np.flatnonzero((stated >= 0) & placed.on_gpu)
+        if not len(rows):
+            return
+        used, name = distinct(stated[rows], len(trace.strings))
+        idents, ident = np.unique(trace.arg("program_id", 0)[rows], return_inverse=True)
+        hosts = len(trace.hosts)
+        code, seen = pd.factorize((name * len(idents) + ident.reshape(-1)) * hosts + placed.host[rows])
+        numbers: dict[tuple[int, int, str, str], int] = {}
+        number = np.empty(len(seen), np.int64)
+        for i, key in enumerate(seen.tolist()):
+            rest, host = divmod(key, hosts)
+            at, which = divmod(rest, len(idents))
+            program = int(idents[which])
+            # `outer::inner` where a kernel belongs to a nested computation.
+            hlo = trace.strings[int(used[at])].rpartition("::")[2]
+            op = HloOp(host, program, hlo, programs.find(host, program, hlo))
+            number[i] = numbers.setdefault((programs.home(host, program), program, hlo, op.text), len(numbers))
+            if number[i] == len(self._hlo):
+                self._hlo.append(op)
+        self.codes[rows] = self._first_hlo + number[code]
+
+    def hlo(self, code: int) -> HloOp | None:
+        """The HLO op of a code; None where the event is of no compiled program."""
+        return self._hlo[code - self._first_hlo] if code >= self._first_hlo else None
+
+    def text(self, code: int) -> str:
+        """The text of a code."""
+        if code >= self._first_hlo:
+            return self._hlo[code - self._first_hlo].text
+        count = len(self._trace.strings)
+        return self._trace.strings[code] if code < count else str(self._trace.names[code - count])
+
+    def op(self, code: int) -> OpName:
+        """The op of a code."""
+        return self._hlo[code - self._first_hlo].op if code >= self._first_hlo else opnames.parse(self.text(code))
+
+
+def _not_empty(placed: Placed, key: str) -> Int64s:
+    """The string codes of an arg, int64[events]; -1 also where the text is empty."""
+    codes = placed.trace.text_arg(key)
+    if placed.empty_text >= 0:
+        codes[codes == placed.empty_text] = -1
+    return codes
+
+
+def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tables `device_ops` and `op_parts` of GPUs.
+
+    An op is made of parts: the kernels that it launched, by name, or the HLO ops that it was compiled to. How often the op ran is how
+    often its most frequent part did.
+    """
+    trace = placed.trace
+    events = trace.events
+    rows = np.flatnonzero((ops.codes >= 0) & placed.on_gpu)
+    if not len(rows):
+        return act.table(act.DEVICE_OPS), act.table(act.OP_PARTS)
+    codes = ops.codes[rows]
+    known = np.unique(codes)
+    of_hlo = np.array([ops.hlo(c) is not None for c in known.tolist()], np.bool_)[np.searchsorted(known, codes)]
+    width = len(trace.names) + 1
+    part, seen = pd.factorize(codes * width + np.where(of_hlo, 0, events.name[rows] + 1))
+    first = np.zeros(len(seen), np.int64)
+    first[part[::-1]] = rows[::-1]
+    # What XProf counts: kernels that state their op as it does today, and those whose program is in the file.
+    stated = trace.text_arg("tf_op")[first]
+    op, kind = np.zeros(len(seen), np.int32), np.zeros(len(seen), np.int32)
+    facts: list[tuple[int | str | bool, ...]] = []
+    named = trace.text_arg("hlo_module")[first]
+    in_module = named >= 0
+    for i, key in enumerate(seen.tolist()):
+        code, name = divmod(key, width)
+        parsed, hlo = ops.op(code), ops.hlo(code)
+        op[i] = out.ops.code(parsed.name)
+        kind[i] = out.types.code(parsed.type or "Unknown")
+        if hlo is None:
+            facts.append((0, str(trace.names[name - 1]), parsed.type, "", bool(stated[i] == code), "", "", False))
+        else:
+            module = str(trace.strings[int(named[i])]) if in_module[i] else ""
+            framework = hlo.text if hlo.instruction and hlo.instruction.framework_op else ""
+            counts = bool(in_module[i] and hlo.instruction)
+            facts.append((hlo.program, hlo.name, *_said(ops.programs, hlo), counts, module, framework, True))
+    duration = events.duration[rows]
+    table = pd.DataFrame(
+        {
+            "event": rows,
+            "host": placed.host[rows],
+            "device": placed.device[rows],
+            "start": events.start[rows],
+            "end": events.start[rows] + duration,
+            "op": op[part],
+            "type": kind[part],
+            "eager": trace.arg("is_eager", 0)[rows] > 0,
+            "own": duration,
+            "part": part.astype(np.int32),
+            "tensor_core": _tensor_cores(placed, rows),
+        },
+        copy=False,
+    )
+    parts = pd.DataFrame(facts, columns=["program", "name", "category", "source", "xprof", "module", "framework_op", "hlo"])
+    parts["expression"] = parts["duplicate"] = ""
+    for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
+        parts[column] = _sums(placed, stat, rows, part, len(seen))
+    parts["normalized_flops"], parts["memory_bytes"], parts["xprof_runs"] = parts["flops"], parts["bytes"], 1.0
+    parts["host"], parts["runs"] = placed.host[first], np.bincount(part, minlength=len(parts)).astype(np.float64)
+    _count(placed, parts, ops, [ops.hlo(key // width) for key in seen.tolist()], part, rows)
+    return table, parts.astype(act.OP_PARTS)[list(act.OP_PARTS)]
+
+
+def _count(placed: Placed, parts: pd.DataFrame, ops: OpTexts, found: list[HloOp | None], part: Int64s, rows: Int64s) -> None:
+    """Fills in what ops of compiled programs compute and move, where the events do not state it.
+
+    An op may be several kernels; on a device it ran as often as the one of them that ran most.
+    """
+    if not any(found):
+        return
+    on = pd.DataFrame({"part": part, "host": placed.host[rows], "device": placed.device[rows], "kernel": placed.trace.events.name[rows]})
+    most = on.groupby(list(on)).size().groupby(["part", "host", "device"]).max().groupby("part").sum()
+    runs = most.reindex(range(len(parts)), fill_value=0).to_numpy(np.int64)
+    events = np.bincount(part, minlength=len(parts))
+    filled = ("flops", "bytes", "normalized_flops", "memory_bytes", "runs", "xprof_runs")
+    columns = {name: parts[name].to_numpy(np.float64, copy=True) for name in filled}
+    for i, hlo in enumerate(found):
+        if hlo is not None:
+            columns["runs"][i] = runs[i]
+        if hlo is None or not np.isnan(columns["flops"][i]) or (cost := ops.programs.cost(hlo.host, hlo.program, hlo.name)) is None:
+            continue
+        columns["flops"][i], columns["normalized_flops"][i] = cost.flops * runs[i], cost.normalized_flops * runs[i]
+        columns["bytes"][i], columns["memory_bytes"][i] = cost.bytes * runs[i], cost.memory_bytes * runs[i]
+        columns["xprof_runs"][i] = events[i] / runs[i] if cost.in_xprof else 0.0
+    for name, values in columns.items():
+        parts[name] = values
+
+
+def _said(programs: Programs, hlo: HloOp) -> tuple[str, str]:
+    """Category and line of code of an HLO op."""
+    one = hlo.instruction
+    if one is None:
+        return "", ""
+    return programs.category(hlo.host, hlo.program, hlo.name), f"{one.source_file}:{one.source_line}" if one.source_file else ""
+
+
+def _sums(placed: Placed, stat: str, rows: Int64s, part: Int64s, count: int) -> npt.NDArray[np.float64]:
+    """The sum of a number that events state, by part; NaN where one of its runs does not state it."""
+    column = placed.trace.args.get(stat)
+    if column is None:
+        return np.full(count, np.nan)
+    values = np.full(len(placed.trace.events), np.nan)
+    values[column.event] = column.floats()
+    return np.asarray(np.bincount(part, values[rows], count), np.float64)
+
+
+def _tensor_cores(placed: Placed, rows: Int64s) -> npt.NDArray[np.int8]:
+    """Whether each event is a kernel that uses TensorCores: 1 yes, 0 no, -1 where its name does not tell or it is no kernel."""
+    trace = placed.trace
+    out = np.full(len(rows), -1, np.int8)
+    kernels = np.flatnonzero(trace.text_arg("kernel_details")[rows] >= 0)
+    planes = max(len(trace.planes), 1)
+    plane_of = trace.lanes["plane"].to_numpy(np.int64)[trace.events.lane[rows[kernels]]]
+    code, seen = pd.factorize(trace.events.name[rows[kernels]].astype(np.int64) * planes + plane_of)
+    uses = np.zeros(len(seen), np.int8)
+    for i, key in enumerate(seen.tolist()):
+        name, plane = divmod(key, planes)
+        uses[i] = tensorcores.uses_tensor_core(str(trace.names[name]), trace.planes[plane].stats.get("device_vendor") == "AMD")
+    out[kernels] = uses[code]
+    return out

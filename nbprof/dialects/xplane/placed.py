@@ -1,0 +1,83 @@
+"""Where the events of a trace are: host, device, group. Each column is made once, when a table first needs it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.core.factorize import heads, starting
+from nbprof.core.trace import Int32s, Trace
+from nbprof.dialects.xplane.grouping import Groups, group
+from nbprof.dialects.xplane.programs import ProgramSteps, find
+
+Flags = npt.NDArray[np.bool_]
+
+
+class Placed:
+    """A trace whose lanes have kinds, with its events placed.
+
+    Parameters
+    ----------
+    trace : Trace
+    gpu_planes : list of int
+        Planes of GPUs, by their number in `trace.planes`.
+    """
+
+    def __init__(self, trace: Trace, gpu_planes: list[int]) -> None:
+        self.trace = trace
+        self.gpu_planes = gpu_planes
+        self.lane_kind = trace.lanes["kind"].to_numpy()
+
+    @cached_property
+    def host(self) -> Int32s:
+        """int32[events]: index into `trace.hosts`."""
+        of_lane = self.trace.lanes["host"].map({h: i for i, h in enumerate(self.trace.hosts)}).to_numpy(np.int32)
+        return np.asarray(of_lane[self.trace.events.lane], np.int32)
+
+    @cached_property
+    def device(self) -> Int32s:
+        """int32[events]: ordinal of the device, -1 on a host."""
+        return np.asarray(self.trace.lanes["device"].to_numpy(np.int32)[self.trace.events.lane], np.int32)
+
+    @cached_property
+    def on_host(self) -> Flags:
+        """bool[events]: on a host thread."""
+        return np.asarray((self.lane_kind == "host")[self.trace.events.lane], np.bool_)
+
+    @cached_property
+    def on_gpu(self) -> Flags:
+        """bool[events]: recorded on a GPU, not derived from what was."""
+        lanes = self.trace.lanes
+        of_lane = (self.lane_kind == "device") & lanes["plane"].isin(self.gpu_planes).to_numpy()
+        return np.asarray(of_lane[self.trace.events.lane], np.bool_)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The step that each event belongs to, by the marks in the file."""
+        return group(self.trace, self.trace.names)
+
+    @cached_property
+    def program_steps(self) -> ProgramSteps | None:
+        """Steps that no program marked, found by runs of compiled programs; None where there are none."""
+        return find(self.trace, self.groups, self.host, self.lane_kind)
+
+    @cached_property
+    def step_group(self) -> Int32s:
+        """int32[events]: the step that each event belongs to, whether marked or found; -1 for none."""
+        return self.groups.group if self.program_steps is None else self.program_steps.place(self.trace, self.groups.group, self.host)
+
+    @cached_property
+    def empty_text(self) -> int:
+        """The code of the empty text among `trace.strings`, where each text is once; -2 where it is none of them."""
+        strings = self.trace.strings
+        return strings.index("") if "" in strings else -2
+
+    def named(self, *starts: str) -> Flags:
+        """bool[names]: whether a name starts with one of the texts."""
+        return starting(self._heads, *starts)
+
+    @cached_property
+    def _heads(self) -> npt.NDArray[np.str_]:
+        return heads(self.trace.names)

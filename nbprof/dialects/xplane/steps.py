@@ -1,0 +1,318 @@
+"""The step markers of an XSpace file, and what each event counts for in the step breakdown.
+
+Rules and priorities are TensorFlow Profiler's; where it has become blind to something that the events say (copies by their older names,
+bfloat16, collectives that are not NCCL's), this module is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.trace import Int32s, Int64s, Note
+from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
+from nbprof.dialects.xplane import tpu as xplane_tpu
+from nbprof.dialects.xplane.grouping import THREADPOOL_CONTEXT, inherit, match
+from nbprof.dialects.xplane.grouping import group as grouped
+from nbprof.dialects.xplane.placed import Flags, Placed
+from nbprof.dialects.xplane.tpu_work import core_work
+
+_MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
+# They lie around the work of a step, or are instants of the thread pool.
+_ENCLOSING = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "ThreadpoolListener::")
+_STAGE = "_ipl_stage_name"
+COMPILES = ("XlaCompile", "TfrtCpuClient::Compile", "PjRtCpuClient::Compile", "PjRtStreamExecutorClient::Comp", "backend_compile")
+"""What XLA's compiling of a program is called, in TensorFlow and in JAX; its parts lie inside."""
+
+
+def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple[int, int], str], Int64s]:
+    """Step markers of devices and of hosts, the names of the steps by (host, group), and which markers XProf does not make."""
+    trace, groups, host = placed.trace, placed.groups, placed.host
+    events = trace.events
+    names: dict[tuple[int, int], str] = {}
+    parts = [_device_markers(placed, names)] if out.has_device else []
+    in_group = placed.on_host & (groups.group >= 0)
+    marks = placed.named("train", "test", "TraceContext")
+    for code in np.flatnonzero(marks).tolist():
+        marks[code] = bool(_MARKER.match(trace.names[code]))
+    marker = (marks[events.name] | _stated(placed, "step_name")) & in_group
+    for key, root in groups.roots.items():
+        # A root without a name of its own is no marker that a program set.
+        if not groups.names[key].isdigit():
+            marker[root] = True
+    rows = np.flatnonzero(marker)
+    parts.append(act.spans(events, rows, host, groups.group))
+    texts = trace.texts(trace.text_arg("step_name")[rows]) if "step_name" in trace.args else [""] * len(rows)
+    for at, ident, text in zip(host[rows].tolist(), groups.group[rows].tolist(), texts, strict=True):
+        name = groups.names.get((at, ident)) or text
+        if name:
+            names[at, ident] = name
+    found = _program_markers(placed)
+    table = pd.concat([*parts, found], ignore_index=True)
+    # XProf makes markers for the files alone that it groups itself.
+    made = table["event"].to_numpy(np.int64)[table["device"].to_numpy() >= 0]
+    made = made[(placed.lane_kind != "steps")[events.lane[made]]]
+    by_us = {at for at, _ in groups.roots}
+    made = made[~np.isin(host[made], list(by_us))]
+    over = table["event"].to_numpy(np.int64)[np.isin(table["host"].to_numpy(np.int64), list(groups.over_loops))]
+    if placed.program_steps is not None:
+        steps = placed.program_steps.table
+        names.update(zip(zip(steps["host"].tolist(), steps["group"].tolist(), strict=True), steps["name"].tolist(), strict=True))
+    return table, names, np.concatenate([made, over, found["event"].to_numpy(np.int64)])
+
+
+def _program_markers(placed: Placed) -> pd.DataFrame:
+    """Steps that are runs of a compiled program; on hosts whose devices recorded those, on the first device."""
+    steps = placed.program_steps
+    if steps is None:
+        return act.table(act.MARKERS)
+    table = steps.table.rename(columns={"begin": "start"})
+    # Each core has the steps of its host, so that what it did in them can be told from what the others did.
+    cores = steps.of_cores[["host", "device"]].drop_duplicates()
+    others = table[~table["host"].isin(cores["host"])]
+    found = [table.merge(cores, on="host"), others.assign(device=np.where(others["host"].isin(list(steps.on_device)), 0, -1))]
+    return act.joined(found, act.MARKERS)
+
+
+def core_markers(placed: Placed) -> pd.DataFrame:
+    """The steps that each core of a TPU has by itself, where those of its host were found by the runs of a program."""
+    steps = placed.program_steps
+    return act.table(act.MARKERS) if steps is None else act.joined([steps.of_cores], act.MARKERS)
+
+
+def _stated(placed: Placed, key: str) -> Flags:
+    """bool[events]: whether a text arg is there and not empty."""
+    trace = placed.trace
+    out = np.zeros(len(trace.events), np.bool_)
+    if key in trace.args:
+        codes = trace.text_arg(key)
+        out = (codes >= 0) & (codes != placed.empty_text)
+    return out
+
+
+def _device_markers(placed: Placed, names: dict[tuple[int, int], str]) -> pd.DataFrame:
+    """Steps of GPUs and of TPU cores; the names that they state go into `names`, by (host, group)."""
+    trace, groups, host = placed.trace, placed.groups, placed.host
+    events, group = trace.events, groups.group
+    rows = np.flatnonzero((placed.lane_kind == "steps")[events.lane] & (group >= 0))
+    for row, text in zip(rows.tolist(), trace.texts(trace.text_arg("step_name")[rows]), strict=True):
+        name = text or groups.names.get((int(host[row]), int(group[row])), "")
+        if name:
+            names[int(host[row]), int(group[row])] = name
+    # Events of a lane are in time order. What a TPU core did for one step is one step.
+    core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
+    of_lane = core[trace.lanes["plane"].to_numpy(np.int64)] if len(core) else np.zeros(len(trace.lanes), np.bool_)
+    is_core = of_lane[events.lane[rows]]
+    spans = act.spans(events, rows, host, group, placed.device)
+    parts = [spans[~is_core], _runs(spans[is_core], events.lane[rows[is_core]])]
+    # Planes of GPUs without a Steps line: it is made as the recorder would have.
+    plane = trace.lanes["plane"].to_numpy(np.int64)[events.lane]
+    marked = np.zeros(len(trace.planes), np.bool_)
+    marked[trace.lanes["plane"].to_numpy(np.int64)[placed.lane_kind == "steps"]] = True
+    raw = np.flatnonzero(placed.on_gpu & (group >= 0) & ~marked[plane])
+    raw = raw[np.lexsort((-events.duration[raw], events.start[raw], plane[raw]))]
+    parts.append(_runs(act.spans(events, raw, host, group, placed.device), plane[raw]))
+    return pd.concat(parts, ignore_index=True).astype(act.MARKERS)
+
+
+def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
+    """Neighbours on a line that have the same group as one span; `spans` are in order of the lines and of time."""
+    if not len(spans):
+        return spans
+    group = spans["group"].to_numpy()
+    begins = np.flatnonzero(np.append(True, (np.diff(group) != 0) | (np.diff(line) != 0)))
+    out = spans.iloc[begins].copy()
+    out["start"] = np.minimum.reduceat(spans["start"].to_numpy(), begins)
+    out["end"] = np.maximum.reduceat(spans["end"].to_numpy(), begins)
+    return out
+
+
+def notes(placed: Placed, out: act.Activity) -> list[Note]:
+    """What the receipt says of steps: how they were found, where nothing marks them, and which markers are empty."""
+    markers = out.markers
+    how = [Note("info", text) for text in placed.program_steps.notes] if placed.program_steps is not None else []
+    longest = (markers["end"] - markers["start"]).groupby([markers["host"], markers["group"]]).max()
+    empty = int((longest <= 0).sum())
+    what = "1 marked step has" if empty == 1 else f"{empty:,} marked steps have"
+    return how + ([Note("warning", f"{what} no time: not shown.")] if empty else [])
+
+
+def classify(name: str, shape: str) -> int:
+    """The step class of one event of a GPU.
+
+    Copies are recognised by both generations of names. (TensorFlow Profiler of the 2.3/2.4 era counted its own `MemcpyH2D` as compute.)
+    """
+    upper = name[:16].upper()
+    if upper.startswith(("MEMCPYHTOD", "MEMCPYH2D")):
+        return act.HOST_TO_DEVICE
+    if upper.startswith(("MEMCPYDTOH", "MEMCPYD2H")):
+        return act.DEVICE_TO_HOST
+    if upper.startswith(("MEMCPYDTOD", "MEMCPYD2D", "MEMCPYPTOP", "MEMCPYP2P")):
+        return act.DEVICE_TO_DEVICE
+    if upper.startswith(("NCCL", "RCCL")):
+        return act.DEVICE_COLLECTIVES
+    if shape:
+        return act.DEVICE_COMPUTE_16 if "half" in shape or "bf16" in shape or "bfloat16" in shape else act.DEVICE_COMPUTE_32
+    half = "half" in name or "fp16" in name or "bf16" in name or "bfloat16" in name
+    return act.DEVICE_COMPUTE_16 if half else act.DEVICE_COMPUTE_32
+
+
+def classify_as_xprof(name: str, shape: str) -> int:
+    """The step class of one event of a GPU in XProf 2.24: copies by today's names alone, NCCL alone, no bfloat16."""
+    upper = name[:10].upper()
+    for prefix, cls in (("MEMCPYHTOD", act.HOST_TO_DEVICE), ("MEMCPYDTOH", act.DEVICE_TO_HOST), ("MEMCPYDTOD", act.DEVICE_TO_DEVICE)):
+        if upper.startswith(prefix):
+            return cls
+    if upper.startswith("NCCL"):
+        return act.DEVICE_COLLECTIVES
+    half = "half" in shape if shape else "half" in name or "fp16" in name
+    return act.DEVICE_COMPUTE_16 if half else act.DEVICE_COMPUTE_32
+
+
+def work(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """Spans by step class, of devices and of host threads."""
+    table = _work(placed, out, classify, placed.step_group)
+    if placed.program_steps is not None:
+        return placed.program_steps.cut(table)
+    return table if out.has_device else act.joined([table, _compiled_work(placed, out)], act.WORK)
+
+
+def _work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:
+    """Spans by step class; `of_gpu_event` gives the class of an event of a GPU by its name and the shapes that it states."""
+    parts = [_gpu_work(placed, of_gpu_event, group), core_work(placed, group)] if out.has_device else []
+    return act.joined([*parts, _host_work(placed, out, group, compiling=of_gpu_event is classify)], act.WORK)
+
+
+def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """Runs of XLA's ops on the CPU that nothing groups, in the step in whose time they begin.
+
+    The runtime hands most of them to threads of a pool without a word of who asked for it. To XProf such a step does nothing meanwhile.
+    """
+    marks = out.markers[out.markers["device"] < 0].sort_values(["host", "start"], kind="stable")
+    rows = xplane_cpu_ops.run_rows(placed)
+    rows = rows[placed.step_group[rows] < 0]
+    if not len(rows) or not len(marks):
+        return act.table(act.WORK)
+    events, host = placed.trace.events, placed.host.astype(np.int64)
+    parts = []
+    for on, mine in marks.groupby("host", sort=False):
+        own = rows[host[rows] == on]
+        at = np.searchsorted(mine["start"].to_numpy(np.int64), events.start[own], side="right") - 1
+        end = mine["end"].to_numpy(np.int64)[at]
+        inside = (at >= 0) & (events.start[own] < end)
+        group = placed.step_group.copy()
+        group[own[inside]] = mine["group"].to_numpy(np.int64)[at[inside]]
+        spans = act.spans(events, own[inside], placed.host, group)
+        parts.append(spans.assign(end=np.minimum(spans["end"], end[inside]), cls=np.int16(act.HOST_COMPUTE)))
+    return act.joined(parts, act.WORK)
+
+
+def work_as_xprof(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """The spans of `work` by the rules of XProf 2.24.
+
+    Beside the classes of GPU events and compiling, two things differ in files that it groups itself: what made an element of tf.data on
+    another thread is in no step, and the instant at which a thread pool begins what a step gave it is host compute, of no length.
+    """
+    table = _work(placed, out, classify_as_xprof, placed.groups.group)
+    if "group_id" in placed.trace.args:
+        return table
+    if len(placed.groups.links):
+        known = grouped(placed.trace, placed.trace.names, elements=False).group >= 0
+        table = table[known[table["event"].to_numpy(np.int64)] | (table["device"] >= 0).to_numpy()]
+    return pd.concat([table, _pool_starts(placed)], ignore_index=True).astype(act.WORK)
+
+
+def _pool_starts(placed: Placed) -> pd.DataFrame:
+    """The instants at which thread pools begin what an event of a step gave them."""
+    trace, host = placed.trace, placed.host.astype(np.int64)
+    events = trace.events
+    made, taken = trace.arg("_p"), trace.arg("_c")
+    gave = np.flatnonzero((trace.arg("_pt") == THREADPOOL_CONTEXT) & placed.on_host & (events.parent >= 0))
+    begun = np.flatnonzero((trace.arg("_ct") == THREADPOOL_CONTEXT) & placed.on_host)
+    giver, start = match(gave, [made[gave], host[gave]], begun, [taken[begun], host[begun]])
+    of = placed.groups.group.copy()
+    of[start] = of[events.parent[giver]]
+    rows = start[of[start] >= 0]
+    spans = act.spans(events, rows, placed.host, of)
+    return spans.assign(end=spans["start"], cls=np.int16(act.HOST_COMPUTE))
+
+
+def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:
+    trace = placed.trace
+    events = trace.events
+    rows = np.flatnonzero(placed.on_gpu & (group >= 0) & (trace.arg("correlation_id") >= 0))
+    if not len(rows):
+        return act.table(act.WORK)
+    shape = trace.text_arg("shape")[rows]
+    pair = events.name[rows].astype(np.int64) * (len(trace.strings) + 1) + shape + 1
+    code, seen = pd.factorize(pair)
+    table = np.empty(len(seen), np.int16)
+    for i, key in enumerate(seen.tolist()):
+        name, text = divmod(key, len(trace.strings) + 1)
+        table[i] = of_event(trace.names[name], trace.strings[text - 1] if text else "")
+    return act.spans(events, rows, placed.host, group, placed.device).assign(cls=table[code])
+
+
+def _host_work(placed: Placed, out: act.Activity, group: Int32s, *, compiling: bool) -> pd.DataFrame:
+    """What host threads did in steps; the first rule that fits an event wins. XProf has no rule for `compiling`."""
+    trace, host = placed.trace, placed.host
+    events, code = trace.events, trace.events.name
+    marker = np.zeros(len(events), np.bool_)
+    marks = out.markers.loc[out.markers["device"] < 0, "event"].to_numpy(np.int64)
+    if placed.program_steps is not None:
+        # The first op of a run stands for its step, but is no marker.
+        marks = marks[~np.isin(marks, placed.program_steps.table["event"])]
+    marker[marks] = True
+    rows = np.flatnonzero(placed.on_host & (group >= 0) & ~placed.named(*_ENCLOSING)[code] & ~marker)
+    # Few names begin like one that is asked for, in whatever case.
+    upper = {at: trace.names[at][:24].upper() for at in np.flatnonzero(placed.named("I", "i", "M", "m")).tolist()}
+
+    def starts(*texts: str) -> list[int]:
+        return [at for at, name in upper.items() if name.startswith(texts)]
+
+    # From the last rule to the first.
+    by_name = np.full(len(trace.names), act.HOST_COMPUTE, np.int16)
+    if compiling:
+        by_name[placed.named(*COMPILES)] = act.HOST_COMPILE
+    by_name[starts("ITERATORGETNEXT")] = act.HOST_WAIT_INPUT
+    cls = by_name[code[rows]]
+    if _STAGE in trace.args:
+        cls[_root_stages(placed)[rows]] = act.HOST_WAIT_INPUT
+    busy = (trace.lanes["device"].to_numpy() >= 0) & (trace.lanes["events"].to_numpy() > 0)
+    if busy.any():
+        # On a host whose devices recorded nothing, nothing was launched.
+        on_device_host = np.isin(np.array(trace.hosts, object), trace.lanes["host"].to_numpy(object)[busy])[host[rows]]
+        launches = placed.named("ExecutorState::Process")[code[rows]] | (trace.arg("correlation_id")[rows] >= 0)
+        cls[launches & on_device_host] = act.HOST_PREPARE
+    copies = np.zeros(len(trace.names), np.int16)
+    copies[starts("MEMCPYHTOH")] = act.HOST_TO_HOST
+    copies[starts("INFEEDENQUEUE", "MEMCPYHTOD")] = act.HOST_TO_DEVICE
+    copied = copies[code[rows]]
+    cls = np.where(copied > 0, copied, cls)
+    return act.spans(events, rows, host, group).assign(cls=cls)
+
+
+def _root_stages(placed: Placed) -> Flags:
+    """bool[events]: stages of an input pipeline that no other stage runs, on their thread or from another one."""
+    trace = placed.trace
+    events = trace.events
+    stage = _stated(placed, _STAGE)
+    # 1 for an event that is a stage or lies in one.
+    within = inherit(events.parent, events.depth, np.where(stage, 1, -1).astype(np.int64))
+    parent = events.parent
+    inner = stage & (parent >= 0) & (within[parent] == 1)
+    up, down = _stage_links(placed, np.flatnonzero(within == 1), np.flatnonzero(stage))
+    inner[down[up != down]] = True
+    return np.asarray(stage & ~inner, np.bool_)
+
+
+def _stage_links(placed: Placed, makers: Int64s, takers: Int64s) -> tuple[Int64s, Int64s]:
+    trace, host = placed.trace, placed.host.astype(np.int64)
+    makers, takers = makers[trace.arg("_p")[makers] != -1], takers[trace.arg("_c")[takers] != -1]
+    keys = [[trace.arg(kind), trace.arg(ident), host] for kind, ident in (("_pt", "_p"), ("_ct", "_c"))]
+    return match(makers, [k[makers] for k in keys[0]], takers, [k[takers] for k in keys[1]])

@@ -1,0 +1,132 @@
+"""What each core of a TPU does: ops of TensorCores and of SparseCores by kind, and the steps of SparseCores.
+
+A SparseCore works beside the TensorCore of its chip (embeddings, collectives), with a plane, steps and ops of its own.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core import wire
+from nbprof.core.trace import Int64s, Trace
+from nbprof.dialects.xplane import tpu as xplane_tpu
+from nbprof.dialects.xplane.placed import Placed
+from nbprof.dialects.xplane.tpu_work import COLLECTIVES, COPIES, OPS, copied, kinds_of, self_spans
+
+SPARSE = re.compile(r"/device:TPU:\d+ SparseCore(?: [A-Za-z]+)? (\d+)\Z")
+_SPARSE_STEPS = ("Sparse Core Steps", xplane_tpu.STEPS)
+_SPARSE_OPS = ("Sparse Core Ops", OPS)
+
+
+def cores(trace: Trace) -> Int64s:
+    """int64[planes]: -1 for the plane of a TensorCore, the number of a SparseCore, -2 for any other plane."""
+    out = np.full(len(trace.planes), -2, np.int64)
+    for number, plane in enumerate(trace.planes):
+        if xplane_tpu.CORE.match(plane.name):
+            out[number] = -1
+        elif found := SPARSE.match(plane.name):
+            out[number] = int(found.group(1))
+    return out
+
+
+def sparse_cores(trace: Trace) -> pd.DataFrame:
+    """The SparseCores that recorded: ``host device core``, in order."""
+    number = cores(trace)
+    found = [
+        (plane.host, int(re.findall(r"TPU:(\d+)", plane.name)[0]), int(number[at]))
+        for at, plane in enumerate(trace.planes)
+        if number[at] >= 0
+    ]
+    out = pd.DataFrame(found, columns=["host", "device", "core"]).drop_duplicates()
+    return out.sort_values(["host", "device", "core"], kind="stable", ignore_index=True)
+
+
+def chip(stats: dict[str, object]) -> int | None:
+    """The chip of a core on its host, by the `core_details` of its plane; None where it states none.
+
+    Source: CoreDetails of XProf's op_stats.proto, whose field 4 is the chip on the host (left out for 0).
+    """
+    details = stats.get("core_details")
+    if not isinstance(details, bytes) or not details:
+        return None
+    fields = {number: value for number, kind, value, _ in wire.fields(details, 0, len(details)) if kind == wire.VARINT}
+    return int(fields.get(4, 0))
+
+
+def core_spans(placed: Placed) -> pd.DataFrame:
+    """When each core ran ops, without those inside: the table `core_spans`."""
+    trace = placed.trace
+    events = trace.events
+    rows, core = _rows(placed, (OPS,), _SPARSE_OPS)
+    of_event = np.full(len(events), -2, np.int64)
+    of_event[rows] = core
+    at, start, end = self_spans(trace, rows)
+    code, seen = pd.factorize(events.name[at])
+    kind = np.array([_kind(trace, int(name)) for name in seen.tolist()], np.int8)
+    # The same program has other name codes on each core.
+    op, _ = pd.factorize(np.array([str(trace.names[name]) for name in seen.tolist()], object))
+    return pd.DataFrame(
+        {
+            "event": at,
+            "host": placed.host[at],
+            "device": placed.device[at],
+            "core": of_event[at],
+            "start": start,
+            "end": end,
+            "kind": kind[code] if len(seen) else np.zeros(0, np.int8),
+            "op": op[code] if len(seen) else np.zeros(0, np.int64),
+        }
+    ).astype(act.CORE_SPANS)
+
+
+def sparse_steps(placed: Placed) -> pd.DataFrame:
+    """The steps that SparseCores have by themselves: the table `sparse_steps`."""
+    events = placed.trace.events
+    rows, core = _rows(placed, (), _SPARSE_STEPS)
+    return pd.DataFrame(
+        {
+            "event": rows,
+            "host": placed.host[rows],
+            "device": placed.device[rows],
+            "core": core,
+            "start": events.start[rows],
+            "end": events.start[rows] + events.duration[rows],
+        }
+    ).astype(act.SPARSE_STEPS)
+
+
+def _rows(placed: Placed, of_tensor: tuple[str, ...], of_sparse: tuple[str, ...]) -> tuple[Int64s, Int64s]:
+    """The events of some lines of TensorCores and of SparseCores, and the core of each as `cores` has it."""
+    lanes = placed.trace.lanes
+    if "line" not in lanes:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    core = cores(placed.trace)[lanes["plane"].to_numpy(np.int64)]
+    line = lanes["line"].astype(str)
+    used = ((core == -1) & line.isin(of_tensor)) | ((core >= 0) & line.isin(of_sparse))
+    lane = placed.trace.events.lane
+    rows = np.flatnonzero(used.to_numpy(np.bool_)[lane])
+    return rows, core[lane[rows]]
+
+
+def _kind(trace: Trace, code: int) -> int:
+    """Index into CORE_KINDS of an op."""
+    full, kinds = kinds_of(trace, code)
+
+    def is_a(*starts: str) -> bool:
+        return any(kind.startswith(starts) for kind in kinds)
+
+    of_host = "is_host_transfer=true" in full or "host" in kinds[1]
+    name = "compute"
+    if is_a(*COLLECTIVES):
+        name = "all_reduce"
+    elif any(kind in COPIES for kind in kinds):
+        name = "compute" if copied(full) == act.DEVICE_TO_DEVICE else "host_transfer"
+    else:
+        for one in ("infeed", "outfeed", "send", "recv"):
+            if is_a(one):
+                name = "host_transfer" if of_host and one in ("send", "recv") else one
+    return act.CORE_KINDS.index(name)

@@ -1,0 +1,185 @@
+"""Runs of ops on the TPUs of an XSpace file: the `XLA Ops` line of each core.
+
+What an op is stands once with its name: the framework's op (`tf_op`), its category, FLOPs and bytes of one run. Ops of control flow lie
+around those that they run.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.activity.given_peaks import ON_CHIP
+from nbprof.core import nesting, wire
+from nbprof.core.errors import ReadError
+from nbprof.core.trace import Int64s, Trace
+from nbprof.dialects.xplane import opnames
+from nbprof.dialects.xplane.opnames import OpName
+from nbprof.dialects.xplane.placed import Placed
+
+_MAIN_MEMORY, _WRITE = 1, 2
+_ON_CHIP = {2: "cmem", 3: "vmem"}
+OPS_LINE = "XLA Ops"
+_STEPS_LINE = "Steps"
+_CORE = re.compile(r"/device:TPU:\d+\Z")
+_EXPRESSION = re.compile(r"%?([\w.\-]+) = ")
+
+
+def core_planes(trace: Trace) -> list[int]:
+    """The planes of TPU TensorCores."""
+    return [number for number, plane in enumerate(trace.planes) if _CORE.match(plane.name)]
+
+
+def _rows(trace: Trace, *lines: str) -> Int64s:
+    """The events of some lines of TPU cores."""
+    lanes = trace.lanes
+    chosen = lanes["plane"].isin(core_planes(trace)) & lanes["line"].astype(str).isin(lines)
+    return np.flatnonzero(chosen.to_numpy(np.bool_)[trace.events.lane])
+
+
+def _spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s]:
+    """Start and duration of events, ps: as the device measured them where it says so, else as they are on the host's clock."""
+    offset, lasted = trace.arg("device_offset_ps")[rows], trace.arg("device_duration_ps")[rows]
+    measured = (offset >= 0) & (lasted >= 0)
+    return np.where(measured, offset, trace.events.start[rows]), np.where(measured, lasted, trace.events.duration[rows])
+
+
+def extents(placed: Placed) -> pd.DataFrame:
+    """First start and last end of the steps and ops of each core."""
+    trace = placed.trace
+    rows = _rows(trace, OPS_LINE, _STEPS_LINE)
+    start, duration = _spans(trace, rows)
+    spans = pd.DataFrame({"host": placed.host[rows], "device": placed.device[rows], "start": start, "end": start + duration})
+    return spans.groupby(["host", "device"], as_index=False).agg({"start": "min", "end": "max"}).astype(act.EXTENTS)
+
+
+def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tables `device_ops` and `op_parts` of TPUs; a part is an op of a compiled program."""
+    trace = placed.trace
+    events = trace.events
+    rows = _rows(trace, OPS_LINE)
+    if not len(rows):
+        return act.table(act.DEVICE_OPS), act.table(act.OP_PARTS)
+    start, duration = _spans(trace, rows)
+    lane = events.lane[rows]
+    order = np.lexsort((-duration, start, lane))
+    rows, start, duration, lane = rows[order], start[order], duration[order], lane[order]
+    own = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
+    name, seen = pd.factorize(events.name[rows].astype(np.int64))
+    parts: dict[tuple[object, ...], int] = {}
+    facts: list[tuple[int | str | bool, ...]] = []
+    part, op, kind = (np.zeros(len(seen), np.int32) for _ in range(3))
+    for i, code in enumerate(seen.tolist()):
+        program, symbol = _number(trace, "program_id", code), _number(trace, "symbol_id", code)
+        hlo = _hlo_name(trace, code)
+        parsed = _framework_op(trace, code) or OpName("", hlo, "")
+        op[i] = out.ops.code(parsed.name)
+        kind[i] = out.types.code(parsed.type or "Unknown")
+        # The same program has other name codes on each core.
+        part[i] = parts.setdefault((program, hlo if symbol is None else symbol, parsed.name), len(parts))
+        if part[i] == len(facts):
+            ident = -1 if program is None else program
+            said = (str(_fact(trace, key, code) or "") for key in ("hlo_category", "source", "tf_op", "deduplicated_name"))
+            text = str(trace.names[code])
+            facts.append((ident, hlo, *said, text if _EXPRESSION.match(text) else "", program is not None, True))
+    table = pd.DataFrame(
+        {
+            "event": rows,
+            "host": placed.host[rows],
+            "device": placed.device[rows],
+            "start": start,
+            "end": start + duration,
+            "op": op[name],
+            "type": kind[name],
+            "eager": np.zeros(len(rows), np.bool_),
+            "own": own,
+            "part": part[name],
+            "tensor_core": np.full(len(rows), -1, np.int8),
+        }
+    )
+    known = ["program", "name", "category", "source", "framework_op", "duplicate", "expression", "hlo", "xprof"]
+    made = pd.DataFrame(facts, columns=known)
+    made["module"] = ""
+    made["program"] = [_signed(p) for p in made["program"].tolist()]
+    for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
+        made[column] = np.bincount(part[name], _stated(trace, stat, rows, name, seen), len(made))
+    made["normalized_flops"], made["xprof_runs"] = made["flops"], 1.0
+    by_memory = _by_memory(trace, seen)
+    for column, each in by_memory.items():
+        made[column] = np.bincount(part[name], each[name], len(made))
+    made["runs"] = np.bincount(part[name], minlength=len(made)).astype(np.float64)
+    made["host"] = placed.host[rows[np.unique(part[name], return_index=True)[1]]]
+    return table, made.astype(act.OP_PARTS)[[*act.OP_PARTS, *(column for column in by_memory if column in ON_CHIP)]]
+
+
+def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]:
+    """By name the bytes that a run moved in each memory: what stands there by memory; NaN where nothing stands there.
+
+    Source: OpMetrics.MemoryAccessed of XProf's op_metrics.proto (operation_type, memory_space, bytes_accessed), the content of
+    `memory_access_breakdown`.
+    """
+    known = trace.name_args.get("memory_access_breakdown", {})
+    columns = ("memory_bytes", *(f"{memory}_{way}" for memory in _ON_CHIP.values() for way in ("read", "write")))
+    out = {column: np.full(len(seen), np.nan) for column in columns}
+    for i, code in enumerate(seen.tolist()):
+        data = known.get(code)
+        if not isinstance(data, bytes):
+            continue
+        sums = dict.fromkeys(columns, 0.0)
+        try:
+            for number, kind, start, end in wire.fields(data, 0, len(data)):
+                if number == 1 and kind == wire.LENGTH:
+                    fields = {key: value for key, form, value, _ in wire.fields(data, start, end, 1) if form == wire.VARINT}
+                    space, way = fields.get(2, 0), "write" if fields.get(1, 0) == _WRITE else "read"
+                    column = "memory_bytes" if space == _MAIN_MEMORY else f"{_ON_CHIP.get(space, '')}_{way}"
+                    if column in sums:
+                        sums[column] += fields.get(3, 0)
+        except ReadError:
+            continue
+        for column, moved in sums.items():
+            out[column][i] = moved
+    return out
+
+
+def _stated(trace: Trace, stat: str, rows: Int64s, name: Int64s, seen: Int64s) -> npt.NDArray[np.float64]:
+    """A number of each run: what the event states itself, as custom calls do, else what stands with its name; NaN for neither."""
+    known = trace.name_args.get(stat, {})
+    each = [known.get(code) for code in seen.tolist()]
+    values = np.array([float(v) if isinstance(v, (int, float)) else np.nan for v in each])[name]
+    column = trace.args.get(stat)
+    if column is not None:
+        own = np.full(len(trace.events), np.nan)
+        own[column.event] = column.floats()
+        values = np.where(np.isnan(own[rows]), values, own[rows])
+    return np.asarray(values, np.float64)
+
+
+def _fact(trace: Trace, key: str, code: int) -> object:
+    return trace.name_args.get(key, {}).get(code)
+
+
+def _number(trace: Trace, key: str, code: int) -> int | None:
+    value = _fact(trace, key, code)
+    return value if isinstance(value, int) else None
+
+
+def _signed(ident: int) -> int:
+    return ident - (1 << 64) if ident >= 1 << 63 else ident
+
+
+def _framework_op(trace: Trace, code: int) -> OpName | None:
+    text = _fact(trace, "tf_op", code)
+    return opnames.parse(text) if isinstance(text, str) and text else None
+
+
+def _hlo_name(trace: Trace, code: int) -> str:
+    """The op's name in its program: the short name of the event, else the left side of its expression."""
+    full, short = str(trace.names[code]), str(trace.display[code])
+    if short and short != full:
+        return short
+    found = _EXPRESSION.match(full)
+    return found.group(1) if found else full

@@ -1,0 +1,237 @@
+"""Turns the Trace of an XSpace file (TensorFlow, JAX) into the activity tables.
+
+Two generations of files are read: that of TensorFlow 2.3/2.4 (`level 0` holds the op, copies are called `MemcpyH2D`, kernel details
+have `shm`) and today's. Rules follow TensorFlow Profiler; where today's XProf departs from the guide, the guide is followed.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.trace import Int64s, Trace
+from nbprof.dialects.environment import environment
+from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
+from nbprof.dialects.xplane import iterators as xplane_iterators
+from nbprof.dialects.xplane import steps as xplane_steps
+from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
+from nbprof.dialects.xplane import tpu_ops as xplane_tpu_ops
+from nbprof.dialects.xplane.device import device_activity, devices
+from nbprof.dialects.xplane.functions import functions, with_stages
+from nbprof.dialects.xplane.host_ops import eager_calls, eager_notes, host_ops, tagged_calls
+from nbprof.dialects.xplane.launches import launches, notes
+from nbprof.dialects.xplane.memory import allocations, has_allocations
+from nbprof.dialects.xplane.placed import Placed
+from nbprof.hlo.programs import Programs
+
+DERIVED_FIRST = 0xDEADBEEF
+DERIVED_COUNT = 4096
+STEPS_LINE = DERIVED_FIRST - (1 << 32)
+_DERIVED_NAMES = (
+    "Steps",
+    "XLA Modules",
+    "XLA Ops",
+    "Async XLA Ops",
+    "Framework Ops",
+    "TensorFlow Ops",
+    "Framework Name Scope",
+    "TensorFlow Name Scope",
+    "Source code",
+    "Launch Stats",
+)
+_DEVICE = re.compile(r"/device:(GPU|TPU|CUSTOM)[^0-9]*([0-9]+)?(.*)", re.DOTALL)
+# Instants of the thread pool and of the allocator would only clutter the timeline; the tools hide them too.
+HIDDEN = ("ThreadpoolListener::", "MemoryAllocation", "MemoryDeallocation")
+
+
+_NO_STEPS = {
+    "": "No step markers are in this profile, so step time is unknown. %%nbprof marks the steps of Keras fit; "
+    "in a loop of your own write: for batch in nbprof.steps(dataset).",
+    "JAX": "No step markers are in this profile, so step time is unknown. In the loop write: for batch in nbprof.steps(batches), or put "
+    "each step into jax.profiler.StepTraceAnnotation('train', step_num=i).",
+    "TPU": "The TPU recorded runs of programs and ops, but no steps, so step time is unknown. Steps are recorded of loops that mark them: "
+    "put each step into jax.profiler.StepTraceAnnotation('train', step_num=i), or write: for batch in nbprof.steps(batches).",
+}
+"""What to do about a profile without steps, by kind of device or by framework."""
+
+
+def interpret(trace: Trace) -> act.Activity:
+    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is first asked for."""
+    _name_lanes(trace)
+    activity = act.Activity(hosts=trace.hosts)
+    # The activity holds what makes its tables. Held by that in turn, it would stay in memory, and the trace with it, until Python
+    # looks for circles: for minutes.
+    out: act.Activity = weakref.proxy(activity)
+    gpus = devices(trace, out)
+    placed = Placed(trace, gpus)
+    out.xprof = True
+    out.has_device = bool(gpus) or bool(xplane_tpu_ops.core_planes(trace))
+    out.has_host_ops = bool(trace.lanes.loc[trace.lanes["kind"] == "host", "events"].sum())
+    if gpus:
+        device_activity(placed, out)
+    elif xplane_tpu_ops.core_planes(trace):
+        out.later(("device_ops", "op_parts"), lambda: xplane_tpu_ops.device_ops(placed, out))
+        out.later("programs", lambda: Programs(trace))
+        out.later("device_extents", lambda: xplane_tpu_ops.extents(placed))
+    else:
+        out.later("programs", lambda: Programs(trace))
+        out.later(("cpu_ops", "cpu_parts"), lambda: xplane_cpu_ops.cpu_ops(placed, out))
+    out.later(("markers", "group_names", "rebuilt"), lambda: xplane_steps.markers(placed, out))
+    out.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
+    out.later("sparse_steps", lambda: xplane_tpu_cores.sparse_steps(placed))
+    out.later("core_markers", lambda: xplane_steps.core_markers(placed))
+    out.later("work", lambda: xplane_steps.work(placed, out))
+    out.later("xprof_work", lambda: xplane_steps.work_as_xprof(placed, out))
+    out.later("host_ops", lambda: with_stages(placed, out, host_ops(placed, out)))
+    out.later("eager_calls", lambda: eager_calls(placed, out))
+    out.later("tagged_calls", lambda: tagged_calls(placed, out))
+    out.later("iterators", lambda: xplane_iterators.iterators(placed, out))
+    out.later("iterator_links", lambda: xplane_iterators.links(placed))
+    out.later("iterator_params", lambda: xplane_iterators.params(placed))
+    out.later("functions", lambda: functions(placed, out))
+    out.later("environment", lambda: environment(trace))
+    out.later("allocations", lambda: allocations(placed, out))
+    out.later("framework", lambda: _framework(placed))
+    out.later("name_category", lambda: _name_categories(trace))
+    out.later("missing", lambda: _missing(placed, out))
+    out.later("launches", lambda: launches(placed, out))
+    out.later("notes", lambda: [*notes(placed, out), *xplane_steps.notes(placed, out), *eager_notes(out)])
+    return activity
+
+
+def _is_derived(line_id: Int64s) -> npt.NDArray[np.bool_]:
+    """Lines with the ids that profilers give to what they made of other lines."""
+    low = (line_id >= STEPS_LINE) & (line_id < STEPS_LINE + DERIVED_COUNT)
+    high = (line_id >= DERIVED_FIRST) & (line_id < DERIVED_FIRST + DERIVED_COUNT)
+    return np.asarray(low | high, np.bool_)
+
+
+def _name_lanes(trace: Trace) -> None:
+    lanes = trace.lanes
+    if not len(lanes):
+        return
+    raw = lanes["process"].to_numpy()
+    thread = lanes["thread"].astype(str)
+    by_id = _is_derived(lanes["line_id"].to_numpy(np.int64))
+    derived = by_id | thread.str.partition(" - from #")[0].isin(_DERIVED_NAMES).to_numpy()
+    kinds, devices, processes, notes, order = [], [], [], [], []
+    names = []
+    for i, plane in enumerate(raw):
+        found = _DEVICE.match(str(plane))
+        text = thread.iloc[i]
+        note = ""
+        if found or str(plane).startswith("#Chip"):
+            device = int(found.group(2) or 0) if found else 0
+            # Beside its cores a TPU has planes of helpers (SparseCore), with steps of their own.
+            helper = found.group(3) if found else ""
+            of_steps = text.partition(" - from #")[0] == "Steps" or lanes["line_id"].iloc[i] in (STEPS_LINE, DERIVED_FIRST)
+            kind = "steps" if of_steps and found and not helper else "derived" if derived[i] else "device"
+            process = f"{found.group(1)} {device}{helper}" if found else str(plane)
+            stream = re.match(r"Stream #(\d+)\((.*)\)\Z", text)
+            if stream:
+                text, note = f"Stream {stream.group(1)}", _stream_note(stream.group(2))
+            rank = (0, device, 0 if kind == "steps" else 1 if kind == "derived" else 2, i)
+        else:
+            # Lines that a profiler made of others say the same again.
+            device, kind = -1, "derived" if by_id[i] else "host"
+            process = "Host" if str(plane) == "/host:CPU" else str(plane)
+            text = re.sub(r"/-?\d{6,}\Z", "", text)
+            rank = (1 if process == "Host" else 2, 0, 0 if text.startswith("python") else 1, i)
+        kinds.append(kind)
+        devices.append(device)
+        processes.append(process)
+        names.append(text or f"thread {lanes['line_id'].iloc[i]}")
+        notes.append(note)
+        order.append(rank)
+    lanes["kind"], lanes["device"], lanes["note"] = kinds, devices, notes
+    lanes["plane_name"] = raw
+    lanes["process"] = processes
+    lanes["thread"] = _unique_threads(pd.Series(names), lanes)
+    place = {i: n for n, i in enumerate(sorted(range(len(order)), key=order.__getitem__))}
+    lanes["order"] = [place[i] for i in range(len(order))]
+
+
+def _unique_threads(names: pd.Series, lanes: pd.DataFrame) -> list[str]:
+    """Thread names with a number behind those that several threads of one process share."""
+    key = lanes["host"].astype(str) + "\0" + lanes["process"].astype(str) + "\0" + names
+    total = key.map(key.value_counts())
+    rank = key.groupby(key).cumcount() + 1
+    return [f"{n} #{r}" if t > 1 else n for n, t, r in zip(names, total, rank, strict=True)]
+
+
+def _stream_note(kinds: str) -> str:
+    plain = {
+        "Compute": "compute",
+        "MemcpyH2D": "copy H→D",
+        "MemcpyD2H": "copy D→H",
+        "MemcpyD2D": "copy D→D",
+        "Memset": "memset",
+    }
+    return ", ".join(plain.get(k, k) for k in kinds.split(","))
+
+
+def _framework(placed: Placed) -> str:
+    names = set(map(str, placed.trace.names))
+    if placed.named("jit_", "PjitFunction", "TfrtCpuExecutable", "PjRt").any() and "FunctionRun" not in names:
+        return "JAX"
+    if names & {"ExecutorState::Process", "FunctionRun", "EagerKernelExecute", "SessionRun", "EagerExecute"}:
+        return "TensorFlow"
+    return ""
+
+
+def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
+    """By name code: the step-time category whose colour a slice of that name takes in the trace (0: none)."""
+    index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
+    out = np.zeros(len(trace.names), np.uint8)
+    for code, name in enumerate(trace.names):
+        upper = name[:16].upper()
+        if upper.startswith(("ITERATORGETNEXT", "MEMCPYHTOD", "MEMCPYH2D")) or name == act.NEXT_ITEM:
+            out[code] = index["input"]
+        elif upper.startswith(("MEMCPYDTOH", "MEMCPYD2H")):
+            out[code] = index["output"]
+        elif upper.startswith(("MEMCPYDTOD", "MEMCPYD2D")):
+            out[code] = index["device_to_device"]
+        elif upper.startswith(("NCCL", "RCCL")):
+            out[code] = index["device_collectives"]
+        elif name.startswith(("cuLaunch", "cudaLaunch", "KernelLaunch", "hipLaunch", "hipModuleLaunch", "cuGraphLaunch")):
+            out[code] = index["kernel_launch"]
+        elif name.startswith(xplane_steps.COMPILES):
+            out[code] = index["compile"]
+    return out
+
+
+def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
+    """A sentence for everything that this profile does not have, by view."""
+    missing: dict[str, str] = {}
+    if not (out.devices["kind"] == "GPU").any():
+        other = ", ".join(sorted(set(out.devices["kind"].astype(str))))
+        missing["kernels"] = (
+            f"The devices of this profile are {other}s; GPU kernels are recorded on GPUs only."
+            if other
+            else "No GPU plane is in this profile: the run used the CPU only, or the GPU was not traced."
+        )
+    elif not len(out.kernels):
+        missing["kernels"] = "A device is named in this profile, but no kernel with launch details was recorded on it."
+    # A run of an eager op is no step that a program marked.
+    eager = not (out.markers["device"] >= 0).any() and all(name.startswith("EagerKernelExecute ") for name in out.group_names.values())
+    if not len(out.markers) or eager:
+        missing["steps"] = _NO_STEPS.get("TPU" if (out.devices["kind"] == "TPU").any() else out.framework, _NO_STEPS[""])
+    # Asked of the events, so that the table need not be made for it.
+    if not has_allocations(placed):
+        missing["memory"] = (
+            "No allocator events are in this profile. TensorFlow records those of its GPU allocator, and on the CPU only large ones; "
+            "XLA programs allocate once, ahead of time."
+        )
+    if not len(out.iterators):
+        missing["input"] = (
+            "The input comes through the iterator that nbprof.steps was given, not through tf.data: see the input pipeline."
+            if act.NEXT_ITEM in set(map(str, placed.trace.names))
+            else "No calls of tf.data iterators are in this profile: the input does not come from a tf.data pipeline, "
+            "or it ran before the capture."
+        )
+    return missing
