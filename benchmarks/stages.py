@@ -22,7 +22,7 @@ STAGES = {
     "decode": ["nbprof.formats.xspace.xspace.read", "nbprof.formats.chrome.chrome.read"],
     "interpret": ["nbprof.dialects.xplane.xplane.interpret", "nbprof.dialects.kineto.kineto.interpret"],
     "nest": ["nbprof.core.nesting.parents", "nbprof.core.nesting.depths", "nbprof.core.nesting.self_times"],
-    "op stats": ["nbprof.analysis.ops.host_self_times", "nbprof.analysis.ops.frames"],
+    "op stats": ["nbprof.analysis.ops.ops.host_self_times", "nbprof.analysis.ops.ops.frames"],
 }
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.analysis import compare as analysis
-from nbprof.analysis import compare_verdict
-from nbprof.analysis.compare import Side
+from nbprof.analysis.compare import compare as analysis
+from nbprof.analysis.compare import verdict as compare_verdict
+from nbprof.analysis.compare.compare import Side
 from nbprof.core.errors import NbprofError
 from nbprof.profiles import Profile, read
 from nbprof.views import header

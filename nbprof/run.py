@@ -10,24 +10,18 @@ from typing import TYPE_CHECKING, Any, cast
 import pandas as pd
 
 from nbprof.activity.activity import ITERATIONS
-from nbprof.analysis import (
-    advice,
-    advice_evidence,
-    advice_host_buffer,
-    advice_programs,
-    ascend_verdict,
-    device_use,
-    input_pipeline,
-    memory,
-    overview,
-    pods,
-    steps,
-    tf_data_advice,
-    torch_runtime,
-    tpu_cores,
-    warmup,
-    xprof_steps,
-)
+from nbprof.analysis import overview
+from nbprof.analysis.advice import advice
+from nbprof.analysis.advice import evidence as advice_evidence
+from nbprof.analysis.advice import host_buffer as advice_host_buffer
+from nbprof.analysis.advice import programs as advice_programs
+from nbprof.analysis.advice import tf_data as tf_data_advice
+from nbprof.analysis.ascend import verdict as ascend_verdict
+from nbprof.analysis.device_time import use as device_use
+from nbprof.analysis.input import input_pipeline
+from nbprof.analysis.memory import memory
+from nbprof.analysis.ops import torch_runtime
+from nbprof.analysis.steps import pods, steps, tpu_cores, warmup, xprof_steps
 from nbprof.cache.shelf import open_shelf
 from nbprof.capture import trouble
 from nbprof.core.files import RunFiles

@@ -14,7 +14,7 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.activity.given_peaks import ON_CHIP
-from nbprof.analysis import ops
+from nbprof.analysis.ops import ops
 from nbprof.core.errors import ReadError
 from nbprof.hlo import text as hlo_text
 from nbprof.hlo.hlo import Program

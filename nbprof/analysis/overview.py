@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES, Activity
-from nbprof.analysis import checks, step_count
-from nbprof.analysis.memory import leading
-from nbprof.analysis.steps import counted
+from nbprof.analysis.advice import checks
+from nbprof.analysis.memory.memory import leading
+from nbprof.analysis.steps import step_count
+from nbprof.analysis.steps.steps import counted
 from nbprof.analysis.sweep import flatten
 from nbprof.core.trace import Int64s
 

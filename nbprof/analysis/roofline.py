@@ -16,7 +16,8 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.activity.given_peaks import ON_CHIP
-from nbprof.analysis import hlo, ops
+from nbprof.analysis import hlo
+from nbprof.analysis.ops import ops
 from nbprof.core.errors import NbprofError
 from nbprof.schema import hlo as frames_hlo
 

@@ -98,7 +98,7 @@ class Allocator(View):
         NbprofError
             There is no snapshot or no such device, or `time_ms` is no number.
         """
-        from nbprof.analysis import allocator
+        from nbprof.analysis.allocator import allocator
 
         run = self._profile.run
         shown = run.allocator_snapshot

@@ -124,7 +124,7 @@ class Ops(Part):
         NbprofError
             No such column.
         """
-        from nbprof.analysis.ascend_ops import grouped, scoped
+        from nbprof.analysis.ascend.ops import grouped, scoped
 
         if column not in BY:
             raise NbprofError(f"column is one of {', '.join(map(repr, BY))}, not {column!r}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.analysis import critical_path
+from nbprof.analysis.device_time import critical_path
 from nbprof.core.errors import NbprofError
 from nbprof.faces.view import View
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
-from nbprof.analysis import op_profile
+from nbprof.analysis.op_profile import op_profile
 from nbprof.core.errors import NbprofError
 from nbprof.faces.view import Framed
 

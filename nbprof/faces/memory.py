@@ -35,7 +35,7 @@ class Memory(View):
     @property
     def summary(self) -> pd.DataFrame:
         """One row an allocator, largest peak first: counts, capacity (in use and free at the peak), lifetime peak, the peak in parts."""
-        from nbprof.analysis import memory
+        from nbprof.analysis.memory import memory
 
         run = self._profile.run
         rows = run.memory_summary.rename(columns={"peak_step": "step", "peak_host": "host"})
@@ -44,7 +44,7 @@ class Memory(View):
     @property
     def timeline(self) -> pd.DataFrame:
         """Allocations and deallocations in time order, each with the allocator's state after it."""
-        from nbprof.analysis import memory
+        from nbprof.analysis.memory import memory
 
         run = self._profile.run
         timeline = memory.numbered(run.memory_timeline, run.steps, run.hosts)
@@ -90,7 +90,7 @@ class Memory(View):
         NbprofError
             There is no such allocator, or `time_ms` is no number.
         """
-        from nbprof.analysis import memory_alive
+        from nbprof.analysis.memory import alive as memory_alive
 
         rows = self._profile.run.memory_timeline
         try:

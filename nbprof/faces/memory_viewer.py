@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.analysis import memory_modules, memory_viewer
+from nbprof.analysis.memory import modules as memory_modules
+from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.faces.view import View
 from nbprof.hlo import buffers as hlo_buffers

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.analysis import ops
+from nbprof.analysis.ops import ops
 from nbprof.core.errors import NbprofError
 from nbprof.faces.view import Framed
 

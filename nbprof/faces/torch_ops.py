@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nbprof.analysis import torch_ops
+from nbprof.analysis.ops import torch_ops
 from nbprof.core.errors import NbprofError
 from nbprof.faces.view import Framed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from nbprof.analysis.compare import STEP
-from nbprof.analysis.compare_verdict import signed
+from nbprof.analysis.compare.compare import STEP
+from nbprof.analysis.compare.verdict import signed
 from nbprof.display import codec, wording
 from nbprof.display.categories import BY_KEY, HEAP
 from nbprof.live import files, registry

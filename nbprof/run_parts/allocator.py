@@ -12,8 +12,8 @@ from nbprof.run_parts.base import Base
 from nbprof.schema import allocator as frames_allocator
 
 if TYPE_CHECKING:
-    from nbprof.analysis.allocator_stacks import Stacks
-    from nbprof.analysis.allocator_state import Replay, State
+    from nbprof.analysis.allocator.stacks import Stacks
+    from nbprof.analysis.allocator.state import Replay, State
     from nbprof.core.files import Piece
     from nbprof.formats.torch_snapshot.memory import Snapshot
 
@@ -44,7 +44,7 @@ class Allocator(Base):
     @Cached
     def allocator_notes(self) -> list[str]:
         """What could not be read or is not known, a sentence each."""
-        from nbprof.analysis import allocator
+        from nbprof.analysis.allocator import allocator
 
         if not self.snapshot_pieces:
             return []
@@ -58,7 +58,7 @@ class Allocator(Base):
     @Cached
     def allocator_replays(self) -> list[Replay]:
         """The history of each device that has segments or entries."""
-        from nbprof.analysis.allocator_state import Replay
+        from nbprof.analysis.allocator.state import Replay
 
         shown = self.allocator_snapshot
         if shown is None:
@@ -69,7 +69,7 @@ class Allocator(Base):
     @Cached
     def allocator_stacks(self) -> Stacks:
         """Stacks of the snapshot by their codes."""
-        from nbprof.analysis.allocator_stacks import Stacks
+        from nbprof.analysis.allocator.stacks import Stacks
 
         shown = self.allocator_snapshot
         return Stacks(shown.frames, shown.stacks) if shown is not None else Stacks([], [()])
@@ -82,14 +82,14 @@ class Allocator(Base):
     @Cached
     def allocator_summary(self) -> pd.DataFrame:
         """One row a device."""
-        from nbprof.analysis import allocator
+        from nbprof.analysis.allocator import allocator
 
         return allocator.summary(self.allocator_replays) if self.allocator_replays else frames_allocator.empty("summary")
 
     @Cached
     def allocator_segments(self) -> pd.DataFrame:
         """One row a segment."""
-        from nbprof.analysis import allocator
+        from nbprof.analysis.allocator import allocator
 
         replays = self.allocator_replays
         return allocator.segments(replays, self.allocator_stacks) if replays else frames_allocator.empty("segments")
@@ -97,7 +97,7 @@ class Allocator(Base):
     @Cached
     def allocator_blocks(self) -> pd.DataFrame:
         """One row a block at the snapshot."""
-        from nbprof.analysis import allocator
+        from nbprof.analysis.allocator import allocator
 
         shown, replays = self.allocator_snapshot, self.allocator_replays
         if shown is None or not replays:
@@ -109,7 +109,7 @@ class Allocator(Base):
     @Cached
     def allocator_timeline(self) -> pd.DataFrame:
         """One row an entry of the history."""
-        from nbprof.analysis import allocator
+        from nbprof.analysis.allocator import allocator
 
         replays = self.allocator_replays
         return allocator.timeline(replays, self.allocator_stacks) if replays else frames_allocator.empty("timeline")
@@ -117,7 +117,7 @@ class Allocator(Base):
     @Cached
     def allocator_stranded(self) -> pd.DataFrame:
         """Which stacks keep free memory from being given back."""
-        from nbprof.analysis import allocator
+        from nbprof.analysis.allocator import allocator
 
         stacks, parts = self.allocator_stacks, [frames_allocator.empty("stranded")]
         for replay in self.allocator_replays:
@@ -130,7 +130,7 @@ class Allocator(Base):
     @Cached
     def allocator_holders(self) -> pd.DataFrame:
         """Blocks in use by the line that allocated them."""
-        from nbprof.analysis import allocator
+        from nbprof.analysis.allocator import allocator
 
         parts = [frames_allocator.empty("holders")]
         for replay in self.allocator_replays:
@@ -142,7 +142,7 @@ class Allocator(Base):
     @Cached
     def allocator_oom(self) -> pd.DataFrame:
         """One row a time the memory ran out."""
-        from nbprof.analysis import allocator_oom
+        from nbprof.analysis.allocator import oom as allocator_oom
 
         shown = self.allocator_snapshot
         if shown is None:

@@ -7,16 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from nbprof.analysis import (
-    ascend,
-    ascend_iterations,
-    ascend_ops,
-    ascend_pmu,
-    ascend_rules,
-    ascend_tables,
-    ascend_verdict,
-    ascend_waits,
-)
+from nbprof.analysis.ascend import ascend
+from nbprof.analysis.ascend import iterations as ascend_iterations
+from nbprof.analysis.ascend import ops as ascend_ops
+from nbprof.analysis.ascend import pmu as ascend_pmu
+from nbprof.analysis.ascend import rules as ascend_rules
+from nbprof.analysis.ascend import tables as ascend_tables
+from nbprof.analysis.ascend import verdict as ascend_verdict
+from nbprof.analysis.ascend import waits as ascend_waits
 from nbprof.dialects.msprof import tasks as msprof_tasks
 from nbprof.lazy import Cached, Kept
 from nbprof.run_parts.base import Base

@@ -9,7 +9,8 @@ import pandas as pd
 
 from nbprof.activity import given_peaks as peaks
 from nbprof.activity.activity import Activity
-from nbprof.analysis import overview, steps
+from nbprof.analysis import overview
+from nbprof.analysis.steps import steps
 from nbprof.core.trace import Trace
 from nbprof.lazy import Cached, Kept, Lazy
 from nbprof.source import Dialect, RunSource

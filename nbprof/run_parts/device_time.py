@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nbprof.analysis import collectives, critical_path, device_time_idle, device_time_series, launches
-from nbprof.analysis import device_time as times
+from nbprof.analysis.device_time import collectives, critical_path, launches
+from nbprof.analysis.device_time import device_time as times
+from nbprof.analysis.device_time import idle as device_time_idle
+from nbprof.analysis.device_time import series as device_time_series
 from nbprof.core.trace import Note
 from nbprof.lazy import Kept
 from nbprof.run_parts.base import Base

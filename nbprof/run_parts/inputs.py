@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from nbprof.analysis import input_pipeline, tf_data
+from nbprof.analysis.input import input_pipeline, tf_data
 from nbprof.lazy import Cached, Kept
 from nbprof.run_parts.ops import Ops
 

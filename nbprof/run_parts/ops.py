@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nbprof.analysis import kernels, longest_calls, memory, memory_alive, memory_ops, multiprocessors, ops, xprof_ops
+from nbprof.analysis import kernels, multiprocessors
+from nbprof.analysis.memory import alive as memory_alive
+from nbprof.analysis.memory import memory
+from nbprof.analysis.memory import ops as memory_ops
+from nbprof.analysis.ops import longest_calls, ops, xprof_ops
 from nbprof.lazy import Cached, Kept
 from nbprof.run_parts.base import Base
 

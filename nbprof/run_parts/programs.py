@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nbprof.analysis import hlo, memory_modules, op_profile, op_profile_leaves, roofline, tpu_cores
-from nbprof.analysis.memory_modules import Named
+from nbprof.analysis import hlo, roofline
+from nbprof.analysis.memory import modules as memory_modules
+from nbprof.analysis.memory.modules import Named
+from nbprof.analysis.op_profile import leaves as op_profile_leaves
+from nbprof.analysis.op_profile import op_profile
+from nbprof.analysis.steps import tpu_cores
 from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
 from nbprof.lazy import Cached, Kept
 from nbprof.run_parts.base import Base

@@ -6,7 +6,7 @@ from functools import partial
 
 import pandas as pd
 
-from nbprof.analysis import torch_ops
+from nbprof.analysis.ops import torch_ops
 from nbprof.lazy import Kept
 from nbprof.run_parts.base import Base
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import nbprof
-from nbprof.analysis import step_count
+from nbprof.analysis.steps import step_count
 from nbprof.cache.folder import Folder, enabled, location
 from nbprof.core.files import LocalFile, RunFiles
 

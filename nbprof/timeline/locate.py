@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.analysis import memory
-from nbprof.analysis.input_pipeline import COPY_TO_DEVICE
+from nbprof.analysis.input.input_pipeline import COPY_TO_DEVICE
+from nbprof.analysis.memory import memory
 from nbprof.core.trace import Int64s
 from nbprof.run import Run
 from nbprof.timeline import gaps

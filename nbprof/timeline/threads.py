@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.analysis.self_time import overlapping
+from nbprof.analysis.ops.self_time import overlapping
 from nbprof.core import nesting
 from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.stack import stack

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis import allocator
+from nbprof.analysis.allocator import allocator
 from nbprof.display import wording
 from nbprof.display.codec import coded, numbers
 from nbprof.formats.torch_snapshot.machine import ACTIONS, OOM
@@ -17,7 +17,7 @@ from nbprof.views.overview import figure
 from nbprof.views.tables import column, explained
 
 if TYPE_CHECKING:
-    from nbprof.analysis.allocator_state import Replay, State
+    from nbprof.analysis.allocator.state import Replay, State
     from nbprof.run import Run
 
 ALONE = "allocator snapshot"

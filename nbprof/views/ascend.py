@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis import ascend_tables
+from nbprof.analysis.ascend import tables as ascend_tables
 from nbprof.display import wording
 from nbprof.display.codec import short
 from nbprof.run_parts.ascend import LACKS

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis import ascend
-from nbprof.analysis.ascend_pmu import PIPES
+from nbprof.analysis.ascend import ascend
+from nbprof.analysis.ascend.pmu import PIPES
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, DEVICE, HOST, OTHER, mix

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from nbprof.analysis import ascend_rules
+from nbprof.analysis.ascend import rules as ascend_rules
 from nbprof.display import wording
 from nbprof.schema import ascend as frames_ascend
 from nbprof.schema.columns import Col

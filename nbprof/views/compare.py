@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES as KEYS
-from nbprof.analysis import compare as analysis
-from nbprof.analysis import compare_verdict
-from nbprof.analysis.compare import Side
+from nbprof.analysis.compare import compare as analysis
+from nbprof.analysis.compare import verdict as compare_verdict
+from nbprof.analysis.compare.compare import Side
 from nbprof.display import wording
 from nbprof.display.codec import short
 from nbprof.schema import compare as frames_compare

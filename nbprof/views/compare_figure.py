@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis.compare import STEP
+from nbprof.analysis.compare.compare import STEP
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
@@ -24,7 +24,7 @@ def compare(categories: pd.DataFrame, names: Sequence[str], *, width: int = 900,
     Parameters
     ----------
     categories : DataFrame
-        What `nbprof.analysis.compare.categories` gives.
+        What `nbprof.analysis.compare.compare.categories` gives.
     names : sequence of str
         What the two runs are called.
     width, height : int

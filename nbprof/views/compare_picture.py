@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nbprof.analysis.compare import STEP
+from nbprof.analysis.compare.compare import STEP
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, HEAP, mix
 from nbprof.views import compare_text as words

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nbprof.analysis.compare import STEP
-from nbprof.analysis.compare_verdict import signed
+from nbprof.analysis.compare.compare import STEP
+from nbprof.analysis.compare.verdict import signed
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nbprof.analysis import step_count
+from nbprof.analysis.steps import step_count
 from nbprof.display import wording
 from nbprof.views import allocator, ascend, steps
 

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.analysis import memory, memory_alive
+from nbprof.analysis.memory import alive as memory_alive
+from nbprof.analysis.memory import memory
 from nbprof.dialects.xplane.memory import DATA_TYPES
 from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, short

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.analysis import memory_viewer
-from nbprof.analysis.memory_modules import NO_ASSIGNMENT, Named
+from nbprof.analysis.memory import viewer as memory_viewer
+from nbprof.analysis.memory.modules import NO_ASSIGNMENT, Named
 from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, numbers
 from nbprof.hlo import buffers as hlo_buffers

@@ -15,7 +15,7 @@ from nbprof.views.memory_viewer import sample
 if TYPE_CHECKING:
     from bokeh.models import GridPlot
 
-    from nbprof.analysis.memory_viewer import View
+    from nbprof.analysis.memory.viewer import View
 
 _MIB = 2.0**20
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis import ops, roofline
-from nbprof.analysis.op_profile_leaves import MOST_OPS, MOST_TOLD, Leaves
+from nbprof.analysis import roofline
+from nbprof.analysis.op_profile.leaves import MOST_OPS, MOST_TOLD, Leaves
+from nbprof.analysis.ops import ops
 from nbprof.display import wording
 from nbprof.display.codec import coded, numbers, short
 from nbprof.schema import hlo as frames_hlo

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.given_peaks import ON_CHIP
-from nbprof.analysis import ops, roofline
+from nbprof.analysis import roofline
+from nbprof.analysis.ops import ops
 from nbprof.analysis.roofline import Peaks
 from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis import step_count
+from nbprof.analysis.steps import step_count
 from nbprof.display.categories import CATEGORIES
 from nbprof.display.codec import coded, short
 from nbprof.views.overview import by_jax, by_torch, unknown

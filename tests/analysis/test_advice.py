@@ -10,9 +10,11 @@ import pandas as pd
 import pytest
 
 from nbprof.activity.activity import CATEGORIES
-from nbprof.analysis import checks, input_pipeline, tf_data_advice
-from nbprof.analysis.advice import advice
-from nbprof.analysis.tf_data import NODES, PIPELINES
+from nbprof.analysis.advice import checks
+from nbprof.analysis.advice import tf_data as tf_data_advice
+from nbprof.analysis.advice.advice import advice
+from nbprof.analysis.input import input_pipeline
+from nbprof.analysis.input.tf_data import NODES, PIPELINES
 from nbprof.profiles import load
 from tests.support.build import profile
 from tests.support.profiles import real

@@ -8,7 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from nbprof.analysis import advice_device, advice_evidence, advice_programs
+from nbprof.analysis.advice import device as advice_device
+from nbprof.analysis.advice import evidence as advice_evidence
+from nbprof.analysis.advice import programs as advice_programs
 
 
 @pytest.mark.parametrize("steps", [1, 4])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbprof.analysis import advice_evidence
+from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.capture.recording import CaptureInfo
 from nbprof.profiles import load
 from nbprof.views import overview

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.analysis import advice_host_buffer
-from nbprof.analysis.advice import WORTH_PERCENT
-from nbprof.analysis.advice_evidence import Evidence, Padding, Placed, Spread
-from nbprof.analysis.advice_programs import Product, Work
-from nbprof.analysis.torch_runtime import Calls, Runtime
+from nbprof.analysis.advice import host_buffer as advice_host_buffer
+from nbprof.analysis.advice.advice import WORTH_PERCENT
+from nbprof.analysis.advice.evidence import Evidence, Padding, Placed, Spread
+from nbprof.analysis.advice.programs import Product, Work
+from nbprof.analysis.ops.torch_runtime import Calls, Runtime
 from tests.analysis.test_advice import OWN_LOOP, code, found
 
 MS = 1e9

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.analysis import allocator, allocator_oom
-from nbprof.analysis.allocator_stacks import NO_STACK, Stacks
-from nbprof.analysis.allocator_state import Replay
+from nbprof.analysis.allocator import allocator
+from nbprof.analysis.allocator import oom as allocator_oom
+from nbprof.analysis.allocator.stacks import NO_STACK, Stacks
+from nbprof.analysis.allocator.state import Replay
 from nbprof.formats.torch_snapshot import machine as torch_machine
 from nbprof.formats.torch_snapshot import memory as torch_memory
 from tests.support.caching_allocator import (

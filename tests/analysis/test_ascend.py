@@ -8,7 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.analysis import ascend, ascend_iterations, ascend_ops, ascend_pmu, ascend_tables, ascend_waits
+from nbprof.analysis.ascend import ascend
+from nbprof.analysis.ascend import iterations as ascend_iterations
+from nbprof.analysis.ascend import ops as ascend_ops
+from nbprof.analysis.ascend import pmu as ascend_pmu
+from nbprof.analysis.ascend import tables as ascend_tables
+from nbprof.analysis.ascend import waits as ascend_waits
 from tests.support.ascend import MS, run, steps, table, tasks
 
 

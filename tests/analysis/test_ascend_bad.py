@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nbprof
-from nbprof.analysis import ascend_ops
+from nbprof.analysis.ascend import ops as ascend_ops
 from nbprof.display import codec
 from nbprof.schema import ascend as frames_ascend
 from nbprof.views import ascend

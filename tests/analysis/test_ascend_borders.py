@@ -7,8 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nbprof.analysis import ascend_iterations, ascend_ops, ascend_rules, ascend_rules_ops, ascend_rules_run, ascend_waits
-from nbprof.analysis.ascend_rules import Facts
+from nbprof.analysis.ascend import iterations as ascend_iterations
+from nbprof.analysis.ascend import ops as ascend_ops
+from nbprof.analysis.ascend import rules as ascend_rules
+from nbprof.analysis.ascend import rules_ops as ascend_rules_ops
+from nbprof.analysis.ascend import rules_run as ascend_rules_run
+from nbprof.analysis.ascend import waits as ascend_waits
+from nbprof.analysis.ascend.rules import Facts
 from tests.analysis.test_ascend import gathered, iterations
 from tests.support.ascend import run, steps, table, tasks
 

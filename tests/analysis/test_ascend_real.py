@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from nbprof import profiles
-from nbprof.analysis import ascend, ascend_iterations
+from nbprof.analysis.ascend import ascend
+from nbprof.analysis.ascend import iterations as ascend_iterations
 from nbprof.core.files import LocalFile
 from nbprof.formats.msprof import tables as msprof_tables
 from tests.support.profiles import real

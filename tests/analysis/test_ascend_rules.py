@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nbprof.analysis import ascend_rules, ascend_rules_ops, ascend_rules_run
+from nbprof.analysis.ascend import rules as ascend_rules
+from nbprof.analysis.ascend import rules_ops as ascend_rules_ops
+from nbprof.analysis.ascend import rules_run as ascend_rules_run
 from tests.support.ascend import run, steps, table, tasks
 
 CLEAN = [("a", "MatMul", "AI_CORE", 1, 0, 100.0), ("b", "Add", "AI_VECTOR_CORE", 1, 100, 90.0), *(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nbprof.analysis.collectives import bus_factor, kind_of
+from nbprof.analysis.device_time.collectives import bus_factor, kind_of
 from tests.support.kineto import load, profile
 from tests.support.profiles import real
 from tests.support.ranks import job

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from nbprof.activity.activity import CATEGORIES
-from nbprof.analysis import compare, compare_verdict
-from nbprof.analysis.compare import Side, plain_name
+from nbprof.analysis.compare import compare
+from nbprof.analysis.compare import verdict as compare_verdict
+from nbprof.analysis.compare.compare import Side, plain_name
 from nbprof.schema import compare as frames_compare
 
 NO_OPS = pd.DataFrame({"where": [], "type": [], "op": [], "self_us": [], "occurrences": []})

@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.analysis import device_time, device_time_idle, device_time_series, launches
-from nbprof.analysis.device_time import COMMUNICATION, COMPUTE, MEMORY, Mix, Work
+from nbprof.analysis.device_time import device_time, launches
+from nbprof.analysis.device_time import idle as device_time_idle
+from nbprof.analysis.device_time import series as device_time_series
+from nbprof.analysis.device_time.device_time import COMMUNICATION, COMPUTE, MEMORY, Mix, Work
 
 UNIT = 10_000_000
 """Times are multiples of 10 us, so that gaps of exactly what one kernel takes to follow another are among them."""

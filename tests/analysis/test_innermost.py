@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from nbprof.analysis.innermost import _boundaries
+from nbprof.analysis.ops.innermost import _boundaries
 from nbprof.core import nesting
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbprof import load
-from nbprof.analysis.checks import input_statement
+from nbprof.analysis.advice.checks import input_statement
 from nbprof.views import memory
 from nbprof.views.overview import figures as key_figures
 from tests.support import hlo

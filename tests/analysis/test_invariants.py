@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nbprof.activity.activity import CATEGORIES, CATEGORY_OF_CLASS
-from nbprof.analysis.steps import flatten, summary
+from nbprof.analysis.steps.steps import flatten, summary
 from nbprof.core import nesting
 from nbprof.core.errors import ReadError
 from nbprof.formats.chrome import bytes as chrome_bytes

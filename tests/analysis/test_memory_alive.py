@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbprof.analysis import memory, memory_alive
+from nbprof.analysis.memory import alive as memory_alive
+from nbprof.analysis.memory import memory
 from nbprof.core.errors import NbprofError
 from nbprof.profiles import load
 from nbprof.views import memory as memory_view

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbprof.analysis.memory import _freed, _step
+from nbprof.analysis.memory.memory import _freed, _step
 
 EVENTS = st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 2), st.booleans(), st.integers(-1, 3)), max_size=40)
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nbprof.analysis import memory_modules, memory_viewer
+from nbprof.analysis.memory import modules as memory_modules
+from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.trace import Module
 from nbprof.hlo.hlo import Program

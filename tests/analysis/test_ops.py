@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nbprof import load
 from nbprof.activity.activity import Activity
-from nbprof.analysis import ops
+from nbprof.analysis.ops import ops
 from nbprof.core.errors import NbprofError
 from nbprof.dialects.device_peaks import peak_bytes_per_second, peak_flops_per_second
 from nbprof.schema import frames

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbprof.activity.activity import Activity
-from nbprof.analysis import ops
+from nbprof.analysis.ops import ops
 
 SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 25), st.integers(0, 12)), max_size=40)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from nbprof.analysis import step_count
+from nbprof.analysis.steps import step_count
 from tests.support.kineto import profile
 from tests.support.ranks import job
 

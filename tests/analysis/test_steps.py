@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbprof.activity.activity import CATEGORIES
-from nbprof.analysis.steps import flatten, summary
+from nbprof.analysis.steps.steps import flatten, summary
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
 
@@ -68,7 +68,7 @@ def test_the_summary_uses_the_sample_deviation():
 
 
 def test_a_long_first_step_is_kept_but_not_averaged():
-    from nbprof.analysis.warmup import _warmup
+    from nbprof.analysis.steps.warmup import _warmup
 
     assert _warmup(pd.Series([900.0, 10, 11, 9, 10, 10])).tolist() == [True, False, False, False, False, False]
     assert not _warmup(pd.Series([10.0, 900, 11, 9, 10, 10])).any()

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.analysis import collectives, critical_path
+from nbprof.analysis.device_time import collectives, critical_path
 from tests.support.kineto import Kineto, profile
 from tests.support.ranks import job
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from nbprof.analysis.welch import autocorrelation, effective_size, t_probability, t_quantile, trimmed, welch
+from nbprof.analysis.compare.welch import autocorrelation, effective_size, t_probability, t_quantile, trimmed, welch
 
 
 @pytest.mark.parametrize(

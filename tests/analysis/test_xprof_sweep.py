@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbprof.analysis.steps import segments
-from nbprof.analysis.xprof_steps import _prolonged
+from nbprof.analysis.steps.steps import segments
+from nbprof.analysis.steps.xprof_steps import _prolonged
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 30), st.sampled_from([0, 0, 1, 3, 9]), st.sampled_from([10, 90, 110])),

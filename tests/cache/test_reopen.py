@@ -145,8 +145,8 @@ def test_nothing_is_computed_that_was_computed_before(path, reads, monkeypatch):
     def fail(*_):
         raise AssertionError("computed again")
 
-    monkeypatch.setattr("nbprof.analysis.ops.frames", fail)
-    monkeypatch.setattr("nbprof.analysis.ops.host_self_times", fail)
+    monkeypatch.setattr("nbprof.analysis.ops.ops.frames", fail)
+    monkeypatch.setattr("nbprof.analysis.ops.ops.host_self_times", fail)
     assert len(load(path).ops.frame)
     assert not reads
 
@@ -161,7 +161,7 @@ def test_a_frame_that_was_never_asked_for_is_made_from_the_stored_columns(path, 
 def test_a_frame_made_later_is_kept_too(path, reads, monkeypatch):
     load(path).steps.frame  # noqa: B018
     written()
-    monkeypatch.setattr("nbprof.analysis.steps.frame", None)
+    monkeypatch.setattr("nbprof.analysis.steps.steps.frame", None)
     assert len(load(path).steps.frame)
     assert not reads
 

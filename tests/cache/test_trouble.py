@@ -225,7 +225,7 @@ def test_a_person_who_waits_is_waited_for(cache, path, monkeypatch):
         assert go_on.wait(30)
         return original(activity, **options)
 
-    from nbprof.analysis import steps
+    from nbprof.analysis.steps import steps
 
     original = steps.frame
     monkeypatch.setattr(steps, "frame", slow)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nbprof.analysis import torch_ops
+from nbprof.analysis.ops import torch_ops
 from nbprof.dialects.kineto.ops import _last_before
 from tests.support.kineto import BACKWARD, Kineto, profile
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbprof.analysis import memory_modules, memory_viewer
+from nbprof.analysis.memory import modules as memory_modules
+from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.core.trace import Module
 from nbprof.hlo.hlo import Program
 from nbprof.hlo.programs import Programs

@@ -3,7 +3,7 @@
 import pytest
 
 import nbprof
-from nbprof.analysis.memory_modules import choose
+from nbprof.analysis.memory.modules import choose
 from tests.support.build import profile
 from tests.support.hlo import computation, instruction, metadata_plane, program
 from tests.support.xspace import PlaneWriter, xspace

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import nbprof.analysis
-from nbprof.analysis.advice_rules import RULES
+from nbprof.analysis.advice.rules import RULES
 from tests.support import advice_page
 
 SOURCES = sorted(Path(nbprof.analysis.__file__).parent.glob("advice*.py"))

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import nbprof
-from nbprof.analysis.compare_verdict import TITLES
+from nbprof.analysis.compare.verdict import TITLES
 from nbprof.comparison import Comparison
 
 ROOT = Path(__file__).resolve().parents[2]

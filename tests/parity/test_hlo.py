@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.analysis import hlo, op_profile, roofline
+from nbprof.analysis import hlo, roofline
+from nbprof.analysis.op_profile import op_profile
 from nbprof.hlo.hlo import Program
 from nbprof.profiles import load
 from tests.analysis import test_roofline

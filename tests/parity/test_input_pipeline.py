@@ -7,7 +7,8 @@ import json
 import pandas as pd
 import pytest
 
-from nbprof.analysis import checks, input_pipeline
+from nbprof.analysis.advice import checks
+from nbprof.analysis.input import input_pipeline
 from tests.parity.deviations import known
 from tests.parity.peer import GUIDE, GUIDE_NAMES, NAMES, XPROF, guide, profile, same, xprof
 from tests.support.build import profile as made

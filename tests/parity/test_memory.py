@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.analysis import memory
-from nbprof.analysis.memory_alive import UNUSED, at_peak, of
+from nbprof.analysis.memory import memory
+from nbprof.analysis.memory.alive import UNUSED, at_peak, of
 from nbprof.views.memory import sample
 from tests.parity.deviations import known
 from tests.parity.peer import GUIDE, GUIDE_NAMES, NAMES, XPROF, guide, profile, same

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nbprof.analysis import memory_viewer
+from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.hlo import Program
 from nbprof.profiles import load

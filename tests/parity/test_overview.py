@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbprof.activity.activity import CATEGORIES, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32
-from nbprof.analysis import checks, overview
-from nbprof.analysis.steps import flatten
+from nbprof.analysis import overview
+from nbprof.analysis.advice import checks
+from nbprof.analysis.steps.steps import flatten
 from nbprof.views import overview as page
 from nbprof.views import payload
 from tests.parity.deviations import known

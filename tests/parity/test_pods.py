@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from nbprof.activity.activity import CATEGORIES
-from nbprof.analysis import xprof_steps
-from nbprof.analysis.pods import bottleneck
+from nbprof.analysis.steps import xprof_steps
+from nbprof.analysis.steps.pods import bottleneck
 from nbprof.profiles import load
 from tests.analysis.test_bad_steps import host_steps, spans
 from tests.parity.peer import NAMES, XPROF, profile, same

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nbprof.activity.activity import CATEGORIES
-from nbprof.analysis import steps as analysis
+from nbprof.analysis.steps import steps as analysis
 from nbprof.core.files import LocalFile
 from nbprof.dialects.xplane.grouping import group
 from nbprof.dialects.xplane.xplane import _name_lanes

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbprof.analysis import tf_data
+from nbprof.analysis.input import tf_data
 from nbprof.core.errors import NbprofError
 from tests.parity.peer import NAMES, profile
 from tests.support.build import profile as made

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nbprof.analysis.advice import MOST, WORTH_PERCENT
-from nbprof.analysis.advice_rules import RULES
+from nbprof.analysis.advice.advice import MOST, WORTH_PERCENT
+from nbprof.analysis.advice.rules import RULES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "advice.md"
 HEAD = f"""# What advice looks at

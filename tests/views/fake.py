@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import DEVICE_OPS, HOST_OPS, MARKERS, Names, table
-from nbprof.analysis import memory_modules, pods, tpu_cores
+from nbprof.analysis.memory import modules as memory_modules
+from nbprof.analysis.steps import pods, tpu_cores
 from nbprof.core.trace import Events, no_counters
 from nbprof.schema import torch_ops as frames_torch_ops
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import nbprof
-from nbprof.analysis import op_profile_leaves, op_scopes
+from nbprof.analysis.op_profile import leaves as op_profile_leaves
+from nbprof.analysis.ops import op_scopes
 from nbprof.display import codec
 from nbprof.hlo.shapes import Shape
 from nbprof.report import static

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from bokeh.models import HoverTool
 
-from nbprof.analysis import pods as analysis
+from nbprof.analysis.steps import pods as analysis
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.display.categories import CATEGORIES

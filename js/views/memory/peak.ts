@@ -15,7 +15,7 @@ const occurrences = (peak: Table, row: number): number => {
   return Number.isNaN(count) ? 1 : count;
 };
 
-/** Names of nbprof/analysis/memory_alive.py for bytes of which it is not known how many blocks they are. */
+/** Names of nbprof/analysis/memory/alive.py for bytes of which it is not known how many blocks they are. */
 const UNTOLD = "in use; the file states no addresses to tell blocks apart";
 const EARLIER = "allocated before the recording";
 

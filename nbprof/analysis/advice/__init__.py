@@ -1,0 +1,1 @@
+"""What to change: the findings, each with its evidence and its gain."""

@@ -1,0 +1,235 @@
+"""What advice looks at beyond the overview, the kernels and the input: compiled programs, memory, and what the runtime wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.activity import Activity
+from nbprof.analysis.advice import programs as advice_programs
+from nbprof.analysis.advice.programs import Work
+from nbprof.analysis.memory import viewer as memory_viewer
+from nbprof.analysis.memory.memory import leading
+from nbprof.analysis.memory.modules import Named
+from nbprof.analysis.steps.steps import counted
+from nbprof.core.errors import ReadError
+from nbprof.hlo.hlo import Program
+
+MUCH_PADDING = 64 * 2**20
+"""Bytes of padding below which no program is looked at."""
+
+
+MOST_INSTRUCTIONS = 10_000
+"""Of a larger program no buffer is named: playing its heap back takes a second, and its view does that."""
+
+
+@dataclass(frozen=True)
+class Padding:
+    """The program with the most padding in its memory.
+
+    Attributes
+    ----------
+    program : str
+    peak_bytes, unpadded_bytes : int
+        At its peak, with and without padding.
+    buffer, shape : str
+        The buffer with the most padding, and its shape with its tiles.
+    buffer_bytes, buffer_unpadded_bytes : int
+    """
+
+    program: str
+    peak_bytes: int
+    unpadded_bytes: int
+    buffer: str = ""
+    shape: str = ""
+    buffer_bytes: int = 0
+    buffer_unpadded_bytes: int = 0
+
+    @property
+    def expansion(self) -> float:
+        """Bytes with padding by those without."""
+        return self.peak_bytes / self.unpadded_bytes if self.unpadded_bytes else 1.0
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Matrix products that ran on the host: percent of the time of host ops, ms a step, the largest, and how long a call of it takes."""
+
+    percent: float
+    ms: float
+    op: str
+    call_us: float
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How workers differ: the slowest, its mean of a category a step in ms, and the mean of all."""
+
+    worker: str
+    ms: float
+    mean_ms: float
+    workers: int
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was found; None, or empty, for what the profile does not have.
+
+    Attributes
+    ----------
+    work : Work, optional
+        Of compiled programs.
+    padding : Padding, optional
+    fragmentation : float, optional
+        At the peak of the device's allocator: the part of its free memory that is not in the largest free block.
+    reserved_bytes : int, optional
+        What PyTorch's allocator holds at the peak; `fragmentation` is then the part of it that is not in use.
+    device_bytes : int, optional
+        Memory of a device.
+    between_ms : float, optional
+        Median time between one step and the next; of steps of one kind on one host.
+    placed : Placed, optional
+    spread : Spread, optional
+        Of device compute.
+    npu_rules : DataFrame, optional
+        `p.ascend.rules.frame`.
+    texts : tuple of str
+        Names of events and error messages that speak of the runtime's memory.
+    tpu_start_s : float, optional
+        How long the start of the TPU system took, where it was recorded.
+    """
+
+    work: Work | None = None
+    padding: Padding | None = None
+    fragmentation: float | None = None
+    reserved_bytes: int | None = None
+    device_bytes: int | None = None
+    between_ms: float | None = None
+    placed: Placed | None = None
+    spread: Spread | None = None
+    npu_rules: pd.DataFrame | None = None
+    texts: tuple[str, ...] = ()
+    tpu_start_s: float | None = None
+
+
+def gather(
+    activity: Activity,
+    *,
+    steps: pd.DataFrame,
+    ops: pd.DataFrame,
+    kernels: pd.DataFrame,
+    memory: pd.DataFrame,
+    modules: Callable[[], pd.DataFrame],
+    compiled: Mapping[str, Named],
+    pods: pd.DataFrame,
+    texts: Iterable[str] = (),
+    started: float | None = None,
+    npu_rules: pd.DataFrame | None = None,
+) -> Evidence:
+    """The evidence of a profile.
+
+    Parameters
+    ----------
+    activity : Activity
+    steps, ops, kernels, memory, pods : DataFrame
+        `p.steps.frame` with its columns `kind` and `counted`,
+        `p.ops.frame`, `p.kernels.frame`, `p.memory.summary`, `p.pods.frame`.
+    modules : callable
+        Gives `p.memory_viewer.modules`; asked for where the devices lay arrays out in tiles, which are TPUs.
+    compiled : mapping
+        Of programs by name.
+    texts : iterable of str
+        Names of events and messages that speak of the runtime's memory.
+    started : float, optional
+        How long the start of the TPU system took, in s.
+    npu_rules : DataFrame, optional
+        `p.ascend.rules.frame`, where the devices are NPUs.
+    """
+    reserved = None
+    leads = leading(memory, activity.hosts, on_device=len(activity.device_extents) > 0)
+    fragmentation = leads["peak_fragmentation"].iloc[0] if len(leads) and "peak_fragmentation" in leads else None
+    if (fragmentation is None or pd.isna(fragmentation)) and activity.framework == "PyTorch" and len(leads):
+        free, used = leads["peak_free_bytes"].iloc[0], leads["peak_bytes"].iloc[0]
+        if pd.notna(free) and pd.notna(used) and free + used > 0:
+            reserved, fragmentation = int(free + used), float(free / (free + used))
+    sizes = activity.devices["memory_bytes"].dropna()
+    return Evidence(
+        work=advice_programs.gather(activity),
+        padding=_padding(modules(), compiled) if (activity.devices["kind"] == "TPU").any() else None,
+        fragmentation=None if fragmentation is None or pd.isna(fragmentation) else float(fragmentation),
+        reserved_bytes=reserved,
+        device_bytes=int(sizes.min()) if len(sizes) else None,
+        between_ms=_between(steps),
+        placed=_placed(activity, ops, kernels, len(steps)),
+        spread=_spread(pods),
+        npu_rules=npu_rules,
+        texts=tuple(texts),
+        tpu_start_s=started,
+    )
+
+
+def _between(steps: pd.DataFrame) -> float | None:
+    """Median time from the end of a step to the begin of the next, in ms; None of several hosts, or of steps of several kinds."""
+    used = counted(steps)
+    if len(used) < 2 or used["host"].nunique() > 1 or steps["kind"].nunique() > 1:
+        return None
+    start, time = used["start_ms"].to_numpy(float), used["step_time_ms"].to_numpy(float)
+    # The gap over a step that is not counted would be that step.
+    gaps = (start[1:] - (start + time)[:-1])[np.diff(used.index.to_numpy()) == 1]
+    return float(np.median(np.maximum(gaps, 0.0))) if len(gaps) else None
+
+
+def _padding(modules: pd.DataFrame, compiled: Mapping[str, Named]) -> Padding | None:
+    known = modules[modules["peak_bytes"].notna() & modules["peak_unpadded_bytes"].notna()]
+    if not len(known):
+        return None
+    more = (known["peak_bytes"] - known["peak_unpadded_bytes"]).astype("i8")
+    if int(more.max()) < MUCH_PADDING:
+        return None
+    row = known.iloc[int(more.to_numpy().argmax())]
+    name, peak, bare = str(row["module"]), int(row["peak_bytes"]), int(row["peak_unpadded_bytes"])
+    if int(row["instructions"]) > MOST_INSTRUCTIONS:
+        return Padding(name, peak, bare)
+    try:
+        at_peak = memory_viewer.view(Program(compiled[name].module.data)).at_peak
+    except (KeyError, ReadError):
+        return Padding(name, peak, bare)
+    if not len(at_peak):
+        return Padding(name, peak, bare)
+    one = at_peak.iloc[int((at_peak["size_bytes"] - at_peak["unpadded_bytes"]).to_numpy().argmax())]
+    return Padding(name, peak, bare, str(one["buffer"]), str(one["shape"]), int(one["size_bytes"]), int(one["unpadded_bytes"]))
+
+
+_PRODUCTS = (
+    r"(?:_Fused|_MklFused|_MklNative)?(?:MatMul|BatchMatMul(?:V\d)?|Einsum|Conv[23]D(?:Backprop\w+)?|DepthwiseConv2dNative\w*|"
+    r"CudnnRNN\w*|LSTMBlockCell)\Z"
+)
+
+
+def _placed(activity: Activity, ops: pd.DataFrame, kernels: pd.DataFrame, steps: int) -> Placed | None:
+    """Matrix products of TensorFlow that ran on the host beside a GPU. One that runs there too only launches its kernels on the host."""
+    if activity.framework in ("JAX", "PyTorch") or not len(activity.devices) or not steps or not len(ops):
+        return None
+    host = ops[ops["where"] == "host"]
+    whole = float(host["self_us"].sum())
+    on_device = set(ops.loc[ops["where"] == "device", "op"].astype(str)) | set(kernels["op"].astype(str) if len(kernels) else ())
+    mine = host[host["type"].astype(str).str.match(_PRODUCTS) & ~host["op"].astype(str).isin(on_device)]
+    if not len(mine) or not whole:
+        return None
+    worst = mine.iloc[int(mine["self_us"].to_numpy().argmax())]
+    own = float(mine["self_us"].sum())
+    return Placed(100 * own / whole, own / 1000 / steps, str(worst["op"]), float(worst["avg_self_us"]))
+
+
+def _spread(pods: pd.DataFrame) -> Spread | None:
+    """Of workers that take their steps together: which computes longest."""
+    if not len(pods) or "device_compute_ms" not in pods or pods["worker"].nunique() < 2:
+        return None
+    mean: Any = pods.groupby("worker", sort=False)["device_compute_ms"].mean().dropna()
+    if len(mean) < 2 or not mean.max():
+        return None
+    return Spread(str(mean.idxmax()), float(mean.max()), float(mean.mean()), len(mean))

@@ -1,0 +1,329 @@
+"""What the ops of compiled programs tell advice: their time, the sizes of their matrix products, and what they only move about.
+
+Only the ops with the most time are looked up in their programs, since a program may have a hundred thousand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from nbprof.activity.activity import Activity
+from nbprof.analysis import hlo
+from nbprof.analysis.ops import ops as all_ops
+from nbprof.core.errors import ReadError
+from nbprof.hlo import details as hlo_details
+from nbprof.hlo.hlo import Program
+from nbprof.hlo.shapes import Shape
+
+MOST_OPS = 200
+"""Ops that are looked up in their programs."""
+MOSTLY_KNOWN = 0.8
+"""Part of the time of which something has to be known to be told of the whole."""
+ALMOST_ALL = 0.98
+"""Of the time of all ops: what is left are ops too small to matter."""
+_MOST_INSTRUCTIONS = 2000
+"""Larger computations are not gone through for who reads what."""
+
+_TRANSFERS = re.compile(
+    r"infeed|outfeed|send|recv|copy-start|copy-done|async|all-|reduce-scatter|collective|ragged-all|megascale|host|while|conditional|call\Z"
+)
+_MOVES = frozenset({"transpose", "reshape", "dynamic-reshape", "bitcast", "bitcast-convert", "convert", "pad", "slice"})
+_PLAIN = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
+ELEMENTWISE_KINDS = ("loop fusion", "non-fusion elementwise")
+_BACKWARD = re.compile(r"transpose\(|gradient_tape|Backprop|/grad")
+
+
+class Product(NamedTuple):
+    """A dot or convolution as a product of matrices: `rows` x `depth` by `depth` x `columns`.
+
+    `batch` is the number of examples where that is known (forward products), else 0; `spatial` says whether it is a convolution over
+    space; `op` is its row in `Work.ops`.
+    """
+
+    op: int
+    rows: int
+    depth: int
+    columns: int
+    batch: int
+    spatial: bool
+
+
+@dataclass
+class Work:
+    """The ops of compiled programs that compute, copies between memories and communication left out.
+
+    Attributes
+    ----------
+    ops : DataFrame
+        The ops looked up, most self time first: `program` (its name), `name`, `category`, `framework_op`, `own` (ps of all runs), `runs`,
+        `compute_fraction` and `bandwidth_fraction` (of the device's peaks; NaN: not known), `known` (whether FLOPs and bytes are),
+        `moves` (it only moves values to another layout), `spreads` (it only broadcasts), `narrow` (16 bits or fewer), `shape`.
+    own : float
+        Self time of all ops that compute, also of those not looked up, in ps.
+    products : list of Product
+    matrix_unit : int
+        Rows and columns of the matrix unit of a TPU; 0 of other devices.
+    lonely : DataFrame
+        Programs of one elementwise op each: `program`, `own`, `runs`.
+    chained : float
+        Self time in ps that a fusion of neighbours would save at most: of elementwise ops bound by memory that read what another such op
+        made for them alone.
+    chain : str
+        The op with the most of it.
+    chains : int
+        How many ops `chained` is of.
+    """
+
+    ops: pd.DataFrame
+    own: float
+    products: list[Product] = field(default_factory=list)
+    matrix_unit: int = 0
+    lonely: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({"program": [], "own": [], "runs": []}))
+    chained: float = 0.0
+    chain: str = ""
+    chains: int = 0
+
+    def share(self, own: float) -> float:
+        """Percent of the time of all ops that compute."""
+        return 100 * own / self.own if self.own else 0.0
+
+
+def _most(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    """The ops that are no transfers, and those of them that take almost all of the time; None where no compiled program ran on a device."""
+    if not len(activity.op_parts) or not activity.op_parts["hlo"].any() or activity.programs is None:
+        return None
+    found, _ = hlo.measured(activity)
+    found = found[~found["category"].astype(str).str.match(_TRANSFERS)]
+    whole = float(found["own"].sum())
+    if not whole:
+        return None
+    most = int((found["own"].cumsum() < ALMOST_ALL * whole).sum()) + 1
+    return found, found.head(min(most, MOST_OPS)).reset_index(drop=True)
+
+
+def share_of_16_bit(activity: Activity) -> float | None:
+    """Percent of the time of compiled programs in ops with numbers of 16 bits or fewer; None where the programs do not tell."""
+    if (most := _most(activity)) is None:
+        return None
+    found, top = most
+    narrow = pd.array([_look(activity, row, *key).narrow for row, key in enumerate(_keys(top))], dtype="boolean")
+    return part_in_16_bit(top["own"], narrow, float(found["own"].sum()))
+
+
+def part_in_16_bit(own: pd.Series, narrow: Any, whole: float) -> float | None:
+    """Percent of the time `own` that is of ops with narrow numbers; None where that is known of too little of the `whole`."""
+    told = ~pd.isna(narrow)
+    time = float(own[told].sum())
+    return 100 * float(own[told][narrow[told].astype(bool)].sum()) / time if time and time >= MOSTLY_KNOWN * whole else None
+
+
+def gather(activity: Activity) -> Work | None:
+    """The work of compiled programs on devices; None where no program ran on one."""
+    if (most := _most(activity)) is None:
+        return None
+    found, top = most
+    whole = float(found["own"].sum())
+    rates = hlo.rates(top, *all_ops.peaks(activity), impossible=False)
+    peak_flops, peak_bytes = all_ops.peaks(activity)
+    titles = [title for title, _ in hlo.titles(activity, top)]
+    table = pd.DataFrame(
+        {
+            "program": titles,
+            "name": top["name"].astype(str),
+            "category": top["category"].astype(str),
+            "framework_op": top["framework_op"].astype(str).str.removesuffix(":"),
+            "own": top["own"].astype(float),
+            "runs": top["runs"].astype(float),
+            "compute_fraction": rates["normalized_flops_per_second"] / peak_flops,
+            "bandwidth_fraction": rates["memory_bytes_per_second"] / peak_bytes,
+            "known": top["flops"].notna() & top["memory"].notna() & ((top["flops"] > 0) | (top["memory"] > 0)),
+        }
+    )
+    looks = [_look(activity, row, host, ident, name) for row, (host, ident, name) in enumerate(_keys(top))]
+    table["moves"] = [look.moves for look in looks]
+    table["spreads"] = [look.spreads for look in looks]
+    table["narrow"] = pd.Series([look.narrow for look in looks], dtype="boolean")
+    table["shape"] = [look.shape for look in looks]
+    out = Work(table, whole, [product for look in looks for product in look.products], _matrix_unit(activity))
+    out.lonely = _lonely(found, activity)
+    out.chained, out.chain, out.chains = _chained(activity, top, table)
+    return out
+
+
+def _keys(top: pd.DataFrame) -> Iterator[tuple[int, int, str]]:
+    yield from zip(top["host"].tolist(), top["program"].tolist(), top["name"].tolist(), strict=True)
+
+
+def _matrix_unit(activity: Activity) -> int:
+    """Source: Cloud TPU's system architecture page: 128 x 128 up to v5, 256 x 256 from v6e on."""
+    names = activity.devices.loc[activity.devices["kind"] == "TPU", "name"].astype(str)
+    if not len(names):
+        return 0
+    return 256 if names.str.contains(r"v6|v7|TPU7", regex=True).all() else 128
+
+
+class _Look(NamedTuple):
+    moves: bool = False
+    spreads: bool = False
+    narrow: bool | None = None
+    shape: str = ""
+    products: tuple[Product, ...] = ()
+
+
+def _look(activity: Activity, row: int, host: int, ident: int, name: str) -> _Look:
+    """What one op is made of; nothing where its program is not in the file or damaged."""
+    program: Program | None = activity.programs.program(host, ident)
+    place = None if program is None else program.place(name)
+    if program is None or place is None:
+        return _Look()
+    try:
+        places = [place, *_inside(program, place)]
+        opcodes = {program.opcodes[at] for at in places[1:]} or {program.opcodes[place]}
+        left = opcodes - _PLAIN
+        shape = program.shape(place)
+        products = tuple(
+            made for at in places if program.opcodes[at] in ("dot", "convolution") and (made := _product(program, row, at)) is not None
+        )
+        return _Look(
+            ("transpose" in left and left <= _MOVES) or (left == {"copy"} and _relaid(program, place)),
+            left == {"broadcast"},
+            _narrow(program, place),
+            shape.short if not shape.is_tuple else "",
+            products,
+        )
+    except ReadError:
+        return _Look()
+
+
+def _inside(program: Program, place: int) -> list[int]:
+    """The instructions of the computations that a fusion runs as one."""
+    if program.opcodes[place] != "fusion":
+        return []
+    out: list[int] = []
+    for ident in program.instruction(place).called:
+        one = program.computation(ident)
+        if one is not None:
+            out += range(one.first, one.first + one.count)
+    return out
+
+
+def _operands(program: Program, place: int) -> list[Shape]:
+    places = [program.place_of(ident) for ident in program.instruction(place).operands]
+    return [program.shape(at) for at in places if at is not None]
+
+
+def _relaid(program: Program, place: int) -> bool:
+    """Whether a copy lies in memory otherwise than what it is a copy of."""
+    return program.opcodes[place] == "copy" and any(
+        s.minor_to_major != program.shape(place).minor_to_major for s in _operands(program, place)
+    )
+
+
+def _narrow(program: Program, place: int) -> bool | None:
+    """Whether an op reads or makes an array of numbers of 16 bits or fewer; None where it has none of floating point."""
+    shapes = [part for shape in (program.shape(place), *_operands(program, place)) for part in shape.arrays()]
+    wide = [part for part in shapes if part.element[:1] in ("f", "b", "c") and part.elements > 1]
+    return any(part.element_bytes <= 2 for part in wide) if wide else None
+
+
+def _product(program: Program, row: int, place: int) -> Product | None:
+    """The sizes of a dot or a convolution; None where they do not fit each other."""
+    one = program.instruction(place)
+    shapes = _operands(program, place)
+    if len(shapes) < 2:
+        return None
+    left, right = shapes[0].dimensions, shapes[1].dimensions
+    details = hlo_details.read(program, place)
+    backward = bool(_BACKWARD.search(one.op_name))
+    try:
+        if one.opcode == "dot":
+            dot = details.dot
+            rows = prod(size for d, size in enumerate(left) if d not in (*dot.lhs_contracting, *dot.lhs_batch))
+            columns = prod(size for d, size in enumerate(right) if d not in (*dot.rhs_contracting, *dot.rhs_batch))
+            depth = prod(left[d] for d in dot.lhs_contracting)
+            return Product(row, rows, depth, columns, 0 if backward or dot.lhs_batch else rows, False)
+        dims = details.convolution
+        if details.batch_groups > 1 or details.feature_groups > 1:
+            return None
+        made = program.shape(place).dimensions
+        rows = left[dims.input_batch] * prod(made[d] for d in dims.output_spatial)
+        depth = right[dims.kernel_input] * prod(right[d] for d in dims.kernel_spatial)
+        batch = 0 if backward else left[dims.input_batch]
+        return Product(row, rows, depth, right[dims.kernel_output], batch, bool(dims.input_spatial))
+    except IndexError:
+        return None
+
+
+def _lonely(found: pd.DataFrame, activity: Activity) -> pd.DataFrame:
+    """Programs that run one elementwise op and nothing else, as a framework makes of each op that runs by itself."""
+    count = found.groupby(["host", "program"], sort=False)["own"].transform("size")
+    alone = found[(count == 1) & found["category"].isin(ELEMENTWISE_KINDS)]
+    names = [title for title, _ in hlo.titles(activity, alone)]
+    return pd.DataFrame({"program": names, "own": alone["own"].to_numpy(float), "runs": alone["runs"].to_numpy(float)})
+
+
+def _chained(activity: Activity, top: pd.DataFrame, table: pd.DataFrame) -> tuple[float, str, int]:
+    """What fusing neighbours would save at most: of two ops, one of which alone reads what the other made, the time of the shorter one."""
+    plain = table["category"].isin(ELEMENTWISE_KINDS) & (table["bandwidth_fraction"] > table["compute_fraction"]) & ~table["moves"]
+    rows: dict[tuple[int, int], dict[str, int]] = {}
+    for row, (host, ident, name) in enumerate(_keys(top)):
+        if plain.iloc[row]:
+            rows.setdefault((host, ident), {})[name] = row
+    own = table["own"].to_numpy(float)
+    total, best, count, which = 0.0, 0.0, 0, ""
+    for (host, ident), names in rows.items():
+        program: Program | None = activity.programs.program(host, ident)
+        if program is None or len(names) < 2:
+            continue
+        for name, producers in _readers(program, names):
+            saved = [min(own[names[name]], own[names[made]]) for made in producers]
+            if saved:
+                total, count = total + min(sum(saved), own[names[name]]), count + 1
+                if max(saved) > best:
+                    best, which = max(saved), name
+    return total, which, count
+
+
+def _readers(program: Program, names: dict[str, int]) -> Iterator[tuple[str, list[str]]]:
+    """Ops by name, each with those ops whose value it reads and nobody else does, through tuples and bitcasts."""
+    for one in program.computations:
+        places = range(one.first, one.first + one.count)
+        if one.count > _MOST_INSTRUCTIONS or sum(program.names[at] in names for at in places) < 2:
+            continue
+        through: dict[int, int] = {}
+        readers: Counter[int] = Counter()
+        reads: dict[str, list[int]] = {}
+        for at in places:
+            instruction = program.instruction(at)
+            if instruction.opcode in ("get-tuple-element", "bitcast") and instruction.operands:
+                through[instruction.ident] = instruction.operands[0]
+                continue
+            for ident in set(instruction.operands):
+                readers[ident] += 1
+            if instruction.name in names:
+                reads[instruction.name] = list(set(instruction.operands))
+        origin: Counter[int] = Counter()
+        for ident, count in readers.items():
+            origin[_source(ident, through)] += count
+        for name, operands in reads.items():
+            made = []
+            for ident in {_source(i, through) for i in operands}:
+                at_producer = program.place_of(ident)
+                if at_producer is not None and origin[ident] == 1 and program.names[at_producer] in names:
+                    made.append(program.names[at_producer])
+            yield name, made
+
+
+def _source(ident: int, through: dict[int, int]) -> int:
+    for _ in range(64):
+        if ident not in through:
+            break
+        ident = through[ident]
+    return ident

@@ -1,0 +1,162 @@
+"""Why did PyTorch's allocator run out of memory? The moment in figures, and what they mean in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.allocator.allocator import holders, measures, pinning, start_us
+from nbprof.analysis.allocator.stacks import Stacks
+from nbprof.analysis.allocator.state import SMALL, Replay, State
+from nbprof.core.files import size_text
+from nbprof.formats.torch_snapshot.machine import INACTIVE, OOM
+
+MOST = 100
+"""Moments that are explained, the last ones of a device: each is a replay of the history."""
+OTHER_POOL, FRAGMENTED, LIMITED, FULL = "other stream or pool", "fragmentation", "limit", "full"
+_SEGMENT, _LEAST_OWN, _STEP = 20 << 20, 10 << 20, 2 << 20
+
+
+def frame(replays: Sequence[Replay], stacks: Stacks, settings: Mapping[str, Any]) -> pd.DataFrame:
+    """One row a time the allocator ran out of memory, oldest first."""
+    origin = start_us(replays)
+    rows = []
+    for replay in replays:
+        for at in np.flatnonzero(replay.entries["action"] == OOM)[-MOST:].tolist():
+            rows.append(_moment(replay, at, stacks, settings, origin))
+    out = pd.DataFrame(rows, columns=list(_COLUMNS))
+    return out.astype(_COLUMNS).sort_values(["time_ms", "device", "entry"], kind="stable", ignore_index=True)
+
+
+_COLUMNS = {
+    "device": "int64",
+    "entry": "int64",
+    "time_ms": "float64",
+    "asked_bytes": "int64",
+    "device_free_bytes": "Int64",
+    "reserved_bytes": "int64",
+    "allocated_bytes": "int64",
+    "inactive_bytes": "int64",
+    "largest_usable_bytes": "int64",
+    "largest_free_bytes": "int64",
+    "stranded_bytes": "int64",
+    "stranded_segments": "int64",
+    "fragmentation_percent": "float64",
+    "cause": "object",
+    "pinned_by": "object",
+    "location": "object",
+    "explanation": "object",
+    "remedy": "object",
+}
+
+
+def _moment(replay: Replay, at: int, stacks: Stacks, settings: Mapping[str, Any], origin: int) -> dict[str, Any]:
+    entries = replay.entries
+    asked, stream = max(int(entries["size"][at]), 0), int(entries["stream"][at])
+    pool = (int(entries["pool"][at]), int(entries["pool_b"][at]))
+    state = replay.at(at)
+    figures = measures(state)
+    usable, elsewhere = _holes(state, asked, stream, pool)
+    room = int(entries["device_free"][at])
+    expandable = bool((state.segments["expandable"] == 1).any()) or settings.get("expandable_segments") is True
+    kept = pinning(state, stacks)
+    facts = {
+        "device": replay.device,
+        "entry": at,
+        "time_ms": (int(entries["time_us"][at]) - origin) / 1e3 if entries["time_us"][at] >= 0 else np.nan,
+        "asked_bytes": asked,
+        "device_free_bytes": room if room >= 0 else pd.NA,
+        **{key: figures[key] for key in ("reserved_bytes", "allocated_bytes", "inactive_bytes", "stranded_bytes", "stranded_segments")},
+        "largest_usable_bytes": usable,
+        "largest_free_bytes": figures["largest_free_bytes"],
+        "fragmentation_percent": figures["fragmentation_percent"],
+        "cause": _cause(asked, elsewhere, int(figures["stranded_bytes"]), max(room, 0)),
+        "pinned_by": str(kept["location"].iloc[0]) if len(kept) else "",
+        "location": str(stacks.locations(entries["stack"][at : at + 1])[0]),
+    }
+    facts["explanation"] = _explained(facts, kept, elsewhere)
+    facts["remedy"] = _remedy(facts, holders(state, stacks), expandable=expandable)
+    return facts
+
+
+def _holes(state: State, asked: int, stream: int, pool: tuple[int, int]) -> tuple[int, int]:
+    """The largest free block that the request may use, and the largest of all others: blocks stay with their stream and pool."""
+    free = state.blocks[state.blocks["state"] == INACTIVE]
+    where = state.segments.iloc[free["segment"]]
+    fits = (where["stream"] == stream) & ((where["large"] != 0) == (asked > SMALL))
+    if pool[0] >= 0:
+        fits &= (where["pool"] == pool[0]) & (where["pool_b"] == pool[1])
+    size, mask = free["size"].to_numpy(np.int64), fits.to_numpy()
+    return int(size[mask].max(initial=0)), int(size[~mask].max(initial=0))
+
+
+def _segment(asked: int) -> int:
+    """The segment that the allocator asks the device for, as `get_allocation_size` of PyTorch has it."""
+    if asked <= SMALL:
+        return _STEP
+    return _SEGMENT if asked < _LEAST_OWN else -(-asked // _STEP) * _STEP
+
+
+def _cause(asked: int, elsewhere: int, stranded: int, room: int) -> str:
+    if room >= _segment(asked):
+        return LIMITED
+    if elsewhere >= asked:
+        return OTHER_POOL
+    return FRAGMENTED if stranded >= asked or stranded + room >= _segment(asked) else FULL
+
+
+def _explained(facts: dict[str, Any], kept: pd.DataFrame, elsewhere: int) -> str:
+    asked = size_text(facts["asked_bytes"])
+    head = f"{asked} were asked for at {facts['location']}, and GPU {facts['device']} did not have them."
+    room = facts["device_free_bytes"]
+    said = [head] if pd.isna(room) else [f"{head} The device had {size_text(int(room))} free."]
+    said.append(
+        f"PyTorch held {size_text(facts['reserved_bytes'])}, of which {size_text(facts['allocated_bytes'])} were in use and "
+        f"{size_text(facts['inactive_bytes'])} free; the largest free block that the request could use had "
+        f"{size_text(facts['largest_usable_bytes'])}."
+    )
+    if facts["cause"] == OTHER_POOL:
+        said.append(f"A free block of {size_text(elsewhere)} belongs to another stream or pool: blocks do not go from one to another.")
+    if facts["stranded_bytes"] and len(kept):
+        many = facts["stranded_segments"]
+        where = "one segment" if many == 1 else f"{many:,} segments"
+        first = kept.iloc[0]
+        blocks = "one block" if first["blocks"] == 1 else f"{first['blocks']:,} blocks"
+        said.append(
+            f"{size_text(facts['stranded_bytes'])} of the free memory are stranded in {where}: blocks in use keep it from being given "
+            f"back. {blocks} of {size_text(int(first['bytes']))} together, allocated at {first['location']}, "
+            f"{'keeps' if first['blocks'] == 1 else 'keep'} {size_text(int(first['pinned_bytes']))} of it."
+        )
+    return " ".join(said)
+
+
+def _remedy(facts: dict[str, Any], held: pd.DataFrame, *, expandable: bool) -> str:
+    if facts["cause"] == OTHER_POOL:
+        return (
+            "Allocate and free on the stream that uses the memory, or call torch.cuda.empty_cache() before the other stream or graph asks "
+            "for more."
+        )
+    if facts["cause"] == LIMITED:
+        return (
+            "The device had room for it, so a limit of the program was reached: look at torch.cuda.set_per_process_memory_fraction, or at "
+            "what another process took and gave back at that moment."
+        )
+    if facts["cause"] == FRAGMENTED:
+        early = f"Allocate what lives long ({facts['pinned_by']}) before the temporary tensors, or keep it on the host."
+        if expandable:
+            return f"The memory would suffice in one piece, and expandable_segments is on already. {early}"
+        return (
+            "The memory would suffice in one piece. Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program begins (or "
+            f"max_split_size_mb, so that large blocks are not split). {early}"
+        )
+    lacking = (
+        facts["asked_bytes"] - facts["stranded_bytes"] - (0 if pd.isna(facts["device_free_bytes"]) else int(facts["device_free_bytes"]))
+    )
+    most = f" The most is held by {held['location'].iloc[0]}: {size_text(int(held['bytes'].iloc[0]))}." if len(held) else ""
+    return (
+        f"The memory is really in use: even in one piece {size_text(lacking)} would be lacking, and no setting of the allocator helps. "
+        f"Use a smaller batch, 16-bit types, activation checkpointing or sharding.{most}"
+    )

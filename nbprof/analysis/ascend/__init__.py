@@ -1,0 +1,1 @@
+"""What msprof measured on an NPU, and what follows."""

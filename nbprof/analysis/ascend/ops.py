@@ -1,0 +1,264 @@
+"""Tasks of an NPU: what ran where, by op, by type and by kind of core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.ascend import ascend
+from nbprof.analysis.ascend.ascend import CORES, KEYS, NOT_TOLD, Int64s, floats, integers, moments, nullable, texts, union
+
+_PS_OF_US, _PS_OF_MS = 1e6, 1e9
+_TEXTS = (
+    "input_shapes",
+    "input_data_types",
+    "input_formats",
+    "output_shapes",
+    "output_data_types",
+    "output_formats",
+)
+OPS = [
+    "host",
+    "device",
+    "model",
+    "stream",
+    "task",
+    "op",
+    "op_type",
+    "task_type",
+    "core",
+    "op_state",
+    "iteration",
+    "start_ms",
+    "duration_us",
+    "wait_us",
+    "reported_wait_us",
+    "block_num",
+    "mix_block_num",
+    "hf32_eligible",
+    *_TEXTS,
+]
+TYPES = ["host", "device", "model", "op_type", "task_type", "core", "tasks", "total_us", "avg_us", "min_us", "max_us", "fraction", "source"]
+_COMPUTE = (ascend.AI_CORE, ascend.VECTOR, ascend.MIX, ascend.AI_CPU)
+CORE_COLUMNS = ["host", "device", "core", "tasks", "total_us", "busy_us", "alone_us", "fraction"]
+
+
+def frame(tasks: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataFrame:
+    """One row a task in the order of the file; the columns of `frames_ascend.SCHEMA["ops"]`.
+
+    The file's own `Task Wait Time` counts from the row before, whatever its stream or device; `wait_us` counts from the end of all tasks of
+    the same stream before.
+
+    Parameters
+    ----------
+    tasks : DataFrame
+        The tables `op_summary`, gathered.
+    iterations : DataFrame, optional
+        Of `ascend_iterations.frame`: which iteration a task began in.
+    """
+    start, known = moments(tasks, "start_ps")
+    duration = floats(tasks, "duration_us")
+    task_type = texts(tasks, "task_type")
+    stream = integers(tasks, "stream_id")
+    data: dict[str, Any] = {
+        "host": tasks["host"],
+        "device": tasks["device"],
+        "model": nullable(integers(tasks, "model_id")),
+        "stream": nullable(stream),
+        "task": nullable(integers(tasks, "task_id")),
+        "op": texts(tasks, "op_name"),
+        "op_type": texts(tasks, "op_type"),
+        "task_type": task_type,
+        "core": ascend.cores(task_type),
+        "op_state": texts(tasks, "op_state"),
+        "iteration": _iteration(tasks, start, known, iterations),
+        "start_ms": np.where(known, start / _PS_OF_MS, np.nan),
+        "duration_us": duration,
+        "wait_us": waits(tasks, stream, start, known, duration),
+        "reported_wait_us": floats(tasks, "wait_us"),
+        "block_num": nullable(integers(tasks, "block_num")),
+        "mix_block_num": nullable(integers(tasks, "mix_block_num")),
+        "hf32_eligible": texts(tasks, "hf32_eligible"),
+    }
+    data |= {name: texts(tasks, name) for name in _TEXTS}
+    return pd.DataFrame(data)[OPS]
+
+
+def waits(tasks: pd.DataFrame, group: Int64s, start: Int64s, known: Any, duration_us: Any) -> Any:
+    """Time in us from the end of all earlier tasks of a group on a device to the start of each; NaN of the first, and where not known.
+
+    A negative group is none.
+    """
+    known = known & np.isfinite(duration_us) & (group >= 0)
+    end = start + np.nan_to_num(duration_us * _PS_OF_US).astype(np.int64)
+    rows = pd.DataFrame(
+        {"host": tasks["host"].to_numpy(), "device": tasks["device"].to_numpy(), "group": group, "start": start, "end": end}
+    )
+    rows = rows[known].sort_values([*KEYS, "group", "start"], kind="stable")
+    groups = rows.groupby([*KEYS, "group"], sort=False)["end"]
+    reach, first = groups.cummax(), groups.cumcount() == 0
+    gap = rows["start"] - reach.shift(1, fill_value=0)
+    out = np.full(len(tasks), np.nan)
+    out[rows.index] = np.where(first, np.nan, np.maximum(gap, 0) / _PS_OF_US)
+    return out
+
+
+def _iteration(tasks: pd.DataFrame, start: Int64s, known: Any, iterations: pd.DataFrame | None) -> Any:
+    """The iteration of the model of each task, or of the main model of its device, that it began in; NA where none."""
+    out = np.full(len(tasks), NOT_TOLD, np.int64)
+    if iterations is None or not len(iterations) or not known.any():
+        return nullable(out)
+    placed = iterations[iterations["start_ms"].notna() & iterations["iteration_ms"].notna() & iterations["main"]]
+    host, device = tasks["host"].to_numpy(), tasks["device"].to_numpy()
+    for key, own in placed.groupby(KEYS):
+        own = own.sort_values("start_ms", kind="stable")
+        low = own["start_ms"].to_numpy(np.float64) * _PS_OF_MS
+        high = low + own["iteration_ms"].to_numpy(np.float64) * _PS_OF_MS
+        rows = np.flatnonzero((host == key[0]) & (device == key[1]) & known)
+        at = np.searchsorted(low, start[rows], "right") - 1
+        inside = (at >= 0) & (start[rows] < high[at])
+        out[rows[inside]] = own["iteration"].to_numpy(np.int64)[at[inside]]
+    return nullable(out)
+
+
+def types(ops: pd.DataFrame | None, statistic: pd.DataFrame | None) -> pd.DataFrame:
+    """Time by type of op and kind of core, most first; the columns of `frames_ascend.SCHEMA["op_types"]`.
+
+    Parameters
+    ----------
+    ops : DataFrame or None
+        Of `frame`. A device that has rows in `statistic` is told by those: they are of all its tasks, where op_summary may be cut.
+    statistic : DataFrame or None
+        The tables `op_statistic`, gathered.
+    """
+    parts = [] if statistic is None or not len(statistic) else [_stated(statistic)]
+    if ops is not None and len(ops):
+        of_ops = _summed(ops)
+        if parts:
+            told = pd.MultiIndex.from_frame(parts[0][KEYS])
+            of_ops = of_ops[~pd.MultiIndex.from_frame(of_ops[KEYS]).isin(told)]
+        parts.append(of_ops)
+    parts = [one for one in parts if len(one)]
+    if not parts:
+        return pd.DataFrame(columns=TYPES)
+    out = pd.concat(parts, ignore_index=True)
+    whole = out.groupby(KEYS)["total_us"].transform("sum").to_numpy(np.float64)
+    out["fraction"] = np.divide(out["total_us"].to_numpy(np.float64), whole, out=np.full(len(out), np.nan), where=whole > 0)
+    out = out.sort_values([*KEYS, "total_us", "op_type"], ascending=[True, True, False, True], kind="stable", ignore_index=True)
+    return out[TYPES]
+
+
+def _stated(statistic: pd.DataFrame) -> pd.DataFrame:
+    count, total = integers(statistic, "count", 0), floats(statistic, "total_us")
+    task_type = texts(statistic, "core_type")
+    return pd.DataFrame(
+        {
+            "host": statistic["host"],
+            "device": statistic["device"],
+            "model": texts(statistic, "model_name"),
+            "op_type": texts(statistic, "op_type"),
+            "task_type": task_type,
+            "core": ascend.cores(task_type),
+            "tasks": count,
+            "total_us": total,
+            "avg_us": np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0),
+            "min_us": floats(statistic, "min_us"),
+            "max_us": floats(statistic, "max_us"),
+            "source": "op_statistic",
+        }
+    )
+
+
+def _summed(ops: pd.DataFrame) -> pd.DataFrame:
+    """As op_statistic counts: communication is not in it."""
+    rows = ops[(ops["core"] != ascend.COMMUNICATION) & ops["duration_us"].notna()]
+    keys = [*KEYS, "op_type", "task_type", "core"]
+    out = rows.groupby(keys, sort=False)["duration_us"].agg(["size", "sum", "mean", "min", "max"]).reset_index()
+    names = {"size": "tasks", "sum": "total_us", "mean": "avg_us", "min": "min_us", "max": "max_us"}
+    return out.rename(columns=names).assign(model="", source="op_summary")
+
+
+def disagreement(ops: pd.DataFrame, statistic: pd.DataFrame) -> str:
+    """A sentence where op_statistic counts other tasks than op_summary lists; '' where they agree to a thousandth, or one is absent."""
+    if not len(ops) or not len(statistic) or "total_us" not in statistic:
+        return ""
+    stated, summed = _stated(statistic), _summed(ops)
+    keys = [pd.MultiIndex.from_frame(table[KEYS]) for table in (stated, summed)]
+    a = float(stated["total_us"][keys[0].isin(keys[1])].sum())
+    b = float(summed["total_us"][keys[1].isin(keys[0])].sum())
+    if not (a > 0 and b > 0) or abs(a - b) <= 1e-3 * max(a, b):
+        return ""
+    return f"op_statistic counts {a:,.1f} µs of tasks, and the tasks that op_summary lists take {b:,.1f} µs: one of them is not complete."
+
+
+def by_core(ops: pd.DataFrame) -> pd.DataFrame:
+    """Time by kind of core: the columns of `frames_ascend.SCHEMA["cores"]`.
+
+    `busy_us` is the time in which at least one such task ran, `alone_us` that in which no task of another kind did.
+    """
+    rows = []
+    whole: dict[Any, float] = ops.groupby(KEYS)["duration_us"].sum().to_dict()
+    for key, own in _timed(ops).groupby(KEYS):
+        start, end = _span(own)
+        core = own["core"].to_numpy(object)
+        every = union(start, end)
+        for name in [*CORES, ""]:
+            mine = core == name
+            if not mine.any():
+                continue
+            total = float(own["duration_us"][mine].sum())
+            busy, others = union(start[mine], end[mine]), union(start[~mine], end[~mine])
+            rows.append(
+                (
+                    *key,
+                    name,
+                    int(mine.sum()),
+                    total,
+                    busy / _PS_OF_US,
+                    (every - others) / _PS_OF_US,
+                    total / whole[key] if whole[key] else np.nan,
+                )
+            )
+    return pd.DataFrame(rows, columns=CORE_COLUMNS)
+
+
+def ai_cpu_alone(ops: pd.DataFrame) -> tuple[float, float]:
+    """Time in us in which the AI CPU ran tasks and no core computed, and that in which any of them did, of all devices together.
+
+    The terms of msprof's rule about an AI CPU that runs serially (prof_rule): only AI CPU, by the same and only AI Core and both at once.
+    """
+    alone = whole = 0
+    for _, own in _timed(ops[ops["core"].isin(_COMPUTE)]).groupby(KEYS):
+        start, end = _span(own)
+        on_core = (own["core"] != ascend.AI_CPU).to_numpy(np.bool_)
+        every = union(start, end)
+        alone += every - union(start[on_core], end[on_core])
+        whole += every
+    return alone / _PS_OF_US, whole / _PS_OF_US
+
+
+def _timed(ops: pd.DataFrame) -> pd.DataFrame:
+    return ops[ops["start_ms"].notna() & ops["duration_us"].notna()]
+
+
+def _span(ops: pd.DataFrame) -> tuple[Int64s, Int64s]:
+    """Begin and end in ps."""
+    start = (ops["start_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64)
+    return start, start + (ops["duration_us"].to_numpy(np.float64) * _PS_OF_US).astype(np.int64)
+
+
+def grouped(ops: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Tasks put together by a column, most time first: `tasks total_us avg_us min_us max_us wait_us fraction`."""
+    groups = ops.groupby(column, sort=False, dropna=False)
+    out = groups["duration_us"].agg(["size", "sum", "mean", "min", "max"]).reset_index()
+    out.columns = pd.Index([column, "tasks", "total_us", "avg_us", "min_us", "max_us"])
+    out["wait_us"] = groups["wait_us"].sum(min_count=1).to_numpy(np.float64)
+    out["fraction"] = out["total_us"] / out["total_us"].sum() if out["total_us"].sum() > 0 else np.nan
+    return out.sort_values("total_us", ascending=False, kind="stable", ignore_index=True)
+
+
+def scoped(names: pd.Series[Any]) -> pd.Series[Any]:
+    """The layer of an op of a TensorFlow graph: the first two parts of its name; the whole of a name without slashes."""
+    return names.astype(str).str.split("/").str[:2].str.join("/")

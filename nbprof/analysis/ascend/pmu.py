@@ -1,0 +1,211 @@
+"""What the hardware counters of an NPU's cores say: which of its pipes an op keeps busy, and what it waits for.
+
+A capture has one group of counters (`aic_metrics`). The names of its columns depend on the chip: with `aic_` (cube core) and `aiv_` (vector
+core) on Atlas A2 and A3, without on 910A and 310.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.ascend.ascend import COMMUNICATION, Floats, floats
+
+PIPES = {
+    "mac": "cube",
+    "vec": "vector",
+    "scalar": "scalar",
+    "mte1": "MTE1",
+    "mte2": "MTE2",
+    "mte3": "MTE3",
+    "fixpipe": "fixpipe",
+}
+"""Pipes by the word in the names of columns, and what they are called: cube multiplies matrices; MTE1 moves from L1 to L0, MTE2 from the
+memory of the device to the core, MTE3 back; fixpipe takes results out of L0C."""
+SATURATED = 0.8
+"""Above this part of its cycles a pipe is the bound of the op."""
+LONG_US = 20.0
+"""Ops shorter than this are not worth tuning one by one."""
+_SIDES = ("aic_", "aiv_", "")
+
+GROUPS = {
+    "PipeUtilization": ("mac_ratio", "vec_ratio", "mte2_ratio"),
+    "ArithmeticUtilization": ("mac_fp16_ratio", "vec_fp32_ratio", "cube_fops", "vector_fops"),
+    "Memory": ("main_mem_read_bw_gb_per_second", "ub_read_bw_gb_per_second"),
+    "MemoryL0": ("l0a_read_bw_gb_per_second", "l0c_read_bw_cube_gb_per_second"),
+    "MemoryUB": ("ub_read_bw_scalar_gb_per_second", "ub_read_bw_vector_gb_per_second"),
+    "ResourceConflictRatio": ("vec_bankgroup_cflt_ratio", "vec_bank_cflt_ratio"),
+    "L2Cache": ("r0_read_cache_hit", "write_cache_hit", "read_local_l2_hit"),
+    "MemoryAccess": ("read_main_memory_datas_bytes",),
+    "PipelineExecuteUtilization": ("mac_exe_ratio", "vec_exe_ratio"),
+}
+"""Groups of counters, by columns that only they have."""
+_HITS = (
+    ("write_cache_hit", "write_cache_miss_allocate"),
+    ("r0_read_cache_hit", "r0_read_cache_miss_allocate"),
+    ("r1_read_cache_hit", "r1_read_cache_miss_allocate"),
+    ("read_local_l2_hit", "read_local_l2_miss"),
+    ("write_local_l2_hit", "write_local_l2_miss"),
+)
+_KEPT = ["host", "device", "op", "op_type", "task_type", "core", "stream", "task", "iteration", "start_ms", "duration_us", "block_num"]
+COLUMNS = [
+    *_KEPT,
+    "core_us",
+    *(f"{name}_fraction" for name in ("cube", "vector", "scalar", "mte1", "mte2", "mte3", "fixpipe")),
+    "bound_by",
+    "bound_fraction",
+    "memory_bound",
+    "cube_utilization_fraction",
+    "icache_miss_fraction",
+    "bank_group_conflict_fraction",
+    "bank_conflict_fraction",
+    "cache_hit_fraction",
+    "read_bytes_per_second",
+    "write_bytes_per_second",
+]
+
+
+def groups(tasks: pd.DataFrame) -> list[str]:
+    """The groups of counters that a table of tasks has a number of."""
+    columns = {_bare(str(name)): str(name) for name in tasks.columns}
+    return [
+        group
+        for group, marks in GROUPS.items()
+        if any(mark in columns and np.isfinite(floats(tasks, columns[mark])).any() for mark in marks)
+    ]
+
+
+def frame(tasks: pd.DataFrame, ops: pd.DataFrame, cache: pd.DataFrame | None = None) -> pd.DataFrame:
+    """One row a task that has counters; the columns of `frames_ascend.SCHEMA["pmu"]`.
+
+    Parameters
+    ----------
+    tasks : DataFrame
+        The tables `op_summary`, gathered.
+    ops : DataFrame
+        Of `ascend_ops.frame`, of the same rows.
+    cache : DataFrame, optional
+        The tables `l2_cache`, gathered: hit rates by device, stream and task, where op_summary has none.
+    """
+    out = ops[_KEPT].copy()
+    ran = {side: _ran(tasks, side) for side in _SIDES}
+    for word, name in PIPES.items():
+        out[f"{name.lower()}_fraction"] = _most(tasks, f"{word}_ratio", ran)
+    ratios = out[[f"{name.lower()}_fraction" for name in PIPES.values()]].to_numpy(np.float64)
+    best = np.nan_to_num(ratios, nan=-1.0).argmax(axis=1)
+    high = ratios[np.arange(len(out)), best] if len(out) else np.zeros(0)
+    labels = np.array(list(PIPES.values()), object)
+    out["core_us"] = np.fmax(_most(tasks, "aicore_time_us", {"": ran["aic_"] | ran[""]}), _most(tasks, "aiv_time_us", {"": ran["aiv_"]}))
+    out["bound_by"] = np.where(high > 0, labels[best], "")
+    out["bound_fraction"] = high
+    out["memory_bound"] = _memory_bound(tasks, out)
+    out["cube_utilization_fraction"] = floats(tasks, "cube_utilization_percent") / 100
+    out["icache_miss_fraction"] = _most(tasks, "icache_miss_rate", ran)
+    out["bank_group_conflict_fraction"] = _most(tasks, "vec_bankgroup_cflt_ratio", ran)
+    out["bank_conflict_fraction"] = _most(tasks, "vec_bank_cflt_ratio", ran)
+    out["cache_hit_fraction"] = _hits(tasks, out, cache)
+    out["read_bytes_per_second"] = _sum(tasks, "main_mem_read_bw_gb_per_second") * 1e9
+    out["write_bytes_per_second"] = _sum(tasks, "main_mem_write_bw_gb_per_second") * 1e9
+    numbers = [name for name in COLUMNS if name not in _KEPT and name != "bound_by"]
+    known = np.isfinite(out[numbers].to_numpy(np.float64)).any(axis=1) & (out["core"] != COMMUNICATION).to_numpy(np.bool_)
+    rows: pd.DataFrame = out.loc[known, COLUMNS]
+    return rows.reset_index(drop=True)
+
+
+def _bare(name: str) -> str:
+    return name[4:] if name.startswith(("aic_", "aiv_")) else name
+
+
+def _ran(tasks: pd.DataFrame, side: str) -> Any:
+    """Whether a task used the cores of a side: those that it did not have zeros in all columns."""
+    cycles = floats(tasks, f"{side}total_cycles")
+    time = floats(tasks, "aiv_time_us" if side == "aiv_" else "aicore_time_us")
+    used = np.where(np.isfinite(cycles), cycles, time)
+    # Tables without cycles still have ratios.
+    return ~(used <= 0)
+
+
+def _most(tasks: pd.DataFrame, name: str, ran: dict[str, Any]) -> Floats:
+    """A counter of the side that ran; of both the larger; NaN where neither has it."""
+    out = np.full(len(tasks), np.nan)
+    for side, used in ran.items():
+        out = np.fmax(out, np.where(used, floats(tasks, f"{side}{name}"), np.nan))
+    return out
+
+
+def _sum(tasks: pd.DataFrame, name: str) -> Floats:
+    """A counter of both sides together; NaN where neither has it."""
+    values = np.stack([floats(tasks, f"{side}{name}") for side in _SIDES])
+    return np.where(np.isfinite(values).any(axis=0), np.nansum(values, axis=0), np.nan)
+
+
+def _memory_bound(tasks: pd.DataFrame, out: pd.DataFrame) -> Floats:
+    """MTE2 by the larger of cube and vector, which msprof writes for older chips itself."""
+    compute = np.fmax(out["cube_fraction"].to_numpy(np.float64), out["vector_fraction"].to_numpy(np.float64))
+    moved = out["mte2_fraction"].to_numpy(np.float64)
+    ratio = np.divide(moved, compute, out=np.full(len(out), np.nan), where=compute > 0)
+    stated = floats(tasks, "memory_bound")
+    return np.asarray(np.where(np.isfinite(stated), stated, ratio))
+
+
+def _hits(tasks: pd.DataFrame, out: pd.DataFrame, cache: pd.DataFrame | None) -> Floats:
+    hit, miss = np.zeros(len(tasks)), np.zeros(len(tasks))
+    for good, bad in _HITS:
+        found, lost = _sum(tasks, good), _sum(tasks, bad)
+        known = np.isfinite(found) & np.isfinite(lost)
+        hit, miss = hit + np.where(known, found, 0), miss + np.where(known, lost, 0)
+    rate: Floats = np.divide(hit, hit + miss, out=np.full(len(tasks), np.nan), where=hit + miss > 0)
+    if cache is None or not len(cache):
+        return rate
+    table = pd.DataFrame(
+        {
+            "host": cache["host"].to_numpy(object),
+            "device": cache["device"].to_numpy(np.int64),
+            "stream": pd.array(floats(cache, "stream_id"), dtype="Float64"),
+            "task": pd.array(floats(cache, "task_id"), dtype="Float64"),
+            "rate": floats(cache, "hit_rate"),
+        }
+    ).drop_duplicates(["host", "device", "stream", "task"])
+    asked = out[["host", "device", "stream", "task"]].astype({"stream": "Float64", "task": "Float64"}).dropna()
+    by_task = asked.reset_index().merge(table, on=["host", "device", "stream", "task"]).set_index("index")["rate"]
+    told = by_task.reindex(out.index).to_numpy(np.float64)
+    return np.asarray(np.where(np.isfinite(rate), rate, told))
+
+
+def by_type(pmu: pd.DataFrame) -> pd.DataFrame:
+    """Counters by type of op, most time first: means weighted by duration, and the bound that takes most of the time.
+
+    The columns of `frames_ascend.SCHEMA["pmu_types"]`.
+    """
+    averaged = [name for name in COLUMNS if name.endswith("_fraction") and name != "bound_fraction"]
+    averaged += ["memory_bound", "read_bytes_per_second", "write_bytes_per_second"]
+    names = ["op_type", "core", "tasks", "duration_us", "core_us", "bound_by", "bound_fraction", "saturated_fraction", *averaged]
+    if not len(pmu):
+        return pd.DataFrame(columns=names)
+    keys = ["op_type", "core"]
+    weight = pmu["duration_us"].fillna(0).to_numpy(np.float64)
+    work = pmu[keys].copy()
+    for name in averaged:
+        values = pmu[name].to_numpy(np.float64)
+        known = np.isfinite(values)
+        work[name], work[f"{name} by"] = np.where(known, values, 0) * weight, np.where(known, weight, 0)
+    work["saturated"] = (pmu["bound_fraction"].to_numpy(np.float64) > SATURATED) * weight
+    sums = work.groupby(keys, sort=False).sum()
+    out = pmu.groupby(keys, sort=False).agg(tasks=("op", "size"), duration_us=("duration_us", "sum"))
+    out["core_us"] = pmu.groupby(keys, sort=False)["core_us"].sum(min_count=1)
+    for name in averaged:
+        by = sums[f"{name} by"].to_numpy(np.float64)
+        out[name] = np.divide(sums[name].to_numpy(np.float64), by, out=np.full(len(out), np.nan), where=by > 0)
+    pipes = [f"{name.lower()}_fraction" for name in PIPES.values()]
+    ratios = out[pipes].to_numpy(np.float64)
+    best = np.nan_to_num(ratios, nan=-1.0).argmax(axis=1)
+    high = ratios[np.arange(len(out)), best]
+    out["bound_by"] = np.where(high > 0, np.array(list(PIPES.values()), object)[best], "")
+    out["bound_fraction"] = high
+    whole = out["duration_us"].to_numpy(np.float64)
+    out["saturated_fraction"] = np.divide(sums["saturated"].to_numpy(np.float64), whole, out=np.full(len(out), np.nan), where=whole > 0)
+    out.loc[np.isnan(high), "saturated_fraction"] = np.nan
+    out = out.reset_index().sort_values("duration_us", ascending=False, kind="stable", ignore_index=True)
+    return out[names]

@@ -1,0 +1,95 @@
+"""Fused ops and calls of the host's API, as msprof sums them up."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.ascend.ascend import Floats, floats, integers, nullable, texts
+
+_NAMES = re.compile(r"[;,]")
+FUSION = [
+    "host",
+    "device",
+    "model",
+    "fused_op",
+    "original_ops",
+    "originals",
+    "tasks",
+    "total_us",
+    "memory_input_bytes",
+    "memory_output_bytes",
+    "memory_weight_bytes",
+    "memory_workspace_bytes",
+    "memory_total_bytes",
+]
+API = ["host", "device", "level", "api", "count", "total_us", "avg_us", "min_us", "max_us", "sd_us", "fraction"]
+
+
+def fusion(table: pd.DataFrame, ops: pd.DataFrame | None = None) -> pd.DataFrame:
+    """One row an op of the compiled graph with the ops that it was made of; the columns of `frames_ascend.SCHEMA["fusion"]`.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tables `fusion_op`, gathered.
+    ops : DataFrame, optional
+        Of `ascend_ops.frame`: what ran of each, by its name.
+    """
+    originals = [[name for part in _NAMES.split(text) if (name := part.strip())] for text in texts(table, "original_ops").tolist()]
+    name = texts(table, "fusion_op")
+    out = pd.DataFrame(
+        {
+            "host": table["host"],
+            "device": nullable(table["device"].to_numpy(np.int64)),
+            "model": nullable(integers(table, "model_id")),
+            "fused_op": name,
+            "original_ops": [", ".join(names) for names in originals],
+            "originals": np.array([len(names) for names in originals], np.int64),
+            **_ran(table["host"].to_numpy(object), name, ops),
+            **{key: pd.array(np.round(floats(table, key)), dtype="Float64").astype("Int64") for key in FUSION if key.endswith("_bytes")},
+        }
+    )
+    order = ["originals", "memory_total_bytes", "fused_op"]
+    return out[FUSION].sort_values(order, ascending=[False, False, True], kind="stable", ignore_index=True)
+
+
+def _ran(host: Any, name: Any, ops: pd.DataFrame | None) -> dict[str, Any]:
+    """Tasks and time of each op; missing where nothing of its name ran."""
+    if ops is None or not len(ops):
+        return {"tasks": pd.array([pd.NA] * len(name), dtype="Int64"), "total_us": np.full(len(name), np.nan)}
+    sums = ops.groupby(["host", "op"])["duration_us"].agg(["size", "sum"])
+    found = sums.reindex(pd.MultiIndex.from_arrays([host, name]))
+    return {"tasks": pd.array(found["size"].to_numpy(), dtype="Int64"), "total_us": found["sum"].to_numpy(np.float64)}
+
+
+def fused_away(frame: pd.DataFrame) -> tuple[int, int]:
+    """How many ops the graph had before fusion and after, of those that the table lists."""
+    return int(np.maximum(frame["originals"].to_numpy(np.int64), 1).sum()), len(frame)
+
+
+def api(table: pd.DataFrame) -> pd.DataFrame:
+    """One row an API of the host at a level, most time first; the columns of `frames_ascend.SCHEMA["api"]`."""
+    total, count = floats(table, "time_us"), integers(table, "count", 0)
+    variance = floats(table, "variance")
+    out = pd.DataFrame(
+        {
+            "host": table["host"],
+            "device": nullable(table["device"].to_numpy(np.int64)),
+            "level": texts(table, "level"),
+            "api": texts(table, "api_name"),
+            "count": count,
+            "total_us": total,
+            "avg_us": np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0),
+            "min_us": floats(table, "min_us"),
+            "max_us": floats(table, "max_us"),
+            "sd_us": np.sqrt(np.where(variance >= 0, variance, np.nan)),
+        }
+    )
+    whole: Floats = out.groupby(["host", "level"])["total_us"].transform("sum").to_numpy(np.float64)
+    # Levels lie inside one another: a share is of its own.
+    out["fraction"] = np.divide(total, whole, out=np.full(len(out), np.nan), where=whole > 0)
+    return out[API].sort_values(["total_us", "api"], ascending=[False, True], kind="stable", ignore_index=True)

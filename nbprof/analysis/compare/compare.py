@@ -1,0 +1,307 @@
+"""Two runs side by side: steps, figures, categories, ops and kernels of one before and one after a change.
+
+XProf and TensorFlow Profiler have no such view; everything here is defined by nbprof, on the frames of the two runs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.activity import CATEGORIES
+from nbprof.analysis.compare.welch import Difference, Floats, welch
+from nbprof.analysis.steps.steps import counted
+
+STEP = "step_time"
+_COLLECTIVE = re.compile(
+    r"nccl|rccl|hccl|nvshmem|all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all|collective", re.IGNORECASE
+)
+_COPY_IN = re.compile(r"memcpy\s*(hto?d|h2d)|infeed", re.IGNORECASE)
+_COPY_OUT = re.compile(r"memcpy\s*(dto?h|d2h)|outfeed", re.IGNORECASE)
+_COPY_WITHIN = re.compile(r"memcpy\s*(dto?d|d2d|ptop|p2p)", re.IGNORECASE)
+_LAUNCH = re.compile(r"(cuda|hip)Launch|KernelLaunch|ExecutorState::Process", re.IGNORECASE)
+# What frameworks put behind a name so that it is the only one: model/dense_3/MatMul, fusion.12.
+_COPY_NUMBER = re.compile(r"[_.]\d+(?=$|[/:\[])")
+
+
+@dataclass
+class Side:
+    """The frames of one run, as far as a comparison needs them.
+
+    Attributes
+    ----------
+    label : str
+        What the run is called in sentences.
+    steps, ops, kernels, input_ops : DataFrame
+        As `p.steps.frame`, `p.ops.frame`, `p.kernels.frame` and `p.input_pipeline.frame` have them.
+    overview : dict
+        As `p.overview`.
+    batch, precision : str
+        As stated when it was recorded; '' where not known.
+    dropped : int
+        Events that the recording lost.
+    failed : bool
+        Whether the cell ended with an error.
+    """
+
+    label: str
+    steps: pd.DataFrame
+    ops: pd.DataFrame
+    kernels: pd.DataFrame
+    input_ops: pd.DataFrame
+    overview: dict[str, Any] = field(default_factory=dict)
+    batch: str = ""
+    precision: str = ""
+    dropped: int = 0
+    failed: bool = False
+
+    @property
+    def times(self) -> Floats:
+        """Step times in ms in time order: of the steps that averages are of, the mean of all hosts for each."""
+        return by_step(self.steps)[STEP]
+
+
+def by_step(steps: pd.DataFrame) -> dict[str, Floats]:
+    """Step time and categories in ms of each counted step, in time order; NaN where a category was not recorded.
+
+    Hosts of one job run the same step at the same time and are not independent: their steps of one number are one value, the mean.
+    """
+    names = [STEP, *CATEGORIES]
+    used = counted(steps)
+    if not len(used):
+        return {name: np.zeros(0) for name in names}
+    columns = [f"{name}_ms" for name in names]
+    if used["host"].nunique() > 1:
+        # A number may come back in the next epoch.
+        nth = used.groupby(["host", "step"], sort=False).cumcount().rename("nth")
+        keys = [used["step"], nth]
+        first = used.groupby(keys)["start_ms"].min()
+        used = used.groupby(keys)[columns].mean().assign(start_ms=first).sort_values("start_ms", kind="stable")
+    else:
+        used = used.sort_values("start_ms", kind="stable")
+    return {name: used[column].to_numpy(np.float64) for name, column in zip(names, columns, strict=True)}
+
+
+def steps(before: Side, after: Side) -> pd.DataFrame:
+    """Every step of both runs, one row each: `run host step name step_time_ms counted`."""
+    parts = []
+    for run, side in (("before", before), ("after", after)):
+        mine = side.steps
+        counted_steps = mine["counted"].astype(bool) if len(mine) else pd.Series([], dtype=bool)
+        parts.append(
+            pd.DataFrame(
+                {
+                    "run": run,
+                    "host": mine["host"],
+                    "step": mine["step"],
+                    "name": mine["name"],
+                    "step_time_ms": mine["step_time_ms"],
+                    "counted": counted_steps,
+                }
+            )
+        )
+    out = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+    return out.astype({"step_time_ms": "float64", "counted": "bool"})
+
+
+def categories(before: Side, after: Side) -> pd.DataFrame:
+    """`step_time` and each category, ms a step: means of the counted steps, their difference and its 95 % Welch interval.
+
+    Each row has its interval for itself; of nine rows without any change one in twenty leaves 0 out by chance.
+    """
+    a, b = by_step(before.steps), by_step(after.steps)
+    return pd.DataFrame([_category(name, a[name], b[name]) for name in (STEP, *CATEGORIES)]).astype({"real": "boolean"})
+
+
+def _category(name: str, a: Floats, b: Floats) -> dict[str, Any]:
+    a, b = a[~np.isnan(a)], b[~np.isnan(b)]
+    found = welch(a, b)
+    before = float(a.mean()) if len(a) else np.nan
+    return {
+        "category": name,
+        "before_ms": before,
+        "after_ms": float(b.mean()) if len(b) else np.nan,
+        "change_ms": found.change,
+        "margin_ms": found.margin,
+        "change_percent": 100 * found.change / before if before > 0 else np.nan,
+        "real": _real(found),
+    }
+
+
+def _real(found: Difference) -> Any:
+    return found.real if found.known else pd.NA
+
+
+def figures(before: Side, after: Side) -> pd.DataFrame:
+    """The key figures of both: `figure before after change unit`; a figure that neither has is left out."""
+    rows = [_figure(name, unit, read(before), read(after)) for name, unit, read in _FIGURES]
+    out = pd.DataFrame(rows, columns=["figure", "unit", "before", "after", "change", "change_percent"])
+    return out[out["before"].notna() | out["after"].notna()].reset_index(drop=True)
+
+
+def _figure(name: str, unit: str, a: float, b: float) -> dict[str, Any]:
+    change = b - a
+    return {
+        "figure": name,
+        "unit": unit,
+        "before": a,
+        "after": b,
+        "change": change,
+        # Of shares the change is in points; a percentage of a percentage misleads.
+        "change_percent": 100 * change / a if a > 0 and unit != "percent" else np.nan,
+    }
+
+
+def _mean_step(side: Side) -> float:
+    times = side.times
+    return float(times.mean()) if len(times) else np.nan
+
+
+def batch_size(side: Side) -> float:
+    """The batch size as a number; NaN where none was stated."""
+    try:
+        size = float(side.batch)
+    except ValueError:
+        return np.nan
+    return size if size > 0 else np.nan
+
+
+def _per_second(size: float, side: Side) -> float:
+    step = _mean_step(side)
+    return 1000 * size / step if step > 0 else np.nan
+
+
+def _stated(key: str, side: Side) -> float:
+    value = side.overview.get(key)
+    return np.nan if value is None else float(value)
+
+
+_FIGURES: list[tuple[str, str, Any]] = [
+    ("step_time", "ms", _mean_step),
+    ("input", "percent", lambda side: _stated("input_percent", side)),
+    ("device_busy", "percent", lambda side: _stated("device_busy_percent", side)),
+    ("examples_per_second", "1/s", lambda side: _per_second(batch_size(side), side)),
+    ("steps_per_second", "1/s", lambda side: _per_second(1.0, side)),
+    ("peak_memory", "bytes", lambda side: _stated("peak_memory_bytes", side)),
+]
+
+
+def ops(before: Side, after: Side) -> pd.DataFrame:
+    """Self time of each op before and after, largest change first: in µs a step where both runs have steps, else in the whole profile.
+
+    Ops are the same if side, type and name are. Frameworks number copies of a name (`dense_3`, `fusion.12`), and a model that was built
+    again has other numbers: what is left of such names is paired where one candidate remains on each side, with `before_op` for what it
+    was called. `state` is both, renamed, new or gone; time that was not there is NA, and the change is then all of it.
+    """
+    a, b = _ops(before), _ops(after)
+    inputs = set(before.input_ops.get("op", ())) | set(after.input_ops.get("op", ()))
+    out = _matched(a, b, ["where", "type", "op"], "op", *_scales(before, after))
+    out["category"] = [category_of(op, kind, where, inputs) for op, kind, where in zip(out["op"], out["type"], out["where"], strict=True)]
+    columns = ["where", "type", "op", "category", "state", "before_op"]
+    return _ordered(out, columns, "op")
+
+
+def kernels(before: Side, after: Side) -> pd.DataFrame:
+    """Time of each kernel before and after, largest change first; kernels are the same if their names are. Else as `ops`."""
+    a, b = _kernels(before), _kernels(after)
+    out = _matched(a, b, ["kernel"], "", *_scales(before, after))
+    out["category"] = [category_of(name, "", "device", set()) for name in out["kernel"]]
+    return _ordered(out, ["kernel", "category", "state"], "kernel")
+
+
+def per_step(before: Side, after: Side) -> bool:
+    """Whether times of ops are a step; without steps in one of the runs they are of the whole profile."""
+    return len(before.steps) > 0 and len(after.steps) > 0
+
+
+def _scales(before: Side, after: Side) -> tuple[float, float]:
+    # Of all steps, as the overview has it: what ops are in the profile, warm-up included, is in these steps.
+    return (1 / len(before.steps), 1 / len(after.steps)) if per_step(before, after) else (1.0, 1.0)
+
+
+def _ops(side: Side) -> pd.DataFrame:
+    mine = side.ops[side.ops["type"] != "IDLE"] if len(side.ops) else side.ops
+    keys = ["where", "type", "op"]
+    if not len(mine):
+        return pd.DataFrame({**dict.fromkeys(keys, pd.Series([], dtype=object)), "us": [], "calls": []})
+    added = mine.groupby(keys, sort=False)[["self_us", "occurrences"]].sum().reset_index()
+    return added.rename(columns={"self_us": "us", "occurrences": "calls"})
+
+
+def _kernels(side: Side) -> pd.DataFrame:
+    if not len(side.kernels):
+        return pd.DataFrame({"kernel": pd.Series([], dtype=object), "us": [], "calls": []})
+    added = side.kernels.groupby("kernel", sort=False)[["total_us", "occurrences"]].sum().reset_index()
+    return added.rename(columns={"total_us": "us", "occurrences": "calls"})
+
+
+def _matched(a: pd.DataFrame, b: pd.DataFrame, keys: list[str], name: str, scale_a: float, scale_b: float) -> pd.DataFrame:
+    """Rows of both, joined by `keys`; `name` is the key whose copy numbers may differ, '' for none."""
+    a = a.assign(us=a["us"].astype("float64") * scale_a, calls=a["calls"].astype("float64") * scale_a)
+    b = b.assign(us=b["us"].astype("float64") * scale_b, calls=b["calls"].astype("float64") * scale_b)
+    if name:
+        b = b.assign(before_op="")
+        renamed = _renamed(a, b, keys, name)
+        # Under the new name the row is one; what it was called stays beside it.
+        b.loc[list(renamed), "before_op"] = a.loc[list(renamed.values()), name].to_numpy()
+        a = a.copy()
+        a.loc[list(renamed.values()), name] = b.loc[list(renamed), name].to_numpy()
+    out = a.merge(b, on=keys, how="outer", suffixes=("_a", "_b"), indicator=True, sort=False)
+    state = out.pop("_merge").astype(str).map({"both": "both", "left_only": "gone", "right_only": "new"})
+    if name:
+        out["before_op"] = out["before_op"].fillna("")
+        state = state.mask((out["before_op"] != "") & (state == "both"), "renamed")
+    out["state"] = state
+    out = out.rename(columns={"us_a": "before_us", "us_b": "after_us", "calls_a": "before_calls", "calls_b": "after_calls"})
+    out["change_us"] = out["after_us"].fillna(0.0) - out["before_us"].fillna(0.0)
+    return out
+
+
+def _renamed(a: pd.DataFrame, b: pd.DataFrame, keys: list[str], name: str) -> dict[int, int]:
+    """Rows of `b` that are rows of `a` but for the numbers in their names: {row of b: row of a}."""
+    known_a, known_b = (pd.MultiIndex.from_frame(part[keys]) for part in (a, b))
+    left_a, left_b = a[~known_a.isin(known_b)], b[~known_b.isin(known_a)]
+    if not len(left_a) or not len(left_b):
+        return {}
+    others = [key for key in keys if key != name]
+    plain = []
+    for part in (left_a, left_b):
+        key = pd.MultiIndex.from_frame(part[others].assign(plain=[plain_name(text) for text in part[name]]))
+        # One that has several copies left is not told from them.
+        plain.append(pd.Series(part.index, index=key)[~key.duplicated(keep=False)])
+    pairs = plain[1].to_frame("b").join(plain[0].rename("a"), how="inner")
+    return dict(zip(pairs["b"].astype(int), pairs["a"].astype(int), strict=True))
+
+
+def plain_name(op: str) -> str:
+    """The name of an op without the numbers that count copies: `model_1/dense_3/MatMul` is `model/dense/MatMul`."""
+    return _COPY_NUMBER.sub("", str(op))
+
+
+def _ordered(out: pd.DataFrame, columns: list[str], name: str) -> pd.DataFrame:
+    times = ["before_us", "after_us", "change_us", "before_calls", "after_calls"]
+    order = np.lexsort([out[name].astype(str).to_numpy(), -out["change_us"].abs().to_numpy(np.float64)])
+    return out.iloc[order][[*columns, *times]].reset_index(drop=True).astype(dict.fromkeys(times, "float64"))
+
+
+def category_of(name: str, kind: str, where: str, inputs: set[str]) -> str:
+    """The category that an op or kernel is drawn in, by where it ran and what it is called."""
+    text = f"{name} {kind}"
+    for pattern, category in ((_COPY_IN, "input"), (_COPY_OUT, "output"), (_COPY_WITHIN, "device_to_device")):
+        if pattern.search(text):
+            return category
+    if where == "device":
+        return "device_collectives" if _COLLECTIVE.search(text) else "device_compute"
+    if name in inputs or name.startswith("Iterator"):
+        return "input"
+    return "kernel_launch" if _LAUNCH.search(text) else "host_compute"
+
+
+def same_steps(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> bool:
+    """Whether both hold the same times, as the same file opened twice does."""
+    return len(a) > 0 and len(a) == len(b) and bool(np.array_equal(a, b))

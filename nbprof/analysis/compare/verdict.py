@@ -1,0 +1,359 @@
+"""Is the second run faster, is that more than chance, and may the two be compared at all? The sentences of a comparison."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.compare.compare import STEP, Side, batch_size, by_step, per_step, same_steps
+from nbprof.analysis.compare.welch import LEVEL, Difference, Floats, autocorrelation, effective_size, trimmed, welch
+
+ENOUGH = 10
+"""Steps from which on the spread of a run is known well enough."""
+_FACTOR = 1.1
+"""From this ratio on a change is told as a factor, below as a percentage."""
+_MENTION = 0.05
+"""A category is mentioned if it changed by this part of a step."""
+_PRECISION_POINTS = 25.0
+_SAME_COMPUTE = 0.02
+
+TITLES = {
+    "real": "The change is real",
+    "some": "The change is real, in a part of the steps",
+    "typical": "The typical step has changed",
+    "serial": "The change may be chance",
+    "chance": "The change may be chance",
+    "none": "No change is shown",
+    "same": "Nothing has changed",
+    "unknown": "Not known whether it is real",
+}
+_LABELS = {
+    "input": "waiting for input",
+    "device_to_device": "copies between devices",
+    "device_collectives": "communication",
+    "output": "copies to the host",
+    "compile": "compilation",
+    "other": "time in nothing recorded",
+}
+_AVOIDABLE = ("input", "kernel_launch", "output", "compile", "device_collectives", "device_to_device", "other")
+
+
+class Verdict(NamedTuple):
+    """What came out.
+
+    Attributes
+    ----------
+    kind : str
+        A key of `TITLES`.
+    headline, detail : str
+        Sentences.
+    difference : Difference
+        Of the mean step time, ms; of the typical step where `kind` is "typical".
+    evidence : list of (bool, str)
+        What speaks for (True) or against comparing the two, or is not known.
+    """
+
+    kind: str
+    headline: str
+    detail: str
+    difference: Difference
+    evidence: list[tuple[bool, str]]
+
+
+def verdict(before: Side, after: Side, categories: pd.DataFrame) -> Verdict:
+    """The answer, from the steps that averages are of.
+
+    A change is **real** if the 95 % interval of Welch leaves 0 out. Two things can make that interval say too much or too little, and
+    count where they change the verdict:
+
+    - **memory**: steps that follow one another resemble one another (a drift, a neighbour on the machine). The interval is then made with
+      the effective number of steps, `nbprof.analysis.compare.welch.effective_size`; if it has 0 in it, the change may be chance ("serial").
+    - **outliers**: a few slow steps widen the interval or make the difference alone. The means without the fastest and the slowest fifth
+      are compared as well (Yuen), and for a handful of steps whether all of one run lie below all of the other (the extreme case of Mann
+      and Whitney, Annals of Mathematical Statistics 18 (1947) 50): if only these differ, the typical step has changed ("typical"); if
+      only the whole means differ, the change lies in a part of the steps ("some").
+
+    What is not real is "chance" where it is 5 % of a step or more, so that longer recordings may tell, and "none" below. With one step on
+    a side nothing is known of its spread ("unknown"); the same times are the same steps ("same").
+    """
+    a, b = before.times, after.times
+    kind, found = _judge(a, b)
+    digits = digits_of(a, b)
+    return Verdict(
+        kind,
+        _headline(kind, before, after, a, b, digits),
+        _detail(kind, categories, a, b, digits),
+        found,
+        [*_steps_evidence(kind, found, a, b, digits), *_alike(before, after), *_compute(categories, before, after, digits)],
+    )
+
+
+def _judge(a: Floats, b: Floats) -> tuple[str, Difference]:
+    plain = welch(a, b)
+    if same_steps(a, b):
+        return "same", plain
+    if not plain.known:
+        return "unknown", plain
+    sizes = effective_size(a), effective_size(b)
+    serial = welch(a, b, sizes=sizes)
+    typical = trimmed(a, b, sizes=sizes)
+    if not plain.real:
+        if typical.real:
+            return "typical", typical
+        if apart(a, b) and sizes == (len(a), len(b)):
+            return "typical", plain
+        return ("chance" if abs(plain.change) >= _MENTION * float(a.mean()) else "none"), plain
+    if not serial.real:
+        return "serial", serial
+    same_way = typical.real and (typical.change > 0) == (plain.change > 0)
+    return ("real" if same_way else "some"), plain
+
+
+def apart(a: Floats, b: Floats) -> bool:
+    """Whether all of one series lies below all of the other, which is less likely than 5 % if both are drawn from the same."""
+    clear = bool(a.max() < b.min() or b.max() < a.min())
+    return clear and 2 / math.comb(len(a) + len(b), len(a)) < 1 - LEVEL
+
+
+def digits_of(a: Floats, b: Floats) -> int:
+    """Decimals of step times in ms: two, more where steps are shorter than a millisecond."""
+    means = [float(times.mean()) for times in (a, b) if len(times)]
+    shortest = min(means, default=1.0)
+    return 2 if shortest >= 1 else 3 if shortest >= 0.1 else 4
+
+
+def _ms(value: float, digits: int) -> str:
+    return f"{value:,.{digits}f}"
+
+
+def signed(value: float, digits: int) -> str:
+    """A change with its sign, a true minus."""
+    text = f"{abs(value):,.{digits}f}"
+    return text if not any(c in "123456789" for c in text) else f"+{text}" if value > 0 else f"−{text}"
+
+
+def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits: int) -> str:
+    without = [side.label for side, times in ((before, a), (after, b)) if not len(times)]
+    if without:
+        return f"Step times cannot be compared: {' and '.join(without)} {'has' if len(without) == 1 else 'have'} no steps"
+    was, now = (_ms(float(t.mean()), digits) for t in (a, b))
+    if kind == "same":
+        return f"No difference: both have the same steps of {now} ms"
+    if kind == "none":
+        return f"No difference is shown: a step takes {now} ms, and took {was} ms"
+    if kind == "typical":
+        middle = [float(np.median(t)) for t in (a, b)]
+        word = "faster" if middle[1] < middle[0] else "slower"
+        return f"The typical step is {word}: {_ms(middle[1], digits)} ms instead of {_ms(middle[0], digits)} ms"
+    doubt = ", perhaps by chance" if kind in ("serial", "chance") else ""
+    return f"{_how_much(float(a.mean()), float(b.mean()))}{doubt}: a step takes {now} ms instead of {was} ms"
+
+
+def _how_much(before: float, after: float) -> str:
+    ratio = max(before, after) / min(before, after)
+    word = "faster" if after < before else "slower"
+    if ratio >= _FACTOR:
+        return f"{ratio:,.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}× {word}"
+    return f"{100 * abs(after - before) / before:.1f}% {'less' if after < before else 'more'} time"
+
+
+def _detail(kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: int) -> str:
+    if not len(a) or not len(b):
+        return "Steps are marked by nbprof.steps(), and by the frameworks' own step markers. Ops and kernels are compared below."
+    if kind == "same":
+        return "It is the same recording, or a copy of it."
+    rows = categories.set_index("category")
+    step = max(float(a.mean()), float(b.mean()))
+    parts = rows.drop(STEP)
+    parts = parts[parts["change_ms"].abs() >= _MENTION * step]
+    if kind != "unknown":
+        # A change that may be chance is not told as one; of single steps none is known to be more.
+        parts = parts[parts["real"].fillna(False).astype(bool)]
+    told = []
+    for fell in (True, False):
+        side = parts[(parts["change_ms"] < 0) == fell]
+        if len(side):
+            name = str(side["change_ms"].abs().idxmax())
+            told.append(_told(name, side.loc[name], digits))
+    told.sort(key=lambda each: -each[0])
+    sentences = [text for _, text, _ in told]
+    now = float(b.mean())
+    shares = {name: float(rows["after_ms"].get(name, np.nan)) / now for name in _AVOIDABLE}
+    shares = {name: share for name, share in shares.items() if share >= _MENTION}
+    if shares:
+        largest = max(shares, key=shares.__getitem__)
+        share = f"{100 * shares[largest]:.0f}% of a step"
+        again = len(told) == 1 and told[0][1].lower().startswith(label(largest))
+        what = f"That is {'still' if told[0][2] else 'now'} the largest avoidable part" if again else ""
+        sentences.append(f"{what or f'The largest avoidable part is now {label(largest)}'}: {share}.")
+    return " ".join(sentences)
+
+
+def label(category: str) -> str:
+    """What a category is called within a sentence."""
+    return _LABELS.get(category, category.replace("_", " "))
+
+
+def _told(name: str, row: Any, digits: int) -> tuple[float, str, bool]:
+    """How much a category changed, the sentence, and whether it fell."""
+    was, now = float(row["before_ms"]), float(row["after_ms"])
+    text = label(name)
+    text = text[0].upper() + text[1:]
+    verb = "fell" if row["change_ms"] < 0 else "rose"
+    return abs(float(row["change_ms"])), f"{text} {verb} from {_ms(was, digits)} to {_ms(now, digits)} ms.", verb == "fell"
+
+
+def _steps_evidence(kind: str, found: Difference, a: Floats, b: Floats, digits: int) -> list[tuple[bool, str]]:
+    if not len(a) or not len(b):
+        return []
+    out: list[tuple[bool, str]] = []
+    count = f"{len(a):,} steps each" if len(a) == len(b) else f"{len(a):,} and {len(b):,} steps"
+    what = "Difference of the typical step" if kind == "typical" and found.real else "Difference"
+    if found.known:
+        out.append((found.real, f"{what} {signed(found.change, digits)} ± {_ms(found.margin, digits)} ms (95%), {count}"))
+    else:
+        out.append((False, f"Difference {signed(found.change, digits)} ms; one step says nothing about its spread"))
+    if kind == "serial":
+        worth = [effective_size(times) for times in (a, b)]
+        r = max(autocorrelation(times) for times, n in zip((a, b), worth, strict=True) if n < len(times))
+        least = min(worth)
+        text = f"Steps resemble the one before (correlation {r:.2f}): they are worth {least:.0f} independent ones"
+        out.append((False, f"{text}; record longer, or several times"))
+    if kind == "typical" and not found.real:
+        word = "slower" if a.max() < b.min() else "faster"
+        out.append((True, f"Every step after is {word} than every step before; slow ones widen the interval of the mean"))
+    elif kind == "typical":
+        mean = welch(a, b)
+        text = f"A few slow steps hide it in the mean: {signed(mean.change, digits)} ± {_ms(mean.margin, digits)} ms"
+        out.append((False, text))
+    if kind == "some":
+        middle = trimmed(a, b)
+        text = f"Without the fastest and the slowest fifth: {signed(middle.change, digits)} ± {_ms(middle.margin, digits)} ms"
+        out.append((False, text))
+    few = [(n, where) for n, where in ((len(a), "before"), (len(b), "after")) if n < ENOUGH]
+    if few and kind != "same":
+        text = ", ".join(f"{n} step{'' if n == 1 else 's'} {where}" for n, where in few)
+        out.append((False, f"Only {text}: record {ENOUGH} or more"))
+    elif len(a) != len(b):
+        out.append((False, f"The number of steps differs: {len(a):,} before, {len(b):,} after"))
+    return out
+
+
+def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
+    """What the runs have in common, what differs and what is not known."""
+    same: list[str] = []
+    unknown: list[str] = []
+    out: list[tuple[bool, str]] = []
+    for name, a, b in [*_facts(before, after), *_versions(before, after)]:
+        if a and b and a != b:
+            out.append((False, f"{name[0].upper()}{name[1:]} differs: {_short(a)} before, {_short(b)} after"))
+        elif a and b:
+            same.append(name)
+        else:
+            unknown.append(name)
+    lines = [(True, f"Same {_listed(same)}")] if same else []
+    half = [side.overview.get("compute_16bit_percent") for side in (before, after)]
+    if half[0] is not None and half[1] is not None and abs(half[0] - half[1]) > _PRECISION_POINTS:
+        out.append((False, f"Part of compute in 16 bit differs: {half[0]:.0f}% before, {half[1]:.0f}% after"))
+    kinds = [_kind(side) for side in (before, after)]
+    if kinds[0] and kinds[1] and kinds[0] != kinds[1]:
+        out.append((False, f"The steps are of different kinds: {_short(kinds[0])} before, {_short(kinds[1])} after"))
+    for side, where in ((before, "before"), (after, "after")):
+        if side.dropped:
+            out.append((False, f"{side.dropped:,} events were dropped {where}"))
+        if side.failed:
+            out.append((False, f"The cell failed {where}: only a part of it was recorded"))
+    if not per_step(before, after):
+        out.append((False, "Ops and kernels are compared by their time in the whole profile, which may differ in length"))
+    if unknown:
+        text = _listed(unknown)
+        out.append((False, f"{text[0].upper()}{text[1:]} {'is' if len(unknown) == 1 else 'are'} not recorded: make sure of the same"))
+    return lines + out
+
+
+def _facts(before: Side, after: Side) -> list[tuple[str, str, str]]:
+    """(name, before, after) of what ought to be the same; '' where it is not known."""
+    sides = before, after
+    rows = [
+        ("device", [_devices(side) for side in sides]),
+        ("framework", [_framework(side) for side in sides]),
+        ("number of hosts", [str(side.overview.get("hosts") or "") for side in sides]),
+        ("batch size", [f"{size:g}" if (size := batch_size(side)) > 0 else "" for side in sides]),
+        ("precision", [side.precision for side in sides]),
+    ]
+    out = [(name, a, b) for name, (a, b) in rows]
+    # One host each goes without saying.
+    out = [row for row in out if row[0] != "number of hosts" or row[1:] != ("1", "1")]
+    names = [", ".join(sorted(_host(name) for name in (side.overview.get("environment") or {}).get("hosts") or [])) for side in sides]
+    if names[0] and names[1] and names[0] != names[1] and out[0][1] == out[0][2]:
+        out.append(("host", names[0], names[1]))
+    return out
+
+
+def _host(name: object) -> str:
+    # PyTorch's trace files are called after their host and the time at which they were written.
+    return re.sub(r"\.\d{10,}\Z", "", str(name))
+
+
+def _versions(before: Side, after: Side) -> list[tuple[str, str, str]]:
+    """Versions of the same software that differ."""
+    a, b = ((side.overview.get("environment") or {}).get("versions") or {} for side in (before, after))
+    return [(f"version of {name}", str(a[name]), str(b[name])) for name in a if name in b and a[name] != b[name]]
+
+
+def _devices(side: Side) -> str:
+    kind = str(side.overview.get("device_kind") or "")
+    count = int(side.overview.get("devices") or 0)
+    return f"{count} × {kind}" if count > 1 else kind
+
+
+def _framework(side: Side) -> str:
+    return str(side.overview.get("framework") or "")
+
+
+def _kind(side: Side) -> str:
+    used = side.steps[side.steps["counted"].astype(bool)] if len(side.steps) else side.steps
+    return str(used["kind"].iloc[0]) if len(used) and "kind" in used.columns else ""
+
+
+def _compute(categories: pd.DataFrame, before: Side, after: Side, digits: int) -> list[tuple[bool, str]]:
+    """Device compute as a control: the same model at the same batch size on the same device computes for the same time."""
+    row = categories[categories["category"] == "device_compute"].to_dict("records")[0]
+    was, change = float(row["before_ms"]), float(row["change_ms"])
+    if not was > 0 or np.isnan(change) or _devices(before) != _devices(after):
+        return []
+    if abs(change) <= _SAME_COMPUTE * was:
+        return [(True, f"Device compute is unchanged ({signed(change, digits)} ms)")]
+    if row["real"] is pd.NA or not bool(row["real"]):
+        return []
+    return [(False, f"Device compute changed too ({signed(change, digits)} ms): other kernels, another model or another batch")]
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _short(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def record(found: Verdict, before: Side, after: Side) -> dict[str, Any]:
+    """The row of `Comparison.verdict`."""
+    a, b = by_step(before.steps)[STEP], by_step(after.steps)[STEP]
+    means = [float(times.mean()) if len(times) else np.nan for times in (a, b)]
+    return {
+        "verdict": found.kind,
+        "headline": found.headline,
+        "detail": found.detail,
+        "before_ms": means[0],
+        "after_ms": means[1],
+        "change_ms": found.difference.change,
+        "margin_ms": found.difference.margin,
+        "speedup": means[0] / means[1] if means[1] > 0 else np.nan,
+        "before_steps": len(a),
+        "after_steps": len(b),
+    }

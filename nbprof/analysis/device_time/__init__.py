@@ -1,0 +1,1 @@
+"""What devices did with their time, and what they waited for."""

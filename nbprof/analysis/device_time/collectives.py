@@ -1,0 +1,329 @@
+"""Communication between devices: which call of one rank belongs to which of the others, how long it moved data and how long it waited.
+
+Ranks enter a collective when they get there and leave it together. The rank that enters last spends the least time in it: that is what the
+collective itself takes, and what another rank spends beyond it was waiting. Only durations are used for that, so that the clocks of the
+ranks need not agree. Sizes and the factors of bus bandwidth are those of the NCCL tests:
+https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.activity import CORE_KINDS, Activity
+from nbprof.analysis.device_time.device_time import KEYS, Work, missing, rank_column
+from nbprof.core.factorize import distinct
+from nbprof.core.trace import Int64s, Note, Trace
+
+Floats = npt.NDArray[np.float64]
+
+EACH = [
+    *(*KEYS, "step", "collective", "process_group", "group_size", "sequence", "bytes", "start_ms", "time_us", "ranks_seen", "real_us"),
+    *("wait_us", "late_us", "last", "algorithm_gb_per_second", "bus_gb_per_second"),
+]
+COLLECTIVES = [
+    *("collective", "process_group", "group_size", "bytes", "collectives", "calls", "time_ms", "wait_ms", "wait_percent", "real_us"),
+    *("min_real_us", "max_real_us", "algorithm_gb_per_second", "bus_gb_per_second"),
+]
+_MS = 1e9
+
+_KINDS = (
+    *("allreduce", "allgather", "reducescatter", "alltoall", "sendrecv", "broadcast", "barrier", "gather", "scatter", "reduce"),
+    *("permute", "send", "recv"),
+)
+_ALIKE = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all"}
+_GATHERS = ("all_gather", "gather")
+_ONE_SIDED = ("send", "recv")
+"""What one rank sends and another gets: there is nobody to wait for together."""
+
+
+@lru_cache(maxsize=4096)
+def kind_of(name: str) -> str:
+    """`all_reduce` of "allreduce_coalesced", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" and "%all-reduce.3 = ..."; else the name."""
+    letters = re.sub(r"[^a-z]", "", name.partition("(")[0].lower())
+    found = next((kind for kind in _KINDS if kind in letters), "")
+    return _ALIKE.get(found, found) or name.partition("(")[0][:80]
+
+
+def bus_factor(kind: str, ranks: Floats) -> Floats:
+    """What the bandwidth by the size of the data is multiplied by to be that of the slowest link; NaN where the ranks are not known."""
+    n = np.where(ranks >= 1, ranks, np.nan)
+    if kind == "all_reduce":
+        return np.asarray(2 * (n - 1) / n)
+    if kind in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"):
+        return np.asarray((n - 1) / n)
+    return np.where(np.isnan(n), np.nan, 1.0)
+
+
+def each(done: Work, activity: Activity, trace: Trace, steps: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
+    """One row a collective and rank, in time order, and what the receipt says: the columns of `p.device_time.each_collective`."""
+    calls = _calls(activity, trace)
+    if not len(calls):
+        return pd.DataFrame(columns=[*EACH, "match"]), []
+    calls["step"] = _step_of(calls, activity.hosts, steps)
+    notes: list[Note] = []
+    match = _matched(calls, done, notes)
+    length = (calls["end"] - calls["start"]).to_numpy(np.int64)
+    known = match >= 0
+    count = int(match.max(initial=-1)) + 1
+    shortest, longest = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(shortest, match[known], length[known])
+    np.maximum.at(longest, match[known], length[known])
+    seen = np.bincount(match[known], minlength=count)
+    real, late = np.full(len(calls), np.nan), np.full(len(calls), np.nan)
+    real[known] = shortest[match[known]]
+    late[known] = longest[match[known]] - length[known]
+    # Of several that took equally short only one is the last: the one that began last.
+    last = _last(match, length, calls["start"].to_numpy(np.int64))
+    size = calls["bytes"].to_numpy(np.float64)
+    group_size = calls["group_size"].to_numpy(np.float64)
+    whole = np.where(size >= 0, size, np.nan)
+    gathered = calls["collective"].isin(_GATHERS).to_numpy()
+    out_size = calls["out_bytes"].to_numpy(np.float64)
+    whole = np.where(gathered & (size >= 0), np.where(out_size >= 0, out_size, np.where(group_size > 0, size * group_size, np.nan)), whole)
+    # Without the other ranks the time has waiting in it, and the bandwidth would be too low without saying so.
+    rate = np.divide(
+        whole * 1e3, real, out=np.full(len(calls), np.nan), where=(real > 0) & (seen[np.maximum(match, 0)] > 1 if count else False)
+    )
+    ranks = np.where(group_size > 0, group_size, np.nan)
+    factor = np.full(len(calls), np.nan)
+    for kind in calls["collective"].unique().tolist():
+        mine = (calls["collective"] == kind).to_numpy()
+        factor[mine] = bus_factor(str(kind), ranks[mine])
+    host = calls["host"].to_numpy(np.int64)
+    texts = activity.texts.values
+    group, sequence = (calls[key].to_numpy(np.int64) for key in ("process_group", "sequence"))
+    out = pd.DataFrame(
+        {
+            "host": np.array(activity.hosts, object)[host],
+            "rank": rank_column(done.ranks, host),
+            "device": calls["device"].to_numpy(np.int64),
+            "step": calls["step"].array,
+            "collective": calls["collective"].to_numpy(object),
+            "process_group": np.array([str(texts[g]) if g >= 0 else "" for g in group.tolist()], object),
+            "group_size": missing(group_size, group_size <= 0),
+            "sequence": missing(sequence, sequence < 0),
+            "bytes": missing(np.nan_to_num(whole), np.isnan(whole)),
+            "start_ms": calls["start"].to_numpy(np.float64) / _MS,
+            "time_us": length / 1e6,
+            "ranks_seen": np.where(known, seen[np.maximum(match, 0)] if count else 1, 1),
+            "real_us": real / 1e6,
+            "wait_us": np.where(known, length - real, np.nan) / 1e6,
+            "late_us": late / 1e6,
+            "last": last,
+            "algorithm_gb_per_second": rate,
+            "bus_gb_per_second": rate * factor,
+            "match": match,
+        }
+    )
+    return out, notes
+
+
+def _calls(activity: Activity, trace: Trace) -> pd.DataFrame:
+    """Collectives as recorded, and those of TPU cores, in time order of each host and device."""
+    texts = activity.texts.values
+    listed = activity.collectives.copy()
+    for key in ("out_bytes", "process_group", "members", "sequence"):
+        if key not in listed.columns:
+            listed[key] = np.full(len(listed), -1, np.int64)
+    listed["collective"] = [kind_of(str(texts[code])) for code in listed["name"].tolist()]
+    parts = [listed]
+    cores = activity.core_spans
+    shared = np.isin(cores["kind"].to_numpy(np.int64), [CORE_KINDS.index("all_reduce")])
+    if shared.any():
+        runs = cores[shared].groupby("event").agg({"host": "first", "device": "first", "start": "min", "end": "max"})
+        runs = runs.reset_index()
+        runs["collective"] = [kind_of(str(trace.names[code])) for code in trace.events.name[runs["event"].to_numpy(np.int64)].tolist()]
+        for key in ("bytes", "group_size", "out_bytes", "process_group", "members", "sequence"):
+            runs[key] = -1
+        parts.append(runs)
+    out = pd.concat(parts, ignore_index=True) if len(parts) > 1 else listed
+    return out.sort_values(["host", "device", "start"], kind="stable", ignore_index=True)
+
+
+def _step_of(calls: pd.DataFrame, hosts: list[str], steps: pd.DataFrame) -> pd.Series:
+    out = np.full(len(calls), -1, np.int64)
+    host, start = calls["host"].to_numpy(np.int64), calls["start"].to_numpy(np.float64) / _MS
+    for number, name in enumerate(hosts):
+        mine = steps[steps["host"] == name] if len(steps) else steps
+        if not len(mine):
+            continue
+        begin = mine["start_ms"].to_numpy(np.float64)
+        order = np.argsort(begin, kind="stable")
+        begin, end = begin[order], (begin + mine["step_time_ms"].to_numpy(np.float64))[order]
+        rows = np.flatnonzero(host == number)
+        at = np.searchsorted(begin, start[rows], side="right") - 1
+        inside = (at >= 0) & (start[rows] < end[np.maximum(at, 0)])
+        out[rows[inside]] = mine["step"].to_numpy(np.int64)[order][at[inside]]
+    return pd.Series(out).astype("Int64").mask(out < 0)
+
+
+def _matched(calls: pd.DataFrame, done: Work, notes: list[Note]) -> Int64s:
+    """int64[n]: the same number for the calls of several ranks that are one collective; -1 where the others are not known."""
+    host, device = calls["host"].to_numpy(np.int64), calls["device"].to_numpy(np.int64)
+    _, member = distinct(host, device)
+    out = np.full(len(calls), -1, np.int64)
+    single = calls["collective"].isin(_ONE_SIDED).to_numpy()
+    # A rank that several files claim to be can't be told from its double.
+    doubles = [i for i, rank in enumerate(done.ranks) if rank is not None and done.ranks.index(rank) < i]
+    if doubles:
+        listed = ", ".join(done.hosts[i] for i in doubles[:4]) + (" …" if len(doubles) > 4 else "")
+        notes.append(Note("warning", f"Of ranks that several files are of, the first is compared with the others; not {listed}."))
+    usable = ~single & ~np.isin(host, doubles)
+    if len(np.unique(member[usable])) < 2:
+        return out
+    _, kind = distinct(pd.factorize(calls["collective"])[0].astype(np.int64))
+    step = calls["step"].fillna(-1).to_numpy(np.int64)
+    group, members, sequence = (calls[key].to_numpy(np.int64) for key in ("process_group", "members", "sequence"))
+    # The sequence number tells the collective; without one it is told by its place among those of its step.
+    counted = sequence >= 0
+    _, key = distinct(group, members, kind, np.where(counted, sequence, -1), np.where(counted, -1, step))
+    place = _place(key, member)
+    per_member = np.bincount(key * (member.max() + 1) + member, weights=usable, minlength=(key.max() + 1) * (member.max() + 1))
+    per_member = per_member.reshape(key.max() + 1, -1)
+    least = np.where(per_member > 0, per_member, np.inf).min(axis=1)
+    even = least == per_member.max(axis=1)
+    uneven = usable & ~even[key]
+    if uneven.any():
+        ranks = len(np.unique(member[uneven]))
+        notes.append(
+            Note(
+                "warning",
+                f"{int(uneven.sum()):,} calls of collectives on {ranks} ranks could not be matched: the ranks do not have the same number "
+                "of them in the same step, as recordings of different length have. Waiting is not told for these.",
+            )
+        )
+    good = usable & even[key]
+    first, match = distinct(key[good], place[good])
+    count = np.bincount(match)
+    size = calls["group_size"].to_numpy(np.int64)[good][first]
+    # One name may stand for several groups: more ranks than the group has are no one collective.
+    several = (count > 1) & ((size <= 0) | (count <= size))
+    number = np.where(several, np.cumsum(several) - 1, -1)
+    out[good] = number[match]
+    return out
+
+
+def _place(key: Int64s, member: npt.NDArray[np.integer]) -> Int64s:
+    """Of each row, how many rows of the same key and member come before it."""
+    order = np.lexsort((np.arange(len(key)), member, key))
+    new = np.append(True, (key[order][1:] != key[order][:-1]) | (member[order][1:] != member[order][:-1]))
+    index = np.arange(len(key))
+    out = np.empty(len(key), np.int64)
+    out[order] = index - np.maximum.accumulate(np.where(new, index, 0))
+    return out
+
+
+def _last(match: Int64s, length: Int64s, start: Int64s) -> npt.NDArray[np.bool_]:
+    out = np.zeros(len(match), np.bool_)
+    rows = np.flatnonzero(match >= 0)
+    order = rows[np.lexsort((-start[rows], length[rows], match[rows]))]
+    out[order[np.flatnonzero(np.diff(match[order], prepend=-1))]] = True
+    return out
+
+
+def summary(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row a collective, process group and size, most time first: the columns of `p.device_time.collectives`.
+
+    Bandwidth is of all data by all the time that it took itself; missing where a size or the other ranks are not known.
+    """
+    if not len(rows):
+        return pd.DataFrame(columns=COLLECTIVES)
+    known = rows["match"] >= 0
+    one = rows[known].drop_duplicates("match")
+    keys = ["collective", "process_group", "group_size", "bytes"]
+    by = rows.groupby(keys, sort=False, dropna=False)
+    out = by.agg(calls=("time_us", "size"), time_ms=("time_us", "sum"), wait_ms=("wait_us", lambda v: v.sum(min_count=1))).reset_index()
+    own = one.groupby(keys, sort=False, dropna=False)
+    each_ = own.agg(
+        collectives=("real_us", "size"),
+        real_us=("real_us", "mean"),
+        min_real_us=("real_us", "min"),
+        max_real_us=("real_us", "max"),
+        algorithm_gb_per_second=("algorithm_gb_per_second", _harmonic),
+        bus_gb_per_second=("bus_gb_per_second", _harmonic),
+    ).reset_index()
+    out = out.merge(each_, on=keys, how="left")
+    out["time_ms"] /= 1e3
+    out["wait_ms"] /= 1e3
+    matched = rows[known].groupby(keys, sort=False, dropna=False)["time_us"].sum().rename("_matched").reset_index()
+    out = out.merge(matched, on=keys, how="left")
+    out["wait_percent"] = 100 * out["wait_ms"] / (out["_matched"] / 1e3).where(out["_matched"] > 0)
+    out["collectives"] = out["collectives"].astype("Int64")
+    return out.sort_values("time_ms", ascending=False, kind="stable", ignore_index=True)[COLLECTIVES]
+
+
+def _harmonic(rates: pd.Series) -> float:
+    """The rate of several transfers of one size together."""
+    known = rates[rates > 0]
+    return float(len(known) / (1 / known).sum()) if len(known) else float("nan")
+
+
+STRAGGLERS = ["step", *KEYS, "collectives", "last_in", "late_ms", "wait_ms", "wait_percent", "cost_ms", "straggler"]
+LATE = 0.01
+"""A rank is a straggler where the others waited for it for more than this part of the step."""
+
+
+def stragglers(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    """One row a rank for the whole recording (step NA), then for each step: the columns of `p.device_time.stragglers`.
+
+    `late_ms`: how much later than the first one the rank came, summed over collectives. `cost_ms`: how long the rank that waited longest
+    stood still in those collectives in which this rank was the last.
+    """
+    rows = rows[rows["match"] >= 0] if len(rows) else rows
+    if not len(rows):
+        return pd.DataFrame(columns=STRAGGLERS)
+    cost = rows["late_us"].where(rows["last"], 0.0)
+    rows = rows.assign(_cost=cost)
+    parts = []
+    for frame, keys in (
+        (rows.assign(step=missing(np.zeros(len(rows)), np.ones(len(rows), np.bool_))), KEYS),
+        (rows[rows["step"].notna()], ["step", *KEYS]),
+    ):
+        if not len(frame):
+            continue
+        out = (
+            frame.groupby(keys, sort=False, dropna=False)
+            .agg(
+                collectives=("time_us", "size"),
+                last_in=("last", "sum"),
+                late_ms=("late_us", "sum"),
+                wait_ms=("wait_us", "sum"),
+                time=("time_us", "sum"),
+                cost_ms=("_cost", "sum"),
+            )
+            .reset_index()
+        )
+        if "step" not in out.columns:
+            out["step"] = missing(np.zeros(len(out)), np.ones(len(out), np.bool_))
+        parts.append(out)
+    out = pd.concat(parts, ignore_index=True)
+    out[["late_ms", "wait_ms", "cost_ms", "time"]] /= 1e3
+    out["wait_percent"] = 100 * out["wait_ms"] / out["time"].where(out["time"] > 0)
+    length = steps.groupby("step")["step_time_ms"].max() if len(steps) else pd.Series(dtype="f8")
+    whole = out["step"].map(length).astype("float64")
+    whole = whole.fillna(float(length.sum()) if len(length) else np.inf)
+    if not len(length):
+        # Without steps the time in collectives is what a delay is measured by.
+        whole = out.groupby("step", dropna=False)["time"].transform("max")
+    most = out.groupby("step", dropna=False)["cost_ms"].transform("max")
+    out["straggler"] = (out["cost_ms"] == most) & (out["cost_ms"] > LATE * whole)
+    out["_order"] = out["step"].fillna(-1).astype("int64")
+    return out.sort_values(["_order", "rank", "host", "device"], kind="stable", ignore_index=True)[STRAGGLERS]
+
+
+def lengths(steps: pd.DataFrame) -> list[Note]:
+    """What the receipt says of ranks that recorded different numbers of steps."""
+    if not len(steps):
+        return []
+    count = steps.groupby("host", sort=False).size()
+    if count.nunique() < 2:
+        return []
+    least, most = count.idxmin(), count.idxmax()
+    text = f"The hosts recorded different numbers of steps, from {count.min():,} ({least}) to {count.max():,} ({most})"
+    return [Note("warning", f"{text}: only steps that several of them have are compared.")]

@@ -1,0 +1,331 @@
+"""What a step could not have been shorter without: the chain of work, on host and devices, in which each piece waited for the one before.
+
+The path is walked backwards from the end of the step. A work of a device waited for its launch where that began after the work before it on
+the stream had ended; else for that work, or for one of another stream that ended just before. A call of the host that stands still until a
+device has caught up waited for the work that ended last in it. A thread without work waited for the thread that worked last. The pieces
+follow each other without gap or overlap, so that their times add up to the step.
+
+Waits of one stream for another are inferred by time; no recording but one with CUDA's sync events states them.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.activity import Activity
+from nbprof.analysis.device_time.device_time import CLASS_NAMES, Work, union
+from nbprof.analysis.device_time.idle import FOLLOWS_PS
+from nbprof.analysis.ops.innermost import Innermost
+from nbprof.core.trace import Int64s, Trace
+
+KINDS = ("compute", "communication", "memory", "launch_delay", "kernel_wait", "launch", "wait", "input", "op", "host", "unknown")
+"""What a piece of the path is."""
+SEGMENTS = ["kind", "name", "op", "where", "start_ms", "duration_us"]
+PATH = ["kind", "name", "op", "pieces", "total_us", "percent", "longest_us", "_at_ms", "_for_ms"]
+_SYNC = re.compile(
+    r"(?:cuda|cu|hip)(?:Device|Ctx|Context|Stream|Event)Synchronize|urQueueFinish|urEventWait|ze\w+Synchronize|aclrtSynchronize",
+    re.IGNORECASE,
+)
+_SLACK_PS = 1_000_000
+_ROUNDED_PS = 1000
+"""Ends of steps are kept as ms."""
+_NONE = -(2**62)
+
+
+@dataclass
+class _Thread:
+    """One thread of the host: when it worked, and when a device released it."""
+
+    start: list[int]
+    end: list[int]
+    released: list[int] = field(default_factory=list)
+    by: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Window:
+    """Part of a recording: a step of a host. `lane` is the thread that marks it, -1 where none does."""
+
+    host: int
+    start: int
+    end: int
+    lane: int = -1
+
+
+class _Walk:
+    """A walk from the end of a window to its begin."""
+
+    def __init__(self, done: Work, activity: Activity, trace: Trace, window: Window) -> None:
+        self.window = window
+        mine = (done.host == window.host) & (done.end > window.start) & (done.start < window.end) & (done.end > done.start)
+        self.rows = np.flatnonzero(mine)
+        self.start, self.end = (column[self.rows].tolist() for column in (done.start, done.end))
+        self.before = _previous(done.lane[self.rows]).tolist()
+        call = done.launch[self.rows]
+        events = trace.events
+        self.called = np.where(call >= 0, events.start[call], _NONE).tolist()
+        self.returned = np.where(call >= 0, events.start[call] + events.duration[call], _NONE).tolist()
+        self.caller = np.where(call >= 0, events.lane[call], -1).tolist()
+        by_end = np.argsort(done.end[self.rows], kind="stable")
+        self.by_end: list[int] = by_end.tolist()
+        self.ends: list[int] = done.end[self.rows][by_end].tolist()
+        self.threads = _threads(done, activity, trace, window, self.rows, self.by_end, self.ends)
+        self.pieces: list[tuple[str, int, int, int]] = []
+        """(device | delay | gap | host | unknown, work or lane, start, end)."""
+
+    def piece(self, what: str, of: int, start: int, end: int) -> None:
+        start = max(start, self.window.start)
+        if end > start:
+            self.pieces.append((what, of, start, end))
+
+    def latest(self, moment: int) -> int:
+        """The work that ended last, not after a moment; -1 where there is none."""
+        at = bisect_right(self.ends, moment) - 1
+        return self.by_end[at] if at >= 0 else -1
+
+    def run(self) -> None:
+        time, begin = self.window.end, self.window.start
+        lane = self._main()
+        work = self.latest(time + _ROUNDED_PS)
+        if work < 0 or (self.end[work] < time - _ROUNDED_PS and lane >= 0):
+            work = -1
+        elif self.end[work] < time:
+            self.piece("unknown", -1, self.end[work], time)
+            time = self.end[work]
+        while time > begin:
+            if work >= 0:
+                time, work, lane = self._device(work, time, lane)
+            elif lane >= 0:
+                time, work, lane = self._host(lane, time)
+            else:
+                self.piece("unknown", -1, begin, time)
+                return
+
+    def _main(self) -> int:
+        # Where nothing joins host and devices, the path can only be that of the devices.
+        if self.rows.size and max(self.caller, default=-1) < 0 and not any(thread.released for thread in self.threads.values()):
+            return -1
+        if self.window.lane in self.threads:
+            return self.window.lane
+        launched: list[int] = [lane for lane in self.caller if lane in self.threads]
+        if launched:
+            return max(set(launched), key=launched.count)
+        return next(iter(self.threads), -1)
+
+    def _device(self, work: int, time: int, lane: int) -> tuple[int, int, int]:
+        """From the end of a work, or a moment in it, to what it waited for."""
+        start = min(self.start[work], time)
+        self.piece("device", work, start, time)
+        before = self.before[work]
+        ready = min(self.end[before], start) if before >= 0 else _NONE
+        if self.caller[work] >= 0 and self.called[work] > ready:
+            returned = min(self.returned[work], start)
+            self.piece("delay", work, returned, start)
+            return returned, -1, self.caller[work]
+        # The work that ended last before this one began, on any stream: the one before on its own where nothing came between.
+        other = self.latest(start)
+        known = self.caller[work] >= 0
+        if other >= 0 and other != before and self.end[other] > ready and (start - self.end[other] < FOLLOWS_PS or not known):
+            before, ready = other, self.end[other]
+        if before >= 0:
+            # What a work waited for whose launch is not known, when nothing ran for long, is not known either.
+            waited = known or start - ready < FOLLOWS_PS
+            self.piece("gap" if waited else "unknown", work, ready, start)
+            return ready, before, lane
+        if self.caller[work] >= 0:
+            returned = min(self.returned[work], start)
+            self.piece("delay", work, returned, start)
+            return returned, -1, self.caller[work]
+        self.piece("unknown", -1, self.window.start, start)
+        return self.window.start, -1, lane
+
+    def _host(self, lane: int, time: int) -> tuple[int, int, int]:
+        """From a moment on a thread back to what it waited for, or to the begin of its work."""
+        thread = self.threads.get(lane)
+        at = bisect_left(thread.start, time) - 1 if thread else -1
+        if thread and at >= 0 and thread.end[at] >= time:
+            low = thread.start[at]
+            sync = bisect_right(thread.released, time) - 1
+            if sync >= 0 and thread.released[sync] > low:
+                self.piece("host", lane, thread.released[sync], time)
+                return thread.released[sync], thread.by[sync], lane
+            self.piece("host", lane, low, time)
+            return low, -1, lane
+        own = thread.end[at] if thread and at >= 0 else _NONE
+        best, to = own, lane
+        for other, one in self.threads.items():
+            place = bisect_left(one.start, time) - 1
+            if place >= 0 and min(one.end[place], time) > best:
+                best, to = min(one.end[place], time), other
+        if best == _NONE:
+            best = self.window.start
+        self.piece("host", lane, best, time)
+        return best, -1, to
+
+
+def _previous(lane: Int64s | Any) -> Int64s:
+    """Of works in time order, the one before on the same lane, -1."""
+    out = np.full(len(lane), -1, np.int64)
+    order = np.argsort(lane, kind="stable")
+    same = lane[order][1:] == lane[order][:-1]
+    out[order[1:][same]] = order[:-1][same]
+    return out
+
+
+def _threads(
+    done: Work, activity: Activity, trace: Trace, window: Window, rows: Int64s, by_end: list[int], ends: list[int]
+) -> dict[int, _Thread]:
+    """The threads of the window's host that ran ops or made calls, by lane."""
+    events = trace.events
+    calls = pd.unique(np.concatenate([activity.calls["event"].to_numpy(np.int64), activity.launches["event"].to_numpy(np.int64)]))
+    event = np.concatenate([activity.host_ops["event"].to_numpy(np.int64), calls])
+    start, end = events.start[event], events.start[event] + events.duration[event]
+    on = (trace.lanes["kind"] == "host").to_numpy() & (trace.lanes["host"] == done.hosts[window.host]).to_numpy()
+    inside = (end > window.start) & (start < window.end) & on[events.lane[event]]
+    event, start, end = event[inside], start[inside], end[inside]
+    lane = events.lane[event]
+    out: dict[int, _Thread] = {}
+    order = np.argsort(lane, kind="stable")
+    for mine in np.split(order, np.flatnonzero(lane[order][1:] != lane[order][:-1]) + 1):
+        if len(mine):
+            low, high = union(start[mine], end[mine])
+            out[int(lane[mine[0]])] = _Thread(low.tolist(), high.tolist())
+    # Calls that ended because a device did: those that say so, and those whose own work was done before they returned.
+    blocked = np.array([bool(_SYNC.match(str(name))) for name in trace.names], np.bool_)
+    waits: list[tuple[int, int, int]] = []
+    for one in event[blocked[events.name[event]]].tolist():
+        begin, stop = int(events.start[one]), int(events.start[one] + events.duration[one])
+        at = bisect_right(ends, stop + _SLACK_PS) - 1
+        if at >= 0 and ends[at] > begin:
+            waits.append((int(events.lane[one]), min(ends[at], stop), by_end[at]))
+    call = done.launch[rows]
+    returned = np.where(call >= 0, events.start[call] + events.duration[call], _NONE)
+    for at in np.flatnonzero((call >= 0) & (done.end[rows] <= returned)).tolist():
+        waits.append((int(events.lane[call[at]]), int(done.end[rows[at]]), at))
+    for on_lane, released, by in sorted(waits, key=lambda wait: wait[1]):
+        if on_lane in out:
+            out[on_lane].released.append(released)
+            out[on_lane].by.append(by)
+    return out
+
+
+def segments(done: Work, activity: Activity, trace: Trace, window: Window) -> pd.DataFrame:
+    """The path through a window, in time order: the columns of `p.device_time.critical_path_pieces`."""
+    walk = _Walk(done, activity, trace, window)
+    walk.run()
+    parts = [_of_devices(walk, done, activity, trace), *_of_threads(walk, activity, trace)]
+    parts.append(_plain([p for p in walk.pieces if p[0] == "unknown"]))
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return pd.DataFrame(columns=SEGMENTS)
+    out = pd.concat(parts, ignore_index=True).sort_values("_start", kind="stable", ignore_index=True)
+    out["start_ms"] = out["_start"] / 1e9
+    out["duration_us"] = (out["_end"] - out["_start"]) / 1e6
+    return out[SEGMENTS]
+
+
+_BARE = ["kind", "name", "op", "where", "_start", "_end"]
+
+
+def _plain(pieces: list[tuple[str, int, int, int]]) -> pd.DataFrame:
+    return pd.DataFrame([("unknown", "", "", "", start, end) for _, _, start, end in pieces], columns=_BARE)
+
+
+def _of_devices(walk: _Walk, done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
+    mine = [p for p in walk.pieces if p[0] in ("device", "delay", "gap")]
+    if not mine:
+        return pd.DataFrame(columns=_BARE)
+    row = walk.rows[np.array([p[1] for p in mine], np.int64)]
+    kind = np.array([{"delay": "launch_delay", "gap": "kernel_wait"}.get(p[0], "") for p in mine], object)
+    on = kind == ""
+    kind[on] = [CLASS_NAMES[c] for c in done.cls[row[on]].tolist()]
+    launches = activity.launches
+    of_call = pd.Series(launches["op"].to_numpy(np.int64), launches["event"].to_numpy(np.int64))
+    of_call = of_call[~of_call.index.duplicated()]
+    op = of_call.reindex(done.launch[row]).fillna(-1).to_numpy(np.int64)
+    names = trace.names
+    lanes = trace.lanes
+    lane = done.lane[row]
+    where = (lanes["process"].astype(str) + " · " + lanes["thread"].astype(str)).to_numpy(object)
+    return pd.DataFrame(
+        {
+            "kind": kind,
+            "name": trace.display[done.name[row]],
+            "op": np.where(op >= 0, names[trace.events.name[np.maximum(op, 0)]], ""),
+            "where": where[lane],
+            "_start": [p[2] for p in mine],
+            "_end": [p[3] for p in mine],
+        }
+    )
+
+
+def _of_threads(walk: _Walk, activity: Activity, trace: Trace) -> list[pd.DataFrame]:
+    """Pieces on threads, cut into what ran innermost."""
+    by_lane: dict[int, list[tuple[int, int]]] = {}
+    for what, lane, first, last in walk.pieces:
+        if what == "host":
+            by_lane.setdefault(lane, []).append((first, last))
+    if not by_lane:
+        return []
+    seen = Innermost(activity, trace)
+    out = []
+    for lane, spans in by_lane.items():
+        # Backwards as the walk went.
+        begin, end = (np.array(column, np.int64)[::-1] for column in zip(*spans, strict=True))
+        cut = seen.cut(lane, begin, end)
+        cut["where"] = str(trace.lanes["thread"].iloc[lane])
+        out.append(cut[_BARE])
+    return out
+
+
+def summary(pieces: pd.DataFrame) -> pd.DataFrame:
+    """One row a kind, name and op, most time first: the columns of `p.device_time.critical_path`; the percents add up to 100."""
+    if not len(pieces):
+        return pd.DataFrame(columns=PATH)
+    longest = pieces.groupby(["kind", "name", "op"], sort=False)["duration_us"].idxmax()
+    out = (
+        pieces.groupby(["kind", "name", "op"], sort=False)
+        .agg(pieces=("duration_us", "size"), total_us=("duration_us", "sum"), longest_us=("duration_us", "max"))
+        .reset_index()
+    )
+    out["_at_ms"] = pieces["start_ms"].loc[longest.to_numpy()].to_numpy()
+    out["_for_ms"] = out["longest_us"] / 1e3
+    out["percent"] = 100 * out["total_us"] / out["total_us"].sum()
+    return out.sort_values(["total_us", "name"], ascending=[False, True], kind="stable", ignore_index=True)[PATH]
+
+
+def choose(steps: pd.DataFrame, hosts: list[str], step: int | None = None, host: str | None = None) -> pd.Series | None:
+    """The row of a step; without one the step of median length of those that averages are of, on the first host that has any."""
+    mine = steps[steps["host"] == (host if host is not None else next((h for h in hosts if (steps["host"] == h).any()), ""))]
+    if step is not None:
+        mine = mine[mine["step"] == step]
+    elif "counted" in mine.columns and mine["counted"].any():
+        mine = mine[mine["counted"]]
+    if not len(mine):
+        return None
+    return mine.sort_values("step_time_ms", kind="stable").iloc[(len(mine) - 1) // 2]
+
+
+def window(done: Work, activity: Activity, trace: Trace, row: pd.Series | None) -> Window:
+    """The window of a step, or the whole recording of the first host with work."""
+    if row is None:
+        host = int(done.host[0])
+        mine = done.host == host
+        called = done.launch[mine]
+        events = trace.events
+        first = int(done.start[mine].min())
+        if (called >= 0).any():
+            first = min(first, int(events.start[called[called >= 0]].min()))
+        return Window(host, first, int(done.end[mine].max()))
+    host = done.hosts.index(str(row["host"]))
+    start = round(float(row["start_ms"]) * 1e9)
+    marks = activity.markers
+    marks = marks[(marks["host"] == host) & (marks["group"] == row["group"]) & (marks["device"] < 0)]
+    lane = int(trace.events.lane[int(marks["event"].iloc[0])]) if len(marks) and int(marks["event"].iloc[0]) >= 0 else -1
+    return Window(host, start, start + round(float(row["step_time_ms"]) * 1e9), lane)

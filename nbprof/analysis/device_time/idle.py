@@ -1,0 +1,155 @@
+"""Why devices stood still: the host had not launched yet, the next kernel followed at once, or something else held it.
+
+Between two works of a stream, or of a device on all its streams, lies a gap. It is a **host wait** where the next work was launched
+after the gap began; else a **kernel wait** where it is shorter than what one kernel takes to follow another; else **other**: the work was
+queued, and waited for an event, another stream or another rank.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.activity import Activity
+from nbprof.analysis.device_time.device_time import KEYS, Work, union
+from nbprof.analysis.sweep import flatten
+from nbprof.core.trace import Int64s, Trace
+
+FOLLOWS_PS = 30_000_000
+"""A gap shorter than this is what a kernel takes to follow another: 30 µs."""
+CATEGORIES = ("host_wait", "kernel_wait", "other")
+CAUSES = (
+    "in no op or call",
+    "in other host work",
+    "in an op",
+    "in a call that allocates or frees memory",
+    "in a launch",
+    "in a copy or fill call",
+    "waiting for the device",
+    "waiting for input",
+)
+"""What the host did in a host wait; the last that applies counts."""
+_LOADING = CAUSES.index("waiting for input")
+_OF_CALL = {
+    "launch": 4,
+    "graph": 4,
+    "copy": 5,
+    "copy H2D": 5,
+    "copy D2H": 6,
+    "fill": 5,
+    "sync": 6,
+    "allocate": 3,
+    "other": 1,
+}
+IDLE = [*KEYS, "stream", "category", "gaps", "idle_ms", "percent", "mean_us", "median_us", "max_us"]
+CAUSE = [*KEYS, "cause", "idle_ms", "percent"]
+_MS = 1e9
+
+
+def _gaps(done: Work, rows: Int64s, begun: Int64s) -> tuple[Int64s, Int64s, npt.NDArray[np.int64]]:
+    """Begin, end and category of the gaps between works in time order; `begun` is when each was launched (-1: not known)."""
+    start, reach = done.start[rows], np.maximum.accumulate(done.end[rows])
+    begin, end, launched = reach[:-1], start[1:], begun[rows[1:]]
+    keep = end > begin
+    begin, end, launched = begin[keep], end[keep], launched[keep]
+    category = np.where(end - begin < FOLLOWS_PS, 1, 2)
+    category[(launched >= 0) & (launched > begin)] = 0
+    return begin, end, category
+
+
+def frame(done: Work, trace: Trace, follows_ps: int = FOLLOWS_PS) -> pd.DataFrame:
+    """Idle time of each stream and of each device as a whole (`stream` empty) by category: the columns of `p.device_time.idle`."""
+    threads = trace.lanes["thread"].astype(str).tolist()
+    begun = _launched(done, trace)
+    rows_ = []
+    for host, device, rows in done.devices():
+        streams = done.streams(rows)
+        every = np.arange(rows.start, rows.stop)
+        for stream, mine in [("", every), *((threads[lane], mine) for lane, mine in streams)]:
+            begin, end, category = _gaps(done, mine, begun)
+            if follows_ps != FOLLOWS_PS:
+                category = np.where(category == 0, 0, np.where(end - begin < follows_ps, 1, 2))
+            length = end - begin
+            whole = int(length.sum())
+            # Where no launch is known, nothing tells what the host was waited for.
+            for code, name in enumerate(CATEGORIES):
+                if code == 0 and not (done.launch[mine] >= 0).any():
+                    continue
+                of = length[category == code]
+                some = len(of) > 0
+                rows_.append(
+                    (
+                        done.hosts[host],
+                        done.ranks[host],
+                        device,
+                        stream,
+                        name,
+                        len(of),
+                        of.sum() / _MS,
+                        100 * of.sum() / whole if whole else np.nan,
+                        of.mean() / 1e6 if some else np.nan,
+                        float(np.median(of)) / 1e6 if some else np.nan,
+                        of.max() / 1e6 if some else np.nan,
+                    )
+                )
+    return pd.DataFrame(rows_, columns=IDLE).astype({"rank": "Int64"})
+
+
+def _launched(done: Work, trace: Trace) -> Int64s:
+    return np.where(done.launch >= 0, trace.events.start[done.launch], -1) if len(done) else np.zeros(0, np.int64)
+
+
+def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
+    """What the host did while a device waited for its next launch: the columns of `p.device_time.idle_causes`.
+
+    Each moment counts once: waiting for input before waiting for the device, before copies, launches, calls for memory, ops, and the rest.
+    """
+    begun = _launched(done, trace)
+    host_ops, calls = activity.host_ops, activity.calls
+    kinds = activity.texts.values if len(calls) else np.zeros(0, object)
+    of_kind = np.array([_OF_CALL.get(str(kind), 0) for kind in kinds], np.int64)
+    out = []
+    segments: dict[int, tuple[Int64s, Int64s, npt.NDArray[np.int16]]] = {}
+    for host, device, rows in done.devices():
+        if host not in segments:
+            ops, mine = host_ops[host_ops["host"] == host], calls[calls["host"] == host]
+            loading = ops["dataset"].to_numpy(np.bool_)
+            start = np.concatenate([ops["start"].to_numpy(np.int64), mine["start"].to_numpy(np.int64)])
+            end = np.concatenate([ops["end"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)])
+            of_calls = of_kind[mine["kind"].to_numpy(np.int64)] if len(mine) else []
+            cls = np.concatenate([np.where(loading, _LOADING, 2), of_calls]).astype(np.int16)
+            if not len(calls):
+                # A recorder that lists no calls still has those that launched something.
+                event = activity.launches.loc[activity.launches["host"] == host, "event"].to_numpy(np.int64)
+                start = np.concatenate([start, trace.events.start[event]])
+                end = np.concatenate([end, trace.events.start[event] + trace.events.duration[event]])
+                cls = np.concatenate([cls, np.full(len(event), _OF_CALL["launch"], np.int16)])
+            known = cls > 0
+            segments[host] = flatten(start[known], end[known], cls[known])
+        begin, end, category = _gaps(done, np.arange(rows.start, rows.stop), begun)
+        begin, end = union(begin[category == 0], end[category == 0])
+        whole = int((end - begin).sum())
+        if not whole:
+            continue
+        low, high, cls = segments[host]
+        spent = np.array([_common(begin, end, low[cls == code], high[cls == code]) if code else 0 for code in range(len(CAUSES))])
+        spent[0] = whole - spent.sum()
+        for code in np.argsort(-spent, kind="stable").tolist():
+            if spent[code] > 0:
+                out.append((done.hosts[host], done.ranks[host], device, CAUSES[code], spent[code] / _MS, 100 * spent[code] / whole))
+    return pd.DataFrame(out, columns=CAUSE).astype({"rank": "Int64", "idle_ms": "f8", "percent": "f8", "cause": object})
+
+
+def _common(begin: Int64s, end: Int64s, low: Int64s, high: Int64s) -> int:
+    """How long two sets of spans, each without overlap and in time order, run together, ps."""
+    if not len(begin) or not len(low):
+        return 0
+
+    def covered(moment: Int64s) -> Int64s:
+        at = np.searchsorted(low, moment, side="right") - 1
+        before = np.append(0, np.cumsum(high - low))
+        inside = np.where(at >= 0, np.minimum(moment, high[at]) - low[at], 0)
+        return np.asarray(np.where(at >= 0, before[at] + inside, 0), np.int64)
+
+    return int((covered(end) - covered(begin)).sum())

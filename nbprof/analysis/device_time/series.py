@@ -1,0 +1,196 @@
+"""How many launched works wait on each stream, and how fast copies move bytes: as step functions of time, and summed up."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.activity import Activity, text_column
+from nbprof.analysis.device_time.device_time import KEYS, Work, rank_column
+from nbprof.core.factorize import distinct
+from nbprof.core.trace import Int64s, Trace
+
+FULL = 1024
+"""Launches that CUDA holds on a stream before the launching call has to wait."""
+QUEUE_SERIES = [*KEYS, "stream", "time_ms", "queue_length"]
+QUEUE = [*KEYS, "stream", "works", "mean_length", "median_length", "max_length", "empty_percent", "full_ms", "full_percent"]
+BANDWIDTH_SERIES = [*KEYS, "copy", "time_ms", "gb_per_second"]
+BANDWIDTH = [
+    *(*KEYS, "copy", "copies", "bytes", "time_ms", "gb_per_second", "min_gb_per_second", "median_gb_per_second"),
+    *("max_gb_per_second", "peak_gb_per_second", "unknown"),
+]
+COPIES = {
+    "H2D": "host to device",
+    "D2H": "device to host",
+    "D2D": "within the device",
+    "P2P": "between devices",
+    "H2H": "within the host",
+    "memset": "fill",
+}
+_MS = 1e9
+_FASTEST = 1e15
+
+
+def queue_steps(done: Work, trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
+    """Lane, time and length of the queue of each stream whenever it changes: one more at each launch, one less as a work begins."""
+    known = np.flatnonzero(done.launch >= 0)
+    launched = trace.events.start[done.launch[known]]
+    # Clocks that disagree a little let work begin before its launch.
+    begun = np.maximum(done.start[known], launched)
+    lane = np.concatenate([done.lane[known], done.lane[known]]).astype(np.int64)
+    time = np.concatenate([launched, begun])
+    change = np.repeat(np.array([1, -1]), len(known))
+    order = np.lexsort((-change, time, lane))
+    lane, time, change = lane[order], time[order], change[order]
+    # The works of a stream are launched as often as they begin, so that each stream's sum ends at 0.
+    return lane, time, np.cumsum(change)
+
+
+def _labels(done: Work, trace: Trace, lane: Int64s) -> dict[str, object]:
+    """The columns that tell which stream a row is of."""
+    lanes = trace.lanes
+    hosts = {name: i for i, name in enumerate(done.hosts)}
+    host = lanes["host"].map(hosts).to_numpy(np.int64)
+    return {
+        "host": text_column(np.array(done.hosts, object), host[lane]),
+        "rank": rank_column(done.ranks, host[lane]),
+        "device": lanes["device"].to_numpy(np.int64)[lane],
+        "stream": text_column(lanes["thread"].astype(str).to_numpy(object), lane),
+    }
+
+
+def queue_series(done: Work, trace: Trace) -> pd.DataFrame:
+    """The columns of `p.device_time.queue_series`; a length holds until the next row of the stream."""
+    lane, time, length = queue_steps(done, trace)
+    last = np.append((lane[1:] != lane[:-1]) | (time[1:] != time[:-1]), True) if len(lane) else np.zeros(0, np.bool_)
+    lane, time, length = lane[last], time[last], length[last]
+    return pd.DataFrame({**_labels(done, trace, lane), "time_ms": time / _MS, "queue_length": length})[QUEUE_SERIES]
+
+
+def queue(done: Work, trace: Trace, full: int = FULL) -> pd.DataFrame:
+    """One row a stream, weighted by time: the columns of `p.device_time.queue`."""
+    lane, time, length = queue_steps(done, trace)
+    if not len(lane):
+        return pd.DataFrame(columns=QUEUE)
+    edges = np.flatnonzero(np.append(True, lane[1:] != lane[:-1])).tolist()
+    rows = []
+    for a, b in zip(edges, [*edges[1:], len(lane)], strict=True):
+        held, counts = np.diff(time[a:b]), length[a : b - 1]
+        whole = int(held.sum())
+        order = np.argsort(counts, kind="stable")
+        middle = int(np.searchsorted(np.cumsum(held[order]), whole / 2))
+        at_full = int(held[counts >= full].sum())
+        rows.append(
+            (
+                (b - a) // 2,
+                float(held @ counts) / whole if whole else np.nan,
+                float(counts[order][min(middle, len(order) - 1)]) if whole else np.nan,
+                int(length[a:b].max()),
+                100 * float(held[counts == 0].sum()) / whole if whole else np.nan,
+                at_full / _MS,
+                100 * at_full / whole if whole else np.nan,
+            )
+        )
+    out = pd.DataFrame(rows, columns=QUEUE[4:])
+    return pd.DataFrame({**_labels(done, trace, lane[edges]), **{c: out[c] for c in out.columns}})[QUEUE].sort_values(
+        ["host", "device", "works"], ascending=[True, True, False], kind="stable", ignore_index=True
+    )
+
+
+def rates(activity: Activity) -> npt.NDArray[np.float64]:
+    """Bytes a second of each transfer: what the file states, else its bytes by its time; NaN where neither is known."""
+    moved = activity.transfers
+    length = (moved["end"] - moved["start"]).to_numpy(np.float64)
+    size = moved["bytes"].to_numpy(np.float64)
+    known = (size >= 0) & (length > 0)
+    out: npt.NDArray[np.float64] = np.divide(size * 1e12, length, out=np.full(len(moved), np.nan), where=known)
+    if "rate" not in moved.columns:
+        return out
+    stated = moved["rate"].to_numpy(np.float64)
+    return np.asarray(np.where(np.isfinite(stated) & (stated > 0), stated, out))
+
+
+def _groups(activity: Activity) -> tuple[Int64s, Int64s]:
+    moved = activity.transfers
+    return distinct(*(moved[key].to_numpy(np.int64) for key in ("host", "device", "kind")))
+
+
+def _copy_labels(activity: Activity, ranks: list[int | None], rows: Int64s) -> dict[str, object]:
+    moved = activity.transfers.iloc[rows]
+    host = moved["host"].to_numpy(np.int64)
+    # By code, not by row: copies are many, kinds of copies few. The last place is that of -1.
+    kinds = np.array([*(COPIES.get(kind, kind) for kind in activity.texts.codes), "other"], object)
+    return {
+        "host": text_column(np.array(activity.hosts, object), host),
+        "rank": rank_column(ranks, host),
+        "device": moved["device"].to_numpy(np.int64),
+        "copy": kinds[moved["kind"].to_numpy(np.int64)],
+    }
+
+
+def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
+    """One row a device and kind of copy: the columns of `p.device_time.bandwidth`."""
+    moved, rate = activity.transfers, rates(activity)
+    first, group = _groups(activity)
+    if not len(first):
+        return pd.DataFrame(columns=BANDWIDTH)
+    length = (moved["end"] - moved["start"]).to_numpy(np.int64)
+    size = moved["bytes"].to_numpy(np.int64)
+    peaks = _peaks(activity, rate)
+    rows = []
+    for one in range(len(first)):
+        mine = np.flatnonzero(group == one)
+        known = mine[~np.isnan(rate[mine])]
+        values = rate[known] / 1e9
+        sized = mine[size[mine] >= 0]
+        both = known[size[known] >= 0]
+        time = float(length[both].sum())
+        some = len(known) > 0
+        rows.append(
+            (
+                len(mine),
+                int(size[sized].sum()) if len(sized) else pd.NA,
+                length[mine].sum() / _MS,
+                # Of the copies whose size and time are known, and as one: a mean of rates would count a byte of a small copy for more.
+                float(size[both].sum()) * 1e3 / time if time else np.nan,
+                values.min() if some else np.nan,
+                float(np.median(values)) if some else np.nan,
+                values.max() if some else np.nan,
+                peaks.get(one, np.nan),
+                len(mine) - len(known),
+            )
+        )
+    out = pd.DataFrame(rows, columns=BANDWIDTH[4:]).astype({"bytes": "Int64"})
+    labels = _copy_labels(activity, ranks, first)
+    return pd.DataFrame({**labels, **{c: out[c] for c in out.columns}}).sort_values(
+        ["host", "device", "time_ms"], ascending=[True, True, False], kind="stable", ignore_index=True
+    )[BANDWIDTH]
+
+
+def _changes(activity: Activity, rate: npt.NDArray[np.float64]) -> tuple[Int64s, Int64s, Int64s, npt.NDArray[np.float64]]:
+    """First rows of the groups; group, time and rate of all copies of the group together, whenever that changes."""
+    first, group = _groups(activity)
+    moved = activity.transfers
+    known = np.flatnonzero(~np.isnan(rate) & (moved["end"].to_numpy() > moved["start"].to_numpy()))
+    at = np.concatenate([moved["start"].to_numpy(np.int64)[known], moved["end"].to_numpy(np.int64)[known]])
+    of = np.concatenate([group[known], group[known]])
+    # Whole bytes a second, so that what begins and ends leaves exactly nothing. No link is that fast; sums of more are no numbers.
+    whole = np.round(np.minimum(rate[known], _FASTEST)).astype(np.int64)
+    change = np.concatenate([whole, -whole])
+    order = np.lexsort((at, of))
+    at, of, total = at[order], of[order], np.cumsum(change[order])
+    last = np.append((of[1:] != of[:-1]) | (at[1:] != at[:-1]), True) if len(of) else np.zeros(0, np.bool_)
+    return first, of[last], at[last], total[last] / 1e9
+
+
+def _peaks(activity: Activity, rate: npt.NDArray[np.float64]) -> dict[int, float]:
+    _, of, _, value = _changes(activity, rate)
+    return {int(one): float(value[of == one].max()) for one in np.unique(of).tolist()}
+
+
+def bandwidth_series(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
+    """The columns of `p.device_time.bandwidth_series`; a rate holds until the next row of its device and kind."""
+    first, of, at, value = _changes(activity, rates(activity))
+    labels = _copy_labels(activity, ranks, first[of]) if len(first) else {key: [] for key in BANDWIDTH_SERIES[:4]}
+    return pd.DataFrame({**labels, "time_ms": at / _MS, "gb_per_second": value})[BANDWIDTH_SERIES]

@@ -1,0 +1,1 @@
+"""Where the host spends its time on input."""

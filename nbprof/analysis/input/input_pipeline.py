@@ -1,0 +1,330 @@
+"""Where the host spends its time on input: TensorFlow Profiler's input pipeline analyzer, and its twin for PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.activity import ITERATIONS, Activity
+from nbprof.analysis.advice import checks
+from nbprof.analysis.steps.steps import counted
+from nbprof.core import nesting
+
+_FILES = ("TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord")
+# The kind, in `Activity.calls`, of a call that copies to a device.
+COPY_TO_DEVICE = "copy H2D"
+_AHEAD = ("::MemoryReader", "::MemoryWriter", "::Interleave", "::Prefetch", "::ParallelMap")
+
+# category key: (what the screen calls it, what helps)
+CATEGORIES: dict[str, tuple[str, str]] = {
+    "preprocessing": (
+        "Data preprocessing",
+        "map in parallel with num_parallel_calls=tf.data.AUTOTUNE, or preprocess offline",
+    ),
+    "demanded_file_read": ("Reading files on demand", "read ahead: prefetch, interleave, a larger reader buffer"),
+    "advanced_file_read": (
+        "Reading files in advance",
+        "tune the prefetch size, the interleave cycle_length, the reader buffer",
+    ),
+    "enqueue": ("Enqueuing data", "combine small chunks into fewer large ones"),
+    "other": ("Other reading or processing", "use tf.data for what is read outside of it"),
+}
+
+# The same kinds of work as PyTorch's DataLoader does them.
+TORCH_CATEGORIES: dict[str, tuple[str, str]] = {
+    "demanded_file_read": (
+        "Loading in the training process",
+        "load in worker processes: DataLoader(..., num_workers=4, persistent_workers=True)",
+    ),
+    "preprocessing": (
+        "Ops on samples in the training process",
+        "transform and collate in worker processes (num_workers), or on the device",
+    ),
+    "advanced_file_read": (
+        "Waiting for the worker processes",
+        "more num_workers, a larger prefetch_factor, persistent_workers=True; cheaper transforms",
+    ),
+    "enqueue": (
+        "Copying to the device",
+        "DataLoader(..., pin_memory=True) and batch.to(device, non_blocking=True)",
+    ),
+    "other": ("Other reading or processing", "iterate over a torch.utils.data.DataLoader, which works ahead"),
+}
+
+
+READING = ("preprocessing", "demanded_file_read", "advanced_file_read")
+"""The categories of work that makes data, rather than handing it to a device."""
+
+# What a stage of an input pipeline that is no tf.data says it does.
+_STAGES = {"enqueue": "enqueue", "preprocessing": "preprocessing", "unknown": "other"}
+_KINDS = frozenset({"Dataset", "read", *_STAGES})
+
+
+def category(op: str, kind: str) -> str:
+    """The input category of one host op; '' when it is no input op.
+
+    An op of tf.data is told by its type `Dataset` and a stage of another pipeline by what it states of itself. Reads are in advance where
+    the path of the op says so (prefetch, interleave, parallel map, memory reader or writer above it).
+    """
+    if kind.startswith("InfeedEnqueue") or op[:10].upper() == "MEMCPYHTOD":
+        return "enqueue"
+    stage = kind.strip().lower()
+    if kind != "Dataset" and stage not in _KINDS:
+        return ""
+    if stage in _STAGES:
+        return _STAGES[stage]
+    if stage == "read" or (op.rpartition("::")[2] in _FILES and "::" in op):
+        return "advanced_file_read" if any(part in op for part in _AHEAD) else "demanded_file_read"
+    return "preprocessing"
+
+
+def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
+    """One row an input op, self time descending: the columns of `p.input_pipeline.frame`.
+
+    `rows` are the host ops with their self time, from `nbprof.analysis.ops.ops.host_self_times`. Of PyTorch the batches that the loop asked a
+    DataLoader for, the ops inside, and the calls that copy to the device.
+    """
+    if activity.framework == "PyTorch":
+        return _shares(_torch_ops(activity, rows))
+    loops = _loops(activity)
+    names, types = activity.ops.values, activity.types.values
+    # Of the many ops few are of input, by their type or as copies: only these are grouped and looked at.
+    typed = np.array([t.strip().lower() in _KINDS or t in _KINDS or t.startswith("InfeedEnqueue") for t in types], np.bool_)
+    code = rows["op"].to_numpy(np.int64)
+    looked_at = np.isin(names.astype("U1"), ["M", "m"])
+    looked_at[code[typed[rows["type"].to_numpy(np.int64)]]] = True
+    rows = rows[looked_at[code]]
+    if len(loops):
+        rows = pd.concat([rows, loops], ignore_index=True)
+    grouped = rows.assign(total=rows["end"] - rows["start"]).groupby("op", sort=False)
+    out = grouped.agg(
+        type=("type", "first"), occurrences=("total", "size"), total=("total", "sum"), own=("own", "sum"), dataset=("dataset", "any")
+    ).reset_index()
+    op = [str(names[c]) for c in out["op"]]
+    # An op may be called as a kind of stage is; only a stage is one.
+    kind = ["" if k in _KINDS and not d else k for k, d in zip((str(types[c]) for c in out["type"]), out["dataset"], strict=True)]
+    found = [category(o, k) for o, k in zip(op, kind, strict=True)]
+    table = pd.DataFrame(
+        {
+            "op": op,
+            "category": found,
+            "occurrences": out["occurrences"].astype("i8"),
+            "total_ms": out["total"] / 1e9,
+            "self_ms": out["own"] / 1e9,
+        }
+    )
+    return _shares(table[table["category"] != ""])
+
+
+def _loops(activity: Activity) -> pd.DataFrame:
+    """Iterators of loops over a dataset inside a function, which no table of ops has, with their self time among themselves."""
+    rows = activity.iterators
+    names = activity.ops.values
+    inside = {code for code in rows["name"].unique().tolist() if not str(names[code]).startswith("Iterator::")}
+    if not inside:
+        return pd.DataFrame({"op": [], "type": [], "start": [], "end": [], "own": [], "dataset": []}).astype(np.int64)
+    start, length = rows["start"].to_numpy(np.int64), (rows["end"] - rows["start"]).to_numpy(np.int64)
+    own = nesting.self_times(nesting.parents(rows["lane"].to_numpy(np.int32), start, length), length)
+    kind = activity.types.code("Dataset")
+    return rows.assign(op=rows["name"], type=kind, own=own, dataset=True).loc[
+        rows["name"].isin(inside), ["op", "type", "start", "end", "own", "dataset"]
+    ]
+
+
+def _torch_ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
+    inside = rows[rows["dataset"]]
+    grouped = inside.assign(total=inside["end"] - inside["start"]).groupby("op", sort=False)
+    out = grouped.agg(type=("type", "first"), occurrences=("total", "size"), total=("total", "sum"), own=("own", "sum")).reset_index()
+    names, types = activity.ops.values, activity.types.values
+    op = [str(names[c]) for c in out["op"]]
+    kind = [_torch_category(o, str(types[c])) for o, c in zip(op, out["type"], strict=True)]
+    calls = activity.calls
+    texts = activity.texts.values
+    copies = calls[np.isin(calls["kind"], [code for code, text in enumerate(texts) if text == COPY_TO_DEVICE])]
+    by_call = (
+        copies.assign(total=copies["end"] - copies["start"]).groupby("name", sort=False).agg(n=("event", "nunique"), t=("total", "sum"))
+    )
+    return pd.DataFrame(
+        {
+            "op": [*op, *(copy_name(texts[c]) for c in by_call.index)],
+            "category": [*kind, *["enqueue"] * len(by_call)],
+            "occurrences": np.concatenate([out["occurrences"], by_call["n"]]).astype("i8"),
+            "total_ms": np.concatenate([out["total"], by_call["t"]]).astype("f8") / 1e9,
+            "self_ms": np.concatenate([out["own"], by_call["t"]]).astype("f8") / 1e9,
+        }
+    )
+
+
+def copy_name(call: str) -> str:
+    """What the table calls a call that copies to a device."""
+    return f"{call} (host to device)"
+
+
+def _torch_category(op: str, kind: str) -> str:
+    if kind == "iterator":
+        return "other"
+    if kind != "DataLoader":
+        return "preprocessing"
+    return "advanced_file_read" if "MultiProcessing" in op else "demanded_file_read"
+
+
+def _shares(table: pd.DataFrame) -> pd.DataFrame:
+    # Shares are of the self time of all input ops, so total shares of nested iterators add up to more than 100.
+    whole = float(table["self_ms"].sum()) or np.nan
+    table = table.assign(total_percent=100 * table["total_ms"] / whole, self_percent=100 * table["self_ms"] / whole)
+    columns = ["op", "category", "occurrences", "total_ms", "total_percent", "self_ms", "self_percent"]
+    return table.sort_values(["self_ms", "op"], ascending=[False, True], kind="stable", ignore_index=True)[columns]
+
+
+def categories(table: pd.DataFrame, framework: str = "") -> pd.DataFrame:
+    """The five kinds of input work with their time and what helps; the columns of `p.input_pipeline.categories`."""
+    time = table.groupby("category")["self_ms"].sum()
+    whole = float(time.sum())
+    rows = []
+    for key, (label, advice) in (TORCH_CATEGORIES if framework == "PyTorch" else CATEGORIES).items():
+        value = float(time.get(key, 0.0))
+        rows.append(
+            {
+                "category": key,
+                "label": label,
+                "time_ms": value,
+                "percent": 100 * value / whole if whole else np.nan,
+                "advice": advice if value > 0 else "",
+            }
+        )
+    out = pd.DataFrame(rows)
+    return out.sort_values("time_ms", ascending=False, kind="stable", ignore_index=True)
+
+
+# Of the time of all input work the part that copies to the device.
+_DOMINANT, _SIGNIFICANT = 90.0, 10.0
+
+
+def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, rows: pd.DataFrame) -> dict[str, Any]:
+    """The mapping `p.input_pipeline.summary`: how much of a step is input, of which kinds, and what to do next.
+
+    Parameters
+    ----------
+    steps : DataFrame
+        `Run.steps`.
+    table : DataFrame
+        The input ops, from `ops`.
+    rows : DataFrame
+        The host ops with their self time.
+    """
+    used = counted(steps)
+    out: dict[str, Any] = {"steps": len(used), **_shares_of_steps(used)}
+    waits, other = (_ratio(used, f"{c}_ms") for c in ("input", "other"))
+    place, how = checks.input_class(waits, other)
+    out |= {"bound": place, "level": how, "statement": checks.input_statement(waits, other)}
+    time = {str(kind): float(us) for kind, us in (table.groupby("category")["self_ms"].sum() * 1000).items()}
+    ratio, source = _enqueue_ratio(activity, used, rows)
+    parts = scaled(time, ratio)
+    whole = sum(parts.values())
+    out["enqueue_ratio"], out["enqueue_ratio_from"] = ratio, source
+    count = len(steps)
+    out["breakdown"] = pd.DataFrame(
+        {
+            "category": list(parts),
+            "us": list(parts.values()),
+            "us_per_step": [value / count if count else np.nan for value in parts.values()],
+            "percent": [100 * value / whole if whole else np.nan for value in parts.values()],
+        }
+    )
+    share = 100 * parts["enqueue"] / whole if whole else None
+    out["copy_percent"] = share
+    out["copy_level"] = None if share is None else copy_level(share)
+    of_graph = ITERATIONS in activity.traits and place not in ("unknown", "device") and not whole
+    out["next_step"] = _OF_GRAPH if of_graph else _next_step(place, whole, parts["enqueue"], activity.framework)
+    if place in ("host", "both") and not whole and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
+        out["next_step"] = (
+            "The wait is for arrays that are copied from the host's memory to the device: keep in the device's memory what it has "
+            "room for, and begin the copies of the rest before the step needs them."
+        )
+    return out
+
+
+def copy_level(percent: float) -> str:
+    """How large the part of input work is that hands data to the device: dominant, significant or small."""
+    return "dominant" if percent >= _DOMINANT else "significant" if percent >= _SIGNIFICANT else "small"
+
+
+def scaled(time: dict[str, float], ratio: float) -> dict[str, float]:
+    """The five kinds of input work in µs, from the self times of the input ops by kind.
+
+    The host works on input also while nobody waits for it. Where it enqueues to the device, the share `ratio` of that in the time between
+    two enqueues says how much of that time is input: what is not enqueuing is then shared out among the other kinds by their self times.
+    With a ratio of 0 (nothing was enqueued) the self times stand as they are. Source: TensorFlow Profiler's input pipeline analyzer.
+    """
+    enqueue = float(time.get("enqueue", 0.0))
+    own = {kind: float(time.get(kind, 0.0)) for kind in READING}
+    total = sum(own.values())
+    rest = enqueue * (1 - ratio) / ratio if ratio else total
+    out = {"enqueue": enqueue, **{kind: rest * value / total if total else 0.0 for kind, value in own.items()}}
+    # The last bits of a float are no input work.
+    left = rest - sum(out[kind] for kind in READING)
+    out["other"] = (left if left > 1e-9 * rest else 0.0) + (0.0 if ratio else float(time.get("other", 0.0)))
+    return out
+
+
+def _enqueue_ratio(activity: Activity, used: pd.DataFrame, rows: pd.DataFrame) -> tuple[float, str | None]:
+    """The share of enqueuing in the time from one enqueue to the next, at most 1, and what it was made from; 0 where nothing enqueues."""
+    names, types = activity.ops.values, activity.types.values
+    infeed = [code for code in rows["type"].unique().tolist() if str(types[code]).startswith("InfeedEnqueue")]
+    mine = rows[rows["type"].isin(infeed)].sort_values(["lane", "start"], kind="stable")
+    if len(mine):
+        same = mine["lane"].to_numpy()[1:] == mine["lane"].to_numpy()[:-1]
+        start, end = mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)
+        between = int((start[1:] - start[:-1])[same].sum())
+        if between:
+            return min(1.0, float((end - start)[:-1][same].sum()) / between), "enqueue starts"
+    copies = [code for code in rows["op"].unique().tolist() if str(names[code]).upper().startswith("MEMCPYHTOD")]
+    mean = _ratio(used, "host_to_device_ms")
+    if (len(mine) or copies) and mean:
+        return min(1.0, mean / 100), "copies of a step"
+    return 0.0, None
+
+
+def _ratio(used: pd.DataFrame, column: str) -> float | None:
+    """A column's sum in percent of all step time; None where it was not measured."""
+    if not len(used) or used[column].isna().all():
+        return None
+    return 100 * float(used[column].sum()) / float(used["step_time_ms"].sum())
+
+
+def _shares_of_steps(used: pd.DataFrame) -> dict[str, float | None]:
+    """Input in percent of step time: of all steps together, and over the steps."""
+    names = ("input_percent", "mean_percent", "sd_percent", "min_percent", "max_percent")
+    if not len(used) or used["input_ms"].isna().any():
+        return dict.fromkeys(names)
+    each = 100 * used["input_ms"].to_numpy(np.float64) / used["step_time_ms"].to_numpy(np.float64)
+    sd = float(each.std(ddof=1)) if len(each) > 1 else None
+    return dict(zip(names, (_ratio(used, "input_ms"), float(each.mean()), sd, float(each.min()), float(each.max())), strict=True))
+
+
+_OF_GRAPH = (
+    "Of iterations on an NPU the wait alone is recorded, as Data Aug Bound; what the program does for its input is not in the profile. "
+    "Read and decode in parallel, prefetch, and sink the queue to the device."
+)
+_COPY_AHEAD = {
+    "PyTorch": "With pin_memory=True in the DataLoader and .to(device, non_blocking=True) they run while the device computes.",
+    "JAX": "jax.device_put of the next batch, before the step is called, lets them run while the device computes.",
+}
+
+
+def _next_step(place: str, whole: float, enqueue: float, framework: str) -> str:
+    """What to do next; `whole` is the time of all input work, `enqueue` that of copies to the device in it."""
+    if place == "unknown":
+        return "Mark the steps, so that input can be weighed against the rest: for batch in nbprof.steps(data)."
+    if place == "device":
+        return "The input keeps up: look at the rest of the step."
+    if whole > enqueue:
+        return "See below which input work takes the time, and what helps."
+    loader = {"PyTorch": "a torch.utils.data.DataLoader", "JAX": "grain, tf.data or a thread that loads ahead"}.get(framework, "tf.data")
+    reads = f"Data that comes through {loader} is read ahead, and shows here."
+    if whole:
+        ahead = _COPY_AHEAD.get(framework, "tf.data.experimental.prefetch_to_device lets them run while the device computes.")
+        return f"Of input work only the copies to the device were recorded. {ahead} {reads}"
+    return f"No input work was recorded. {reads}"

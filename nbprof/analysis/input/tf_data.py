@@ -1,0 +1,379 @@
+"""tf.data bottleneck analysis: which iterator of which pipeline limits the input.
+
+The calls of a pipeline's root are followed down through nesting on a thread, and through the elements that iterators on other threads made
+ahead. From TensorFlow Profiler's tf.data bottleneck analysis, which XProf 2.24 has but no longer shows:
+
+* A pipeline is a root iterator (a name of two parts, `Iterator::Root`), its calls and all that they reach. It is a device pipeline when
+  `Iterator::Prefetch::Generator` takes from its root, which only hands on what a host pipeline made; else it is a host pipeline.
+* A call blocks when its span overlaps that of the blocking call above it; the root's calls block. What a producer made before it was asked
+  for blocks nothing.
+* The bottleneck of a call of the root is the blocking iterator with the largest self time in it.
+* A call over 50 µs is slow; a program whose slowest host pipeline has one is limited by its input.
+
+Two things differ. Self time of a call is its duration without the time in which any call directly below it ran; TensorFlow Profiler takes
+away the overlap with each of them, which counts an instant twice where several ran at once, and can go below zero. And what a call reaches
+in two ways counts once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.activity import Activity
+from nbprof.analysis.advice import tf_data as tf_data_advice
+from nbprof.analysis.advice.tf_data import SLOW_CALL_US
+from nbprof.core import nesting
+from nbprof.core.trace import Int64s
+
+SLOW_CALL_PS = int(SLOW_CALL_US * 1e6)
+MAX_DEPTH = 100
+# Of each pipeline the iterators of this many of its slowest calls are at hand; those of the others are made when they are asked for.
+SLOWEST = 10
+
+PIPELINES = [
+    *("host", "pipeline", "calls", "slow_calls", "mean_us", "min_us", "max_us", "bottleneck", "advice"),
+    *("bottleneck_path", "bottleneck_us", "fix"),
+]
+NODES = [
+    *("iterator", "long_name", "parent", "start_ms", "total_ms", "self_ms", "calls", "critical", "bottleneck"),
+    *("pipeline", "host", "note", "id", "blocking"),
+]
+CALLS = ["host", "pipeline", "rank", "start_ms", "duration_us", "bottleneck", "bottleneck_path", "bottleneck_us"]
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Calls:
+    """The calls of all pipelines, and each iterator's part in each call.
+
+    Attributes
+    ----------
+    nodes : one row an iterator: `host id parent_id parent name depth`; `parent` is a row of this table or -1
+    pipelines : one row a pipeline: `host label root`; `root` is a row of `nodes`
+    calls : one row a call of a root, by pipeline, the longest first: `pipeline rank start duration bottleneck latency`, times in ps
+    parts : one row a call and iterator, by call: `call node total own count first blocking`
+    """
+
+    nodes: pd.DataFrame
+    pipelines: pd.DataFrame
+    calls: pd.DataFrame
+    parts: pd.DataFrame
+
+
+def frames(activity: Activity, tables: Calls) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Pipelines, slowest first; their iterators, all calls together; their calls; and the iterators of the slowest calls of each.
+
+    The first three are `p.tf_data.pipelines`, `.nodes` and `.calls`; `p.tf_data.call` picks out of the last.
+    """
+    calls, nodes, parts = tables.calls, tables.nodes, tables.parts
+    params = activity.iterator_params
+    label = tables.pipelines["label"].to_numpy(object)
+    host = np.array(activity.hosts, object)[tables.pipelines["host"].to_numpy(np.int64)] if len(label) else np.zeros(0, object)
+    path = nodes["name"].to_numpy(object)
+    of = calls["pipeline"].to_numpy(np.int64)
+    worst = calls["bottleneck"].to_numpy(np.int64)
+    listed = pd.DataFrame(
+        {
+            "host": host[of],
+            "pipeline": label[of],
+            "rank": calls["rank"],
+            "start_ms": calls["start"] / 1e9,
+            "duration_us": calls["duration"] / 1e6,
+            "bottleneck": [name.rpartition("::")[2] for name in path[worst]],
+            "bottleneck_path": path[worst],
+            "bottleneck_us": calls["latency"] / 1e6,
+        },
+        columns=CALLS,
+    )
+    ident = nodes["id"].to_numpy(np.int64)
+    duration, latency = calls["duration"].to_numpy(np.int64), calls["latency"].to_numpy(np.int64)
+    merged = parts.assign(pipeline=of[parts["call"].to_numpy(np.int64)])
+    merged = merged.groupby(["pipeline", "node"], as_index=False).agg(
+        total=("total", "sum"), own=("own", "sum"), count=("count", "sum"), first=("first", "min"), blocking=("blocking", "any")
+    )
+    begin = np.searchsorted(merged["pipeline"].to_numpy(np.int64), np.arange(len(label) + 1)).tolist()
+    together = [_graph(tables, merged.iloc[begin[at] : begin[at + 1]], at, host, params) for at in range(len(label))]
+    begin = np.searchsorted(of, np.arange(len(label) + 1))
+    rows = []
+    for at, (first, stop) in enumerate(zip(begin[:-1].tolist(), begin[1:].tolist(), strict=True)):
+        time = duration[first:stop]
+        name = str(path[worst[first]])
+        of_arrays = bool(together[at]["long_name"].str.contains(tf_data_advice.OF_ARRAYS).any())
+        text, fix = tf_data_advice.advice(name, float(time[0]) / 1e6, params.get(int(ident[worst[first]]), {}), of_arrays)
+        rows.append(
+            {
+                "host": host[at],
+                "pipeline": label[at],
+                "calls": len(time),
+                "slow_calls": int((time > SLOW_CALL_PS).sum()),
+                "mean_us": float(time.mean()) / 1e6,
+                "min_us": float(time[-1]) / 1e6,
+                "max_us": float(time[0]) / 1e6,
+                "bottleneck": name.rpartition("::")[2],
+                "advice": text,
+                "bottleneck_path": name,
+                "bottleneck_us": float(latency[first]) / 1e6,
+                "fix": fix,
+            }
+        )
+    pipelines = pd.DataFrame(rows, columns=PIPELINES).sort_values("max_us", ascending=False, kind="stable", ignore_index=True)
+    rank = calls["rank"].to_numpy(np.int64)
+    slowest = [one_call(activity, tables, at).assign(rank=int(rank[at])) for at in np.flatnonzero(rank < SLOWEST).tolist()]
+    return pipelines, _stacked(together, NODES), listed, _stacked(slowest, [*NODES, "rank"])
+
+
+def _stacked(parts: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
+    return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+
+
+def one_call(activity: Activity, tables: Calls, call: int) -> pd.DataFrame:
+    """The iterators that one call reached, as in `p.tf_data.nodes`; `call` is a row of `tables.calls`."""
+    hosts = np.array(activity.hosts, object)[tables.pipelines["host"].to_numpy(np.int64)]
+    column = tables.parts["call"].to_numpy(np.int64)
+    begin, end = np.searchsorted(column, [call, call + 1])
+    part = tables.parts.iloc[begin:end]
+    return _graph(tables, part, int(tables.calls["pipeline"].to_numpy(np.int64)[call]), hosts, activity.iterator_params)
+
+
+def _graph(tables: Calls, part: pd.DataFrame, pipeline: int, hosts: npt.NDArray[np.object_], params: Any) -> pd.DataFrame:
+    """Iterators with their times as nodes of a graph: the columns of `p.tf_data.nodes`."""
+    info = tables.nodes
+    node = part["node"].to_numpy(np.int64)
+    order = np.lexsort((part["first"].to_numpy(np.int64), info["depth"].to_numpy(np.int64)[node]))
+    part, node = part.iloc[order], node[order]
+    root = int(tables.pipelines["root"].to_numpy(np.int64)[pipeline])
+    parent = {n: p for n, p in zip(node.tolist(), info["parent"].to_numpy(np.int64)[node].tolist(), strict=True) if n != root}
+    total = dict(zip(node.tolist(), part["total"].tolist(), strict=True))
+    parent = {n: p for n, p in parent.items() if p in total}
+    bottleneck = int(node[_largest(part["own"].to_numpy(np.int64), part["blocking"].to_numpy(np.bool_), info, node)])
+    critical = _path(bottleneck, parent) | _heavier(bottleneck, total, parent)
+    ident = info["id"].to_numpy(np.int64)
+    name = info["name"].to_numpy(object)[node]
+    return pd.DataFrame(
+        {
+            "iterator": [n.rpartition("::")[2] for n in name],
+            "long_name": name,
+            "parent": pd.Series([str(ident[parent[n]]) if n in parent else None for n in node.tolist()], dtype=object),
+            "start_ms": part["first"].to_numpy(np.int64) / 1e9,
+            "total_ms": part["total"].to_numpy(np.int64) / 1e9,
+            "self_ms": part["own"].to_numpy(np.int64) / 1e9,
+            "calls": part["count"].to_numpy(np.int64),
+            "critical": np.isin(node, list(critical)),
+            "bottleneck": node == bottleneck,
+            "pipeline": tables.pipelines["label"].iat[pipeline],
+            "host": hosts[pipeline],
+            "note": [tf_data_advice.note(params.get(i, {}), n) for i, n in zip(ident[node].tolist(), name, strict=True)],
+            "id": [str(i) for i in ident[node].tolist()],
+            "blocking": part["blocking"].to_numpy(np.bool_),
+        }
+    )
+
+
+def _largest(own: Int64s, blocking: Flags, info: pd.DataFrame, node: Int64s) -> int:
+    """The blocking one with the most self time; of equal ones that nearest to the root, then that with the smallest id."""
+    depth, ident = info["depth"].to_numpy(np.int64)[node], info["id"].to_numpy(np.int64)[node]
+    return int(np.lexsort((ident, depth, -own, ~blocking))[0])
+
+
+def _path(at: int, parent: dict[int, int]) -> set[int]:
+    out = {at}
+    while at in parent and parent[at] not in out:
+        at = parent[at]
+        out.add(at)
+    return out
+
+
+def _heavier(at: int, total: dict[int, int], parent: dict[int, int]) -> set[int]:
+    """Below the bottleneck the path follows the child with the most time, down to a source."""
+    out: set[int] = set()
+    while True:
+        below = [n for n, above in parent.items() if above == at and n not in out and n != at]
+        if not below:
+            return out
+        at = max(below, key=lambda n: total[n])
+        out.add(at)
+
+
+def calls(activity: Activity) -> Calls:
+    """All calls of all pipelines, and each iterator's part in each."""
+    rows = activity.iterators
+    event = rows["event"].to_numpy(np.int64)
+    start, end = rows["start"].to_numpy(np.int64), rows["end"].to_numpy(np.int64)
+    nodes, node = _nodes(activity, rows)
+    up, down = _pairs(rows, event, start, end, activity.iterator_links)
+    low, high = np.maximum(start[up], start[down]), np.minimum(end[up], end[down])
+    own = end - start - _covered(up, low, np.maximum(high, low), len(event))
+    pipelines = _pipelines(nodes)
+    pipeline_of = np.full(len(nodes), -1, np.int64)
+    pipeline_of[pipelines["root"].to_numpy(np.int64)] = np.arange(len(pipelines))
+    at = np.flatnonzero(pipeline_of[node] >= 0)
+    # By pipeline, the longest call first.
+    at = at[np.lexsort((start[at], start[at] - end[at], pipeline_of[node[at]]))]
+    of = pipeline_of[node[at]]
+    first = np.searchsorted(of, of)
+    call, row = _reached(up, down, at, len(event))
+    overlap = high > low
+    blocking_call, blocking_row = _reached(up[overlap], down[overlap], at, len(event))
+    blocks = _among(call * len(event) + row, blocking_call * len(event) + blocking_row)
+    parts = _parts(call, node[row], end[row] - start[row], own[row], start[row], blocks, len(nodes))
+    bottleneck, latency = _bottlenecks(parts, nodes, len(at))
+    table = pd.DataFrame(
+        {
+            "pipeline": of,
+            "rank": np.arange(len(at)) - first,
+            "start": start[at],
+            "duration": end[at] - start[at],
+            "bottleneck": bottleneck,
+            "latency": latency,
+        }
+    )
+    return Calls(nodes, pipelines, table, parts)
+
+
+def _nodes(activity: Activity, rows: pd.DataFrame) -> tuple[pd.DataFrame, Int64s]:
+    """The distinct iterators of each host, and which one each call is of; a number that two hosts use stands for two iterators."""
+    host, ident = rows["host"].to_numpy(np.int64), rows["iterator"].to_numpy(np.int64)
+    code, _ = pd.factorize(ident)
+    node, seen = pd.factorize(code * (len(activity.hosts) + 1) + host)
+    count = len(seen)
+    first = np.full(count, len(rows), np.int64)
+    np.minimum.at(first, node, np.arange(len(rows)))
+    names = activity.ops.values
+    name = names[rows["name"].to_numpy(np.int64)[first]] if count else np.zeros(0, object)
+    out = pd.DataFrame(
+        {"host": host[first], "id": ident[first], "parent_id": rows["parent"].to_numpy(np.int64)[first], "name": name, "parent": -1}
+    )
+    place = {pair: i for i, pair in enumerate(zip(out["host"].tolist(), out["id"].tolist(), strict=True))}
+    out["parent"] = [place.get(pair, -1) for pair in zip(out["host"].tolist(), out["parent_id"].tolist(), strict=True)]
+    out["depth"] = [str(n).count("::") for n in name]
+    return out, np.asarray(node, np.int64)
+
+
+def _pipelines(nodes: pd.DataFrame) -> pd.DataFrame:
+    """The roots in the order of their hosts and ids, with the names of their pipelines."""
+    roots = nodes[nodes["depth"] == 1].sort_values(["host", "id"], kind="stable")
+    takes = nodes["name"].astype(str).str.startswith("Iterator::Prefetch::Generator")
+    device = set(nodes.loc[takes, "parent"].tolist())
+    counts: dict[tuple[int, str], int] = {}
+    labels = []
+    for at, host in zip(roots.index.tolist(), roots["host"].tolist(), strict=True):
+        side = "Device" if at in device else "Host"
+        number = counts.get((host, side), 0)
+        labels.append(f"{side}:{number}")
+        counts[host, side] = number + 1
+    return pd.DataFrame({"host": roots["host"].to_numpy(), "label": np.array(labels, object), "root": roots.index.to_numpy(np.int64)})
+
+
+def _pairs(rows: pd.DataFrame, event: Int64s, start: Int64s, end: Int64s, links: npt.NDArray[np.int64]) -> tuple[Int64s, Int64s]:
+    """Which call lies directly below which, as rows: by nesting on the thread, and by elements made on other threads; each pair once."""
+    above = nesting.parents(rows["lane"].to_numpy(np.int32), start, end - start)
+    inner = np.flatnonzero(above >= 0)
+    up, down = above[inner].astype(np.int64), inner
+    if len(links):
+        at = np.searchsorted(event, links)
+        at[at == len(event)] = 0
+        at = at[(event[at] == links).all(axis=1) & (links[:, 0] != links[:, 1])]
+        up, down = np.concatenate([up, at[:, 0]]), np.concatenate([down, at[:, 1]])
+        # Sorting is faster here than the hashing of np.unique.
+        key = np.sort(up * len(event) + down)
+        key = key[np.append(True, key[1:] != key[:-1])]
+        up, down = key // len(event), key % len(event)
+    return up, down
+
+
+def _among(values: Int64s, known: Int64s) -> Flags:
+    """Which values are among the known ones."""
+    if not len(known):
+        return np.zeros(len(values), np.bool_)
+    known = np.sort(known)
+    at = np.searchsorted(known, values)
+    at[at == len(known)] = 0
+    return np.asarray(known[at] == values, np.bool_)
+
+
+def _covered(owner: Int64s, low: Int64s, high: Int64s, count: int) -> Int64s:
+    """For each owner the time that at least one of its spans covers."""
+    out = np.zeros(count, np.int64)
+    if not len(owner):
+        return out
+    order = np.lexsort((low, owner))
+    owner, low, high = owner[order], low[order], high[order]
+    # The owners are laid end to end, so that one running maximum serves all of them.
+    fresh = np.append(True, owner[1:] != owner[:-1])
+    group = np.cumsum(fresh) - 1
+    first = low[fresh]
+    length = np.maximum.reduceat(high, np.flatnonzero(fresh)) - first
+    shift = (np.cumsum(length) - length - first)[group]
+    low, high = low + shift, np.maximum.accumulate(high + shift)
+    before = np.append(low[0], high[:-1])
+    np.add.at(out, owner, np.maximum(high - np.maximum(low, before), 0))
+    return out
+
+
+def _reached(up: Int64s, down: Int64s, starts: Int64s, count: int) -> tuple[Int64s, Int64s]:
+    """What each of some calls reaches, itself included, going down at most `MAX_DEPTH` links: pairs (place in `starts`, row), each once."""
+    order = np.argsort(up, kind="stable")
+    child = down[order]
+    many = np.bincount(up, minlength=count)
+    first = np.cumsum(many) - many
+    above = np.bincount(down, minlength=count)
+    # In a forest that hangs below the starts nothing is met twice.
+    forest = not len(down) or (above.max() <= 1 and not above[starts].any())
+    call, row = np.arange(len(starts)), starts
+    calls, rows = [call], [row]
+    seen = np.sort(call * count + row)
+    for _ in range(MAX_DEPTH):
+        width = many[row]
+        run = np.repeat(np.arange(len(row)), width)
+        if not len(run):
+            break
+        at = np.arange(len(run)) - np.repeat(np.cumsum(width) - width, width) + first[row][run]
+        call, row = call[run], child[at]
+        if not forest:
+            key = np.setdiff1d(call * count + row, seen)
+            seen = np.union1d(seen, key)
+            call, row = key // count, key % count
+        calls.append(call)
+        rows.append(row)
+    return np.concatenate(calls), np.concatenate(rows)
+
+
+def _parts(call: Int64s, node: Int64s, total: Int64s, own: Int64s, start: Int64s, blocking: Flags, nodes: int) -> pd.DataFrame:
+    """The runs of each iterator in each call together."""
+    key = call * max(nodes, 1) + node
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.zeros(0, np.int64)
+    if not len(key):
+        return pd.DataFrame(
+            {c: np.zeros(0, np.int64) for c in ("call", "node", "total", "own", "count", "first")} | {"blocking": np.zeros(0, bool)}
+        )
+    return pd.DataFrame(
+        {
+            "call": key[first] // nodes,
+            "node": key[first] % nodes,
+            "total": np.add.reduceat(total[order], first),
+            "own": np.add.reduceat(own[order], first),
+            "count": np.diff(np.append(first, len(key))),
+            "first": np.minimum.reduceat(start[order], first),
+            "blocking": np.logical_or.reduceat(blocking[order], first),
+        }
+    )
+
+
+def _bottlenecks(parts: pd.DataFrame, nodes: pd.DataFrame, count: int) -> tuple[Int64s, Int64s]:
+    """By call the iterator that is its bottleneck, and its self time in the call."""
+    mine = parts[parts["blocking"].to_numpy(np.bool_)]
+    node = mine["node"].to_numpy(np.int64)
+    depth, ident = nodes["depth"].to_numpy(np.int64)[node], nodes["id"].to_numpy(np.int64)[node]
+    call, own = mine["call"].to_numpy(np.int64), mine["own"].to_numpy(np.int64)
+    order = np.lexsort((ident, depth, -own, call))
+    # Each call reaches its own root, which blocks, so that each has a first.
+    first = order[np.searchsorted(call[order], np.arange(count))] if count else order[:0]
+    return node[first], own[first]

@@ -1,0 +1,1 @@
+"""Memory by allocator, and of compiled programs."""

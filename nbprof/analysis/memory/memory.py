@@ -1,0 +1,276 @@
+"""Memory by allocator: timeline, peak and fragmentation (TensorFlow Profiler's memory profile)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.activity import Activity, text_column
+from nbprof.analysis.memory.alive import allocating
+from nbprof.core.trace import Int32s, Int64s, Note
+
+COLUMNS = [
+    "memory_id",
+    "time_ms",
+    "event",
+    "requested_bytes",
+    "allocated_bytes",
+    "op",
+    "step",
+    "region_type",
+    "data_type",
+    "shape",
+    "stack_bytes",
+    "heap_bytes",
+    "free_bytes",
+    "fragmentation",
+    "in_use_bytes",
+    "order",
+    "address",
+    "lifetime_peak_bytes",
+    "capacity_bytes",
+    "host",
+]
+"""Of the timeline; those from `order` on are for the analyses alone, and `step` is a group there: `numbered` gives the steps' numbers."""
+
+
+def timeline(activity: Activity) -> pd.DataFrame:
+    """One row an allocation or deallocation, in time order: the columns of `p.memory.timeline`.
+
+    A deallocation states the op, region, type and shape of the allocation that it frees, and its sizes where it has none of its own.
+    An event outside any step counts for the step after the last one seen, as in TensorFlow Profiler.
+    """
+    a = activity.allocations
+    texts = activity.texts.values if len(activity.texts.codes) else np.array([""], object)
+    ops = activity.ops.values if len(activity.ops.codes) else np.array([""], object)
+    if not len(a):
+        return pd.DataFrame(columns=COLUMNS)
+    op, region, kind, shape = (a[c].to_numpy().copy() for c in ("op", "region", "data_type", "shape"))
+    memory, is_alloc = a["memory"].to_numpy(), a["allocation"].to_numpy()
+    source = _freed(memory, _addresses(a["address"]), is_alloc)
+    freed = np.flatnonzero(source >= 0)
+    for column in (op, region, kind, shape):
+        column[freed] = column[source[freed]]
+    requested, allocated = (_sized(a[c], freed, source) for c in ("requested", "allocated"))
+    capacity = np.array([activity.memory_capacity.get(t, -1) for t in texts], np.int64)[memory]
+    return pd.DataFrame(
+        {
+            "memory_id": text_column(texts, memory),
+            "time_ms": a["time"] / 1e9,
+            "event": text_column(np.array(["deallocation", "allocation"], object), is_alloc.astype(np.int8)),
+            "requested_bytes": requested,
+            "allocated_bytes": allocated * np.where(is_alloc, 1, -1),
+            "op": text_column(ops, op),
+            "step": _step(memory, a["group"].to_numpy()),
+            "region_type": text_column(texts, region),
+            "data_type": text_column(texts, kind),
+            "shape": text_column(texts, shape),
+            "stack_bytes": a["stack"],
+            "heap_bytes": a["heap"],
+            "free_bytes": a["free"],
+            "fragmentation": a["fragmentation"],
+            "in_use_bytes": _in_use(a["heap"], a["stack"]),
+            "order": a["event"],
+            "address": a["address"],
+            "lifetime_peak_bytes": a["lifetime_peak"],
+            "capacity_bytes": pd.arrays.IntegerArray(capacity, capacity < 0),
+            "host": a["host"],
+        },
+        copy=False,
+    )
+
+
+def numbered(rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> pd.DataFrame:
+    """The timeline with the numbers that `p.steps` has in `step`, in place of the recorder's groups; NA for events of no listed step.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        From `timeline`, or some rows of it; `host` and `step` are used.
+    steps : DataFrame
+        `Run.steps`.
+    hosts : list of str
+        Names of the hosts, which number their groups each on its own.
+    """
+    if not len(rows) or not {"host", "group"} <= set(steps.columns) or "host" not in rows.columns:
+        return rows.assign(step=pd.array([pd.NA] * len(rows), "Int64"))
+    of = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
+    steps, of = steps[of >= 0], of[of >= 0]
+    listed = pd.MultiIndex.from_arrays([of, steps["group"].to_numpy(np.int64)])
+    at = listed.get_indexer(pd.MultiIndex.from_arrays([rows[name].to_numpy(np.int64, na_value=-1) for name in ("host", "step")]))
+    number = np.append(steps["step"].to_numpy(np.int64), 0)[at]
+    return rows.assign(step=pd.arrays.IntegerArray(number, at < 0))
+
+
+def _sized(size: pd.Series, freed: Int64s, source: Int64s) -> pd.Series:
+    """Sizes, where a deallocation that states none has that of the block it frees."""
+    if not size.isna().any():
+        return size
+    out = size.copy()
+    open_ = freed[out.iloc[freed].isna().to_numpy(np.bool_)]
+    out.iloc[open_] = size.iloc[source[open_]].to_numpy()
+    return out
+
+
+def _in_use(heap: pd.Series, stack: pd.Series) -> pd.Series:
+    """Heap and stack together; one of them where the allocator states the other not, NA where it states neither."""
+    if not (heap.isna().any() or stack.isna().any()):
+        return heap + stack
+    return (heap.astype("Int64").fillna(0) + stack.astype("Int64").fillna(0)).mask(heap.isna() & stack.isna())
+
+
+def _addresses(stated: pd.Series) -> Int64s:
+    """The address of each event; one that is not known equals no other."""
+    unknown = stated.isna().to_numpy(np.bool_)
+    out: Int64s = stated.fillna(0).to_numpy(np.int64).copy()
+    if unknown.any():
+        # Real addresses are even.
+        out[unknown] = -1 - 2 * np.arange(int(unknown.sum()))
+    return out
+
+
+def _freed(memory: Int32s, address: Int64s, is_alloc: npt.NDArray[np.bool_]) -> Int64s:
+    """The allocation that each deallocation frees, -1 where none was seen: the first at its address since the last one there."""
+    out = np.full(len(memory), -1, np.int64)
+    order = np.lexsort((address, memory))
+    alloc = is_alloc[order]
+    moved = (np.diff(memory[order], prepend=-1) != 0) | (np.diff(address[order], prepend=0) != 0)
+    # A stretch ends with a deallocation, or where the address changes; its first event is what the deallocation frees.
+    begins = np.flatnonzero(moved | ~np.append(True, alloc[:-1]))
+    frees = np.flatnonzero(~alloc)
+    first = begins[np.searchsorted(begins, frees, side="right") - 1]
+    pairs = first < frees
+    out[order[frees[pairs]]] = order[first[pairs]]
+    return out
+
+
+def _step(memory: Int32s, stated: Int64s) -> Int64s:
+    """The step of each event: the one stated, else the one after the last that its allocator stated before."""
+    order = np.argsort(memory, kind="stable")
+    ident = stated[order]
+    place = np.where(ident >= 0, np.arange(len(order)), -1)
+    seen = np.maximum.accumulate(place) if len(place) else place
+    begins = np.flatnonzero(np.diff(memory[order], prepend=-1))
+    before = np.repeat(begins, np.diff(np.append(begins, len(order))))
+    known = seen >= before
+    filled = np.where(ident >= 0, ident, np.where(known, ident[np.maximum(seen, 0)], -1) + 1)
+    out = np.empty_like(stated)
+    out[order] = filled
+    return out
+
+
+SUMMARY = [
+    "memory_id",
+    "allocations",
+    "deallocations",
+    "capacity_bytes",
+    "lifetime_peak_bytes",
+    "peak_bytes",
+    "peak_time_ms",
+    "peak_stack_bytes",
+    "peak_heap_bytes",
+    "peak_free_bytes",
+    "peak_fragmentation",
+    "peak_step",
+    "peak_host",
+]
+
+
+def summary(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row an allocator, largest peak first: the columns of `p.memory.summary`.
+
+    The lifetime peak is the largest value that the allocator stated or that was seen (XProf takes the last one stated, which can be below
+    the peak). What an allocator does not state is NA: PyTorch's have no stack, no peak of the time before the recording, and as capacity
+    that of their device.
+    """
+    out = []
+    code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
+    in_use_of, is_alloc = rows["in_use_bytes"].to_numpy(np.float64, na_value=-1), allocating(rows)
+    order = rows["order"].to_numpy()
+    for number, ident in enumerate(idents.tolist()):
+        at = np.flatnonzero(code == number)
+        used = in_use_of[at]
+        allocs = int(is_alloc[at].sum())
+        counts = {"memory_id": ident, "allocations": allocs, "deallocations": len(at) - allocs}
+        lifetime = _whole(rows["lifetime_peak_bytes"].iloc[at].max())
+        if used.max() < 0:
+            out.append({**counts, "lifetime_peak_bytes": lifetime})
+            continue
+        equal = at[used == used.max()]
+        # Of equal peaks the last in the order of the file counts, for the step as well: XProf's step is that of the last in time, so
+        # that its table of the peak can have no block of the moment that its figures are of.
+        peak = rows.iloc[equal[int(np.argmax(order[equal]))]]
+        stack, heap, free = (_whole(peak[c]) for c in ("stack_bytes", "heap_bytes", "free_bytes"))
+        # What PyTorch calls free is a reserve; it can take more from the device.
+        whole = stack is not None or lifetime is not None
+        in_use = int(peak["in_use_bytes"])
+        out.append(
+            {
+                **counts,
+                "capacity_bytes": in_use + free if whole and free is not None else _whole(peak["capacity_bytes"]),
+                "lifetime_peak_bytes": None if lifetime is None else max(lifetime, in_use),
+                "peak_bytes": in_use,
+                "peak_time_ms": float(peak["time_ms"]),
+                "peak_stack_bytes": stack,
+                "peak_heap_bytes": heap,
+                "peak_free_bytes": free,
+                "peak_fragmentation": float(peak["fragmentation"]),
+                "peak_step": int(peak["step"]),
+                "peak_host": int(peak["host"]),
+            }
+        )
+    frame = pd.DataFrame(out, columns=SUMMARY)
+    for column in SUMMARY[1:]:
+        if column not in ("peak_time_ms", "peak_fragmentation") and frame[column].isna().any():
+            frame[column] = frame[column].astype("Int64")
+    return frame.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
+
+
+def leading(summary: pd.DataFrame, hosts: list[str], on_device: bool) -> pd.DataFrame:
+    """The row of the allocator whose peak stands for the run, the largest; of a run on devices only theirs: none, or one.
+
+    What an allocator of the host holds says nothing of the memory of a GPU.
+    """
+    known = summary[summary["peak_bytes"].notna()]
+    if on_device:
+        label = known["memory_id"].astype(str)
+        for host in hosts:
+            label = label.str.replace(host, "", regex=False)
+        known = known[~label.str.contains("cpu|host", case=False)]
+    return known.sort_values("peak_bytes", ascending=False, kind="stable").head(1)
+
+
+_STATED = {
+    "stack_bytes": "stack",
+    "heap_bytes": "bytes in use",
+    "free_bytes": "free bytes",
+    "fragmentation": "fragmentation",
+    "lifetime_peak_bytes": "peak of the whole run",
+    "requested_bytes": "bytes requested",
+    "address": "addresses",
+}
+
+
+def notes(rows: pd.DataFrame) -> list[Note]:
+    """What the allocators left out, in a sentence for each kind of them."""
+    if not len(rows):
+        return []
+    code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
+    stated = {c: np.bincount(code[rows[c].notna().to_numpy()], minlength=len(idents)) > 0 for c in _STATED}
+    absent = ~pd.DataFrame(stated, index=idents)
+    out = []
+    for which, group in absent.groupby(list(_STATED), sort=False):
+        lacking = [text for text, lacks in zip(_STATED.values(), tuple(which), strict=True) if bool(lacks)]
+        if lacking:
+            who = str(group.index[0]) if len(group) == 1 else f"{group.index[0]} and {len(group) - 1} more"
+            out.append(Note("info", f"Allocator events of {who} state no {_listed(lacking)}: they are left empty."))
+    return out
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _whole(value: object) -> int | None:
+    return None if pd.isna(value) else int(value)  # type: ignore[call-overload]

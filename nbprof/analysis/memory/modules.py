@@ -1,0 +1,132 @@
+"""Which compiled programs a profile has, how much memory each takes, and which of several is meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.activity import Activity
+from nbprof.analysis.memory import viewer as memory_viewer
+from nbprof.core.errors import NbprofError, ReadError
+from nbprof.core.trace import Module
+from nbprof.hlo import buffers as hlo_buffers
+from nbprof.hlo.hlo import Program
+from nbprof.schema.memory_viewer import SCHEMA
+
+NO_ASSIGNMENT = "no buffer assignment"
+_MOST_NAMED = 5
+
+
+class NoModuleError(NbprofError, KeyError):
+    """There is no such compiled program, or the name is that of several."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass
+class Named:
+    """A compiled program under the name that tells it apart, and the machines that recorded it."""
+
+    name: str
+    module: Module
+    hosts: list[str] = field(default_factory=list)
+
+
+def named(modules: Iterable[Module], hosts: list[str]) -> dict[str, Named]:
+    """The compiled programs of a trace by name.
+
+    A program that several machines recorded is there once. Different ones of the same name, as machines with programs of their own have,
+    are told apart by the machine: `jit_step(8) on host1`.
+    """
+    out: dict[str, Named] = {}
+    for module in modules:
+        host = hosts[module.host] if 0 <= module.host < len(hosts) else str(module.host)
+        name, number = module.title, 1
+        while (known := out.get(name)) is not None and known.module.data != module.data:
+            name = f"{module.title} on {host}" + (f" ({number})" if number > 1 else "")
+            number += 1
+        out.setdefault(name, Named(name, module)).hosts.append(host)
+    return out
+
+
+def choose(name: str, known: Iterable[str]) -> str:
+    """The full name of a program that is asked for by it, or by the part before its ident where only one has that.
+
+    Raises
+    ------
+    NoModuleError
+        None has the name, or several have; says which there are.
+    """
+    names = list(known)
+    if name in names:
+        return name
+    if (plain := str(name).removesuffix("(0)")) in names:
+        # With the number that the name is shown without.
+        return plain
+    fitting = [full for full in names if full.partition("(")[0] == name]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise NoModuleError(f"{len(fitting)} compiled programs are called {name!r}; ask for one of {_listed(fitting)}")
+    if not names:
+        raise NoModuleError(f"there is no compiled program {name!r}: this profile has none")
+    bases = [full.partition("(")[0] for full in names]
+    close = difflib.get_close_matches(str(name).partition("(")[0], sorted(set(bases)), _MOST_NAMED, 0.5)
+    near = [full for base in close for full, own in zip(names, bases, strict=True) if own == base]
+    what = f"; the nearest are {_listed(near)}" if near else f"; it has {_listed(names)}"
+    raise NoModuleError(f"there is no compiled program {str(name)[:80]!r} in this profile{what}")
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def frame(modules: Mapping[str, Named], times: Mapping[tuple[str, int], float]) -> pd.DataFrame:
+    """One row a compiled program, the largest peak first; those whose memory is not known last.
+
+    Parameters
+    ----------
+    modules : mapping
+        As `named` gives it.
+    times : mapping
+        Time of the ops of a program on devices in ms, by (machine, ident).
+    """
+    rows = [_row(one, times) for one in modules.values()]
+    out = pd.DataFrame(rows, columns=[col.name for col in SCHEMA["modules"]]).astype({c.name: c.dtype for c in SCHEMA["modules"]})
+    return out.sort_values("peak_bytes", ascending=False, kind="stable", na_position="last").reset_index(drop=True)
+
+
+def _row(one: Named, times: Mapping[tuple[str, int], float]) -> tuple[object, ...]:
+    note, instructions = "", 0
+    peaks: tuple[object, ...] = (pd.NA, pd.NA, pd.NA)
+    try:
+        program = Program(one.module.data)
+        instructions = len(program)
+        assignment = hlo_buffers.read(program)
+        if assignment is None:
+            note = NO_ASSIGNMENT
+        else:
+            seen = memory_viewer.view(program, 0, assignment)
+            peaks = seen.peak_bytes, seen.peak_unpadded_bytes, seen.total_bytes
+    except ReadError as error:
+        note = f"damaged: {error}"
+    known = [times[host, one.module.ident] for host in one.hosts if (host, one.module.ident) in times]
+    time = sum(known) if known else float("nan")
+    return one.name, one.module.ident, one.hosts[0], len(one.hosts), instructions, *peaks, time, note
+
+
+def times(activity: Activity) -> dict[tuple[str, int], float]:
+    """Time of the ops of each compiled program on devices in ms, without the ops inside, by (machine, ident)."""
+    ops, parts = activity.device_ops, activity.op_parts
+    ops = ops[ops["part"] >= 0]
+    program = parts["program"].to_numpy(np.int64)[ops["part"].to_numpy()]
+    runs = pd.DataFrame({"host": ops["host"].to_numpy(), "program": program, "own": ops["own"].to_numpy()})
+    spent = runs.groupby(["host", "program"])["own"].sum().reset_index()
+    rows = zip(spent["host"].tolist(), spent["program"].tolist(), spent["own"].tolist(), strict=True)
+    return {(activity.hosts[host], ident): own / 1e9 for host, ident, own in rows if ident}

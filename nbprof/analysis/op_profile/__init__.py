@@ -1,0 +1,1 @@
+"""The time of compiled programs as a tree."""

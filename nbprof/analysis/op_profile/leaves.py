@@ -1,0 +1,192 @@
+"""What the op profile is made of, for a display: the ops with most time, each with what is known of it, and the sums of all others.
+
+Every tree (by program, by category, by the scopes of the framework) has the same ops as its leaves, so these are all that a page needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.activity import Activity
+from nbprof.analysis import hlo
+from nbprof.analysis.op_profile import op_profile
+from nbprof.analysis.ops import longest_calls
+from nbprof.core.errors import ReadError
+from nbprof.hlo.hlo import Program
+from nbprof.hlo.shapes import Shape
+
+MOST_OPS, MOST_TOLD, MOST_INSIDE = 1000, 200, 16
+"""Ops that are told one by one; of so many, the first, what is inside them and their arrays; and so many inside each."""
+MOST_RESTS = 300
+"""Pairs of program and category whose smaller ops are summed by themselves."""
+SUMS = ["time", "flops", "moved", "runs"]
+"""Of all runs: self time in ps, FLOPs (narrow ones by their width), bytes of main memory, how many they are."""
+_MOST_ARRAYS = 8
+_RESULT = "result"
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """The leaves of the op profile.
+
+    Attributes
+    ----------
+    ops : DataFrame
+        The ops with most self time, most first: `program`, `name`, `category`, `duplicate` (what it shares with its duplicates, '' where
+        there are none), `framework_op`, `source`, `expression`, `shape`, `layout`, `in_file`, `SUMS`, `at_ms` and `for_ms` (the longest
+        run, after the begin of the profile), `trace_op` (what the runs go by in the trace).
+    rest : DataFrame
+        The other ops, summed by `program` and `category`: `ops` (how many), `SUMS`. `program` and `category` are '' of the last row, where
+        there are more such pairs than `MOST_RESTS`.
+    inside : DataFrame
+        Ops inside fusions: `op` (row of `ops`), `name`, `category`, `flops` of all runs, `expression`, `shape`.
+    inside_left_out : int64[ops]
+        How many more each op has inside.
+    arrays : DataFrame
+        What ops make and read: `op` (row of `ops`), `role` ("result", or the name of what is read), `shape`, `layout`, `padded` (the shape
+        with each dimension as long as it is in memory; '' where the layout does not tell it by dimension), `bytes`, `padded_bytes`.
+    idle : float
+        Time in which devices ran nothing, ps; NaN where that is not known.
+    """
+
+    ops: pd.DataFrame
+    rest: pd.DataFrame
+    inside: pd.DataFrame
+    inside_left_out: npt.NDArray[np.int64]
+    arrays: pd.DataFrame
+    idle: float
+
+
+def leaves(
+    activity: Activity, start: npt.NDArray[np.int64], *, most: int = MOST_OPS, told: int = MOST_TOLD, inside: int = MOST_INSIDE
+) -> Leaves:
+    """The leaves of the op profile.
+
+    Parameters
+    ----------
+    activity : Activity
+    start : int64[events]
+        When each event of the trace starts, ps.
+    most, told, inside : int
+        How many ops at most, see `MOST_OPS`.
+    """
+    found, idle = hlo.measured(activity)
+    # What runs other ops has its time, but its FLOPs and bytes are theirs.
+    contains = found["category"].isin(hlo.CONTAINERS)
+    found = found.assign(
+        time=found["own"],
+        flops=found["normalized"].mask(contains),
+        moved=found["memory"].mask(contains),
+        category=found["category"].replace("", "unknown"),
+    )
+    head, rest = found.head(most), found.iloc[most:]
+    made = pd.concat([head.reset_index(drop=True)[["name", "category", "source", *SUMS]], hlo.described(activity, head)], axis=1)
+    made["framework_op"] = head["framework_op"].str.removesuffix(":").to_numpy(object)
+    made["duplicate"] = _duplicates(found)[: len(head)]
+    made = made.assign(**_longest(activity, head, start))
+    within, left, arrays = _told(activity, head.head(told), inside)
+    return Leaves(
+        made, _rest(activity, rest), within, np.append(left, np.zeros(len(head) - len(left), np.int64)), arrays,
+        float(idle) if activity.has_device else float("nan"),
+    )  # fmt: skip
+
+
+def _duplicates(found: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """What each op shares with its duplicates; '' where it has none."""
+    names = found["duplicate"].where(found["duplicate"] != "", found["name"])
+    stated = names.isin(set(found["duplicate"]) - {""})
+    # Within a category of a program, as in the tree.
+    several = found.assign(shared=names).groupby(["program", "host", "category", "shared"])["shared"].transform("size") > 1
+    return names.where(stated & several, "").to_numpy(object)
+
+
+def _longest(activity: Activity, head: pd.DataFrame, start: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+    runs = hlo.ran(activity)[1]
+    part = runs["part"].to_numpy(np.int64)
+    began = runs["start"].to_numpy(np.int64)
+    length = runs["end"].to_numpy(np.int64) - began
+    size = int(head["part"].max()) + 1 if len(head) else 0
+    first = np.append(longest_calls.longest(part, length), np.full(size, -1))[head["part"].to_numpy(np.int64)]
+    event = runs["event"].to_numpy(np.int64)[first]
+    at = np.where(event >= 0, start[event], began[first])
+    code = runs["op"].to_numpy(np.int64)[first]
+    # Runs on a device are found by the framework's op, on the CPU by the name of the event.
+    names = activity.ops.values[code] if activity.has_device else head["name"].to_numpy(object)
+    return {"at_ms": at / 1e9, "for_ms": length[first] / 1e9, "trace_op": names}
+
+
+def _rest(activity: Activity, rest: pd.DataFrame) -> pd.DataFrame:
+    titles = [title for title, _ in hlo.titles(activity, rest)]
+    named = rest.assign(program=titles, ops=1)
+    sums = named.groupby(["program", "category"], sort=False)[["ops", *SUMS]].sum(min_count=1).reset_index()
+    sums = sums.sort_values("time", ascending=False, kind="stable", ignore_index=True)
+    if len(sums) <= MOST_RESTS:
+        return sums
+    others = sums.iloc[MOST_RESTS:][["ops", *SUMS]].sum(min_count=1)
+    return pd.concat([sums.head(MOST_RESTS), pd.DataFrame([{"program": "", "category": "", **others}])], ignore_index=True)
+
+
+def _told(activity: Activity, head: pd.DataFrame, most: int) -> tuple[pd.DataFrame, npt.NDArray[np.int64], pd.DataFrame]:
+    """What is inside ops, how much more than that, and what they make and read."""
+    within: list[tuple[object, ...]] = []
+    arrays: list[tuple[object, ...]] = []
+    left = np.zeros(len(head), np.int64)
+    programs = activity.programs
+    columns = zip(*(head[name].tolist() for name in ("host", "program", "name", "runs")), strict=True)
+    for row, (host, ident, name, runs) in enumerate(columns if programs is not None else ()):
+        nodes = op_profile.inside(programs, host, ident, name, runs)
+        left[row] = max(0, len(nodes) - most)
+        within += [(row, node.name, node.category, node.flops, *node.text[:2]) for node in nodes[:most]]
+        program = programs.program(host, ident)
+        place = None if program is None else program.place(name)
+        if program is not None and place is not None:
+            arrays += [(row, *said) for said in _arrays(program, place)]
+    return (
+        pd.DataFrame(within, columns=["op", "name", "category", "flops", "expression", "shape"]),
+        left,
+        pd.DataFrame(arrays, columns=["op", "role", "shape", "layout", "padded", "bytes", "padded_bytes"]),
+    )
+
+
+def _arrays(program: Program, place: int) -> list[tuple[str, str, str, str, int, int]]:
+    """What an op makes, then what it reads: the first arrays of it."""
+    out: list[tuple[str, str, str, str, int, int]] = []
+    for role, shape in _shapes(program, place):
+        for array in shape.arrays():
+            if len(out) >= _MOST_ARRAYS:
+                return out
+            if array.element not in ("token", "opaque"):
+                out.append((role, array.short, array.layout, padded(array), array.bytes, array.padded_bytes))
+    return out
+
+
+def _shapes(program: Program, place: int) -> Iterator[tuple[str, Shape]]:
+    try:
+        yield _RESULT, program.shape(place)
+        for ident in program.instruction(place).operands:
+            at = program.place_of(ident)
+            if at is not None:
+                yield program.names[at], program.shape(at)
+    except ReadError:
+        return
+
+
+def padded(shape: Shape) -> str:
+    """The shape with each dimension as long as it is in memory, as `f32[8,128]`; '' where the layout does not tell it by dimension."""
+    sizes = list(shape.dimensions)
+    order = shape.minor_to_major
+    tile = shape.tiles[0] if shape.tiles else ()
+    if sorted(order) != list(range(len(sizes))) or any(size <= 0 for size in tile) or len(tile) > len(sizes):
+        return ""
+    for dimension, size in zip(order, reversed(tile), strict=False):
+        sizes[dimension] = -(-sizes[dimension] // size) * size
+    out = f"{shape.element}[{','.join(map(str, sizes))}]"
+    # Later tiles may add to it in ways that no dimension tells.
+    whole = int(-(-int(np.prod(sizes, dtype=object)) * shape.element_bytes // 1))
+    return out if whole == shape.padded_bytes else ""

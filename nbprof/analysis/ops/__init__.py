@@ -1,0 +1,1 @@
+"""Time by framework op."""

@@ -1,0 +1,370 @@
+"""Time by framework op, on the device and on the host: the TensorFlow stats of TensorFlow Profiler.
+
+Self time on a host thread is what is left of an op when the ops inside it are taken away; on a device each kernel counts for the op that
+launched it, and an op of a TPU without those inside it. Idle is the part of the recorded time in which no op ran, per thread and device.
+(As in TensorFlow Profiler, ops that run at once on several streams of a device are each taken off it, so idle can come out too small
+there; of PyTorch each instant counts once.)
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.activity import Activity
+from nbprof.activity.given_peaks import KEYS, ON_CHIP
+from nbprof.analysis.ops import self_time
+from nbprof.core import nesting
+from nbprof.core.trace import Int32s, Int64s
+
+COLUMNS = [
+    "rank",
+    "where",
+    "type",
+    "op",
+    "occurrences",
+    "total_us",
+    "avg_us",
+    "self_us",
+    "avg_self_us",
+    "self_fraction",
+    "cumulative_fraction",
+    "eager",
+]
+RATES = ["flops_per_second", "bytes_per_second", "operational_intensity", "bound_by", "tensor_core_fraction"]
+"""Columns that a frame has where a row of it does."""
+COMPUTE, HBM, DEVICE_MEMORY, HOST_MEMORY = "Compute", "HBM", "Device memory", "Main memory"
+"""What an op may be bound by, besides memories on the chip: computation, or main memory by what it is."""
+# Of NVIDIA the chips for data centers and their like: P100, V100, A100, H100, B200, B300.
+_WITH_HBM = ("6.0", "7.0", "8.0", "9.0", "10.0", "10.3")
+# An op that only begins a transfer, or finds it done, took no time over its bytes. Memory on the chip is up to 15 times as fast as the
+# device's main memory, so what is far above that is no rate.
+IMPOSSIBLE = 100
+
+
+def host_self_times(activity: Activity, ops: pd.DataFrame | None = None, as_xprof: bool = False) -> tuple[pd.DataFrame, int]:
+    """Host ops with their self time in ps (`own`), and the idle time of all threads in ps.
+
+    At each instant the op that began last of those that are open is at work, of several that began at once the shortest. So self times add
+    up to the time in which any op of a thread was open, also where ops overlap partly, are equal, or end together; where they nest it is
+    an op's duration less that of the ops directly in it. `overlaps` marks ops that began within another one and outlast it. Calls of
+    PyTorch's ops that an op hands on to itself are left out; see `_without_repeats`.
+
+    Parameters
+    ----------
+    activity : Activity
+    ops : DataFrame, optional
+        Columns of `activity.HOST_OPS`; those of the activity when left out.
+    as_xprof : bool
+        TensorFlow Profiler's rule: an op that is still on the stack when an op around it ends is left out.
+    """
+    ops = activity.host_ops if ops is None else ops
+    if not len(ops):
+        return ops.assign(own=np.zeros(0, np.int64), overlaps=np.zeros(0, np.bool_)), 0
+    lane = ops["lane"].to_numpy()
+    start, end = ops["start"].to_numpy(), ops["end"].to_numpy()
+    order = np.lexsort((start - end, start, lane))
+    if (np.diff(order) != 1).any():
+        ops, lane, start, end = ops.iloc[order], lane[order], start[order], end[order]
+    duration = end - start
+    parent = nesting.parents(lane, start, duration)
+    own = nesting.self_times(parent, duration)
+    kept = np.ones(len(lane), np.bool_)
+    overlaps = self_time.overlapping(lane, start, end, parent)
+    if as_xprof:
+        for rows in self_time.stretches(lane, start, end, overlaps | self_time.ends_with_its_parent(end, parent)):
+            kept[rows], own[rows] = self_time.stacked(start[rows], end[rows])
+    else:
+        self_time.share_out(own, lane, start, end, overlaps)
+        if activity.framework == "PyTorch":
+            own, kept = _without_repeats(ops["op"].to_numpy(np.int64), parent, own)
+    first = np.flatnonzero(np.diff(lane, prepend=lane[0] - 1))
+    extent = np.maximum.reduceat(end, first) - start[first]
+    busy = np.add.reduceat(np.where(kept, own, 0), first)
+    out = ops.assign(own=own, overlaps=overlaps)
+    return (out if kept.all() else out[kept]), int((np.maximum(busy, extent) - busy).sum())
+
+
+def _without_repeats(op: Int64s, parent: Int32s, own: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+    """Calls of PyTorch's ops without those that are the same call once more, whose self time goes to the call around them.
+
+    The dispatcher may hand an op on to itself (`aten::div` of a number): a call with the name of the call around it, and nothing beside
+    it there. `key_averages()` of torch.profiler counts the two as one.
+    """
+    inside = np.flatnonzero(parent >= 0)
+    children = np.bincount(parent[inside], minlength=len(parent))
+    again = np.zeros(len(parent), np.bool_)
+    again[inside] = (op[inside] == op[parent[inside]]) & (children[parent[inside]] == 1)
+    head = np.arange(len(parent))
+    moving = np.flatnonzero(again)
+    while len(moving):
+        head[moving] = parent[head[moving]]
+        moving = moving[again[head[moving]]]
+    out = np.zeros(len(own), np.int64)
+    np.add.at(out, head, own)
+    return out, ~again
+
+
+@dataclass
+class Side:
+    """The ops of a side (device or host), most self time first, and its idle time in ps (None: that side was not recorded)."""
+
+    where: str
+    ops: pd.DataFrame
+    idle: int | None
+
+
+def frames(activity: Activity, host_rows: pd.DataFrame, host_idle: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The ops without idle rows, and with them: `p.ops.frame` and `p.ops.with_idle`.
+
+    `host_rows` and `host_idle` (ps) are what `host_self_times` gives.
+    """
+    found = sides(activity, activity.device_ops, host_rows, host_idle)
+    return table(found, with_idle=False), table(found, with_idle=True)
+
+
+def sides(activity: Activity, device_rows: pd.DataFrame, host_rows: pd.DataFrame, host_idle: int, *, as_xprof: bool = False) -> list[Side]:
+    """Runs of ops grouped by op, device first; `as_xprof` also rates of bytes that cannot be, and runs as XProf counts them."""
+    on_device = activity.has_device or bool(len(activity.device_extents))
+    device = _on_device(activity, device_rows, as_xprof)
+    host = _grouped(activity, host_rows, host_rows["own"].to_numpy(np.int64))
+    return [
+        Side("device", device, device_idle(activity, device_rows) if on_device else None),
+        Side("host", host, host_idle if activity.has_host_ops else None),
+    ]
+
+
+def _grouped(activity: Activity, rows: pd.DataFrame, self_time: Int64s) -> pd.DataFrame:
+    """Runs by op: how many, their time and their self time, in ps."""
+    code = rows["op"].to_numpy(np.int64)
+    count = np.bincount(code)
+    used = np.flatnonzero(count)
+    total, own = np.zeros(len(count), np.int64), np.zeros(len(count), np.int64)
+    eager = np.zeros(len(count), np.bool_)
+    np.add.at(total, code, rows["end"].to_numpy(np.int64) - rows["start"].to_numpy(np.int64))
+    np.add.at(own, code, self_time)
+    eager[code[rows["eager"].to_numpy(np.bool_)]] = True
+    out = pd.DataFrame(
+        {
+            "code": used,
+            "op": activity.ops.values[used] if len(used) else np.zeros(0, object),
+            "type": _types(activity, code, rows["type"].to_numpy(np.int64), len(count))[used],
+            "occurrences": count[used],
+            "total": total[used],
+            "own": own[used],
+            "eager": eager[used],
+        }
+    )
+    return out.iloc[_by_time(out["own"].to_numpy(), out["op"].to_numpy(object))].reset_index(drop=True)
+
+
+def _by_time(own: Int64s, name: npt.NDArray[np.object_]) -> Int64s:
+    """The order by self time, most first, and of equal ones by name; names are compared only where times are equal."""
+    order = np.argsort(-own, kind="stable")
+    equal = np.append(False, own[order][1:] == own[order][:-1])[: len(own)]
+    tied = np.flatnonzero(equal | np.append(equal[1:], False)[: len(own)])
+    if len(tied):
+        rows = order[tied]
+        rank, _ = pd.factorize(name[rows], sort=True)
+        order[tied] = rows[np.lexsort((rank, -own[rows]))]
+    return order
+
+
+def _types(activity: Activity, op: Int64s, kind: Int64s, count: int) -> npt.NDArray[np.object_]:
+    """By op code: the type of its first run that has one."""
+    names = activity.types.values
+    first = np.full(count, -1, np.int64)
+    named = np.array([bool(n) for n in names], np.bool_)
+    rows = np.flatnonzero(named[kind])[::-1] if len(kind) else np.zeros(0, np.int64)
+    # The last assignment wins.
+    first[op[rows]] = kind[rows]
+    return np.array([names[k] if k >= 0 else "" for k in first.tolist()], object)
+
+
+def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.DataFrame:
+    """Device ops by name, with what they computed and moved."""
+    out = _grouped(activity, rows, rows["own"].to_numpy(np.int64))
+    if not len(out):
+        return out
+    part, op = rows["part"].to_numpy(np.int64), rows["op"].to_numpy(np.int64)
+    size = int(op.max()) + 1
+    runs = np.bincount(part)
+    op_of_part = np.full(len(runs), -1, np.int64)
+    op_of_part[part] = op
+    used = np.flatnonzero(op_of_part >= 0)
+    most = np.zeros(size, np.int64)
+    np.maximum.at(most, op_of_part[used], runs[used])
+    out["occurrences"] = most[out["code"]]
+    parts = activity.op_parts
+    for column in ("flops", "bytes"):
+        sums = np.full(size, np.nan)
+        if len(parts):
+            sums = np.zeros(size)
+            # One part that states nothing leaves the op's rate unknown.
+            values = parts[column].to_numpy(np.float64)
+            np.add.at(sums, op_of_part[used], (values * parts["xprof_runs"].to_numpy(np.float64) if as_xprof else values)[used])
+        out[column] = sums[out["code"]]
+    tells = rows["tensor_core"].to_numpy(np.int8)
+    time = rows["end"].to_numpy(np.int64) - rows["start"].to_numpy(np.int64)
+    of_kernels = np.bincount(op, np.where(tells >= 0, time, 0), size)[out["code"]]
+    on_tensor_cores = np.bincount(op, np.where(tells == 1, time, 0), size)[out["code"]]
+    out["tensor_core_fraction"] = np.divide(on_tensor_cores, of_kernels, out=np.full(len(out), np.nan), where=of_kernels > 0)
+    return _rates(out, *peaks(activity), HBM if as_xprof else main_memory(activity), as_xprof)
+
+
+def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, memory: str, any_rate: bool) -> pd.DataFrame:
+    seconds = ops["total"].where(ops["total"] > 0) / 1e12
+    ops["flops_per_second"] = ops["flops"] / seconds
+    rate = ops["bytes"] / seconds
+    ops["bytes_per_second"] = rate if any_rate else rate.mask(rate > IMPOSSIBLE * peak_bytes)
+    ops["operational_intensity"] = ops["flops"] / ops["bytes"].where(ops["bytes"] > 0)
+    computing, moving = ops["flops_per_second"] / peak_flops, ops["bytes_per_second"] / peak_bytes
+    known = computing.notna() & moving.notna() & ((computing > 0) | (moving > 0))
+    ops["bound_by"] = np.where(known, np.where(moving > computing, memory, COMPUTE), "")
+    return ops
+
+
+def peaks(activity: Activity) -> tuple[float, float]:
+    """FLOPs and bytes a second that a device can reach; NaN where that is not known or differs between the devices."""
+    return _one(activity, "peak_flops_per_second"), _one(activity, "memory_bytes_per_second")
+
+
+def main_memory(activity: Activity) -> str:
+    """What the main memory of the devices is: `HBM` where all have that, else `DEVICE_MEMORY`; `HOST_MEMORY` where ops ran on the CPU.
+
+    TPUs have HBM, and of AMD what is gfx9 (Vega, Instinct). XProf says HBM of each.
+    """
+    devices = activity.devices
+    if not activity.has_device:
+        return HOST_MEMORY
+    amd = devices["name"].astype(str).str.startswith("AMD")
+    stated = devices["compute_capability"].astype(str)
+    stacked = (devices["kind"] == "TPU") | stated.isin(_WITH_HBM) & ~amd | stated.str.startswith("9.") & amd
+    return HBM if len(devices) and stacked.all() else DEVICE_MEMORY
+
+
+def on_chip_peaks(activity: Activity) -> dict[str, float]:
+    """Bytes a second that each memory on the chip can move at most, by the names of `nbprof.activity.given_peaks.ON_CHIP`; those that are known."""
+    found = {level: _one(activity, f"{level}_bytes_per_second") for level in ON_CHIP}
+    return {level: peak for level, peak in found.items() if peak > 0}
+
+
+def _one(activity: Activity, column: str) -> float:
+    """What was given, else what the devices have in common; NaN where that is not known or differs."""
+    for name, value in activity.given_peaks.items():
+        # Also where ops ran without a device, on the CPU.
+        if column == KEYS[name]:
+            return value
+    if column not in activity.devices.columns:
+        return float("nan")
+    values = pd.to_numeric(activity.devices[column], errors="coerce").dropna().unique()
+    return float(values[0]) if len(values) == 1 else float("nan")
+
+
+def device_idle(activity: Activity, rows: pd.DataFrame) -> int:
+    """The time in which the devices ran no op, in ps."""
+    own = rows["own"].to_numpy(np.int64)
+    idle = 0
+    where = rows["host"].to_numpy(), rows["device"].to_numpy()
+    for host, device, start, end in activity.device_extents[["host", "device", "start", "end"]].to_numpy(np.int64).tolist():
+        mine = (where[0] == host) & (where[1] == device)
+        used = _covered(rows[mine]) if activity.framework == "PyTorch" else int(own[mine].sum())
+        idle += max(used, end - start) - used
+    return idle
+
+
+def _covered(rows: pd.DataFrame) -> int:
+    """The time in which at least one of some runs of ops went on, in ps."""
+    if not len(rows):
+        return 0
+    start, end = rows["start"].to_numpy(np.int64), rows["end"].to_numpy(np.int64)
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], np.maximum.accumulate(end[order])
+    before = np.append(start[0], end[:-1])
+    return int(np.maximum(end - np.maximum(start, before), 0).sum())
+
+
+def table(sides: list[Side], *, with_idle: bool, most: int = sys.maxsize) -> pd.DataFrame:
+    """The public frame of some sides; at most `most` rows of each, which are counted before idle is left out."""
+    parts = [part for side in sides if len(part := _rows(side, with_idle, most))]
+    out = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
+    out["rank"] = np.arange(1, len(out) + 1)
+    rates = [c for c in RATES if c in out and (out[c].fillna("") != "" if c == "bound_by" else out[c].notna()).any()]
+    if "bound_by" in rates:
+        out["bound_by"] = out["bound_by"].fillna("")
+    return out[COLUMNS + rates]
+
+
+def _rows(side: Side, with_idle: bool, most: int) -> pd.DataFrame:
+    ops, whole = side.ops, int(side.ops["own"].sum())
+    if side.idle is not None:
+        # Where the idle row has its place: ops are sorted by self time, equal ones by name.
+        own = ops["own"].to_numpy(np.int64)
+        above = int((own > side.idle).sum()) + int((ops["op"][own == side.idle] < "IDLE").sum())
+        if with_idle:
+            whole += side.idle
+            row = {"op": "IDLE", "type": "IDLE", "occurrences": 0, "total": side.idle, "own": side.idle, "eager": False}
+            row_table = pd.DataFrame([row])
+            ops = pd.concat([ops[:above], row_table, ops[above:]], ignore_index=True) if len(ops) else row_table
+        elif above < most:
+            most -= 1
+    ops = ops.head(most)
+    share = ops["own"] / whole if whole else ops["own"] * 0.0
+    occurrences = ops["occurrences"].replace(0, np.nan)
+    return pd.DataFrame(
+        {
+            "rank": 0,
+            "where": side.where,
+            "type": ops["type"],
+            "op": ops["op"],
+            "occurrences": ops["occurrences"].astype("i8"),
+            "total_us": ops["total"] / 1e6,
+            "avg_us": ops["total"] / occurrences / 1e6,
+            "self_us": ops["own"] / 1e6,
+            "avg_self_us": ops["own"] / occurrences / 1e6,
+            "self_fraction": share,
+            "cumulative_fraction": share.cumsum(),
+            "eager": ops["eager"].astype(bool),
+            **{column: ops[column] for column in RATES if column in ops},
+        }
+    )
+
+
+def by_type(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of an ops frame added up by type: `p.ops.by_type()`."""
+    return _folded(frame, "type", frame["type"])
+
+
+def by_scope(frame: pd.DataFrame, level: int | None) -> pd.DataFrame:
+    """The rows of an ops frame added up by name scope: `p.ops.by_scope()`."""
+    return _folded(frame, "scope", pd.Series([scope(op, level) for op in frame["op"]], frame.index, object))
+
+
+def scope(op: str, level: int | None = None) -> str:
+    """The name scope of an op: its name without the last component, of that the first `level` components.
+
+    Components are parted by "/", those of names without one (tf.data iterators, PyTorch's ops) by "::".
+    """
+    for mark in ("/", "::"):
+        if (cut := op.rfind(mark)) > 0:
+            return mark.join(op[:cut].split(mark)[:level])
+    return ""
+
+
+def _folded(frame: pd.DataFrame, name: str, key: pd.Series) -> pd.DataFrame:
+    columns = {"ops": ("op", "size"), **{c: (c, "sum") for c in ("occurrences", "total_us", "self_us", "self_fraction")}}
+    out = frame.assign(**{name: key}).groupby(["where", name], sort=False).agg(**columns).reset_index()
+    # Device first, as in the frame; of equal times in the order of the names.
+    return out.sort_values(["where", "self_us", name], ascending=[True, False, True], kind="stable", ignore_index=True)
+
+
+def distribution(frame: pd.DataFrame, where: str, by: str) -> pd.DataFrame:
+    """How the self time of a side is distributed: `p.ops.distribution()`."""
+    mine = frame[frame["where"] == where]
+    out = mine.groupby(by, sort=False)[["self_us", "self_fraction"]].sum().reset_index()
+    out = out.sort_values(["self_us", by], ascending=[False, True], kind="stable", ignore_index=True)
+    return out.assign(cumulative_fraction=out["self_fraction"].cumsum())

@@ -1,0 +1,180 @@
+"""What the calls of a PyTorch program into the device's runtime cost a step: the evidence of its advice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.activity import Activity
+from nbprof.analysis.steps.steps import counted
+from nbprof.core.trace import Int64s
+
+
+@dataclass
+class Calls:
+    """The calls of one kind in an average step: how many, ms that they last, and the name with the most time."""
+
+    count: float = 0.0
+    ms: float = 0.0
+    name: str = ""
+
+
+@dataclass
+class Runtime:
+    """Figures of an average counted step.
+
+    Attributes
+    ----------
+    calls : by kind (launch, graph, copy, copy H2D, copy D2H, fill, sync, allocate, other)
+    pageable_bytes : bytes a step copied to the device from memory that is not pinned
+    loader, loader_ms : the DataLoader with the most time, and ms a step in it; '' and 0 where none was recorded
+    iterator_ms : ms a step in the iterator of `nbprof.steps`, DataLoaders in it included
+    capability : compute capability of the devices (major, minor), where known
+    amd : whether the devices are AMD's
+    data_parallel : whether torch.nn.DataParallel ran
+    gloo : how many calls of Gloo there are, which moves the data of GPUs through the host
+    out_of_memory : how often the allocator ran out of memory
+    optimizer, optimizer_ms, optimizer_idle_ms, optimizer_launches : the class of the optimizer with the most time, ms a step in its
+        `step`, those of them in which the device stands idle, and the kernels that it launches there a step; '' where none was recorded
+    pinned_ms : ms a step of copies to the device from pinned memory
+    """
+
+    calls: dict[str, Calls] = field(default_factory=dict)
+    pageable_bytes: float = 0.0
+    loader: str = ""
+    loader_ms: float = 0.0
+    iterator_ms: float = 0.0
+    capability: tuple[int, int] | None = None
+    amd: bool = False
+    data_parallel: bool = False
+    gloo: int = 0
+    out_of_memory: int = 0
+    optimizer: str = ""
+    optimizer_ms: float = 0.0
+    optimizer_launches: float = 0.0
+    optimizer_idle_ms: float = 0.0
+    pinned_ms: float = 0.0
+
+    def of(self, *kinds: str) -> Calls:
+        """The calls of some kinds together, named by the one with the most time."""
+        found = [self.calls[k] for k in kinds if k in self.calls]
+        if not found:
+            return Calls()
+        return Calls(sum(c.count for c in found), sum(c.ms for c in found), max(found, key=lambda c: c.ms).name)
+
+
+def runtime(activity: Activity, steps: pd.DataFrame) -> Runtime:
+    """The figures of a profile; `steps` is `Run.steps`."""
+    out = Runtime()
+    used = counted(steps)
+    if not len(used):
+        return out
+    host = {h: i for i, h in enumerate(activity.hosts)}
+    pairs = pd.MultiIndex.from_arrays([used["host"].map(host).to_numpy(), used["group"].to_numpy()])
+    count = len(used)
+    calls = activity.calls
+    # Texts are numbered as tables are made, so they come after the table.
+    texts = activity.texts.values.tolist()
+    calls = calls[pd.MultiIndex.from_frame(calls[["host", "group"]]).isin(pairs)]
+    for kind, mine in calls.assign(ms=(calls["end"] - calls["start"]) / 1e9).groupby("kind"):
+        by_name = mine.groupby("name")["ms"].sum()
+        longest = int(by_name.index[int(by_name.to_numpy().argmax())])
+        out.calls[texts[int(cast("int", kind))]] = Calls(mine["event"].nunique() / count, float(mine["ms"].sum()) / count, texts[longest])
+    _transfers(activity, used, out)
+    _loader(activity, used, out)
+    names = activity.devices["name"].astype(str)
+    out.amd = bool(names.str.contains("AMD|Radeon|Instinct").any())
+    stated = activity.devices["compute_capability"].dropna().astype(str)
+    if len(stated):
+        major, _, minor = stated.iloc[0].partition(".")
+        out.capability = (int(major), int(minor or 0))
+    out.data_parallel = "DataParallel" in activity.traits
+    out.gloo, out.out_of_memory = (_count(activity.traits, what) for what in ("gloo", "out of memory"))
+    _optimizer(activity, used, out)
+    return out
+
+
+def _count(traits: set[str], what: str) -> int:
+    """How often something was seen: the number of a trait such as "gloo: 12"."""
+    return sum(int(number) for name, _, number in (trait.partition(": ") for trait in traits) if name == what and number.isdigit())
+
+
+def _optimizer(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
+    """The optimizer with the most time in the steps that averages use, and what it launches."""
+    spans = activity.optimizer_calls
+    if not len(spans):
+        return
+    begin, end = float(used["start_ms"].min()) * 1e9, float((used["start_ms"] + used["step_time_ms"]).max()) * 1e9
+    spans = spans[(spans["start"] >= begin) & (spans["start"] < end)]
+    if not len(spans):
+        return
+    time = (spans["end"] - spans["start"]).groupby(spans["name"]).sum()
+    code = time.index[int(time.to_numpy().argmax())]
+    mine = spans[spans["name"] == code].sort_values("start", kind="stable")
+    out.optimizer = str(activity.texts.values[int(code)])
+    out.optimizer_ms = float(time[code]) / 1e9 / len(used)
+    calls = activity.calls
+    launches = calls[calls["kind"].isin([activity.texts.codes.get(kind, -1) for kind in ("launch", "graph")])]
+    at, host = launches["start"].to_numpy(np.int64), launches["host"].to_numpy(np.int64)
+    inside = idle = 0
+    for number in mine["host"].unique().tolist():
+        rows = mine[mine["host"] == number]
+        first, last = rows["start"].to_numpy(np.int64), np.maximum.accumulate(rows["end"].to_numpy(np.int64))
+        nth = np.searchsorted(first, at[host == number], side="right") - 1
+        inside += int(((nth >= 0) & (at[host == number] < last[np.maximum(nth, 0)])).sum())
+        # Of calls inside others, as optimizers around optimizers have, the outer one counts.
+        outer = np.append(True, first[1:] >= last[:-1])
+        idle += _idle(activity, number, first[outer], last[np.append(np.flatnonzero(outer)[1:] - 1, len(last) - 1)])
+    out.optimizer_launches = inside / len(used)
+    out.optimizer_idle_ms = idle / 1e9 / len(used)
+
+
+def _idle(activity: Activity, host: int, begin: Int64s, end: Int64s) -> int:
+    """For how many ps of some spans, in order and apart from each other, no device of a host ran anything."""
+    ops = activity.device_ops
+    mine = (ops["host"].to_numpy() == host) & (ops["end"].to_numpy(np.int64) > begin[0]) & (ops["start"].to_numpy(np.int64) < end[-1])
+    start, stop = ops["start"].to_numpy(np.int64)[mine], ops["end"].to_numpy(np.int64)[mine]
+    order = np.argsort(start, kind="stable")
+    start, stop = start[order], np.maximum.accumulate(stop[order]) if len(order) else stop
+    # Where nothing runs: before each op that begins after all before it have ended, and in the end.
+    low = np.append(begin[0], stop)
+    high = np.append(start, end[-1])
+    gaps = high > low
+    low, high = low[gaps], high[gaps]
+    done = np.append(0, np.cumsum(high - low))
+
+    def before(moment: Int64s) -> Int64s:
+        nth = np.searchsorted(low, moment, side="right")
+        last = np.maximum(nth - 1, 0)
+        return np.asarray(done[nth] - np.where(nth > 0, np.maximum(high[last] - moment, 0), 0) if len(low) else moment * 0, np.int64)
+
+    return int((before(end) - before(begin)).sum())
+
+
+def _transfers(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
+    transfers = activity.transfers
+    if "pageable" not in transfers.columns:
+        return
+    begin, end = float(used["start_ms"].min()), float((used["start_ms"] + used["step_time_ms"]).max())
+    within = (transfers["start"] / 1e9 >= begin) & (transfers["start"] / 1e9 < end) & transfers["pageable"]
+    to_device = transfers["kind"] == activity.texts.codes.get("H2D", -1)
+    out.pageable_bytes = float(np.maximum(transfers.loc[within & to_device, "bytes"], 0).sum()) / len(used)
+    pinned = (transfers["start"] / 1e9 >= begin) & (transfers["start"] / 1e9 < end) & ~transfers["pageable"].astype(bool) & to_device
+    out.pinned_ms = float((transfers.loc[pinned, "end"] - transfers.loc[pinned, "start"]).sum()) / 1e9 / len(used)
+
+
+def _loader(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
+    rows = activity.host_ops
+    begin, end = float(used["start_ms"].min()) * 1e9, float((used["start_ms"] + used["step_time_ms"]).max()) * 1e9
+    rows = rows[(rows["start"] >= begin) & (rows["start"] < end)]
+    of_iterator = rows[rows["type"] == activity.types.codes.get("iterator", -1)]
+    out.iterator_ms = float((of_iterator["end"] - of_iterator["start"]).sum()) / 1e9 / len(used)
+    rows = rows[rows["type"] == activity.types.codes.get("DataLoader", -1)]
+    if not len(rows):
+        return
+    total = (rows["end"] - rows["start"]).groupby(rows["op"]).sum()
+    out.loader = str(activity.ops.values[int(total.index[int(total.to_numpy().argmax())])])
+    out.loader_ms = float(total.sum()) / 1e9 / len(used)

@@ -1,0 +1,61 @@
+"""Time by op as XProf 2.24 counts it: for people who compare.
+
+What differs from `analysis.ops`:
+
+- Events of the host that only state the op that they served (allocator events, the driver's calls on AMD) are ops.
+- Of a device those kernels alone count that state their op as files do today, and those of compiled programs that are in the file. What
+  is left, files of TensorFlow 2.3/2.4 as a whole, is idle.
+- An op of a compiled program ran as often as its kernels did, so one of two kernels has its FLOPs and bytes twice. A matrix product by
+  cuBLAS's older interface has none.
+- An op that only begins a transfer, or finds it done, has a bandwidth: its bytes over its few nanoseconds.
+- A side has 500 rows at most, the idle row among them.
+- An op that is still open when an op around it ends (the two overlap partly, or end together) is left out.
+- What is not known is 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.activity import Activity
+from nbprof.analysis.ops import ops
+
+MOST_ROWS = 500
+
+
+def frames(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The ops without idle rows, and with them; empty for a file that XProf cannot read."""
+    columns = ops.COLUMNS + ops.RATES
+    if not activity.xprof:
+        return pd.DataFrame(columns=columns), pd.DataFrame(columns=columns)
+    device = activity.device_ops
+    if len(device):
+        device = device[activity.op_parts["xprof"].to_numpy(np.bool_)[device["part"].to_numpy(np.int64)]]
+    host = pd.concat([activity.host_ops.assign(tagged=False), activity.tagged_calls.assign(tagged=True)], ignore_index=True)
+    # An event that is an op and names another one includes that one.
+    host = host.iloc[np.lexsort((host["tagged"], host["event"]))].reset_index(drop=True)
+    found = ops.sides(activity, device, *ops.host_self_times(activity, host, as_xprof=True), as_xprof=True)
+    found[0].ops = _with_tensor_cores(activity, found[0].ops)
+    return _filled(ops.table(found, with_idle=False, most=MOST_ROWS)), _filled(ops.table(found, with_idle=True, most=MOST_ROWS))
+
+
+def _with_tensor_cores(activity: Activity, device: pd.DataFrame) -> pd.DataFrame:
+    """The part of the kernels' time on TensorCores by XProf's own rule."""
+    kernels = activity.xprof_kernels
+    if not len(kernels) or not len(device):
+        return device
+    op, time = kernels["op"].to_numpy(np.int64), kernels["duration"].to_numpy(np.int64)
+    size = max(int(op.max()), int(device["code"].max())) + 1
+    whole = np.bincount(op, time, size)[device["code"]]
+    on = np.bincount(op, np.where(kernels["tensor_core"] == 1, time, 0), size)[device["code"]]
+    return device.assign(tensor_core_fraction=np.divide(on, whole, out=np.zeros(len(device)), where=whole > 0))
+
+
+def _filled(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with 0 for what is not known, as XProf has it."""
+    numbers = [c for c in table.columns if c in ("avg_us", "avg_self_us", *ops.RATES) and c != "bound_by"]
+    out = table.assign(**{c: table[c].astype(np.float64).fillna(0.0) for c in numbers})
+    if "bound_by" in out:
+        out["bound_by"] = out["bound_by"].where(out["bound_by"] != "", "Unknown")
+    return out

@@ -1,0 +1,1 @@
+"""Steps, and where their time goes, by host and core."""

@@ -1,0 +1,345 @@
+"""Step time and where it goes: the step breakdown of TensorFlow Profiler.
+
+Every span of work has a class with a priority. Where spans of one step overlap the larger priority wins, so that each instant
+counts once; what no span covers is `other`. Host work is merged into the steps of GPU profiles, as the TensorFlow guide describes.
+(XProf today leaves it out when there is a device, and drops the first and the last step.)
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.activity import (
+    CATEGORIES,
+    CATEGORY_OF_CLASS,
+    DEVICE_COMPUTE_16,
+    DEVICE_COMPUTE_32,
+    HOST_COMPILE,
+    HOST_COMPUTE,
+    HOST_TO_DEVICE,
+    ITERATIONS,
+    UNKNOWN_PRECISION,
+    Activity,
+)
+from nbprof.analysis.steps.warmup import averaged, number_between, starting, warming
+from nbprof.analysis.sweep import Classes, flatten
+from nbprof.core import clip_to_steps
+from nbprof.core.trace import Int64s
+
+_MOST_GROUPS = 1 << 22
+# The kind and the number of a step: "train 500", "ProfilerStep#6".
+NUMBERED = r"(.*)[ #](\d+)\Z"
+_NUMBERED = re.compile(NUMBERED)
+
+_EAGER_OP = "EagerKernelExecute"
+
+_COLUMN_OF_CLASS = np.zeros(max(CATEGORY_OF_CLASS) + 1, np.int64)
+for _cls, _category in CATEGORY_OF_CLASS.items():
+    _COLUMN_OF_CLASS[_cls] = CATEGORIES.index(_category)
+
+
+_OF_DEVICE = ("device_compute_ms", "device_to_device_ms", "device_collectives_ms", "kernel_launch_ms", "output_ms", "host_to_device_ms")
+_OF_HOST = ("host_compute_ms", "kernel_launch_ms")
+
+
+def frame(activity: Activity, work: pd.DataFrame | None = None, warmup: int | None = None) -> pd.DataFrame:
+    """One row a step of each host, in time order, in ms; the columns of `p.steps.frame`.
+
+    `work` is classified in another way than `activity.work`, when given. `warmup` is how many of the first steps of each host are warm-up,
+    unless that leaves none; None finds them by their length.
+    """
+    times = ["start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
+    columns = ["host", "step", "name", *times, "kind", "warmup", "cut", "counted", "host_to_device_ms", "group"]
+    work = activity.work if work is None else work
+    parts = [part for host in range(len(activity.hosts)) if len(part := _host_steps(activity, work, host))]
+    if not parts:
+        return pd.DataFrame(columns=columns)
+    out = pd.concat(parts, ignore_index=True)
+    if not (work["cls"] == HOST_COMPILE).any():
+        out["compile_ms"] = np.nan
+    out = out.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
+    out["step"] = out.groupby("host", sort=False)["step"].transform(number_between)
+    kind = out["name"].str.extract(NUMBERED)[0].fillna("")
+    # Training, validation and prediction are populations of their own: one of them is averaged.
+    out["kind"] = kind.where(kind != "", np.nan).ffill().bfill().fillna("")
+    # The recorder calls a group that states no number by its own: the step has the name that its neighbours give it.
+    own = (out["name"] == out["group"].astype(str)).to_numpy(np.bool_)
+    out.loc[own, "name"] = [f"{k} {n}".lstrip() for k, n in zip(out["kind"][own], out["step"][own], strict=True)]
+    out["warmup"] = warming(out, warmup) if warmup is not None or ITERATIONS not in activity.traits else starting(out)
+    main = averaged(out[~out["warmup"]].groupby("kind")["step_time_ms"].sum())
+    host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
+    out["cut"] = [pair in activity.cut for pair in zip(host, out["group"], strict=True)]
+    used = ~out["warmup"] & (out["kind"] == main)
+    # A profile of nothing but cut steps still has an average.
+    out["counted"] = used & ~out["cut"] if (used & ~out["cut"]).any() else used
+    copied = _copied(activity, work, host, out["group"])
+    return pd.concat([out[columns[:-1]], copied, out["group"]], axis=1)
+
+
+# By kind of transfer; the columns are there where the sizes of copies are known.
+COPIED = {"H2D": "host_to_device_bytes", "D2H": "device_to_host_bytes", "D2D": "device_to_device_bytes"}
+
+
+def _copied(activity: Activity, work: pd.DataFrame, host: pd.Series, group: pd.Series) -> pd.DataFrame:
+    """Bytes copied for each step, by direction; the steps are given by host and group. No columns where no size is known."""
+    moved = activity.transfers
+    moved = moved[moved["bytes"] >= 0]
+    if not len(moved):
+        return pd.DataFrame(index=host.index)
+    # What runs over the end of a step has a piece in each; it counts for the first.
+    spans = work[["event", "group"]][work["event"].isin(moved["event"])].drop_duplicates("event")
+    found = moved.merge(spans, on="event")
+    kinds = activity.texts.values[found["kind"].to_numpy()]
+    out = pd.DataFrame(index=host.index)
+    steps = pd.MultiIndex.from_arrays([host, group])
+    for kind, column in COPIED.items():
+        total = found[kinds == kind].groupby(["host", "group"])["bytes"].sum()
+        out[column] = total.reindex(steps, fill_value=0).to_numpy(np.int64)
+    return out
+
+
+def by_core(activity: Activity) -> pd.DataFrame:
+    """The steps of each TPU core of hosts that have several: as `frame`, with `device`; only steps that all cores of a host have."""
+    hosts = range(len(activity.hosts))
+    parts = [part for host in hosts if len(part := _own_steps(activity, host)) and part["device"].nunique() > 1]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["host", "device", "group"])
+
+
+def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
+    """The steps of each core of a host, by its own markers where it has such."""
+    mine = activity.core_markers[activity.core_markers["host"] == host]
+    if not len(mine):
+        return _core_steps(activity, activity.work, host)
+    parts = []
+    work = activity.work[["host", "device", "group", "start", "end", "cls"]]
+    device, on = work["device"].to_numpy(), work["host"].to_numpy() == host
+    for core, markers in mine.groupby("device"):
+        in_time = markers.sort_values("start", kind="stable")
+        begin, end, group = (in_time[name].to_numpy(np.int64) for name in ("start", "end", "group"))
+        own = clip_to_steps.cut(work, begin, end, group, np.flatnonzero(on & ((device < 0) | (device == core))))
+        times = longest(markers).rename_axis("group").sort_index().reset_index()
+        parts.append(_steps_of(activity, own, host, int(str(core)), times).assign(device=core))
+    return _on_all(parts)
+
+
+def edges(activity: Activity, steps: pd.DataFrame) -> int:
+    """How many marked steps at the begin or the end of a recording were left out of the frame, because it cut their compute off."""
+    marked = sum(len(step_times(activity, host)) for host in range(len(activity.hosts)))
+    return marked - len(steps)
+
+
+def _host_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFrame:
+    cores = _core_steps(activity, work, host)
+    if len(cores):
+        # The step of a host lasts as long as that of its slowest core, and goes where that one's goes.
+        return cores.loc[cores.groupby("group")["step_time_ms"].idxmax()].drop(columns="device").reset_index(drop=True)
+    return _steps_of(activity, work, host)
+
+
+def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFrame:
+    """The steps of the TPU cores of a host, by core; of each those groups that all cores have. Empty for a host without TPU."""
+    devices = activity.devices
+    cores = devices[(devices["host"] == activity.hosts[host]) & (devices["kind"] == "TPU")]["device"].tolist()
+    markers = activity.markers
+    marked = set(markers.loc[markers["host"] == host, "device"].tolist())
+    parts = [_steps_of(activity, work, host, core).assign(device=core) for core in cores if core in marked]
+    return _on_all(parts)
+
+
+def _on_all(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    """The steps that all cores have."""
+    if not parts:
+        return pd.DataFrame()
+    out = pd.concat(parts, ignore_index=True)
+    return out[out.groupby("group")["group"].transform("count") == len(parts)].reset_index(drop=True)
+
+
+def _steps_of(
+    activity: Activity, work: pd.DataFrame, host: int, core: int | None = None, times: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """The steps of a host, or of one core and the host; `times` says when they were, where the markers do not."""
+    times = step_times(activity, host, core) if times is None else times
+    group, begin, stop = (times[c].to_numpy(np.int64) for c in ("group", "start", "end"))
+    device = work["device"].to_numpy()
+    used = work["host"].to_numpy() == host
+    if core is not None:
+        used &= (device < 0) | (device == core)
+    step, known = step_of_spans(group, work["group"].to_numpy(), used)
+    cls, device = work["cls"].to_numpy()[known], device[known]
+    at, length, c = segments(begin, stop, step, work["start"].to_numpy()[known], work["end"].to_numpy()[known], cls)
+    total = by_category(len(group), stop - begin, at, length, c)
+    copied = np.zeros(len(group), np.int64)
+    inward = c == HOST_TO_DEVICE
+    np.add.at(copied, at[inward], length[inward])
+    markers = activity.markers
+    on_device = bool(((markers["host"] == host) & (markers["device"] >= 0)).any())
+    # A first or last step without any compute is only the edge of one: it was cut by the begin or the end of the capture.
+    # Where hosts mark the steps of devices (PyTorch) and run ahead of them, a step may have nothing but device work.
+    compute = (cls == DEVICE_COMPUTE_32) | (cls == DEVICE_COMPUTE_16) if on_device else (cls == HOST_COMPUTE) | (device >= 0)
+    whole = np.zeros(len(group), np.bool_)
+    whole[step[compute]] = True
+    if whole.any():
+        in_time = np.argsort(begin, kind="stable")
+        inside = np.flatnonzero(whole[in_time])
+        whole[in_time[inside[0] : inside[-1] + 1]] = True
+    else:
+        whole[:] = True
+    names = [activity.group_names.get((host, g), str(g)) for g in group.tolist()]
+    numbers = [found.group(2) if (found := _NUMBERED.match(n)) else "" for n in names]
+    out = pd.DataFrame(
+        {
+            "host": activity.hosts[host],
+            "step": [float(x) if x else np.nan for x in numbers],
+            "name": names,
+            "start_ms": begin / 1e9,
+            "step_time_ms": (stop - begin) / 1e9,
+            **{f"{c}_ms": total[:, i] / 1e9 for i, c in enumerate(CATEGORIES)},
+            "host_to_device_ms": copied / 1e9,
+            "group": group,
+        }
+    )
+    # What was not recorded was not measured, which is not the same as 0.
+    recorded = on_device or bool((activity.device_extents["host"] == host).any())
+    silent: tuple[str, ...] = () if recorded else _OF_DEVICE
+    marked = ((markers["host"] == host) & (markers["device"] < 0)).any()
+    silent += () if marked or (device < 0).any() else _OF_HOST
+    for column in silent:
+        if not out[column].any():
+            out[column] = np.nan
+    return out[whole]
+
+
+def step_of_spans(group: Int64s, of_span: npt.NDArray[np.integer], used: npt.NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
+    """Which spans belong to a step: the index of the step (groups ascend), and of the span."""
+    most = int(group[-1]) if len(group) else -1
+    if most >= _MOST_GROUPS:
+        step = np.searchsorted(group, of_span)
+        known = np.flatnonzero(used & (of_span >= 0) & (np.append(group, -1)[step] == of_span))
+        return step[known], known
+    # Groups count from 0 nearly always: a table over them finds the step without a search a span. The last place is for no step.
+    table = np.full(most + 2, -1, np.int64)
+    table[group[group >= 0]] = np.flatnonzero(group >= 0)
+    of_span = np.where((of_span < 0) | (of_span > most), most + 1, of_span)
+    step = table[of_span]
+    known = np.flatnonzero(used & (step >= 0))
+    return step[known], known
+
+
+def segments(begin: Int64s, stop: Int64s, step: Int64s, start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, Classes]:
+    """What each instant of the steps counts for: pieces as (index of the step, length, class). An instant without work is in none.
+
+    Parameters
+    ----------
+    begin, stop : int64[steps]
+        The steps, ps; they may overlap.
+    step, start, end, cls : [spans]
+        Index of the step, begin, end and class of each piece of work; what lies outside its step does not count.
+    """
+    # All steps are swept at once: each span is clipped to its step, and the steps are laid end to end.
+    place = np.cumsum(stop - begin) - (stop - begin)
+    low = np.maximum(start, begin[step])
+    high = np.maximum(np.minimum(end, stop[step]), low)
+    shift = (place - begin)[step]
+    a, b, c = flatten(low + shift, high + shift, cls)
+    of_step = np.diff(np.append(np.searchsorted(a, place), len(a)))
+    return np.repeat(np.arange(len(place)), of_step), b - a, c
+
+
+def by_category(steps: int, whole: Int64s, step: Int64s, length: Int64s, cls: Classes) -> Int64s:
+    """int64[steps, categories]: the time of each category, ps; the rest of the step (`whole` is its time) is other."""
+    total = np.zeros((steps, len(CATEGORIES)), np.int64)
+    np.add.at(total.reshape(-1), step * len(CATEGORIES) + _COLUMN_OF_CLASS[cls], length)
+    total[:, CATEGORIES.index("other")] += whole - total.sum(axis=1)
+    return total
+
+
+def step_times(activity: Activity, host: int, core: int | None = None) -> pd.DataFrame:
+    """Group, start and end of each step of a host, by group: the longest device marker, or the host marker that includes it."""
+    markers = activity.markers
+    markers = markers[(markers["host"] == host) & ((markers["device"] < 0) | (core is None) | (markers["device"] == core))]
+    on_host, on_device = longest(markers[markers["device"] < 0]), longest(markers[markers["device"] >= 0])
+    out = on_host
+    if len(on_device):
+        around = on_host.reindex(on_device.index)
+        wider = (around["start"] <= on_device["start"]) & (around["end"] >= on_device["end"])
+        out = on_device.where(~wider, around).astype(np.int64)
+        # A step that the host marks among those of the device, and that put nothing on it, is a step all the same.
+        kinds = {_kind(activity, host, group) for group in out.index} - {""}
+        idle = on_host.loc[on_host.index.difference(out.index)]
+        idle = idle[(idle["start"] > out["start"].min()) & (idle["start"] < out["start"].max())]
+        out = pd.concat([out, idle[[_kind(activity, host, group) in kinds for group in idle.index]]])
+    else:
+        # A group that nothing but an eager op began: none that the program marked, and no step of anything.
+        out = out[np.array([_kind(activity, host, group) != _EAGER_OP for group in out.index], np.bool_)]
+    return out[out["end"] > out["start"]].rename_axis("group").sort_index().reset_index()
+
+
+def _kind(activity: Activity, host: int, group: int) -> str:
+    found = _NUMBERED.match(activity.group_names.get((host, group), ""))
+    return found.group(1) if found else ""
+
+
+def longest(markers: pd.DataFrame) -> pd.DataFrame:
+    """Start and end of the longest marker of each group, by group; of equal ones the first."""
+    timed = markers.assign(length=markers["end"] - markers["start"]).sort_values(
+        ["group", "length"], ascending=[True, False], kind="stable"
+    )
+    return timed.drop_duplicates("group").set_index("group")[["start", "end"]].astype(np.int64)
+
+
+def counted(steps: pd.DataFrame) -> pd.DataFrame:
+    """The steps that averages are made of: no warm-up, not cut, and of one kind (train, test, predict)."""
+    return steps[steps["counted"].astype(bool)] if len(steps) else steps
+
+
+def summary(steps: pd.DataFrame) -> pd.DataFrame:
+    """Mean, sample sd (n - 1), range and share of each category, over the steps that are counted.
+
+    A category that some hosts did not record is averaged over the steps of the others, but its share is of the time of all steps, so that
+    shares add up to 100; one step has no sd.
+    """
+    used = counted(steps)
+    rows = []
+    whole = float(used["step_time_ms"].sum())
+    for category in ("step_time", *CATEGORIES):
+        values = used[f"{category}_ms"].to_numpy(np.float64)
+        values = values[~np.isnan(values)]
+        rows.append(
+            {
+                "category": category,
+                "mean_ms": values.mean() if len(values) else np.nan,
+                "sd_ms": values.std(ddof=1) if len(values) > 1 else np.nan,
+                "min_ms": values.min() if len(values) else np.nan,
+                "max_ms": values.max() if len(values) else np.nan,
+                "percent": 100 * values.sum() / whole if len(values) and whole else np.nan,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def share_of_16_bit(activity: Activity) -> float | None:
+    """Percent of device compute that is 16 bit (bfloat16 counted as 16 bit), over all steps; None without device compute.
+
+    None also where nothing in the profile says how wide the numbers are.
+    """
+    if UNKNOWN_PRECISION in activity.traits:
+        return None
+    work = activity.work
+    rows = np.flatnonzero(work["device"].to_numpy() >= 0)
+    if not len(rows):
+        return None
+    start, end, cls = (work[name].to_numpy()[rows] for name in ("start", "end", "cls"))
+    # The groups are laid end to end, so that one sweep serves all of them.
+    ident, seen = pd.factorize(work["host"].to_numpy(np.int64)[rows] << 40 | work["group"].to_numpy(np.int64)[rows])
+    first = np.full(len(seen), np.iinfo(np.int64).max)
+    last = np.full(len(seen), np.iinfo(np.int64).min)
+    np.minimum.at(first, ident, start)
+    np.maximum.at(last, ident, end)
+    shift = np.cumsum(last - first) - last
+    a, b, c = flatten(start + shift[ident], end + shift[ident], cls)
+    half, full = (int((b - a)[c == value].sum()) for value in (DEVICE_COMPUTE_16, DEVICE_COMPUTE_32))
+    return 100 * half / (half + full) if half + full else None

@@ -1,0 +1,165 @@
+"""Where the step of each TPU core goes: TensorFlow Profiler's breakdown for TPUs.
+
+Each op counts for its kind where no op inside it runs, and what no op covers is idle. All-reduce (any collective) is parted: the shortest
+run of an op among the cores of a host is what it takes to compute, and what it takes longer on a core is waiting for the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.activity import CORE_KINDS, Activity
+from nbprof.analysis.steps import steps
+from nbprof.core.trace import Int64s
+from nbprof.schema.cores import COLUMNS, SCHEMA
+
+_ALL_REDUCE = CORE_KINDS.index("all_reduce")
+_TYPES = {column.name: column.dtype for column in SCHEMA["pods_cores"]}
+_WHO = ["host", "device", "core"]
+
+
+def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
+    """One row a step and core: `p.pods.cores`, with `host`, `group` and `counted`.
+
+    Parameters
+    ----------
+    activity : Activity
+    counted : DataFrame
+        Of `steps.frame`: the steps that are shown, and which averages use.
+    """
+    times = [_times(activity, host) for host in range(len(activity.hosts))]
+    table = pd.concat([part for part in times if len(part)], ignore_index=True) if any(map(len, times)) else pd.DataFrame()
+    if not len(table):
+        return empty()
+    table = _with_sparse(activity, table)
+    spans = activity.core_spans
+    spans = spans.assign(row=_row_of(table, spans))
+    spans = spans[spans["row"] >= 0].reset_index(drop=True)
+    spans["length"] = spans["end"] - spans["start"]
+    total = np.zeros((len(table), len(CORE_KINDS)))
+    np.add.at(total, (spans["row"].to_numpy(np.int64), spans["kind"].to_numpy(np.int64)), spans["length"].to_numpy(np.float64))
+    wait = _waited(table, spans[spans["kind"] == _ALL_REDUCE])
+    whole = (table["end"] - table["start"]).to_numpy(np.float64)
+    out = table[["group", "device", "core"]].copy()
+    out["host"] = [activity.hosts[host] for host in table["host"].tolist()]
+    out["worker"] = [
+        f"{host}:{device}" + (f" SparseCore {core}" if core >= 0 else "")
+        for host, device, core in zip(out["host"], out["device"], out["core"], strict=True)
+    ]
+    chips = activity.devices.set_index(["host", "device"])["chip"]
+    out["chip"] = pd.array(chips.reindex(pd.MultiIndex.from_frame(out[["host", "device"]])).to_numpy(), dtype="Int64")
+    out["start_ms"], out["step_time_ms"] = table["start"] / 1e9, whole / 1e9
+    for at, kind in enumerate(CORE_KINDS):
+        out[f"{kind}_ms"] = total[:, at] / 1e9
+    out["all_reduce_compute_ms"], out["all_reduce_sync_ms"] = (total[:, _ALL_REDUCE] - wait) / 1e9, wait / 1e9
+    out["idle_ms"] = np.maximum(whole - total.sum(axis=1), 0.0) / 1e9
+    out = out.merge(counted[["host", "group", "step", "name", "counted"]], on=["host", "group"])
+    out = out.sort_values(["start_ms", "host", "device", "core"], kind="stable", ignore_index=True)
+    return pd.DataFrame(out[[*COLUMNS, "host", "group", "counted"]].astype(_TYPES))
+
+
+def empty() -> pd.DataFrame:
+    """The frame without cores."""
+    return pd.DataFrame(columns=[*COLUMNS, "host", "group", "counted"]).astype(_TYPES)
+
+
+def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFrame:
+    """`p.devices`: one row a device, and after each TPU one for every SparseCore of it that recorded.
+
+    Parameters
+    ----------
+    devices : DataFrame
+        Of `Activity.devices`.
+    sparse : DataFrame
+        ``host device core``.
+    """
+    out = devices.assign(core=pd.array([pd.NA] * len(devices), dtype="Int64"))
+    if not len(sparse):
+        return out
+    rows = sparse.merge(devices[["host", "device", "name", "chip"]], on=["host", "device"], how="left")
+    rows["name"] = [f"{'TPU' if pd.isna(name) else name} SparseCore" for name in rows["name"]]
+    rows = rows.assign(kind="SparseCore", core=rows["core"].astype("Int64")).reindex(columns=out.columns)
+    both = pd.concat([out.astype(object), rows.astype(object)], ignore_index=True)
+    both = both.sort_values(["host", "device"], kind="stable", ignore_index=True)
+    both = both.astype(object).where(both.notna(), None)
+    # Numbers stay numbers, missing where they are of the whole device.
+    numbers = [name for name in out.columns if out[name].dtype.kind == "f"]
+    return both.astype({"device": "int64", "core": "Int64", **dict.fromkeys(numbers, "float64")})
+
+
+def shares(cores: pd.DataFrame) -> dict[str, float | None]:
+    """`infeed_percent`, `outfeed_percent` and `host_transfer_percent`: of the time of the steps that averages use, on TensorCores."""
+    used = cores[cores["counted"].astype(bool) & ~cores["worker"].str.contains(" SparseCore ", regex=False)] if len(cores) else cores
+    whole = float(used["step_time_ms"].sum())
+    return {
+        f"{kind}_percent": 100 * float(used[f"{kind}_ms"].sum()) / whole if whole else None
+        for kind in ("infeed", "outfeed", "host_transfer")
+    }
+
+
+def _times(activity: Activity, host: int) -> pd.DataFrame:
+    """Steps of the TensorCores of a host: ``host device core group start end``, those that all cores have."""
+    devices = activity.devices
+    cores = devices[(devices["host"] == activity.hosts[host]) & (devices["kind"] == "TPU")]["device"].tolist()
+    own = activity.core_markers[activity.core_markers["host"] == host]
+    marked = set(activity.markers.loc[activity.markers["host"] == host, "device"].tolist())
+    parts = []
+    for core in cores:
+        if len(own):
+            mine = own[own["device"] == core][["group", "start", "end"]]
+        elif core in marked:
+            mine = steps.step_times(activity, host, core)
+        else:
+            continue
+        parts.append(mine.assign(host=host, device=core, core=-1))
+    if not parts:
+        return pd.DataFrame()
+    out = pd.concat(parts, ignore_index=True)
+    on_all: pd.DataFrame = out[out.groupby("group")["group"].transform("count") == len(parts)]
+    return on_all
+
+
+def _with_sparse(activity: Activity, table: pd.DataFrame) -> pd.DataFrame:
+    """The steps of TensorCores, and those of SparseCores that begin in one of the TensorCore of their device."""
+    found = activity.sparse_steps
+    ran = activity.core_spans[activity.core_spans["core"] >= 0][_WHO].drop_duplicates()
+    # A SparseCore without steps of its own has those of its TensorCore.
+    without = ran.merge(found[_WHO].drop_duplicates(), on=_WHO, how="left", indicator=True)
+    lent = without[without["_merge"] == "left_only"][_WHO].merge(table.drop(columns="core"), on=["host", "device"])
+    row = _row_of(table, found.assign(core=-1))
+    own = found[row >= 0].drop(columns="event").assign(group=table["group"].to_numpy()[row[row >= 0]])
+    own = own.groupby([*_WHO, "group"], as_index=False).agg(start=("start", "min"), end=("end", "max"))
+    parts = [part for part in (table, own, lent) if len(part)]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _row_of(table: pd.DataFrame, spans: pd.DataFrame) -> Int64s:
+    """int64[spans]: the row of `table` (the step of a core) in which each span begins; -1 for none."""
+    out = np.full(len(spans), -1, np.int64)
+    where = dict(table.groupby(_WHO).indices)
+    for key, mine in spans.groupby(_WHO).indices.items():
+        if key not in where:
+            continue
+        rows = np.asarray(where[key], np.int64)
+        rows = rows[np.argsort(table["start"].to_numpy()[rows], kind="stable")]
+        begin, end = table["start"].to_numpy()[rows], table["end"].to_numpy()[rows]
+        at = spans["start"].to_numpy()[mine]
+        step = np.searchsorted(begin, at, side="right") - 1
+        out[mine] = np.where((step >= 0) & (at < end[np.maximum(step, 0)]), rows[np.maximum(step, 0)], -1)
+    return out
+
+
+def _waited(table: pd.DataFrame, spans: pd.DataFrame) -> Int64s:
+    """int64[rows]: how much longer the collectives of a core took than the same ones on the core where they took least, ps."""
+    out = np.zeros(len(table), np.int64)
+    if not len(spans):
+        return out
+    runs = spans.groupby(["row", "event", "op"], sort=False)["length"].sum().reset_index()
+    runs["turn"] = runs.groupby(["row", "op"], sort=False).cumcount()
+    for name in ("host", "group"):
+        runs[name] = table[name].to_numpy()[runs["row"].to_numpy(np.int64)]
+    sparse = table["core"].to_numpy()[runs["row"].to_numpy(np.int64)] >= 0
+    same = runs.groupby(["host", "group", "op", "turn", sparse])["length"]
+    np.add.at(out, runs["row"].to_numpy(np.int64), (runs["length"] - same.transform("min")).to_numpy(np.int64))
+    return out

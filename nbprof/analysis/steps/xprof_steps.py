@@ -1,0 +1,106 @@
+"""The step table of XProf 2.24, by its rules, for people who compare the two tools.
+
+They differ from the guide's, which `steps` follows: host work is left out of the steps of a profile with a device, a step there is called
+by its group, copies are only known by the names of today (`MemcpyHToD`), bfloat16 counts as 32 bit, and of more than five steps the first
+and the last are dropped.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.activity import CATEGORIES, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32, HOST_COMPUTE, Activity
+from nbprof.analysis.steps import steps
+from nbprof.analysis.sweep import Classes
+from nbprof.core.trace import Int64s
+
+COLUMNS = ["host", "step", "name", "start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
+# With more steps than this the first and the last may be incomplete.
+FEW = 5
+
+
+def frame(activity: Activity, *, drop_incomplete: bool = True) -> pd.DataFrame:
+    """One row a step of each host, by group; every category is a number, 0 where nothing was recorded, as in XProf."""
+    parts = [_of_host(activity, host, drop_incomplete) for host in range(len(activity.hosts))]
+    parts = [part for part in parts if len(part)]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
+
+
+def _of_host(activity: Activity, host: int, drop_incomplete: bool) -> pd.DataFrame:
+    devices = activity.devices[activity.devices["host"] == activity.hosts[host]]
+    tpus = devices[devices["kind"] == "TPU"]["device"].tolist()
+    if tpus:
+        parts = [_table(activity, host, device=core) for core in tpus]
+        out = pd.concat(parts, ignore_index=True)
+        # Only steps of all cores; the step lasts as long as that of the slowest.
+        out = out[out.groupby("step")["step"].transform("count") == len(parts)].reset_index(drop=True)
+        return out.loc[out.groupby("step")["step_time_ms"].idxmax()] if len(out) else out
+    out = _table(activity, host, device=None, on_device=len(devices) > 0)
+    return out.iloc[1:-1] if drop_incomplete and len(out) > FEW else out
+
+
+def _table(activity: Activity, host: int, device: int | None, *, on_device: bool = True) -> pd.DataFrame:
+    markers, work = activity.markers, activity.xprof_work
+    mine = (markers["device"] == device) if device is not None else (markers["device"] >= 0) == on_device
+    times = steps.longest(markers[(markers["host"] == host) & mine & ~markers["event"].isin(activity.rebuilt)])
+    times = times[times["end"] > times["start"]]
+    group, begin, stop = times.index.to_numpy(np.int64), times["start"].to_numpy(np.int64), times["end"].to_numpy(np.int64)
+    where = work["device"].to_numpy()
+    used = (work["host"].to_numpy() == host) & ((where == device) if device is not None else (where >= 0) == on_device)
+    step, known = steps.step_of_spans(group, work["group"].to_numpy(), used)
+    cls = work["cls"].to_numpy()[known]
+    start, end = (work[c].to_numpy()[known] for c in ("start", "end"))
+    end = _prolonged(step, start, end, cls)
+    total = steps.by_category(len(group), stop - begin, *steps.segments(begin, stop, step, start, end, cls))
+    # A step is whole with any compute that nothing of a larger class hides, also outside of its time.
+    first, last = np.full(len(group), np.iinfo(np.int64).max), begin.copy()
+    np.minimum.at(first, step, start)
+    np.maximum.at(last, step, end)
+    at, _, seen = steps.segments(np.minimum(first, last), last, step, start, end, cls)
+    formed = np.zeros(len(group), np.bool_)
+    formed[at[np.isin(seen, (DEVICE_COMPUTE_32, DEVICE_COMPUTE_16) if on_device else (HOST_COMPUTE,))]] = True
+    # Only hosts give steps a name.
+    names = [str(g) if on_device else activity.group_names.get((host, g), str(g)) for g in group.tolist()]
+    out = pd.DataFrame(
+        {
+            "host": activity.hosts[host],
+            "step": group,
+            "name": names,
+            "start_ms": begin / 1e9,
+            "step_time_ms": (stop - begin) / 1e9,
+            **{f"{c}_ms": total[:, i] / 1e9 for i, c in enumerate(CATEGORIES)},
+        }
+    )
+    return out[formed].reset_index(drop=True)
+
+
+def _prolonged(step: Int64s, start: Int64s, end: Int64s, cls: Classes) -> Int64s:
+    """The end of each span as XProf's sweep has it.
+
+    Of boundaries at one instant it takes ends before begins. So it ends a span of no length before it begins it, and takes its class to go
+    on, unless a span of that class or a larger one is open, until the next of these begins; the last one in a step to the end of all.
+    """
+    empty = np.flatnonzero(end == start)
+    if not len(empty):
+        return end
+    count = int(step.max()) + 1
+    first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(first, step, start)
+    np.maximum.at(last, step, end)
+    extent = np.maximum(last - np.minimum(first, last), 0) + 1
+    # Steps are laid end to end, so that one order serves all of them.
+    shift = np.cumsum(extent) - extent - np.minimum(first, last)
+    out = end.copy()
+    for value in np.unique(cls[empty]).tolist():
+        mine = empty[cls[empty] == value]
+        over = np.flatnonzero((cls >= value) & (end > start))
+        over = over[np.argsort(start[over] + shift[step[over]], kind="stable")]
+        begins = np.append(start[over] + shift[step[over]], np.iinfo(np.int64).max)
+        reach = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end[over] + shift[step[over]]))
+        at = start[mine] + shift[step[mine]]
+        after = np.searchsorted(begins[:-1], at, side="right")
+        goes_on = np.minimum(begins[after], last[step[mine]] + shift[step[mine]])
+        free = reach[after] <= at
+        out[mine[free]] = (goes_on - shift[step[mine]])[free]
+    return out
