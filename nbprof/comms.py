@@ -20,7 +20,7 @@ from nbprof.live import registry
 from nbprof.timeline import serve
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 HELLO = "hello"
 _MOST_ID = 64

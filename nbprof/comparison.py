@@ -19,7 +19,7 @@ from nbprof.views import header
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-    from nbprof.run import Run
+    from nbprof.run.run import Run
     from nbprof.sources.locate import Source
 
 MOST_RUNS = 6

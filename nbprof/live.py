@@ -19,14 +19,14 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
-from nbprof.cache.folder import Folder, enabled, location
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.files import LocalFile
-from nbprof.source import local_files
+from nbprof.run.cache.folder import Folder, enabled, location
+from nbprof.run.source import local_files
 from nbprof.sources.locate import Ways, find
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 MOST_SHOWN = 3
 """Runs that stay in memory because an output shows them, though nobody else holds them any more."""
@@ -216,7 +216,7 @@ def _size(run: Run) -> int:
 
 def _read(paths: list[Path], limit: int) -> Run | None:
     """The run in these files; None where they hold none, or are an archive."""
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
     most = limit or max(_MOST_PACKED * sum(path.stat().st_size for path in paths), _LEAST_LIMIT)
     try:

@@ -24,7 +24,7 @@ from nbprof.formats.msprof.export import exported
 from nbprof.profile_parts.ascend import Ascend
 from nbprof.profile_parts.programs import Programs
 from nbprof.profile_parts.torch import Torch
-from nbprof.run import Run
+from nbprof.run.run import Run
 from nbprof.sources.locate import Source, Ways, find
 from nbprof.sources.runs_table import runs
 

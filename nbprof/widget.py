@@ -16,7 +16,7 @@ from nbprof.report.mimebundle import mimebundle
 from nbprof.views.payload import chosen, dashboard, select
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 _OPTIONS = ("views", "height", "selected", "events", "layout")
 

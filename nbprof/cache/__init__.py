@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nbprof.cache.folder import Folder, enabled, location
+from nbprof.run.cache.folder import Folder, enabled, location
 
 __all__ = ["Info", "clear", "info"]
 
@@ -59,7 +59,7 @@ def info() -> Info:
 
 def clear() -> int:
     """Empties the cache and returns how many bytes that freed. Profiles that are open stay as they are."""
-    from nbprof.cache import background
+    from nbprof.run.cache import background
 
     background.finish()
     return Folder(location()).clear()

@@ -36,7 +36,7 @@ class Part:
     @property
     def missing(self) -> str:
         """Why there is nothing, and what to record, in a sentence; '' where there is something."""
-        from nbprof.run_parts.ascend import LACKS
+        from nbprof.run.parts_ascend import LACKS
 
         return "" if len(self.frame) else LACKS.get(self._name, "No table of Ascend's profiler is in the profile.")
 

@@ -16,7 +16,7 @@ from nbprof.views import compare_picture
 from nbprof.views import compare_text as words
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 _ROWS = 10
 

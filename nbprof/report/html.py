@@ -14,7 +14,7 @@ from nbprof.report.static import static_html
 from nbprof.views import picture
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 _LOADER = """
 const key = KEY, version = VERSION, options = OPTIONS;

@@ -14,7 +14,7 @@ from nbprof.views import allocator, picture, text
 from nbprof.views.payload import select
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 MIME = "application/vnd.nbprof.v1+json"
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import nbprof
 from nbprof.analysis.steps import step_count
-from nbprof.cache.folder import Folder, enabled, location
 from nbprof.core.files import LocalFile, RunFiles
+from nbprof.run.cache.folder import Folder, enabled, location
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 LAYOUT = 2
 """Raised when other facts are kept, or by other rules."""

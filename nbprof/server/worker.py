@@ -23,7 +23,7 @@ from nbprof.server.paths import inside
 
 if TYPE_CHECKING:
     from nbprof.core.files import RunFiles
-    from nbprof.run import Run
+    from nbprof.run.run import Run
     from nbprof.server.reading import Say
 
 Send = Callable[[dict[str, Any], bytes], None]
@@ -127,7 +127,7 @@ class Desk:
     def summary(self, head: dict[str, Any]) -> bytes:
         """What the list of runs tells of a profile, which is let go at once."""
         from nbprof.profiles import captured
-        from nbprof.run import Run
+        from nbprof.run.run import Run
         from nbprof.server import summary
 
         files = self._find(head)

@@ -15,7 +15,7 @@ from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.lanes import Lane, heading, section
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 Samples = tuple[Int64s, npt.NDArray[np.float64]]
 

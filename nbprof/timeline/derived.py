@@ -17,7 +17,7 @@ from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.lanes import Kind, heading
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 Flags = npt.NDArray[np.bool_]
 

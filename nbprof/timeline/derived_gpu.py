@@ -20,7 +20,7 @@ from nbprof.timeline.derived import HLO, MODULES, OPS, SCOPES, STEPS, Line, Made
 from nbprof.timeline.lanes import heading, section, step_names
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 _RECORDED = {
     "Steps": STEPS,

@@ -13,7 +13,7 @@ from nbprof.timeline.derived import STEPS, TORCH_MODULES, TORCH_OPS, Line, Made,
 from nbprof.timeline.lanes import heading, step_names
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 _MODULE = "nn.Module: "
 _MOST_LEVELS = 64

@@ -9,7 +9,7 @@ import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES
 from nbprof.display.categories import BY_KEY
-from nbprof.run import Run
+from nbprof.run.run import Run
 from nbprof.timeline.args import args, value_of
 from nbprof.timeline.slices import Slices
 

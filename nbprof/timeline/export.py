@@ -21,7 +21,7 @@ from nbprof.timeline.links import LAUNCHES
 from nbprof.timeline.threads import threads
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 _CHUNK = 1 << 15
 _LEVEL = 1

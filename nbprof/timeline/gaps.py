@@ -15,7 +15,7 @@ from nbprof.timeline.sums import Sums, Union, covered, in_lane
 from nbprof.timeline.tracks import Lane, tracks
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 MOST = 100
 _NAMED = 200

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from nbprof.core.trace import Events, Int64s
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 Kind = Literal["steps", "device", "host", "counter"]
 

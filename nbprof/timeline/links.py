@@ -18,7 +18,7 @@ from nbprof.timeline.flowpoints import FlowPoints
 from nbprof.timeline.lanes import step_names
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
     from nbprof.timeline.tracks import Tracks
 
 MOST = 50

@@ -13,7 +13,7 @@ import pandas as pd
 from nbprof.analysis.input.input_pipeline import COPY_TO_DEVICE
 from nbprof.analysis.memory import memory
 from nbprof.core.trace import Int64s
-from nbprof.run import Run
+from nbprof.run.run import Run
 from nbprof.timeline import gaps
 from nbprof.timeline.find import Finder
 from nbprof.timeline.slices import Slices

@@ -21,7 +21,7 @@ from nbprof.display import codec
 from nbprof.timeline.asked import MOST_EVENTS, MOST_LANES, Asked, BadRequest
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
     from nbprof.timeline.details import Details
     from nbprof.timeline.find import Finder, Hits
     from nbprof.timeline.index import Index

@@ -18,7 +18,7 @@ from nbprof.timeline.lanes import Lane as Lane
 from nbprof.timeline.lanes import section as section
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 _CHUNK = 1 << 18
 

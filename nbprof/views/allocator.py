@@ -18,7 +18,7 @@ from nbprof.views.tables import column, explained
 
 if TYPE_CHECKING:
     from nbprof.analysis.allocator.state import Replay, State
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 ALONE = "allocator snapshot"
 """What a profile is called that has nothing else."""

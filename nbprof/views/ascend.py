@@ -10,7 +10,7 @@ import pandas as pd
 from nbprof.analysis.ascend import tables as ascend_tables
 from nbprof.display import wording
 from nbprof.display.codec import short
-from nbprof.run_parts.ascend import LACKS
+from nbprof.run.parts_ascend import LACKS
 from nbprof.schema import ascend as frames_ascend
 from nbprof.schema.columns import Col
 from nbprof.views import ascend_tables as ascend_tables_view
@@ -18,7 +18,7 @@ from nbprof.views.overview import figure
 from nbprof.views.tables import column, explained, floats, hidden
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 MOST_ROWS = {"op_types": 100, "ops": 300, "pmu_types": 60, "waits": 64, "fusion": 200, "api": 100}
 """Rows that a report holds of each table; the line below it says what is left out."""

@@ -12,7 +12,7 @@ from nbprof.analysis.ascend.pmu import PIPES
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, DEVICE, HOST, OTHER, mix
-from nbprof.run_parts.ascend import LACKS
+from nbprof.run.parts_ascend import LACKS
 from nbprof.views.ascend import PARTS, WHOLE_REFRESH
 from nbprof.views.figures import _bokeh, _style
 from nbprof.views.tables import floats
@@ -20,7 +20,7 @@ from nbprof.views.tables import floats
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
 
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 _COLOURS = {
     ascend.AI_CORE: DEVICE,

@@ -13,7 +13,7 @@ from nbprof.schema.columns import Col
 from nbprof.views.tables import column, explained
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 MOST_ROWS = 100
 _LONGEST = 300

@@ -21,7 +21,7 @@ from nbprof.views import payload as dashboard
 from nbprof.views.tables import column
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 TAB = "compare"
 MOST_ROWS = 1000

@@ -14,7 +14,7 @@ from nbprof.schema.cores import COLUMNS, SCHEMA
 from nbprof.views.tables import DERIVED, column, explained, floats
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 MOST_CORES = 3000
 MOST_ROWS = 8000

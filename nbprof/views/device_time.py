@@ -15,7 +15,7 @@ from nbprof.views.overview import figure
 from nbprof.views.tables import column, explained
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 MOST_DEVICES, MOST_STEPS = 64, 60
 """Devices that are drawn, and steps that one can choose."""

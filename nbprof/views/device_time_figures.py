@@ -16,7 +16,7 @@ from nbprof.views.figures import _bokeh, _style
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 _MOST = 64
 _COLOURS = {

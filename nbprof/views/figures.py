@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bokeh.models import GridPlot
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
 
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 _SOFT, _LINE, _IDLE = "#6B6B6B", "#DEDEDE", "#C9CCD0"
 _MIB = 2.0**20

@@ -12,7 +12,7 @@ from nbprof.display import wording
 from nbprof.views import allocator, ascend, steps
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 
 def label(run: Run) -> str:

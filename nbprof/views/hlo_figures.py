@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
 
     from nbprof.analysis.roofline import Peaks
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 _UNKNOWN = "#C9CCD0"
 _SCALE = ("#D7EAE3", "#B0D5C7", "#86BFAB", "#5CA98F", "#33947A", "#0E6B50")

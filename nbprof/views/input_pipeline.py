@@ -12,7 +12,7 @@ from nbprof.views.overview import bar, by_torch, figure, fix_lines, has_device, 
 from nbprof.views.tables import floats, hidden, longest, table
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 _COLUMNS = ("op", "category", "occurrences", "total_ms", "total_percent", "self_ms", "self_percent", "us_per_call")
 MOST_NODES = 400

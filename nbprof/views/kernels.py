@@ -13,7 +13,7 @@ from nbprof.views.overview import bar, chip, figure, has_device, may_have_kernel
 from nbprof.views.tables import floats, hidden, table
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 COLUMNS = (
     *("rank", "kernel", "total_us", "occurrences", "avg_us", "min_us", "max_us", "op_tensor_core_eligible", "uses_tensor_core"),

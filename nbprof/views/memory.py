@@ -17,7 +17,7 @@ from nbprof.views.overview import by_jax, by_torch, figure, unknown
 from nbprof.views.tables import floats, table
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 MOST_POINTS = 1000
 MOST_ALIVE = 1000

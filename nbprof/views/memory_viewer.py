@@ -20,7 +20,7 @@ from nbprof.views.overview import figure
 from nbprof.views.tables import column, explained
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 MOST_BOXES = 500
 """Of a long timeline the largest and the least of each of so many boxes are kept: it is drawn no wider than that."""

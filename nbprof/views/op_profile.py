@@ -18,7 +18,7 @@ from nbprof.views.overview import figure
 from nbprof.views.tables import explained, floats
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 LONGEST = (1200, 300)
 """Letters of an expression of the ops that are told, and of the others."""

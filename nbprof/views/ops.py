@@ -12,7 +12,7 @@ from nbprof.views.overview import by_torch, unknown
 from nbprof.views.tables import floats, hidden, longest, table
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 COLUMNS = ("rank", "where", "type", "op", "occurrences", "total_us", "avg_us", "self_us", "avg_self_us", "eager")
 RATES = ("tensor_core_percent", "gflops_per_second", "gbytes_per_second", "operational_intensity", "bound_by")

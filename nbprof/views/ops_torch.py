@@ -12,7 +12,7 @@ from nbprof.schema.columns import Col
 from nbprof.views.tables import floats, hidden, longest, table_of
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 MOST_MODULES = 400
 MOST_SHAPES = 500

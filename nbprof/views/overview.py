@@ -11,7 +11,7 @@ from nbprof.display.categories import BY_KEY
 from nbprof.views.tables import floats, hidden, longest, table
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 MOST_ADVICE = 5
 _KINDS = {"-": "removed", "+": "added"}

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import nbprof
-from nbprof.cache.values import record
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
 from nbprof.display.codec import Delta
 from nbprof.live import key
+from nbprof.run.cache.values import record
 from nbprof.views import (
     allocator,
     ascend,
@@ -38,7 +38,7 @@ from nbprof.views import (
 from nbprof.views.header import created, facts, label, notice, out_of_memory
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 TABS = {
     "overview": "Overview",

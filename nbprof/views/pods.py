@@ -16,7 +16,7 @@ from nbprof.views.steps import recorded
 from nbprof.views.tables import floats, heads, table
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 MOST_BARS = 12_000
 """Bars of one worker and step in a report: of each step the slowest workers, and the fastest."""

@@ -22,7 +22,7 @@ from nbprof.views.overview import bar, figure
 from nbprof.views.tables import column, explained
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 MOST_ROWS = 1500
 """Ops that are told one by one; the rest is told as a sum."""

@@ -15,7 +15,7 @@ from nbprof.views.overview import by_jax, by_torch, unknown
 from nbprof.views.tables import floats
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 NO_STEPS = {
     "title": "No steps found, so step time is unknown.",

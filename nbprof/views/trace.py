@@ -22,7 +22,7 @@ from nbprof.views import rest
 from nbprof.views.longest import Ints, longest
 
 if TYPE_CHECKING:
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
 MOST_EVENTS = 20_000
 MOST_GAPS = 50

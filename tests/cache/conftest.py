@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from nbprof.cache import background, shelf
-from nbprof.cache.folder import Folder
 from nbprof.formats.chrome import chrome
 from nbprof.formats.xspace import xspace
+from nbprof.run.cache import background, run_cache
+from nbprof.run.cache.folder import Folder
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def cache(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     monkeypatch.setenv("NBPROF_CACHE", "1")
     monkeypatch.setenv("NBPROF_CACHE_DIR", str(folder))
-    monkeypatch.setattr(shelf, "WORTH_S", 0.0)
+    monkeypatch.setattr(run_cache, "WORTH_S", 0.0)
     yield Folder(folder)
     # What waits to be written must not come after the folder is gone.
     assert background.finish(30)

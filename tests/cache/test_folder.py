@@ -9,7 +9,7 @@ import time
 import pytest
 
 from nbprof import cache as face
-from nbprof.cache import folder as module
+from nbprof.run.cache import folder as module
 
 KEYS = [f"{i}-{'0' * 40}" for i in range(10)]
 

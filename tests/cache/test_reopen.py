@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 from nbprof import profiles
-from nbprof.cache import identity, shelf
-from nbprof.cache.stored import StoredTrace
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, RunFiles
 from nbprof.formats.xspace import xspace
-from nbprof.lazy import Cached
 from nbprof.profiles import load
-from nbprof.run import Run
+from nbprof.run.cache import identity, run_cache
+from nbprof.run.cache.stored import StoredTrace
+from nbprof.run.lazy import Cached
+from nbprof.run.run import Run
 from tests.cache.conftest import settle, written
 from tests.cache.same import same
 from tests.support.kineto import Kineto
@@ -211,18 +211,18 @@ def test_a_change_that_the_clock_may_not_show_is_noticed(cache, tmp_path, reads)
 
 
 def test_the_file_is_not_even_hashed_when_it_was_left_alone(cache, tmp_path, monkeypatch, reads):
-    monkeypatch.setattr("nbprof.cache.identity._SETTLED_NS", -(10**12))
+    monkeypatch.setattr("nbprof.run.cache.identity._SETTLED_NS", -(10**12))
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(training_run())
     load(path).ops.frame  # noqa: B018
     written()
-    monkeypatch.setattr("nbprof.cache.identity.digest", None)
+    monkeypatch.setattr("nbprof.run.cache.identity.digest", None)
     assert len(load(path).ops.frame)
     assert reads == ["a.xplane.pb"]
 
 
 def test_a_file_that_was_left_alone_is_hashed_when_nobody_waits(cache, tmp_path, monkeypatch, reads):
-    monkeypatch.setattr("nbprof.cache.identity._SETTLED_NS", -(10**12))
+    monkeypatch.setattr("nbprof.run.cache.identity._SETTLED_NS", -(10**12))
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(training_run())
     plain = identity.digest
@@ -240,11 +240,11 @@ def test_a_file_that_was_left_alone_is_hashed_when_nobody_waits(cache, tmp_path,
 
 @pytest.mark.parametrize("how", ["changed", "gone"])
 def test_a_file_that_changes_before_it_is_hashed_is_not_kept(how, cache, tmp_path, monkeypatch):
-    monkeypatch.setattr("nbprof.cache.identity._SETTLED_NS", -(10**12))
+    monkeypatch.setattr("nbprof.run.cache.identity._SETTLED_NS", -(10**12))
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(training_run())
     profile = load(path)
-    monkeypatch.setattr(shelf, "_AFTER_FRAME_S", 60.0)
+    monkeypatch.setattr(run_cache, "_AFTER_FRAME_S", 60.0)
     if how == "gone":
         path.unlink()
     else:
@@ -354,7 +354,7 @@ def test_how_it_was_recorded_is_not_kept(first, path, reads, monkeypatch):
 
 
 def test_what_costs_nothing_is_not_kept(cache, tmp_path, monkeypatch):
-    monkeypatch.setattr(shelf, "WORTH_S", 1000.0)
+    monkeypatch.setattr(run_cache, "WORTH_S", 1000.0)
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(training_run())
     load(path).ops.frame  # noqa: B018
@@ -363,7 +363,7 @@ def test_what_costs_nothing_is_not_kept(cache, tmp_path, monkeypatch):
 
 
 def test_another_version_of_nbprof_reads_for_itself(path, reads, monkeypatch):
-    monkeypatch.setattr("nbprof.cache.identity.software", lambda: "another")
+    monkeypatch.setattr("nbprof.run.cache.identity.software", lambda: "another")
     load(path)
     assert reads == ["a.xplane.pb"]
 
@@ -388,12 +388,12 @@ def packed(kind, path, data):
 @pytest.mark.parametrize("trusted", [True, False], ids=["left alone", "touched"])
 def test_profiles_that_lie_packed(kind, trusted, cache, tmp_path, reads, monkeypatch):
     if trusted:
-        monkeypatch.setattr("nbprof.cache.identity._SETTLED_NS", -(10**12))
+        monkeypatch.setattr("nbprof.run.cache.identity._SETTLED_NS", -(10**12))
     path = packed(kind, tmp_path, training_run())
     first = everything(path)[1]
     written()
     if trusted:
-        monkeypatch.setattr("nbprof.cache.identity.digest", None)
+        monkeypatch.setattr("nbprof.run.cache.identity.digest", None)
     else:
         # Another file with the same bytes and the same time, which is on the dashboard.
         shutil.copy2(path, tmp_path / "copy")
@@ -404,7 +404,7 @@ def test_profiles_that_lie_packed(kind, trusted, cache, tmp_path, reads, monkeyp
 
 @pytest.mark.parametrize("kind", ["zip", "tgz", "gz"])
 def test_a_packed_profile_that_changed_is_read_again(kind, cache, tmp_path, monkeypatch):
-    monkeypatch.setattr("nbprof.cache.identity._SETTLED_NS", -(10**12))
+    monkeypatch.setattr("nbprof.run.cache.identity._SETTLED_NS", -(10**12))
     load(packed(kind, tmp_path, training_run())).ops.frame  # noqa: B018
     written()
     path = packed(kind, tmp_path, training_run().replace(b"train", b"tra1n"))
@@ -483,7 +483,7 @@ def test_every_change_of_nbprofs_own_code_is_another_version(tmp_path, monkeypat
 
 
 def test_options_that_change_the_reading_are_part_of_the_key(path, cache):
-    from nbprof.cache.shelf import open_shelf
+    from nbprof.run.cache.run_cache import open_shelf
 
     files = RunFiles("run", path.parent, (LocalFile(path),), 0.0)
     plain, limited = (open_shelf(files, options) for options in (None, {"limit_bytes": 5}))
@@ -512,7 +512,7 @@ def test_a_bad_file_fails_as_it_does_without_a_cache(path, monkeypatch):
 
 
 def test_columns_are_read_one_by_one(path, monkeypatch):
-    from nbprof.cache.part import Part
+    from nbprof.run.cache.part import Part
 
     asked = []
     original = Part.load

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from nbprof import cache as face
-from nbprof.cache import background, shelf
-from nbprof.cache.part import Part, Writer
-from nbprof.cache.stored import StoredTrace
 from nbprof.core.errors import ReadError
 from nbprof.profiles import load
+from nbprof.run.cache import background, run_cache
+from nbprof.run.cache.part import Part, Writer
+from nbprof.run.cache.stored import StoredTrace
 from tests.cache.conftest import written
 from tests.cache.same import same
 from tests.support.xspace import training_run
@@ -144,7 +144,7 @@ def test_an_entry_that_is_removed_under_an_open_profile(cache, path, truth):
 
 
 def test_nonsense_where_the_key_should_be(cache, path, truth, monkeypatch):
-    monkeypatch.setattr("nbprof.cache.identity._SETTLED_NS", -(10**12))
+    monkeypatch.setattr("nbprof.run.cache.identity._SETTLED_NS", -(10**12))
     check(path, truth)
     written()
     (note,) = (cache.path / "places").iterdir()
@@ -217,7 +217,7 @@ def test_no_home(path, truth, monkeypatch):
 def test_a_person_who_waits_is_waited_for(cache, path, monkeypatch):
     """Nothing is written while a frame is computed."""
     inside, go_on = threading.Event(), threading.Event()
-    monkeypatch.setattr(shelf, "_AFTER_READING_S", 60.0)
+    monkeypatch.setattr(run_cache, "_AFTER_READING_S", 60.0)
     profile = load(path)
 
     def slow(activity, **options):
@@ -266,7 +266,7 @@ def test_who_comes_back_to_work_is_waited_for_in_the_middle_too(cache, path, mon
 
 SCRIPT = """
 import sys, time
-from nbprof.cache import shelf
+from nbprof.run.cache import run_cache as shelf
 shelf.WORTH_S = 0.0
 import nbprof
 p = nbprof.load(sys.argv[1])
@@ -290,7 +290,7 @@ def test_what_waits_is_written_when_the_process_ends(cache, path):
 
 def test_a_large_file_is_hashed_when_the_process_ends(cache, path):
     """No pool of threads can be started then."""
-    more = "from nbprof.cache import identity\nidentity._SETTLED_NS, identity._CHUNK = -(10**12), 100\n"
+    more = "from nbprof.run.cache import identity\nidentity._SETTLED_NS, identity._CHUNK = -(10**12), 100\n"
     for kind in ("Trace", "StoredTrace"):
         out, errors = script(path, cache, before=more).communicate(timeout=60)
         assert not errors
@@ -311,7 +311,7 @@ def test_nothing_is_written_while_a_cell_is_recorded(cache, path, monkeypatch):
 
 def test_files_that_nobody_will_open_again_are_not_kept(cache, path):
     from nbprof.core.files import LocalFile, RunFiles
-    from nbprof.run import Run
+    from nbprof.run.run import Run
 
     files = RunFiles("run", path.parent, (LocalFile(path),), 0.0)
     assert len(Run.read(files, keep=False).ops)
@@ -335,7 +335,7 @@ def test_many_kernels_at_once(cache, path, truth):
 def test_a_killed_writer_leaves_no_entry_that_is_wrong(cache, path, truth):
     """Killed in the middle of a part."""
     slow = """
-from nbprof.cache.part import Part, Writer
+from nbprof.run.cache.part import Part, Writer
 plain = Writer._block
 def slowly(self, data):
     time.sleep(0.05)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbprof.cache.part import Part, Writer
-from nbprof.cache.values import Unstorable
 from nbprof.display.codec import Delta
+from nbprof.run.cache.part import Part, Writer
+from nbprof.run.cache.values import Unstorable
 from nbprof.views import payload  # noqa: F401 -- lets a Delta be stored
 from tests.cache.same import same
 

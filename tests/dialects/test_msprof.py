@@ -11,7 +11,7 @@ import pytest
 import nbprof
 from nbprof.dialects.msprof import lanes as msprof_lanes
 from nbprof.dialects.msprof import work as msprof_work
-from nbprof.run import Run
+from nbprof.run.run import Run
 from nbprof.sources import locate
 from tests.support import msprof as made
 from tests.support.profiles import real
@@ -220,7 +220,7 @@ def test_a_profile_out_of_the_cache_is_the_same(tmp_path):
     tasks, marks = made.training(5)
     folder = made.prof(tmp_path / "PROF_1_20250109084754000_A", tasks, marks)
     run = run_of(folder)
-    from nbprof.cache.stored import Kept, StoredTrace
+    from nbprof.run.cache.stored import Kept, StoredTrace
 
     kept = Kept(Run.read(locate.find(folder), keep=False)._trace, [])
     stored = dict([*kept.facts(), *kept.columns()])

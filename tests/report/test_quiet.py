@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from nbprof import comms
-from nbprof.cache import background
 from nbprof.core.quiet import silence
+from nbprof.run.cache import background
 from nbprof.timeline import serve
 
 NONE = np.zeros(1)

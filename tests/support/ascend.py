@@ -11,8 +11,8 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.core.trace import Events, Receipt, Trace
-from nbprof.run import Run
-from nbprof.source import RunSource
+from nbprof.run.run import Run
+from nbprof.run.source import RunSource
 
 US, MS = 1_000_000, 1_000_000_000
 """In ps, in which tables state moments."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from nbprof.core.files import LocalFile, RunFiles
 from nbprof.profiles import Profile
-from nbprof.run import Run
+from nbprof.run.run import Run
 
 PID, MAIN, BACKWARD = 100, 100, 108
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nbprof.core.files import RunFiles
 from nbprof.profiles import Profile
-from nbprof.run import Run
+from nbprof.run.run import Run
 from tests.support.chrome import Memory
 from tests.support.xspace import PlaneWriter, xspace
 

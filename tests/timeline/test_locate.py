@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from nbprof import load
-from nbprof.run import Run
+from nbprof.run.run import Run
 from nbprof.timeline.find import Finder
 from nbprof.timeline.locate import Locator
 from nbprof.timeline.slices import Slices

@@ -13,7 +13,7 @@ import pytest
 
 from nbprof import load
 from nbprof.display import codec
-from nbprof.run import Run
+from nbprof.run.run import Run
 from nbprof.timeline import find, serve
 from nbprof.views.payload import dashboard
 from tests.support.profiles import real

@@ -1,4 +1,4 @@
-"""Frames, series and indexes, beside what `nbprof.cache.values` stores: dtypes, missing values, categories and attrs stay exact."""
+"""Frames, series and indexes, beside what `nbprof.run.cache.values` stores: dtypes, missing values, categories and attrs stay exact."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.cache import values
-from nbprof.cache.values import Get, Put, Unstorable, decode, encode
+from nbprof.run.cache import values
+from nbprof.run.cache.values import Get, Put, Unstorable, decode, encode
 
 _MASKED = (
     pd.arrays.IntegerArray,

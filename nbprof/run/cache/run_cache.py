@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, TypeVar
 
-from nbprof.cache import background
-from nbprof.cache.folder import SUFFIX, Folder, enabled, location
-from nbprof.cache.identity import Place, key, watched
-from nbprof.cache.part import Damaged, Part, Writer
-from nbprof.cache.stored import FACTS, Kept, StoredTrace
-from nbprof.cache.values import Unstorable
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Piece, RunFiles
 from nbprof.core.trace import Trace
+from nbprof.run.cache import background
+from nbprof.run.cache.folder import SUFFIX, Folder, enabled, location
+from nbprof.run.cache.identity import Place, key, watched
+from nbprof.run.cache.part import Damaged, Part, Writer
+from nbprof.run.cache.stored import FACTS, Kept, StoredTrace
+from nbprof.run.cache.values import Unstorable
 
 T = TypeVar("T")
 

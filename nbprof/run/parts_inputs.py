@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from nbprof.analysis.input import input_pipeline, tf_data
-from nbprof.lazy import Cached, Kept
-from nbprof.run_parts.ops import Ops
+from nbprof.run.lazy import Cached, Kept
+from nbprof.run.parts_ops import Ops
 
 
 class Inputs(Ops):

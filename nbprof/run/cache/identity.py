@@ -27,9 +27,9 @@ import numpy as np
 import pandas as pd
 
 import nbprof
-from nbprof.cache.folder import Folder
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Buffer, LocalFile, Piece, Stamp
+from nbprof.run.cache.folder import Folder
 from nbprof.sources.packed import Unpacked
 
 T = TypeVar("T")

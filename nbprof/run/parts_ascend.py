@@ -16,8 +16,8 @@ from nbprof.analysis.ascend import tables as ascend_tables
 from nbprof.analysis.ascend import verdict as ascend_verdict
 from nbprof.analysis.ascend import waits as ascend_waits
 from nbprof.dialects.msprof import tasks as msprof_tasks
-from nbprof.lazy import Cached, Kept
-from nbprof.run_parts.base import Base
+from nbprof.run.lazy import Cached, Kept
+from nbprof.run.parts_base import Base
 from nbprof.schema.ascend import shaped
 
 LACKS = {

@@ -9,8 +9,8 @@ from nbprof.analysis.memory import alive as memory_alive
 from nbprof.analysis.memory import memory
 from nbprof.analysis.memory import ops as memory_ops
 from nbprof.analysis.ops import longest_calls, ops, xprof_ops
-from nbprof.lazy import Cached, Kept
-from nbprof.run_parts.base import Base
+from nbprof.run.lazy import Cached, Kept
+from nbprof.run.parts_base import Base
 
 
 class Ops(Base):

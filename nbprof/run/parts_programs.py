@@ -11,8 +11,8 @@ from nbprof.analysis.op_profile import leaves as op_profile_leaves
 from nbprof.analysis.op_profile import op_profile
 from nbprof.analysis.steps import tpu_cores
 from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
-from nbprof.lazy import Cached, Kept
-from nbprof.run_parts.base import Base
+from nbprof.run.lazy import Cached, Kept
+from nbprof.run.parts_base import Base
 
 
 class Programs(Base):

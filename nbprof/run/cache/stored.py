@@ -12,9 +12,9 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.cache import values
 from nbprof.core.trace import ArgColumn, Events, Flows, Module, Note, Plane, Receipt, Trace
 from nbprof.formats.msprof.tables import Table
+from nbprof.run.cache import values
 
 for _cls in (ArgColumn, Flows, Note, Plane, Receipt, Table):
     values.record(_cls)

@@ -22,19 +22,19 @@ from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import memory
 from nbprof.analysis.ops import torch_runtime
 from nbprof.analysis.steps import pods, steps, tpu_cores, warmup, xprof_steps
-from nbprof.cache.shelf import open_shelf
 from nbprof.capture import trouble
 from nbprof.core.files import RunFiles
 from nbprof.core.trace import Note, Receipt
 from nbprof.formats.torch_snapshot.memory_trace import beside
-from nbprof.lazy import Cached, Kept
-from nbprof.run_parts.allocator import Allocator
-from nbprof.run_parts.ascend import Ascend
-from nbprof.run_parts.device_time import DeviceTime
-from nbprof.run_parts.inputs import Inputs
-from nbprof.run_parts.programs import Programs
-from nbprof.run_parts.torch_ops import TorchOps
-from nbprof.source import RunSource, dialect, facts, reader
+from nbprof.run.cache.run_cache import open_shelf
+from nbprof.run.lazy import Cached, Kept
+from nbprof.run.parts_allocator import Allocator
+from nbprof.run.parts_ascend import Ascend
+from nbprof.run.parts_device_time import DeviceTime
+from nbprof.run.parts_inputs import Inputs
+from nbprof.run.parts_programs import Programs
+from nbprof.run.parts_torch_ops import TorchOps
+from nbprof.run.source import RunSource, dialect, facts, reader
 
 if TYPE_CHECKING:
     from nbprof.capture.session import CaptureInfo

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from nbprof.lazy import Cached
-from nbprof.run_parts.base import Base
+from nbprof.run.lazy import Cached
+from nbprof.run.parts_base import Base
 from nbprof.schema import allocator as frames_allocator
 
 if TYPE_CHECKING:

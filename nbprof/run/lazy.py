@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from nbprof.source import RunSource
+from nbprof.run.source import RunSource
 
 if TYPE_CHECKING:
-    from nbprof.cache.shelf import Shelf
+    from nbprof.run.cache.run_cache import Shelf
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """The cache's folder: where it is, how large it may get, what is in it, and how a file gets in.
 
     <folder>/entries/<bytes of the run>-<key>/*.part    what was made of the files of one run
-    <folder>/places/<digest of the labels>.json         which entry belongs to which files, see `nbprof.cache.identity`
+    <folder>/places/<digest of the labels>.json         which entry belongs to which files, see `nbprof.run.cache.identity`
     <folder>/new/                                       files that are being written
 
 Files are written under a name of their own and renamed when they are whole; nothing is ever changed in place, so several kernels need no

@@ -7,8 +7,8 @@ from functools import partial
 import pandas as pd
 
 from nbprof.analysis.ops import torch_ops
-from nbprof.lazy import Kept
-from nbprof.run_parts.base import Base
+from nbprof.run.lazy import Kept
+from nbprof.run.parts_base import Base
 
 
 class TorchOps(Base):

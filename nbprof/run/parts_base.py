@@ -12,12 +12,12 @@ from nbprof.activity.activity import Activity
 from nbprof.analysis import overview
 from nbprof.analysis.steps import steps
 from nbprof.core.trace import Trace
-from nbprof.lazy import Cached, Kept, Lazy
-from nbprof.source import Dialect, RunSource
+from nbprof.run.lazy import Cached, Kept, Lazy
+from nbprof.run.source import Dialect, RunSource
 
 if TYPE_CHECKING:
-    from nbprof.cache.shelf import Shelf
     from nbprof.capture.session import CaptureInfo
+    from nbprof.run.cache.run_cache import Shelf
 
 
 class Base(Lazy):

@@ -9,8 +9,8 @@ from nbprof.analysis.device_time import device_time as times
 from nbprof.analysis.device_time import idle as device_time_idle
 from nbprof.analysis.device_time import series as device_time_series
 from nbprof.core.trace import Note
-from nbprof.lazy import Kept
-from nbprof.run_parts.base import Base
+from nbprof.run.lazy import Kept
+from nbprof.run.parts_base import Base
 
 
 class DeviceTime(Base):

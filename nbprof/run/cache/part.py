@@ -3,7 +3,7 @@
 A part is: 8 bytes that say what it is, blocks (each aligned to 64 bytes), a table of contents in JSON, and 24 bytes that say where
 that table begins, how long it is and what its CRC-32 is. The table comes last so that a part is written in one go, column by
 column; a part whose writer was killed has no table and is no part. Each value has a block of JSON that describes it (see
-`nbprof.cache.values`) and the blocks that this JSON refers to; a block is checked when it is read.
+`nbprof.run.cache.values`) and the blocks that this JSON refers to; a block is checked when it is read.
 
 Columns are read, not mapped: a mapped file that is cut short under its reader, or that another machine removes from a network disk,
 would end the kernel; and the checksum has to see every byte anyway.
@@ -25,8 +25,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-import nbprof.cache.columns  # noqa: F401 -- makes frames known to values
-from nbprof.cache.values import decode, encode
+import nbprof.run.cache.columns  # noqa: F401 -- makes frames known to values
+from nbprof.run.cache.values import decode, encode
 
 MAGIC = b"nbprof\x00\x01"
 _END = struct.Struct("<QII8s")
