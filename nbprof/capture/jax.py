@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nbprof.capture import trouble
+from nbprof.capture import remedies
 from nbprof.capture.clock import STAGE, WAIT, Marker, Span, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
@@ -182,7 +182,7 @@ class JaxBackend:
                 choice.raise_error_on_start_failure = True
             self._call("start_trace", folder, **arguments)
         except Exception as error:
-            known = trouble.named([str(error)])
+            known = remedies.named([str(error)])
             if not (strict and known):
                 self._failure = f"JAX's profiler did not start: {error}"
                 return
@@ -193,7 +193,7 @@ class JaxBackend:
             except Exception as again:
                 self._failure = f"JAX's profiler did not start: {again}"
                 return
-        for text in trouble.unseen_by_jax(self._jax):
+        for text in remedies.unseen_by_jax(self._jax):
             self._note(text)
 
     def _begin_later(self, folder: str, arguments: dict[str, Any]) -> None:
@@ -212,7 +212,7 @@ class JaxBackend:
             try:
                 found = original(*args, **kwargs)
             except BaseException as error:
-                self._failure = trouble.no_jax_device(error)
+                self._failure = remedies.no_jax_device(error)
                 raise
             with lock:
                 due = self._waiting is not None and os.getpid() == process

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nbprof.capture import levels, tensorflow_npu, trouble
+from nbprof.capture import levels, remedies, tensorflow_npu
 from nbprof.capture.clock import STAGE, WAIT, Marker, Span, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
@@ -59,7 +59,7 @@ class TensorFlowBackend:
         except Exception as error:
             raise CaptureError(f"TensorFlow's profiler did not start: {error}") from error
         self._recording, self._asked = True, (folder, options)
-        notes = trouble.unseen_by_tensorflow(self._tf)
+        notes = remedies.unseen_by_tensorflow(self._tf)
         if not options.memory:
             notes.append("TensorFlow has no switch for allocations: they were recorded although --no-memory asked for none")
         return notes
@@ -114,14 +114,14 @@ class TensorFlowBackend:
             self._npu = None
             raise CaptureError(f"the NPU's profiler did not start: {error}") from error
         self._recording = True
-        return [trouble.ADAPTER_PROFILER]
+        return [remedies.ADAPTER_PROFILER]
 
     def npu_is_here(self, windows: Windows, patches: Patches, give_way: Callable[[], None]) -> None:
         """The adapter of an NPU was imported after TensorFlow."""
         del give_way
         if self._recording and self._npu is None and tensorflow_npu.profiler() is not None:
             if windows.clock.seen:
-                self._note(trouble.ADAPTER_LATE)
+                self._note(remedies.ADAPTER_LATE)
             else:
                 windows.again()
         self._join(windows.options, patches)

@@ -15,7 +15,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from nbprof.capture import trouble
+from nbprof.capture import remedies
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.place import DEFAULT, ignore_by_git
@@ -88,7 +88,7 @@ class AdapterOptions:
         """Where the NPU's data go, made when it is first needed; None where nothing is to be kept, or nothing can be written."""
         if self._output is None:
             if not self._options.save and self._options.logdir is None:
-                self._note(trouble.ADAPTER_KEEPS)
+                self._note(remedies.ADAPTER_KEEPS)
                 return None
             logdir = Path(self._options.logdir).expanduser().absolute() if self._options.logdir else Path.cwd() / DEFAULT
             output = logdir / "ascend" / time.strftime("%Y_%m_%d_%H_%M_%S")
@@ -101,7 +101,7 @@ class AdapterOptions:
                 return None
             self._output = output
             if self._options.steps or self._options.seconds:
-                self._note(trouble.ADAPTER_WHOLE)
+                self._note(remedies.ADAPTER_WHOLE)
         return self._output
 
     def _set_device(self, device: Any, patches: Patches) -> None:
@@ -110,7 +110,7 @@ class AdapterOptions:
             self._note("the NPU's profiler is switched on by the program itself, in npu_device's options: they are left as they are")
             return
         if getattr(sys.modules.get(f"{DEVICE}.{DEVICE}"), "_npu_device_instances", None):
-            self._note(trouble.NPU_OPEN)
+            self._note(remedies.NPU_OPEN)
             return
         output = self._folder()
         if output is None:
@@ -118,7 +118,7 @@ class AdapterOptions:
         before = _value(config.profiling_options)
         config.profiling_options = choices(output, self._options)
         config.enable_profiling = True
-        self._note(trouble.ADAPTER_DEVICE.format(output=output))
+        self._note(remedies.ADAPTER_DEVICE.format(output=output))
 
         def forget() -> None:
             # What is opened later is no part of the recording.
@@ -159,7 +159,7 @@ class AdapterOptions:
                 return config
             own.parameter_map["profiling_mode"].b = True
             own.parameter_map["profiling_options"].s = choices(output, self._options).encode()
-            self._note(trouble.ADAPTER_SESSION.format(output=output))
+            self._note(remedies.ADAPTER_SESSION.format(output=output))
             return changed
         except Exception as error:
             # A session must not fail for this.

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nbprof.capture import torch_npu, torch_trace, trouble
+from nbprof.capture import remedies, torch_npu, torch_trace
 from nbprof.capture.clock import WAIT, Marker, Span, StepClock
 from nbprof.capture.logged import stderr_lines
 from nbprof.capture.options import Options
@@ -71,7 +71,7 @@ class TorchBackend:
 
         npu = torch_npu.module()
         if _somebody_records(self._torch) or (npu is not None and torch_npu.somebody_records(npu)):
-            raise CaptureError(trouble.OWN_PROFILER)
+            raise CaptureError(remedies.OWN_PROFILER)
         if npu is not None:
             return self._start_npu(npu, folder, options)
         profiler = torch.profiler
@@ -102,7 +102,7 @@ class TorchBackend:
             self._steps.recording_began()
         if options.memory:
             self._history = AllocatorHistory.begin(self._torch, stacks=options.stacks)
-        notes = trouble.named(lines) or self._devices(profiler)
+        notes = remedies.named(lines) or self._devices(profiler)
         if options.host_level != 2:
             notes.append("PyTorch's profiler has no host levels: --host-level changes nothing")
         return notes
@@ -117,10 +117,10 @@ class TorchBackend:
         self._thread = threading.get_ident()
         if self._steps is not None:
             self._steps.recorded_thread = self._thread
-            self._steps.other_thread = trouble.NPU_OTHER_THREAD
+            self._steps.other_thread = remedies.NPU_OTHER_THREAD
             self._steps.recording_began()
         notes = self._npu.notes
-        return [*notes, trouble.NPU_ONE_THREAD] if not options.memory else notes
+        return [*notes, remedies.NPU_ONE_THREAD] if not options.memory else notes
 
     def npu_is_here(self, windows: Windows, patches: Patches, give_way: Callable[[], None]) -> None:
         """``torch_npu`` was imported after PyTorch: record with its profiler, unless steps have ended already."""
@@ -130,7 +130,7 @@ class TorchBackend:
         if self._profile is None:
             return
         if windows.clock.seen:
-            self._note(trouble.NPU_LATE.format(step=windows.clock.seen))
+            self._note(remedies.NPU_LATE.format(step=windows.clock.seen))
         elif self._steps is not None:
             self._steps.begins_again(windows.again)
         else:
@@ -145,9 +145,9 @@ class TorchBackend:
         for_cuda = bool(getattr(version, "cuda", None))
         if cuda.is_available():
             kinds = {getattr(activity, "name", "") for activity in profiler.supported_activities()}
-            return [trouble.NO_CUPTI] if for_cuda and "CUDA" not in kinds else []
+            return [remedies.NO_CUPTI] if for_cuda and "CUDA" not in kinds else []
         other = getattr(version, "hip", None) or getattr(version, "xpu", None)
-        return [] if other else trouble.unseen_gpu(str(torch.__version__), built_for_cuda=for_cuda)
+        return [] if other else remedies.unseen_gpu(str(torch.__version__), built_for_cuda=for_cuda)
 
     def stop(self) -> None:
         """End the recording and write its files.
@@ -168,7 +168,7 @@ class TorchBackend:
             if self._thread != threading.get_ident():
                 with contextlib.suppress(Exception):
                     npu.end(())
-                raise CaptureError(trouble.NPU_WRONG_THREAD)
+                raise CaptureError(remedies.NPU_WRONG_THREAD)
             self._note(*npu.end(marks))
             return
         if profile is None:
@@ -180,11 +180,11 @@ class TorchBackend:
                 # There is nothing to get from it here; but it must be over for the next one to begin.
                 with stderr_lines(), contextlib.suppress(Exception):
                     profile.stop()
-                raise CaptureError(trouble.WRONG_THREAD)
+                raise CaptureError(remedies.WRONG_THREAD)
             _tell_ranks(profile)
             with stderr_lines() as lines:
                 profile.stop()
-            self._note(*trouble.named(lines))
+            self._note(*remedies.named(lines))
             note = torch_trace.export(profile, run / f"{name}{torch_trace.SUFFIX}.gz", marks)
             self._note(*([note] if note else []))
         except CaptureError:
@@ -236,7 +236,7 @@ class TorchBackend:
         self._steps = steps = OptimizerSteps(clock)
         steps.recorded_thread = self._thread
         if self._npu is not None:
-            steps.other_thread = trouble.NPU_OTHER_THREAD
+            steps.other_thread = remedies.NPU_OTHER_THREAD
         patches.on_restore(steps.hook(self._torch, patches).remove)
         self._hook_profilers(patches, give_way)
         steps.begin()

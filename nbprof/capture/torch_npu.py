@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from nbprof.capture import torch_trace, trouble
+from nbprof.capture import remedies, torch_trace
 from nbprof.capture.options import Options
 from nbprof.capture.torch_steps import Mark
 from nbprof.core.errors import CaptureError
@@ -67,7 +67,7 @@ class NpuProfile:
         self._run = run
         self.notes = _unheard(options)
         if not _in_use(torch_npu):
-            self.notes.append(trouble.NPU_NOT_IN_USE)
+            self.notes.append(remedies.NPU_NOT_IN_USE)
         profiler = torch_npu.profiler
         run.mkdir(parents=True, exist_ok=True)
         with _said() as said:
@@ -88,7 +88,7 @@ class NpuProfile:
         # Its methods print what goes wrong and raise nothing.
         if not self._folders():
             raise CaptureError("torch_npu's profiler did not start" + "".join(f": {line}" for line in said[-1:]))
-        self.notes += [trouble.OF_TORCH_NPU.format(line) for line in said]
+        self.notes += [remedies.OF_TORCH_NPU.format(line) for line in said]
 
     def end(self, marks: Sequence[Mark]) -> list[str]:
         """End it, have the data analysed, and put the steps in; returns what the person should know.
@@ -109,10 +109,10 @@ class NpuProfile:
         folders = self._folders()
         if not folders or not any(folders[-1].iterdir()):
             raise CaptureError("torch_npu's profiler wrote no file" + "".join(f": {line}" for line in said[-1:]))
-        notes = [trouble.OF_TORCH_NPU.format(line) for line in said]
+        notes = [remedies.OF_TORCH_NPU.format(line) for line in said]
         traces = [folder / OUTPUT / TRACE for folder in folders]
         if not (folders[-1] / OUTPUT).is_dir():
-            notes.append(trouble.NPU_NOT_ANALYSED.format(folder=folders[-1].name))
+            notes.append(remedies.NPU_NOT_ANALYSED.format(folder=folders[-1].name))
         elif marks and not any(insert(trace, marks) for trace in traces):
             notes.append("torch_npu wrote no timeline that steps could be put into")
         return notes

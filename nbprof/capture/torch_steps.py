@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from nbprof.capture import trouble
+from nbprof.capture import remedies
 from nbprof.capture.clock import StepClock
 from nbprof.capture.patches import Patches
 
@@ -72,7 +72,7 @@ class OptimizerSteps:
         """Whether an optimizer stepped on another thread than the one that is recorded."""
         self.recorded_thread = 0
         """`threading.get_ident()` of the only thread that is recorded; 0 where all are."""
-        self.other_thread = trouble.OTHER_THREAD
+        self.other_thread = remedies.OTHER_THREAD
         """What is said where `elsewhere` is true."""
         self._clock = clock
         self._lock = threading.RLock()
@@ -292,7 +292,7 @@ class OptimizerSteps:
         """What a reader of the step times should know."""
         out = []
         if not self._clock.seen:
-            out.append(trouble.NO_STEPS)
+            out.append(remedies.NO_STEPS)
         if self.elsewhere:
             out.append(self.other_thread)
         if self.skipped:

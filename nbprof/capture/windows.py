@@ -12,7 +12,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from nbprof.capture import describe, trouble
+from nbprof.capture import describe, remedies
 from nbprof.capture.clock import Marker, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.place import Place
@@ -229,7 +229,7 @@ class Windows:
         # Whatever it is, the person's cell goes on.
         known = isinstance(error, (CaptureError, OSError))
         said = str(error) if known else f"the recording failed: {type(error).__name__}: {error}"
-        self.failure = said + trouble.place(said)
+        self.failure = said + remedies.place(said)
         if self.place is not None:
             self.place.discard()
             if not self.recordings:

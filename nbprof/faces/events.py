@@ -11,7 +11,7 @@ import pandas as pd
 from nbprof.core.errors import NbprofError
 from nbprof.faces.view import View
 from nbprof.timeline import export as writer
-from nbprof.timeline import gaps, pick
+from nbprof.timeline import gaps, select_events
 from nbprof.timeline.ranges import by_name, work_lanes
 from nbprof.timeline.sums import Rows, in_lane
 
@@ -37,8 +37,8 @@ class TraceView(View):
 
     def events(
         self,
-        lane: pick.Lanes | None = None,
-        name: pick.Names | None = None,
+        lane: select_events.Lanes | None = None,
+        name: select_events.Names | None = None,
         between: tuple[float, float] | None = None,
         args: Sequence[str] = (),
         kind: str | None = None,
@@ -77,7 +77,9 @@ class TraceView(View):
         """
         run = self._profile.run
         tracks = run.timeline.tracks
-        return pick.frame(run.trace, tracks, pick.pick(tracks, lane, name, between, kind), [args] if isinstance(args, str) else args)
+        return select_events.frame(
+            run.trace, tracks, select_events.pick(tracks, lane, name, between, kind), [args] if isinstance(args, str) else args
+        )
 
     def find(self, text: str) -> pd.DataFrame:
         """The events that a search in the timeline finds, in time order, with the columns of `events`.
@@ -100,10 +102,10 @@ class TraceView(View):
         hits = run.timeline.finder.hits(text)
         if hits.error:
             raise NbprofError(hits.error)
-        found = pick.frame(run.trace, run.timeline.tracks, hits.ids.astype(np.int64))
+        found = select_events.frame(run.trace, run.timeline.tracks, hits.ids.astype(np.int64))
         return found.sort_values("start_us", kind="stable", ignore_index=True)
 
-    def range(self, from_ms: float, to_ms: float, lanes: pick.Lanes | None = None) -> pd.DataFrame:
+    def range(self, from_ms: float, to_ms: float, lanes: select_events.Lanes | None = None) -> pd.DataFrame:
         """What took the time between two moments, by name, most self time first. Times are in µs, and only what lies in the range.
 
         `on` tells the kind of lane: a launch on the host may be called like its kernel on the device, and is a row of its own.
@@ -130,10 +132,10 @@ class TraceView(View):
         # Beyond the profile there is nothing.
         first, last = (
             min(max(moment, tracks.origin - 1), tracks.end + 1) if abs(moment) > _FAR else moment
-            for moment in pick.window((from_ms, to_ms))
+            for moment in select_events.window((from_ms, to_ms))
         )
         low, high = round(first), round(last)
-        chosen = work_lanes(slices) if lanes is None else pick.lanes(slices.tracks, lanes, None)
+        chosen = work_lanes(slices) if lanes is None else select_events.lanes(slices.tracks, lanes, None)
         sets: dict[str, list[Rows]] = {}
         for lane in chosen:
             sets.setdefault(lane.kind, []).extend(in_lane(slices.part_of(lane.id), lane.id, low, high))
@@ -160,7 +162,7 @@ class TraceView(View):
         path: str | Path,
         *,
         between: tuple[float, float] | None = None,
-        lanes: pick.Lanes | None = None,
+        lanes: select_events.Lanes | None = None,
         counters: bool = True,
     ) -> Path:
         """Writes a Chrome trace in JSON, which Perfetto and chrome://tracing open: every event, arg, counter and flow arrow.

@@ -22,7 +22,7 @@ from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import memory
 from nbprof.analysis.ops import torch_runtime
 from nbprof.analysis.steps import pods, steps, tpu_cores, warmup, xprof_steps
-from nbprof.capture import trouble
+from nbprof.capture import remedies
 from nbprof.core.files import RunFiles
 from nbprof.core.trace import Note, Receipt
 from nbprof.formats.torch_snapshot.memory_trace import beside
@@ -113,7 +113,7 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
         """What was read, skipped or looks wrong."""
         receipt = self._trace.receipt
         # What profilers write about GPUs into their files names a function of a library; the remedy is known.
-        for remedy in trouble.named([line.text for line in receipt.notes if line.level == "warning"]):
+        for remedy in remedies.named([line.text for line in receipt.notes if line.level == "warning"]):
             receipt.warn(remedy)
         if self.capture is not None:
             for note in self.capture.notes:

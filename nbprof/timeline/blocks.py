@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from nbprof.core.quiet import silence
 from nbprof.core.trace import Int32s, Int64s
-from nbprof.timeline.stack import Stack
+from nbprof.timeline.levels import Stack
 
 _SAMPLE = 64
 _CHUNK = 1 << 16

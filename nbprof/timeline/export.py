@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.trace import TEXT, Int64s, Trace
-from nbprof.timeline import arrows, pick
+from nbprof.timeline import arrows, select_events
 from nbprof.timeline.export_args import Args, text
 from nbprof.timeline.lanes import Lane
 from nbprof.timeline.links import LAUNCHES
@@ -34,14 +34,14 @@ def export(
     path: str | Path,
     *,
     between: tuple[float, float] | None = None,
-    lanes: pick.Lanes | None = None,
+    lanes: select_events.Lanes | None = None,
     counters: bool = True,
 ) -> Path:
     """Writes the file part by part; see `nbprof.faces.events.TraceView.export`."""
     target = Path(path).expanduser()
     if not target.name.endswith((".json", ".json.gz")):
         raise NbprofError(f"{target}: a Chrome trace is written to a file that ends in .json or .json.gz")
-    whole = Export(run, pick.pick(run.timeline.tracks, lanes, None, between), between, counters)
+    whole = Export(run, select_events.pick(run.timeline.tracks, lanes, None, between), between, counters)
     # Beside it first: a file that is there stays whole if writing fails.
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:

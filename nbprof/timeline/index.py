@@ -12,7 +12,7 @@ from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.blocks import Blocks
 from nbprof.timeline.coarse import LEAST, Coarse
 from nbprof.timeline.colours import Fills
-from nbprof.timeline.stack import Stack, stack
+from nbprof.timeline.levels import Stack, stack
 from nbprof.timeline.tracks import Tracks
 
 Ids = npt.NDArray[np.integer]

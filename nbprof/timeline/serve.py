@@ -18,7 +18,7 @@ import numpy as np
 from nbprof.core.errors import NbprofError
 from nbprof.core.quiet import quietly
 from nbprof.display import codec
-from nbprof.timeline.asked import MOST_EVENTS, MOST_LANES, Asked, BadRequest
+from nbprof.timeline.request import MOST_EVENTS, MOST_LANES, Asked, BadRequest
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -194,7 +194,7 @@ def _columns(value: Any) -> Any:
 
 def _open(timeline: Timeline, asked: Asked) -> Answer:  # noqa: ARG001  nothing is given
     from nbprof import __version__, live
-    from nbprof.timeline.heads import head, notes
+    from nbprof.timeline.lane_header import head, notes
 
     tracks, index = timeline.tracks, timeline.index
     timeline.prepare()

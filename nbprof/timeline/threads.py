@@ -8,7 +8,7 @@ import numpy.typing as npt
 from nbprof.analysis.ops.self_time import overlapping
 from nbprof.core import nesting
 from nbprof.core.trace import Events, Int64s
-from nbprof.timeline.stack import stack
+from nbprof.timeline.levels import stack
 
 _ROUNDS = 8
 

@@ -13,8 +13,8 @@ from nbprof.display.wording import one_line, plural
 from nbprof.timeline import arrows
 from nbprof.timeline.density import strip
 from nbprof.timeline.gaps import busy, first_largest, sections
-from nbprof.timeline.heads import MOST_NAME, head, notes
 from nbprof.timeline.index import Index
+from nbprof.timeline.lane_header import MOST_NAME, head, notes
 from nbprof.timeline.links import Links
 from nbprof.timeline.slices import Slices
 from nbprof.timeline.tracks import Counter, Lane, Tracks, tracks

@@ -14,7 +14,7 @@ import pytest
 
 import nbprof
 from nbprof.activity.activity import NEXT_ITEM
-from nbprof.capture import clock, trouble
+from nbprof.capture import clock, remedies
 from nbprof.capture import jax as capture
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
@@ -486,8 +486,8 @@ def test_a_gpu_that_jax_does_not_see_is_named(jax, training, record, monkeypatch
     for each in ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(each, raising=False)
     monkeypatch.setenv(name, value)
-    monkeypatch.setattr(trouble, "nvidia_gpu", lambda: True)
+    monkeypatch.setattr(remedies, "nvidia_gpu", lambda: True)
     recording = record(lambda: training.run(2))
     assert any(says in note for note in recording.info.notes), recording.info.notes
-    monkeypatch.setattr(trouble, "nvidia_gpu", lambda: False)
-    assert not trouble.unseen_by_jax(jax)
+    monkeypatch.setattr(remedies, "nvidia_gpu", lambda: False)
+    assert not remedies.unseen_by_jax(jax)

@@ -283,7 +283,7 @@ def test_xprof_opens_the_run_and_finds_the_steps(record, model, data):
 
 
 def test_a_gpu_that_tensorflow_does_not_see_is_named(record, tf, monkeypatch):
-    from nbprof.capture import trouble
+    from nbprof.capture import remedies as trouble
 
     if tf.config.list_physical_devices("GPU"):
         pytest.skip("TensorFlow sees a GPU here")
@@ -306,7 +306,7 @@ def test_a_gpu_that_tensorflow_does_not_see_is_named(record, tf, monkeypatch):
 )
 @pytest.mark.parametrize("field", [2, 3])
 def test_what_the_profiler_wrote_about_the_gpu_has_a_remedy_in_the_receipt(tmp_path, said, remedy, field):
-    from nbprof.capture import trouble
+    from nbprof.capture import remedies as trouble
     from nbprof.profiles import load
     from tests.support.xspace import chunk, training_run
 

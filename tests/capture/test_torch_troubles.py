@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import nbprof
-from nbprof.capture import trouble
+from nbprof.capture import remedies
 from nbprof.capture.logged import stderr_lines
 from tests.capture.torches import Training, counts, steps
 from tests.support.profiles import needed
@@ -72,9 +72,9 @@ def logging(torch, monkeypatch, method, text):
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("CuptiActivityApi.cpp:195] cuptiActivityEnable() failed with error CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)", trouble.PRIVILEGES),
-        ("init.cpp:167] CUPTI initialization failed - CUDA profiler activities will be missing", trouble.NO_CUPTI),
-        ("CuptiCallbackApi.cpp:78] cuptiSubscribe failed with error CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)", trouble.TAKEN),
+        ("CuptiActivityApi.cpp:195] cuptiActivityEnable() failed with error CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)", remedies.PRIVILEGES),
+        ("init.cpp:167] CUPTI initialization failed - CUDA profiler activities will be missing", remedies.NO_CUPTI),
+        ("CuptiCallbackApi.cpp:78] cuptiSubscribe failed with error CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)", remedies.TAKEN),
     ],
 )
 def test_what_cupti_refuses_is_named_with_its_remedy(gpu, record, monkeypatch, capfd, method, line, sentence):
@@ -93,7 +93,7 @@ def test_a_build_without_cupti_is_named(torch, record, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "_lazy_call", lambda call: None)
     recording = record(lambda: Training(torch).run(1))
-    assert trouble.NO_CUPTI in recording.info.notes
+    assert remedies.NO_CUPTI in recording.info.notes
     assert len(steps(recording)) == 1
 
 
@@ -104,10 +104,10 @@ def test_a_gpu_that_is_there_gets_no_note(gpu, record):
 @pytest.mark.parametrize(
     ("cuda", "visible", "there", "expected"),
     [
-        ("12.8", None, True, trouble.NO_GPU_SEEN),
-        ("12.8", "", True, trouble.HIDDEN.format(value="")),
-        ("12.8", "-1", True, trouble.HIDDEN.format(value="-1")),
-        ("12.8", "0", False, trouble.NO_GPU_SEEN),
+        ("12.8", None, True, remedies.NO_GPU_SEEN),
+        ("12.8", "", True, remedies.HIDDEN.format(value="")),
+        ("12.8", "-1", True, remedies.HIDDEN.format(value="-1")),
+        ("12.8", "0", False, remedies.NO_GPU_SEEN),
         (None, None, True, "is built without CUDA although there is an NVIDIA GPU"),
         (None, None, False, None),
     ],
@@ -115,7 +115,7 @@ def test_a_gpu_that_is_there_gets_no_note(gpu, record):
 def test_a_gpu_that_is_not_seen_is_named(torch, record, monkeypatch, cuda, visible, there, expected):
     monkeypatch.setattr(torch.version, "cuda", cuda)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(trouble, "nvidia_gpu", lambda: there)
+    monkeypatch.setattr(remedies, "nvidia_gpu", lambda: there)
     if visible is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:

@@ -10,7 +10,7 @@ import pytest
 
 from nbprof.core.errors import NbprofError
 from nbprof.profiles import load
-from nbprof.timeline import pick
+from nbprof.timeline import select_events
 from tests.support.chrome import complete, document
 
 
@@ -118,11 +118,11 @@ def test_derived_lanes_are_there_by_number():
 @pytest.mark.parametrize("between", [(1,), (1, 2, 3), "ab", 5, (None, 3), (float("nan"), 1)])
 def test_what_is_no_range_is_a_sentence(between):
     with pytest.raises(NbprofError, match="between= takes two times in ms"):
-        pick.window(between)
+        select_events.window(between)
 
 
 def test_a_range_may_be_open():
-    assert pick.window((float("inf"), 1)) == (1e9, float("inf"))
+    assert select_events.window((float("inf"), 1)) == (1e9, float("inf"))
 
 
 def test_a_range_without_end_is_the_whole(tmp_path):

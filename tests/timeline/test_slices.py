@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbprof.timeline import slices as module
+from nbprof.timeline.levels import stack
 from nbprof.timeline.slices import Direction, Slices
-from nbprof.timeline.stack import stack
 from tests.timeline.lanes import SPANS, TRACKS, Span, Track, timeline
 
 TO: tuple[Direction, ...] = ("previous", "next", "parent", "child", "previous_same", "next_same")

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbprof.core.trace import Events
-from nbprof.timeline import stack as module
-from nbprof.timeline.stack import Stack, stack
+from nbprof.timeline import levels as module
+from nbprof.timeline.levels import Stack, stack
 
 Spans = list[tuple[int, int, int]]
 

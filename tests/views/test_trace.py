@@ -12,7 +12,7 @@ from nbprof.core.trace import Events
 from nbprof.display import codec
 from nbprof.timeline.density import Density, bytes_of
 from nbprof.timeline.lanes import Lane
-from nbprof.timeline.stack import stack
+from nbprof.timeline.levels import stack
 from nbprof.timeline.tracks import Tracks
 from nbprof.views import payload, rest, trace
 from nbprof.views.longest import longest

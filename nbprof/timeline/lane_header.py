@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nbprof.display.wording import duration, one_line, plural
-from nbprof.timeline.stack import Stack
+from nbprof.timeline.levels import Stack
 from nbprof.timeline.tracks import Lane, Tracks
 
 MOST_NAME = 600
