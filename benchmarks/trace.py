@@ -44,7 +44,7 @@ from nbprof.profiles import load
 from nbprof.report import bundle
 from nbprof.comms import answer
 from nbprof.views import codec
-from nbprof.views.payload import dashboard
+from nbprof.tools.dashboard import dashboard
 
 def rss():
     return psutil.Process().memory_info().rss

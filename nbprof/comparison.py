@@ -14,7 +14,7 @@ from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side
 from nbprof.core.errors import NbprofError
 from nbprof.profiles import Profile, read
-from nbprof.views import header
+from nbprof.tools import header
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -151,14 +151,14 @@ class Comparison:
 
     def payload(self, events: int | None = None) -> dict[str, Any]:
         """What is drawn: the dashboard of the second run with so many events of its trace, and its tab Compare."""
-        from nbprof.views import compare as view
+        from nbprof.tools.compare import payload as view
 
         runs = [profile.run for profile in self.profiles]
         return view.attach(self.after.payload(events), view.payload(runs, self._sides, home=1))
 
     def text(self) -> str:
         """The comparison as plain text."""
-        from nbprof.views import compare_text
+        from nbprof.tools.compare import text as compare_text
 
         return compare_text.plain(self.payload(0))
 
@@ -169,7 +169,7 @@ class Comparison:
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh figure: the average step of both runs, stacked by category, on one scale."""
-        from nbprof.views import compare_figure
+        from nbprof.tools.compare import figure as compare_figure
 
         return compare_figure.compare(self._categories, [side.label for side in self._sides[:2]], **options)
 
@@ -221,7 +221,7 @@ class Comparison:
             An unknown view, or `events` is no number of events.
         """
         from nbprof.report import comparison as report
-        from nbprof.views import compare as view
+        from nbprof.tools.compare import payload as view
 
         payload = self.payload(events)
         if views:

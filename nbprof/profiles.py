@@ -15,11 +15,6 @@ from nbprof import live
 from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LIMIT_BYTES, RunFiles
-from nbprof.faces.events import TraceView
-from nbprof.faces.input import InputPipeline, TfData
-from nbprof.faces.memory import Memory
-from nbprof.faces.ops import Kernels, Ops
-from nbprof.faces.steps import Pods, Steps
 from nbprof.formats.msprof.export import exported
 from nbprof.profile_parts.ascend import Ascend
 from nbprof.profile_parts.programs import Programs
@@ -27,6 +22,11 @@ from nbprof.profile_parts.torch import Torch
 from nbprof.run.run import Run
 from nbprof.sources.locate import Source, Ways, find
 from nbprof.sources.runs_table import runs
+from nbprof.tools.input_pipeline.accessor import InputPipeline, TfData
+from nbprof.tools.memory.accessor import Memory
+from nbprof.tools.ops.accessor import Kernels, Ops
+from nbprof.tools.steps.accessor import Pods, Steps
+from nbprof.tools.trace.accessor import TraceView
 
 if TYPE_CHECKING:
     from nbprof.capture.recording import CaptureInfo
@@ -180,7 +180,7 @@ class Profile(Programs, Torch, Ascend):
 
     def text(self) -> str:
         """Ten lines of plain text."""
-        from nbprof.views import text
+        from nbprof.tools import text
 
         return text.summary(self.payload())
 

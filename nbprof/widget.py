@@ -13,7 +13,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.report import bundle
 from nbprof.report.mimebundle import mimebundle
-from nbprof.views.payload import chosen, dashboard, select
+from nbprof.tools.dashboard import chosen, dashboard, select
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -38,7 +38,7 @@ class DashboardWidget(anywidget.AnyWidget):
     ----------
     run : Run
     payload : dict, optional
-        What `nbprof.views.payload.dashboard` gave for this run, when it is there already.
+        What `nbprof.tools.dashboard.dashboard` gave for this run, when it is there already.
     views : iterable of str, optional
         Tabs to show: "overview", "input", "ops", "op_profile", "hlo", "kernels", "device_time", "ascend", "memory", "allocator",
         "memory_viewer", "pods", "trace".

@@ -1,4 +1,4 @@
-/** The part of the payload that lays runs side by side: the twin of nbprof/views/compare.py. */
+/** The part of the payload that lays runs side by side: the twin of nbprof/tools/compare/payload.py. */
 
 import type { Advice, CategoryKey, Table } from "./payload.js";
 

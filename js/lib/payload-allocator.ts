@@ -1,4 +1,4 @@
-/** PyTorch's allocator: the twin of nbprof/views/allocator.py. */
+/** PyTorch's allocator: the twin of nbprof/tools/allocator/payload.py. */
 
 import type { Coded, Empty, Figure, NumberArray, Table } from "./payload.js";
 

@@ -1,4 +1,4 @@
-/** What Ascend's profiler measured on an NPU: the twin of nbprof/views/ascend.py. */
+/** What Ascend's profiler measured on an NPU: the twin of nbprof/tools/ascend/payload.py. */
 
 import type { CategoryKey, Empty, Figure, Steps, Table } from "./payload.js";
 

@@ -1,4 +1,4 @@
-/** What each core of the TPUs did: the twin of nbprof/views/cores.py. */
+/** What each core of the TPUs did: the twin of nbprof/tools/pods/cores.py. */
 
 import type { Column, NumberArray, Table } from "./payload.js";
 

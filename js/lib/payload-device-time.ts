@@ -1,4 +1,4 @@
-/** The time of devices: the twin of nbprof/views/device_time.py. */
+/** The time of devices: the twin of nbprof/tools/device_time/payload.py. */
 
 import type { Empty, Figure, Marked, Table } from "./payload.js";
 

@@ -1,4 +1,4 @@
-/** What the tab "HLO & roofline" draws: the twin of nbprof/views/roofline.py. */
+/** What the tab "HLO & roofline" draws: the twin of nbprof/tools/roofline/payload.py. */
 
 import type { DonutPart } from "./donut.js";
 import type { Empty, Figure, Table } from "./payload.js";

@@ -1,4 +1,4 @@
-/** Memory of the compiled programs: the twin of nbprof/views/memory_viewer.py. */
+/** Memory of the compiled programs: the twin of nbprof/tools/memory_viewer/payload.py. */
 
 import type { Coded, Empty, Figure, NumberArray, Table } from "./payload.js";
 

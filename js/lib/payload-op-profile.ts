@@ -1,4 +1,4 @@
-/** The op profile of compiled programs: the twin of nbprof/views/op_profile.py. */
+/** The op profile of compiled programs: the twin of nbprof/tools/op_profile/payload.py. */
 
 import type { Coded, Column, Empty, Figure, Marked, NumberArray } from "./payload.js";
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nbprof.faces.ascend import Ascend as AscendView
 from nbprof.profile_parts.base import Shown
+from nbprof.tools.ascend.accessor import Ascend as AscendView
 
 
 class Ascend(Shown):

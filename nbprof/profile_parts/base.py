@@ -20,7 +20,7 @@ class Shown:
 
     def payload(self, events: int | None = None) -> dict[str, Any]:
         """What the dashboard draws: small numbers, texts and typed arrays, with so many events of the trace (20,000)."""
-        from nbprof.views import payload
+        from nbprof.tools import dashboard as payload
 
         most = payload.budget(events)
         if self._payload is None or self._payload[0] != most:

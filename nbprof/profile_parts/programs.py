@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nbprof.faces.hlo import Hlo, OpProfile
-from nbprof.faces.memory_viewer import MemoryViewer
-from nbprof.faces.roofline import Roofline
 from nbprof.profile_parts.base import Shown
+from nbprof.tools.hlo.accessor import Hlo, OpProfile
+from nbprof.tools.memory_viewer.accessor import MemoryViewer
+from nbprof.tools.roofline.accessor import Roofline
 
 
 class Programs(Shown):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nbprof.faces.allocator import Allocator
-from nbprof.faces.device_time import DeviceTime
-from nbprof.faces.torch_ops import TorchOps
 from nbprof.profile_parts.base import Shown
+from nbprof.tools.allocator.accessor import Allocator
+from nbprof.tools.device_time.accessor import DeviceTime
+from nbprof.tools.torch_ops.accessor import TorchOps
 
 
 class Torch(Shown):

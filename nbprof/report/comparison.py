@@ -12,8 +12,8 @@ from nbprof.display.categories import BY_KEY, HEAP
 from nbprof.live import files, registry
 from nbprof.report import html, static
 from nbprof.report.mimebundle import MIME
-from nbprof.views import compare_picture
-from nbprof.views import compare_text as words
+from nbprof.tools.compare import picture as compare_picture
+from nbprof.tools.compare import text as words
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run

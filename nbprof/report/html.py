@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nbprof.display import codec, wording
 from nbprof.report import bundle
 from nbprof.report.static import static_html
-from nbprof.views import picture
+from nbprof.tools import picture
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -134,7 +134,7 @@ def page(run: Run, payload: dict[str, Any]) -> str:  # noqa: ARG001  called like
     ----------
     run : Run
     payload : dict
-        What `nbprof.views.payload.dashboard` gave for this run.
+        What `nbprof.tools.dashboard.dashboard` gave for this run.
     """
     meta = payload["meta"]
     if meta["notice"] is None:

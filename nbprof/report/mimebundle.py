@@ -10,8 +10,9 @@ from nbprof.display import codec
 from nbprof.live import files, registry
 from nbprof.report.html import fragment
 from nbprof.report.static import static_html
-from nbprof.views import allocator, picture, text
-from nbprof.views.payload import select
+from nbprof.tools import picture, text
+from nbprof.tools.allocator import payload as allocator
+from nbprof.tools.dashboard import select
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -34,7 +35,7 @@ def mimebundle(
     ----------
     run : Run
     payload : dict
-        What `nbprof.views.payload.dashboard` gave for this run.
+        What `nbprof.tools.dashboard.dashboard` gave for this run.
     views : iterable of str, optional
         Tabs to show; all when left out.
     height : int, optional

@@ -14,8 +14,9 @@ import numpy as np
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
 from nbprof.report import static_allocator, static_ascend
-from nbprof.views import allocator, op_profile
-from nbprof.views.text import figure_text, means, verdict
+from nbprof.tools.allocator import payload as allocator
+from nbprof.tools.op_profile import payload as op_profile
+from nbprof.tools.text import figure_text, means, verdict
 
 _ROWS = 10
 _CODE = "font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:12px"
@@ -29,7 +30,7 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
     Parameters
     ----------
     payload : dict
-        What `nbprof.views.payload.dashboard` gives.
+        What `nbprof.tools.dashboard.dashboard` gives.
     picture : bytes, optional
         A PNG to show below the verdict.
     """

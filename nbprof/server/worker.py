@@ -90,7 +90,7 @@ class Desk:
         from nbprof.profiles import load
         from nbprof.server import summary
         from nbprof.server.reading import followed
-        from nbprof.views import payload
+        from nbprof.tools import dashboard as payload
 
         path = Path(head["path"])
         say(f"Reading {path.name}")
@@ -189,7 +189,7 @@ def main() -> None:
                 os._exit(0)
 
     import nbprof.profiles
-    import nbprof.views.payload  # noqa: F401  what takes long is here before it is needed
+    import nbprof.tools.dashboard  # noqa: F401  what takes long is here before it is needed
 
     send({"is": "ready"}, b"")
     desk = Desk(send)

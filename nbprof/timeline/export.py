@@ -37,7 +37,7 @@ def export(
     lanes: select_events.Lanes | None = None,
     counters: bool = True,
 ) -> Path:
-    """Writes the file part by part; see `nbprof.faces.events.TraceView.export`."""
+    """Writes the file part by part; see `nbprof.tools.trace.accessor.TraceView.export`."""
     target = Path(path).expanduser()
     if not target.name.endswith((".json", ".json.gz")):
         raise NbprofError(f"{target}: a Chrome trace is written to a file that ends in .json or .json.gz")

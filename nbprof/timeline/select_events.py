@@ -26,7 +26,7 @@ def pick(
     between: tuple[float, float] | None = None,
     kind: str | None = None,
 ) -> Int64s:
-    """Ids of the events that are asked for, in the order of their lanes; see `nbprof.faces.events.TraceView.events`."""
+    """Ids of the events that are asked for, in the order of their lanes; see `nbprof.tools.trace.accessor.TraceView.events`."""
     chosen = lanes(tracks, lane, kind)
     wanted = np.zeros(max((each.id for each in tracks.lanes), default=-1) + 1, np.bool_)
     wanted[[each.id for each in chosen]] = True

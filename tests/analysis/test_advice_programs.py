@@ -7,7 +7,7 @@ import pytest
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.capture.recording import CaptureInfo
 from nbprof.profiles import load
-from nbprof.views import overview
+from nbprof.tools.overview import payload as overview
 from tests.analysis.test_advice import code
 from tests.support import hlo, kineto
 from tests.support.build import profile

@@ -13,7 +13,7 @@ import nbprof
 from nbprof.analysis.ascend import ops as ascend_ops
 from nbprof.display import codec
 from nbprof.schema import ascend as frames_ascend
-from nbprof.views import ascend
+from nbprof.tools.ascend import payload as ascend
 from tests.support import msprof
 from tests.support.ascend import run, steps, table, tasks
 

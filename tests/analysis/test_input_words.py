@@ -6,8 +6,8 @@ import pytest
 
 from nbprof import load
 from nbprof.analysis.advice.checks import input_statement
-from nbprof.views import memory
-from nbprof.views.overview import figures as key_figures
+from nbprof.tools.memory import payload as memory
+from nbprof.tools.overview.payload import figures as key_figures
 from tests.support import hlo
 from tests.support.build import profile
 from tests.support.hlo_memory import small

@@ -23,7 +23,7 @@ from nbprof.formats.chrome import document as chrome_document
 from nbprof.formats.xspace import batches as xspace_batches
 from nbprof.formats.xspace import split as xspace_split
 from nbprof.profiles import Profile, load
-from nbprof.views.memory import sample
+from nbprof.tools.memory.payload import sample
 from tests.support import kineto
 from tests.support.made import UNIT, Made, nested, opened, runs
 from tests.support.profiles import real

@@ -14,7 +14,7 @@ from nbprof.analysis.memory import alive as memory_alive
 from nbprof.analysis.memory import memory
 from nbprof.core.errors import NbprofError
 from nbprof.profiles import load
-from nbprof.views import memory as memory_view
+from nbprof.tools.memory import payload as memory_view
 from tests.support.build import profile
 from tests.support.kineto import Kineto
 from tests.support.kineto import profile as torch_profile

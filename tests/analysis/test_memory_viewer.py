@@ -112,9 +112,9 @@ def test_a_figure_has_the_working_set_and_the_lifetimes(viewer):
 
 
 def profile_of(viewer, data):
-    from nbprof.faces.memory_viewer import ModuleMemory
     from nbprof.hlo import buffers as hlo_buffers
     from nbprof.hlo.hlo import Program
+    from nbprof.tools.memory_viewer.accessor import ModuleMemory
 
     return ModuleMemory(None, "jit_flat", Program(data), hlo_buffers.read(Program(data)))
 

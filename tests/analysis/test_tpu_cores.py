@@ -11,9 +11,10 @@ import pytest
 from nbprof.profiles import load
 from nbprof.report.static import static_html
 from nbprof.schema.cores import COLUMNS, SCHEMA
-from nbprof.views import cores as views
-from nbprof.views import overview as page
-from nbprof.views import payload, pods
+from nbprof.tools import dashboard as payload
+from nbprof.tools.overview import payload as page
+from nbprof.tools.pods import cores as views
+from nbprof.tools.pods import payload as pods
 from tests.support.build import profile
 from tests.support.profiles import real
 from tests.support.xspace import MS, PlaneWriter, training_run, xspace

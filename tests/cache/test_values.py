@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nbprof.display.codec import Delta
 from nbprof.run.cache.part import Part, Writer
 from nbprof.run.cache.values import Unstorable
-from nbprof.views import payload  # noqa: F401 -- lets a Delta be stored
+from nbprof.tools import dashboard as payload  # noqa: F401 -- lets a Delta be stored
 from tests.cache.same import same
 
 

@@ -109,7 +109,7 @@ def test_a_damaged_window_is_none(tmp_path):
 
 def test_after_out_of_memory_the_memory_stands_first(tmp_path):
     from nbprof.profiles import load
-    from nbprof.views.payload import select
+    from nbprof.tools.dashboard import select
 
     error = "cell failed at step 9: ResourceExhaustedError: OOM when allocating tensor"
     profile = load(recorded(tmp_path / "a", cell_failed=True, error=error, out_of_memory=True))

@@ -10,7 +10,7 @@ import pytest
 
 import nbprof
 from nbprof.sources.sniff import unpack
-from nbprof.views import payload
+from nbprof.tools import dashboard as payload
 from tests.support.ranks import job
 
 

@@ -179,7 +179,7 @@ def test_loading_twice_and_unloading(kernel):
 
 def test_every_tab_can_be_asked_for_by_the_names_that_python_takes():
     from nbprof.cell import VIEWS
-    from nbprof.views.payload import TABS, chosen
+    from nbprof.tools.dashboard import TABS, chosen
 
     assert chosen(VIEWS) == list(TABS)
     assert [name for name in TABS if name not in VIEWS] == []

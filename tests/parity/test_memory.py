@@ -11,7 +11,7 @@ import pytest
 
 from nbprof.analysis.memory import memory
 from nbprof.analysis.memory.alive import UNUSED, at_peak, of
-from nbprof.views.memory import sample
+from nbprof.tools.memory.payload import sample
 from tests.parity.deviations import known
 from tests.parity.peer import GUIDE, GUIDE_NAMES, NAMES, XPROF, guide, profile, same
 from tests.support.profiles import expected, real

@@ -15,8 +15,8 @@ from nbprof.activity.activity import CATEGORIES, DEVICE_COMPUTE_16, DEVICE_COMPU
 from nbprof.analysis import overview
 from nbprof.analysis.advice import checks
 from nbprof.analysis.steps.steps import flatten
-from nbprof.views import overview as page
-from nbprof.views import payload
+from nbprof.tools import dashboard as payload
+from nbprof.tools.overview import payload as page
 from tests.parity.deviations import known
 from tests.parity.peer import GUIDE, GUIDE_NAMES, NAMES, XPROF, guide, profile, same, xprof
 from tests.parity.test_input_pipeline import level_of

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.views import overview as page
-from nbprof.views import payload
+from nbprof.tools import dashboard as payload
+from nbprof.tools.overview import payload as page
 from tests.parity.deviations import known
 from tests.parity.peer import XPROF, profile, xprof
 from tests.support.build import profile as made

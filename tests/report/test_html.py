@@ -12,7 +12,8 @@ from PIL import Image
 from nbprof.display import codec
 from nbprof.report import bundle, html, mimebundle
 from nbprof.report.static import static_html
-from nbprof.views import payload, picture, text
+from nbprof.tools import dashboard as payload
+from nbprof.tools import picture, text
 from tests.views import fake
 
 FORBIDDEN = {"script", "style", "svg", "iframe", "link", "object", "embed", "form", "noscript"}

@@ -6,7 +6,7 @@ import pytest
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.report import bundle
-from nbprof.views import payload
+from nbprof.tools import dashboard as payload
 from nbprof.widget import DashboardWidget
 from tests.views import fake
 

@@ -10,7 +10,6 @@ import inspect
 from pathlib import Path
 
 from nbprof import faces
-from nbprof.faces.device_time import DeviceTime
 from nbprof.schema import allocator as frames_allocator
 from nbprof.schema import ascend as frames_ascend
 from nbprof.schema import cores as frames_cores
@@ -19,6 +18,7 @@ from nbprof.schema import hlo as frames_hlo
 from nbprof.schema import memory_viewer as frames_memory_viewer
 from nbprof.schema.columns import Col
 from nbprof.schema.frames import SCHEMA
+from nbprof.tools.device_time.accessor import DeviceTime
 from tests.parity.deviations import DEVIATIONS
 from tests.parity.peer import GUIDE, XPROF
 

@@ -10,8 +10,8 @@ from nbprof.display import codec
 from nbprof.timeline import arrows
 from nbprof.timeline.arrows import KINDS
 from nbprof.timeline.links import MOST
-from nbprof.views import trace
-from nbprof.views.longest import longest
+from nbprof.tools.trace import payload as trace
+from nbprof.tools.trace.longest import longest
 from tests.support.kineto import PID, Kineto
 from tests.support.kineto import profile as torch_profile
 from tests.support.profiles import real

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from nbprof.timeline.colours import MOST_NAME, Fills, stem, tint_of
-from nbprof.views import trace
+from nbprof.tools.trace import payload as trace
 
 TABLE = Path(__file__).resolve().parents[2] / "js" / "tests" / "data" / "tints.json"
 

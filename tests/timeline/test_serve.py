@@ -15,7 +15,7 @@ from nbprof import load
 from nbprof.display import codec
 from nbprof.run.run import Run
 from nbprof.timeline import find, serve
-from nbprof.views.payload import dashboard
+from nbprof.tools.dashboard import dashboard
 from tests.support.profiles import real
 from tests.support.xspace import gpu_run
 

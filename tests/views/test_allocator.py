@@ -8,7 +8,9 @@ import pytest
 import nbprof
 from nbprof.display import codec
 from nbprof.report.static import static_html
-from nbprof.views import allocator, payload, text
+from nbprof.tools import dashboard as payload
+from nbprof.tools import text
+from nbprof.tools.allocator import payload as allocator
 from tests.support.caching_allocator import MIB, Allocator, OutOfMemory, fragmented, frame, snapshot
 from tests.views.test_payload import check, columns, interface
 

@@ -14,7 +14,10 @@ from nbprof import profiles
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.report import static, static_ascend
-from nbprof.views import ascend, ascend_figures, ascend_html, payload
+from nbprof.tools import dashboard as payload
+from nbprof.tools.ascend import figures as ascend_figures
+from nbprof.tools.ascend import html as ascend_html
+from nbprof.tools.ascend import payload as ascend
 from tests.support.ascend import run, steps, table, tasks
 from tests.support.ascend_story import files, write
 from tests.views import fake

@@ -10,8 +10,9 @@ import nbprof
 from nbprof.core.errors import ReadError
 from nbprof.report import static, static_ascend
 from nbprof.sources.sniff import recognise
-from nbprof.views import ascend, payload
-from nbprof.views.ascend_tables import TABLES
+from nbprof.tools import dashboard as payload
+from nbprof.tools.ascend import payload as ascend
+from nbprof.tools.ascend.tables import TABLES
 from tests.support import msprof as made
 from tests.support.profiles import real
 

@@ -7,7 +7,8 @@ import pytest
 
 from nbprof.display import codec
 from nbprof.report import static
-from nbprof.views import device_time, payload
+from nbprof.tools import dashboard as payload
+from nbprof.tools.device_time import payload as device_time
 from tests.support.kineto import Kineto, profile
 from tests.support.ranks import job
 from tests.views.fake import HOSTILE

@@ -10,7 +10,7 @@ from bokeh.resources import INLINE
 
 from nbprof.core.errors import NbprofError
 from nbprof.display.categories import BY_KEY
-from nbprof.views import figures
+from nbprof.tools import figures
 from tests.views import fake
 
 

@@ -13,7 +13,8 @@ import pytest
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.report import static
-from nbprof.views import memory_viewer, payload
+from nbprof.tools import dashboard as payload
+from nbprof.tools.memory_viewer import payload as memory_viewer
 from tests.support import hlo
 from tests.support.build import profile
 from tests.support.hlo_memory import KIB, large, small, without_assignment

@@ -9,7 +9,9 @@ from nbprof.analysis.ops import op_scopes
 from nbprof.display import codec
 from nbprof.hlo.shapes import Shape
 from nbprof.report import static
-from nbprof.views import op_profile, ops, payload
+from nbprof.tools import dashboard as payload
+from nbprof.tools.op_profile import payload as op_profile
+from nbprof.tools.ops import payload as ops
 from tests.support.build import profile
 from tests.support.hlo import computation, instruction, metadata_plane, program, shape
 from tests.support.xspace import PlaneWriter, chunk, gpu_run, varint, xspace

@@ -10,7 +10,9 @@ import pytest
 
 import nbprof
 from nbprof.schema import torch_ops as frames_torch_ops
-from nbprof.views import ops, ops_torch, payload
+from nbprof.tools import dashboard as payload
+from nbprof.tools.ops import payload as ops
+from nbprof.tools.torch_ops import ops_torch
 from tests.support.profiles import real
 from tests.views import fake
 

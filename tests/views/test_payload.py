@@ -15,7 +15,14 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.display.categories import CATEGORIES
 from nbprof.profiles import load
-from nbprof.views import kernels, memory, ops, overview, payload, steps, text, trace
+from nbprof.tools import dashboard as payload
+from nbprof.tools import text
+from nbprof.tools.kernels import payload as kernels
+from nbprof.tools.memory import payload as memory
+from nbprof.tools.ops import payload as ops
+from nbprof.tools.overview import payload as overview
+from nbprof.tools.steps import payload as steps
+from nbprof.tools.trace import payload as trace
 from tests.support.profiles import real
 from tests.views import fake
 

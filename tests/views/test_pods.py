@@ -13,7 +13,9 @@ from nbprof.display import codec
 from nbprof.display.categories import CATEGORIES
 from nbprof.profiles import load
 from nbprof.report.static import static_html
-from nbprof.views import figures, payload, pods
+from nbprof.tools import dashboard as payload
+from nbprof.tools import figures
+from nbprof.tools.pods import payload as pods
 from tests.support.profiles import real
 from tests.views import fake
 

@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from nbprof.display import wording
-from nbprof.views import canvas, payload, picture, text
+from nbprof.tools import canvas, picture, text
+from nbprof.tools import dashboard as payload
 from tests.views import fake
 
 GOLDEN = """\

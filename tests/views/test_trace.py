@@ -14,8 +14,10 @@ from nbprof.timeline.density import Density, bytes_of
 from nbprof.timeline.lanes import Lane
 from nbprof.timeline.levels import stack
 from nbprof.timeline.tracks import Tracks
-from nbprof.views import payload, rest, trace
-from nbprof.views.longest import longest
+from nbprof.tools import dashboard as payload
+from nbprof.tools.trace import density as rest
+from nbprof.tools.trace import payload as trace
+from nbprof.tools.trace.longest import longest
 from tests.views import fake
 
 

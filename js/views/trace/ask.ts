@@ -3,7 +3,7 @@
 import { numberAt, textAt } from "../../lib/codec.js";
 import type { Payload } from "../../lib/payload.js";
 
-/** Names in the trace are cut here (nbprof/views/trace.py). */
+/** Names in the trace are cut here (nbprof/tools/trace/payload.py). */
 export const MOST_NAME = 600;
 
 /**

@@ -1,0 +1,1 @@
+"""Allocator: all of it that is not analysis."""

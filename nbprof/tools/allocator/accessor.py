@@ -1,0 +1,127 @@
+"""`p.allocator`: what PyTorch's caching allocator held, what was stranded in it, and why memory ran out."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.core.errors import NbprofError
+from nbprof.tools.view import View
+
+if TYPE_CHECKING:
+    from nbprof.profile_parts.base import Shown
+
+
+class Allocator(View):
+    """PyTorch's caching allocator, from a snapshot (`torch.cuda.memory._dump_snapshot`).
+
+    A snapshot is a profile of its own (`nbprof.load("snapshot.pickle")`), or lies beside a trace of the same run, as recordings of nbprof
+    with allocations leave it. Nothing of the pickle is run: a reader of our own takes plain data only.
+
+    - reserved = allocated + pending + free: all segments; blocks in use; blocks that were freed while another stream used them.
+    - stranded: free memory that blocks in use keep from being given back, in their segments, or in their pages of expandable ones;
+      PyTorch's `inactive_split_bytes`. Fragmentation is stranded by reserved.
+    - The history has what was asked for; the snapshot also what blocks take, rounded up. The timeline is of the former.
+    - A state of the past is replayed: from what the snapshot states, entries are taken back. Sizes are rounded as the allocator does.
+
+    Sources: c10/cuda/CUDACachingAllocator.cpp and torch.cuda.memory_stats of PyTorch 2.x.
+    """
+
+    def __init__(self, profile: Shown) -> None:
+        super().__init__(profile, "allocator")
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        frame: pd.DataFrame = getattr(self._profile.run, f"allocator_{name}")
+        return frame.copy()
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """One row a device: reserved, allocated, free, stranded, fragmentation at the snapshot, and the peaks of the history."""
+        return self._frame("summary")
+
+    @property
+    def segments(self) -> pd.DataFrame:
+        """One row a segment of the snapshot: its blocks in use, pending and free, which add up to its size, and what of it is stranded."""
+        return self._frame("segments")
+
+    @property
+    def blocks(self) -> pd.DataFrame:
+        """One row a block of the snapshot, free ones too; the blocks of a segment fill it."""
+        return self._frame("blocks")
+
+    @property
+    def timeline(self) -> pd.DataFrame:
+        """One row an entry of the history, with what was reserved, allocated and active after it; it ends at what the snapshot states."""
+        return self._frame("timeline")
+
+    @property
+    def stranded(self) -> pd.DataFrame:
+        """Which blocks keep free memory from being given back, by the stack that allocated them; the most first."""
+        return self._frame("stranded")
+
+    @property
+    def holders(self) -> pd.DataFrame:
+        """Blocks in use by the line of the program that allocated them, the innermost of your own code; the most bytes first."""
+        return self._frame("holders")
+
+    @property
+    def oom(self) -> pd.DataFrame:
+        """One row a time the memory ran out: the moment in figures, what happened in sentences, and what to do."""
+        return self._frame("oom")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the allocator (PYTORCH_CUDA_ALLOC_CONF and what follows from it), as the snapshot states them."""
+        shown = self._profile.run.allocator_snapshot
+        return dict(shown.settings) if shown is not None else {}
+
+    @property
+    def notes(self) -> list[str]:
+        """What could not be read of the snapshots, or is not known from them, a sentence each."""
+        return list(self._profile.run.allocator_notes)
+
+    def at(self, time_ms: float, device: int | None = None) -> pd.DataFrame:
+        """Blocks at any moment of the history, as `blocks` has them for the snapshot.
+
+        Parameters
+        ----------
+        time_ms : float
+            As in `timeline`: all entries up to it have happened.
+        device : int, optional
+            The first when left out.
+
+        Raises
+        ------
+        NbprofError
+            There is no snapshot or no such device, or `time_ms` is no number.
+        """
+        from nbprof.analysis.allocator import allocator
+
+        run = self._profile.run
+        shown = run.allocator_snapshot
+        replay = next((one for one in run.allocator_replays if device is None or one.device == device), None)
+        if shown is None or replay is None:
+            known = ", ".join(str(one.device) for one in run.allocator_replays) or "none"
+            raise NbprofError(f"there is no device {device!r} in a snapshot of this run; there are: {known}")
+        try:
+            known_time = not math.isnan(time_ms)
+        except TypeError:
+            known_time = False
+        if not known_time:
+            raise NbprofError("time_ms must be a number of milliseconds after the first entry of the history")
+        times = replay.entries["time_us"]
+        moment = allocator.start_us(run.allocator_replays) + float(time_ms) * 1e3
+        state = replay.at(int(np.searchsorted(times, moment, side="right")))
+        return allocator.blocks(state, replay.device, run.allocator_stacks, shown.categories)
+
+    def text(self) -> str:
+        """A few lines: the figures of each device, what keeps free memory, and why memory ran out."""
+        from nbprof.tools.allocator import payload as drawn
+
+        return drawn.text(self._profile.run)
+
+    def __repr__(self) -> str:
+        return self.text()

@@ -1,0 +1,245 @@
+"""PyTorch's allocator: why memory ran out, its levels over time, and a map of its segments with what is stranded in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.allocator import allocator
+from nbprof.display import wording
+from nbprof.display.codec import coded, numbers
+from nbprof.formats.torch_snapshot.machine import ACTIONS, OOM
+from nbprof.schema import allocator as frames_allocator
+from nbprof.tools.memory_viewer.payload import sample
+from nbprof.tools.overview.payload import figure
+from nbprof.tools.tables import column, explained
+
+if TYPE_CHECKING:
+    from nbprof.analysis.allocator.state import Replay, State
+    from nbprof.run.run import Run
+
+ALONE = "allocator snapshot"
+"""What a profile is called that has nothing else."""
+MOST_BLOCKS, MOST_SEGMENTS = 6_000, 300
+"""What the map of a device holds: segments with the most stranded memory first, then the largest."""
+MOST_ROWS, MOST_OOMS, MOST_DEVICES, MOST_STACKS = 100, 5, 16, 300
+_BOXES = 350
+_LONGEST = 400
+_STRANDED = ("location", "pinned_bytes", "alone_bytes", "blocks", "bytes", "segments", "largest_hole_bytes", "stack")
+_HOLDERS = ("location", "bytes", "blocks")
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `Allocator` part: one entry a device."""
+    replays = run.allocator_replays
+    if not replays:
+        return {**nothing(), "empty": _empty(run)}
+    shown = replays[:MOST_DEVICES]
+    more = len(replays) - len(shown)
+    left = f"{wording.plural(more, 'more device')}: p.allocator has all of them." if more else ""
+    return {"empty": None, "devices": [_device(run, replay) for replay in shown], "notes": run.allocator_notes, "left_out": left}
+
+
+def nothing() -> dict[str, Any]:
+    """The part without a snapshot."""
+    return {"empty": None, "devices": [], "notes": [], "left_out": ""}
+
+
+def has(run: Run) -> bool:
+    """Whether there is a snapshot."""
+    return bool(run.snapshot_pieces) and bool(run.allocator_replays)
+
+
+def alone(run: Run) -> bool:
+    """Whether the profile is a snapshot and nothing else: then no other view has anything to show."""
+    return has(run) and not len(run.trace.lanes) and not len(run.trace.events)
+
+
+def text(run: Run) -> str:
+    """The figures of each device, and why memory ran out, in a few lines."""
+    frame = run.allocator_summary
+    if not len(frame):
+        return "<nbprof allocator: no snapshot of PyTorch's allocator is here>"
+    lines = []
+    for row in frame.to_dict("records"):
+        lines.append(
+            f"GPU {row['device']}: {wording.size(row['reserved_bytes'])} reserved, {wording.size(row['allocated_bytes'])} allocated, "
+            f"{wording.size(row['inactive_bytes'])} free, of that {wording.size(row['stranded_bytes'])} stranded "
+            f"(fragmentation {wording.percent(row['fragmentation_percent'])})"
+        )
+        stranded = run.allocator_stranded
+        for one in stranded[stranded["device"] == row["device"]].head(3).to_dict("records"):
+            blocks = wording.plural(one["blocks"], "block")
+            lines.append(f"  {wording.size(one['pinned_bytes'])} kept by {blocks} of {wording.one_line(one['location'])}")
+    for row in run.allocator_oom.tail(1).to_dict("records"):
+        lines += ["Out of memory: " + wording.one_line(row["explanation"]), wording.one_line(row["remedy"])]
+    return "\n".join([*lines, *(wording.one_line(note) for note in run.allocator_notes)])
+
+
+def _empty(run: Run) -> dict[str, str]:
+    return {
+        "title": "No snapshot of PyTorch's allocator",
+        "text": " ".join(run.allocator_notes)
+        or "Record with allocations on a GPU, or write one: torch.cuda.memory._record_memory_history(), then _dump_snapshot(path).",
+    }
+
+
+def _device(run: Run, replay: Replay) -> dict[str, Any]:
+    ooms = run.allocator_oom
+    ooms = ooms[ooms["device"] == replay.device].tail(MOST_OOMS).iloc[::-1]
+    summary = run.allocator_summary
+    row = summary[summary["device"] == replay.device].to_dict("records")[0]
+    moment = int(ooms["entry"].iloc[0]) if len(ooms) else None
+    state = replay.end() if moment is None else replay.at(moment)
+    stacks = run.allocator_stacks
+    everything = allocator.pinning(state, stacks)
+    pinned = everything.head(MOST_ROWS).assign(stack=stacks.texts(everything["code"].to_numpy(np.int64)[:MOST_ROWS]))
+    held = allocator.holders(state, stacks)
+    figures = allocator.measures(state)
+    return {
+        "device": replay.device,
+        "figures": _figures(figures, row),
+        "when": "at the snapshot" if moment is None else _when(ooms.iloc[0]),
+        "ooms": [
+            {"when": _when(one), "text": _cut(one["explanation"], 1200), "remedy": _cut(one["remedy"], 800)} for _, one in ooms.iterrows()
+        ],
+        **_levels(run, replay),
+        **_map(run, state, allocator.stranded_by_block(state)),
+        "stranded": _table("stranded", pinned, _STRANDED),
+        "stranded_more": max(0, len(everything) - MOST_ROWS),
+        "holders": _table("holders", held.head(MOST_ROWS), _HOLDERS),
+    }
+
+
+def _when(oom: pd.Series[Any]) -> str:
+    time = oom["time_ms"]
+    return f"at entry {int(oom['entry']) + 1:,}" if pd.isna(time) else f"at {wording.duration(time / 1e3)}"
+
+
+def _figures(now: dict[str, float | int], row: dict[Any, Any]) -> list[dict[str, Any]]:
+    reserved = float(now["reserved_bytes"])
+    share = wording.percent(100 * float(now["allocated_bytes"]) / reserved) if reserved else wording.MISSING
+    stranded = f"{wording.size(now['stranded_bytes'])} stranded in {wording.plural(int(now['stranded_segments']), 'segment')}"
+    largest = wording.size(now["largest_free_bytes"])
+    peak = f"peak {wording.size(row['peak_reserved_bytes'])}" if row["entries"] else "no history"
+    return [
+        _bytes("Reserved", now["reserved_bytes"], f"{wording.plural(int(now['segments']), 'segment')}, {peak}"),
+        _bytes("In use", now["allocated_bytes"], f"{share} of it; rounding {wording.size(now['rounding_bytes'])}"),
+        _bytes("Free inside", now["inactive_bytes"], f"largest block {largest}"),
+        figure("Fragmentation", wording.real(now["fragmentation_percent"]), "%", 1, stranded),
+        _bytes("Releasable", now["releasable_bytes"], "by torch.cuda.empty_cache()"),
+    ]
+
+
+def _bytes(label: str, value: float, note: str) -> dict[str, Any]:
+    scaled, unit, digits = wording.scale_bytes(float(value))
+    return figure(label, scaled, unit, digits, note)
+
+
+def _levels(run: Run, replay: Replay) -> dict[str, Any]:
+    """Levels over time: of each stretch the highest and the lowest, the peaks, and where memory ran out."""
+    levels, entries = replay.levels(), replay.entries
+    count = replay.count
+    time = (entries["time_us"] - allocator.start_us(run.allocator_replays)) / 1e3
+    timed = bool(count) and bool((entries["time_us"] >= 0).all()) and bool((np.diff(time) >= 0).all())
+    ooms = np.flatnonzero(entries["action"] == OOM)[-MOST_OOMS:]
+    keep = [int(np.argmax(levels["allocated"])), int(np.argmax(levels["reserved"])), *ooms.tolist()] if count else []
+    rows = (
+        np.union1d(sample(levels["allocated"], keep, _BOXES), sample(levels["reserved"], keep, _BOXES // 2)) if count else np.zeros(0, int)
+    )
+    names = np.array(ACTIONS, object)
+    where = run.allocator_stacks.locations(entries["stack"][rows])
+    return {
+        "entries": count,
+        "timed": timed,
+        "x": numbers(time[rows] if timed else rows.astype(np.float64)),
+        "reserved": numbers(levels["reserved"][rows]),
+        "allocated": numbers(levels["allocated"][rows]),
+        "active": numbers(levels["active"][rows]),
+        "action": coded(names[entries["action"][rows]]),
+        "size": numbers(entries["size"][rows]),
+        "where": coded(_cut(str(one)) for one in where),
+        "oom_at": numbers(time[ooms] if timed else ooms.astype(np.float64)),
+    }
+
+
+def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, Any]:
+    segments, blocks = state.segments, state.blocks
+    owner = blocks["segment"].to_numpy(np.int64)
+    lost = np.bincount(owner, stranded, len(segments))
+    counts = np.bincount(owner, minlength=len(segments))
+    order = np.lexsort((-segments["size"].to_numpy(np.int64), -lost))
+    fits = order[(np.cumsum(counts[order]) <= MOST_BLOCKS)][:MOST_SEGMENTS]
+    place = np.full(len(segments), -1)
+    place[fits] = np.arange(len(fits))
+    rows = np.flatnonzero(place[owner] >= 0)
+    rows = rows[np.lexsort((blocks["address"].to_numpy(np.int64)[rows], place[owner[rows]]))]
+    rest = np.setdiff1d(np.arange(len(segments)), fits)
+    size = wording.size(float(segments["size"].to_numpy(np.int64)[rest].sum()))
+    stacks = run.allocator_stacks
+    codes = blocks["stack"].to_numpy(np.int64)[rows]
+    # Of many different stacks the last ones are told by their line alone.
+    distinct = pd.unique(codes)
+    told = {int(code): _cut(stacks.text(int(code))) for code in distinct[:MOST_STACKS]}
+    lines = stacks.locations(codes)
+    base = segments["address"].to_numpy(np.int64)[owner[rows]]
+    return {
+        "segments": {
+            "size": numbers(segments["size"].to_numpy(np.int64)[fits]),
+            "stranded": numbers(lost[fits]),
+            "name": coded(_name(one) for one in segments.iloc[fits].to_dict("records")),
+            "rows": len(fits),
+        },
+        "blocks": {
+            "segment": numbers(place[owner[rows]]),
+            "offset": numbers(blocks["address"].to_numpy(np.int64)[rows] - base),
+            "size": numbers(blocks["size"].to_numpy(np.int64)[rows]),
+            "state": numbers(blocks["state"].to_numpy(np.int64)[rows]),
+            "stranded": numbers(stranded[rows]),
+            "stack": coded(told.get(int(code), _cut(str(line))) for code, line in zip(codes, lines, strict=True)),
+            "rows": len(rows),
+        },
+        "map_more": f"{wording.plural(len(rest), 'more segment')} of {size} are not drawn." if len(rest) else "",
+    }
+
+
+def _name(segment: dict[Any, Any]) -> str:
+    kind = ("", "small, ", "large, ")[segment["large"] + 1]
+    pool = f", pool {segment['pool']}, {segment['pool_b']}" if segment["pool"] > 0 or segment["pool_b"] > 0 else ""
+    return f"{segment['address']:#x}, {kind}{'expandable, ' if segment['expandable'] else ''}stream {segment['stream']}{pool}"
+
+
+def _table(frame: str, rows: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, Any]:
+    texts = {key: rows[key].map(lambda value: _cut(str(value))) for key in keys if frames_allocator.column(frame, key).kind == "code"}
+    rows = rows.assign(**texts) if len(rows) else rows
+    heads = [_head(frame, key) for key in keys]
+    return {"columns": heads, "data": {head["key"]: column(rows, head["key"], head["kind"]) for head in heads}, "rows": len(rows)}
+
+
+def _head(frame: str, key: str) -> dict[str, Any]:
+    col = frames_allocator.column(frame, key)
+    head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": explained(col)}
+    if col.digits is not None:
+        head["digits"] = col.digits
+    return head
+
+
+def _cut(value: str, most: int = _LONGEST) -> str:
+    return value if len(value) <= most else f"{value[: most - 1]}…"
+
+
+def only(whole: dict[str, Any]) -> bool:
+    """Whether a payload is of a snapshot that stands alone: then there is no verdict and no step to tell of."""
+    return bool(whole["meta"]["facts"][:1] == [ALONE])
+
+
+def lines(part: dict[str, Any], most: int) -> list[str]:
+    """A payload's figures of each device, and why memory ran out, in so many lines at most."""
+    out = []
+    for one in part["devices"]:
+        figures = ", ".join(f"{fig['label']} {wording.number(fig['value'], fig['digits'])} {fig['unit']}" for fig in one["figures"])
+        out.append(f"GPU {one['device']}, {one['when']}: {figures}")
+        out += [f"Out of memory {each['when']}: {each['text']} {each['remedy']}" for each in one["ooms"][:1]]
+    return out[:most]

@@ -1,0 +1,1 @@
+"""Ascend: all of it that is not analysis."""

@@ -1,0 +1,270 @@
+"""`p.ascend`: what Ascend's profiler measured on an NPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nbprof.core.errors import NbprofError
+from nbprof.tools.view import View
+
+if TYPE_CHECKING:
+    from bokeh.model import Model
+
+    from nbprof.profile_parts.base import Shown
+
+_SHOWN = 20
+"""Rows of a part that a notebook shows."""
+PARTS = ("iterations", "op_types", "ops", "cores", "pmu", "waits", "fusion", "api", "rules")
+BY = ("op", "op_type", "task_type", "core", "stream", "iteration", "op_state", "scope")
+
+
+class Part:
+    """One table of an Ascend profile: `frame`, and `missing`, which says why it has no rows."""
+
+    def __init__(self, profile: Shown, name: str) -> None:
+        self._profile = profile
+        self._name = name
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The rows; the columns are those of `nbprof.schema.ascend.SCHEMA`."""
+        frame: pd.DataFrame = getattr(self._profile.run, f"ascend_{self._name}")
+        return frame.copy()
+
+    @property
+    def missing(self) -> str:
+        """Why there is nothing, and what to record, in a sentence; '' where there is something."""
+        from nbprof.run.parts_ascend import LACKS
+
+        return "" if len(self.frame) else LACKS.get(self._name, "No table of Ascend's profiler is in the profile.")
+
+    def __repr__(self) -> str:
+        frame = self.frame
+        return f"<nbprof ascend.{self._name}: {self.missing or f'{len(frame)} rows; .frame is the DataFrame'}>"
+
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        from nbprof.tools.ascend import html as ascend_html
+
+        return {"text/html": ascend_html.html(self._name, self.frame, _SHOWN, self.missing), "text/plain": repr(self)}
+
+
+class Iterations(Part):
+    """Where the time of each iteration of a graph goes: the iteration trace of TensorFlow and MindSpore.
+
+    `frame` has one row an iteration, by recording, device, model and time. An iteration lasts from the end of the one before to its own:
+
+        iteration_ms = data_aug_ms + fp_to_bp_ms + grad_refresh_ms,   grad_refresh_ms = all_reduce_ms + update_ms
+
+    of the first one from its start. All are computed from the marks (FP Start, BP End, Iteration End). `reported_iteration_ms` is what the
+    file calls `Iteration Time`, of which `summary` says in `convention` what it counts: "end to end" (with Data Aug Bound), "own start" (a
+    mark before FP Start), "from FP Start", or '' for something else.
+
+    - `data_aug_ms` is missing of the first iteration, and where an iteration begins before the one before has ended.
+    - `all_reduce_ms`: all-reduces of gradients after BP End, each moment once; `hidden_all_reduce_ms`: those behind the backward pass.
+    - Averages leave out the first two of four or more iterations, the first of two or three (`warmup`).
+    - `main`: of the model that most iterations of the device are of. Others initialise or validate.
+    """
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """The mean iteration of each model on each device, with the parts as shares of it."""
+        return self._profile.run.ascend_iterations_summary.copy()
+
+    def figure(self, device: int | None = None, model: int | None = None, **options: Any) -> Model:
+        """A Bokeh bar chart: each iteration of a model, stacked by its parts.
+
+        Parameters
+        ----------
+        device, model : int, optional
+            The first device, and its main model, when left out.
+        **options
+            Passed to `bokeh.plotting.figure`.
+
+        Raises
+        ------
+        NbprofError
+            Bokeh is not installed, or there is no such iteration.
+        """
+        from nbprof.tools.ascend import figures as ascend_figures
+
+        return ascend_figures.iterations(self._profile.run, device, model, **options)
+
+
+class OpTypes(Part):
+    """Time by type of op and kind of core, most first, without communication: op_statistic, else op_summary put together."""
+
+    @property
+    def cores(self) -> pd.DataFrame:
+        """Time by kind of core: `busy_us` with at least one of its tasks, `alone_us` with no task of another kind."""
+        return self._profile.run.ascend_cores.copy()
+
+    def figure(self, most: int = 15, **options: Any) -> Model:
+        """A Bokeh bar chart of the types that take the most, in the colour of the kind of core."""
+        from nbprof.tools.ascend import figures as ascend_figures
+
+        return ascend_figures.op_types(self._profile.run, most, **options)
+
+
+class Ops(Part):
+    """Tasks of the devices: op_summary, or kernel_details of PyTorch. `wait_us` counts on the task's own stream."""
+
+    def by(self, column: str = "op_type") -> pd.DataFrame:
+        """Tasks put together, most time first.
+
+        Parameters
+        ----------
+        column : str
+            "op", "op_type", "task_type", "core", "stream", "iteration", "op_state", or "scope": the first two parts of a name with slashes,
+            which are layers of a TensorFlow graph.
+
+        Raises
+        ------
+        NbprofError
+            No such column.
+        """
+        from nbprof.analysis.ascend.ops import grouped, scoped
+
+        if column not in BY:
+            raise NbprofError(f"column is one of {', '.join(map(repr, BY))}, not {column!r}")
+        frame = self.frame
+        return grouped(frame.assign(scope=scoped(frame["op"])) if column == "scope" else frame, column)
+
+
+class Pmu(Part):
+    """Hardware counters of the cores by task: which pipe an op keeps busy, and what it waits for.
+
+    What there is depends on the group that was recorded (`aic_metrics`), see `groups`. Of ops on both kinds of cores each pipe has the
+    larger of both. `bound_by` is the pipe that is busy most; the op is bound by it where `bound_fraction` is above 0.8.
+    """
+
+    @property
+    def groups(self) -> list[str]:
+        """Groups of counters that were recorded, by the names of `aic_metrics`: PipeUtilization, Memory, L2Cache …; [] where none was."""
+        return list(self._profile.run.ascend_pmu_groups)
+
+    @property
+    def types(self) -> pd.DataFrame:
+        """By type of op and kind of core, most time first: means over the tasks, weighted by their duration."""
+        return self._profile.run.ascend_pmu_types.copy()
+
+    def figure(self, most: int = 12, **options: Any) -> Model:
+        """A Bokeh heat map: types of ops that take the most, by pipe."""
+        from nbprof.tools.ascend import figures as ascend_figures
+
+        return ascend_figures.pmu(self._profile.run, most, **options)
+
+
+class Waits(Part):
+    """How long streams stood still between their tasks: one row a stream, and one for all streams of a device (`stream` missing).
+
+    `wait_us` is the time between the first and the last task in which none ran; `input_wait_us` what of it lies in a Data Aug Bound.
+    Communication has no stream, and keeps the device busy.
+    """
+
+
+class Fusion(Part):
+    """Ops of the compiled graph, with the ops that each was made of, the most first; what ran of each is found by its name."""
+
+
+class Api(Part):
+    """Calls of the host by layer of the software, summed up. Layers lie inside one another: `fraction` is of the layer's own calls."""
+
+
+class Rules(Part):
+    """The rules of Ascend's own tools, each with its result, findings first.
+
+    `state` is "found", "not found", or "not known" where what the rule needs was not recorded, which `evidence` then says. Limits are those
+    of msprof, msprof-analyze and msadvisor. `source` is "prof_rule" for what msprof itself wrote until 2024.
+    """
+
+    @property
+    def found(self) -> pd.DataFrame:
+        """The rules that found something alone, those first that concern the most time."""
+        frame = self.frame
+        return frame[frame["state"] == "found"].reset_index(drop=True)
+
+
+class Ascend(View):
+    """What Ascend's profiler (msprof, torch_npu, MindSpore) measured on an NPU; in a notebook it displays as the tab "Ascend".
+
+    Each part has a `frame`, and says in `missing` why there is none. Graphs of TensorFlow and MindSpore have `iterations` and `fusion`;
+    PyTorch's single ops have neither.
+    """
+
+    def __init__(self, profile: Shown) -> None:
+        super().__init__(profile, "ascend")
+
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        from nbprof.report import mimebundle
+
+        # Tables tell the iterations where no script runs; a picture of steps would double the size of the notebook.
+        return mimebundle.mimebundle(self._profile.run, self._profile.payload(), views=["ascend"], drawn=False)
+
+    @property
+    def iterations(self) -> Iterations:
+        """Where the time of each iteration goes."""
+        return Iterations(self._profile, "iterations")
+
+    @property
+    def op_types(self) -> OpTypes:
+        """Time by type of op."""
+        return OpTypes(self._profile, "op_types")
+
+    @property
+    def ops(self) -> Ops:
+        """Tasks of the devices."""
+        return Ops(self._profile, "ops")
+
+    @property
+    def pmu(self) -> Pmu:
+        """Counters of the cores."""
+        return Pmu(self._profile, "pmu")
+
+    @property
+    def waits(self) -> Waits:
+        """How long streams stood still between their tasks."""
+        return Waits(self._profile, "waits")
+
+    @property
+    def fusion(self) -> Fusion:
+        """Ops of the compiled graph, with the ops that each was made of."""
+        return Fusion(self._profile, "fusion")
+
+    @property
+    def api(self) -> Api:
+        """Calls of the host by layer of the software, summed up."""
+        return Api(self._profile, "api")
+
+    @property
+    def rules(self) -> Rules:
+        """What the rules of Ascend's tools find."""
+        return Rules(self._profile, "rules")
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        """What limits the iterations: `bound`, `verdict`, `text`, `detail`; without iterations, whether the device stood still."""
+        return dict(self._profile.run.ascend_verdict)
+
+    @property
+    def kinds(self) -> list[str]:
+        """Kinds of tables that the profile has: op_summary, step_trace …; [] where no profiler of Ascend wrote it."""
+        return list(self._profile.run.ascend_kinds)
+
+    def table(self, kind: str) -> pd.DataFrame:
+        """One kind of table as the files have it, with `host` (the recording) and `device`.
+
+        Raises
+        ------
+        NbprofError
+            The profile has no such table; says which it has.
+        """
+        tables = self._profile.run.ascend_tables
+        if kind not in tables:
+            raise NbprofError(f"the profile has no table {kind!r}; it has {', '.join(map(repr, tables)) or 'none'}")
+        return tables[kind].copy()
+
+    def __repr__(self) -> str:
+        said = self.verdict
+        return f"<nbprof ascend: {said['verdict']}{': ' + said['text'] if said['text'] else ''}; tables {', '.join(self.kinds) or 'none'}>"

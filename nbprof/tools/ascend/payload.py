@@ -1,0 +1,365 @@
+"""The tab "Ascend": the iteration trace with its verdict, rules, ops by type and core, counters, waits, fusion and calls of the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.ascend import tables as ascend_tables
+from nbprof.display import wording
+from nbprof.display.codec import short
+from nbprof.run.parts_ascend import LACKS
+from nbprof.schema import ascend as frames_ascend
+from nbprof.schema.columns import Col
+from nbprof.tools.ascend import tables as ascend_tables_view
+from nbprof.tools.overview.payload import figure
+from nbprof.tools.tables import column, explained, floats, hidden
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+MOST_ROWS = {"op_types": 100, "ops": 300, "pmu_types": 60, "waits": 64, "fusion": 200, "api": 100}
+"""Rows that a report holds of each table; the line below it says what is left out."""
+MOST_GROUPS, MOST_ITERATIONS = 16, 4_000
+"""Models on devices whose iterations a report holds, and iterations of each."""
+_LONGEST = 300
+"""Letters of a text."""
+
+PARTS = (
+    ("data_aug_ms", "input", "Data Aug Bound"),
+    ("fp_to_bp_ms", "device_compute", "FP to BP Time"),
+    ("all_reduce_ms", "device_collectives", "All-reduce after BP"),
+    ("update_ms", "other", "Update"),
+)
+"""What an iteration is stacked of: column, the category whose colour it has, label."""
+WHOLE_REFRESH = ("grad_refresh_ms", "other", "Grad Refresh Bound")
+
+COLUMNS = {
+    "op_types": ("op_type", "core", "task_type", "tasks", "total_us", "avg_us", "min_us", "max_us", "fraction", "host", "device", "model"),
+    "cores": ("core", "tasks", "total_us", "fraction", "alone_us"),
+    "ops": ("op", "op_type", "task_type", "tasks", "total_us", "fraction", "avg_us", "max_us", "wait_us", "block_num", "op_state",
+            "bound_by", "bound_fraction", "input_shapes"),
+    "pmu_types": (
+        "op_type", "core", "tasks", "duration_us", "bound_by", "bound_fraction", "saturated_fraction", "cube_fraction", "vector_fraction",
+        "scalar_fraction", "mte1_fraction", "mte2_fraction", "mte3_fraction", "fixpipe_fraction", "memory_bound",
+        "cube_utilization_fraction", "icache_miss_fraction", "cache_hit_fraction", "bank_group_conflict_fraction",
+        "bank_conflict_fraction", "read_bytes_per_second", "write_bytes_per_second",
+    ),
+    "waits": ("stream", "tasks", "busy_us", "wait_us", "wait_fraction", "input_wait_us", "long_waits", "longest_us", "longest_before",
+              "host", "device"),
+    "fusion": ("fused_op", "original_ops", "originals", "tasks", "total_us", "memory_workspace_bytes", "memory_total_bytes"),
+    "api": ("api", "level", "count", "total_us", "fraction", "avg_us", "min_us", "max_us", "sd_us"),
+}  # fmt: skip
+_TITLES = {
+    "op_types": "Ops by type",
+    "cores": "By core",
+    "ops": "Ops",
+    "pmu_types": "Counters of the cores",
+    "waits": "Waits of streams",
+    "fusion": "Fusion",
+    "api": "Calls of the host",
+}
+_EXTRA = {
+    "ops": {
+        "tasks": frames_ascend.column("op_types", "tasks"),
+        "total_us": frames_ascend.column("op_types", "total_us"),
+        "avg_us": frames_ascend.column("op_types", "avg_us"),
+        "max_us": frames_ascend.column("op_types", "max_us"),
+        "wait_us": Col("wait_us", "float64", "us", "Wait µs", "From the end of the tasks before on its stream, all together.", "number", 1),
+        "fraction": Col("fraction", "float64", "fraction", "%", "Part of the time of all tasks.", "percent", 1),
+        "bound_by": frames_ascend.column("pmu", "bound_by"),
+        "bound_fraction": frames_ascend.column("pmu", "bound_fraction"),
+    }
+}
+"""Columns of tables that put rows of a frame together."""
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `Ascend` part."""
+    if not has(run):
+        return {**nothing(), "empty": _EMPTY}
+    said = run.ascend_verdict
+    if ascend_tables_view.alone(run):
+        return {**nothing(), "verdict": ascend_tables_view.verdict(run), "sections": ascend_tables_view.sections(run)}
+    return {
+        "empty": None,
+        "verdict": {
+            "bound": said["bound"] or None,
+            "word": said["verdict"],
+            "text": said["text"],
+            "detail": said["detail"],
+        },
+        "figures": figures(run),
+        "iterations": iterations(run),
+        "iterations_missing": "" if len(run.ascend_iterations) else LACKS["iterations"],
+        "rules": rules(run),
+        "sections": [section(run, name) for name in _TITLES] + ascend_tables_view.sections(run),
+        "notes": list(run.ascend_notes),
+    }
+
+
+def nothing() -> dict[str, Any]:
+    """The part of a profile without tables of Ascend."""
+    return {
+        "empty": None,
+        "verdict": {"bound": None, "word": "Unknown", "text": "", "detail": ""},
+        "figures": [],
+        "iterations": [],
+        "iterations_missing": "",
+        "rules": [],
+        "sections": [],
+        "notes": [],
+    }
+
+
+_EMPTY = {
+    "title": "No tables of Ascend's profiler",
+    "text": "The profile was not written by msprof, torch_npu or MindSpore. Load the folder PROF_* or ASCEND_PROFILER_OUTPUT.",
+}
+_SHOWS = frozenset(("step_trace", "op_statistic", "op_summary", "fusion_op", "api_statistic", "prof_rule"))
+
+
+def has(run: Run) -> bool:
+    """Whether a profiler of Ascend wrote tables that the tab shows."""
+    return bool(_SHOWS.intersection(run.ascend_kinds)) or ascend_tables_view.has(run)
+
+
+def only(run: Run) -> list[str]:
+    """The tabs of a profile that is nothing but tables without moments of tasks or iterations; [] of others, which have more."""
+    if not run.ascend_kinds or len(run.trace.events):
+        return []
+    tabs = ["ascend"] if has(run) else []
+    return [*tabs, "memory"] if "memory" not in run.missing else tabs
+
+
+def figures(run: Run) -> list[dict[str, Any]]:
+    """The key figures: the mean iteration and its parts, or the busy and waiting time of the device."""
+    summary = run.ascend_iterations_summary
+    rows = summary[summary["main"].astype(bool) & summary["iteration_ms"].notna()]
+    if len(rows):
+        row = rows.sort_values("iteration_ms", ascending=False, kind="stable").iloc[0]
+        of = wording.plural(int(row["counted"]), "iteration") + (", slowest device" if len(rows) > 1 else "")
+        more = {"spread": f"± {wording.number(row['sd_ms'], 2)}"} if wording.real(row["sd_ms"]) is not None else {}
+        refresh = wording.real(row["all_reduce_fraction"])
+        note = f"{wording.percent(100 * refresh)} all-reduce" if refresh is not None else "no all-reduce recorded"
+        reported = {"end to end": "end to end", "own start": "from its own start", "from FP Start": "from FP Start"}
+        return [
+            figure("Iteration", row["iteration_ms"], "ms", 2, of, **more),
+            _share("Data Aug Bound", row, "data_aug", "input"),
+            _share("FP to BP Time", row, "fp_to_bp", "device_compute"),
+            {**_share("Grad Refresh Bound", row, "grad_refresh", "device_collectives"), "note": note},
+            figure("Iteration Time", row["reported_iteration_ms"], "ms", 2, f"as reported: {reported.get(row['convention'], 'unclear')}"),
+        ]
+    all_streams = run.ascend_waits[run.ascend_waits["stream"].isna()]
+    cores = run.ascend_cores
+    out = []
+    if len(all_streams):
+        busy, wait = float(all_streams["busy_us"].sum()), float(all_streams["wait_us"].sum())
+        out.append(figure("Device busy", _percent(busy, busy + wait), "%", 1, "of first to last task"))
+        out.append(figure("Waits", wait / 1000, "ms", 2, wording.plural(len(all_streams), "device")))
+    if len(cores):
+        total = float(cores["total_us"].sum())
+        for name in ("AI Core", "Vector core", "AI CPU", "Communication"):
+            own = float(cores.loc[cores["core"] == name, "total_us"].sum())
+            if own or name == "AI CPU":
+                out.append(figure(name, _percent(own, total), "%", 1, f"{wording.number(own / 1000, 2)} ms of tasks"))
+    return out
+
+
+def _percent(value: float, whole: float) -> float | None:
+    return 100 * value / whole if whole > 0 else None
+
+
+def _share(label: str, row: Any, name: str, category: str) -> dict[str, Any]:
+    share = wording.real(row[f"{name}_fraction"])
+    percent = None if share is None else 100 * share
+    bar = {} if percent is None else {"bar": [{"category": category, "percent": percent}]}
+    note = f"{wording.number(row[f'{name}_ms'], 2)} ms" if percent is not None else "not recorded"
+    return figure(label, percent, "%", 1, note, **bar)
+
+
+def iterations(run: Run) -> list[dict[str, Any]]:
+    """Iterations by device and model as `Steps` of js/lib/payload.ts, main models first; `noun` and `labels` say what they are."""
+    frame, summary = run.ascend_iterations, run.ascend_iterations_summary
+    several = frame["host"].nunique() > 1
+    ordered = summary.sort_values("main", ascending=False, kind="stable").head(MOST_GROUPS)
+    out = []
+    for row in ordered.to_dict("records"):
+        mine = frame[(frame["host"] == row["host"]) & (frame["device"] == row["device"]) & _is(frame["model"], row["model"])]
+        # The last ones say how it went on.
+        shown = mine.tail(MOST_ITERATIONS)
+        device = f"device {row['device']}" if row["device"] >= 0 else "device"
+        parts = [f"{row['host']}, {device}" if several else device] + ([] if pd.isna(row["model"]) else [f"model {row['model']}"])
+        out.append({"label": ", ".join(parts), "steps": _steps(shown, len(mine) - len(shown))})
+    return out
+
+
+def _is(values: pd.Series[Any], wanted: Any) -> Any:
+    return values.isna() if pd.isna(wanted) else (values == wanted).fillna(False).to_numpy(np.bool_)
+
+
+def _steps(rows: pd.DataFrame, left_out: int) -> dict[str, Any]:
+    parts: tuple[tuple[str, str, str], ...] = PARTS if rows["all_reduce_ms"].notna().any() else (*PARTS[:2], WHOLE_REFRESH)
+    parts = tuple(part for part in parts if rows[part[0]].notna().any())
+    warm = int(rows["warmup"].sum())
+    said = [f"the first {wording.plural(warm, 'iteration')} (compilation, warm-up)"] if warm else []
+    said += [f"{left_out:,} before those that are shown"] if left_out else []
+    return {
+        "empty": None,
+        "step": rows["iteration"].to_numpy(np.int32),
+        "name": [""] * len(rows),
+        "start_ms": short(floats(rows["start_ms"])),
+        "step_time_ms": short(floats(rows["iteration_ms"])),
+        "categories": {key: short(floats(rows[name])) for name, key, _ in parts},
+        "prefix": "",
+        "hosts": [],
+        "warmup": rows["warmup"].to_numpy(np.uint8),
+        "left_out": f"Averages leave out {' and '.join(said)}." if said else "",
+        "noun": "iteration",
+        "labels": {key: label for _, key, label in parts},
+    }
+
+
+def rules(run: Run) -> list[dict[str, Any]]:
+    """Rules with their results, findings first."""
+    return [
+        {
+            "title": wording.one_line(row["title"]),
+            "about": wording.one_line(row["about"]),
+            "state": {"found": "found", "not found": "clear"}.get(row["state"], "unknown"),
+            "severity": row["severity"].lower(),
+            "percent": None if pd.isna(row["share"]) else 100 * float(row["share"]),
+            "evidence": cut(wording.one_line(row["evidence"])),
+            "fix": cut(wording.one_line(row["fix"])),
+            "ops": cut(wording.one_line(row["ops"])),
+        }
+        for row in run.ascend_rules.to_dict("records")
+    ]
+
+
+def section(run: Run, name: str) -> dict[str, Any]:
+    """One table with its heading: `id title scope missing note table`."""
+    frame = _rows(run, name)
+    most = MOST_ROWS.get(name, len(frame))
+    shown = frame.head(most)
+    left = len(frame) - len(shown)
+    note = (
+        f"{wording.plural(left, 'more row')}: p.ascend.{name.removesuffix('_types') if name == 'pmu_types' else name} has all."
+        if left
+        else ""
+    )
+    table = _table(name, shown)
+    if name == "ops" and len(shown):
+        # No head names it: bars have its colour.
+        table["data"]["core"] = column(shown, "core", "text")
+        table = hidden(table, shown["_at"].to_numpy(np.float64), shown["_for"].to_numpy(np.float64))
+    if name == "waits" and len(shown):
+        table = hidden(table, shown["longest_at_ms"].to_numpy(np.float64), shown["longest_us"].to_numpy(np.float64) / 1000)
+    return {
+        "id": name,
+        "title": _TITLES[name],
+        "scope": _scope(run, name, frame),
+        "missing": "" if len(frame) else LACKS.get("pmu" if name == "pmu_types" else name, ""),
+        "note": note,
+        "table": table,
+    }
+
+
+def _rows(run: Run, name: str) -> pd.DataFrame:
+    if name == "ops":
+        return by_op(run)
+    frame: pd.DataFrame = getattr(run, f"ascend_{name}")
+    if name == "cores" and len(frame):
+        # Of all devices together.
+        frame = frame.groupby("core", sort=False)[["tasks", "total_us", "alone_us"]].sum().reset_index()
+        whole = float(frame["total_us"].sum())
+        frame["fraction"] = frame["total_us"] / whole if whole > 0 else np.nan
+    return frame
+
+
+def by_op(run: Run) -> pd.DataFrame:
+    """Tasks put together by op, type and task type, most time first, with what counters say of them."""
+    ops = run.ascend_ops
+    if ops.empty:
+        return ops.assign(tasks=0, bound_by="")
+    keys = ["op", "op_type", "task_type", "core"]
+    groups = ops.groupby(keys, sort=False)
+    out = groups.agg(
+        tasks=("duration_us", "size"),
+        total_us=("duration_us", "sum"),
+        avg_us=("duration_us", "mean"),
+        max_us=("duration_us", "max"),
+        block_num=("block_num", "first"),
+        op_state=("op_state", "first"),
+        input_shapes=("input_shapes", "first"),
+    )
+    out["wait_us"] = groups["wait_us"].sum(min_count=1)
+    whole = float(ops["duration_us"].sum())
+    out["fraction"] = out["total_us"] / whole if whole > 0 else np.nan
+    long = ops.sort_values("duration_us", ascending=False, kind="stable").drop_duplicates(keys).set_index(keys)
+    out["_at"], out["_for"] = long["start_ms"], long["duration_us"] / 1000
+    pmu = run.ascend_pmu
+    if len(pmu):
+        counted = pmu.sort_values("duration_us", ascending=False, kind="stable").drop_duplicates(keys).set_index(keys)
+        out["bound_by"], out["bound_fraction"] = counted["bound_by"], counted["bound_fraction"]
+        out["bound_by"] = out["bound_by"].fillna("")
+    return out.reset_index().sort_values("total_us", ascending=False, kind="stable", ignore_index=True)
+
+
+def _scope(run: Run, name: str, frame: pd.DataFrame) -> str:
+    if not len(frame):
+        return ""
+    if name == "op_types":
+        total = wording.number(float(frame["total_us"].sum()) / 1000, 2)
+        return f"{wording.plural(int(frame['tasks'].sum()), 'task')}, {total} ms; communication is not in it"
+    if name == "ops":
+        return f"{wording.plural(len(run.ascend_ops), 'task')} by op; a row opens its longest in the trace"
+    if name == "pmu_types":
+        return f"{', '.join(run.ascend_pmu_groups)}; means by type, weighted by time"
+    if name == "fusion":
+        before, after = ascend_tables.fused_away(frame)
+        return f"{before:,} ops before, {after:,} after"
+    if name == "api":
+        return "levels lie inside one another: % is of the level"
+    return "all: nothing ran on the device" if name == "waits" else "alone: no other kind ran"
+
+
+def _table(name: str, rows: pd.DataFrame) -> dict[str, Any]:
+    """The `Table` of a frame: fractions in percent, rates in GB/s; columns that say nothing are left out."""
+    keys = [key for key in COLUMNS[name] if _says(name, key, rows)]
+    heads, data = [], {}
+    for key in keys:
+        col = _EXTRA.get(name, {}).get(key) or frames_ascend.column(name, key)
+        values = rows[[key]]
+        label = col.label
+        if col.unit == "fraction":
+            values = values * 100.0
+        elif col.unit == "bytes_per_second":
+            values, label = values / 1e9, label.replace("B/s", "GB/s")
+        elif col.kind in ("text", "code"):
+            values = pd.DataFrame({key: [cut(str(text)) for text in rows[key]]})
+        head: dict[str, Any] = {"key": key, "label": label, "kind": col.kind, "help": explained(col)}
+        if col.digits is not None:
+            head["digits"] = col.digits
+        heads.append(head)
+        data[key] = column(values, key, col.kind)
+    return {"columns": heads, "data": data, "rows": len(rows)}
+
+
+def _says(name: str, key: str, rows: pd.DataFrame) -> bool:
+    """Whether a column has something: counters of groups that were not recorded, and a device where there is one, have not."""
+    if key not in rows.columns:
+        return False
+    if key in ("host", "device", "model") and name not in ("ops",):
+        return rows[key].nunique(dropna=False) > 1
+    if not len(rows) or key == COLUMNS[name][0]:
+        return True
+    values = rows[key]
+    return bool((values != "").any() if values.dtype == object else values.notna().any())
+
+
+def cut(text: str) -> str:
+    """A text that is short enough for a cell."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

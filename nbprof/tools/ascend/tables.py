@@ -1,0 +1,168 @@
+"""The tables of Ascend's profilers that no other view is made of, as the files have them: steps of PyTorch, caches, links, the machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nbprof.display import wording
+from nbprof.formats.msprof.columns import columns, words
+from nbprof.schema.columns import Col
+from nbprof.tools.tables import column, explained
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+MOST_ROWS = 100
+_LONGEST = 300
+
+
+class About(NamedTuple):
+    """One kind of table: its heading, what a row of it is, and the column whose largest (or with "-" smallest) values come first."""
+
+    title: str
+    row: str
+    first: str = ""
+
+
+TABLES = {
+    "step_trace_time": About("Steps of PyTorch", "a step: Stage is computing, communication that nothing hides and free time"),
+    "communication": About("Collectives", "one collective: elapsed is transit, waiting for other ranks and idle", "elapse_ms"),
+    "communication_bandwidth": About("Bandwidth of collectives", "what one collective sent over one kind of link", "transit_ms"),
+    "communication_matrix": About("Links between ranks", "what one rank sent another", "transit_ms"),
+    "communication_statistic": About("Collectives by type", "a type of collective", "total_us"),
+    "operator_details": About("Ops of the host", "one call of an op of PyTorch", "device_total_us"),
+    "l2_cache": About("L2 cache", "a task, those that miss most first", "-hit_rate"),
+    "aicpu": About("AI CPU", "a task of the AI CPU", "total_us"),
+    "ai_core_utilization": About("Use of the cores", "a core, sampled over the whole recording"),
+    "npu_module_mem": About("Memory by module of the driver", "a module at the moment at which it held the most", "reserved_bytes"),
+    "static_op_mem": About("Static memory of the graph", "an op, from the first to the last node that needs its memory", "size_bytes"),
+    "msprof_tx": About("Marks of the program (msproftx)", "a mark or range"),
+    "soc_pmu": About("Translation of addresses (TLB)", "a task, those that miss most first", "-tlb_hit_rate"),
+    "page_fault": About("Page faults", "a task", "page_fault_num"),
+    "dp": About("Data queue", "an action of the queue that feeds the device"),
+    "aicpu_mi": About("Data queue", "a wait for the queue that feeds the device", "queue_size"),
+    "bandwidth": About("Bandwidth of memory", "the mean, or one memory"),
+    "link": About("Links", "one measure of a link"),
+    "network": About("Network", "a moment of the network card"),
+    "llc": About("Last level cache", "a task"),
+    "cpu_usage": About("CPUs of the host", "a CPU, or the mean"),
+    "process_cpu_usage": About("CPU by process", "a process", "cpu_percent"),
+    "sys_mem": About("Memory of the host", "the host"),
+    "process_mem": About("Memory by process", "a process"),
+    "os_runtime_statistic": About("Calls into the system", "a call of a thread", "time_us"),
+    "dvpp": About("Media units (DVPP)", "an engine"),
+}
+"""By kind, in the order in which they are shown."""
+
+_UNITS = {"_us": "µs", "_ms": "ms", "_percent": "%", "_gb_per_second": "GB/s", "_mb_per_second": "MB/s", "_bytes": ""}
+
+
+def has(run: Run) -> bool:
+    """Whether there is one of these tables."""
+    return any(kind in run.ascend_kinds for kind in TABLES)
+
+
+def alone(run: Run) -> bool:
+    """Whether the profile has nothing but these."""
+    return bool(run.ascend_kinds) and set(run.ascend_kinds) <= TABLES.keys() and not len(run.trace.events)
+
+
+def verdict(run: Run) -> dict[str, Any]:
+    """What stands above a table that was opened by itself."""
+    title = next(about.title for kind, about in TABLES.items() if kind in run.ascend_kinds)
+    detail = (
+        "This is a part of a recording, opened by itself. Load the folder that it lies in (PROF_*, *_ascend_pt) for ops, steps, memory and "
+        "the timeline."
+    )
+    return {"bound": None, "word": title, "text": "", "detail": detail}
+
+
+def sections(run: Run) -> list[dict[str, Any]]:
+    """Each of these tables as a section of the tab."""
+    return [_section(run, kind) for kind in TABLES if kind in run.ascend_kinds]
+
+
+def _section(run: Run, kind: str) -> dict[str, Any]:
+    about, frame = TABLES[kind], run.ascend_tables[kind]
+    if kind == "npu_module_mem" and "reserved_bytes" in frame.columns:
+        frame = _peaks(frame)
+    key, down = about.first.removeprefix("-"), not about.first.startswith("-")
+    if key in frame.columns:
+        frame = frame.sort_values(key, ascending=not down, kind="stable", na_position="last")
+    shown = frame.head(MOST_ROWS)
+    left = len(frame) - len(shown)
+    return {
+        "id": f"table_{kind}",
+        "title": about.title,
+        "scope": f"{wording.plural(len(frame), 'row')}; each is {about.row}",
+        "missing": "",
+        "note": f"{wording.plural(left, 'more row')}: p.ascend.table({kind!r}) has all." if left else "",
+        "table": _table(run, kind, shown),
+    }
+
+
+def _table(run: Run, kind: str, rows: pd.DataFrame) -> dict[str, Any]:
+    heads, data = [], {}
+    stated = {
+        made.name: cell
+        for table in run.trace.tables.get(kind, [])
+        for made, cell in zip(columns(kind, table.header), table.header, strict=True)
+    }
+    names = [name for name in rows.columns if name not in ("event", "device_id") and _says(rows, name)]
+    # Where a row is of stands behind what it is.
+    for name in sorted(names, key=lambda name: name in ("host", "device")):
+        col, values = _col(name, stated.get(name, ""), rows[name])
+        head: dict[str, Any] = {"key": col.name, "label": col.label, "kind": col.kind, "help": explained(col)}
+        if col.digits is not None:
+            head["digits"] = col.digits
+        heads.append(head)
+        data[col.name] = column(pd.DataFrame({col.name: values}), col.name, col.kind)
+    return {"columns": heads, "data": data, "rows": len(rows)}
+
+
+def _peaks(frame: pd.DataFrame) -> pd.DataFrame:
+    """The row of each module at which it holds the most. -1 is what the exporter writes where it saw memory given back alone."""
+    frame = frame.assign(reserved_bytes=frame["reserved_bytes"].where(frame["reserved_bytes"] >= 0))
+    keys = [key for key in ("host", "device", "component") if key in frame.columns]
+    most = frame.sort_values("reserved_bytes", ascending=False, kind="stable", na_position="last")
+    return most.drop_duplicates(keys)
+
+
+def _says(rows: pd.DataFrame, name: str) -> bool:
+    if name in ("host", "device"):
+        return bool(rows[name].nunique(dropna=False) > 1)
+    return bool(rows[name].notna().any())
+
+
+def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
+    """How a column is shown, and its values: moments in ms since the begin, numbers in the unit of their name."""
+    bare = words(cell)[0].replace("_", " ") if cell else name
+    told = f"{wording.one_line(cell.strip())}, as the file has it." if cell else "As the file has it."
+    if name.endswith("_ps"):
+        moments = pd.to_numeric(values, errors="coerce").astype("Float64").to_numpy(np.float64, na_value=np.nan) / 1e9
+        label = _title(bare.removesuffix("_ps").replace("_", " ")) + " ms"
+        return Col(name, "float64", "ms", label, f"{told} Since the begin of the recording.", "number", 3), moments
+    if not pd.api.types.is_numeric_dtype(values.dtype):
+        texts = [_cut(wording.one_line(str(text))) if pd.notna(text) else "" for text in values]
+        return Col(name, "object", "", _title(bare.replace("_", " ")), told, "text"), texts
+    unit = next((unit for suffix, unit in _UNITS.items() if name.endswith(suffix)), "")
+    if name == "gb_per_second":
+        bare, unit = "bandwidth", "GB/s"
+    suffix = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
+    label = " ".join(part for part in (_title(bare.removesuffix(suffix).replace("_", " ")), unit) if part)
+    if name.endswith("_bytes"):
+        return Col(name, "float64", "bytes", label, told, "bytes"), values
+    numbers = pd.to_numeric(values, errors="coerce").astype("Float64").to_numpy(np.float64, na_value=np.nan)
+    whole = bool(np.all(numbers[np.isfinite(numbers)] % 1 == 0))
+    return Col(name, "float64", "", label, told, "number", 0 if whole else 3), numbers
+
+
+def _title(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,1 @@
+"""Compare: all of it that is not analysis."""

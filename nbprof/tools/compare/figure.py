@@ -1,0 +1,66 @@
+"""Two average steps as a Bokeh figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.compare.compare import STEP
+from nbprof.core.errors import NbprofError
+from nbprof.display import wording
+from nbprof.display.categories import CATEGORIES
+from nbprof.tools.figures import _bokeh, _style
+
+if TYPE_CHECKING:
+    from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
+
+
+def compare(categories: pd.DataFrame, names: Sequence[str], *, width: int = 900, height: int = 200, **options: Any) -> Figure:
+    """A bar for the average step of each run, stacked by category in ms, with a hover card.
+
+    Parameters
+    ----------
+    categories : DataFrame
+        What `nbprof.analysis.compare.compare.categories` gives.
+    names : sequence of str
+        What the two runs are called.
+    width, height : int
+        Pixels.
+    **options
+        Passed to `bokeh.plotting.figure`.
+
+    Raises
+    ------
+    NbprofError
+        Bokeh is not installed, or neither run has steps.
+    """
+    plotting, models = _bokeh()
+    rows = {str(row["category"]): [float(row["before_ms"]), float(row["after_ms"])] for row in categories.to_dict("records")}
+    if np.isnan(rows[STEP]).all():
+        raise NbprofError("neither run has steps, so there are no step times to compare; mark them with `with nbprof.step():`")
+    known = [c for c in CATEGORIES if not np.isnan(rows[c.key]).all()]
+    labels = [f"{word}: {wording.one_line(name)}" for word, name in zip(("before", "after"), names, strict=True)]
+    data: dict[str, Any] = {"run": labels, "total": rows[STEP]}
+    data |= {c.key: np.nan_to_num(rows[c.key]) for c in known}
+    defaults = {"width": width, "height": height, "y_range": labels[::-1], "tools": "save", "toolbar_location": "right"}
+    plot: Any = plotting.figure(**defaults | options)
+    plot.hbar_stack(
+        [c.key for c in known],
+        y="run",
+        height=0.6,
+        color=[c.colour for c in known],
+        source=models.ColumnDataSource(data),
+        legend_label=[c.label for c in known],
+    )
+    tips = [("Run", "@run"), ("Step time", "@total{0.000} ms"), *((c.label, f"@{c.key}{{0.000}} ms") for c in known)]
+    plot.add_tools(models.HoverTool(tooltips=tips))
+    _style(plot, "ms", None)
+    plot.x_range.start = 0
+    plot.ygrid.visible = False
+    if plot.legend:
+        plot.add_layout(plot.legend[0], "right")
+        plot.legend[0].border_line_color = None
+    return cast("Figure", plot)

@@ -1,0 +1,177 @@
+"""Compare: the part of the payload that lays runs side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nbprof.activity.activity import CATEGORIES as KEYS
+from nbprof.analysis.compare import compare as analysis
+from nbprof.analysis.compare import verdict as compare_verdict
+from nbprof.analysis.compare.compare import Side
+from nbprof.display import wording
+from nbprof.display.codec import short
+from nbprof.schema import compare as frames_compare
+from nbprof.tools import dashboard, header
+from nbprof.tools.compare import text as compare_text
+from nbprof.tools.overview import payload as overview
+from nbprof.tools.tables import column
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+TAB = "compare"
+MOST_ROWS = 1000
+"""Of ops, and of kernels, of each pair: those that changed most."""
+_SMALL = 500
+"""Ops that changed by less than the largest change by this are not shown at first."""
+_OPS = ("where", "type", "op", "state", "before_op", "before_us", "after_us", "change_us", "before_calls", "after_calls")
+_KERNELS = ("kernel", "state", "before_us", "after_us", "change_us", "before_calls", "after_calls")
+_FIGURES = {
+    "step_time": "Average step",
+    "input": "Waiting for input",
+    "device_busy": "Device busy",
+    "examples_per_second": "Examples / s",
+    "steps_per_second": "Steps / s",
+    "peak_memory": "Peak memory",
+}
+
+
+def payload(runs: Sequence[Run], sides: Sequence[Side], home: int) -> dict[str, Any]:
+    """The `Compare` part of js/lib/payload.ts: each run once, and each pair in both directions.
+
+    Parameters
+    ----------
+    runs, sides : sequence of Run, Side
+    home : int
+        The run whose dashboard it stands in: links into other views are of that one.
+    """
+    pairs = sorted(permutations(range(len(runs)), 2), key=lambda pair: pair != (0, 1))
+    return {
+        "home": home,
+        "runs": [_run(run, side) for run, side in zip(runs, sides, strict=True)],
+        "pairs": [{"before": a, "after": b, **pair(sides[a], sides[b])} for a, b in pairs],
+    }
+
+
+def attach(payload: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """A dashboard with the tab Compare, which is the one that is shown first."""
+    meta = payload["meta"]
+    first = part["pairs"][0]
+    other = first["before"] if first["after"] == part["home"] else first["after"]
+    note = part["runs"][other]["label"] if len(part["runs"]) == 2 else f"{len(part['runs'])} runs"
+    tab = {"id": TAB, "label": "Compare", "count": None, "flag": None, "note": note}
+    return {**payload, "meta": {**meta, "tabs": [*meta["tabs"], tab], "tab": TAB}, TAB: part}
+
+
+def only(payload: dict[str, Any], views: Sequence[str]) -> dict[str, Any]:
+    """A dashboard of Compare and these views, without the data of the others."""
+    tab = payload["meta"]["tabs"][-1]
+    less = dashboard.select(payload, views or ["overview"])
+    return {**less, "meta": {**less["meta"], "tabs": [*(less["meta"]["tabs"] if views else []), tab]}}
+
+
+def pair(before: Side, after: Side) -> dict[str, Any]:
+    """One pair: verdict, evidence, figures, categories, ops, kernels."""
+    categories = analysis.categories(before, after)
+    found = compare_verdict.verdict(before, after, categories)
+    ops, kernels = analysis.ops(before, after), analysis.kernels(before, after)
+    digits = compare_verdict.digits_of(before.times, after.times)
+    made: dict[str, Any] = {
+        "kind": found.kind,
+        "title": compare_verdict.TITLES[found.kind],
+        "headline": found.headline,
+        "detail": found.detail,
+        "evidence": [{"ok": ok, "text": wording.one_line(text)} for ok, text in found.evidence],
+        "digits": digits,
+        "figures": [_figure(row, after, digits) for row in analysis.figures(before, after).to_dict("records")],
+        "categories": [_category(row) for row in categories.to_dict("records")],
+        "per_step": analysis.per_step(before, after),
+        "ops": _table(ops, "ops", _OPS),
+        "ops_left_out": max(0, len(ops) - MOST_ROWS),
+        "kernels": _table(kernels, "kernels", _KERNELS),
+        "kernels_left_out": max(0, len(kernels) - MOST_ROWS),
+        "small_us": {"ops": small(ops), "kernels": small(kernels)},
+    }
+    return {**made, "markdown": compare_text.markdown(made)}
+
+
+def _run(run: Run, side: Side) -> dict[str, Any]:
+    advice = overview.payload(run)
+    return {
+        "label": wording.one_line(side.label),
+        "facts": header.facts(run),
+        "created": header.created(run),
+        "times_ms": short(side.times),
+        "advice": advice["advice"][:1],
+        "no_advice": advice["no_advice"],
+    }
+
+
+def _category(row: dict[Any, Any]) -> dict[str, Any]:
+    real = row["real"]
+    keys = ("before_ms", "after_ms", "change_ms", "margin_ms", "change_percent")
+    return {"key": row["category"], **{key: wording.real(row[key]) for key in keys}, "real": None if real is pd.NA else bool(real)}
+
+
+def _figure(row: dict[Any, Any], after: Side, digits: int) -> dict[str, Any]:
+    """One figure as it is drawn: bytes in one unit for both, shares with the bar of the second run."""
+    a, b = wording.real(row["before"]), wording.real(row["after"])
+    name = str(row["figure"])
+    unit, decimals, scale = {"ms": ("ms", digits, 1.0), "percent": ("%", 1, 1.0)}.get(row["unit"], ("", 1, 1.0))
+    if row["unit"] == "bytes":
+        largest = max(value for value in (a, b) if value is not None)
+        scaled, unit, decimals = wording.scale_bytes(largest)
+        scale = scaled / largest if largest else 1.0
+    elif row["unit"] == "1/s":
+        decimals = 0 if max(value for value in (a, b) if value is not None) >= 100 else 1
+    change, percent = wording.real(row["change"]), wording.real(row["change_percent"])
+    if a is None or b is None:
+        note = "not recorded before" if a is None else "not recorded after"
+    elif row["unit"] == "percent":
+        note = f"{compare_verdict.signed(change or 0.0, 1)} points"
+    else:
+        note = f"{compare_verdict.signed(percent, 1)}%" if percent is not None else ""
+    if name == "examples_per_second" and (size := analysis.batch_size(after)) > 0:
+        note += f", batch {size:g}"
+    made: dict[str, Any] = {
+        "label": _FIGURES[name],
+        "before": None if a is None else a * scale,
+        "after": None if b is None else b * scale,
+        "unit": unit,
+        "digits": decimals,
+        "note": note,
+    }
+    if row["unit"] == "percent" and b is not None:
+        made["bar"] = [{"category": "input" if name == "input" else "device_compute", "percent": b}]
+    return made
+
+
+def small(frame: pd.DataFrame) -> float:
+    """The change in µs below which a row is not shown at first: 1, 2 or 5 × 10ⁿ, at most a 500th of the largest; 0 where none changed."""
+    largest = float(frame["change_us"].abs().max()) if len(frame) else 0.0
+    if not largest > 0:
+        return 0.0
+    power = 10.0 ** math.floor(math.log10(largest / _SMALL))
+    return float(max(step for step in (1, 2, 5) if step * power <= largest / _SMALL * (1 + 1e-9)) * power)
+
+
+def _table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> dict[str, Any]:
+    """The rows that changed most; `_category` is the place of the category among all, which no head names."""
+    rows = frame.head(MOST_ROWS)
+    heads = [_head(name, key) for key in keys]
+    data = {head["key"]: column(rows, head["key"], head["kind"]) for head in heads}
+    data["_category"] = pd.Series([KEYS.index(each) for each in rows["category"]], dtype="uint8").to_numpy()
+    return {"columns": heads, "data": data, "rows": len(rows)}
+
+
+def _head(name: str, key: str) -> dict[str, Any]:
+    col = frames_compare.column(name, key)
+    head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": col.help}
+    if col.digits is not None:
+        head["digits"] = col.digits
+    return head

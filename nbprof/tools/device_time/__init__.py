@@ -1,0 +1,1 @@
+"""Device time: all of it that is not analysis."""

@@ -1,0 +1,217 @@
+"""`p.device_time`: what devices did with their time, and what they waited for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nbprof.analysis.device_time import critical_path
+from nbprof.core.errors import NbprofError
+from nbprof.tools.view import View
+
+if TYPE_CHECKING:
+    from bokeh.model import Model
+
+    from nbprof.profile_parts.base import Shown
+
+
+class DeviceTime(View):
+    """What devices did with their time: computing, communicating, copying, nothing, and what held them up.
+
+    The analyses are those of Holistic Trace Analysis (HTA), for every profile with work of a device: PyTorch on CUDA, ROCm and others,
+    TensorFlow and JAX on GPUs and TPUs. Times are whole picoseconds until they are shown.
+
+    - Work is every kernel, copy and fill on any stream; of a TPU every op of a core. Waits that a recorder draws on streams are no work.
+    - `class` is `communication` for collectives (by name, by the arguments of the kernel, or by the op that launched it), `memory` for
+      copies and fills, else `compute`.
+    - Rows with a missing `step` are of the whole recording; from the first work of the device to its last. Other rows are of the steps of
+      `p.steps`, at whose borders work is cut.
+    - `rank` is that of the file's `distributedInfo`, else the number in its name (`rank3`), else missing.
+
+    Where HTA 0.5 differs: it rounds to microseconds; puts the sum of a kernel in place of its mean, least and largest time where there are
+    more kernels than it is to list; knows the launches of CUDA alone, and not those of graphs; counts waits of `cuda_sync` as work; finds
+    no straggler among kernels of NCCL 2.19 and later; keeps one stream of those with a full queue; averages queue lengths over changes
+    instead of time; leaves the last step out; takes copies without a duration for copies of 1 µs.
+    """
+
+    def __init__(self, profile: Shown) -> None:
+        super().__init__(profile, "device_time")
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        frame = self._profile.run.device_time[name]
+        return frame.drop(columns=[c for c in frame.columns if c.startswith("_")]).copy()
+
+    @property
+    def missing(self) -> str:
+        """Why there is nothing, in a sentence; '' where there is something."""
+        return self._profile.run.device_time_missing
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """Temporal breakdown: one row a device for the whole recording, then one for each step.
+
+        Each moment counts once: as computation where any kernel computes, else as communication, else as memory, else as idle; so the four
+        add up to `time_ms`. How much of each ran beside another is in `overlap`.
+        """
+        return self._frame("device_time")
+
+    @property
+    def overlap(self) -> pd.DataFrame:
+        """How long each class ran in all, and how long two of them ran at once, in the rows of `frame`.
+
+        `communication_overlap_percent` is the part of communication that computation hid; missing where nothing communicated.
+        """
+        return self._frame("device_overlap")
+
+    @property
+    def idle(self) -> pd.DataFrame:
+        """Why streams stood still: the gaps between two works of a stream, and of the whole device (`stream` empty), by category.
+
+        `host_wait`: the next work was launched after the gap began. Else `kernel_wait` where the gap is shorter than 30 µs, which is what
+        one kernel takes to follow another. Else `other`: the work was queued and waited for an event, another stream or another rank;
+        also where its launch was not recorded. A stream of which no launch is known has no row for `host_wait`.
+        """
+        return self._frame("device_idle")
+
+    @property
+    def idle_causes(self) -> pd.DataFrame:
+        """What the host did while a device waited for its next launch, most time first; each moment counts once.
+
+        `in no op or call` is the program's own code between ops, or what was not recorded.
+        """
+        return self._frame("device_idle_causes")
+
+    @property
+    def kernels(self) -> pd.DataFrame:
+        """Time by class and name of kernels, copies and fills of each device, most first. `p.kernels` has ops and launch shapes."""
+        return self._frame("device_kernels")
+
+    @property
+    def queue(self) -> pd.DataFrame:
+        """How many works wait on each stream: launched, and not begun. Means and medians are over time."""
+        return self._frame("device_queue")
+
+    @property
+    def queue_series(self) -> pd.DataFrame:
+        """The length of the queue of each stream whenever it changes: one more at each launch, one less as a work begins."""
+        return self._profile.run.queue_series()
+
+    @property
+    def launches(self) -> pd.DataFrame:
+        """Launches of each device as a whole (`kernel` empty), then by the name of what they launched, most launches first."""
+        return self._frame("device_launches")
+
+    @property
+    def each_launch(self) -> pd.DataFrame:
+        """One row a launch, in time order. What a graph launches is one row: its first kernel, and the time of all."""
+        return self._profile.run.each_launch()
+
+    @property
+    def bandwidth(self) -> pd.DataFrame:
+        """How fast copies of each kind moved bytes. What the file states of a copy is used, else its size by its time."""
+        return self._frame("device_bandwidth")
+
+    @property
+    def bandwidth_series(self) -> pd.DataFrame:
+        """The rate of all copies of a kind that run at a time, whenever it changes: each adds its own from its begin to its end."""
+        return self._profile.run.bandwidth_series()
+
+    @property
+    def collectives(self) -> pd.DataFrame:
+        """Collectives by kind, group and size: waiting, the time of the collective itself, algorithm and bus bandwidth.
+
+        The calls of several ranks are one collective by its number in its process group; where that was not recorded, by its place among
+        those of its step. Ranks leave together, so the shortest call is what the collective took, and the rest of the others is waiting;
+        clocks need not agree. Bandwidth is that of NCCL's tests: size by that time, and for the bus 2(n-1)/n of it for an all-reduce,
+        (n-1)/n for all-gather, reduce-scatter and all-to-all of n ranks. It is missing where only one rank is here.
+        """
+        return self._frame("device_collectives")
+
+    @property
+    def each_collective(self) -> pd.DataFrame:
+        """One row a collective and rank, in time order of each rank; `match` is the same number for all ranks of one collective."""
+        return self._profile.run.each_collective()
+
+    @property
+    def stragglers(self) -> pd.DataFrame:
+        """Which rank the others waited for: in the whole recording, then step by step."""
+        return self._frame("device_stragglers")
+
+    @property
+    def critical_path(self) -> pd.DataFrame:
+        """The critical path of the step of median length, by what it runs through; of the whole recording where there are no steps.
+
+        It is walked backwards from the end of the step: a work waited for its launch where that began after the work before it had ended,
+        else for that work, or for one of another stream that ended within 30 µs before; a call that waits for the device, for the work that
+        ended last in it; a thread without work, for the thread that worked last. The pieces add up to the step.
+
+        `kind`: `compute` `communication` `memory` on a device; `launch_delay` from the end of the call to the begin of its work;
+        `kernel_wait` between two works; on the host `launch`, `allocate` (device memory is asked for or given back), `wait` (for the
+        device), `input`, `op`, and `host` for the rest; `unknown` where nothing says what was waited for.
+        """
+        return self._frame("device_critical_path")
+
+    def critical_path_of(self, step: int | None = None, host: str | None = None) -> pd.DataFrame:
+        """The critical path of another step, in the columns of `critical_path`.
+
+        Parameters
+        ----------
+        step : int, optional
+            Number of the step; that of median length when left out.
+        host : str, optional
+            One of `p.hosts`; the first that has steps when left out.
+
+        Raises
+        ------
+        NbprofError
+            There is no such step.
+        """
+        out = critical_path.summary(self.critical_path_pieces(step, host))
+        return out.drop(columns=[c for c in out.columns if c.startswith("_")])
+
+    def critical_path_pieces(self, step: int | None = None, host: str | None = None) -> pd.DataFrame:
+        """The pieces of the critical path of a step one after another, from its begin to its end.
+
+        Parameters
+        ----------
+        step : int, optional
+            Number of the step; that of median length when left out.
+        host : str, optional
+            One of `p.hosts`; the first that has steps when left out.
+
+        Raises
+        ------
+        NbprofError
+            There is no such step.
+        """
+        run = self._profile.run
+        if (step is not None or host is not None) and critical_path.choose(run.steps, run.hosts, step, host) is None:
+            known = ", ".join(sorted({str(s) for s in run.steps["step"].tolist()}, key=int)[:8]) or "none"
+            on = f" on host {host!r}" if host is not None else ""
+            raise NbprofError(f"there is no step {step}{on}; hosts are {', '.join(run.hosts[:8])}, and steps {known} …")
+        return run.critical_path_pieces(step, host)
+
+    def figure(self, what: str = "frame", **options: Any) -> Model:
+        """A Bokeh figure.
+
+        Parameters
+        ----------
+        what : str
+            "frame" (what each device did, a bar a device), "idle", "queue", "bandwidth", "stragglers" or "critical_path".
+        **options
+            Passed to `bokeh.plotting.figure`.
+
+        Raises
+        ------
+        NbprofError
+            There is nothing to draw, or no such figure.
+        """
+        from nbprof.tools.device_time import figures as device_time_figures
+
+        return device_time_figures.figure(self._profile.run, what, **options)
+
+    def __repr__(self) -> str:
+        from nbprof.tools.device_time import payload as device_time
+
+        return device_time.text(self._profile.run)

@@ -1,0 +1,202 @@
+"""The time of devices as Bokeh figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nbprof.core.errors import NbprofError
+from nbprof.display import wording
+from nbprof.display.categories import BY_KEY, OTHER
+from nbprof.tools.device_time.payload import PARTS, WAITS
+from nbprof.tools.figures import _bokeh, _style
+
+if TYPE_CHECKING:
+    from bokeh.model import Model
+
+    from nbprof.run.run import Run
+
+_MOST = 64
+_COLOURS = {
+    "compute": BY_KEY["device_compute"].colour,
+    "communication": BY_KEY["device_collectives"].colour,
+    "memory": BY_KEY["device_to_device"].colour,
+    "idle": OTHER,
+    "host_wait": BY_KEY["host_compute"].colour,
+    "kernel_wait": BY_KEY["kernel_launch"].colour,
+    "other": OTHER,
+}
+_KINDS = {
+    "compute": ("Compute", _COLOURS["compute"]),
+    "communication": ("Communication", _COLOURS["communication"]),
+    "memory": ("Memory", _COLOURS["memory"]),
+    "launch": ("Launch", _COLOURS["kernel_wait"]),
+    "launch_delay": ("Launch delay", _COLOURS["kernel_wait"]),
+    "kernel_wait": ("Between kernels", OTHER),
+    "wait": ("Waiting for the device", OTHER),
+    "input": ("Input", BY_KEY["input"].colour),
+    "op": ("Op on the host", _COLOURS["host_wait"]),
+    "allocate": ("Call for memory", _COLOURS["host_wait"]),
+    "host": ("Other host work", _COLOURS["host_wait"]),
+}
+"""Word and colour of the kinds of pieces of the critical path."""
+
+
+def figure(run: Run, what: str, **options: Any) -> Model:
+    """One of the figures of `p.device_time.figure`.
+
+    Raises
+    ------
+    NbprofError
+        Bokeh is not installed, there is no such figure, or nothing to draw.
+    """
+    known: dict[str, Callable[..., Model]] = {
+        "frame": _parts,
+        "idle": _idle,
+        "queue": _queue,
+        "bandwidth": _bandwidth,
+        "stragglers": _stragglers,
+        "critical_path": _path,
+    }
+    if what not in known:
+        raise NbprofError(f"the figures of p.device_time are {', '.join(map(repr, known))}, not {what!r}")
+    if run.device_time_missing:
+        raise NbprofError(run.device_time_missing)
+    return known[what](run, **options)
+
+
+def _labels(rows: Any) -> list[str]:
+    several = rows["host"].nunique() > 1
+    return [_label(h, d, several) for h, d in zip(rows["host"], rows["device"], strict=True)]
+
+
+def _label(host: object, device: object, several: bool) -> str:
+    return f"{_cut(host, 40)}, device {device}" if several else f"device {device}"
+
+
+def _cut(text: object, most: int = 60) -> str:
+    line = wording.one_line(str(text))
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def _stacked(names: list[str], parts: dict[str, Any], unit: str, title: str, options: dict[str, Any]) -> Model:
+    plotting, models = _bokeh()
+    source = models.ColumnDataSource({"name": names, **parts})
+    plot: Any = plotting.figure(
+        **{"width": 900, "height": 140 + 24 * len(names), "y_range": names[::-1], "tools": "xpan,xwheel_zoom,reset,save", "title": title}
+        | options
+    )
+    keys = list(parts)
+    plot.hbar_stack(keys, y="name", height=0.75, color=[_COLOURS[k] for k in keys], source=source, legend_label=[_word(k) for k in keys])
+    plot.add_tools(models.HoverTool(tooltips=[("", "@name"), *((_word(k), f"@{k}{{0,0.00}} {unit}") for k in keys)]))
+    _style(plot, unit, None)
+    plot.ygrid.visible = False
+    plot.legend.orientation, plot.legend.border_line_color = "horizontal", None
+    plot.add_layout(plot.legend[0], "below")
+    return plot  # type: ignore[no-any-return]
+
+
+def _word(key: str) -> str:
+    return key.replace("_", " ").capitalize()
+
+
+def _parts(run: Run, **options: Any) -> Model:
+    rows = run.device_time["device_time"]
+    rows = rows[rows["step"].isna()].head(_MOST)
+    return _stacked(_labels(rows), {part: rows[f"{part}_ms"].to_numpy() for part in PARTS}, "ms", "What devices did", options)
+
+
+def _idle(run: Run, **options: Any) -> Model:
+    rows = run.device_time["device_idle"]
+    rows = rows[rows["stream"] == ""]
+    by = rows.pivot_table(index=["host", "device"], columns="category", values="idle_ms", sort=False).reindex(columns=list(WAITS))
+    by = by.head(_MOST).reset_index()
+    return _stacked(_labels(by), {w: by[w].fillna(0).to_numpy() for w in WAITS}, "ms", "Why devices stood still", options)
+
+
+def _steps(rows: Any, by: str, value: str, unit: str, title: str, options: dict[str, Any]) -> Model:
+    plotting, models = _bokeh()
+    if not len(rows):
+        raise NbprofError(f"{title}: nothing of it is in this profile.")
+    plot: Any = plotting.figure(**{"width": 900, "height": 260, "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save", "title": title} | options)
+    colours = ("#23896A", "#184A95", "#BF8C08", "#CF4A1A", "#9455C8", "#1E9FCE", "#5E3C0A", "#123A44")
+    # Only the largest get a line of their own; the frame has all.
+    largest = rows.groupby(["host", "device", by], sort=False).size().sort_values(ascending=False, kind="stable").head(len(colours))
+    several = rows["host"].nunique() > 1
+    for colour, (host, device, name) in zip(colours, largest.index, strict=False):
+        mine = rows[(rows["host"] == host) & (rows["device"] == device) & (rows[by] == name)]
+        source = models.ColumnDataSource({"time": mine["time_ms"].to_numpy(np.float64), "value": mine[value].to_numpy(np.float64)})
+        plot.step(
+            "time", "value", mode="after", color=colour, source=source, legend_label=f"{_label(host, device, several)}: {_cut(name, 40)}"
+        )
+    _style(plot, "ms", unit)
+    plot.y_range.start = 0
+    plot.legend.border_line_color = None
+    # Beside the plot: below it eight lines of a legend would leave it no room.
+    plot.add_layout(plot.legend[0], "right")
+    return plot  # type: ignore[no-any-return]
+
+
+def _queue(run: Run, **options: Any) -> Model:
+    return _steps(run.queue_series(), "stream", "queue_length", "launched, not begun", "Queue length", options)
+
+
+def _bandwidth(run: Run, **options: Any) -> Model:
+    return _steps(run.bandwidth_series(), "copy", "gb_per_second", "GB/s", "Memory bandwidth", options)
+
+
+def _stragglers(run: Run, **options: Any) -> Model:
+    plotting, models = _bokeh()
+    rows = run.device_time["device_stragglers"]
+    rows = rows[rows["step"].notna()] if len(rows) else rows
+    if not len(rows):
+        raise NbprofError("No collective of several ranks is in this profile, so nobody is known to have waited for another.")
+    names = list(dict.fromkeys(_labels(rows)))[:_MOST]
+    rows = rows.assign(name=_labels(rows))
+    source = models.ColumnDataSource(
+        {"step": rows["step"].astype("int64").to_numpy(), "name": rows["name"].to_numpy(object), "cost": rows["cost_ms"].to_numpy()}
+    )
+    plot: Any = plotting.figure(
+        **{"width": 900, "height": 120 + 24 * len(names), "y_range": names[::-1], "tools": "xpan,xwheel_zoom,reset,save"}
+        | {"title": "For whom the others waited"}
+        | options
+    )
+    from bokeh.transform import linear_cmap
+
+    high = max(float(rows["cost_ms"].max()), 1e-9)
+    paint = linear_cmap("cost", ["#F4F6F8", "#F0C9B8", "#E2906A", "#CF4A1A"], 0, high)
+    plot.rect("step", "name", 0.95, 0.9, fill_color=paint, line_color=None, source=source)
+    plot.add_tools(models.HoverTool(tooltips=[("", "@name"), ("Step", "@step"), ("Waited for it", "@cost{0,0.00} ms")]))
+    plot.add_layout(models.ColorBar(color_mapper=paint["transform"], title="ms waited", width=12), "right")
+    plot.xaxis.ticker = models.BasicTicker(min_interval=1)
+    _style(plot, "step", None)
+    return plot  # type: ignore[no-any-return]
+
+
+def _path(run: Run, *, most: int = 20, **options: Any) -> Model:
+    plotting, models = _bokeh()
+    rows = run.device_time["device_critical_path"].head(most)
+    names = [f"{i + 1}. {_cut(n or 'nothing recorded')}" for i, n in enumerate(rows["name"])]
+    kinds = [_KINDS.get(str(kind), ("Not known", OTHER)) for kind in rows["kind"]]
+    source = models.ColumnDataSource(
+        {
+            "name": names,
+            "percent": rows["percent"].to_numpy(),
+            "us": rows["total_us"].to_numpy(),
+            "kind": [kind for kind, _ in kinds],
+            "colour": [colour for _, colour in kinds],
+        }
+    )
+    plot: Any = plotting.figure(
+        **{"width": 900, "height": 80 + 20 * len(names), "y_range": names[::-1], "tools": "save", "title": "Critical path"} | options
+    )
+    plot.hbar(y="name", right="percent", height=0.7, color="colour", legend_group="kind", source=source)
+    plot.add_tools(
+        models.HoverTool(tooltips=[("", "@name"), ("Kind", "@kind"), ("Time", "@us{0,0.0} µs"), ("Of the step", "@percent{0.0}%")])
+    )
+    _style(plot, "% of the step", None)
+    plot.ygrid.visible = False
+    plot.legend.location, plot.legend.border_line_color = "bottom_right", None
+    return plot  # type: ignore[no-any-return]

@@ -1,0 +1,341 @@
+"""The time of devices: what they did, what they waited for, and what the step could not have been shorter without."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.display import wording
+from nbprof.display.codec import short
+from nbprof.schema import device_time as frames_device_time
+from nbprof.tools.overview.payload import figure
+from nbprof.tools.tables import column, explained
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+MOST_DEVICES, MOST_STEPS = 64, 60
+"""Devices that are drawn, and steps that one can choose."""
+MOST_ROWS, MOST_STREAMS, BINS = 50, 5, 250
+_LONGEST = 160
+PARTS = ("compute", "communication", "memory", "idle")
+WAITS = ("host_wait", "kernel_wait", "other")
+_TABLES: dict[str, tuple[str, ...]] = {
+    "device_idle_causes": ("host", "device", "cause", "idle_ms", "percent"),
+    "device_overlap": (
+        *("host", "device", "compute_ms", "communication_ms", "memory_ms", "compute_communication_ms", "exposed_communication_ms"),
+        "communication_overlap_percent",
+    ),
+    "device_queue": ("host", "device", "stream", "works", "mean_length", "median_length", "max_length", "empty_percent", "full_percent"),
+    "device_launches": (
+        *("host", "device", "kernel", "launches", "call_us", "max_call_us", "kernel_us", "delay_us", "median_delay_us", "max_delay_us"),
+        *("short", "slow_calls", "long_delays"),
+    ),
+    "device_bandwidth": (
+        "host",
+        "device",
+        "copy",
+        "copies",
+        "bytes",
+        "time_ms",
+        "gb_per_second",
+        "median_gb_per_second",
+        "max_gb_per_second",
+    ),
+    "device_collectives": (
+        *("collective", "process_group", "group_size", "bytes", "calls", "time_ms", "wait_ms", "wait_percent", "real_us"),
+        *("algorithm_gb_per_second", "bus_gb_per_second"),
+    ),
+    "device_stragglers": ("step", "host", "device", "collectives", "last_in", "late_ms", "wait_ms", "cost_ms", "straggler"),
+    "device_critical_path": ("kind", "name", "op", "pieces", "total_us", "percent", "longest_us"),
+}
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `DeviceTime` part."""
+    frames = run.device_time
+    if not len(frames["device_time"]):
+        return {**nothing(), "empty": {"title": "No time of a device", "text": run.device_time_missing}}
+    parts = _parts(frames["device_time"])
+    path, rest = _top(frames["device_critical_path"])
+    step = run.critical_path_step()
+    return {
+        "empty": None,
+        "statement": statement(run),
+        "figures": _figures(frames),
+        **parts,
+        "waits": _waits(frames["device_idle"], parts["devices"]),
+        "streams": _queues(run) + _rates(run),
+        "tables": {name: _table(name, rows) for name, rows in _rows(frames).items()},
+        "path": {
+            "step": "" if step is None else str(step["name"]),
+            "host": "" if step is None or len(run.hosts) < 2 else str(step["host"]),
+            "kinds": _kinds(frames["device_critical_path"]),
+            "table": {**_table("device_critical_path", path), "data": {**_table("device_critical_path", path)["data"], **_jumps(path)}},
+            "rest": "" if not len(rest) else _rest(rest),
+        },
+        "left_out": _left_out(frames),
+    }
+
+
+def nothing() -> dict[str, Any]:
+    """The part without devices."""
+    none: dict[str, Any] = {"columns": [], "data": {}, "rows": 0}
+    return {
+        "empty": None,
+        "statement": "",
+        "figures": [],
+        "devices": [],
+        "windows": [],
+        "parts_ms": np.zeros(0, np.float32),
+        "waits": [],
+        "streams": [],
+        "tables": {name: none for name in _TABLES if name != "device_critical_path"},
+        "path": {"step": "", "host": "", "kinds": [], "table": none, "rest": ""},
+        "left_out": "",
+    }
+
+
+def has(run: Run) -> bool:
+    """Whether the profile has work of a device."""
+    return bool(len(run.device_time["device_time"]))
+
+
+def statement(run: Run) -> str:
+    """What the devices did, in two sentences; marked."""
+    frames = run.device_time
+    whole = _whole(frames["device_time"])
+    time = float(whole["time_ms"].sum())
+    if not time:
+        return ""
+    share = {part: 100 * float(whole[f"{part}_ms"].sum()) / time for part in PARTS}
+    count = wording.plural(len(whole), "device")
+    said = f"{'The device' if len(whole) == 1 else f'The {count}'} computed **{_percent(share['compute'])}** of the time"
+    if share["communication"] >= 1:
+        said += f", communicated another {_percent(share['communication'])}"
+    if share["memory"] >= 1:
+        said += f", copied another {_percent(share['memory'])}"
+    said += f" and stood still **{_percent(share['idle'])}**."
+    idle = frames["device_idle"]
+    of_device = idle[idle["stream"] == ""]
+    waited = float(of_device["idle_ms"].sum())
+    if waited and share["idle"] >= 1 and (of_device["category"] == "host_wait").any():
+        host = 100 * float(of_device.loc[of_device["category"] == "host_wait", "idle_ms"].sum()) / waited
+        said += f" In {_percent(host)} of that the host had not launched the next work yet"
+        causes = frames["device_idle_causes"].groupby("cause")["idle_ms"].sum()
+        if len(causes) and host >= 1:
+            said += f"; meanwhile it was most often {causes.idxmax()}"
+        said += "."
+    return said
+
+
+def text(run: Run) -> str:
+    """The time of devices in a few lines."""
+    frames = run.device_time
+    whole = _whole(frames["device_time"])
+    if not len(whole):
+        return f"<nbprof device_time: {run.device_time_missing}>"
+    lines = [wording.plain(statement(run))]
+    for row in whole.head(8).itertuples():
+        parts = ", ".join(f"{part} {wording.percent(getattr(row, f'{part}_percent'))}" for part in PARTS)
+        lines.append(f"  {wording.one_line(str(row.host))}, device {row.device}: {parts}")
+    if len(whole) > 8:
+        lines.append(f"  and {len(whole) - 8:,} more devices")
+    return "\n".join(
+        [*lines, "p.device_time.frame is the DataFrame; .idle, .overlap, .launches, .collectives, .critical_path … are others"]
+    )
+
+
+def _percent(value: float) -> str:
+    return wording.percent(value, 0)
+
+
+def _whole(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame["step"].isna()]
+
+
+def _name(row: Any, hosts: int) -> str:
+    device = f"device {row.device}"
+    return wording.one_line(f"{row.host}, {device}" if hosts > 1 else device)
+
+
+def _parts(frame: pd.DataFrame) -> dict[str, Any]:
+    """What each device did, for the whole recording and step by step: ms by window, device and part, in one column."""
+    whole = _whole(frame).head(MOST_DEVICES)
+    hosts = frame["host"].nunique()
+    steps = frame.loc[frame["step"].notna(), "step"].drop_duplicates().tolist()
+    steps = steps[: MOST_STEPS if len(whole) * len(steps) > 4000 else 4000]
+    if len(steps) > 1000:
+        steps = steps[:1000]
+    # Row of each device, window of each step; what is in no window or of no device shown stands in neither.
+    device_of = {key: i for i, key in enumerate(zip(whole["host"], whole["device"], strict=True))}
+    row = np.array([device_of.get(key, -1) for key in zip(frame["host"], frame["device"], strict=True)], np.int64)
+    window_of = {step: i + 1 for i, step in enumerate(steps)}
+    window = frame["step"].map(window_of).where(frame["step"].notna(), 0).fillna(-1).to_numpy(np.int64)
+    parts = np.full((len(steps) + 1, len(whole), len(PARTS)), np.nan, np.float32)
+    # A step number that comes twice on a device counts with its first.
+    shown = np.flatnonzero((row >= 0) & (window >= 0))[::-1]
+    parts[window[shown], row[shown]] = frame[[f"{part}_ms" for part in PARTS]].to_numpy(np.float32)[shown]
+    return {
+        "devices": [_name(one, hosts) for one in whole.itertuples()],
+        "windows": ["Whole recording", *(f"Step {step}" for step in steps)],
+        "parts_ms": parts.reshape(-1),
+    }
+
+
+def _waits(idle: pd.DataFrame, devices: list[str]) -> list[list[float | None]]:
+    """Time of each wait by device, ms."""
+    whole = idle[idle["stream"] == ""]
+    out = whole.pivot_table(index=["host", "device"], columns="category", values="idle_ms", sort=False, observed=True)
+    return [
+        [wording.real(value) for value in row] for row in out.reindex(columns=list(WAITS)).head(len(devices)).to_numpy(np.float64).tolist()
+    ]
+
+
+def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
+    whole, idle, overlap = _whole(frames["device_time"]), frames["device_idle"], _whole(frames["device_overlap"])
+    time = float(whole["time_ms"].sum())
+
+    def share(part: float, of: float) -> float | None:
+        return 100 * part / of if of > 0 else None
+
+    communication = float(overlap["communication_ms"].sum())
+    hidden = float(overlap["compute_communication_ms"].sum())
+    waits = idle[idle["stream"] == ""].groupby("category")["idle_ms"].sum()
+    launches = frames["device_launches"]
+    all_ = launches[launches["kernel"] == ""] if len(launches) else launches
+    count = float(all_["launches"].sum()) if len(all_) else 0.0
+    exposed = share(float(overlap["exposed_communication_ms"].sum()), time)
+    return [
+        figure("Computing", share(float(whole["compute_ms"].sum()), time), "%", 1, "of the time of devices"),
+        figure("Idle", share(float(whole["idle_ms"].sum()), time), "%", 1, f"{wording.plural(len(whole), 'device')}"),
+        figure(
+            "Waiting for the host",
+            share(float(waits["host_wait"]), float(waits.sum())) if "host_wait" in waits else None,
+            "%",
+            1,
+            "of idle time" if "host_wait" in waits else "no launch is known",
+        ),
+        figure(
+            "Communication hidden",
+            share(hidden, communication),
+            "%",
+            1,
+            f"{exposed:.1f}% of the time is communication alone" if communication and exposed is not None else "nothing communicated",
+        ),
+        figure(
+            "Launch delay",
+            float((all_["delay_us"] * all_["launches"]).sum()) / count if count else None,
+            "µs",
+            1,
+            "mean, from call to kernel" if count else "no launch is known",
+        ),
+        figure(
+            "Short kernels",
+            share(float(all_["short"].sum()), count) if count else None,
+            "%",
+            1,
+            "of launches outlast their kernel" if count else "no launch is known",
+        ),
+    ]
+
+
+def _rows(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    overlap = _whole(frames["device_overlap"])
+    out = {name: frames[name] for name in _TABLES if name != "device_critical_path"}
+    out["device_overlap"] = overlap[overlap["communication_ms"] > 0]
+    out["device_queue"] = (
+        frames["device_queue"].sort_values("works", ascending=False, kind="stable") if len(frames["device_queue"]) else out["device_queue"]
+    )
+    return {name: rows.head(MOST_ROWS) for name, rows in out.items()}
+
+
+def _left_out(frames: dict[str, pd.DataFrame]) -> str:
+    more = {name.removeprefix("device_"): len(frames[name]) - MOST_ROWS for name in _TABLES if len(frames[name]) > MOST_ROWS}
+    devices = len(_whole(frames["device_time"]))
+    parts = [f"{count:,} more rows of {name.replace('_', ' ')}" for name, count in more.items() if name != "overlap"]
+    if devices > MOST_DEVICES:
+        parts.append(f"{devices - MOST_DEVICES:,} more devices")
+    return f"Not listed here: {', '.join(parts)}; p.device_time has all of them." if parts else ""
+
+
+def _table(name: str, rows: pd.DataFrame) -> dict[str, Any]:
+    heads = [_head(name, key) for key in _TABLES[name]]
+    texts = [h["key"] for h in heads if h["kind"] in ("text", "code")]
+    rows = rows.assign(**{key: rows[key].astype(str).map(_cut) for key in texts}) if len(rows) else rows
+    return {"columns": heads, "data": {h["key"]: column(rows, h["key"], h["kind"]) for h in heads}, "rows": len(rows)}
+
+
+def _head(name: str, key: str) -> dict[str, Any]:
+    col = frames_device_time.column(name, key)
+    head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": explained(col)}
+    if col.digits is not None:
+        head["digits"] = col.digits
+    return head
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _top(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return frame.head(MOST_ROWS), frame.iloc[MOST_ROWS:]
+
+
+def _rest(rows: pd.DataFrame) -> str:
+    return f"{wording.plural(len(rows), 'more row')} with {wording.percent(float(rows['percent'].sum()))} of the path."
+
+
+def _kinds(path: pd.DataFrame) -> list[dict[str, Any]]:
+    by = path.groupby("kind", sort=False)[["total_us", "percent"]].sum().sort_values("total_us", ascending=False, kind="stable")
+    return [{"kind": str(kind), "total_us": float(row["total_us"]), "percent": float(row["percent"])} for kind, row in by.iterrows()]
+
+
+def _jumps(path: pd.DataFrame) -> dict[str, Any]:
+    return {key: short(np.round(path[key].to_numpy(np.float64), 6)) for key in ("_at_ms", "_for_ms")}
+
+
+def _queues(run: Run) -> list[dict[str, Any]]:
+    """The queues of the busiest streams: the longest of each box of time."""
+    busy = run.device_time["device_queue"]
+    if not len(busy):
+        return []
+    series = run.queue_series()
+    wanted = busy.sort_values("works", ascending=False, kind="stable").head(MOST_STREAMS)
+    hosts = busy["host"].nunique()
+    out = []
+    for row in wanted.itertuples():
+        mine = series[(series["host"] == row.host) & (series["device"] == row.device) & (series["stream"] == row.stream)]
+        label = f"Queue: {_name(row, hosts)}, {row.stream}"
+        out.append(_line(label, "count", mine["time_ms"].to_numpy(np.float64), mine["queue_length"].to_numpy(np.float64)))
+    return out
+
+
+def _rates(run: Run) -> list[dict[str, Any]]:
+    known = run.device_time["device_bandwidth"]
+    if not len(known):
+        return []
+    series = run.bandwidth_series()
+    wanted = known[known["peak_gb_per_second"].notna()].sort_values("time_ms", ascending=False, kind="stable").head(MOST_STREAMS)
+    hosts = known["host"].nunique()
+    out = []
+    for row in wanted.itertuples():
+        mine = series[(series["host"] == row.host) & (series["device"] == row.device) & (series["copy"] == row.copy)]
+        label = f"Copies: {_name(row, hosts)}, {row.copy}"
+        out.append(_line(label, "GB/s", mine["time_ms"].to_numpy(np.float64), mine["gb_per_second"].to_numpy(np.float64)))
+    return out
+
+
+def _line(label: str, unit: str, time: npt.NDArray[np.float64], value: npt.NDArray[np.float64]) -> dict[str, Any]:
+    """A step function as the largest value of each of so many boxes of its time, so that no peak is lost."""
+    first, last = float(time[0]), float(time[-1])
+    edges = np.linspace(first, last, BINS + 1)
+    # What holds as a box begins, and what comes in it.
+    before = np.maximum(np.searchsorted(time, edges[:-1], side="right") - 1, 0)
+    out = value[before].copy()
+    box = np.clip(np.searchsorted(edges, time, side="right") - 1, 0, BINS - 1)
+    np.maximum.at(out, box, value)
+    return {"label": _cut(wording.one_line(label)), "unit": unit, "from_ms": first, "to_ms": last, "most": out.astype(np.float32)}

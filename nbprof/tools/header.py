@@ -1,0 +1,122 @@
+"""What stands above the tabs: what the run is called, its facts, and the one notice."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from nbprof.analysis.steps import step_count
+from nbprof.display import wording
+from nbprof.tools.allocator import payload as allocator
+from nbprof.tools.ascend import payload as ascend
+from nbprof.tools.steps import payload as steps
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+
+def label(run: Run) -> str:
+    """What the run is called: as its folder, or its file without suffixes; "run 7" where it was recorded in this process."""
+    return wording.one_line(str(run.source.name or "run"))
+
+
+def facts(run: Run) -> list[str]:
+    """What follows the label: steps, length, device, time of day, and what a run of a file was called when it was recorded."""
+    if allocator.alone(run):
+        return [allocator.ALONE, device(run)]
+    result = [step_count.told(run.steps, len(run.hosts))]
+    if (length := seconds(run)) is not None:
+        result.append(wording.duration(length))
+    result.append(device(run))
+    if clock := re.search(r"\d\d:\d\d(:\d\d)?", created(run)):
+        result.append(clock[0])
+    recorded = wording.one_line(str(getattr(run.capture, "label", "") or ""))
+    if recorded not in ("", label(run)):
+        result.append(recorded)
+    return result
+
+
+def created(run: Run) -> str:
+    """When the run was recorded, as `2026-11-21 14:02:31` in local time; empty for a file without a clock of its own."""
+    started = str(getattr(run.capture, "started", "") or "")
+    clock = (run.overview.get("environment") or {}).get("start_time")
+    if not started and clock:
+        started = datetime.fromisoformat(str(clock)).astimezone().isoformat()
+    return started.replace("T", " ")[:19]
+
+
+def device(run: Run) -> str:
+    """`Tesla T4`, `8 × Tesla V100` or `CPU`."""
+    count = len(run.devices)
+    if not count:
+        return "GPU" if allocator.alone(run) else "CPU"
+    kind = wording.one_line(str(run.overview.get("device_kind") or "device"))
+    return kind if count == 1 else f"{count} × {kind}"
+
+
+def seconds(run: Run) -> float | None:
+    """The length of the profile: from the first event to the end of the last."""
+    return run.kept("seconds", partial(_seconds, run))
+
+
+def _seconds(run: Run) -> float | None:
+    events = run.trace.events
+    if not len(events.start):
+        return None
+    return float((events.start + events.duration).max() - events.start.min()) / 1e12
+
+
+def notice(run: Run) -> dict[str, Any] | None:
+    """The one notice line, the gravest first: failed, partial, no steps."""
+    error = wording.one_line(str(getattr(run.capture, "error", None) or "")).strip()
+    if _cell_failed(run):
+        seen = step_count.told(run.steps, len(run.hosts))
+        what = f"The {error}" if error.startswith("cell ") else "The cell stopped with an error" + (f": {error}" if error else "")
+        return {
+            "kind": "partial",
+            "title": f"{what.rstrip('.')}.",
+            "text": f"What was recorded until then is shown: {seen}." if not out_of_memory(run) else _at_the_peak(run),
+        }
+    if error:
+        return {
+            "kind": "failed",
+            "title": "The recording did not work as asked.",
+            "text": f"{error} Your cell itself finished without an error.",
+        }
+    if run.receipt.dropped and run.receipt.dropped == sum(count for why, count in run.receipt.skipped.items() if "damaged" in why):
+        return {
+            "kind": "partial",
+            "title": f"{wording.plural(run.receipt.dropped, 'event')} could not be read.",
+            "text": "The file is damaged, and the numbers cover what is whole. The receipt says where; copy it again, or record again.",
+        }
+    if run.receipt.dropped:
+        return {
+            "kind": "partial",
+            "title": f"{run.receipt.dropped:,} of {run.receipt.events + run.receipt.dropped:,} events were dropped.",
+            "text": "The numbers cover what was kept. For all of it, record fewer steps:",
+            "code": "%%nbprof --steps 5:15",
+        }
+    if run.steps.empty and not allocator.alone(run) and not ascend.only(run):
+        return {"kind": "no_steps", **steps.no_steps(run)}
+    return None
+
+
+def _at_the_peak(run: Run) -> str:
+    """What to look at after the memory ran out."""
+    summary = run.memory_summary
+    if not len(summary):
+        return "Memory ran out, and no allocation was recorded until then."
+    largest = summary.sort_values("peak_bytes", kind="stable").iloc[-1]
+    peak, allocator = wording.size(largest["peak_bytes"]), wording.one_line(str(largest["memory_id"]))
+    return f"Memory ran out. The most that was recorded until then is {peak} of {allocator}; what was alive at that peak is in Memory."
+
+
+def out_of_memory(run: Run) -> bool:
+    """Whether memory ran out in the cell."""
+    return bool(getattr(run.capture, "out_of_memory", False))
+
+
+def _cell_failed(run: Run) -> bool:
+    return bool(getattr(run.capture, "cell_failed", False))

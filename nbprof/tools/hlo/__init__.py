@@ -1,0 +1,1 @@
+"""HLO ops: all of it that is not analysis."""

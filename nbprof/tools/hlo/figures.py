@@ -1,0 +1,235 @@
+"""Ops of compiled programs as Bokeh figures: time by category, the op profile, the roofline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.given_peaks import ON_CHIP
+from nbprof.core.errors import NbprofError
+from nbprof.display import wording
+from nbprof.display.categories import DEVICE, OTHER
+from nbprof.tools.figures import _bokeh, _style
+
+if TYPE_CHECKING:
+    from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
+
+    from nbprof.analysis.roofline import Peaks
+    from nbprof.run.run import Run
+
+_UNKNOWN = "#C9CCD0"
+_SCALE = ("#D7EAE3", "#B0D5C7", "#86BFAB", "#5CA98F", "#33947A", "#0E6B50")
+"""Utilization from 0 to 1: one hue, which is read without telling red from green, pale where it is low."""
+_ROOF = "#6B6B6B"
+_LEVELS = 3
+_DECADES = 0.5
+
+
+def hlo(run: Run, *, top: int = 15, width: int = 900, height: int = 0, **options: Any) -> Figure:
+    """A bar a category of ops, in ms of self time.
+
+    Parameters
+    ----------
+    run : Run
+    top : int
+        Categories with a bar of their own; the rest is one more.
+    width, height : int
+        Pixels; 0 for a height that suits the number of bars.
+    **options
+        Passed to `bokeh.plotting.figure`.
+
+    Raises
+    ------
+    NbprofError
+        Bokeh is not installed, or no op of a compiled program ran on a device.
+    """
+    plotting, models = _bokeh()
+    frame = run.hlo
+    if frame.empty:
+        raise NbprofError(run.hlo_missing)
+    sums = frame.groupby("category", sort=False).agg(self_us=("self_us", "sum"), ops=("op", "size"))
+    sums = sums.sort_values("self_us", ascending=False, kind="stable")
+    head, rest = sums.head(top), sums.iloc[top:]
+    names = [wording.one_line(str(name)) or "unknown" for name in head.index]
+    ms, ops = (head["self_us"] / 1000).tolist(), head["ops"].tolist()
+    if len(rest):
+        names.append(wording.plural(len(rest), "other"))
+        ms.append(float(rest["self_us"].sum()) / 1000)
+        ops.append(int(rest["ops"].sum()))
+    whole = sum(ms) or 1.0
+    data = {"name": names, "ms": ms, "ops": ops, "part": [100 * value / whole for value in ms]}
+    data["colour"] = [OTHER if len(rest) and i == len(names) - 1 else DEVICE for i in range(len(names))]
+    defaults = {"width": width, "height": height or 70 + 26 * len(names), "y_range": names[::-1], "tools": "save"}
+    plot: Any = plotting.figure(**defaults | options)
+    plot.hbar(y="name", right="ms", height=0.7, color="colour", source=models.ColumnDataSource(data))
+    tips = [("Category", "@name"), ("Self time", "@ms{0.000} ms (@part{0.0}%)"), ("Ops", "@ops{0,0}")]
+    plot.add_tools(models.HoverTool(tooltips=tips))
+    _style(plot, "ms", None)
+    plot.x_range.start = 0
+    plot.ygrid.visible = False
+    return cast("Figure", plot)
+
+
+def op_profile(tree: pd.DataFrame, *, levels: int = _LEVELS, top: int = 40, width: int = 900, height: int = 0, **options: Any) -> Figure:
+    """The upper levels of an op profile: a bar a node, as long as its time, the part that is wasted pale.
+
+    Parameters
+    ----------
+    tree : DataFrame
+        `p.op_profile.frame` or `.tree(...)`.
+    levels : int
+        How deep.
+    top : int
+        Nodes at most, those with the most time.
+    width, height : int
+        Pixels; 0 for a height that suits the number of bars.
+    **options
+        Passed to `bokeh.plotting.figure`.
+
+    Raises
+    ------
+    NbprofError
+        Bokeh is not installed, or there is nothing to draw.
+    """
+    plotting, models = _bokeh()
+    shown = tree[(tree["depth"] <= levels) & (tree["kind"] != "fused")]
+    if shown.empty:
+        raise NbprofError("no op of a compiled XLA program ran on a device in this profile, so there is no op profile")
+    kept = shown["time_us"].rank(method="first", ascending=False) <= top
+    shown = shown[kept]
+    used = shown["flops_utilization"].to_numpy(np.float64)
+    ms, wasted = shown["time_us"].to_numpy(np.float64) / 1000, shown["wasted_us"].to_numpy(np.float64) / 1000
+    labels = [
+        f"{number:>3}  {'  ' * deep}{wording.one_line(str(name))[:60]}"
+        for number, deep, name in zip(range(1, len(shown) + 1), shown["depth"], shown["name"], strict=True)
+    ]
+    # Labels stand right-aligned; of one width they show the tree.
+    wide = max(map(len, labels))
+    labels = [label.ljust(wide, "\u00a0").replace(" ", "\u00a0") for label in labels]
+    data = {
+        "label": labels,
+        "path": shown["path"].astype(str).to_list(),
+        "category": shown["category"].astype(str).to_list(),
+        "ms": ms,
+        "part": 100 * shown["time_fraction"].to_numpy(np.float64),
+        "wasted": [_ms(value) for value in wasted],
+        "used": ms - np.nan_to_num(wasted),
+        "flops": [_percent(value) for value in used],
+        "memory": [_percent(value) for value in shown["bandwidth_utilization"].to_numpy(np.float64)],
+    }
+    defaults = {"width": width, "height": height or 70 + 22 * len(shown), "y_range": labels[::-1], "tools": "save"}
+    plot: Any = plotting.figure(**defaults | options)
+    source = models.ColumnDataSource(data)
+    named = {"legend_label": "at the peak"}, {"legend_label": "wasted"}
+    known = bool(np.isfinite(wasted).any())
+    plot.hbar(y="label", right="used", height=0.6, color=DEVICE, source=source, **(named[0] if known else {}))
+    if known:
+        plot.hbar(y="label", left="used", right="ms", height=0.6, color=DEVICE, alpha=0.35, source=source, **named[1])
+        plot.legend.location = "bottom_right"
+    tips = [
+        ("", "@path"),
+        ("Category", "@category"),
+        ("Self time", "@ms{0.000} ms (@part{0.0}%)"),
+        ("FLOPS utilization", "@flops"),
+        ("Bandwidth utilization", "@memory"),
+        ("Wasted", "@wasted"),
+    ]
+    plot.add_tools(models.HoverTool(tooltips=tips))
+    _style(plot, "ms", None)
+    plot.yaxis.major_label_text_font = "monospace"
+    plot.x_range.start = 0
+    plot.ygrid.visible = False
+    return cast("Figure", plot)
+
+
+def colour(utilization: float) -> str:
+    """The colour of a utilization, the darker the more; grey where it is not known."""
+    if not np.isfinite(utilization):
+        return _UNKNOWN
+    return _SCALE[min(max(int(utilization * len(_SCALE)), 0), len(_SCALE) - 1)]
+
+
+def roofline(frame: pd.DataFrame, peaks: Peaks, missing: str, *, width: int = 900, height: int = 420, **options: Any) -> Figure:
+    """The ops under the roof, both axes logarithmic; a point is as large as the op's time.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        `p.roofline.frame`.
+    peaks : Peaks
+    missing : str
+        What is missing, as the title; '' for none.
+    width, height : int
+        Pixels.
+    **options
+        Passed to `bokeh.plotting.figure`.
+
+    Raises
+    ------
+    NbprofError
+        Bokeh is not installed, or of no op both FLOPs and bytes are known.
+    """
+    plotting, models = _bokeh()
+    drawn = frame[(frame["operational_intensity"] > 0) & (frame["flops_per_second"] > 0)]
+    if drawn.empty:
+        raise NbprofError(missing or "of no op of this profile are both FLOPs and bytes known and above 0, so there is no roofline to draw")
+    x, y = drawn["operational_intensity"].to_numpy(np.float64), drawn["flops_per_second"].to_numpy(np.float64) / 1e9
+    share = drawn["self_fraction"].to_numpy(np.float64)
+    data = {
+        "x": x,
+        "y": y,
+        "size": 5 + 25 * np.sqrt(share / max(float(share.max()), 1e-12)),
+        "colour": [colour(value) for value in drawn["roof_fraction"].to_numpy(np.float64)],
+        "op": drawn["op"].astype(str).to_list(),
+        "program": drawn["program"].astype(str).to_list(),
+        "category": drawn["category"].astype(str).to_list(),
+        "bound": [str(value) or "unknown" for value in drawn["bound_by"]],
+        "part": 100 * share,
+        "roof": [_percent(value) for value in drawn["roof_fraction"].to_numpy(np.float64)],
+        "gb": drawn["bytes_per_second"].to_numpy(np.float64) / 1e9,
+    }
+    tools = "pan,box_zoom,wheel_zoom,reset,save"
+    title = missing or f"{peaks.device}: {peaks.flops_per_second / 1e12:,.4g} TFLOP/s, {peaks.bytes_per_second / 1e9:,.4g} GB/s"
+    defaults = {"width": width, "height": height, "x_axis_type": "log", "y_axis_type": "log", "tools": tools}
+    plot: Any = plotting.figure(**defaults | {"title": wording.one_line(title)} | options)
+    flops, moved, ridge = peaks.flops_per_second / 1e9, peaks.bytes_per_second / 1e9, peaks.ridge_point
+    least, most = float(x.min()) * 10**-_DECADES, float(x.max()) * 10**_DECADES
+    if np.isfinite(ridge):
+        least, most = min(least, ridge / 10), max(most, ridge * 10)
+    roof_x = [least, *([ridge] if least < ridge < most else []), most]
+    if flops > 0 or moved > 0:
+        # Where only one peak is known, the roof has one of its two sides.
+        roof_y = [float(np.nanmin([at * moved, flops])) for at in roof_x]
+        plot.line(roof_x, roof_y, color=_ROOF, line_width=2)
+    for level, peak in peaks.on_chip.items():
+        end = min(most, flops * 1e9 / peak) if flops > 0 else most
+        if least < end:
+            plot.line([least, end], [least * peak / 1e9, end * peak / 1e9], color=_ROOF, line_dash="dashed", legend_label=ON_CHIP[level])
+    points = plot.scatter(
+        "x", "y", size="size", fill_color="colour", fill_alpha=0.75, line_color="white", source=models.ColumnDataSource(data)
+    )
+    tips = [
+        ("Op", "@op"),
+        ("Program", "@program"),
+        ("Category", "@category"),
+        ("Self time", "@part{0.0}%"),
+        ("Intensity", "@x{0.000} FLOP/B"),
+        ("Rate", "@y{0,0.0} GFLOP/s, @gb{0,0.0} GB/s"),
+        ("Bound by", "@bound"),
+        ("Of the roof", "@roof"),
+    ]
+    plot.add_tools(models.HoverTool(tooltips=tips, renderers=[points]))
+    _style(plot, "operational intensity, FLOP/B", "GFLOP/s")
+    if plot.legend:
+        plot.legend.location = "bottom_right"
+    return cast("Figure", plot)
+
+
+def _ms(value: float) -> str:
+    return f"{value:.3f} ms" if np.isfinite(value) else "unknown"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}%" if np.isfinite(value) else "unknown"

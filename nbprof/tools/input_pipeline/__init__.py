@@ -1,0 +1,1 @@
+"""Input: all of it that is not analysis."""

@@ -1,0 +1,135 @@
+"""`p.input_pipeline` and `p.tf_data`: the time for input, and what limits the pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nbprof.core.errors import NbprofError
+from nbprof.tools.view import Framed, View
+
+if TYPE_CHECKING:
+    pass
+
+
+class InputPipeline(Framed):
+    """Where the time for input goes: in the steps, and on the host.
+
+    TensorFlow Profiler's input pipeline analyzer, and its twin for PyTorch. `frame` has one row an input op of the host: iterators of
+    tf.data, stages of other pipelines that state `_ipl_stage_id` and `_ipl_stage_cat`, infeed enqueues and copies to the device; total and
+    self time as in `Profile.ops`. Percentages are of the self time of all input ops (0…100; XProf has 0…1), so that those of total time
+    add up to more than 100 where iterators lie in each other.
+
+    Unlike XProf: loops over a dataset inside a tf.function (`ReduceIterator::…`) are input ops, and what is enqueued scales the other
+    kinds only where an enqueue was recorded on the host (XProf scales by the copies of a step then too, which leaves 0 of all of them).
+    """
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row an input op of the host, self time descending, then by name.
+
+        `total_ms` sums the durations of its runs, `self_ms` leaves out the ops inside them on the thread; `total_percent` and
+        `self_percent` are parts of the self time of all rows.
+        """
+        return super().frame
+
+    @property
+    def categories(self) -> pd.DataFrame:
+        """The five kinds of input work: self time of their ops as recorded, and what helps.
+
+        Enqueuing is infeed enqueues and copies to the device. A read is of a file (`…::TFRecord`, `TextLine`, `FixedLengthRecord`,
+        `SSTable`, `RecordIO`, `ArrayRecord`): in advance where its path holds a prefetch, interleave, parallel map, or memory reader or
+        writer, else on demand. All other iterators preprocess.
+        """
+        categories: pd.DataFrame = self._profile.run.input_categories
+        return categories.copy()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """How much of a step is input, of which kinds, and what to do next.
+
+        Of the steps that averages use: `input_percent` (sum of input by sum of step times), and over the steps `mean_percent` `sd_percent`
+        (n - 1; None of one step) `min_percent` `max_percent`; `bound` (host, both, device, unknown) and `level` (high from 20 %, moderate
+        from 5 %, potential where less is input but 3 % or more is in nothing recorded, no, unknown), the `statement` and the `next_step`.
+
+        Of the host: `enqueue_ratio` r (Σ durations of infeed enqueues by Σ times between their starts; else copies by step time), what it
+        came `enqueue_ratio_from`, and the `breakdown` (`category` `us` `us_per_step` `percent`): enqueuing E as recorded, and E (1 - r) / r
+        shared out among the other kinds by self time; the self times themselves where r is 0. `copy_percent` is enqueuing's part of that,
+        `copy_level` dominant from 90 %, significant from 10 %, else small. None for what was not recorded.
+        """
+        found = dict(self._profile.run.input_summary)
+        return {**found, "breakdown": found["breakdown"].copy()}
+
+
+class TfData(View):
+    """tf.data bottleneck analysis: which iterator of which pipeline limits the input.
+
+    After TensorFlow Profiler's tool of that name, which XProf 2.24 no longer shows. A pipeline is a root iterator (`Iterator::Root`) with
+    all that its calls reach: by nesting on a thread, and by the elements that iterators made ahead on other threads. `Device:<n>` only
+    hands on to a device what `Host:<n>` makes. Also read is the loop over a dataset inside a tf.function (`ReduceIterator::Root`), which
+    TensorFlow Profiler leaves out.
+
+    Self time of a call is its duration less the time in which any call directly below it ran (never below zero; TensorFlow Profiler takes
+    off the overlap with each, which counts an instant twice where inputs ran at once). A call blocks when it overlaps the blocking call
+    above it. The bottleneck of a call of the root is the blocking iterator with the largest self time in it; calls up to 50 µs are none.
+    """
+
+    @property
+    def pipelines(self) -> pd.DataFrame:
+        """Pipelines of all hosts, that with the longest call first.
+
+        `bottleneck` (with `bottleneck_path`, and its self time `bottleneck_us`) is that of the longest call; `advice` says what helps it
+        and `fix` gives the code. `slow_calls` took over 50 µs.
+        """
+        return self._profile.run.tf_data_pipelines.copy()
+
+    @property
+    def nodes(self) -> pd.DataFrame:
+        """Iterators of the pipelines, the times of all calls together.
+
+        `bottleneck` marks the blocking iterator with the most self time over all calls, `critical` the path from the root through it to a
+        source. One call alone is in `call`.
+        """
+        return self._profile.run.tf_data_nodes.copy()
+
+    @property
+    def calls(self) -> pd.DataFrame:
+        """One row a call of a root, by pipeline the longest first (`rank` 0): its begin, duration, and bottleneck with its self time."""
+        return self._profile.run.tf_data_calls.copy()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Whether the slowest host pipeline limits the program.
+
+        `input_bound` (longest call over 50 µs; None without tf.data), `host` `pipeline` `max_us` `bottleneck` `bottleneck_us` of the
+        slowest host pipeline, a `statement` and the `next_step`.
+        """
+        return dict(self._profile.run.tf_data_summary)
+
+    def call(self, pipeline: str, rank: int = 0, host: str | None = None) -> pd.DataFrame:
+        """The graph of one call: each iterator with its time, self time and calls in it; the columns of `nodes`.
+
+        Parameters
+        ----------
+        pipeline : str
+            As in `pipelines`: "Host:0".
+        rank : int
+            0 for the longest call of the pipeline, 1 for the next …
+        host : str, optional
+            Of which host; when left out, of the one whose pipeline of that name is the slowest.
+
+        Raises
+        ------
+        NbprofError
+            There is no such pipeline, or it has fewer calls.
+        """
+        known = self._profile.run.tf_data_pipelines
+        rows = known[(known["pipeline"] == pipeline) & ((known["host"] == host) | (host is None))]
+        if not len(rows):
+            there = ", ".join(f"{p} of {h}" for h, p in zip(known["host"], known["pipeline"], strict=True)) or "none"
+            raise NbprofError(f"there is no pipeline {pipeline!r}{f' on {host!r}' if host else ''}; there are: {there}")
+        count = int(rows["calls"].iloc[0])
+        if not 0 <= rank < count:
+            raise NbprofError(f"pipeline {pipeline} has {count} calls: rank is 0 to {count - 1}")
+        return self._profile.run.tf_data_call(str(rows["host"].iloc[0]), pipeline, rank).copy()

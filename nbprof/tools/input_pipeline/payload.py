@@ -1,0 +1,219 @@
+"""Where the input time goes: kinds of work, the tf.data graph, the input ops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.display import wording
+from nbprof.tools.overview.payload import bar, by_torch, figure, fix_lines, has_device, unknown
+from nbprof.tools.tables import floats, hidden, longest, table
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+_COLUMNS = ("op", "category", "occurrences", "total_ms", "total_percent", "self_ms", "self_percent", "us_per_call")
+MOST_NODES = 400
+MOST_PIPELINES = 64
+MOST_CALLS = 5
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `Input` part."""
+    ops = run.input_ops
+    total = float(np.nansum(floats(ops["self_ms"]))) if len(ops) else 0.0
+    steps = len(run.steps)
+    return {
+        "empty": _empty(run) if ops.empty and run.tf_data_pipelines.empty else None,
+        "total_ms": total,
+        "per_step_ms": total / steps if steps and len(ops) else None,
+        "categories": _categories(run),
+        **_said(run),
+        "pipelines": pipelines(run),
+        "ops": hidden(
+            table(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), "input_ops", _COLUMNS),
+            *longest(ops, run.longest_calls, ("host", "input")),
+        ),
+        "bottleneck": _bottleneck(run),
+        "noun": "op" if by_torch(run) else "iterator",
+    }
+
+
+def _empty(run: Run) -> dict[str, Any]:
+    framework = str(run.overview.get("framework") or "")
+    if plain := unknown(run, "input", "No input ops in this run"):
+        return plain
+    if by_torch(run):
+        return {
+            "title": "No input work in this run",
+            "text": "No DataLoader was asked for a batch while the profile was recorded, and nothing was copied to a device. "
+            "A DataLoader works ahead in processes of its own:",
+            "code": "loader = DataLoader(dataset, batch_size=64, num_workers=4, pin_memory=True)\nfor batch in loader:",
+        }
+    if "tensorflow" in framework.lower() or "keras" in framework.lower():
+        return {
+            "title": "No input ops in this run",
+            "text": "The steps read no tf.data pipeline while they were recorded. A tf.data.Dataset shows each of its stages here.",
+            "code": "ds = tf.data.Dataset.from_tensor_slices((x, y)).batch(64).prefetch(tf.data.AUTOTUNE)\nmodel.fit(ds)",
+        }
+    return {"title": "No input ops in this run", "text": "The profile has no events of a data loader or an input pipeline."}
+
+
+def _said(run: Run) -> dict[str, Any]:
+    """How much of the steps is input: the sentence, what to do next, and the figures that prove it."""
+    known = run.input_summary
+    share = [_share(known)] if known.get("input_percent") is not None else []
+    if (ratio := wording.real(known.get("enqueue_ratio"))) and known.get("enqueue_ratio_from"):
+        note = f"from {known['enqueue_ratio_from']}; the other kinds are scaled to the rest"
+        share.append(figure("Enqueuing", 100 * ratio, "%", 1, note))
+    # What copying a batch costs the host is recorded only where it enqueues; 0 of it says nothing.
+    if has_device(run) and (copied := wording.real(known.get("copy_percent"))):
+        share.append(figure("Copies to the device", copied, "%", 1, f"of input time: {known.get('copy_level')}"))
+    return {"statement": str(known.get("statement") or ""), "next_step": str(known.get("next_step") or ""), "share": share}
+
+
+def _share(known: dict[str, Any]) -> dict[str, Any]:
+    mean, spread = wording.real(known.get("mean_percent")), wording.real(known.get("sd_percent"))
+    low, high = wording.real(known.get("min_percent")), wording.real(known.get("max_percent"))
+    # Of one step there is neither a spread nor a range.
+    more = {} if spread is None else {"spread": f"± {wording.number(spread, 1)}"}
+    note = "of one step" if spread is None else f"range {wording.number(low, 1)}–{wording.number(high, 1)}, mean of the steps"
+    return figure("Input share of a step", mean, "%", 1, note, **bar(("input", mean)), **more)
+
+
+def _categories(run: Run) -> list[dict[str, Any]]:
+    """The kinds of work: self time as recorded, and what a step takes of each, scaled where the host is enqueuing."""
+    found = run.input_summary.get("breakdown")
+    rows = found.set_index("category").to_dict("index") if isinstance(found, pd.DataFrame) and len(found) else {}
+    out = []
+    for row in run.input_categories.to_dict("records"):
+        scaled = rows.get(row["category"], {})
+        per_step = wording.real(scaled.get("us_per_step"))
+        part = wording.real(scaled.get("percent"))
+        own = _category(row)
+        out.append(
+            {
+                **own,
+                "per_step_ms": None if per_step is None else per_step / 1000,
+                "percent": own["percent"] if part is None else part,
+            }
+        )
+    return out
+
+
+def _category(row: dict[Any, Any]) -> dict[str, Any]:
+    advice = row.get("advice")
+    return {
+        "key": str(row["category"]),
+        "label": str(row.get("label") or row["category"]),
+        "time_ms": wording.real(row.get("time_ms")),
+        "percent": wording.real(row.get("percent")),
+        "advice": advice if isinstance(advice, str) else "",
+    }
+
+
+_CATEGORIES = {
+    "preprocessing": "Preprocessing",
+    "demanded_file_read": "Read on demand",
+    "advanced_file_read": "Read in advance",
+    "enqueue": "Enqueue",
+}
+_TORCH_CATEGORIES = {
+    "preprocessing": "Ops on samples",
+    "demanded_file_read": "In the training process",
+    "advanced_file_read": "Waiting for workers",
+    "enqueue": "Copy to the device",
+}
+
+
+def _with_cost(ops: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
+    if ops.empty:
+        return ops
+    calls = floats(ops["occurrences"])
+    cost = np.divide(floats(ops["self_ms"]) * 1000, calls, out=np.full(len(ops), np.nan), where=calls > 0)
+    named = ops["category"].map(lambda key: names.get(str(key), str(key)))
+    return ops.assign(us_per_call=cost, category=named)
+
+
+def _bottleneck(run: Run) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    if by_torch(run):
+        return _most(run.input_ops)
+    nodes = run.tf_data_nodes
+    if nodes.empty or run.input_ops.empty:
+        return np.zeros(len(run.input_ops), np.uint8)
+    worst = nodes[nodes["bottleneck"].fillna(False).astype(bool)]
+    names = set(worst["long_name"]) | set(worst["iterator"])
+    return np.asarray(run.input_ops["op"].isin(names)).astype(np.uint8)
+
+
+def _most(ops: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Marks the one with the most self time, where it makes up most of the input."""
+    out = np.zeros(len(ops), np.uint8)
+    share = floats(ops["self_percent"]) if len(ops) else np.zeros(0)
+    if len(share) and np.nanmax(share, initial=0.0) > 50:
+        out[int(np.nanargmax(share))] = 1
+    return out
+
+
+def pipelines(run: Run) -> list[dict[str, Any]]:
+    """The tf.data pipelines in the order of the frame, each with its nodes."""
+    rows = run.tf_data_pipelines.head(MOST_PIPELINES).to_dict("records")
+    return [_pipeline(row, run.tf_data_nodes, run.tf_data_slowest, run.tf_data_calls) for row in rows]
+
+
+def _pipeline(row: dict[Any, Any], nodes: pd.DataFrame, slowest: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
+    advice = row.get("advice")
+    mine, parts, listed = (_of(frame, row) for frame in (nodes, slowest, calls))
+    return {
+        "name": str(row["pipeline"]),
+        "host": str(row.get("host", "")),
+        "calls": int(row["calls"]),
+        "slow_calls": int(row["slow_calls"]),
+        "mean_us": wording.real(row["mean_us"]),
+        "min_us": wording.real(row["min_us"]),
+        "max_us": wording.real(row["max_us"]),
+        "advice": advice if isinstance(advice, str) else "",
+        "fix": fix_lines(row.get("fix")),
+        "nodes": [_node(node) for node in mine.head(MOST_NODES).to_dict("records")],
+        "slowest": _slowest(parts, listed),
+    }
+
+
+def _slowest(nodes: pd.DataFrame, calls: pd.DataFrame) -> list[dict[str, Any]]:
+    """The slowest calls of a pipeline, each with the times of its iterators in it alone."""
+    out = []
+    for row in calls[calls["rank"] < MOST_CALLS].to_dict("records") if len(calls) else ():
+        mine = nodes[nodes["rank"] == row["rank"]].head(MOST_NODES).to_dict("records")
+        times = {"start_ms": wording.real(row["start_ms"]), "duration_us": wording.real(row["duration_us"])}
+        if mine:
+            out.append({**times, "nodes": [_node(node) for node in mine]})
+    return out
+
+
+def _of(frame: pd.DataFrame, row: dict[Any, Any]) -> pd.DataFrame:
+    """The rows of one pipeline of one host."""
+    if not len(frame):
+        return frame
+    mine = frame["pipeline"] == row["pipeline"]
+    if "host" in frame.columns and "host" in row:
+        mine &= frame["host"] == row["host"]
+    found: pd.DataFrame = frame[mine]
+    return found
+
+
+def _node(row: dict[Any, Any]) -> dict[str, Any]:
+    parent, note = row.get("parent"), row.get("note")
+    return {
+        "id": str(row["id"]),
+        "parent": None if parent is None or parent is pd.NA or parent != parent or parent == "" else str(parent),
+        "name": str(row["iterator"]),
+        "long_name": str(row["long_name"]),
+        "note": note if isinstance(note, str) else "",
+        "total_ms": wording.real(row["total_ms"]) or 0.0,
+        "self_ms": wording.real(row["self_ms"]) or 0.0,
+        "calls": int(row["calls"]),
+        "critical": bool(row["critical"]),
+        "bottleneck": bool(row["bottleneck"]),
+    }

@@ -1,0 +1,1 @@
+"""GPU kernels: all of it that is not analysis."""

@@ -1,0 +1,191 @@
+"""What ran on the accelerator: one row a kernel, op and launch shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.kernels import mean_occupancy
+from nbprof.display import wording
+from nbprof.tools.overview.payload import bar, chip, figure, has_device, may_have_kernels, unknown
+from nbprof.tools.tables import floats, hidden, table
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+COLUMNS = (
+    *("rank", "kernel", "total_us", "occurrences", "avg_us", "min_us", "max_us", "op_tensor_core_eligible", "uses_tensor_core"),
+    *("occupancy_percent", "occupancy_source", "registers", "shared_bytes", "block", "grid", "op"),
+)
+MOST_ROWS = 3000
+_NOT_OF_NPU = frozenset(("registers", "shared_bytes", "block", "occupancy_percent", "occupancy_source"))
+_NPU_WORDS = {
+    "op_tensor_core_eligible": ("Cube elig.", "Whether the op could use the Cube, the unit for products of matrices, by its name."),
+    "uses_tensor_core": ("used", "Whether the kernel used the Cube: by its counters, else by the cores it ran on."),
+    "grid": ("Blocks", "Cores that the kernel was split over: Block Dim, or Block Num, of op_summary."),
+}
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `Kernels` part: the 3,000 rows with most time, the figures over all."""
+    kernels, longest = run.kernels, run.longest_launches.head(MOST_ROWS)
+    shown = table(_shown(kernels.head(MOST_ROWS)), "kernels", COLUMNS)
+    if chip(run) == "NPU":
+        shown["columns"] = [_of_npu(head) for head in shown["columns"] if head["key"] not in _NOT_OF_NPU]
+    return {
+        "empty": _empty(run) if kernels.empty else None,
+        "chip": chip(run),
+        "table": hidden(shown, longest["at_ms"], longest["for_ms"]),
+        "figures": [] if kernels.empty else figures(run),
+    }
+
+
+def _of_npu(head: dict[str, Any]) -> dict[str, Any]:
+    """The head of a column by the words of an NPU, whose unit for products of matrices is the Cube."""
+    label, text = _NPU_WORDS.get(head["key"], (head["label"], head.get("help", "")))
+    return {**head, "label": label, "help": text}
+
+
+def figures(run: Run) -> list[dict[str, Any]]:
+    """The key figures of the kernels; the mean occupancy is left out where no row has one."""
+    kernels, steps = run.kernels, len(run.steps)
+    time, count, mean = (floats(kernels[key]) for key in ("total_us", "occurrences", "avg_us"))
+    total, launches = float(time.sum()), int(count.sum())
+    used, eligible = _flags(kernels, "uses_tensor_core"), _flags(kernels, "op_tensor_core_eligible")
+    in_use = _part(time, used)
+    # A kernel of which it is not known is in neither part.
+    known = kernels["uses_tensor_core"].notna().to_numpy() if used is not None else None
+    unused = None if used is None or eligible is None else _part(time, eligible & ~used & known)
+    occupied = mean_occupancy(kernels) if "occupancy_percent" in kernels.columns else None
+    return [
+        figure("Kernel time", total / 1000, "ms", 2, f"{wording.number(total / 1000 / steps, 2)} ms a step" if steps else "no steps"),
+        figure("Kernels", len(kernels), "", 0, _launches(launches, steps)),
+        figure("Median kernel", _weighted_median(mean, count), "µs", 1, "half of the launches are shorter"),
+        figure(
+            "Cube used" if chip(run) == "NPU" else "TensorCores used",
+            in_use,
+            "%",
+            1,
+            _open_part(time, known) if in_use is not None else "not recorded",
+            **bar(("device_compute", in_use)),
+        ),
+        figure(
+            "Eligible, not used",
+            unused,
+            "%",
+            1,
+            "of kernel time" if unused is not None else "not recorded",
+            **bar(("device_compute", unused)),
+        ),
+        *_in_use(run),
+        *([figure("Mean occupancy", occupied, "%", 1, _occupancy_note(kernels))] if occupied is not None else []),
+    ]
+
+
+def _in_use(run: Run) -> list[dict[str, Any]]:
+    """How much of the GPUs the kernels used, of several the mean."""
+    devices = run.kernel_devices
+    of = "mean over the steps" if len(devices) == 1 else f"mean of {len(devices)} {chip(run)}s"
+    used, efficiency = (devices[key].mean() for key in ("utilization_percent", "sm_efficiency_percent"))
+    return [
+        figure(title, float(value), "%", 1, note, **bar(("device_compute", float(value))))
+        for title, value, note in (
+            (f"{chip(run)} in use", used, of),
+            ("Est. SM efficiency", efficiency, "multiprocessors with a block to work on"),
+        )
+        if not np.isnan(value)
+    ]
+
+
+def _open_part(time: np.ndarray[Any, Any], known: np.ndarray[Any, np.dtype[np.bool_]] | None) -> str:
+    """What the share is of, with what the names leave open."""
+    unknown_part = _part(time, ~known) if known is not None else None
+    return "of kernel time" if not unknown_part else f"of kernel time; {wording.percent(unknown_part)} not known by name"
+
+
+def _occupancy_note(kernels: pd.DataFrame) -> str:
+    """How the mean was made: how much time has no occupancy, and how much of the rest one that was computed rather than recorded."""
+    source = kernels["occupancy_source"] if "occupancy_source" in kernels.columns else pd.Series(index=kernels.index, dtype=object)
+    time = floats(kernels["total_us"])
+    absent = kernels["occupancy_percent"].isna().to_numpy(np.bool_)
+    computed = _part(time[~absent], (source == "computed").to_numpy(np.bool_)[~absent]) or 0.0
+    part = "computed" if computed > 99.95 else f"{wording.percent(computed)} of it computed" if computed else ""
+    unknown_part = f"not known of {wording.percent(_part(time, absent))} of the time" if absent.any() else ""
+    return "; ".join(text for text in ("weighted by time", part, unknown_part) if text)
+
+
+def _launches(launches: int, steps: int) -> str:
+    text = wording.plural(launches, "launch", "launches")
+    return f"{text}, {launches / steps:,.0f} a step" if steps else text
+
+
+def _flags(kernels: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+    if key not in kernels.columns or kernels[key].isna().all():
+        return None
+    return kernels[key].fillna(False).to_numpy(np.bool_)
+
+
+def _part(time: np.ndarray[Any, Any], which: np.ndarray[Any, Any] | None) -> float | None:
+    total = float(time.sum())
+    return None if which is None or total == 0 else 100 * float(time[which].sum()) / total
+
+
+def _weighted_median(values: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]) -> float | None:
+    """The median over launches, each taken at the mean of its row."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    if not len(reached) or reached[-1] <= 0:
+        return None
+    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+
+
+def _shown(kernels: pd.DataFrame) -> pd.DataFrame:
+    if kernels.empty:
+        return kernels
+    shared = [kernels[key].astype("Float64") for key in ("static_shared_bytes", "dynamic_shared_bytes") if key in kernels.columns]
+    shown = kernels.assign(block=_shape(kernels, "block"), grid=_shape(kernels, "grid"))
+    if shared:
+        both = pd.concat(shared, axis=1)
+        shown["shared_bytes"] = both.sum(axis=1, min_count=1)
+    return shown
+
+
+def _shape(kernels: pd.DataFrame, key: str) -> list[str]:
+    if key in kernels.columns:
+        return [_dimensions(value) for value in kernels[key]]
+    sides = [f"{key}_{axis}" for axis in "xyz"]
+    if all(side in kernels.columns for side in sides):
+        return [_dimensions(row) for row in kernels[sides].itertuples(index=False)]
+    return [""] * len(kernels)
+
+
+def _dimensions(value: Any) -> str:
+    """`8×8×1` from a triple or from text like "8, 8, 1"."""
+    if isinstance(value, str):
+        return "×".join(part.strip(" ()[]") for part in value.split(","))
+    if isinstance(value, (tuple, list, np.ndarray)) and not any(pd.isna(side) for side in value):
+        return "×".join(str(int(side)) for side in value)
+    return ""
+
+
+def _empty(run: Run) -> dict[str, Any]:
+    if plain := unknown(run, "kernels", f"No {chip(run)} kernels in this run"):
+        return plain
+    if has_device(run) and not may_have_kernels(run):
+        return {"title": "No GPU kernels in this run", "text": run.missing.get("kernels", "The devices of this profile are no GPUs.")}
+    if has_device(run):
+        if "kernels" in run.missing and chip(run) == "NPU":
+            return {"title": "No NPU kernels in this run", "text": run.missing["kernels"]}
+        return {
+            "title": "No GPU kernels in this run",
+            "text": "A device was there, but no kernel ran on it while the profile was recorded, or the process may not read its counters.",
+        }
+    title, text = "No GPU kernels in this run", "The run used the CPU only."
+    framework = str(run.overview.get("framework") or "").lower()
+    checks = {"tensorflow": "tf.config.list_physical_devices('GPU')", "jax": "jax.devices('gpu')", "torch": "torch.cuda.is_available()"}
+    for name, code in checks.items():
+        if name in framework:
+            return {"title": title, "text": f"{text} This asks the framework which GPUs it sees:", "code": code}
+    return {"title": title, "text": text}

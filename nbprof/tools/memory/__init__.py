@@ -1,0 +1,1 @@
+"""Memory: all of it that is not analysis."""

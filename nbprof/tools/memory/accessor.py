@@ -1,0 +1,111 @@
+"""`p.memory`: allocators, their timeline, and what was alive at any moment."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nbprof.core.errors import NbprofError
+from nbprof.tools.view import View
+
+if TYPE_CHECKING:
+    from bokeh.model import Model
+
+
+class Memory(View):
+    """Memory by allocator, as in the memory profile of the TensorFlow guide.
+
+    Sources: the events MemoryAllocation and MemoryDeallocation that the allocators of TensorFlow, JAX and XLA write, and `[memory]` of
+    PyTorch. Each states the allocator after it: stack (reserved) and heap bytes in use, bytes free, and fragmentation, which is the part
+    of the free bytes outside the largest free block. What an allocator does not state is NA, never 0; XProf shows 0 there. Where no bytes
+    in use are stated (PyTorch before 1.11) they are added up from the blocks, from the least start that never goes below 0.
+
+    - In use is stack and heap together. The peak is its maximum; of equal ones the last, as in XProf.
+    - A deallocation has the op, region, type and shape of the block at its address. A second allocation at a live address does not change
+      whose block it is.
+    - `step` is the number that `p.steps` has, where XProf shows the recorder's ident of the step. That of an event outside any step is the
+      one after the last that its allocator saw, as in XProf; NA where no such step is listed.
+    - The lifetime peak is the largest that was stated or seen. XProf takes the last that was stated, in the order of the file, which can
+      be below the peak in the profile.
+    - Times count from the start of the profile; XProf's from the begin of the host's lines.
+    """
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """One row an allocator, largest peak first: counts, capacity (in use and free at the peak), lifetime peak, the peak in parts."""
+        from nbprof.analysis.memory import memory
+
+        run = self._profile.run
+        rows = run.memory_summary.rename(columns={"peak_step": "step", "peak_host": "host"})
+        return memory.numbered(rows, run.steps, run.hosts).drop(columns="host").rename(columns={"step": "peak_step"})
+
+    @property
+    def timeline(self) -> pd.DataFrame:
+        """Allocations and deallocations in time order, each with the allocator's state after it."""
+        from nbprof.analysis.memory import memory
+
+        run = self._profile.run
+        timeline = memory.numbered(run.memory_timeline, run.steps, run.hosts)
+        return timeline.drop(columns=["order", "address", "lifetime_peak_bytes", "capacity_bytes", "host"])
+
+    @property
+    def peak(self) -> pd.DataFrame:
+        """Blocks alive at the peak of each allocator, largest first; equal ones are one row with their number.
+
+        Blocks of the step of the peak are told one by one, as in the guide; the rest of the heap is one row,
+        `unused preallocated device memory` (what TensorFlow holds from earlier: weights, and what it set aside). The rows add up to the
+        bytes in use. PyTorch's blocks are followed from the begin of the recording; there the rest is `allocated before the recording`.
+        A block that an event of another step freed is not alive; XProf looks at the step's own events, so that its rows can add up to less.
+        Of equal peaks XProf shows the time of one and the blocks of another's step; here both are of one moment.
+        """
+        peak: pd.DataFrame = self._profile.run.memory_peak
+        return peak.copy()
+
+    @property
+    def ops(self) -> pd.DataFrame:
+        """Bytes that each op took and gave back itself, the largest increase first; events in no op are a row with an empty op.
+
+        An event counts for the innermost op around it, a deallocation too. The increase is what PyTorch's `key_averages()` calls self
+        memory usage, and its TensorBoard plugin self size increase.
+        """
+        ops: pd.DataFrame = self._profile.run.memory_ops
+        return ops.copy()
+
+    def at(self, time_ms: float, memory_id: str | None = None, *, whole: bool = False) -> pd.DataFrame:
+        """Blocks alive at any moment, as `peak` has them for the peak.
+
+        Parameters
+        ----------
+        time_ms : float
+            After the start of the profile, as in `timeline`. Before an allocator's first event nothing is known of it: it has no rows.
+        memory_id : str, optional
+            Only this allocator; all when left out, in the order of their names.
+        whole : bool
+            Blocks of earlier steps one by one as well, as far as the recording goes back; the guide has them in the row of unused memory.
+
+        Raises
+        ------
+        NbprofError
+            There is no such allocator, or `time_ms` is no number.
+        """
+        from nbprof.analysis.memory import alive as memory_alive
+
+        rows = self._profile.run.memory_timeline
+        try:
+            known_time = not math.isnan(time_ms)
+        except TypeError:
+            known_time = False
+        if not known_time:
+            raise NbprofError("time_ms must be a number of milliseconds after the start of the profile")
+        known = sorted(rows["memory_id"].unique())
+        if memory_id is not None and memory_id not in known:
+            raise NbprofError(f"there is no memory {memory_id!r} in this run; it has {', '.join(known) or 'none'}")
+        return memory_alive.at(rows, time_ms, memory_id, whole=whole)
+
+    def figure(self, **options: Any) -> Model:
+        """A Bokeh figure: stack, heap and free over time, fragmentation on the right axis."""
+        from nbprof.tools import figures
+
+        return figures.memory(self._profile.run, **options)

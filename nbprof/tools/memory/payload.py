@@ -1,0 +1,234 @@
+"""Memory over time: one timeline an allocator, and what was alive at its peak."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.analysis.memory import alive as memory_alive
+from nbprof.analysis.memory import memory
+from nbprof.dialects.xplane.memory import DATA_TYPES
+from nbprof.display import wording
+from nbprof.display.codec import Delta, coded, short
+from nbprof.tools.overview.payload import by_jax, by_torch, figure, unknown
+from nbprof.tools.tables import floats, table
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+MOST_POINTS = 1000
+MOST_ALIVE = 1000
+MOST_BLOCKS = 8000
+"""Blocks told for the tables of all moments, of all allocators together; they add up to a fifth to the tab."""
+_BLOCK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes")
+_OPS = ("op", "allocations", "allocated_bytes", "deallocations", "freed_bytes", "increase_bytes")
+MOST_OPS = 200
+"""Ops told of each allocator: those that took most."""
+_PEAK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes", "percent", "occurrences")
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `Memory` part, the allocator with the largest peak first."""
+    summary = run.memory_summary
+    if summary.empty:
+        return {"empty": _empty(run), "ids": []}
+    ordered = summary.sort_values("peak_bytes", ascending=False, kind="stable")
+    return {"empty": None, "ids": [_one(run, row, MOST_BLOCKS // len(ordered)) for row in ordered.to_dict("records")]}
+
+
+def sample(in_use: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.int64]:
+    """The rows to keep of a timeline: of each of `most` boxes the first row with the largest use, so that every maximum stays.
+
+    The boxes are those of XProf: `c` of `n // most` rows, then the rest of one more.
+    """
+    count = len(in_use)
+    if count <= most:
+        return np.arange(count)
+    width = count // most
+    narrow = most * (width + 1) - count
+    sizes = np.where(np.arange(most) < narrow, width, width + 1)
+    starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+    safe = np.where(np.isnan(in_use), -np.inf, in_use)
+    return np.array([start + int(np.argmax(safe[start : start + size])) for start, size in zip(starts, sizes, strict=True)], np.int64)
+
+
+def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
+    """The rows of one allocator."""
+    return frame[frame["memory_id"] == memory_id] if len(frame) else frame
+
+
+def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
+    rows = of_id(run.memory_timeline, row["memory_id"])
+    full = memory.numbered(rows, run.steps, run.hosts)
+    alive = of_id(run.memory_peak, row["memory_id"])
+    use = floats(full["in_use_bytes"]) if len(full) else np.zeros(0)
+    drawn = sample(use)
+    kept = full.iloc[drawn]
+    peak = wording.real(row["peak_bytes"]) or 0.0
+    step = _peak_step(full, use, row)
+    return {
+        "memory_id": str(row["memory_id"]),
+        "figures": _figures(row, full, step),
+        "capacity_bytes": wording.real(row.get("capacity_bytes")),
+        "peak_bytes": peak,
+        "peak_time_ms": wording.real(row.get("peak_time_ms")),
+        "peak_step": step,
+        "total": len(full),
+        "time_ms": _column(kept, "time_ms"),
+        "allocation": kept["event"].isin(["allocation"]).to_numpy(np.uint8) if len(kept) else np.zeros(0, np.uint8),
+        "requested_bytes": _column(kept, "requested_bytes"),
+        "allocated_bytes": _column(kept, "allocated_bytes"),
+        "op": _texts(kept, "op"),
+        "step": _steps(kept),
+        "region_type": _texts(kept, "region_type"),
+        "data_type": _texts(_typed(kept), "data_type"),
+        "shape": _texts(kept, "shape"),
+        **{key: _column(kept, key) for key in ("stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes")},
+        "peak": table(_typed(_shares(alive.head(MOST_ALIVE), peak)), "memory_peak", _PEAK),
+        "moments": _moments(rows, drawn, most),
+        "ops": table(_most(of_id(run.memory_ops, row["memory_id"])), "memory_ops", _OPS),
+    }
+
+
+def _most(ops: pd.DataFrame) -> pd.DataFrame:
+    """The ops that a view lists: where there are too many, those that took most; largest increase first as in the frame."""
+    if len(ops) <= MOST_OPS:
+        return ops
+    return ops.loc[ops["allocated_bytes"].sort_values(ascending=False, kind="stable").index[:MOST_OPS].sort_values()]
+
+
+def _moments(full: pd.DataFrame, kept: npt.NDArray[np.int64], most: int) -> dict[str, Any] | None:
+    """What was alive at each drawn point, so that its table can be shown where a person clicks; None where blocks cannot be told apart.
+
+    `point` is by moment the index of its point in the arrays of the timeline. The blocks alive at a moment are the sums of `change` up to
+    and with that moment, by `block`, which is a row of `blocks`: count 2 of a row is two such blocks. What the point has in use in its
+    heap beyond these and `smaller_bytes` (blocks too small to be told, `smaller_count` of them) is one row more, called `rest`; its
+    stack, where it has one, another.
+    """
+    found = memory_alive.moments(full, kept, most) if "address" in full.columns else None
+    if found is None:
+        return None
+    whole = memory_alive.from_the_begin(full)
+    return {
+        "point": Delta(np.searchsorted(kept, found.at).astype(np.int32)),
+        "blocks": table(_typed(found.blocks), "memory_peak", _BLOCK),
+        "moment": Delta(found.moment),
+        "block": found.block,
+        "change": found.change,
+        "smaller_bytes": short(found.smaller_bytes),
+        "smaller_count": short(found.smaller_count),
+        "rest": memory_alive.EARLIER if whole else memory_alive.UNUSED,
+    }
+
+
+def _figures(row: dict[Any, Any], full: pd.DataFrame, step: int | None) -> list[dict[str, Any]]:
+    capacity, time = wording.real(row.get("capacity_bytes")), wording.real(row.get("peak_time_ms"))
+    lifetime = wording.real(row.get("lifetime_peak_bytes"))
+    of_capacity = "" if not capacity else f"of {wording.size(capacity)}"
+    if capacity and lifetime is not None and lifetime <= capacity:
+        of_capacity += f" ({wording.percent(100 * lifetime / capacity)})"
+    when = "" if time is None else f"at {wording.number(time, 1)} ms" + ("" if step is None else f", step {step}")
+    part, worst = wording.real(row.get("peak_fragmentation")), floats(full["fragmentation"]) if len(full) else np.zeros(0)
+    worst_text = "" if not len(worst) or np.isnan(worst).all() else f"max {wording.percent(100 * np.nanmax(worst), 2)}"
+    if lifetime is None:
+        return _torch_figures(row, when, counted(full))
+    return [
+        _bytes("Peak, whole run", lifetime, of_capacity),
+        _bytes("Peak, in this capture", row.get("peak_bytes"), when),
+        _bytes("At that peak: heap", row.get("peak_heap_bytes"), f"stack {wording.size(row.get('peak_stack_bytes'))}"),
+        _bytes("Free", row.get("peak_free_bytes"), "at the peak"),
+        figure("Fragmentation", None if part is None else 100 * part, "%", 2, worst_text),
+        figure("Allocations", row.get("allocations"), "", 0, f"{wording.number(row.get('deallocations'))} freed"),
+    ]
+
+
+def counted(timeline: pd.DataFrame) -> bool:
+    """Whether the allocator stated no totals, so that its use is added up and lacks what was there before the recording."""
+    return "address" in timeline.columns and len(timeline) > 0 and bool(timeline["address"].isna().all())
+
+
+def _torch_figures(row: dict[Any, Any], when: str, added_up: bool) -> list[dict[str, Any]]:
+    """The figures of PyTorch's allocators, which state no stack, no fragmentation and nothing of the time before the recording."""
+    capacity, peak, free = (wording.real(row.get(key)) for key in ("capacity_bytes", "peak_bytes", "peak_free_bytes"))
+    part = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})" if capacity and peak is not None else when
+    held = [] if free is None or peak is None else [_bytes("Reserved", peak + free, "from the device, at the peak")]
+    loose = [] if free is None else [_bytes("Reserved, not allocated", free, "at most this is fragmentation")]
+    count = figure("Allocations", row.get("allocations"), "", 0, f"{wording.number(row.get('deallocations'))} freed")
+    at = figure("Peak at", row.get("peak_time_ms"), "ms", 1, when.partition(", ")[2]) if part != when else None
+    if added_up:
+        part = "added up; without what was there before"
+    return [_bytes("Peak, in this capture", peak, part), *([at] if at else []), *held, *loose, count]
+
+
+def _bytes(label: str, value: Any, note: str) -> dict[str, Any]:
+    known = wording.real(value)
+    if known is None:
+        return figure(label, None, "", 0, "not recorded")
+    scaled, unit, digits = wording.scale_bytes(known)
+    return figure(label, scaled, unit, digits, note)
+
+
+def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64], row: dict[Any, Any]) -> int | None:
+    """The step of the row that the summary has as the peak; of equal ones the last."""
+    if not len(use) or np.isnan(use).all() or "step" not in full.columns:
+        return None
+    equal = np.flatnonzero(use == np.nanmax(use))
+    shown = equal[full["time_ms"].to_numpy()[equal] == row.get("peak_time_ms")]
+    step = wording.real(full["step"].iloc[shown[-1] if len(shown) else equal[-1]])
+    return None if step is None or step < 0 else int(step)
+
+
+def _shares(alive: pd.DataFrame, peak: float) -> pd.DataFrame:
+    if alive.empty:
+        return alive
+    count = floats(alive["occurrences"]) if "occurrences" in alive.columns else np.ones(len(alive))
+    part = 100 * floats(alive["allocated_bytes"]) * count / peak if peak > 0 else np.full(len(alive), np.nan)
+    return alive.assign(percent=part)
+
+
+def _typed(frame: pd.DataFrame) -> pd.DataFrame:
+    """With no data type where TensorFlow has "INVALID" for one that it does not know, as of a stack and of what no step asked for."""
+    if "data_type" not in frame.columns:
+        return frame
+    return frame.assign(data_type=["" if text == DATA_TYPES[0] else text for text in frame["data_type"]])
+
+
+def _column(frame: pd.DataFrame, key: str) -> npt.NDArray[np.float64]:
+    return short(floats(frame[key])) if key in frame.columns else np.full(len(frame), np.nan)
+
+
+def _texts(frame: pd.DataFrame, key: str) -> dict[str, Any]:
+    return coded(frame[key].tolist() if key in frame.columns else [""] * len(frame))
+
+
+def _steps(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
+    if "step" not in frame.columns:
+        return np.full(len(frame), -1, np.int32)
+    return np.asarray(frame["step"].to_numpy(np.float64, na_value=-1.0)).astype(np.int32)
+
+
+def _empty(run: Run) -> dict[str, Any]:
+    if plain := unknown(run, "memory", "No allocations in this run"):
+        return plain
+    if by_torch(run) and run.capture is None:
+        return {
+            "title": "No allocations in this run",
+            "text": "The profile has no memory events. PyTorch records them when it is asked to:",
+            "code": "torch.profiler.profile(profile_memory=True)",
+        }
+    if by_jax(run):
+        # Recording them is no option of JAX's, so there is nothing to ask for.
+        planned = " What its compiled programs take is in the tab Program memory." if run.memory_modules["peak_bytes"].notna().any() else ""
+        return {
+            "title": "No allocations in this run",
+            "text": f"The profile has no memory events. JAX records those of GPUs and TPUs, none of the CPU.{planned}",
+            "code": "",
+        }
+    return {
+        "title": "No allocations in this run",
+        "text": "The profile has no memory events. TensorFlow's own allocators record them, unless --no-memory is given.",
+        "code": "%%nbprof --memory",
+    }

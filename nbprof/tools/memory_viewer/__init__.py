@@ -1,0 +1,1 @@
+"""Memory viewer: all of it that is not analysis."""

@@ -1,0 +1,249 @@
+"""Memory of the compiled programs: the working set from program point to program point, and what is alive at its peak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.analysis.memory import viewer as memory_viewer
+from nbprof.analysis.memory.modules import NO_ASSIGNMENT, Named
+from nbprof.display import wording
+from nbprof.display.codec import Delta, coded, numbers
+from nbprof.hlo import buffers as hlo_buffers
+from nbprof.hlo.hlo import Program
+from nbprof.schema import memory_viewer as frames_memory_viewer
+from nbprof.tools.overview.payload import figure
+from nbprof.tools.tables import column, explained
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+MOST_BOXES = 500
+"""Of a long timeline the largest and the least of each of so many boxes are kept: it is drawn no wider than that."""
+MOST_BUFFERS = 300
+"""Buffers that are told one by one; the rest of the peak is told as a sum."""
+ALL_POINTS, ALL_BUFFERS, ALL_MODULES = 12_000, 3_000, 40
+"""What a report holds of all programs together: the largest peaks come first."""
+_LONGEST = 400
+"""Letters of a name or shape."""
+_BUFFER = (
+    "buffer", "category", "size_bytes", "unpadded_bytes", "padding_ratio", "shape", "framework_op", "allocation", "start", "end", "opcode",
+    "source",
+)  # fmt: skip
+
+Ints = npt.NDArray[np.int64]
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `MemoryViewer` part, the program with the largest peak first, opened at the largest that ran while it was recorded."""
+    frame = run.memory_modules
+    known = frame[frame["peak_bytes"].notna()]
+    if known.empty:
+        return {**nothing(), "empty": _empty(frame)}
+    points, buffers = ALL_POINTS, ALL_BUFFERS
+    modules: list[dict[str, Any]] = []
+    for row in known.to_dict("records"):
+        if len(modules) >= ALL_MODULES or points <= 0 or buffers <= 0:
+            break
+        one = _module(row, run.compiled[str(row["module"])])
+        points -= sum(space["rows"] for space in one["spaces"])
+        buffers -= sum(space["buffers"]["rows"] for space in one["spaces"])
+        modules.append(one)
+    part = {"empty": None, "modules": modules, "left_out": _left_out(frame, known.iloc[len(modules) :])}
+    # What only prepares the run may need the most memory, and is not what a person looks for.
+    ran = known["module"].isin(set(run.hlo["program"])).to_numpy()[: len(modules)]
+    return {**part, "chosen": [int(ran.argmax()), 0]} if ran.any() and not ran[0] else part
+
+
+def opened_at(run: Run, part: dict[str, Any], module: str, space: int) -> dict[str, Any]:
+    """The part with a program and a memory space chosen; a program that the budget left out is put at its end.
+
+    Parameters
+    ----------
+    run : Run
+    part : dict
+        What `payload` gave.
+    module : str
+        Its full name, as `Run.compiled` has it.
+    space : int
+    """
+    frame, modules = run.memory_modules, list(part["modules"])
+    # Names may be cut, so that only the place among the known ones tells which it is.
+    at = frame.loc[frame["peak_bytes"].notna(), "module"].tolist().index(module)
+    if at >= len(modules):
+        row = frame[frame["module"] == module].to_dict("records")[0]
+        at = len(modules)
+        modules.append(_module(row, run.compiled[module]))
+    spaces = [one["space"] for one in modules[at]["spaces"]]
+    return {**part, "modules": modules, "chosen": [at, spaces.index(space) if space in spaces else 0]}
+
+
+def nothing() -> dict[str, Any]:
+    """The part without programs."""
+    return {"empty": None, "modules": [], "left_out": ""}
+
+
+def has(run: Run) -> bool:
+    """Whether the profile has a program whose memory is known."""
+    return bool(run.memory_modules["peak_bytes"].notna().any())
+
+
+def sample(values: npt.NDArray[np.int64], keep: Sequence[int] = (), boxes: int = MOST_BOXES) -> Ints:
+    """The rows to keep of a timeline: the first, the last, those of `keep`, and of each box the largest and the least."""
+    count = len(values)
+    if count <= 2 * boxes:
+        return np.arange(count)
+    edges = np.linspace(0, count, boxes + 1).astype(np.int64)
+    spans = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+    rows = [at for a, b in spans for at in (a + int(np.argmax(values[a:b])), a + int(np.argmin(values[a:b])))]
+    return np.unique(np.array([0, count - 1, *(at for at in keep if 0 <= at < count), *rows], np.int64))
+
+
+def text(module: str, seen: memory_viewer.View, most: int) -> str:
+    """The memory of a program in a few lines."""
+    padding = seen.peak_bytes - seen.peak_unpadded_bytes
+    where = "" if not seen.space else f" in memory space {seen.space}"
+    point = f" at program point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}" if seen.peak_position >= 0 else ""
+    parts = f"parameters {wording.size(seen.parameter_bytes)}, results {wording.size(seen.output_bytes)}"
+    lines = [
+        f"{wording.one_line(module)}: peak {wording.size(seen.peak_bytes)}{where}{point}",
+        f"  without padding {wording.size(seen.peak_unpadded_bytes)}"
+        + (f"; padding {wording.size(padding)}, {wording.percent(100 * padding / seen.peak_bytes)} of the peak" if padding > 0 else ""),
+        f"  {parts}, temporary {wording.size(seen.peak_bytes - seen.throughout_bytes)} at the peak",
+    ]
+    rows = seen.at_peak.sort_values("size_bytes", ascending=False, kind="stable")
+    for row in rows.head(most).itertuples():
+        name = wording.one_line(str(row.buffer)) or "(no name)"
+        lines.append(f"  {wording.size(row.size_bytes):>12}  {row.category:<9}  {wording.one_line(str(row.shape))[:48]:<48}  {name[:60]}")
+    if len(rows) > most:
+        lines.append(f"  {wording.size(rows['size_bytes'].iloc[most:].sum()):>12}  in {wording.plural(len(rows) - most, 'more buffer')}")
+    return "\n".join([*lines, *(f"  {note}" for note in seen.notes)])
+
+
+def listed(frame: pd.DataFrame, most: int = 10) -> str:
+    """The programs of a profile in a few lines."""
+    known = frame[frame["peak_bytes"].notna()]
+    head = f"<nbprof memory_viewer: {wording.plural(len(known), 'compiled program')}; p.memory_viewer[name] is one, .modules the DataFrame>"
+    lines = [f"  {wording.size(row.peak_bytes):>12}  {wording.one_line(str(row.module))[:90]}" for row in known.head(most).itertuples()]
+    if len(known) > most:
+        lines.append(f"  and {len(known) - most:,} more")
+    return "\n".join([head, *lines])
+
+
+def _module(row: dict[Any, Any], named: Named) -> dict[str, Any]:
+    program = Program(named.module.data)
+    assignment = hlo_buffers.read(program)
+    assert assignment is not None, "only programs whose memory is known get here"
+    spaces = [
+        _space(memory_viewer.view(program, space, assignment), int(row["instructions"])) for space in memory_viewer.spaces(assignment)
+    ]
+    return {
+        "name": _cut(str(row["module"])),
+        "hosts": int(row["hosts"]),
+        "peak_bytes": float(row["peak_bytes"]),
+        "time_ms": wording.real(row["time_ms"]),
+        # A space in which nothing lies has nothing to show; the main memory is always there.
+        "spaces": [space for space in spaces if space["space"] == 0 or space["peak_bytes"] or space["total_bytes"]],
+    }
+
+
+def _space(seen: memory_viewer.View, instructions: int) -> dict[str, Any]:
+    timeline = seen.timeline
+    allocated, bare = (timeline[key].to_numpy(np.int64) for key in ("allocated_bytes", "unpadded_bytes"))
+    kept = sample(allocated, [seen.peak_position + 1])
+    by_size = np.argsort(-seen.at_peak["size_bytes"].to_numpy(np.int64), kind="stable")
+    # The largest, in program order.
+    told = np.sort(by_size[:MOST_BUFFERS])
+    rest = seen.at_peak["size_bytes"].to_numpy(np.int64)[by_size[MOST_BUFFERS:]]
+    return {
+        "space": seen.space,
+        "figures": _figures(seen, instructions),
+        "notes": [*seen.notes, *([] if len(timeline) else ["This program has no temporary buffers here: what it holds lives throughout."])],
+        "peak_bytes": float(seen.peak_bytes),
+        "unpadded_bytes": float(seen.peak_unpadded_bytes),
+        "throughout_bytes": float(seen.throughout_bytes),
+        "total_bytes": float(seen.total_bytes),
+        # The row of the timeline after the event that makes the peak.
+        "peak": seen.peak_position + 1 if seen.peak_position >= 0 else -1,
+        "points": len(timeline),
+        "rows": len(kept),
+        "position": Delta(kept.astype(np.int32)),
+        "instruction": coded(_cut(name) for name in timeline["instruction"].iloc[kept]),
+        "allocated_bytes": numbers(allocated[kept]),
+        "unpadded": numbers(bare[kept]),
+        "buffers": _table(seen.at_peak.iloc[told]),
+        "rest_count": len(rest),
+        "rest_bytes": float(rest.sum()),
+    }
+
+
+def _figures(seen: memory_viewer.View, instructions: int) -> list[dict[str, Any]]:
+    padding = seen.peak_bytes - seen.peak_unpadded_bytes
+    share = f"padding: {wording.percent(100 * padding / seen.peak_bytes)} of the peak" if padding > 0 else "no padding"
+    # The row of the timeline that shows it: it has the memory after the event that makes the peak.
+    where = f"at point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}" if seen.peak_position >= 0 else "nothing temporary"
+    parts = f"parameters {wording.size(seen.parameter_bytes)}, results {wording.size(seen.output_bytes)}"
+    return [
+        _bytes("Peak", seen.peak_bytes, where),
+        _bytes("Peak without padding", seen.peak_unpadded_bytes, share),
+        _bytes("Live throughout", seen.throughout_bytes, parts),
+        _bytes(
+            "Temporary at the peak", seen.peak_bytes - seen.throughout_bytes, f"{wording.plural(len(seen.at_peak), 'buffer')} alive in all"
+        ),
+        _bytes("Set aside in all", seen.total_bytes, f"not reusable: {wording.size(seen.not_reusable_bytes)}"),
+        figure("Instructions", float(instructions), "", 0, "of all its computations"),
+    ]
+
+
+def _bytes(label: str, value: int, note: str) -> dict[str, Any]:
+    scaled, unit, digits = wording.scale_bytes(float(value))
+    return figure(label, scaled, unit, digits, note)
+
+
+def _table(rows: pd.DataFrame) -> dict[str, Any]:
+    rows = rows.assign(**{key: rows[key].map(_cut) for key in ("buffer", "shape", "framework_op", "source")}) if len(rows) else rows
+    heads = [_head(key) for key in _BUFFER]
+    return {"columns": heads, "data": {h["key"]: column(rows, h["key"], h["kind"]) for h in heads}, "rows": len(rows)}
+
+
+def _head(key: str) -> dict[str, Any]:
+    col = frames_memory_viewer.column("at_peak", key)
+    head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": explained(col)}
+    if col.digits is not None:
+        head["digits"] = col.digits
+    return head
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _left_out(frame: pd.DataFrame, smaller: pd.DataFrame) -> str:
+    parts = []
+    if len(smaller):
+        most = wording.size(smaller["peak_bytes"].iloc[0])
+        parts.append(f"{wording.plural(len(smaller), 'more program')} with peaks of at most {most}: p.memory_viewer has all of them.")
+    return " ".join([*parts, *_unknown(frame)])
+
+
+def _unknown(frame: pd.DataFrame) -> list[str]:
+    """Sentences about the programs whose memory is not known."""
+    notes = frame.loc[frame["peak_bytes"].isna(), "note"]
+    bare = int((notes == NO_ASSIGNMENT).sum())
+    out = []
+    if bare:
+        out.append(f"{wording.plural(bare, 'program has', 'programs have')} no buffer assignment, so the memory is not known.")
+    if damaged := len(notes) - bare:
+        out.append(f"{wording.plural(damaged, 'program is', 'programs are')} damaged in the file; p.memory_viewer.modules says where.")
+    return out
+
+
+def _empty(frame: pd.DataFrame) -> dict[str, Any]:
+    why = " ".join(_unknown(frame)) or (
+        "The profile has no compiled XLA program. JAX runs such programs, and TensorFlow with jit_compile=True."
+    )
+    return {"title": "No program whose memory is known", "text": why}

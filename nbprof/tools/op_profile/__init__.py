@@ -1,0 +1,1 @@
+"""Op profile: all of it that is not analysis."""

@@ -1,0 +1,1 @@
+"""Ops: all of it that is not analysis."""

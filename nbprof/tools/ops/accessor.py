@@ -1,0 +1,177 @@
+"""`p.ops` and `p.kernels`: time by framework op, and by GPU kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nbprof.analysis.ops import ops
+from nbprof.core.errors import NbprofError
+from nbprof.tools.view import Framed
+
+if TYPE_CHECKING:
+    from bokeh.model import Model
+
+
+class Ops(Framed):
+    """Time by framework op, on the device and on the host: the TensorFlow stats of the TensorFlow guide.
+
+    `frame` has one row an op of each side, device first, most self time first (equal ones by name):
+
+    - `occurrences`: runs. On a device the runs of the op's most frequent kernel (or op of a compiled program), as an op launches several.
+    - `total_us`: duration of all runs. `self_us`: less that of the ops inside. On a thread each instant is that of the op that began last
+      of those that are open, so that self times add up to the time in which any ran, also where ops overlap partly or end together; on a
+      GPU it is the same as the total. `avg_us`, `avg_self_us`: divided by `occurrences`.
+    - `self_fraction`: of all self time of its side; `cumulative_fraction`: with the rows above it.
+    - `eager`: whether any run was outside a function.
+    - Where it is known, `flops_per_second` and `bytes_per_second`: operations and bytes of all runs over `total_us`;
+      `operational_intensity`: the one over the other; `bound_by`: that of Compute and main memory (HBM, or Device memory where that is
+      none; XProf says HBM of all) which is nearer to the device's peak. TPUs record it; for GPUs it is counted from the compiled XLA
+      programs in the file.
+    - `tensor_core_fraction`: of the time of the op's kernels, those whose names tell.
+
+    Which op a kernel belongs to: for XLA the framework's op that the compiler noted for the kernel's HLO op, which is looked up in the
+    compiled program in the file; else what the event states, else the op around the call that launched it. PyTorch: the innermost op
+    around the launch.
+
+    Sources: the TensorFlow guide, what TensorFlow 2.3/2.4 wrote beside real profiles, and XProf 2.24.2. Where XProf differs, which
+    `as_xprof()` shows: ops of a program that is not in the file are left out and counted as idle there, here they go by their HLO name;
+    allocator and driver events that state an op are ops of the host there, here they are not; files of TensorFlow 2.3/2.4 have no device
+    ops there; a side is cut at 500 rows there; an op that only begins a copy (`copy-start` of a TPU) has a bandwidth there, millions of
+    times what memory can do, here it has none; an op still open when one around it ends (they overlap partly, or end together) is left
+    out there, and what lies in it can count twice.
+    """
+
+    @property
+    def with_idle(self) -> pd.DataFrame:
+        """The ops with the IDLE row of each side, which shares count then.
+
+        Idle is, by host thread, the time from the begin of its first op to the end of its last less all self time; by device, from the
+        first event to the last less all ops. It is at least 0: ops that run at once on several streams of a device are each taken off.
+        (The TensorFlow of the guide had an overflow here where a GPU ran nothing; that is 0.) PyTorch: each instant counts once.
+        """
+        return self._profile.run.ops_with_idle.copy()
+
+    def by_type(self) -> pd.DataFrame:
+        """Ops of a type added up, with how many there are: the table's By type. Idle is left out."""
+        return ops.by_type(self._profile.run.ops)
+
+    def by_scope(self, level: int | None = 1) -> pd.DataFrame:
+        """Ops of a name scope added up, with how many there are. Idle is left out.
+
+        The scope of `encoder/layer_0/MatMul` is `encoder/layer_0`, of a tf.data iterator `Iterator::Root::Map` it is `Iterator::Root`, of
+        an op without one ''.
+
+        Parameters
+        ----------
+        level : int, optional
+            How many components of the scope to tell apart; None for all, which is the table's By layer.
+
+        Raises
+        ------
+        NbprofError
+            `level` is less than 1.
+        """
+        if level is not None and level < 1:
+            raise NbprofError(f"level is {level}; it counts components of a scope, from 1")
+        return ops.by_scope(self._profile.run.ops, level)
+
+    def distribution(self, where: str, by: str = "type", idle: bool = False) -> pd.DataFrame:
+        """How the self time of a side is distributed, largest part first: `type` or `op`, `self_us` `self_fraction` `cumulative_fraction`.
+
+        Parameters
+        ----------
+        where : str
+            "device" or "host".
+        by : str
+            "type" or "op".
+        idle : bool
+            Whether idle is a part.
+
+        Raises
+        ------
+        NbprofError
+            No such side or no such grouping.
+        """
+        if where not in ("device", "host") or by not in ("type", "op"):
+            raise NbprofError(f"where is 'device' or 'host' and by is 'type' or 'op', not {where!r} and {by!r}")
+        run = self._profile.run
+        return ops.distribution(run.ops_with_idle if idle else run.ops, where, by)
+
+    def as_xprof(self, with_idle: bool = False) -> pd.DataFrame:
+        """The rows of XProf 2.24.2, exactly, for comparing: its table without idle, or with.
+
+        Columns are those of `frame`; what XProf does not know is 0, or "Unknown". A side has 500 rows at most, the idle one among them.
+        Empty for files that XProf cannot read.
+        """
+        return self._profile.run.xprof_ops[int(with_idle)].copy()
+
+    def figure(self, **options: Any) -> Model:
+        """Bokeh pies: device and host, by op and by type."""
+        from nbprof.tools import figures
+
+        return figures.ops(self._profile.run, **options)
+
+
+class Kernels(Framed):
+    """GPU kernels by name, op and launch shape, as in the GPU kernel stats of the TensorFlow guide.
+
+    `frame` has one row for each kernel, op and launch shape (grid, block, registers, shared memory), with the number of launches and their
+    total, mean, shortest and longest duration; largest total first, equal ones in the order of name, grid, block, registers, shared memory
+    and op. Durations are whole nanoseconds; a launch of less is left out, as in XProf.
+
+    - `op` is the op that launched the kernel: as the event names it (`tf_op`, or `level 0` in files of TensorFlow 2.3/2.4), what the
+      compiled program calls the instruction, or the op on the host whose call started it. XProf reads neither `level 0` nor launches.
+    - `uses_tensor_core` follows from the kernel's name, up to the names of Hopper and Blackwell; NA where the name cannot tell (products
+      compiled by Triton). XProf's list ends with Ampere, takes plain fp32 kernels called `xmma_gemm…ffma` for TensorCore kernels, and is
+      not applied where the file names no vendor (TensorFlow 2.3/2.4).
+    - `op_tensor_core_eligible`: the op is a matrix product, convolution, recurrent layer or attention by its name or type, or its kernel
+      uses TensorCores. XProf goes by the name alone: it misses ops that were fused (`conv2d/Relu` of type `_FusedConv2D`).
+    - `occupancy_percent` is the one recorded (`occupancy_source` "recorded"), else computed from the launch shape and the limits of the
+      device's compute capability (CUDA C++ programming guide). TensorFlow and JAX state the theoretical occupancy, PyTorch an estimate of
+      the achieved one, which a grid with too few blocks lowers; what is computed is of the same kind. XProf shows 0 where none was
+      recorded. AMD's is not known.
+    - Shared memory of TensorFlow 2.3/2.4 (`shm`) and of AMD (`group_mem`) is one number for both kinds, in `static_shared_bytes`. XProf
+      shows 0 for both.
+    """
+
+    @property
+    def devices(self) -> pd.DataFrame:
+        """One row a GPU: the part of its steps with a kernel, the estimated efficiency of its multiprocessors, occupancy, TensorCores.
+
+        `sm_efficiency_percent` is the mean over the steps of min(1, blocks of the running kernels by multiprocessor): 100 when each
+        multiprocessor has a block all the time. It needs the grids and the number of multiprocessors, which not every file states. Source:
+        the GPU summary of PyTorch's TensorBoard plugin.
+        """
+        return self._profile.run.kernel_devices.copy()
+
+    def by_name(self) -> pd.DataFrame:
+        """One row a kernel, total time descending: ops, launches, times, part of all kernel time and of it on TensorCores.
+
+        `tensor_core_percent` is time on TensorCores in percent of the time of kernels whose names tell whether they use them;
+        `occupancy_percent` is weighted by time.
+        """
+        from nbprof.analysis import kernels
+
+        return kernels.by_name(self._profile.run.kernels)
+
+    def by_op(self) -> pd.DataFrame:
+        """One row an op, total time descending, with the columns of `by_name`; kernels without an op are the row of the empty name."""
+        from nbprof.analysis import kernels
+
+        return kernels.by_op(self._profile.run.kernels)
+
+    def as_xprof(self) -> pd.DataFrame:
+        """The rows of XProf 2.24.2, exactly, for comparing: its TensorCore rule, op names, launch shapes, order and first 1,000 rows.
+
+        Columns are those of `frame` but for `occupancy_source`; what a file does not state is 0, as there. Empty for PyTorch's files, which
+        XProf cannot read.
+        """
+        return self._profile.run.xprof_kernels.copy()
+
+    def figure(self, **options: Any) -> Model:
+        """A Bokeh bar chart of the kernels with the most time."""
+        from nbprof.tools import figures
+
+        return figures.kernels(self._profile.run, **options)

@@ -1,0 +1,105 @@
+"""Every framework op, on the device and on the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.tools.op_profile import payload as op_profile
+from nbprof.tools.overview.payload import by_torch, unknown
+from nbprof.tools.tables import floats, hidden, longest, table
+from nbprof.tools.torch_ops import ops_torch
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+COLUMNS = ("rank", "where", "type", "op", "occurrences", "total_us", "avg_us", "self_us", "avg_self_us", "eager")
+RATES = ("tensor_core_percent", "gflops_per_second", "gbytes_per_second", "operational_intensity", "bound_by")
+"""Columns that are there only where an op has a value."""
+MOST_ROWS = 3000
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `Ops` part: 3,000 rows of each side (the ones with most self time), the totals over all, PyTorch's modules and shapes."""
+    ops = without_idle(run.ops)
+    return {
+        "empty": _empty(run) if ops.empty else None,
+        "table": _table(_largest(ops), run.longest_calls),
+        "totals": totals(run),
+        "modules": ops_torch.modules(run),
+        "shapes": ops_torch.shapes(run),
+    }
+
+
+def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
+    """The rows with their rates as they are read: in 10⁹ a second, and percent."""
+    shown = ops.copy()
+    for key, source, scale in (
+        ("gflops_per_second", "flops_per_second", 1e-9),
+        ("gbytes_per_second", "bytes_per_second", 1e-9),
+        ("tensor_core_percent", "tensor_core_fraction", 100.0),
+    ):
+        if source in ops.columns:
+            shown[key] = floats(ops[source]) * scale
+    known = [key for key in RATES if key in shown.columns and _told(shown[key])]
+    return hidden(table(shown, "ops", (*COLUMNS, *known)), *longest(ops, calls, ("device", "host")))
+
+
+def _told(values: pd.Series[Any]) -> bool:
+    """Whether any row has a value."""
+    return bool(((values.notna()) & (values.astype(object) != "")).any())
+
+
+def without_idle(ops: pd.DataFrame) -> pd.DataFrame:
+    """The ops that are work."""
+    return ops[ops["type"] != "IDLE"] if len(ops) else ops
+
+
+def left_out(run: Run) -> int:
+    """Ops that the table of the payload leaves out."""
+    ops = without_idle(run.ops)
+    return len(ops) - len(_largest(ops))
+
+
+def totals(run: Run) -> dict[str, float]:
+    """Self time of each side without idle, and its idle time; NaN where the side was not recorded."""
+    ops, idle = without_idle(run.ops), run.ops_with_idle
+    result: dict[str, float] = {}
+    for where in ("device", "host"):
+        result[f"{where}_us"] = _sum(ops, where)
+        result[f"{where}_idle_us"] = _sum(idle[idle["type"] == "IDLE"] if len(idle) else idle, where)
+    return result
+
+
+def _largest(ops: pd.DataFrame) -> pd.DataFrame:
+    return ops.groupby("where", sort=False).head(MOST_ROWS) if len(ops) else ops
+
+
+def _sum(ops: pd.DataFrame, where: str) -> float:
+    side = ops[ops["where"] == where] if len(ops) else ops
+    return float(np.nansum(floats(side["self_us"]))) if len(side) else float("nan")
+
+
+def _empty(run: Run) -> dict[str, Any]:
+    if plain := unknown(run, "ops", "No ops in this run"):
+        return plain
+    if by_torch(run):
+        return {
+            "title": "No ops in this run",
+            "text": "The profile holds no framework op: it was recorded without the CPU side. The host's ops need ProfilerActivity.CPU:",
+            "code": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+        }
+    if not run.activity.has_device and op_profile.has(run):
+        return {
+            "title": "The ops of this run are in compiled programs",
+            # The view has the link to Op profile below.
+            "text": "It ran whole programs that XLA compiled for the CPU, and no op of JAX or TensorFlow alone. HLO & roofline lists "
+            "their ops with the framework's op that each was made of.",
+        }
+    return {
+        "title": "No ops in this run",
+        "text": "The profile holds no framework op. If the cell ran one, the host tracer was switched off; level 2 records ops.",
+        "code": "%%nbprof --host-level 2",
+    }

@@ -1,0 +1,1 @@
+"""Overview: all of it that is not analysis."""

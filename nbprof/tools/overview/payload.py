@@ -1,0 +1,358 @@
+"""The answer first: verdict, figures, what to do next, the ops that cost most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nbprof.display import wording
+from nbprof.display.categories import BY_KEY
+from nbprof.tools.tables import floats, hidden, longest, table
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+MOST_ADVICE = 5
+_KINDS = {"-": "removed", "+": "added"}
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `Overview` part."""
+    facts = run.overview
+    advice = [_advice(run, row) for row in run.advice.head(MOST_ADVICE).to_dict("records")]
+    bound = facts.get("bound")
+    return {
+        "bound": bound if bound in BY_KEY else None,
+        "verdict": {
+            "word": facts.get("verdict") or "Unknown",
+            "text": facts.get("verdict_text") or "",
+            "detail": facts.get("verdict_detail") or "",
+        },
+        "confidence": {
+            "level": facts.get("confidence") or "none",
+            "evidence": [{"ok": bool(ok), "text": text} for ok, text in facts.get("confidence_evidence") or []],
+        },
+        "figures": figures(run),
+        "advice": advice,
+        "no_advice": "" if advice else _no_advice(run),
+        "top_ops": _top_ops(run),
+        "top_ops_where": "host" if facts.get("top_ops_where") == "host" else "device",
+        "run": _facts(facts),
+        "checks": _checks(run, facts.get("checks")),
+    }
+
+
+_CHECKS = {
+    "input": "Waiting for input",
+    "all_others_as_input": "Unexplained time as input",
+    "output": "Copies to the host",
+    "device_collectives": "Communication",
+    "kernel_launch": "Kernel launch",
+    "all_others": "Unexplained time",
+    "precision": "16-bit compute",
+    "eager_host": "Eager on the host",
+    "eager_device": "Eager on the device",
+    "outside_compilation": "Outside of XLA",
+    "tf_function": "Traced tf.functions",
+}
+"""Names of the checks on screen; one that is not here is shown by its key."""
+
+
+def _checks(run: Run, checks: Any) -> list[dict[str, Any]]:
+    """What was looked at: every check with its percentage and what follows from it."""
+    if not isinstance(checks, pd.DataFrame):
+        return []
+    return [
+        {
+            "label": _CHECKS.get(str(row["check"]), str(row["check"]).replace("_", " ").capitalize()),
+            "percent": wording.real(row["percent"]),
+            "level": str(row["level"]),
+            "statement": str(row["statement"]),
+            "view": "ops" if row["view"] == "kernels" and not may_have_kernels(run) else str(row["view"]),
+        }
+        for row in checks.to_dict("records")
+    ]
+
+
+def _facts(facts: dict[str, Any]) -> list[list[str]]:
+    """What the run ran on: as the run states it, with what the recording itself knows of devices, versions and time."""
+    known = facts.get("environment") or {}
+    stated = {str(label): str(value) for label, value in facts.get("run_facts") or []}
+    if devices := [_device(group) for group in known.get("devices") or []]:
+        stated["Device"] = "; ".join(devices)
+    versions = [f"{name} {version}" for name, version in (known.get("versions") or {}).items()]
+    # A run that nbprof recorded has those of its framework in its name.
+    if versions := [one for one in versions if one not in stated.get("Framework", "").split(", ")]:
+        stated["Versions"] = ", ".join(versions)
+    return [[label, wording.one_line(value)] for label, value in stated.items()]
+
+
+def _device(group: dict[str, Any]) -> str:
+    """`4 × Tesla T4 (sm_75), 40 cores, 14.56 GiB` of what is known of a kind of device."""
+    count, capability, cores = group.get("count") or 1, group.get("compute_capability"), wording.real(group.get("cores"))
+    name = str(group.get("name") or group.get("kind") or "device")
+    short = f"sm_{str(capability).replace('.', '')}" if capability else ""
+    parts = [f"{name} ({short})" if short and short not in name else name]
+    if cores:
+        parts.append(wording.plural(int(cores), "multiprocessor") if capability else wording.plural(int(cores), "core"))
+    if memory := wording.real(group.get("memory_bytes")):
+        parts.append(wording.size(memory))
+    if group.get("megacore"):
+        parts.append("Megacore")
+    if beside := wording.real(group.get("sparse_cores")):
+        parts.append(wording.plural(int(beside), "SparseCore"))
+    return (f"{count} × " if count > 1 else "") + ", ".join(parts)
+
+
+def figures(run: Run) -> list[dict[str, Any]]:
+    """The six key figures; with no device recorded, host figures take the place of those that need one."""
+    facts = run.overview
+    on_device = has_device(run)
+    of_tpu = facts.get("flops_utilization_percent") is not None and (run.devices["kind"] == "TPU").any()
+    of_device = [_busy(run), *([_flops(run), _bandwidth(run)] if of_tpu else [_op_time(facts), _precision(facts)])]
+    middle = of_device if on_device else [_host_compute(run), _rate(facts), _eager(facts)]
+    return [_average(run), _waiting(run), *middle, _memory(run)]
+
+
+def by_torch(run: Run) -> bool:
+    """Whether PyTorch wrote the profile: its words differ from TensorFlow's."""
+    return "torch" in str(run.overview.get("framework") or "").lower()
+
+
+def by_jax(run: Run) -> bool:
+    """Whether JAX wrote the profile."""
+    return "jax" in str(run.overview.get("framework") or "").lower()
+
+
+def unknown(run: Run, view: str, title: str) -> dict[str, str] | None:
+    """Why a view of a trace is empty that no known framework wrote; None where one did."""
+    text = getattr(run, "missing", {}).get(view, "")
+    return {"title": title, "text": text} if text and not run.overview.get("framework") else None
+
+
+def has_device(run: Run) -> bool:
+    """Whether anything but a host was recorded."""
+    return len(run.devices) > 0
+
+
+def may_have_kernels(run: Run) -> bool:
+    """Whether GPU kernels can be in the profile.
+
+    Not where every device that was recorded is of another kind, such as a TPU, nor without a device where XLA's programs ran on the CPU.
+    """
+    if len(run.kernels) > 0 or bool((run.devices["kind"] == "GPU").any()):
+        return True
+    return run.devices.empty and bool(run.hlo_missing)
+
+
+def chip(run: Run) -> str:
+    """What kernels ran on: "NPU" where every device is one, or tables of Ascend's profiler name none, else "GPU"."""
+    kinds = set(run.devices["kind"])
+    return "NPU" if kinds == {"NPU"} or (not kinds and run.ascend_kinds) else "GPU"
+
+
+def figure(label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> dict[str, Any]:
+    """One `Figure`; a value that was not measured is None and its note says why."""
+    return {"label": label, "value": wording.real(value), "unit": unit, "digits": digits, "note": note, **more}
+
+
+def bar(*parts: tuple[str, Any]) -> dict[str, Any]:
+    """The bar below a figure, from (category, percent); nothing when a part was not measured."""
+    known = [{"category": key, "percent": value} for key, part in parts if (value := wording.real(part)) is not None]
+    return {"bar": known} if len(known) == len(parts) else {}
+
+
+def _summary(run: Run, category: str) -> dict[Any, Any]:
+    summary = run.steps_summary
+    rows = summary[summary["category"] == category] if "category" in summary.columns else summary
+    return dict(rows.iloc[0]) if len(rows) else {}
+
+
+def _average(run: Run) -> dict[str, Any]:
+    row = _summary(run, "step_time")
+    mean, spread = wording.real(run.overview.get("step_time_ms")), wording.real(run.overview.get("step_time_sd_ms"))
+    note = "no steps" if mean is None else ""
+    if (low := wording.real(row.get("min_ms"))) is not None and mean is not None:
+        note = f"range {wording.number(low, 2)}–{wording.number(row.get('max_ms'), 2)}" if len(run.steps) > 1 else "one step"
+    more = {"spread": f"± {wording.number(spread, 2)}"} if spread is not None and mean is not None and len(run.steps) > 1 else {}
+    return figure("Average step", mean, "ms", 2, note, **more)
+
+
+def _waiting(run: Run) -> dict[str, Any]:
+    percent, mean = wording.real(run.overview.get("input_percent")), wording.real(run.overview.get("step_time_ms"))
+    note = "no steps" if mean is None else "not recorded"
+    if percent is not None:
+        note = f"{wording.number(percent * mean / 100, 2)} ms a step" if mean is not None else ""
+    hot = {"hot": True} if run.overview.get("bound") == "input" else {}
+    return figure("Waiting for input", percent, "%", 1, note, **bar(("input", percent)), **hot)
+
+
+def _busy(run: Run) -> dict[str, Any]:
+    percent = run.overview.get("device_busy_percent")
+    kind = run.overview.get("device_kind") or "device"
+    note = "no steps" if run.steps.empty else "not recorded"
+    if wording.real(percent) is not None:
+        note = f"{kind}, mean of {len(run.devices):,} devices" if len(run.devices) > 1 else f"{kind}, 1 device"
+    if wording.real(percent) is not None and (run.devices["kind"] == "TPU").any():
+        note += "; copies and infeed count"
+    return figure("Device busy", percent, "%", 1, note, **bar(("device_compute", percent)))
+
+
+def _flops(run: Run) -> dict[str, Any]:
+    """What TPUs computed by their peak. (Their ops are compiled: where those ran, and in how many bits, says little.)"""
+    rate, peak = (wording.real(value) for value in (run.overview.get("flops_per_second"), run.devices["peak_flops_per_second"].max()))
+    note = f"{wording.number((rate or 0) / 1e12, 3)} of {wording.number((peak or 0) / 1e12)} TFLOP/s a device"
+    if (counter := wording.real(run.overview.get("mxu_utilization_percent"))) is not None:
+        note += f"; MXU counter {wording.percent(counter)}"
+    percent = run.overview.get("flops_utilization_percent")
+    return figure("FLOPS utilization", percent, "%", 1, note, **bar(("device_compute", percent)))
+
+
+def _bandwidth(run: Run) -> dict[str, Any]:
+    percent, rate = run.overview.get("memory_bandwidth_utilization_percent"), run.overview.get("memory_bytes_per_second")
+    known = wording.real(percent) is not None
+    peak = wording.real(run.devices["memory_bytes_per_second"].max())
+    note = f"{wording.size(rate)}/s of {wording.size(peak)}/s a device" if known else "not recorded"
+    return figure("Memory bandwidth", percent, "%", 1, note, **bar(("device_compute", percent)))
+
+
+def _op_time(facts: dict[str, Any]) -> dict[str, Any]:
+    device, host = wording.real(facts.get("device_op_percent")), wording.real(facts.get("host_op_percent"))
+    note = f"on host {wording.percent(host)}" if device is not None else "no ops recorded"
+    return figure("Op runs on device", device, "%", 1, note, **bar(("device_compute", device), ("host_compute", host)))
+
+
+def _precision(facts: dict[str, Any]) -> dict[str, Any]:
+    half, full = wording.real(facts.get("compute_16bit_percent")), wording.real(facts.get("compute_32bit_percent"))
+    note = f"32-bit {wording.percent(full)}" if half is not None else "not recorded" if facts.get("steps") else "no steps"
+    return figure("16-bit compute", half, "%", 1, note, **bar(("device_compute", half)))
+
+
+def _host_compute(run: Run) -> dict[str, Any]:
+    row = _summary(run, "host_compute")
+    percent = wording.real(row.get("percent"))
+    note = f"{wording.number(row.get('mean_ms'), 2)} ms a step" if percent is not None else "no steps"
+    return figure("Host compute", percent, "%", 1, note, **bar(("host_compute", percent)))
+
+
+def _rate(facts: dict[str, Any]) -> dict[str, Any]:
+    mean = wording.real(facts.get("step_time_ms"))
+    return figure("Steps per second", 1000 / mean if mean else None, "", 1, "no accelerator" if mean else "no steps")
+
+
+def _eager(facts: dict[str, Any]) -> dict[str, Any]:
+    percent = wording.real(facts.get("eager_host_percent"))
+    outside = "of op time, not compiled" if "torch" in str(facts.get("framework") or "").lower() else "of op time on host"
+    note = outside if percent is not None else "no ops recorded"
+    return figure("Run eagerly", percent, "%", 1, note, **bar(("host_compute", percent)))
+
+
+def _memory(run: Run) -> dict[str, Any]:
+    peak = wording.real(run.overview.get("peak_memory_bytes"))
+    if peak is None:
+        return figure("Peak memory", None, "", 0, "not recorded")
+    value, unit, digits = wording.scale_bytes(peak)
+    note = ""
+    summary = run.memory_summary
+    if len(summary) and "capacity_bytes" in summary.columns:
+        shown = summary[summary["peak_bytes"] == peak]
+        largest = (shown if len(shown) else summary.sort_values("peak_bytes", ascending=False, kind="stable")).iloc[0]
+        note = str(largest["memory_id"])
+        capacity = wording.real(largest["capacity_bytes"])
+        # Host allocators state no limit, or one so large that a part of it says nothing.
+        if capacity and peak <= capacity < 2**44:
+            note = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
+        rows = run.memory_timeline
+        if "address" in rows.columns and rows.loc[rows["memory_id"] == largest["memory_id"], "address"].isna().all():
+            note = "at least: what was there before is not in it"
+    return figure("Peak memory", value, unit, digits, note)
+
+
+# What shows the evidence of a rule in the trace: the copy to the device that took longest, or where the device stood still.
+_COPIES = ("pinned_memory", "input_ahead", "input_copies", "copies_exposed")
+_IDLE = ("waits", "other", "between_steps", "host_bound")
+# Rules whose evidence is calls of one kind, by how their names begin.
+_CALLS = {"optimizer_loop": "Optimizer.step#", "gloo": "gloo:"}
+# What XLA's and TensorFlow's tracer of a GPU calls a copy to it.
+_COPY = "MemcpyH2D"
+
+
+def _target(run: Run, rule: str) -> dict[str, str] | None:
+    """Where in the trace the evidence of a rule is (`Target` of the front end); None where the whole trace is."""
+    if rule in _IDLE:
+        return {"kind": "gap"} if run.activity.has_device else None
+    if begin := _CALLS.get(rule):
+        named = next((str(name) for name in run.trace.names if str(name).startswith(begin)), "")
+        return {"kind": "name", "name": named} if named else None
+    if rule not in _COPIES:
+        return None
+    copies = run.input_ops[run.input_ops["category"] == "enqueue"]
+    if len(copies):
+        return {"kind": "input", "name": str(copies["op"].iloc[int(copies["total_ms"].to_numpy().argmax())])}
+    return {"kind": "name", "name": _COPY} if _COPY in set(run.trace.names) else None
+
+
+def _there(run: Run, view: str) -> bool:
+    """Whether the dashboard of a run has a tab."""
+    from nbprof.tools.dashboard import _WHERE_KNOWN, TABS
+
+    return view in TABS and (view not in _WHERE_KNOWN or _WHERE_KNOWN[view](run))
+
+
+def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
+    view, link = row.get("view"), row.get("link")
+    if isinstance(view, str) and view and not _there(run, view):
+        # What a report does not show is no place to go to; ops are in each.
+        view, link = "ops", "Ops"
+    return {
+        "severity": str(row.get("severity") or "low"),
+        "title": str(row["title"]),
+        "gain_ms": wording.real(row.get("gain_ms_per_step")),
+        "evidence": str(row.get("evidence") or ""),
+        "fix": fix_lines(row.get("fix")),
+        "view": view if isinstance(view, str) and view else "overview",
+        "link": link.replace("GPU kernels", f"{chip(run)} kernels") if isinstance(link, str) else "",
+        "target": _target(run, str(row.get("rule") or "")) if view == "trace" else None,
+    }
+
+
+def fix_lines(fix: object) -> list[dict[str, str]]:
+    """The lines of a diff: a leading "-" removes, "+" adds, a blank or anything else stays."""
+    if not isinstance(fix, str) or not fix.strip():
+        return []
+    return [{"kind": _KINDS.get(line[:1], "same"), "text": line[1:] if line[:1] in ("-", "+", " ") else line} for line in fix.splitlines()]
+
+
+def _no_advice(run: Run) -> str:
+    if run.steps.empty:
+        return "Without steps nbprof cannot weigh one cost against another, so it gives no advice."
+    return "Nothing found that is worth doing: no rule has evidence of a gain in this run."
+
+
+def _top_ops(run: Run) -> dict[str, Any]:
+    frame = run.overview.get("top_ops")
+    if not isinstance(frame, pd.DataFrame):
+        frame = pd.DataFrame()
+    keys = ["rank", "op", "ms_per_step", "percent", "cumulative_percent"]
+    if "flops_per_second" in frame.columns and frame["flops_per_second"].notna().any():
+        frame = frame.assign(gflops_per_second=floats(frame["flops_per_second"]) / 1e9)
+        keys.append("gflops_per_second")
+    if run.steps.empty and len(frame):
+        # The screen has one column for both, and calls it "ms".
+        frame = frame.assign(ms_per_step=frame["self_ms"])
+    # Beside the time of a step stands what one device takes of it, not the sum of all.
+    devices = len(run.activity.device_extents) if len(run.steps) and run.overview.get("top_ops_where") == "device" else 1
+    if devices > 1 and len(frame):
+        # Each host has steps of its own, by all of which the sum was divided already.
+        hosts = run.steps["host"].nunique() if "host" in run.steps.columns else 1
+        frame = frame.assign(ms_per_step=floats(frame["ms_per_step"]) * hosts / devices)
+    where = ("host" if run.overview.get("top_ops_where") == "host" else "device",)
+    made = hidden(table(frame.head(10), "top_ops", keys), *longest(frame.head(10), run.longest_calls, where))
+    head = next(head for head in made["columns"] if head["key"] == "ms_per_step")
+    if run.steps.empty:
+        head["label"] = "ms"
+        head["help"] = "Self time in the whole profile, summed over devices and threads: there are no steps to divide it by."
+    elif devices > 1:
+        head["help"] = f"Self time by the number of steps, a mean of {devices} devices. p.overview['top_ops'] has the sum."
+    return made

@@ -1,0 +1,276 @@
+"""The run as one picture for PDF, e-mail and every viewer that shows images only."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from nbprof.display import wording
+from nbprof.display.categories import BY_KEY, CATEGORIES, DEVICE, HOST, OTHER, mix
+from nbprof.tools.canvas import FAINT, INK, LINE, SOFT, TEXT, TRACK, Canvas
+from nbprof.tools.text import means
+
+WIDTH = 1400
+_LEFT, _RIGHT = 40, WIDTH - 40
+_HEIGHT = 2400
+_GAP = 44
+_GRAPH = 300
+_SPLIT = 850
+
+
+def png(payload: dict[str, Any]) -> bytes:
+    """A PNG, 1400 pixels wide (700 points at 2x), usually 50 to 100 kB.
+
+    Verdict, average step, key figures, step graph beside the breakdown, top ops, what to do next.
+
+    Parameters
+    ----------
+    payload : dict
+        What `nbprof.tools.dashboard.dashboard` gives.
+    """
+    sheet = Canvas(WIDTH, _HEIGHT)
+    y = _header(sheet, payload["meta"], 32)
+    y = _verdict(sheet, payload["overview"], y)
+    parts = means(payload)
+    if parts:
+        y = _average_bar(sheet, parts, y + 20)
+    y = _figures(sheet, payload["overview"]["figures"], y + 24)
+    if parts:
+        mean = payload["overview"]["figures"][0]["value"]
+        y = max(_steps(sheet, payload["steps"], mean, y + _GAP), _breakdown(sheet, parts, mean, y + _GAP))
+    y = max(_top_ops(sheet, payload["overview"], y + _GAP), _next_steps(sheet, payload["overview"], y + _GAP))
+    return sheet.png(_footer(sheet, payload["meta"], y + 28))
+
+
+def _header(sheet: Canvas, meta: dict[str, Any], y: float) -> float:
+    for i, (colour, width) in enumerate((("#CF4A1A", 18), ("#23896A", 24), ("#184A95", 14))):
+        sheet.box(_LEFT + 6 * (i == 1), y + 2 + 8 * i, _LEFT + 6 * (i == 1) + width, y + 7 + 8 * i, colour)
+    x = sheet.text(_LEFT + 44, y, "nbprof", 24, INK, bold=True)
+    x = sheet.text(x + 22, y, sheet.fit(meta["label"], 24, 500), 24, TEXT, bold=True)
+    sheet.text(x + 10, y + 2, sheet.fit(" · ".join(["", *meta["facts"]]).strip(), 22, _RIGHT - x - 10), 22, SOFT)
+    sheet.rule(_LEFT, _RIGHT, y + 42)
+    if not meta["notice"]:
+        return y + 66
+    y += 58
+    # What a notice says above a snippet makes no sense without it.
+    said = meta["notice"]["title"] if meta["notice"].get("code") else f"{meta['notice']['title']} {meta['notice']['text']}"
+    for line in sheet.wrap(said, 22, _RIGHT - _LEFT, 2):
+        sheet.text(_LEFT, y, line, 22, SOFT)
+        y += 30
+    return y + 18
+
+
+def _verdict(sheet: Canvas, overview: dict[str, Any], y: float) -> float:
+    word = overview["verdict"]["word"] + (":" if overview["verdict"]["text"] else "")
+    colour = BY_KEY[overview["bound"]].colour if overview["bound"] else INK
+    whole = f"{word} {overview['verdict']['text']}"
+    size = next((size for size in (42, 38, 34, 30) if sheet.measure(whole, size) < _RIGHT - _LEFT - 20), 30)
+    x = sheet.text(_LEFT, y, word, size, mix(colour, 88, "#000000"), bold=True) + 12
+    sheet.text(x, y, sheet.fit(overview["verdict"]["text"], size, _RIGHT - x), size, INK, bold=True)
+    y += 62
+    for line in sheet.wrap(overview["verdict"]["detail"], 25, _RIGHT - _LEFT - 120, 3):
+        sheet.text(_LEFT, y, line, 25)
+        y += 36
+    level = overview["confidence"]["level"]
+    if level == "none":
+        return y
+    evidence = " · ".join(item["text"] for item in overview["confidence"]["evidence"])
+    x = sheet.text(_LEFT, y + 4, f"Confidence: {level}", 22, TEXT, bold=True) + 14
+    sheet.text(x, y + 4, sheet.fit(evidence, 22, _RIGHT - x), 22, SOFT)
+    return y + 36
+
+
+def _average_bar(sheet: Canvas, parts: list[tuple[Any, float, float]], y: float) -> float:
+    """The average step as one bar, largest part first, the parts that have room labelled."""
+    whole = sum(percent for _, _, percent in parts) or 1
+    x, label_end = float(_LEFT), 0.0
+    for category, ms, percent in parts:
+        if not ms:
+            continue
+        right = x + (_RIGHT - _LEFT) * percent / whole
+        sheet.box(x, y, max(right - 2, x + 1), y + 40, category.colour)
+        text = f"{wording.number(ms, 2)} ms · {wording.percent(percent, 0)}"
+        room = sheet.measure(f"{category.label} {text}", 22) + 30
+        if x >= label_end and right - x > 40 and x + room < _RIGHT + 30 and (room < right - x or percent < 30):
+            end = sheet.text(x, y + 48, category.label, 22, INK, bold=True)
+            label_end = sheet.text(end + 8, y + 48, text, 22, SOFT) + 24
+        x = right
+    return y + 80
+
+
+def _figures(sheet: Canvas, figures: list[dict[str, Any]], y: float) -> float:
+    sheet.rule(_LEFT, _RIGHT, y)
+    width = (_RIGHT - _LEFT) / len(figures)
+    for i, figure in enumerate(figures):
+        x = _LEFT + i * width + (16 if i else 0)
+        room = width - 28
+        if i:
+            sheet.box(x - 16, y, x - 14, y + 136, LINE)
+        sheet.text(x, y + 16, sheet.fit(figure["label"], 22, room), 22, SOFT)
+        colour = mix(BY_KEY["input"].colour, 88, "#000000") if figure.get("hot") else INK
+        end = sheet.text(x, y + 46, wording.number(figure["value"], figure["digits"]), 36, colour, bold=True)
+        unit, note = figure["unit"] if figure["value"] is not None else "", figure["note"]
+        if spread := figure.get("spread"):
+            fits = sheet.measure(f"{unit} {spread}", 22) <= x + room - end
+            unit, note = (f"{unit} {spread}", note) if fits else (unit, f"{spread}, {note}")
+        sheet.text(end + 6, y + 58, unit, 22, SOFT)
+        sheet.text(x, y + 92, sheet.fit(note, 20, room + 8), 20, SOFT)
+        if figure.get("bar"):
+            sheet.box(x, y + 122, x + room - 8, y + 129, TRACK)
+            left = x
+            for part in figure["bar"]:
+                right = left + (room - 8) * min(part["percent"], 100) / 100
+                sheet.box(left, y + 122, right, y + 129, BY_KEY[part["category"]].colour)
+                left = right
+    sheet.rule(_LEFT, _RIGHT, y + 144)
+    return y + 146
+
+
+def _steps(sheet: Canvas, steps: dict[str, Any], mean: float | None, y: float) -> float:
+    times = [float(t) for t in steps["step_time_ms"]]
+    scope = steps.get("count") or (f"{len(times):,} steps" if len(times) > 1 else "1 step")
+    end = sheet.text(_LEFT, y, "Step time", 25, INK, bold=True)
+    numbers = f"{steps['prefix']} {steps['step'][0]}-{steps['step'][-1]}".strip() if len(times) > 1 else str(steps["step"][0])
+    sheet.text(end + 14, y + 3, f"{scope}, {numbers}, ms", 22, SOFT)
+    top, left, right = y + 52, _LEFT + 66, _SPLIT
+    ceiling, cut = scale(times)
+    for i in range((parts := _ticks(ceiling)) + 1):
+        level = top + _GRAPH * (1 - i / parts)
+        sheet.rule(left, right, level, LINE if i == 0 else TRACK)
+        sheet.text(left - 12, level - 13, f"{ceiling * i / parts:,.10g}", 20, SOFT, align="r")
+    _bars(sheet, steps, times, (left, top, right), ceiling)
+    if mean is not None and mean < ceiling:
+        sheet.rule(left, right, top + _GRAPH * (1 - mean / ceiling), SOFT, dash=6)
+    middle = f"axis cut: longest step {wording.number(max(times), 2)} ms" if cut else "step number"
+    if len(times) > 1:
+        sheet.text(left, top + _GRAPH + 10, str(steps["step"][0]), 20, SOFT)
+        sheet.text(right, top + _GRAPH + 10, str(steps["step"][-1]), 20, SOFT, align="r")
+    else:
+        middle = f"step {steps['step'][0]}"
+    sheet.text((left + right) / 2, top + _GRAPH + 10, middle, 20, SOFT, align="c")
+    return top + _GRAPH + 40
+
+
+def scale(times: list[float]) -> tuple[float, bool]:
+    """The top of the axis (1, 2, 4, 5, 8 x 10^n) and whether steps reach beyond it.
+
+    Where one step is over four times the median (the first one, which compiles), the axis follows the 95th percentile.
+    """
+    ordered = sorted(times)
+    top = ordered[-1]
+    cut = len(ordered) > 2 and top > 4 * ordered[len(ordered) // 2] > 0
+    if cut:
+        top = ordered[min(len(ordered) - 1, math.ceil(0.95 * len(ordered)) - 1)]
+        cut = top < ordered[-1]
+    if top <= 0:
+        return 1.0, False
+    power = 10.0 ** math.floor(math.log10(top))
+    return next(step * power for step in (1, 2, 4, 5, 8, 10) if step * power >= top), cut
+
+
+def _ticks(ceiling: float) -> int:
+    """Into how many parts an axis is cut so that its ticks are round: 5 for 1, 5 and 10, else 4."""
+    first = f"{ceiling:e}"[0]
+    return 5 if first in "15" else 4
+
+
+def _bars(sheet: Canvas, steps: dict[str, Any], times: list[float], area: tuple[float, float, float], ceiling: float) -> None:
+    left, top, right = area
+    # More steps than columns of 2 pixels: each column shows the longest of its steps.
+    group = math.ceil(len(times) / ((right - left) / 3))
+    shown = [max(range(i, min(i + group, len(times))), key=times.__getitem__) for i in range(0, len(times), group)]
+    pitch = (right - left) / len(shown)
+    width = min(max(pitch * 0.82, 2), 64)
+    for k, i in enumerate(shown):
+        x = left + pitch * (k + 0.5) - width / 2
+        base = 0.0
+        stack = [(c.colour, float(steps["categories"][c.key][i])) for c in CATEGORIES if c.key in steps["categories"]]
+        for colour, value in stack or [(OTHER, times[i])]:
+            if not value > 0:
+                continue
+            high = min(base + value, ceiling)
+            sheet.box(x, top + _GRAPH * (1 - high / ceiling), x + width, top + _GRAPH * (1 - base / ceiling), colour)
+            base = high
+
+
+def _breakdown(sheet: Canvas, parts: list[tuple[Any, float, float]], mean: float | None, y: float) -> float:
+    left = _SPLIT + 56
+    sheet.text(left, y, "Where a step goes", 25, INK, bold=True)
+    sheet.text(1200, y + 3, "ms", 20, SOFT, align="r")
+    sheet.text(_RIGHT, y + 3, "% of step", 20, SOFT, align="r")
+    y += 44
+    for category, ms, percent in parts:
+        colour = TEXT if ms else FAINT
+        sheet.rule(left, _RIGHT, y - 5, TRACK)
+        sheet.box(left, y + 6, left + 18, y + 24, category.colour if ms else mix(category.colour, 35), 3)
+        sheet.text(left + 30, y + 2, category.label, 22, colour)
+        sheet.text(1200, y + 2, wording.number(ms, 2), 22, colour, align="r")
+        sheet.text(_RIGHT, y + 2, wording.percent(percent).rstrip("%"), 22, colour, align="r")
+        y += 37
+    sheet.rule(left, _RIGHT, y - 5)
+    sheet.text(left, y + 2, "Step", 22, INK, bold=True)
+    sheet.text(1200, y + 2, wording.number(mean, 2), 22, INK, bold=True, align="r")
+    return y + 36
+
+
+def _top_ops(sheet: Canvas, overview: dict[str, Any], y: float) -> float:
+    table = overview["top_ops"]
+    if not table["rows"]:
+        return y - _GAP
+    where = overview["top_ops_where"]
+    end = sheet.text(_LEFT, y, f"Top ops on {where}", 25, INK, bold=True)
+    sheet.text(end + 14, y + 3, "self time, idle excluded", 22, SOFT)
+    sheet.text(700, y + 3, table["columns"][2]["label"], 20, SOFT, align="r")
+    sheet.text(_SPLIT, y + 3, "%", 20, SOFT, align="r")
+    y += 44
+    colour = DEVICE if where == "device" else HOST
+    data = table["data"]
+    shares = [float(share) for share in data["percent"]]
+    widest = max((share for share in shares if share > 0), default=1.0)
+    for i in range(min(table["rows"], 10)):
+        sheet.rule(_LEFT, _SPLIT, y - 5, TRACK)
+        name = wording.one_line(data["op"]["values"][int(data["op"]["codes"][i])])
+        sheet.text(_LEFT, y + 2, sheet.fit(name, 22, 540, keep_end=True), 22)
+        sheet.text(700, y + 2, wording.number(data["ms_per_step"][i], 3), 22, align="r")
+        sheet.box(716, y + 9, 716 + max(60 * shares[i] / widest, 0) if shares[i] > 0 else 716, y + 20, colour)
+        sheet.text(_SPLIT, y + 2, wording.percent(shares[i]).rstrip("%"), 22, align="r")
+        y += 37
+    return y
+
+
+def _next_steps(sheet: Canvas, overview: dict[str, Any], y: float) -> float:
+    left = _SPLIT + 56 if overview["top_ops"]["rows"] else _LEFT
+    sheet.text(left, y, "Next steps", 25, INK, bold=True)
+    y += 44
+    if not overview["advice"]:
+        for line in sheet.wrap(overview["no_advice"], 22, _RIGHT - left, 4):
+            sheet.text(left, y, line, 22, SOFT)
+            y += 31
+        return y
+    for item in overview["advice"][:3]:
+        sheet.rule(left, _RIGHT, y - 5, TRACK)
+        gain = "" if item["gain_ms"] is None else f"up to {wording.number(-item['gain_ms'], 2)} ms a step"
+        sheet.text(left, y + 2, sheet.fit(item["title"], 22, _RIGHT - left), 22, INK, bold=True)
+        y += 32
+        for line in sheet.wrap(". ".join(part for part in (gain, wording.plain(item["evidence"])) if part), 20, _RIGHT - left, 3):
+            sheet.text(left, y, line, 20, SOFT)
+            y += 27
+        y += 14
+    return y
+
+
+def _footer(sheet: Canvas, meta: dict[str, Any], y: float) -> float:
+    foot = meta["footer"]
+    sheet.rule(_LEFT, _RIGHT, y)
+    size = "" if foot["bytes"] is None else f", {wording.size(foot['bytes'])}"
+    left = f"{foot['events']:,} events, {foot['dropped']:,} dropped · {foot['file']}{size}"
+    sheet.text(_LEFT, y + 14, sheet.fit(left, 20, 900), 20, SOFT)
+    sheet.text(
+        _RIGHT,
+        y + 14,
+        sheet.fit(f"nbprof {meta['version']} · {meta['created']}".rstrip(" ·"), 20, 400),
+        20,
+        SOFT,
+        align="r",
+    )
+    return y + 56

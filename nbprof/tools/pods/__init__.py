@@ -1,0 +1,1 @@
+"""Pods: all of it that is not analysis."""

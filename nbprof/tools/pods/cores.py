@@ -1,0 +1,113 @@
+"""The cores of TPUs beside each other: what each did, by core and chip."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.display import wording
+from nbprof.display.codec import coded, smallest
+from nbprof.schema.cores import COLUMNS, SCHEMA
+from nbprof.tools.tables import DERIVED, column, explained, floats
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+MOST_CORES = 3000
+MOST_ROWS = 8000
+"""Cores times steps that a report holds one by one."""
+KINDS = tuple(name for name in COLUMNS if name.endswith("_ms") and name not in ("step_time_ms", "start_ms"))
+_COLUMNS = {col.name: col for col in SCHEMA["pods_cores"]}
+
+
+def several(run: Run) -> bool:
+    """Whether there are several cores of TPUs to compare, SparseCores among them."""
+    return bool(run.pods_cores["worker"].nunique() > 1)
+
+
+def payload(run: Run, at: pd.DataFrame, steps: npt.NDArray[np.int64]) -> dict[str, Any] | None:
+    """The `Cores` part; None where no core of a TPU has steps.
+
+    Parameters
+    ----------
+    run : Run
+    at : DataFrame
+        `host group at`: which step of the view each step of a host is.
+    steps : int64[drawn]
+        The steps that are drawn, as `at` counts them.
+    """
+    frame = run.pods_cores
+    if frame.empty:
+        return None
+    counted = frame[frame["counted"].astype(bool)]
+    means = (counted if len(counted) else frame).groupby("worker")[["step_time_ms", *KINDS]].mean()
+    chips = frame.drop_duplicates("worker").set_index("worker")["chip"]
+    order = sorted(means.index, key=wording.natural)[:MOST_CORES]
+    means = means.loc[order].reset_index()
+    means["chip"] = chips.reindex(order).to_numpy()
+    means = means.rename(columns={"step_time_ms": "mean_step_ms"})
+    kinds = [kind for kind in KINDS if (frame[kind] > 0).any()]
+    part: dict[str, Any] = {
+        "kinds": kinds,
+        "heads": [_head(key) for key in ("worker", "chip", "step_time_ms", *kinds)],
+        "table": _table(means, ("worker", "chip", "mean_step_ms", *kinds)),
+        "first": np.zeros(0, np.uint32),
+        "core": np.zeros(0, np.uint8),
+        "time_ms": np.zeros(0, np.float32),
+        "parts": {},
+        "note": _note(run, frame, kinds, len(means)),
+    }
+    rows = frame.merge(at, on=["host", "group"])
+    place = np.full(int(at["at"].to_numpy(np.int64).max(initial=-1)) + 1, -1, np.int64)
+    place[steps] = np.arange(len(steps))
+    rows = rows.assign(at=place[rows["at"].to_numpy(np.int64)], core=pd.Index(order).get_indexer(rows["worker"]))
+    rows = rows[(rows["at"] >= 0) & (rows["core"] >= 0)].sort_values(["at", "core"], kind="stable")
+    if len(rows) > MOST_ROWS:
+        part["note"] += f" In this report: their means. p.pods.cores has each step of each core ({len(frame):,} rows)."
+        return part
+    part["first"] = np.append(0, np.cumsum(np.bincount(rows["at"], minlength=len(steps)))).astype(np.uint32)
+    part["core"] = smallest(rows["core"].to_numpy(np.int64))
+    part["time_ms"] = rows["step_time_ms"].to_numpy(np.float32)
+    part["parts"] = {kind: rows[kind].to_numpy(np.float32) for kind in kinds}
+    return part
+
+
+def _note(run: Run, frame: pd.DataFrame, kinds: list[str], drawn: int) -> str:
+    """What the table leaves to know, in sentences."""
+    none = [_COLUMNS[kind].label.lower() for kind in KINDS if kind not in kinds]
+    parts = [f"No core spent time on {_listed(none)}."] if none else []
+    if (run.devices["megacore"] == True).any():  # noqa: E712 - a column of objects, which may be missing
+        parts.append("Megacore: the two cores of a chip work as one, and are one row.")
+    if frame["worker"].str.contains(" SparseCore ", regex=False).any():
+        parts.append("A SparseCore works beside the core of its chip, in the same step.")
+    count = frame["worker"].nunique()
+    if count > drawn:
+        parts.append(f"In this report: {drawn:,} of {count:,} cores; p.pods.cores has all.")
+    return " ".join(parts)
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _table(frame: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, Any]:
+    heads = [_head(key) for key in keys]
+    data = {head["key"]: column(frame, head["key"], head["kind"]) for head in heads}
+    data["worker"] = coded(wording.one_line(name) for name in frame["worker"])
+    data["chip"] = floats(frame["chip"]).astype(np.float32)
+    return {"columns": heads, "data": data, "rows": len(frame)}
+
+
+def _head(key: str) -> dict[str, Any]:
+    col = DERIVED.get(key) or _COLUMNS[key]
+    head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": explained(col)}
+    if key == "worker":
+        head["label"] = "Core"
+    if key == "mean_step_ms":
+        head["help"] = "Mean duration of a step on this core."
+    if col.digits is not None:
+        head["digits"] = col.digits
+    return head

@@ -1,0 +1,1 @@
+"""HLO & roofline: all of it that is not analysis."""

@@ -1,0 +1,114 @@
+"""`p.roofline`: ops of programs that XLA compiled, under the roof of the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nbprof.analysis import roofline
+from nbprof.tools.view import Framed
+
+if TYPE_CHECKING:
+    from bokeh.model import Model
+
+    from nbprof.profile_parts.base import Shown
+
+
+class Roofline(Framed):
+    """How near each op of the compiled programs comes to what the device can do: the roofline model.
+
+    `frame` has one row an op, most self time first. `operational_intensity` is FLOPs (8-bit ones as half, 4-bit ones as a quarter) by bytes
+    of main memory; the roof at an intensity is the lower of the peak FLOP/s and the intensity times the peak bytes a second.
+    `roof_fraction` is how near the op comes to it, by the resource that it uses best, `bound_by`. Caches let an op exceed the roof.
+
+    The peaks are those of the profile: a TPU states them, a GPU's follow from its architecture, units and clock. Where they are not known,
+    or for other ones: `p.roofline(peak_flops=312e12, peak_bytes=2.0e12)`, or `nbprof.load(path, peaks={...})` for all views. Of memories on
+    the chip a TPU states its peaks (VMEM, CMEM) and how many bytes an op reads from and writes to each, and an op may be bound by one of
+    them; of a GPU's shared memory only the peak is known.
+
+    XProf 2.24.2 draws the same; its bandwidths are in GiB, its ridge point of a TPU is of GB. It takes NVIDIA's shared memory to move 256
+    bytes a clock and multiprocessor, where from Maxwell on there are 32 banks of 4 bytes: its peak is twice that of `p.devices`. It leaves
+    a TPU's VMEM out unless that is one with CMEM (`has_merged_vmem`). `p.hlo` says how its counts differ.
+    """
+
+    def __init__(self, profile: Shown, peak_flops: float | None = None, peak_bytes: float | None = None, transfers: bool = True) -> None:
+        super().__init__(profile, "hlo", "roofline")
+        self._given = peak_flops, peak_bytes
+        self._transfers = transfers
+
+    def __call__(self, *, peak_flops: float | None = None, peak_bytes: float | None = None, transfers: bool = True) -> Roofline:
+        """The same with other peaks.
+
+        Parameters
+        ----------
+        peak_flops, peak_bytes : float, optional
+            Operations and bytes of main memory in a second that one device can do at most; the profile's where left out.
+        transfers : bool
+            Whether infeed and outfeed count.
+
+        Raises
+        ------
+        NbprofError
+            A peak is not above 0.
+        """
+        roofline.peaks(self._profile.run.activity, peak_flops, peak_bytes)
+        return Roofline(self._profile, peak_flops, peak_bytes, transfers)
+
+    def _made(self) -> tuple[pd.DataFrame, dict[str, float | str]]:
+        run = self._profile.run
+        if self._given == (None, None) and self._transfers:
+            return run.roofline
+        return roofline.frame(run.activity, self.peaks, transfers=self._transfers)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The ops under the roof, most self time first; the columns are those of `nbprof.schema.hlo.SCHEMA["roofline"]`."""
+        return self._made()[0].copy()
+
+    @property
+    def total(self) -> dict[str, float | str]:
+        """All ops as one, over the whole time of the devices, idle included: XProf's row "Program".
+
+        `time_us`, `idle_us`, `flops_per_second`, `bytes_per_second`, `operational_intensity`, `bound_by`, `roof_fraction`,
+        `compute_fraction`, `bandwidth_fraction`; what runs other ops (`while`, `conditional`, `call`) adds no FLOPs and bytes to theirs.
+        """
+        return dict(self._made()[1])
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """The ops of each step as one, over the time of the step: one row a step of a host, empty where there are no steps.
+
+        A run of an op belongs to the step in which it begins on the device. Rates are of one device, over the whole step; what one run
+        computes and moves is the mean of all runs of the op. XProf has such rows for TPUs whose file ties ops to steps.
+        """
+        run = self._profile.run
+        if self._given == (None, None):
+            return run.roofline_steps.copy()
+        return roofline.by_step(run.activity, self.peaks, run.steps)
+
+    @property
+    def peaks(self) -> roofline.Peaks:
+        """What the device can do: `device`, `flops_per_second`, `bytes_per_second`, `ridge_point`; `missing` says what is not known."""
+        return roofline.peaks(self._profile.run.activity, *self._given)
+
+    @property
+    def missing(self) -> str:
+        """What is missing and what to do, in a sentence: the ops, or a peak of the device; '' where nothing is."""
+        return self._profile.run.hlo_missing or self.peaks.missing
+
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        if self._given == (None, None) and self._transfers:
+            return self._profile.mimebundle(views=[self._tab])
+        from nbprof.report import mimebundle
+        from nbprof.tools.roofline import payload as drawn
+
+        run = self._profile.run
+        part = drawn.payload(run, (*self._made(), self.peaks, self.steps))
+        return mimebundle.mimebundle(run, {**self._profile.payload(), self._tab: part}, views=[self._tab], drawn=False)
+
+    def figure(self, **options: Any) -> Model:
+        """A Bokeh scatter of the ops under the roof, both axes logarithmic; a point is as large as the op's time."""
+        from nbprof.tools.hlo import figures as hlo_figures
+
+        return hlo_figures.roofline(self.frame, self.peaks, self.missing, **options)

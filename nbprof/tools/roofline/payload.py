@@ -1,0 +1,284 @@
+"""Ops of compiled programs under the roof of the device, with the table of all that is known of them: the tab "HLO & roofline"."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.given_peaks import ON_CHIP
+from nbprof.analysis import roofline
+from nbprof.analysis.ops import ops
+from nbprof.analysis.roofline import Peaks
+from nbprof.display import wording
+from nbprof.display.categories import CATEGORIES
+from nbprof.display.codec import numbers
+from nbprof.schema import hlo as frames_hlo
+from nbprof.schema.columns import Col
+from nbprof.tools.overview.payload import bar, figure
+from nbprof.tools.tables import column, explained
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+MOST_ROWS = 1500
+"""Ops that are told one by one; the rest is told as a sum."""
+_LONGEST = 400
+"""Letters of a text."""
+_PARTS = 7
+"""Categories with a part of their own."""
+_GIGA, _TERA = 1e9, 1e12
+_RATES = {"flops_per_second": "GFLOP/s", "bytes_per_second": "GB/s"}
+CODE = 'p = nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12})'
+
+_OF_ROOF = ("roof_fraction", "compute_fraction", "bandwidth_fraction")
+_HUES = (
+    (("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective", "ragged-all"), "device_collectives"),
+    (("infeed",), "input"),
+    (("outfeed",), "output"),
+    (("copy-start", "copy-done", "send", "recv"), "device_to_device"),
+)
+"""What of a step the categories of XLA are, by how they begin; everything else is device compute."""
+_HOST_MEMORY = "S(5)"
+"""How XLA writes the memory space of the host."""
+
+Floats = npt.NDArray[np.float64]
+Made = tuple[pd.DataFrame, dict[str, float | str], Peaks, pd.DataFrame]
+
+
+def has(run: Run) -> bool:
+    """Whether an op of a compiled program ran."""
+    return not run.hlo_missing
+
+
+def nothing() -> dict[str, Any]:
+    """The part without ops."""
+    return {
+        "empty": None,
+        "figures": [],
+        "table": {"columns": [], "data": {}, "rows": 0},
+        "left_out": "",
+        "donuts": [],
+        "peak_flops": None,
+        "roofs": [],
+        "marks": [],
+        "device": "",
+        "missing": "",
+        "code": "",
+    }
+
+
+def payload(run: Run, made: Made | None = None) -> dict[str, Any]:
+    """The `Roofline` part: the 1,500 ops with most self time, the figures over all.
+
+    Parameters
+    ----------
+    run : Run
+    made : tuple, optional
+        The frame, the total, the peaks and the steps of a roofline with other peaks.
+    """
+    if run.hlo_missing:
+        return {**nothing(), "empty": {"title": "No op of a compiled program", "text": run.hlo_missing}}
+    frame, total, peaks, steps = made or (*run.roofline, roofline.peaks(run.activity), run.roofline_steps)
+    known = run.hlo
+    if made is not None:
+        # Without infeed and outfeed there are fewer.
+        known = known[~known["category"].isin(roofline.TRANSFERS)].reset_index(drop=True) if len(frame) < len(known) else known
+        known = known.assign(bound_by=frame["bound_by"])
+    return {
+        "empty": None,
+        "figures": _figures(known, total, peaks),
+        "table": _table(known.head(MOST_ROWS), frame.head(MOST_ROWS)),
+        "left_out": left_out(known),
+        "donuts": [_donut(known, "category", "By category"), _donut(known, "bound_by", "By what bounds it")],
+        "peak_flops": wording.real(peaks.flops_per_second),
+        "roofs": _roofs(peaks),
+        "marks": [mark for mark in (_mark("Whole profile", total), _mark("Average step", roofline.average(steps))) if mark],
+        "device": wording.one_line(peaks.device),
+        "missing": peaks.missing.partition(": give")[0] + "." if peaks.missing else "",
+        "code": CODE if peaks.missing else "",
+    }
+
+
+def left_out(frame: pd.DataFrame) -> str:
+    """What the table leaves out, in a sentence; '' where it has all."""
+    rest = frame.iloc[MOST_ROWS:]
+    if rest.empty:
+        return ""
+    part, ms = wording.percent(100 * rest["self_fraction"].sum()), wording.number(rest["self_us"].sum() / 1000, 2)
+    return (
+        f"{wording.plural(len(rest), 'more op')} with the least self time, {ms} ms or {part} together, are not listed; p.hlo.frame has all."
+    )
+
+
+def hue(category: str, expression: str = "") -> str:
+    """The step-time category that an op counts as: its colour."""
+    key = next((key for starts, key in _HUES if category.startswith(starts)), "device_compute")
+    if key == "device_to_device" and _HOST_MEMORY in expression:
+        # The first layout is that of the result: what lies with the host is output, what is only read there is input.
+        return "output" if _HOST_MEMORY in expression.partition("}")[0] else "input"
+    return key
+
+
+def _roofs(peaks: Peaks) -> list[dict[str, Any]]:
+    levels = [(peaks.memory, peaks.bytes_per_second), *((ON_CHIP[level], peak) for level, peak in peaks.on_chip.items())]
+    return [
+        {"label": label, "bytes_per_second": float(peak), "ridge": wording.real(peaks.flops_per_second / peak)}
+        for label, peak in levels
+        if peak > 0
+    ]
+
+
+def _mark(label: str, values: dict[str, float | str]) -> dict[str, Any] | None:
+    if not values:
+        return None
+    keys = ("operational_intensity", "flops_per_second", "bytes_per_second", "compute_fraction", "bandwidth_fraction")
+    return {"label": label, **{key: wording.real(values[key]) for key in keys}}
+
+
+def _figures(frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks) -> list[dict[str, Any]]:
+    ms = float(frame["self_us"].sum()) / 1000
+    idle = float(total["idle_us"]) / max(float(total["time_us"]), 1e-12)
+    programs = wording.plural(frame["program"].nunique(), "program")
+    flops, moved = float(total["flops_per_second"]), float(total["bytes_per_second"])
+    part = 100 * float(total["roof_fraction"])
+    bound = {key: 100 * float(share) for key, share in frame.groupby("bound_by")["self_fraction"].sum().items()}
+    unknown = bound.get("", 0.0)
+    compute, memory = (None if unknown > 99.95 else bound.get(key, 0.0) for key in (ops.COMPUTE, peaks.memory))
+    chip = sum(share for key, share in bound.items() if key not in ("", ops.COMPUTE, peaks.memory))
+    note = "; ".join(
+        text
+        for text in (
+            f"{wording.percent(chip)} by memory on the chip" if chip else "",
+            f"{wording.percent(unknown)} not known" if unknown > 0.05 and memory is not None else "",
+        )
+        if text
+    )
+    return [
+        figure(
+            "Self time of ops",
+            ms,
+            "ms",
+            1,
+            f"{wording.plural(len(frame), 'op')} of {programs}" + (f"; idle {wording.percent(100 * idle)}" if idle > 0 else ""),
+        ),
+        _rate("FLOP rate", flops, peaks.flops_per_second, "FLOP/s", peaks.memory),
+        _rate("Memory bandwidth", moved, peaks.bytes_per_second, "B/s", peaks.memory),
+        figure("Of the roof", part, "%", 1, _nearest(total) if math.isfinite(part) else "peaks not known", **bar(("device_compute", part))),
+        figure("Bound by compute", compute, "%", 1, "of op time" if compute is not None else "not known"),
+        figure(f"Bound by {_within(peaks.memory)}", memory, "%", 1, note or ("of op time" if memory is not None else "not known")),
+    ]
+
+
+def _nearest(total: dict[str, float | str]) -> str:
+    return f"nearest to the peak of {_within(str(total['bound_by']))}" if total["bound_by"] else "nothing is known to be used"
+
+
+def _within(resource: str) -> str:
+    """What an op is bound by, within a sentence."""
+    return resource.lower() if resource in (ops.COMPUTE, ops.DEVICE_MEMORY, ops.HOST_MEMORY) else resource
+
+
+def _rate(label: str, value: float, peak: float, unit: str, memory: str) -> dict[str, Any]:
+    """A rate of one device over the whole time, beside its peak, each in the unit that suits it; on the CPU over the time of its ops."""
+    by, prefix = (_TERA, "T") if value >= _TERA else (_GIGA, "G")
+    # Of the threads of a CPU it is not known when they could have run an op and did not.
+    when = "over the time of ops" if memory == ops.HOST_MEMORY else "idle time included"
+    of = when if memory == ops.HOST_MEMORY else f"a device, {when}"
+    if math.isfinite(peak):
+        most, its = (_TERA, "T") if peak >= _TERA else (_GIGA, "G")
+        of = f"of {wording.number(peak / most, 0 if peak >= 10 * most else 2)} {its}{unit}, {when}"
+    digits = 2 if value >= 0.01 * by else 4
+    return figure(label, value / by, f"{prefix}{unit}", digits, of, **bar(("device_compute", 100 * value / peak)))
+
+
+def _donut(frame: pd.DataFrame, key: str, title: str) -> dict[str, Any]:
+    """Self time by a column: its largest parts, and the others."""
+    sums = frame.groupby(key)["self_us"].sum().sort_values(ascending=False, kind="stable")
+    # What is not known is no kind of its own among those that are ranked.
+    unknown = float(sums.pop("")) if "" in sums.index else 0.0
+    whole = (float(sums.sum()) + unknown) or 1.0
+    most = _PARTS + 1 if len(sums) == _PARTS + 1 else _PARTS
+    parts = [
+        {"label": wording.one_line(str(name)), "percent": 100 * float(us) / whole, "kind": "rank"} for name, us in sums.head(most).items()
+    ]
+    if len(sums) > most:
+        parts.append(
+            {"label": wording.plural(len(sums) - most, "other"), "percent": 100 * float(sums.iloc[most:].sum()) / whole, "kind": "others"}
+        )
+    if unknown:
+        parts.append({"label": "not known", "percent": 100 * unknown / whole, "kind": "others"})
+    return {"title": title, "ms": (float(sums.sum()) + unknown) / 1000, "parts": parts}
+
+
+def _table(frame: pd.DataFrame, roof: pd.DataFrame) -> dict[str, Any]:
+    """All columns of `p.hlo.frame` and the parts of the roof; what the chart needs besides has names that begin with `_`."""
+    shown: dict[str, tuple[dict[str, Any], Any]] = {}
+    for col in (*frames_hlo.SCHEMA["hlo"], *(frames_hlo.column("roofline", key) for key in _OF_ROOF)):
+        values = (roof if col.name in _OF_ROOF else frame)[col.name]
+        shown[_key(col)] = _head(col), _values(col, values)
+    data = {key: values for key, (_, values) in shown.items()}
+    colours = [category.key for category in CATEGORIES]
+    return {
+        "columns": [head for head, _ in shown.values()],
+        "data": {
+            **data,
+            "_intensity": _short(roof["operational_intensity"]),
+            "_flops": _short(roof["flops_per_second"]),
+            "_bytes": _short(roof["bytes_per_second"]),
+            "_hue": np.array(
+                [colours.index(hue(str(one), str(text))) for one, text in zip(frame["category"], frame["expression"], strict=True)],
+                np.uint8,
+            ),
+        },
+        "rows": len(frame),
+    }
+
+
+def _short(values: pd.Series[Any]) -> npt.NDArray[np.float32]:
+    return values.to_numpy(np.float64, na_value=np.nan).astype(np.float32)
+
+
+def _key(col: Col) -> str:
+    """Shown in other units than the frame has, a column has another name."""
+    if col.unit in _RATES:
+        return f"g{col.name}"
+    return col.name.replace("_fraction", "_percent") if col.unit == "fraction" else "gflops" if col.name == "flops" else col.name
+
+
+def _head(col: Col) -> dict[str, Any]:
+    label, kind, digits = col.label, col.kind, col.digits
+    if col.unit in _RATES:
+        label = label.replace("B/s", "GB/s") if col.unit == "bytes_per_second" else label.replace("FLOP/s", "GFLOP/s")
+    elif col.name == "flops":
+        label = "GFLOPs"
+    elif col.name == "bytes":
+        kind = "bytes"
+    elif col.name == "operational_intensity":
+        digits = 2
+    head: dict[str, Any] = {"key": _key(col), "label": label, "kind": kind, "help": _help(col)}
+    return head if digits is None else head | {"digits": digits}
+
+
+def _help(col: Col) -> str:
+    told = explained(col)
+    return f"{told} In 10⁹." if col.unit in _RATES or col.name == "flops" else told
+
+
+def _values(col: Col, values: pd.Series[Any]) -> Any:
+    if col.kind in ("text", "code"):
+        return column(pd.DataFrame({"text": values.map(_cut)}), "text", "text")
+    if col.kind == "bool":
+        return values.to_numpy(np.uint8)
+    if col.kind == "percent":
+        return numbers(100 * values.to_numpy(np.float64))
+    by = _GIGA if col.unit in _RATES or col.name == "flops" else 1.0
+    return numbers(values.to_numpy(np.float64, na_value=np.nan) / by)
+
+
+def _cut(text: object) -> str:
+    said = str(text)
+    return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"

@@ -1,0 +1,1 @@
+"""Steps: all of it that is not analysis."""

@@ -1,0 +1,128 @@
+"""`p.steps` and `p.pods`: step time, and each step on each worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nbprof.tools.view import Framed
+
+if TYPE_CHECKING:
+    from bokeh.model import Model
+
+
+class Steps(Framed):
+    """Step time and where it goes: the step breakdown of the TensorFlow Profiler guide."""
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row a step of each host, in time order; the columns are those of `nbprof.schema.frames.SCHEMA`.
+
+        **Which events are a step's.** Files state it (`group_id`); where one does not, events are joined as TensorFlow Profiler does: by
+        nesting on a thread, by ids of producers and consumers, by the correlation of a launch with its kernel, by elements of tf.data, and
+        every root (`_r`, TraceContext; where nothing is marked, an iteration of a loop in a graph) gives its group to all below it. On
+        the CPU an eager op that no mark is around is no step. PyTorch marks steps itself.
+        Where a JAX program marks none, its steps are the runs of the compiled program that takes most of the time (of the calls of
+        `jax.numpy` none), each from the end of the run before, on its last device, to its own end; the receipt says so.
+        On TPUs the same goes by the `XLA Modules` line of the cores, where no core has a `Steps` line. XProf has no steps there. Copies
+        of a TPU between its memory and the host's are input and output.
+
+        **Step time** is the longest marker on a device (the `Steps` line; without one, stretches of device events of one group), or the
+        longest marker on the host where that includes it; without a device the marker on the host. The step of a host with several TPU
+        cores is that of the slowest of them, and only steps that all cores have count.
+
+        **Where it goes.** Each piece of work has a class. Where pieces overlap, the first of these counts: waiting of a device for the host
+        or another device, device compute, output (copies to the host), device to device, input (waiting for the next batch), collectives,
+        kernel launch, copies to the device (input as well), compilation, the rest of the host's work. What nothing covers is `other_ms`, so
+        that the categories add up to the step time exactly. What was not recorded is NA, never 0. `host_to_device_bytes` and its like are
+        there where the file states the sizes of copies; XProf looks for them under another name, and has 0.
+
+        **Other than XProf 2.24** (`as_xprof()` gives its table): there host work is no part of the steps of a profile with a device, so
+        kernel launch, host compute and waiting for input are 0 and all of it is called other; here it is, as in the guide. Copies under
+        their names of TensorFlow 2.3/2.4 (`MemcpyH2D`) are copies here, compute there; bfloat16 is 16 bit, RCCL is a collective. What
+        XLA compiles on the host (`backend_compile`, `...Client::Compile`) is compilation here, host compute there. Steps
+        have the names of their markers (`train 500`), there those of their groups. No step is dropped for being the first or the last: a
+        step without any compute at either end is, as the recording cut it off, and the receipt says how many. Where a GPU is named but
+        recorded nothing, XProf has no steps; here are those of the host.
+        """
+        return super().frame
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """One row a category, and `step_time` first: mean, sample standard deviation (n - 1), least, most, and part of all step time.
+
+        Of the steps that are `counted`: not those that warm up (a leading step over 4 times the median of those after it), that the
+        recording cut off, or that are of another kind (`test` between `train`): averaged is training, unless steps of
+        another kind take over 4 times as long, and without training the kind with the most time. XProf averages all that it has not
+        dropped. One step has no deviation: NA here, 0 (or `-nan`) there.
+
+        `percent` is the sum of a category by the time of all these steps, so that the categories add up to 100; NA where no host recorded
+        the category. Where only some hosts did (one has a GPU, another none), the other columns are of the steps of those hosts.
+        """
+        summary: pd.DataFrame = self._profile.run.steps_summary
+        return summary.copy()
+
+    def as_xprof(self) -> pd.DataFrame:
+        """The step table of XProf 2.24, by its rules exactly: for comparing figures of the two tools.
+
+        One row a step of each host, by group: `host`, `step` (the group), `name`, `start_ms`, `step_time_ms` and the categories, as in
+        `frame`. Of a profile with a device only the device's work counts, and a step is called by its group; a step needs compute; of more
+        than five steps the first and the last are dropped, but not on TPUs. Categories that were not recorded are 0, as there. Empty for
+        files that XProf cannot read. Not equal is one case: where a program on a GPU has marks and loops in its graphs, XProf makes a step
+        of each iteration of a loop, and here the steps are those of the marks.
+        """
+        steps: pd.DataFrame = self._profile.run.xprof_steps
+        return steps.copy()
+
+    def figure(self, **options: Any) -> Model:
+        """A Bokeh figure: one stacked bar a step."""
+        from nbprof.tools import figures
+
+        return figures.steps(self._profile.run, **options)
+
+
+class Pods(Framed):
+    """Each step on each worker: the hosts of a job, the cores of a TPU host, the ranks of PyTorch."""
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row a step and worker; the columns are those of `nbprof.schema.frames.SCHEMA`.
+
+        Which steps of two hosts are the same follows from when they ran: the host whose recording spans the shortest time is the chief, and
+        every other one is shifted by the number of steps under which its steps overlap longest with the chief's (of equal ones none, 1, 2 …
+        and then -1, -2 …). Only steps that all hosts have are shown. A host without device work among hosts that have some coordinates
+        and is no worker. `step` is the chief's number. Step time and categories are those of `p.steps.frame`; of a TPU core, its own:
+        where steps are runs of a program, from the end of its run before to its own end. `bottleneck` is the category with the most time,
+        of equal ones the first in the order of columns.
+
+        These are the rules of TensorFlow Profiler's pod viewer, on nbprof's steps. XProf numbers common steps from 0, and lays hosts that
+        never overlap on one another from their first steps on; here their numbers tell, the receipt says so, and a host that shares no
+        number with the chief is left out.
+        """
+        return super().frame.drop(columns=["host"])
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """One row a step: how many workers, the slowest of them, and the spread.
+
+        The spread is (slowest - fastest) / slowest in percent, and NA of one worker. XProf shows no such table.
+        """
+        summary: pd.DataFrame = self._profile.run.pods_summary
+        return summary.copy()
+
+    @property
+    def cores(self) -> pd.DataFrame:
+        """One row a step and core of a TPU: what the core did, by TensorFlow Profiler's breakdown for TPUs; empty without TPUs.
+
+        An op of the `XLA Ops` line counts where no op inside it runs, in the step in which it begins, by its name and category in the
+        program: `infeed`, `outfeed`, `send`, `recv`; any collective is all-reduce; transfers between the device and the memory of the host
+        are sends and receives with the host and copies to or from arrays in its memory; all else is compute. What no op covers is idle, so
+        that the columns add up to the step time. Of a collective, the n-th run of the same op in the same step is one run on all cores of
+        a host: the shortest is compute, and what a core takes longer is sync. A SparseCore is a worker of its own, in the step of its
+        TensorCore in which its own begins.
+
+        XProf folds the cores of a step into one: the largest infeed, the mean outfeed, the least idle time.
+        """
+        cores: pd.DataFrame = self._profile.run.pods_cores
+        return cores.drop(columns=["host", "group", "counted"])

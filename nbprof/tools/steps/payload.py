@@ -1,0 +1,116 @@
+"""The step-time graph: every step with its categories."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.steps import step_count
+from nbprof.display.categories import CATEGORIES
+from nbprof.display.codec import coded, short
+from nbprof.tools.overview.payload import by_jax, by_torch, unknown
+from nbprof.tools.tables import floats
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+NO_STEPS = {
+    "title": "No steps found, so step time is unknown.",
+    "text": "nbprof saw no step markers. %%nbprof marks those of model.fit by itself; a loop of your own needs one line:",
+    "code": "for batch in ds:\n    with nbprof.step():\n        train_step(batch)",
+}
+
+NO_TORCH_STEPS = {
+    "title": "No steps found, so step time is unknown.",
+    "text": "The loop did not call prof.step() while it was recorded. It needs one line at the end of each iteration:",
+    "code": "with torch.profiler.profile(schedule=schedule(wait=1, warmup=1, active=10)) as prof:\n    for batch in loader:\n"
+    "        train_step(batch)\n        prof.step()",
+}
+
+NO_JAX_STEPS = {
+    "title": "No steps found, so step time is unknown.",
+    "text": "JAX marks no steps by itself. A loop needs one line:",
+    "code": "for i, batch in enumerate(batches):\n    with jax.profiler.StepTraceAnnotation('train', step_num=i):\n"
+    "        train_step(batch)",
+}
+
+
+def no_steps(run: Run) -> dict[str, str]:
+    """Why there are no steps, and what marks them."""
+    if run.capture is None and (plain := unknown(run, "steps", NO_STEPS["title"])):
+        return plain
+    if by_jax(run):
+        return dict(NO_JAX_STEPS)
+    # A cell recorded by nbprof itself has no `prof`.
+    return dict(NO_TORCH_STEPS if by_torch(run) and run.capture is None else NO_STEPS)
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The `Steps` part: times by step and category; a category that was not recorded is absent."""
+    steps = run.steps
+    hosts = coded(steps["host"].tolist() if "host" in steps.columns else [])
+    names = [str(name) if isinstance(name, str) else "" for name in steps["name"]] if "name" in steps.columns else []
+    part: dict[str, Any] = {
+        "empty": no_steps(run) if steps.empty else None,
+        "step": pd.to_numeric(steps["step"]).to_numpy(np.int32) if len(steps) else np.zeros(0, np.int32),
+        "name": names,
+        "start_ms": _times(steps, "start_ms"),
+        "step_time_ms": _times(steps, "step_time_ms"),
+        "categories": {c.key: _times(steps, c.column) for c in recorded(steps)},
+        "prefix": prefix(names),
+        "hosts": hosts["values"],
+    }
+    if "counted" in steps.columns and not (counted := steps["counted"].astype(bool)).all():
+        part["warmup"] = (~counted).to_numpy(np.uint8)
+        part["left_out"] = _left_out(steps)
+    if len(hosts["values"]) > 1 or (len(run.hosts) > 1 and len(steps)):
+        part["count"] = step_count.told(steps, len(run.hosts))
+    if len(hosts["values"]) > 1:
+        part["host"] = hosts["codes"].astype(np.uint16)
+    return part
+
+
+def recorded(steps: pd.DataFrame) -> list[Any]:
+    """The categories that the producer recorded, in stack order."""
+    return [c for c in CATEGORIES if c.column in steps.columns and (steps.empty or steps[c.column].notna().any())]
+
+
+def prefix(names: list[str]) -> str:
+    """What all step names have in front of their number: "train" for "train 500", "train 501"; else the empty text."""
+    heads = {match.group(1) if (match := re.fullmatch(r"(.*?)[\s_#:]*\d+", name, re.DOTALL)) else "" for name in names}
+    return heads.pop() if len(heads) == 1 else ""
+
+
+def _times(steps: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    if steps.empty or key not in steps.columns:
+        return np.full(len(steps), np.nan)
+    return short(floats(steps[key]))
+
+
+def _of_each(chosen: pd.Series, steps: pd.DataFrame) -> int:
+    """How many steps are chosen, of several hosts those of the one with the most."""
+    return int(chosen.groupby(steps["host"], sort=False).sum().max())
+
+
+def _left_out(steps: pd.DataFrame) -> str:
+    """What the averages leave out, in a sentence."""
+    warm = steps["warmup"].astype(bool)
+    main = steps.loc[steps["counted"].astype(bool), "kind"].iloc[0]
+    first = _of_each(warm & (steps["kind"] == main), steps)
+    parts = [f"the first {'step' if first == 1 else f'{first} steps'} (compilation, warm-up)"] if first else []
+    parts += [f"{n} {kind} steps" for kind, n in steps.loc[steps["kind"] != main, "kind"].value_counts().items()]
+    if "cut" in steps.columns:
+        cut = steps["cut"].astype(bool) & ~warm & (steps["kind"] == main)
+        # Of each host those before its first step that counts, and those behind its last.
+        counted = steps["counted"].astype(bool).groupby(steps["host"], sort=False)
+        early = cut & (counted.cumsum() == 0) & counted.transform("any")
+        for which, rows, end in (("first", early, "begin"), ("last", cut & ~early, "end")):
+            count = _of_each(rows, steps)
+            if count:
+                hosts = steps.loc[rows, "host"].unique().tolist()
+                of = f" of {hosts[0]}" if len(hosts) == 1 and steps["host"].nunique() > 1 else ""
+                parts.append(f"the {which} {'step' if count == 1 else f'{count} steps'}{of} (cut by the {end} of the recording)")
+    return f"Averages leave out {' and '.join(parts)}."

@@ -1,0 +1,1 @@
+"""PyTorch ops: all of it that is not analysis."""

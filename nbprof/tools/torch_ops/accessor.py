@@ -1,0 +1,52 @@
+"""`p.torch_ops`: PyTorch's ops by name, input shapes, call stack and nn.Module."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from nbprof.analysis.ops import torch_ops
+from nbprof.core.errors import NbprofError
+from nbprof.tools.view import Framed
+
+
+class TorchOps(Framed):
+    """What `torch.profiler`'s `key_averages()` tells, of any file, with the modules and the backward pass.
+
+    `frame` has one row an op, annotation or runtime call (`kind`), the one with the most self time first: of the device where the file has
+    one, else of the host. Times are µs: `self` without, `total` with what ran in it. On files without a device those columns are NA.
+
+    Which runs are one: an op whose only inner run has its own name counts once with it, as `key_averages()` counts. Otherwise an op in
+    another run of it counts in both totals, there and here. Where the ops overlap partly, `p.ops` gives each instant to one op; here the
+    inner run is taken from the outer one as `key_averages()` takes it.
+    """
+
+    def by(self, key: str) -> pd.DataFrame:
+        """The ops apart by their input shapes, by the Python code that called them, or by the module in which they ran.
+
+        Ops of the backward pass have no Python code and no module of their own: they stand with the op of the forward pass that they
+        belong to, which autograd numbers alike.
+
+        Parameters
+        ----------
+        key : {'op', 'shapes', 'stack', 'module'}
+            `shapes` needs a profile recorded with record_shapes=True, `stack` and `module` one with with_stack=True; without, the column
+            of the key is None.
+
+        Returns
+        -------
+        DataFrame
+            The columns of `frame` and `input_shapes`, `call_stack` (one call a line, innermost first) or `module` (outermost first).
+
+        Raises
+        ------
+        NbprofError
+            Another key.
+        """
+        if key not in torch_ops.KEYS:
+            raise NbprofError(f"ops are grouped by {', '.join(map(repr, torch_ops.KEYS))}, not by {key!r}")
+        return self._profile.run.torch_ops_by(key).copy()
+
+    @property
+    def modules(self) -> pd.DataFrame:
+        """The tree of nn.Modules with the time of their forward and backward passes; empty where with_stack was off."""
+        return self._profile.run.torch_modules.copy()

@@ -1,0 +1,148 @@
+"""PyTorch's ops by nn.Module and by the shapes of their inputs, as the view Ops shows them; None where that was not recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nbprof.schema import torch_ops as frames_torch_ops
+from nbprof.schema.columns import Col
+from nbprof.tools.tables import floats, hidden, longest, table_of
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+MOST_MODULES = 400
+MOST_SHAPES = 500
+
+_KEYS = {col.name: col for col in frames_torch_ops.KEYS}
+_OPS = {col.name: col for col in frames_torch_ops.SCHEMA["torch_ops"]}
+_MODULES = {col.name: col for col in frames_torch_ops.SCHEMA["torch_modules"]}
+_PERCENT = {
+    (True, "modules"): "Device work of its forward and backward passes, of that of all modules.",
+    (False, "modules"): "Host time of its forward and backward passes, of that of all modules.",
+    (True, "shapes"): "Device self time, of that of all ops.",
+    (False, "shapes"): "Host self time, of that of all ops.",
+}
+_PARTS = ("device_total_us", "backward_device_us", "host_total_us", "backward_host_us")
+_SUMS = (*_PARTS, "calls", "device_self_us", "host_self_us")
+
+
+def modules(run: Run) -> dict[str, Any] | None:
+    """The tree of modules, each below the one around it, in the order of their first calls; `_depth` is behind the columns.
+
+    Percent is of the time of all modules, forward and backward: on devices where there are any, else on the host.
+    """
+    frame = run.torch_modules
+    if not len(frame):
+        return None
+    device = bool(frame["device_total_us"].notna().any())
+    kept = largest_modules(frame)
+    time = _time(kept, device=device)
+    whole = float(time[kept["depth"].to_numpy() == 0].sum())
+    kept = kept.assign(percent=100 * time / whole if whole > 0 else np.nan)
+    keys = ("calls", *(_PARTS if device else _PARTS[2:]))
+    columns = [_MODULES["name"], _percent("modules", device=device), *(_MODULES[key] for key in keys), _MODULES["module"]]
+    out = table_of(kept, columns)
+    out["data"]["_depth"] = kept["depth"].to_numpy(np.uint16)
+    return out
+
+
+def _percent(table: str, *, device: bool) -> Col:
+    label = "Device %" if device else "Host %"
+    return Col("percent", "float64", "percent", label, _PERCENT[device, table], "percent", 1)
+
+
+def largest_modules(frame: pd.DataFrame, most: int = MOST_MODULES) -> pd.DataFrame:
+    """The modules with the most time and those around them; below each module the sum of those in it that are left out, in a row."""
+    if len(frame) <= most:
+        return frame
+    time = _time(frame, device=bool(frame["device_total_us"].notna().any()))
+    depth = frame["depth"].to_numpy(np.int64)
+    parent = _parents(depth)
+    keep = np.zeros(len(frame), np.bool_)
+    keep[np.argsort(-time, kind="stable")[:most]] = True
+    # A module takes at least the time of those in it, but an equal one may stand behind it.
+    for row in np.flatnonzero(keep).tolist():
+        while (row := int(parent[row])) >= 0 and not keep[row]:
+            keep[row] = True
+    first_left = ~keep & ((parent < 0) | keep[np.maximum(parent, 0)])
+    rows, around = np.flatnonzero(first_left), parent[first_left]
+    rest = frame.iloc[rows].groupby(around)[[key for key in _SUMS if key in frame]].sum(min_count=1)
+    count = pd.Series(around).value_counts()
+    extra = rest.assign(
+        name=[f"({count[at]:,} more with less time)" for at in rest.index],
+        module="",
+        depth=[0 if at < 0 else int(depth[at]) + 1 for at in rest.index],
+    )
+    # Behind the last row of the module's subtree.
+    ends = [_end(depth, at) for at in rest.index.tolist()]
+    order = np.concatenate([np.flatnonzero(keep).astype(np.float64), np.array(ends) - 0.5 - extra["depth"].to_numpy() * 1e-6])
+    both = pd.concat([frame[keep], extra], ignore_index=True)
+    return both.iloc[np.argsort(order, kind="stable")].reset_index(drop=True)
+
+
+def _parents(depth: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The row around each row of a tree in preorder, -1 for none."""
+    out = np.full(len(depth), -1, np.int64)
+    open_: list[int] = []
+    for row, level in enumerate(depth.tolist()):
+        del open_[level:]
+        out[row] = open_[-1] if open_ else -1
+        open_.append(row)
+    return out
+
+
+def _end(depth: np.ndarray[Any, Any], at: int) -> int:
+    """The first row behind the subtree of a row; of the whole tree for -1."""
+    if at < 0:
+        return len(depth)
+    behind = np.flatnonzero(depth[at + 1 :] <= depth[at])
+    return at + 1 + int(behind[0]) if len(behind) else len(depth)
+
+
+def _time(frame: pd.DataFrame, *, device: bool) -> np.ndarray[Any, np.dtype[np.float64]]:
+    names = _PARTS[:2] if device else _PARTS[2:]
+    out: np.ndarray[Any, np.dtype[np.float64]] = np.nansum([floats(frame[name]) for name in names], axis=0)
+    return out
+
+
+def shapes(run: Run) -> dict[str, Any] | None:
+    """The ops apart by the shapes of their inputs, most self time first; the last row is the sum of those that are left out."""
+    frame = by_shapes(run)
+    if not len(frame):
+        return None
+    device = bool(frame["device_self_us"].notna().any())
+    names = ("op", "calls", *(("device_self_us", "device_total_us") if device else ()), "host_self_us", "host_total_us")
+    columns: list[Col] = [_OPS["op"], _KEYS["input_shapes"], _percent("shapes", device=device), *(_OPS[name] for name in names[1:])]
+    key = "device_self_us" if device else "host_self_us"
+    whole = float(np.nansum(floats(frame[key])))
+    shown, rest = frame.head(MOST_SHAPES), frame.iloc[MOST_SHAPES:]
+    at, length = longest(shown, run.longest_calls, ("host", "device"))
+    if len(rest):
+        sums = rest[list(names[1:])].sum(min_count=1).to_frame().T
+        shown = pd.concat([shown, sums.assign(op=f"({len(rest):,} more with less time)", input_shapes="")], ignore_index=True)
+        at, length = np.append(at, np.nan), np.append(length, np.nan)
+    shown = shown.assign(percent=100 * floats(shown[key]) / whole if whole > 0 else np.nan, input_shapes=shown["input_shapes"].fillna(""))
+    return hidden(table_of(shown, columns), at, length)
+
+
+def by_shapes(run: Run) -> pd.DataFrame:
+    """The rows of ops, without annotations and runtime calls, which have no inputs; none where no op has shapes."""
+    frame = run.torch_ops_by("shapes")
+    frame = frame[frame["kind"] == "op"] if len(frame) else frame
+    known = len(frame) and frame["input_shapes"].notna().any()
+    return frame.reset_index(drop=True) if known else frame.head(0)
+
+
+def omissions(run: Run) -> list[str]:
+    """Sentences on what these tables leave out."""
+    out = []
+    frame = run.torch_modules
+    if count := len(frame) - int((largest_modules(frame)["module"] != "").sum()):
+        out.append(f"The tree of modules has {count:,} in sums, those with the least time; p.torch_ops.modules has all.")
+    if (count := len(by_shapes(run)) - MOST_SHAPES) > 0:
+        out.append(f"The table of ops by shape has {count:,} rows in one sum, those with the least time; p.torch_ops.by('shapes') has all.")
+    return out

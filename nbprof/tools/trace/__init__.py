@@ -1,0 +1,1 @@
+"""Trace: all of it that is not analysis."""

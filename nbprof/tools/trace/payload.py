@@ -1,0 +1,252 @@
+"""The timeline: tracks of slices, thinned to what a saved notebook can carry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.core.nesting import self_times_of
+from nbprof.display.codec import Delta, coded, short, smallest
+from nbprof.display.wording import one_line, plural
+from nbprof.timeline import arrows
+from nbprof.timeline.density import strip
+from nbprof.timeline.gaps import busy, first_largest, sections
+from nbprof.timeline.index import Index
+from nbprof.timeline.lane_header import MOST_NAME, head, notes
+from nbprof.timeline.links import Links
+from nbprof.timeline.slices import Slices
+from nbprof.timeline.tracks import Counter, Lane, Tracks, tracks
+from nbprof.tools.trace import density
+from nbprof.tools.trace.longest import Ints, longest
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+MOST_EVENTS = 20_000
+MOST_GAPS = 50
+"""Of each device."""
+MOST_SAMPLES = 500
+"""Samples of one counter."""
+_PS = 1000
+
+
+def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
+    """The `Trace` part: all lanes and step markers, of the other events the longest of each lane, and how dense the rest lies.
+
+    Parameters
+    ----------
+    run : Run
+    most : int
+        Events in all; 0 leaves only the lanes and the density.
+    """
+    timeline = getattr(run, "timeline", None)
+    made = timeline.tracks if timeline is not None else tracks(run)
+    if not len(made.events) and not len(made.extra) and not made.counters:
+        return nothing()
+    # Times count from the start of the profile, as in every frame; an event before it moves the origin.
+    tick = tick_ns(made.end - made.origin)
+    always = {lane.id for lane in made.lanes if lane.kind == "steps"}
+    tables = (made.events, made.extra)
+    kept = longest([(events.lane, events.duration) for events in tables], always, most)
+    # Whoever looks at the timeline next needs the same rows.
+    index = timeline.index if timeline is not None else Index(made)
+    slices = timeline.slices if timeline is not None else Slices(made)
+    stacks = [index.main.stack, index.extra.stack]
+    levels = [each.level for each in stacks]
+    joined = _joined(run, made, kept[0], sum(map(len, kept)), most)
+    columns = _Columns(made, kept, levels, tick, joined)
+    counters = {counter.id: counter for counter in made.counters}
+    return {
+        "empty": None,
+        "key": "",
+        "tick_ns": tick,
+        "origin_ns": made.origin / _PS,
+        "end": max((made.end - made.origin) // (tick * _PS), 0),
+        "names": columns.names,
+        "category": np.pad(made.category[columns.used].astype(np.uint8), (0, len(columns.names) - len(columns.used))),
+        "lanes": [{**head(lane), "depths": max(index.rows(lane.id), 1), **columns.of(lane, counters.get(lane.id))} for lane in made.lanes],
+        "shown": sum(map(len, kept)),
+        "total": len(made.events) + len(made.extra),
+        "rest": density.rest(made, kept, levels, tick * _PS),
+        "strip": timeline.strip if timeline is not None else strip(made),
+        "gaps": _gaps(slices),
+        "links": columns.links(joined),
+        "lacks": joined["lacks"],
+        "notes": notes(made, stacks),
+    }
+
+
+def _joined(run: Run, tracks: Tracks, kept: Ints, shown: int, most: int) -> dict[str, Any]:
+    """What belongs together among the kept events, in types that the cache keeps."""
+
+    def make() -> dict[str, Any]:
+        timeline = getattr(run, "timeline", None)
+        links = timeline.links if timeline is not None else Links(run, tracks)
+        whole = shown == len(tracks.events) + len(tracks.extra)
+        found = arrows.arrows(links, kept)
+        more = [f"{plural(found.left_out, 'more arrow')}"] if found.left_out else []
+        return {**vars(found), "lacks": [*arrows.lacks(links, whole=whole), *more]}
+
+    made: dict[str, Any] = run.kept("timeline_arrows", make) if most == MOST_EVENTS else make()
+    return made
+
+
+class _Columns:
+    """The kept events, and how one lane is cut out of them."""
+
+    def __init__(self, tracks: Tracks, kept: list[Ints], levels: list[density.Levels], tick: int, joined: dict[str, Any]) -> None:
+        self._origin, self._unit, self._of_trace = tracks.origin, tick * _PS, tracks.events
+        unit = tick * _PS
+        parts = []
+        first = 0
+        for events, rows, level in zip((tracks.events, tracks.extra), kept, levels, strict=True):
+            start = events.start[rows] - tracks.origin
+            # The end of every event is rounded like its start: what was nested stays nested.
+            begin, end = start // unit, (start + np.maximum(events.duration[rows], 0)) // unit
+            own = np.minimum(np.maximum(self_times_of(rows, events.parent, events.duration), 0) // unit, end - begin)
+            parts.append((events.lane[rows], begin, end - begin, own, level[rows], events.name[rows], rows + first))
+            first += len(events)
+        lane, self._start, self._duration, self._own, self._level, name, self._event = map(np.concatenate, zip(*parts, strict=True))
+        self._lane = lane
+        self.used, names = np.unique(name, return_inverse=True)
+        self._names = smallest(names)
+        self.names = [one_line(str(tracks.names[code]))[:MOST_NAME] for code in self.used]
+        self._op = self._ops(joined["op"], joined["op_of"])
+
+    def _ops(self, texts: list[str], op: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
+        """The op of each event as 1 + its place among the names, 0 where none is known; ops that no slice is called by follow the names."""
+        place = {name: i for i, name in reversed(list(enumerate(self.names, 1)))}
+        codes = [0]
+        for text in texts:
+            name = one_line(text)[:MOST_NAME]
+            if name not in place:
+                self.names.append(name)
+                place[name] = len(self.names)
+            codes.append(place[name])
+        return np.pad(smallest(np.array(codes)[op + 1]), (0, len(self._event) - len(op)))
+
+    def links(self, joined: dict[str, Any]) -> dict[str, Any]:
+        """The `Links` of js/lib/payload.ts."""
+        work, call = ((self._of_trace.start[joined[key]] - self._origin) // self._unit for key in ("work", "call"))
+        limits = np.iinfo(np.int32)
+        return {
+            "kind": joined["kind"],
+            "from": Delta(joined["start"]),
+            "to": Delta(joined["finish"]),
+            "left_out": joined["left_out"],
+            "work": Delta(joined["work"]),
+            "on": smallest(self._of_trace.lane[joined["call"]]),
+            "delay": np.clip(work - call, limits.min, limits.max).astype(np.int32),
+        }
+
+    def of(self, lane: Lane, counter: Counter | None) -> dict[str, Any]:
+        part = slice(*np.searchsorted(self._lane, [lane.id, lane.id + 1]))
+        columns = {
+            "start": Delta(self._start[part]),
+            "duration": self._duration[part].astype(np.uint32),
+            # Beside the durations, which it mostly repeats: gzip finds that within its window.
+            "self": self._own[part].astype(np.uint32),
+            "name_code": self._names[part],
+            "depth": _levels(self._level[part]),
+            "event": Delta(self._event[part]),
+        }
+        if self._op[part].any():
+            columns["op"] = smallest(self._op[part])
+        return columns if counter is None else {**columns, **_samples(counter, self._origin)}
+
+
+def _levels(level: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint8 | np.uint16]:
+    return level.astype(np.uint8) if not len(level) or level.max() < 256 else level
+
+
+def _samples(counter: Counter, origin: int) -> dict[str, Any]:
+    """A counter's samples; of too many, the lowest, the highest and the last of equally long runs of them.
+
+    The last is there because a sample holds until the next, however long that is. Of a share of time it is the mean of equal parts of the
+    time: what it is at a moment says nothing of the time around it.
+    """
+    time, value = counter.samples
+    if len(time) > MOST_SAMPLES and counter.unit == "percent":
+        time, value = _means(time, value, MOST_SAMPLES - 1)
+    elif len(time) > MOST_SAMPLES:
+        edges = np.linspace(0, len(time), MOST_SAMPLES // 3 + 1).astype(np.int64)
+        extremes = [_first_of(f.reduceat(value, edges[:-1]), value, edges) for f in (np.minimum, np.maximum)]
+        rows = np.unique([*extremes, edges[1:] - 1])
+        time, value = time[rows], value[rows]
+    return {"time": short((time - origin) / _PS), "value": short(value), "unit": counter.unit}
+
+
+def _means(time: Ints, value: npt.NDArray[np.float64], parts: int) -> tuple[Ints, npt.NDArray[np.float64]]:
+    """Means of equal parts of the time, and the last value; the values hold until the next."""
+    edges = np.linspace(float(time[0]), float(time[-1]), parts + 1)
+    reached = np.append(0.0, np.cumsum(value[:-1] * np.diff(time)))
+    mean = np.diff(np.interp(edges, time.astype(np.float64), reached)) / np.diff(edges)
+    return edges.astype(np.int64), np.append(mean, value[-1])
+
+
+def _first_of(wanted: npt.NDArray[np.float64], values: npt.NDArray[np.float64], edges: Ints) -> Ints:
+    """By run of values, the place of the first that is wanted there; NaN is what is found where there is one."""
+    same = values == np.repeat(wanted, np.diff(edges))
+    at = np.flatnonzero(same | np.isnan(values))
+    return at[np.searchsorted(at, edges[:-1])]
+
+
+def _gaps(slices: Slices) -> dict[str, Any]:
+    """The longest times in which each device ran nothing."""
+    rows = []
+    for (_, process), lanes in sections(slices).items():
+        work = busy(slices, lanes, slices.tracks.origin, slices.tracks.end + 1)
+        start, length = work.end[:-1], work.start[1:] - work.end[:-1]
+        most = first_largest(length, MOST_GAPS)
+        rows += [(process, slices.ns(int(start[i])), int(length[i]) / _PS) for i in most.tolist() if length[i] > 0]
+    rows.sort(key=lambda row: (-row[2], row[1]))
+    return (
+        no_gaps()
+        if not rows
+        else {
+            "process": coded([process for process, _, _ in rows]),
+            "start": np.array([start for _, start, _ in rows]),
+            "duration": np.array([length for _, _, length in rows]),
+        }
+    )
+
+
+def no_links() -> dict[str, Any]:
+    """Of a timeline in which no slice has to do with another."""
+    none = np.zeros(0, np.uint8)
+    return {**dict.fromkeys(("kind", "from", "to", "work", "on"), none), "delay": none.astype(np.int32), "left_out": 0}
+
+
+def no_gaps() -> dict[str, Any]:
+    """Of a profile whose devices never stood still, or that has none."""
+    return {"process": coded([]), "start": np.zeros(0), "duration": np.zeros(0)}
+
+
+def tick_ns(span_ps: int) -> int:
+    """Nanoseconds of a tick: as few as let the profile fit into 31 bits of ticks."""
+    return span_ps // (_PS * (2**31 - 1)) + 1
+
+
+def nothing() -> dict[str, Any]:
+    """A `Trace` part without events."""
+    none = np.zeros(0, np.uint8)
+    return {
+        "empty": {"title": "No events in this run", "text": "The profile holds no timed event, so there is nothing to draw."},
+        "key": "",
+        "tick_ns": 1,
+        "origin_ns": 0.0,
+        "end": 0,
+        "names": [],
+        "category": none,
+        "lanes": [],
+        "shown": 0,
+        "total": 0,
+        "rest": density.nothing(),
+        "strip": {"above": none, "below": none, "below_is": "device"},
+        "gaps": no_gaps(),
+        "links": no_links(),
+        "lacks": [],
+        "notes": [],
+    }
