@@ -40,9 +40,9 @@ HOST = """
 import json, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import psutil
-from nbprof.profiles import load
-from nbprof.report import bundle
-from nbprof.comms import answer
+from nbprof.profiles.profile import load
+from nbprof.profiles.report import bundle
+from nbprof.profiles.comms import answer
 from nbprof.views import codec
 from nbprof.tools.dashboard import dashboard
 

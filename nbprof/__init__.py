@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from nbprof.capture.block import profile, start, stop
     from nbprof.capture.remote.serve import serve
     from nbprof.capture.steps import step, steps
-    from nbprof.comparison import Comparison, compare
     from nbprof.core.errors import CaptureError, NbprofError, ReadError
-    from nbprof.profiles import Profile, load, runs
+    from nbprof.profiles.comparison import Comparison, compare
+    from nbprof.profiles.profile import Profile, load, runs
 
     last: Profile | None
     capture: Room
 
 # Imported when first used: loading the extension must not cost the import of pandas, let alone of a framework.
 _WHERE = {
-    "load": "nbprof.profiles",
-    "runs": "nbprof.profiles",
-    "Profile": "nbprof.profiles",
-    "compare": "nbprof.comparison",
-    "Comparison": "nbprof.comparison",
+    "load": "nbprof.profiles.profile",
+    "runs": "nbprof.profiles.profile",
+    "Profile": "nbprof.profiles.profile",
+    "compare": "nbprof.profiles.comparison",
+    "Comparison": "nbprof.profiles.comparison",
     "profile": "nbprof.capture.block",
     "start": "nbprof.capture.block",
     "stop": "nbprof.capture.block",
@@ -64,7 +64,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "last":
-        from nbprof.profiles import last
+        from nbprof.profiles.profile import last
 
         return last()
     if name in _WHERE:
@@ -94,7 +94,7 @@ def _meet_kernel() -> None:
 
     def opened(comm: Any, message: Any) -> None:
         try:
-            from nbprof.comms import open_comm
+            from nbprof.profiles.comms import open_comm
 
             open_comm(comm, message)
         except Exception:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nbprof.capture.options import Options
     from nbprof.capture.recording import Recording
     from nbprof.capture.session import Session
-    from nbprof.profiles import Profile
+    from nbprof.profiles.profile import Profile
     from nbprof.strip import Strip
 
 VIEWS = (
@@ -275,7 +275,7 @@ class Cell:
             self._open(recording)
 
     def _open(self, recording: Recording) -> None:
-        from nbprof.profiles import open_recording
+        from nbprof.profiles.profile import open_recording
 
         again = f'nbprof.load("{recording.path}") opens it'
         if recording.temporary:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from nbprof.capture.session import Session
-    from nbprof.profiles import Profile
+    from nbprof.profiles.profile import Profile
 
 __all__ = ["Callback"]
 
@@ -92,7 +92,7 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
     @property
     def result(self) -> Profile | None:
         """The profile of the last run; None before there is one."""
-        from nbprof.profiles import load
+        from nbprof.profiles.profile import load
 
         return load(self.runs[-1]) if self.runs else None
 

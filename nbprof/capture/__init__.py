@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nbprof.profiles import Profile
+    from nbprof.profiles.profile import Profile
 
 
 class Room(ModuleType):

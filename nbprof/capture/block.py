@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from nbprof.capture.recording import Recording
     from nbprof.capture.session import Session
-    from nbprof.profiles import Profile
+    from nbprof.profiles.profile import Profile
 
 
 class profile:  # noqa: N801 - a context manager that reads as a verb, like `warnings.catch_warnings`
@@ -104,7 +104,7 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
         recording = session.stop(error)
         later = None
         if session.superseded:
-            from nbprof.profiles import last, set_last
+            from nbprof.profiles.profile import last, set_last
 
             later = last()
             self._give_up("this recording ended when another one began", stacklevel + 1)
@@ -118,7 +118,7 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
             set_last(later)
 
     def _read(self, recording: Recording, stacklevel: int) -> None:
-        from nbprof.profiles import open_recording
+        from nbprof.profiles.profile import open_recording
 
         try:
             self.result = open_recording(recording)

@@ -1,1 +1,1 @@
-"""What a person holds: `nbprof.profiles.Profile` is made of these parts, one a family of faces."""
+"""What a person holds: `nbprof.profiles.profile.Profile` is made of these parts, one a family of faces."""

@@ -38,7 +38,7 @@ class RunSource:
 
     `local` are the paths of the files, absolute, with size and time of change (ns) as they were read; empty where one of them is in an
     archive or behind a URL. `limit_bytes` is what they were allowed to unpack to. `key` is what a saved output knows the profile by, once
-    `nbprof.live.key` was asked for it.
+    `nbprof.profiles.live.key` was asked for it.
     """
 
     path: str

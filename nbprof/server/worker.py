@@ -87,7 +87,7 @@ class Desk:
     def open(self, head: dict[str, Any], say: Say) -> bytes:
         """Reads a profile; the packed payload of its dashboard."""
         from nbprof.display import codec
-        from nbprof.profiles import load
+        from nbprof.profiles.profile import load
         from nbprof.server import summary
         from nbprof.server.reading import followed
         from nbprof.tools import dashboard as payload
@@ -109,9 +109,9 @@ class Desk:
 
     def compare(self, head: dict[str, Any], say: Say) -> bytes:
         """Reads two profiles; the packed payload of the dashboard of the second, with its tab Compare."""
-        from nbprof.comparison import Comparison
         from nbprof.display import codec
-        from nbprof.profiles import read
+        from nbprof.profiles.comparison import Comparison
+        from nbprof.profiles.profile import read
         from nbprof.server.reading import followed
 
         both = []
@@ -126,7 +126,7 @@ class Desk:
 
     def summary(self, head: dict[str, Any]) -> bytes:
         """What the list of runs tells of a profile, which is let go at once."""
-        from nbprof.profiles import captured
+        from nbprof.profiles.profile import captured
         from nbprof.run.run import Run
         from nbprof.server import summary
 
@@ -146,7 +146,7 @@ class Desk:
 
     def ask(self, body: bytes) -> bytes:
         """A packed answer of the timeline."""
-        from nbprof.comms import answer
+        from nbprof.profiles.comms import answer
 
         if self._run is None:
             raise ReadError("no profile is open here.")
@@ -188,7 +188,7 @@ def main() -> None:
             except OSError:
                 os._exit(0)
 
-    import nbprof.profiles
+    import nbprof.profiles.profile
     import nbprof.tools.dashboard  # noqa: F401  what takes long is here before it is needed
 
     send({"is": "ready"}, b"")

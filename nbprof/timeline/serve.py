@@ -193,7 +193,8 @@ def _columns(value: Any) -> Any:
 
 
 def _open(timeline: Timeline, asked: Asked) -> Answer:  # noqa: ARG001  nothing is given
-    from nbprof import __version__, live
+    from nbprof import __version__
+    from nbprof.profiles import live
     from nbprof.timeline.lane_header import head, notes
 
     tracks, index = timeline.tracks, timeline.index

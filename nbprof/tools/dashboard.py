@@ -16,7 +16,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
 from nbprof.display.codec import Delta
-from nbprof.live import key
+from nbprof.profiles.live import key
 from nbprof.run.cache.values import record
 from nbprof.tools.allocator import payload as allocator
 from nbprof.tools.ascend import payload as ascend

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 if TYPE_CHECKING:
-    from nbprof.profile_parts.base import Shown
-    from nbprof.widget import DashboardWidget
+    from nbprof.profiles.parts_base import Shown
+    from nbprof.profiles.widget import DashboardWidget
 
 
 class View:

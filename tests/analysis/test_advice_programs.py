@@ -6,7 +6,7 @@ import pytest
 
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.capture.recording import CaptureInfo
-from nbprof.profiles import load
+from nbprof.profiles.profile import load
 from nbprof.tools.overview import payload as overview
 from tests.analysis.test_advice import code
 from tests.support import hlo, kineto

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof import profiles
 from nbprof.analysis.ascend import ascend
 from nbprof.analysis.ascend import iterations as ascend_iterations
 from nbprof.core.files import LocalFile
 from nbprof.formats.msprof import tables as msprof_tables
+from nbprof.profiles import profile as profiles
 from tests.support.profiles import real
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.profiles import load
-from nbprof.report.static import static_html
+from nbprof.profiles.profile import load
+from nbprof.profiles.report.static import static_html
 from nbprof.schema.cores import COLUMNS, SCHEMA
 from nbprof.tools import dashboard as payload
 from nbprof.tools.overview import payload as page

@@ -16,11 +16,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nbprof import profiles
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, RunFiles
 from nbprof.formats.xspace import xspace
-from nbprof.profiles import load
+from nbprof.profiles import profile as profiles
+from nbprof.profiles.profile import load
 from nbprof.run.cache import identity, run_cache
 from nbprof.run.cache.stored import StoredTrace
 from nbprof.run.lazy import Cached

@@ -19,7 +19,7 @@ from nbprof.capture import jax as capture
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
 from nbprof.core.errors import CaptureError
-from nbprof.profiles import open_recording
+from nbprof.profiles.profile import open_recording
 from tests.capture.jaxes import Training, child
 from tests.support.profiles import needed
 

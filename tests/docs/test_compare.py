@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbprof
 from nbprof.analysis.compare.verdict import TITLES
-from nbprof.comparison import Comparison
+from nbprof.profiles.comparison import Comparison
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "compare.md"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nbprof.display import codec
-from nbprof.profiles import load
-from nbprof.report import html
+from nbprof.profiles.profile import load
+from nbprof.profiles.report import html
 from tests.support.build import profile
 from tests.support.hlo import metadata_plane
 from tests.support.hlo_memory import large, small

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.profiles import Profile, load
+from nbprof.profiles.profile import Profile, load
 from tests.support.profiles import ROOT, expected, real
 
 XPROF = "xprof-2.24.2"

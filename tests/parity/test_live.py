@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from nbprof.activity.activity import CATEGORIES
-from nbprof.profiles import Profile, load
+from nbprof.profiles.profile import Profile, load
 from tests.parity.peer import same, tables
 from tests.support import xspace_proto
 from tests.support.profiles import needed

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from nbprof.display import codec
-from nbprof.report import bundle, html, mimebundle
-from nbprof.report.static import static_html
+from nbprof.profiles.report import bundle, html, mimebundle
+from nbprof.profiles.report.static import static_html
 from nbprof.tools import dashboard as payload
 from nbprof.tools import picture, text
 from tests.views import fake

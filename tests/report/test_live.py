@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 import nbprof
-from nbprof import comms, live, profiles
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
-from nbprof.report import bundle
-from nbprof.report.mimebundle import MIME
-from nbprof.widget import DashboardWidget
+from nbprof.profiles import comms, live
+from nbprof.profiles import profile as profiles
+from nbprof.profiles.report import bundle
+from nbprof.profiles.report.mimebundle import MIME
+from nbprof.profiles.widget import DashboardWidget
 from tests.support.xspace import gpu_run, training_run
 
 KEY = "0-" + "ab" * 16
@@ -40,7 +41,7 @@ def registry(monkeypatch):
     made = live.Registry()
     monkeypatch.setattr(live, "registry", made)
     monkeypatch.setattr(comms, "registry", made)
-    monkeypatch.setattr("nbprof.report.mimebundle.registry", made)
+    monkeypatch.setattr("nbprof.profiles.report.mimebundle.registry", made)
     monkeypatch.setattr(profiles, "_last", [])
     return made
 
@@ -478,7 +479,7 @@ def test_a_comm_that_cannot_be_opened_is_closed_and_is_no_error_of_the_kernel(mo
     monkeypatch.setitem(__import__("sys").modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     nbprof._meet_kernel()
     # As where a part of nbprof cannot be imported.
-    monkeypatch.setitem(__import__("sys").modules, "nbprof.comms", None)
+    monkeypatch.setitem(__import__("sys").modules, "nbprof.profiles.comms", None)
     manager.targets["nbprof"](SimpleNamespace(close=lambda: closed.append(1)), {})
     assert closed == [1]
 

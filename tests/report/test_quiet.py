@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nbprof import comms
 from nbprof.core.quiet import silence
+from nbprof.profiles import comms
 from nbprof.run.cache import background
 from nbprof.timeline import serve
 

@@ -10,8 +10,8 @@ import pytest
 
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
-from nbprof.report import html, mimebundle
-from nbprof.report.static import static_html
+from nbprof.profiles.report import html, mimebundle
+from nbprof.profiles.report.static import static_html
 from nbprof.tools import picture
 from nbprof.tools.ops import payload as ops
 from tests.report.test_html import FORBIDDEN, Reader

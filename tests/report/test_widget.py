@@ -5,9 +5,9 @@ import pytest
 
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
-from nbprof.report import bundle
+from nbprof.profiles.report import bundle
+from nbprof.profiles.widget import DashboardWidget
 from nbprof.tools import dashboard as payload
-from nbprof.widget import DashboardWidget
 from tests.views import fake
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nbprof.core.files import LocalFile, RunFiles
-from nbprof.profiles import Profile
+from nbprof.profiles.profile import Profile
 from nbprof.run.run import Run
 
 PID, MAIN, BACKWARD = 100, 100, 108

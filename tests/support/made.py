@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from nbprof.core.files import RunFiles
-from nbprof.profiles import Profile
+from nbprof.profiles.profile import Profile
 from nbprof.run.run import Run
 from tests.support.chrome import Memory
 from tests.support.xspace import PlaneWriter, xspace

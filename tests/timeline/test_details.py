@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from nbprof import load
-from nbprof.profiles import Profile
+from nbprof.profiles.profile import Profile
 from nbprof.timeline.args import MOST_ARGS, MOST_VALUE, shown
 from nbprof.timeline.details import Details
 from nbprof.timeline.links import Links

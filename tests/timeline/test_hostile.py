@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from nbprof.display import codec
-from nbprof.profiles import Profile, load
-from nbprof.report import bundle
+from nbprof.profiles.profile import Profile, load
+from nbprof.profiles.report import bundle
 from nbprof.timeline.serve import reply
 from tests.report.test_html import FORBIDDEN, Reader
 from tests.support.chrome import complete, document

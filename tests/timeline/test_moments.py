@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from nbprof.display import codec
-from nbprof.profiles import load
-from nbprof.report import bundle
+from nbprof.profiles.profile import load
+from nbprof.profiles.report import bundle
 from tests.support.chrome import complete, document
 from tests.support.xspace import MS, PlaneWriter, xspace
 

@@ -7,7 +7,7 @@ import pytest
 
 import nbprof
 from nbprof.display import codec
-from nbprof.report.static import static_html
+from nbprof.profiles.report.static import static_html
 from nbprof.tools import dashboard as payload
 from nbprof.tools import text
 from nbprof.tools.allocator import payload as allocator

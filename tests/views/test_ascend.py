@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from bokeh import models
 
-from nbprof import profiles
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
-from nbprof.report import static, static_ascend
+from nbprof.profiles import profile as profiles
+from nbprof.profiles.report import static, static_ascend
 from nbprof.tools import dashboard as payload
 from nbprof.tools.ascend import figures as ascend_figures
 from nbprof.tools.ascend import html as ascend_html

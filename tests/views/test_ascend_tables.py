@@ -8,7 +8,7 @@ import pytest
 
 import nbprof
 from nbprof.core.errors import ReadError
-from nbprof.report import static, static_ascend
+from nbprof.profiles.report import static, static_ascend
 from nbprof.sources.sniff import recognise
 from nbprof.tools import dashboard as payload
 from nbprof.tools.ascend import payload as ascend

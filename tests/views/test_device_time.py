@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nbprof.display import codec
-from nbprof.report import static
+from nbprof.profiles.report import static
 from nbprof.tools import dashboard as payload
 from nbprof.tools.device_time import payload as device_time
 from tests.support.kineto import Kineto, profile

@@ -12,7 +12,7 @@ import pytest
 
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
-from nbprof.report import static
+from nbprof.profiles.report import static
 from nbprof.tools import dashboard as payload
 from nbprof.tools.memory_viewer import payload as memory_viewer
 from tests.support import hlo

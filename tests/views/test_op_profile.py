@@ -8,7 +8,7 @@ from nbprof.analysis.op_profile import leaves as op_profile_leaves
 from nbprof.analysis.ops import op_scopes
 from nbprof.display import codec
 from nbprof.hlo.shapes import Shape
-from nbprof.report import static
+from nbprof.profiles.report import static
 from nbprof.tools import dashboard as payload
 from nbprof.tools.op_profile import payload as op_profile
 from nbprof.tools.ops import payload as ops

@@ -11,8 +11,8 @@ from nbprof.analysis.steps import pods as analysis
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.display.categories import CATEGORIES
-from nbprof.profiles import load
-from nbprof.report.static import static_html
+from nbprof.profiles.profile import load
+from nbprof.profiles.report.static import static_html
 from nbprof.tools import dashboard as payload
 from nbprof.tools import figures
 from nbprof.tools.pods import payload as pods

@@ -8,7 +8,7 @@ import pytest
 from nbprof import load
 from nbprof.display import codec
 from nbprof.display.categories import CATEGORIES
-from nbprof.report.static import static_html
+from nbprof.profiles.report.static import static_html
 from nbprof.schema import hlo as frames_hlo
 from nbprof.tools import dashboard as payload
 from nbprof.tools.roofline import payload as roofline

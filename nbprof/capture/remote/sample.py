@@ -25,14 +25,14 @@ from nbprof.capture.shield import shielded
 from nbprof.core.errors import CaptureError
 
 if TYPE_CHECKING:
-    from nbprof.profiles import Profile
+    from nbprof.profiles.profile import Profile
 
 _numbers = itertools.count(1)
 
 
 def capture(addresses: str | Iterable[str], sampling: Sampling, progress: bool | Tell = True) -> Profile:
     """The profile of a sample; `nbprof.capture` describes it."""
-    from nbprof.profiles import open_recording
+    from nbprof.profiles.profile import open_recording
 
     with Progress(progress) as tell:
         recording = record(addresses, sampling, tell)

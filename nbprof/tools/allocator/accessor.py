@@ -12,7 +12,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.tools.view import View
 
 if TYPE_CHECKING:
-    from nbprof.profile_parts.base import Shown
+    from nbprof.profiles.parts_base import Shown
 
 
 class Allocator(View):

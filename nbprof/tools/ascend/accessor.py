@@ -12,7 +12,7 @@ from nbprof.tools.view import View
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-    from nbprof.profile_parts.base import Shown
+    from nbprof.profiles.parts_base import Shown
 
 _SHOWN = 20
 """Rows of a part that a notebook shows."""
@@ -197,7 +197,7 @@ class Ascend(View):
         super().__init__(profile, "ascend")
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
-        from nbprof.report import mimebundle
+        from nbprof.profiles.report import mimebundle
 
         # Tables tell the iterations where no script runs; a picture of steps would double the size of the notebook.
         return mimebundle.mimebundle(self._profile.run, self._profile.payload(), views=["ascend"], drawn=False)

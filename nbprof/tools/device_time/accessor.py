@@ -13,7 +13,7 @@ from nbprof.tools.view import View
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-    from nbprof.profile_parts.base import Shown
+    from nbprof.profiles.parts_base import Shown
 
 
 class DeviceTime(View):

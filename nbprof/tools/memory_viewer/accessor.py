@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bokeh.model import Model
 
     from nbprof.hlo.buffers import Assignment
-    from nbprof.profile_parts.base import Shown
+    from nbprof.profiles.parts_base import Shown
 
 _TOLD = 8
 """Buffers that the plain text names."""
@@ -113,7 +113,7 @@ class ModuleMemory:
         return memory_viewer_figure.figure(self.module, self._view, **options)
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
-        from nbprof.report import mimebundle
+        from nbprof.profiles.report import mimebundle
         from nbprof.tools.memory_viewer import payload as drawn
 
         payload, run = self._profile.payload(), self._profile.run

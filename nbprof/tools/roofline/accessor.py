@@ -12,7 +12,7 @@ from nbprof.tools.view import Framed
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-    from nbprof.profile_parts.base import Shown
+    from nbprof.profiles.parts_base import Shown
 
 
 class Roofline(Framed):
@@ -100,7 +100,7 @@ class Roofline(Framed):
     def _repr_mimebundle_(self, **_: Any) -> Any:
         if self._given == (None, None) and self._transfers:
             return self._profile.mimebundle(views=[self._tab])
-        from nbprof.report import mimebundle
+        from nbprof.profiles.report import mimebundle
         from nbprof.tools.roofline import payload as drawn
 
         run = self._profile.run

@@ -9,8 +9,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from nbprof.display import codec, wording
-from nbprof.report import bundle
-from nbprof.report.static import static_html
+from nbprof.profiles.report import bundle
+from nbprof.profiles.report.static import static_html
 from nbprof.tools import picture
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof import live
 from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LIMIT_BYTES, RunFiles
 from nbprof.formats.msprof.export import exported
-from nbprof.profile_parts.ascend import Ascend
-from nbprof.profile_parts.programs import Programs
-from nbprof.profile_parts.torch import Torch
+from nbprof.profiles import live
+from nbprof.profiles.parts_ascend import Ascend
+from nbprof.profiles.parts_programs import Programs
+from nbprof.profiles.parts_torch import Torch
 from nbprof.run.run import Run
 from nbprof.sources.locate import Source, Ways, find
 from nbprof.sources.runs_table import runs
@@ -199,7 +199,7 @@ class Profile(Programs, Torch, Ascend):
         NbprofError
             The file could not be written, or `events` is no number of events.
         """
-        from nbprof.report import html
+        from nbprof.profiles.report import html
 
         target = Path(path).expanduser()
         page = html.page(self.run, self.payload(events))

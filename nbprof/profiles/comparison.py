@@ -13,7 +13,7 @@ from nbprof.analysis.compare import compare as analysis
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side
 from nbprof.core.errors import NbprofError
-from nbprof.profiles import Profile, read
+from nbprof.profiles.profile import Profile, read
 from nbprof.tools import header
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Comparison:
         NbprofError
             The file could not be written, or `events` is no number of events.
         """
-        from nbprof.report import comparison as report
+        from nbprof.profiles.report import comparison as report
 
         target = Path(path).expanduser()
         page = report.page(self.payload(events))
@@ -220,7 +220,7 @@ class Comparison:
         NbprofError
             An unknown view, or `events` is no number of events.
         """
-        from nbprof.report import comparison as report
+        from nbprof.profiles.report import comparison as report
         from nbprof.tools.compare import payload as view
 
         payload = self.payload(events)

@@ -9,9 +9,9 @@ from nbprof.analysis.compare.compare import STEP
 from nbprof.analysis.compare.verdict import signed
 from nbprof.display import codec, wording
 from nbprof.display.categories import BY_KEY, HEAP
-from nbprof.live import files, registry
-from nbprof.report import html, static
-from nbprof.report.mimebundle import MIME
+from nbprof.profiles.live import files, registry
+from nbprof.profiles.report import html, static
+from nbprof.profiles.report.mimebundle import MIME
 from nbprof.tools.compare import picture as compare_picture
 from nbprof.tools.compare import text as words
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbprof.profile_parts.base import Shown
+from nbprof.profiles.parts_base import Shown
 from nbprof.tools.ascend.accessor import Ascend as AscendView
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
-from nbprof.comms import answer, deliver
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
-from nbprof.report import bundle
-from nbprof.report.mimebundle import mimebundle
+from nbprof.profiles.comms import answer, deliver
+from nbprof.profiles.report import bundle
+from nbprof.profiles.report.mimebundle import mimebundle
 from nbprof.tools.dashboard import chosen, dashboard, select
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nbprof.profiles.widget import DashboardWidget
     from nbprof.run.run import Run
-    from nbprof.widget import DashboardWidget
 
 
 class Shown:
@@ -46,7 +46,7 @@ class Shown:
         NbprofError
             An unknown option or view, or a value that makes no sense.
         """
-        from nbprof.widget import DashboardWidget
+        from nbprof.profiles.widget import DashboardWidget
 
         return DashboardWidget(self.run, **options)
 
@@ -71,6 +71,6 @@ class Shown:
         NbprofError
             An unknown view, or `events` is no number of events.
         """
-        from nbprof.report import mimebundle
+        from nbprof.profiles.report import mimebundle
 
         return mimebundle.mimebundle(self.run, self.payload(events), views=views, height=height, live=live)

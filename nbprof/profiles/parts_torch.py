@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbprof.profile_parts.base import Shown
+from nbprof.profiles.parts_base import Shown
 from nbprof.tools.allocator.accessor import Allocator
 from nbprof.tools.device_time.accessor import DeviceTime
 from nbprof.tools.torch_ops.accessor import TorchOps

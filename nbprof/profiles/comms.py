@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.core.quiet import quietly
 from nbprof.display import codec
-from nbprof.live import registry
+from nbprof.profiles.live import registry
 from nbprof.timeline import serve
 
 if TYPE_CHECKING:

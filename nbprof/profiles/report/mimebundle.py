@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from nbprof.display import codec
-from nbprof.live import files, registry
-from nbprof.report.html import fragment
-from nbprof.report.static import static_html
+from nbprof.profiles.live import files, registry
+from nbprof.profiles.report.html import fragment
+from nbprof.profiles.report.static import static_html
 from nbprof.tools import picture, text
 from nbprof.tools.allocator import payload as allocator
 from nbprof.tools.dashboard import select

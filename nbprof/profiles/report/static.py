@@ -13,7 +13,7 @@ import numpy as np
 
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
-from nbprof.report import static_allocator, static_ascend
+from nbprof.profiles.report import static_allocator, static_ascend
 from nbprof.tools.allocator import payload as allocator
 from nbprof.tools.op_profile import payload as op_profile
 from nbprof.tools.text import figure_text, means, verdict

@@ -1,0 +1,1 @@
+"""How a profile travels: the output of a cell, the page to send to someone."""
