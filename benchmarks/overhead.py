@@ -289,7 +289,7 @@ class Page:
 
 
 def strip(cell, folder):
-    from nbprof.strip import Strip
+    from nbprof.notebook.live_status import Strip
 
     shown = []
     options = Options(backend=cell.backend, logdir=folder)

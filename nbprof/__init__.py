@@ -126,7 +126,7 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(ipython: Any) -> None:
     """Called by `%load_ext nbprof`: adds `%%nbprof` and `%nbprof`."""
-    from nbprof.magic import load
+    from nbprof.notebook.magic import load
 
     _meet_kernel()
     load(ipython)
@@ -134,7 +134,7 @@ def load_ipython_extension(ipython: Any) -> None:
 
 def unload_ipython_extension(ipython: Any) -> None:
     """Called by `%unload_ext nbprof`."""
-    from nbprof.magic import unload
+    from nbprof.notebook.magic import unload
 
     unload(ipython)
 

@@ -25,7 +25,7 @@ interface Item {
   share?: number;
 }
 
-/** What nbprof/strip.py sends. */
+/** What nbprof/notebook/live_status.py sends. */
 interface Strip {
   v: number;
   id: string;

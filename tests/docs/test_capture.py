@@ -11,7 +11,7 @@ import pytest
 
 import nbprof
 from nbprof.capture.options import Options
-from nbprof.options_line import parser as _parser
+from nbprof.notebook.options_line import parser as _parser
 from tests.support.profiles import needed
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "capture.md"

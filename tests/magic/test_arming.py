@@ -9,14 +9,14 @@ import time
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from nbprof import arming, defaults, magic
+from nbprof.notebook import defaults, magic, profile_button
 from tests.magic.conftest import Kernel
 
 TRAIN = "model.fit(data, epochs=1, verbose=0)"
 
 # Stands for a recording: what begins and ends with which cell, without a framework.
 STUB = """
-import nbprof.cell, json, sys
+import nbprof.notebook.cell, json, sys
 begun = []
 class Stub:
     def __init__(self, shell, options, show, source="", notes=()):
@@ -31,7 +31,7 @@ nbprof.cell.Cell = Stub
 
 def expression(text, **more):
     request = json.dumps({"text": text, **more})
-    return f"__import__('nbprof.arming', fromlist=['arm']).arm({request!r})"
+    return f"__import__('nbprof.notebook.profile_button', fromlist=['arm']).arm({request!r})"
 
 
 class Front:
@@ -73,13 +73,13 @@ class Front:
 
     def begun(self):
         """What has begun; a kernel drops what it is asked right behind a cell that failed, so then once more."""
-        ask = "__import__('nbprof.arming').arming.Answer(all=begun)"
+        ask = "__import__('nbprof.notebook.profile_button').arming.Answer(all=begun)"
         while (reply := self.replies(self.send("", ask=ask, silent=True))[0])["status"] == "aborted":
             pass
         return json.loads(reply["user_expressions"]["it"]["data"]["text/plain"])["all"]
 
     def disarm(self, token):
-        ask = f"__import__('nbprof.arming', fromlist=['disarm']).disarm({token!r})"
+        ask = f"__import__('nbprof.notebook.profile_button', fromlist=['disarm']).disarm({token!r})"
         return self.answer(self.send("", ask=ask, silent=True))["state"]
 
 
@@ -113,9 +113,13 @@ def test_the_next_cell_with_the_text_is_recorded_once(front):
 
 def test_arming_leaves_no_trace_in_the_notebook(front):
     kernel = front.kernel
-    before = json.loads(kernel.ask("__import__('nbprof.arming').arming.Answer(n=get_ipython().execution_count, names=sorted(globals()))"))
+    before = json.loads(
+        kernel.ask("__import__('nbprof.notebook.profile_button').arming.Answer(n=get_ipython().execution_count, names=sorted(globals()))")
+    )
     front.answer(front.arm("1 + 1"))
-    after = json.loads(kernel.ask("__import__('nbprof.arming').arming.Answer(n=get_ipython().execution_count, names=sorted(globals()))"))
+    after = json.loads(
+        kernel.ask("__import__('nbprof.notebook.profile_button').arming.Answer(n=get_ipython().execution_count, names=sorted(globals()))")
+    )
     assert after["n"] == before["n"] + 1
     assert {name for name in after["names"] if not name.startswith("_")} == {name for name in before["names"] if not name.startswith("_")}
     assert front.begun() == []
@@ -275,10 +279,10 @@ class Info:
 
 
 def test_a_cell_that_comes_too_late_is_not_recorded():
-    waiting = arming.Waiting()
-    waiting.add(arming.Request("1", at=time.monotonic() - arming.LIFE_S - 1))
+    waiting = profile_button.Waiting()
+    waiting.add(profile_button.Request("1", at=time.monotonic() - profile_button.LIFE_S - 1))
     assert waiting.take(Info("1")) is None
-    waiting.add(arming.Request("1"))
+    waiting.add(profile_button.Request("1"))
     assert waiting.take(Info("1")) is not None
 
 
@@ -306,7 +310,7 @@ def test_defaults_hold_where_nothing_is_typed(shell, monkeypatch, capsys):
         def finish(self, error=None):
             pass
 
-    monkeypatch.setattr("nbprof.cell.Cell", Stub)
+    monkeypatch.setattr("nbprof.notebook.cell.Cell", Stub)
     shell.run_cell("%%nbprof\n1")
     assert seen.pop() == (None, False, None, [])
     monkeypatch.setenv(defaults.VARIABLE, "--stacks --events 500")
@@ -353,7 +357,9 @@ def test_a_variable_named_defaults_is_still_a_statement(shell):
 
 def test_defaults_hold_for_sampled_workers_too(shell, monkeypatch):
     seen = {}
-    monkeypatch.setattr("nbprof.sampling_magic._sample", lambda shell, workers, sampling, show: seen.update(sampling=sampling, show=show))
+    monkeypatch.setattr(
+        "nbprof.notebook.sampling_magic._sample", lambda shell, workers, sampling, show: seen.update(sampling=sampling, show=show)
+    )
     shell.run_cell("%nbprof defaults --logdir here --events 9 --stacks")
     shell.run_cell("%nbprof capture grpc://h:1 --events 10")
     assert (seen["sampling"].logdir, seen["show"].events) == ("here", 10)
@@ -377,7 +383,7 @@ def test_a_trained_model_shows_its_dashboard_below_the_cell(kernel):
 
 def test_a_front_end_can_ask_first(front):
     def ready(options):
-        ask = f"__import__('nbprof.arming', fromlist=['ready']).ready({options!r})"
+        ask = f"__import__('nbprof.notebook.profile_button', fromlist=['ready']).ready({options!r})"
         return front.answer(front.send("", ask=ask, silent=True))
 
     assert ready("--stacks")["ok"]

@@ -166,7 +166,7 @@ def test_marked_steps_win_over_found_ones(kernel):
 
 def test_loading_twice_and_unloading(kernel):
     again = kernel.run(
-        "import nbprof\nnbprof.load_ipython_extension(get_ipython())\nget_ipython().input_transformers_cleanup.count(nbprof.magic.rewrite)"
+        "import nbprof\nnbprof.load_ipython_extension(get_ipython())\nget_ipython().input_transformers_cleanup.count(nbprof.notebook.magic.rewrite)"
     )
     assert again.value == "1"
     assert kernel.run("%unload_ext nbprof").status == "ok"
@@ -178,7 +178,7 @@ def test_loading_twice_and_unloading(kernel):
 
 
 def test_every_tab_can_be_asked_for_by_the_names_that_python_takes():
-    from nbprof.cell import VIEWS
+    from nbprof.notebook.cell import VIEWS
     from nbprof.tools.dashboard import TABS, chosen
 
     assert chosen(VIEWS) == list(TABS)

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from nbprof.cell import Show
 from nbprof.core.errors import CaptureError
-from nbprof.options_line import count as _count
+from nbprof.notebook.cell import Show
+from nbprof.notebook.options_line import count as _count
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def test_a_cell_that_clears_its_output_has_it_for_itself_for_a_while(kernel):
 
 
 def test_a_fault_of_the_strip_is_a_note_and_harms_nothing(kernel):
-    kernel.run("import nbprof.strip as room\nkept, room.items = room.items, lambda *a: 1 / 0")
+    kernel.run("import nbprof.notebook.live_status as room\nkept, room.items = room.items, lambda *a: 1 / 0")
     result = kernel.run("%%nbprof\nloop(60)\n6 * 7")
     kernel.run("room.items = kept")
     assert (result.status, result.value) == ("ok", "42")

@@ -11,12 +11,12 @@ import weakref
 
 import pytest
 
-from nbprof import strip as room
 from nbprof.capture import session as sessions
 from nbprof.capture.meters import Gpu, Reading
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
-from nbprof.strip import MIME_TYPE, Strip, bundle, duration, items, phase, size, span
+from nbprof.notebook import live_status as room
+from nbprof.notebook.live_status import MIME_TYPE, Strip, bundle, duration, items, phase, size, span
 from tests.capture.test_windows import Stub
 
 

@@ -1,8 +1,8 @@
-/** What is asked of nbprof in the kernel: nbprof/arming.py. */
+/** What is asked of nbprof in the kernel: nbprof/notebook/profile_button.py. */
 
 import { type Answer, type Askable, ask, literal } from "./ask.js";
 
-const ROOM = "__import__('nbprof.arming', fromlist=['arm'])";
+const ROOM = "__import__('nbprof.notebook.profile_button', fromlist=['arm'])";
 
 /** nbprof's own answer; or why there is none, in a sentence; null: the request went away with what was before it. */
 export type Said = { ok: true; token: string; state: string } | { ok: false; error: string } | null;

@@ -10,7 +10,7 @@ import nbprof
 from nbprof.capture.remote import failures
 from nbprof.capture.remote.addresses import Address
 from nbprof.capture.remote.client import Refusal
-from nbprof.sampling_magic import _parser
+from nbprof.notebook.sampling_magic import _parser
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "capture.md"
 SECTION = re.search(r"^## Another machine\n(.*?)(?=^## |\Z)", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)[1]

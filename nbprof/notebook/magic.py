@@ -18,13 +18,13 @@ from IPython.core import magic
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 
-from nbprof import arming, defaults
-from nbprof.options_line import Help, choices, parser, split, standing
+from nbprof.notebook import defaults, profile_button
+from nbprof.notebook.options_line import Help, choices, parser, split, standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nbprof.cell import Cell, Show
+    from nbprof.notebook.cell import Cell, Show
 
 # Colab's IPython is older than this decorator; there a trailing semicolon doesn't silence the nested form.
 _silenced: Callable[[Any], Any] = getattr(magic, "output_can_be_silenced", lambda function: function)
@@ -60,8 +60,8 @@ class NbprofMagics(Magics):
         self._ip = shell
         self._infos: list[Any] = []
         self._armed: tuple[Cell, Any] | None = None
-        self.waiting = arming.Waiting()
-        self._pressed: arming.Request | None = None
+        self.waiting = profile_button.Waiting()
+        self._pressed: profile_button.Request | None = None
 
     @no_var_expand
     @line_magic
@@ -94,7 +94,7 @@ class NbprofMagics(Magics):
         __tracebackhide__ = True
         words, code = split(line)
         if sampling := re.fullmatch(r"capture(?:\s+(?![=(\[.])(.*))?", code):
-            from nbprof.sampling_magic import run
+            from nbprof.notebook.sampling_magic import run
 
             run(self._ip, words, sampling[1] or "")
             return None
@@ -105,7 +105,7 @@ class NbprofMagics(Magics):
             options, show = choices(words)
         except Help:  # argparse has printed it
             return None
-        from nbprof.cell import Cell
+        from nbprof.notebook.cell import Cell
 
         prepared = Cell(self._ip, options, show, code, self._notes(words))
         path = re.fullmatch(r"load\s+(?![=(])(.+)", code)
@@ -125,7 +125,7 @@ class NbprofMagics(Magics):
             return None
         if rest:
             raise UsageError(f"%%nbprof: {rest.split()[0]!r} is no option; the code to profile begins on the next line")
-        from nbprof.cell import Cell
+        from nbprof.notebook.cell import Cell
 
         return Cell(self._ip, options, show, source, notes)
 
@@ -147,15 +147,15 @@ class NbprofMagics(Magics):
             return [self._pressed.note([*held, *typed])]
         return [f"options that held by default: {defaults.line(held)}"] if held else []
 
-    def _begin_pressed(self, request: arming.Request, info: Any) -> None:
+    def _begin_pressed(self, request: profile_button.Request, info: Any) -> None:
         """Begin to record a cell whose text does not say so, before its first line runs."""
-        if arming.typed(info.raw_cell):
+        if profile_button.typed(info.raw_cell):
             # It says so itself, with options of its own.
             self._pressed = request
             return
         if not self._compiles(info.raw_cell):
             return
-        from nbprof.cell import Cell
+        from nbprof.notebook.cell import Cell
 
         try:
             with defaults.instead(request.options):

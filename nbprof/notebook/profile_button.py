@@ -1,6 +1,6 @@
 """The button of a front end: the next cell with a certain text is recorded, though its text does not say so.
 
-A front end evaluates ``nbprof.arming.arm(request)`` in a silent request and then runs the cell as it always does. So the text, the history,
+A front end evaluates ``nbprof.notebook.profile_button.arm(request)`` in a silent request and then runs the cell as it always does. So the text, the history,
 the execution count and whatever else watches executions stay as they are. A kernel works off its requests in their order: what is armed is
 meant for the very next cell. Another cell that comes instead, and a minute without one, disarm it.
 """
@@ -160,7 +160,7 @@ def _words(options: object) -> list[str] | None:
 def _magics() -> Any:
     from IPython.core.getipython import get_ipython
 
-    from nbprof import magic
+    from nbprof.notebook import magic
 
     shell: Any = get_ipython()
     if magic.of(shell) is None:
@@ -175,7 +175,7 @@ def disarm(token: str) -> Answer:
     """Forget a request; ``state`` says whether its cell was recorded: ``used``, ``waiting`` until now, or ``over`` before."""
     from IPython.core.getipython import get_ipython
 
-    from nbprof import magic
+    from nbprof.notebook import magic
 
     magics = magic.of(get_ipython())
     return Answer(ok=True, state="over" if magics is None else magics.waiting.drop(token))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from IPython.core.error import UsageError
 
-from nbprof import defaults
+from nbprof.notebook import defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nbprof.capture.options import Options
-    from nbprof.cell import Show
+    from nbprof.notebook.cell import Show
 
 BY_DEFAULT = "options that hold by default (%nbprof defaults, NBPROF_OPTIONS)"
 
@@ -125,8 +125,8 @@ def choices(words: Sequence[str]) -> tuple[Options, Show]:
         The options were listed instead.
     """
     from nbprof.capture.options import Options, parse_steps
-    from nbprof.cell import Show
     from nbprof.core.errors import CaptureError
+    from nbprof.notebook.cell import Show
 
     standing()
     held = defaults.words()

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from nbprof.capture.options import Options
     from nbprof.capture.recording import Recording
     from nbprof.capture.session import Session
+    from nbprof.notebook.live_status import Strip
     from nbprof.profiles.profile import Profile
-    from nbprof.strip import Strip
 
 VIEWS = (
     "overview", "steps", "input", "ops", "op_profile", "hlo", "roofline", "kernels", "device_time", "ascend", "memory", "allocator",
@@ -234,10 +234,10 @@ class Cell:
 
     def _begin_strip(self, session: Session) -> None:
         try:
-            from nbprof import strip
+            from nbprof.notebook import live_status
 
-            strip.listen(self._shell)
-            self._strip = strip.Strip(session, self._slot)
+            live_status.listen(self._shell)
+            self._strip = live_status.Strip(session, self._slot)
             self._strip.begin()
         except Exception as error:
             session.windows.notes.append(f"the live strip could not be shown: {type(error).__name__}: {error}")
@@ -253,11 +253,11 @@ class Cell:
         session, self._session = self._session, None
         if session is None:
             return
-        strip, self._strip = self._strip, None
-        if strip is not None:
+        live_status, self._strip = self._strip, None
+        if live_status is not None:
             # Who interrupts now means the cell, which has ended.
             with contextlib.suppress(Exception, KeyboardInterrupt):
-                strip.end()
+                live_status.end()
         try:
             recording = session.stop(error)
         except KeyboardInterrupt:
@@ -302,11 +302,11 @@ class Cell:
             self._slot.line(f"nbprof: {text}")
 
     def _stepped(self, clock: StepClock) -> None:  # noqa: ARG002  the strip knows it
-        strip = self._strip
-        if strip is not None:
+        live_status = self._strip
+        if live_status is not None:
             # Whatever it is, it must not stop a training run.
             with contextlib.suppress(Exception):
-                strip.stepped()
+                live_status.stepped()
 
     def _due(self) -> bool:
         now = time.monotonic()

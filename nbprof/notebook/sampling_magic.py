@@ -10,9 +10,9 @@ from IPython.core.error import UsageError
 
 from nbprof.capture.remote.sample import capture
 from nbprof.capture.remote.sampling import Sampling
-from nbprof.cell import Show, Slot
 from nbprof.core.errors import CaptureError, NbprofError
-from nbprof.options_line import Help, Parser, count, standing
+from nbprof.notebook.cell import Show, Slot
+from nbprof.notebook.options_line import Help, Parser, count, standing
 
 _SHARED = ("logdir", "save", "views", "height", "events")
 """Options that hold by default here too where they do for ``%%nbprof``."""
