@@ -43,7 +43,7 @@ import psutil
 from nbprof.profiles.profile import load
 from nbprof.profiles.report import bundle
 from nbprof.profiles.comms import answer
-from nbprof.views import codec
+from nbprof.display import codec
 from nbprof.tools.dashboard import dashboard
 
 def rss():

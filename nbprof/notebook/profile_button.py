@@ -1,8 +1,8 @@
 """The button of a front end: the next cell with a certain text is recorded, though its text does not say so.
 
-A front end evaluates ``nbprof.notebook.profile_button.arm(request)`` in a silent request and then runs the cell as it always does. So the text, the history,
-the execution count and whatever else watches executions stay as they are. A kernel works off its requests in their order: what is armed is
-meant for the very next cell. Another cell that comes instead, and a minute without one, disarm it.
+A front end evaluates ``nbprof.notebook.profile_button.arm(request)`` in a silent request and then runs the cell as it always does. So the
+text, the history, the execution count and whatever else watches executions stay as they are. A kernel works off its requests in their
+order: what is armed is meant for the very next cell. Another cell that comes instead, and a minute without one, disarm it.
 """
 
 from __future__ import annotations

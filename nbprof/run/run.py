@@ -56,7 +56,7 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
     shelf : Shelf, optional
         What the cache has of it; no cache when left out.
     given_peaks : dict, optional
-        Peaks of the devices, by the names of `nbprof.activity.given_peaks.KEYS`.
+        Peaks of the devices, by the names of `given_peaks.KEYS`.
     """
 
     @classmethod
@@ -72,7 +72,7 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
     ) -> Run:
         """Reads the files of one run, which the cache may keep if they stay where they are; without `write` it gives only what it has.
 
-        Peaks of the devices that are given, by the names of `nbprof.activity.given_peaks.KEYS`, count instead of those in the files; else those that were
+        Peaks of the devices that are given, by the names of `given_peaks.KEYS`, count instead of those in the files; else those that were
         given when it was recorded.
 
         Raises

@@ -68,7 +68,7 @@ def table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> dict[str, Any]
     ----------
     frame : DataFrame
     name : str
-        The frame's name in `nbprof.schema.frames.SCHEMA`, which has the heads of its columns.
+        The frame's name in `nbprof.frames.SCHEMA`, which has the heads of its columns.
     keys : sequence of str
         The columns to send. One that the frame lacks was not recorded: it is sent as missing in every row.
     """

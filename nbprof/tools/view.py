@@ -35,7 +35,7 @@ class Framed(View):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The view's data; the columns are those of `nbprof.schema.frames.SCHEMA`."""
+        """The view's data; the columns are those of `nbprof.frames.SCHEMA`."""
         frame: pd.DataFrame = getattr(self._profile.run, self._name)
         return frame.drop(columns=["group"], errors="ignore").copy()
 

@@ -57,7 +57,7 @@ def test_the_same_kernels_with_crlf_and_a_mark_of_utf8():
 
 
 @pytest.mark.parametrize(("unit", "places", "factor"), [("ms", 3, 1e3), ("us", 0, 1.0), ("ns", -3, 1e-3)])
-def test_times_are_microseconds_whatever_their_unit(unit, locate, factor):
+def test_times_are_microseconds_whatever_their_unit(unit, places, factor):
     # Of a clock that began with the machine; a date in ns has more digits than are read.
     begin = 1_700_000_000
     header = [f"Timestamp({unit})", "Node", f"Compute_time({unit})", f"Total_time({unit})"]

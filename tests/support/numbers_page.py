@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from nbprof import faces
 from nbprof.schema import allocator as frames_allocator
 from nbprof.schema import ascend as frames_ascend
 from nbprof.schema import cores as frames_cores
@@ -18,33 +17,42 @@ from nbprof.schema import hlo as frames_hlo
 from nbprof.schema import memory_viewer as frames_memory_viewer
 from nbprof.schema.columns import Col
 from nbprof.schema.frames import SCHEMA
+from nbprof.tools.allocator.accessor import Allocator
+from nbprof.tools.ascend import accessor as ascend
 from nbprof.tools.device_time.accessor import DeviceTime
+from nbprof.tools.hlo.accessor import Hlo, OpProfile
+from nbprof.tools.input_pipeline.accessor import InputPipeline, TfData
+from nbprof.tools.memory.accessor import Memory
+from nbprof.tools.memory_viewer.accessor import MemoryViewer, ModuleMemory
+from nbprof.tools.ops.accessor import Kernels, Ops
+from nbprof.tools.roofline.accessor import Roofline
+from nbprof.tools.steps.accessor import Pods, Steps
 from tests.parity.deviations import DEVIATIONS
 from tests.parity.peer import GUIDE, XPROF
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "numbers.md"
 VIEWS = {
-    "steps": faces.Steps,
-    "pods": faces.Pods,
-    "input_pipeline": faces.InputPipeline,
-    "tf_data": faces.TfData,
-    "ops": faces.Ops,
-    "kernels": faces.Kernels,
+    "steps": Steps,
+    "pods": Pods,
+    "input_pipeline": InputPipeline,
+    "tf_data": TfData,
+    "ops": Ops,
+    "kernels": Kernels,
     "device_time": DeviceTime,
-    "memory": faces.Memory,
-    "allocator": faces.Allocator,
-    "memory_viewer": faces.MemoryViewer,
-    "hlo": faces.Hlo,
-    "op_profile": faces.OpProfile,
-    "roofline": faces.Roofline,
-    "ascend.iterations": faces.ascend.Iterations,
-    "ascend.op_types": faces.ascend.OpTypes,
-    "ascend.ops": faces.ascend.Ops,
-    "ascend.pmu": faces.ascend.Pmu,
-    "ascend.waits": faces.ascend.Waits,
-    "ascend.fusion": faces.ascend.Fusion,
-    "ascend.api": faces.ascend.Api,
-    "ascend.rules": faces.ascend.Rules,
+    "memory": Memory,
+    "allocator": Allocator,
+    "memory_viewer": MemoryViewer,
+    "hlo": Hlo,
+    "op_profile": OpProfile,
+    "roofline": Roofline,
+    "ascend.iterations": ascend.Iterations,
+    "ascend.op_types": ascend.OpTypes,
+    "ascend.ops": ascend.Ops,
+    "ascend.pmu": ascend.Pmu,
+    "ascend.waits": ascend.Waits,
+    "ascend.fusion": ascend.Fusion,
+    "ascend.api": ascend.Api,
+    "ascend.rules": ascend.Rules,
 }
 COLUMNS = {
     "steps.frame": "steps",
@@ -116,7 +124,7 @@ def _more(name: str) -> list[str]:
         return []
     parts = [_columns(frames_memory_viewer.SCHEMA["modules"])]
     for member in ("timeline", "at_peak"):
-        doc = inspect.getdoc(getattr(faces.ModuleMemory, member)) or ""
+        doc = inspect.getdoc(getattr(ModuleMemory, member)) or ""
         parts += [f"### `p.memory_viewer[module].{member}`\n\n{_prose(doc)}\n", _columns(frames_memory_viewer.SCHEMA[member])]
     return parts
 

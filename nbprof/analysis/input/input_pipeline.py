@@ -83,7 +83,7 @@ def category(op: str, kind: str) -> str:
 def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     """One row an input op, self time descending: the columns of `p.input_pipeline.frame`.
 
-    `rows` are the host ops with their self time, from `nbprof.analysis.ops.ops.host_self_times`. Of PyTorch the batches that the loop asked a
+    `rows` are the host ops with their self time, from `analysis.ops.ops.host_self_times`. Of PyTorch the batches that the loop asked a
     DataLoader for, the ops inside, and the calls that copy to the device.
     """
     if activity.framework == "PyTorch":

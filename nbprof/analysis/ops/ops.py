@@ -248,7 +248,7 @@ def main_memory(activity: Activity) -> str:
 
 
 def on_chip_peaks(activity: Activity) -> dict[str, float]:
-    """Bytes a second that each memory on the chip can move at most, by the names of `nbprof.activity.given_peaks.ON_CHIP`; those that are known."""
+    """Bytes a second that each memory on the chip can move at most, by the names of `given_peaks.ON_CHIP`; those that are known."""
     found = {level: _one(activity, f"{level}_bytes_per_second") for level in ON_CHIP}
     return {level: peak for level, peak in found.items() if peak > 0}
 

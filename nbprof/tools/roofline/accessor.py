@@ -63,7 +63,7 @@ class Roofline(Framed):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The ops under the roof, most self time first; the columns are those of `nbprof.schema.hlo.SCHEMA["roofline"]`."""
+        """The ops under the roof, most self time first; the columns are those of `nbprof.frames.SCHEMA["roofline"]`."""
         return self._made()[0].copy()
 
     @property

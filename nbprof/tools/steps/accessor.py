@@ -17,7 +17,7 @@ class Steps(Framed):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row a step of each host, in time order; the columns are those of `nbprof.schema.frames.SCHEMA`.
+        """One row a step of each host, in time order; the columns are those of `nbprof.frames.SCHEMA`.
 
         **Which events are a step's.** Files state it (`group_id`); where one does not, events are joined as TensorFlow Profiler does: by
         nesting on a thread, by ids of producers and consumers, by the correlation of a launch with its kernel, by elements of tf.data, and
@@ -87,7 +87,7 @@ class Pods(Framed):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row a step and worker; the columns are those of `nbprof.schema.frames.SCHEMA`.
+        """One row a step and worker; the columns are those of `nbprof.frames.SCHEMA`.
 
         Which steps of two hosts are the same follows from when they ran: the host whose recording spans the shortest time is the chief, and
         every other one is shifted by the number of steps under which its steps overlap longest with the chief's (of equal ones none, 1, 2 …

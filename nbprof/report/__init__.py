@@ -1,1 +1,0 @@
-"""How a profile travels: the output of a cell, the page to send to someone."""
