@@ -48,6 +48,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 unit: $(VENV)/.test
 	bash tests/e2e/install-chromium.sh

@@ -21,7 +21,7 @@ from pathlib import Path
 OURS = """
 import json, os, sys, time
 os.environ["NBPROF_CACHE"] = "0"
-import nbprof.profiles.profile
+import nbprof.profiles.load
 p = nbprof.profiles.load(sys.argv[1])
 run = p.run
 a = run.activity

@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 STAGES = {
-    "find files": ["nbprof.profiles.profile.find"],
+    "find files": ["nbprof.profiles.load.find"],
     "read bytes": ["nbprof.core.files.LocalFile.read"],
     "decode": ["nbprof.formats.xspace.xspace.read", "nbprof.formats.chrome.chrome.read"],
     "interpret": ["nbprof.dialects.xplane.xplane.interpret", "nbprof.dialects.kineto.kineto.interpret"],
@@ -73,7 +73,7 @@ def stages(path: Path) -> None:
         spent[label] = spent.get(label, 0.0) + seconds
 
     with timed(stage, STAGES) as absent:
-        from nbprof.profiles.profile import load
+        from nbprof.profiles.load import load
 
         began = time.perf_counter()
         profile = load(path)

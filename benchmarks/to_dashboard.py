@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 OURS = """
 import sys, time
 began = time.perf_counter()
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 imported = time.perf_counter()
 profile = load(sys.argv[1])
 read = time.perf_counter()
@@ -79,7 +79,7 @@ def draw(path: Path, folder: Path) -> float | None:
         return None
     if chromium is None:
         return None
-    from nbprof.profiles.profile import load
+    from nbprof.profiles.load import load
 
     page_path = load(path).save(folder / "page.html")
     with sync_playwright() as p:

@@ -40,7 +40,7 @@ HOST = """
 import json, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import psutil
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from nbprof.profiles.report import bundle
 from nbprof.profiles.comms import answer
 from nbprof.display import codec

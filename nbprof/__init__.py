@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+from nbprof.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from nbprof import cache, torch
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from nbprof.capture.steps import step, steps
     from nbprof.core.errors import CaptureError, NbprofError, ReadError
     from nbprof.profiles.comparison import Comparison, compare
-    from nbprof.profiles.profile import Profile, load, runs
+    from nbprof.profiles.load import load, runs
+    from nbprof.profiles.profile import Profile
 
     last: Profile | None
     capture: Room
 
 # Imported when first used: loading the extension must not cost the import of pandas, let alone of a framework.
 _WHERE = {
-    "load": "nbprof.profiles.profile",
-    "runs": "nbprof.profiles.profile",
+    "load": "nbprof.profiles.load",
+    "runs": "nbprof.profiles.load",
     "Profile": "nbprof.profiles.profile",
     "compare": "nbprof.profiles.comparison",
     "Comparison": "nbprof.profiles.comparison",
@@ -64,7 +65,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "last":
-        from nbprof.profiles.profile import last
+        from nbprof.profiles.load import last
 
         return last()
     if name in _WHERE:

@@ -92,7 +92,7 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
     @property
     def result(self) -> Profile | None:
         """The profile of the last run; None before there is one."""
-        from nbprof.profiles.profile import load
+        from nbprof.profiles.load import load
 
         return load(self.runs[-1]) if self.runs else None
 

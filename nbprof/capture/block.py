@@ -13,9 +13,9 @@ from nbprof.core.errors import CaptureError, NbprofError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nbprof.capture.recording import Recording
     from nbprof.capture.session import Session
     from nbprof.profiles.profile import Profile
+    from nbprof.sources.recording import Recording
 
 
 class profile:  # noqa: N801 - a context manager that reads as a verb, like `warnings.catch_warnings`
@@ -104,7 +104,7 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
         recording = session.stop(error)
         later = None
         if session.superseded:
-            from nbprof.profiles.profile import last, set_last
+            from nbprof.profiles.load import last, set_last
 
             later = last()
             self._give_up("this recording ended when another one began", stacklevel + 1)
@@ -118,7 +118,7 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
             set_last(later)
 
     def _read(self, recording: Recording, stacklevel: int) -> None:
-        from nbprof.profiles.profile import open_recording
+        from nbprof.profiles.load import open_recording
 
         try:
             self.result = open_recording(recording)

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nbprof.capture import remedies
 from nbprof.capture.clock import STAGE, WAIT, Marker, Span, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
+from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
 
 MODULE = "jax"

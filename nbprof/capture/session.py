@@ -18,10 +18,10 @@ from nbprof.capture.detect import TITLES, choose, either
 from nbprof.capture.imports import ImportWatch
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
-from nbprof.capture.recording import CaptureInfo, Recording
 from nbprof.capture.shield import shielded
 from nbprof.capture.windows import Backend, Windows
 from nbprof.core.errors import CaptureError
+from nbprof.sources.recording import CaptureInfo, Recording
 
 __all__ = ["CaptureInfo", "Recording", "Session", "active"]
 

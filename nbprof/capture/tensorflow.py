@@ -10,10 +10,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nbprof.capture import levels, remedies, tensorflow_npu
+from nbprof.capture import levels, tensorflow_npu
 from nbprof.capture.clock import STAGE, WAIT, Marker, Span, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
+from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from nbprof.capture import remedies
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.place import DEFAULT, ignore_by_git
+from nbprof.core import remedies
 
 BRIDGE, DEVICE = "npu_bridge", "npu_device"
 PROFILERS = ("npu_bridge.profiler.profiler", "npu_device.compat.v1.profiler.profiler")

@@ -13,13 +13,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nbprof.capture import remedies, torch_npu, torch_trace
+from nbprof.capture import torch_npu, torch_trace
 from nbprof.capture.clock import WAIT, Marker, Span, StepClock
 from nbprof.capture.logged import stderr_lines
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.torch_memory import AllocatorHistory
 from nbprof.capture.torch_steps import OptimizerSteps
+from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
 
 if TYPE_CHECKING:

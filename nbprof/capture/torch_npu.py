@@ -15,9 +15,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from nbprof.capture import remedies, torch_trace
+from nbprof.capture import torch_trace
 from nbprof.capture.options import Options
 from nbprof.capture.torch_steps import Mark
+from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
 
 MODULE = "torch_npu"

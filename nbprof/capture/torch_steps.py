@@ -13,9 +13,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from nbprof.capture import remedies
 from nbprof.capture.clock import StepClock
 from nbprof.capture.patches import Patches
+from nbprof.core import remedies
 
 KIND = "train"
 FOUND = "optimizer steps of torch.optim"

@@ -12,13 +12,14 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from nbprof.capture import describe, remedies
+from nbprof.capture import describe
 from nbprof.capture.clock import Marker, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.place import Place
-from nbprof.capture.recording import CaptureInfo, Recording
 from nbprof.capture.shield import shielded
+from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
+from nbprof.sources.recording import CaptureInfo, Recording
 
 if TYPE_CHECKING:
     from pathlib import Path

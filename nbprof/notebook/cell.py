@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import html
 import keyword
 import sys
-import threading
 import time
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from IPython.display import display, update_display
-
 from nbprof.core.errors import CaptureError, NbprofError
+from nbprof.display.slot import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbprof.capture.clock import StepClock
     from nbprof.capture.options import Options
-    from nbprof.capture.recording import Recording
     from nbprof.capture.session import Session
     from nbprof.notebook.live_status import Strip
     from nbprof.profiles.profile import Profile
+    from nbprof.sources.recording import Recording
 
 VIEWS = (
     "overview", "steps", "input", "ops", "op_profile", "hlo", "roofline", "kernels", "device_time", "ascend", "memory", "allocator",
@@ -34,12 +30,6 @@ VIEWS = (
 
 REPAINT_S = 0.25
 """A line about reading changes at most four times a second."""
-
-AGAIN_S = 1.0
-"""A cell that clears its output, as one that draws each epoch anew, has it for itself for so long."""
-
-FIRST_LINE_S = 10.0
-"""In a terminal a line is written after so long, and then each time it has been twice as long."""
 
 
 @dataclass(frozen=True)
@@ -76,108 +66,6 @@ class Show:
             raise CaptureError(f"--height takes a number of pixels above 0, not {self.height}")
         if self.events is not None and self.events < 0:
             raise CaptureError(f"--events takes a number from 0 on, not {self.events}")
-
-
-class Slot:
-    """The one place among a cell's outputs where nbprof writes.
-
-    A line of text first, then the dashboard, by display id. A cell that clears its output takes the place away with it; then what comes
-    next is displayed anew.
-
-    Parameters
-    ----------
-    shell : InteractiveShell
-        In a terminal there are no places to rewrite: what is final is shown there, and a line now and then before it.
-    """
-
-    def __init__(self, shell: Any) -> None:
-        self._id: str | None = None
-        self._publisher: Any = shell.display_pub if hasattr(shell, "kernel") else None
-        self._hooked = False
-        # Also what a thread of ours shows belongs to this cell.
-        self._parent: Any = getattr(self._publisher, "parent_header", None)
-        self._began = time.monotonic()
-        self._cleared = float("-inf")
-        self._next_line = FIRST_LINE_S
-
-    def draw(self, data: dict[str, Any]) -> None:
-        """Show what something else will follow, from any thread.
-
-        It is sent past what a cell does with outputs: one that captures some gets no strips among them, and its streams are not flushed.
-        """
-        publisher = self._publisher
-        if publisher is None:
-            self._write_line(data["text/plain"])
-            return
-        if getattr(publisher, "pub_socket", None) is None or getattr(publisher, "session", None) is None:
-            # Everything is being kept, or this is another kind of kernel.
-            return
-        ident, update = self._id, True
-        if ident is None:
-            if time.monotonic() - self._cleared < AGAIN_S:
-                return
-            ident, update = uuid.uuid4().hex, False
-            self._id = ident
-            if threading.current_thread() is threading.main_thread():
-                self._hook()
-        publisher.session.send(
-            publisher.pub_socket,
-            "update_display_data" if update else "display_data",
-            {"data": data, "metadata": {}, "transient": {"display_id": ident}},
-            parent=self._parent,
-            ident=publisher.topic,
-        )
-
-    def _write_line(self, text: str) -> None:
-        waited = time.monotonic() - self._began
-        stream = sys.stderr
-        if waited < self._next_line or stream is None or not stream.isatty():
-            return
-        self._next_line = 2 * waited
-        # A progress bar that stands there draws itself again below.
-        stream.write(f"\r\x1b[K{text}\n")
-        stream.flush()
-
-    def line(self, text: str) -> None:
-        """Show a line that something else will follow."""
-        if self._publisher is not None:
-            self._put(*_line(text))
-
-    def final(self, data: dict[str, Any], metadata: dict[str, Any]) -> None:
-        """Show what stays."""
-        self._put(data, metadata)
-        self._unhook()
-
-    def sentence(self, text: str) -> None:
-        """Show a sentence that stays."""
-        self.final(*_line(text))
-
-    def _put(self, data: dict[str, Any], metadata: dict[str, Any]) -> None:
-        if self._id is not None and self._publisher is not None:
-            update_display(  # type: ignore[no-untyped-call]
-                data, metadata=metadata, raw=True, display_id=self._id
-            )
-            return
-        self._id = uuid.uuid4().hex
-        self._hook()
-        display(data, metadata=metadata, raw=True, display_id=self._id)  # type: ignore[no-untyped-call]
-
-    def _hook(self) -> None:
-        if not self._hooked and hasattr(self._publisher, "register_hook"):
-            self._publisher.register_hook(self._watch)
-            self._hooked = True
-
-    def _unhook(self) -> None:
-        if self._hooked and self._publisher is not None:
-            with contextlib.suppress(Exception):
-                self._publisher.unregister_hook(self._watch)
-            self._hooked = False
-
-    def _watch(self, message: dict[str, Any]) -> dict[str, Any]:
-        if message["header"]["msg_type"] == "clear_output":
-            self._id = None
-            self._cleared = time.monotonic()
-        return message
 
 
 class Cell:
@@ -275,7 +163,7 @@ class Cell:
             self._open(recording)
 
     def _open(self, recording: Recording) -> None:
-        from nbprof.profiles.profile import open_recording
+        from nbprof.profiles.load import open_recording
 
         again = f'nbprof.load("{recording.path}") opens it'
         if recording.temporary:
@@ -321,8 +209,3 @@ class Cell:
             sys.stderr.write(f"{sentence}\n")
         else:
             self._slot.sentence(sentence)
-
-
-def _line(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    style = "font-size:12px;line-height:20px;opacity:.75;font-variant-numeric:tabular-nums"
-    return {"text/plain": text, "text/html": f'<div style="{style}">{html.escape(text)}</div>'}, {}

@@ -204,7 +204,7 @@ class NbprofMagics(Magics):
 
     def _show_existing(self, prepared: Cell, show: Show, path: str) -> None:
         from nbprof.core.errors import NbprofError
-        from nbprof.profiles.profile import last, load
+        from nbprof.profiles.load import last, load
 
         try:
             profile = load(path) if path else last()

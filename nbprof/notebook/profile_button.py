@@ -122,7 +122,7 @@ def arm(request: str) -> Answer:
     """
     from IPython.core.error import UsageError
 
-    from nbprof import __version__
+    from nbprof.core.version import __version__
 
     try:
         given = json.loads(request)
@@ -144,7 +144,7 @@ def ready(options: str = "") -> Answer:
     """Whether a cell could be recorded with these options, so that it need not run to find out."""
     from IPython.core.error import UsageError
 
-    from nbprof import __version__
+    from nbprof.core.version import __version__
 
     try:
         _magics().check(_words(options or None))

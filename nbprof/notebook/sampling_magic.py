@@ -11,7 +11,8 @@ from IPython.core.error import UsageError
 from nbprof.capture.remote.sample import capture
 from nbprof.capture.remote.sampling import Sampling
 from nbprof.core.errors import CaptureError, NbprofError
-from nbprof.notebook.cell import Show, Slot
+from nbprof.display.slot import Slot
+from nbprof.notebook.cell import Show
 from nbprof.notebook.options_line import Help, Parser, count, standing
 
 _SHARED = ("logdir", "save", "views", "height", "events")

@@ -13,7 +13,8 @@ from nbprof.analysis.compare import compare as analysis
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side
 from nbprof.core.errors import NbprofError
-from nbprof.profiles.profile import Profile, read
+from nbprof.profiles.load import read
+from nbprof.profiles.profile import Profile
 from nbprof.tools import header
 
 if TYPE_CHECKING:

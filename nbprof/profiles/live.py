@@ -8,21 +8,17 @@ the bytes at sixteen places of each file. Nothing is ever asked of another machi
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 import re
 import threading
-import uuid
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from nbprof.core.errors import NbprofError, ReadError
-from nbprof.core.files import LocalFile
 from nbprof.run.cache.folder import Folder, enabled, location
 from nbprof.run.source import local_files
+from nbprof.sources.fingerprint import fingerprint
 from nbprof.sources.locate import Ways, find
 
 if TYPE_CHECKING:
@@ -38,8 +34,6 @@ MOST_FILES = 256
 MOST_PATH = 1000
 
 _KEY = re.compile(r"[0-9a-f]{1,16}-[0-9a-f]{32,40}")
-_BLOCK = 1 << 16
-_BLOCKS = 16
 # A file that nobody asked to open may unpack to this many times its size, which no trace needs and every bomb does.
 _MOST_PACKED = 64
 _LEAST_LIMIT = 1 << 26
@@ -48,54 +42,6 @@ _NOT_HERE = (
     "This kernel does not have the profile, and its file is not where it was: what was saved is shown. "
     "Load it with nbprof.load(...) to have every event here."
 )
-
-
-def key(run: Run) -> str:
-    """What a saved output knows a run by: told by the content of its files, or for this kernel alone where they are not on a disk."""
-    source = run.source
-    with _keys:
-        if not getattr(source, "key", ""):
-            local = getattr(source, "local", ())
-            same = local and all(_unchanged(*file) for file in local)
-            found = fingerprint([path for path, _, _ in local]) if same else None
-            source.key = found or f"0-{uuid.uuid4().hex}"
-        return source.key
-
-
-def _unchanged(path: Path, size: int, changed_ns: int) -> bool:
-    try:
-        state = path.stat()
-    except OSError:
-        return False
-    return (state.st_size, state.st_mtime_ns) == (size, changed_ns)
-
-
-_keys = threading.Lock()
-
-
-def fingerprint(paths: Sequence[Path]) -> str | None:
-    """Bytes and a digest of files: of their names, their sizes, and what is in them at sixteen places. None if one cannot be read.
-
-    A digest of every byte would have an output wait for seconds. Traces differ in their times, from the first event to the last.
-    """
-    each: list[bytes] = []
-    total = 0
-    try:
-        for path in paths:
-            with LocalFile(path).open() as file:
-                size = os.fstat(file.fileno()).st_size
-                made = hashlib.sha256(f"{path.name}\0{size}\0".encode("utf-8", "replace"))
-                total += size
-                last = max(size - _BLOCK, 0)
-                places = range(0, size, _BLOCK) if size <= _BLOCK * _BLOCKS else [last * i // (_BLOCKS - 1) for i in range(_BLOCKS)]
-                for at in places:
-                    file.seek(at)
-                    made.update(file.read(_BLOCK))
-                each.append(made.digest())
-    except (OSError, ReadError):
-        return None
-    # In whatever order the files are named.
-    return f"{total:x}-{hashlib.sha256(b''.join(sorted(each))).hexdigest()[:40]}"
 
 
 def files(run: Run) -> list[str]:
@@ -156,7 +102,7 @@ class Registry:
 
     def show(self, run: Run) -> str:
         """A run was shown: an output may ask for it as long as it is there. Returns its key."""
-        known = key(run)
+        known = run.source.content_key()
         with contextlib.suppress(TypeError):
             with self._lock:
                 self._alive[known] = run
@@ -170,7 +116,7 @@ class Registry:
         with self._lock:
             run = self._alive.get(wanted)
             for other in [] if run is not None else [o() for o in self._others]:
-                if other is not None and key(other) == wanted:
+                if other is not None and other.source.content_key() == wanted:
                     run = self._alive[wanted] = other
         if run is not None:
             self._use(wanted, run)
@@ -193,7 +139,12 @@ class Registry:
             if (run := self.get(wanted)) is not None:
                 return run
             for paths, limit in ((inside(given), 0), _remembered(wanted)):
-                if paths and fingerprint(paths) == wanted and (run := _read(paths, limit)) is not None and key(run) == wanted:
+                if (
+                    paths
+                    and fingerprint(paths) == wanted
+                    and (run := _read(paths, limit)) is not None
+                    and run.source.content_key() == wanted
+                ):
                     with self._lock:
                         self._alive[wanted] = run
                     self._use(wanted, run)

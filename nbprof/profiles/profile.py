@@ -1,41 +1,35 @@
-"""What a person holds: a `Profile`, a run with a face. The only place where everything meets."""
+"""What a person holds: a `Profile`, a run with an accessor for each of its views."""
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import LIMIT_BYTES, RunFiles
-from nbprof.formats.msprof.export import exported
-from nbprof.profiles import live
-from nbprof.profiles.parts_ascend import Ascend
-from nbprof.profiles.parts_programs import Programs
-from nbprof.profiles.parts_torch import Torch
 from nbprof.run.run import Run
-from nbprof.sources.locate import Source, Ways, find
-from nbprof.sources.runs_table import runs
+from nbprof.sources.recording import windows_of
+from nbprof.tools.allocator.accessor import Allocator
+from nbprof.tools.ascend.accessor import Ascend
+from nbprof.tools.device_time.accessor import DeviceTime
+from nbprof.tools.hlo.accessor import Hlo, OpProfile
 from nbprof.tools.input_pipeline.accessor import InputPipeline, TfData
 from nbprof.tools.memory.accessor import Memory
+from nbprof.tools.memory_viewer.accessor import MemoryViewer
 from nbprof.tools.ops.accessor import Kernels, Ops
+from nbprof.tools.roofline.accessor import Roofline
 from nbprof.tools.steps.accessor import Pods, Steps
+from nbprof.tools.torch_ops.accessor import TorchOps
 from nbprof.tools.trace.accessor import TraceView
 
 if TYPE_CHECKING:
-    from nbprof.capture.recording import CaptureInfo
-    from nbprof.capture.session import Recording
-
-__all__ = ["Profile", "captured", "last", "load", "open_recording", "read", "runs", "set_last"]
+    from nbprof.profiles.widget import DashboardWidget
 
 
-class Profile(Programs, Torch, Ascend):
+class Profile:
     """One profile: frames to work with, views to look at, a report to share.
 
     In a notebook a Profile displays as the dashboard. Get one from `%%nbprof`, `nbprof.profile()` or `nbprof.load()`.
@@ -46,6 +40,11 @@ class Profile(Programs, Torch, Ascend):
     >>> p.steps.summary                                # doctest: +SKIP
     >>> p.save("report.html")                          # doctest: +SKIP
     """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._payload: tuple[int, dict[str, Any]] | None = None
+        self._temporary: Path | None = None
 
     @property
     def steps(self) -> Steps:
@@ -125,6 +124,46 @@ class Profile(Programs, Torch, Ascend):
         return Memory(self, "memory")
 
     @property
+    def hlo(self) -> Hlo:
+        """Time by op of compiled XLA programs."""
+        return Hlo(self, "hlo", "hlo")
+
+    @property
+    def op_profile(self) -> OpProfile:
+        """The time of compiled XLA programs as a tree, and how well each part uses the device."""
+        return OpProfile(self, "op_profile", "op_profile")
+
+    @property
+    def roofline(self) -> Roofline:
+        """How near each op of the compiled XLA programs comes to what the device can do."""
+        return Roofline(self)
+
+    @property
+    def memory_viewer(self) -> MemoryViewer:
+        """Memory of compiled XLA programs, by the name of the program."""
+        return MemoryViewer(self)
+
+    @property
+    def allocator(self) -> Allocator:
+        """PyTorch's caching allocator: segments, blocks, what is stranded, and why memory ran out."""
+        return Allocator(self)
+
+    @property
+    def torch_ops(self) -> TorchOps:
+        """PyTorch's ops by name, input shapes, call stack and nn.Module."""
+        return TorchOps(self, "ops", "torch_ops")
+
+    @property
+    def device_time(self) -> DeviceTime:
+        """What devices did with their time, and what they waited for."""
+        return DeviceTime(self)
+
+    @property
+    def ascend(self) -> Ascend:
+        """What Ascend's profiler measured on an NPU: iterations, ops, counters, waits, fusion, calls of the host, rules."""
+        return Ascend(self)
+
+    @property
     def trace(self) -> TraceView:
         """Every event on its lane."""
         return TraceView(self, "trace")
@@ -168,8 +207,6 @@ class Profile(Programs, Torch, Ascend):
         One row a window in time order: `run`, the name of its folder; `first_step` and `last_step`, counted from 1, missing where no step
         was marked; `shown`, whether it is this profile; `path`, which `nbprof.load` takes.
         """
-        from nbprof.capture.recording import windows_of
-
         own = Path(self.path)
         found = windows_of(own, self.run.capture) if self.run.capture is not None else []
         nothing: list[int | None] = [None, None]
@@ -177,6 +214,75 @@ class Profile(Programs, Torch, Ascend):
         rows = rows or [(own.name, *nothing, True, str(own))]
         frame = pd.DataFrame(rows, columns=["run", "first_step", "last_step", "shown", "path"])
         return frame.astype({"first_step": "Int64", "last_step": "Int64"})
+
+    def payload(self, events: int | None = None) -> dict[str, Any]:
+        """What the dashboard draws: small numbers, texts and typed arrays, with so many events of the trace (20,000)."""
+        from nbprof.tools import dashboard as payload
+
+        most = payload.budget(events)
+        if self._payload is None or self._payload[0] != most:
+            self._payload = most, payload.dashboard(self.run, events=most)
+        return self._payload[1]
+
+    def widget(self, **options: Any) -> DashboardWidget:
+        """A live anywidget of the dashboard; `widget.selected` are the selected steps, to read and to set.
+
+        Parameters
+        ----------
+        views : list of str, optional
+            Tabs to show; all when left out.
+        height : int, optional
+            Height in px; the natural one when left out.
+        selected : (int, int), optional
+            First and last step number of the selection.
+        events : int, optional
+            How many events of the trace it holds by itself, as `save` takes it; it has the others while the kernel runs.
+
+        Raises
+        ------
+        NbprofError
+            An unknown option or view, or a value that makes no sense.
+        """
+        from nbprof.profiles.widget import DashboardWidget
+
+        return DashboardWidget(self.run, **options)
+
+    def mimebundle(
+        self,
+        views: list[str] | None = None,
+        height: int | None = None,
+        live: bool = True,
+        events: int | None = None,
+        *,
+        payload: dict[str, Any] | None = None,
+        drawn: bool = True,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The four mime types of the notebook output, and their metadata, for `display(..., raw=True)`.
+
+        Parameters
+        ----------
+        views : list of str, optional
+            Tabs to show; all when left out.
+        height : int, optional
+            Height of the live view in px.
+        live : bool
+            False: picture, text and HTML without script.
+        events : int, optional
+            How many events of the trace the output holds, as `save` takes it.
+        payload : dict, optional
+            What is drawn in place of `payload(events)`.
+        drawn : bool
+            False: no picture of the steps where no script runs.
+
+        Raises
+        ------
+        NbprofError
+            An unknown view, or `events` is no number of events.
+        """
+        from nbprof.profiles.report import mimebundle
+
+        payload = self.payload(events) if payload is None else payload
+        return mimebundle.mimebundle(self.run, payload, views=views, height=height, live=live, drawn=drawn)
 
     def text(self) -> str:
         """Ten lines of plain text."""
@@ -224,121 +330,3 @@ class Profile(Programs, Torch, Ascend):
             except AttributeError:
                 # The interpreter ends and has taken shutil away; the recording's own finalizer has removed the folder by then.
                 return
-
-
-_last: list[Profile] = []
-
-
-def set_last(profile: Profile) -> None:
-    """Makes a profile the one that `nbprof.last` gives, and that outputs of it which were saved before can ask."""
-    _last[:] = [profile]
-    live.registry.note(profile.run)
-
-
-def last() -> Profile | None:
-    """The last profile that was recorded or loaded; None before there is one."""
-    return _last[0] if _last else None
-
-
-def load(
-    source: Source,
-    run: str | int | None = None,
-    progress: Callable[[str], None] | None = None,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    limit_bytes: int = LIMIT_BYTES,
-    peaks: Mapping[str, float] | None = None,
-) -> Profile:
-    """A profile that exists, from wherever it lies: a file, a run, a logdir, an archive or a URL.
-
-    What a file is, is decided by its content: XSpace (`*.xplane.pb`) of TensorFlow, JAX and PyTorch/XLA, and Chrome traces in JSON, of
-    PyTorch (`*.pt.trace.json`) and of others, also packed (`.gz`).
-
-    Parameters
-    ----------
-    source : str, path or list
-        - a **logdir**, that is any folder above runs: the newest run is taken, or the one that `run` names; `nbprof.runs` lists them;
-        - a **run folder**, with a file for each host or rank;
-        - one **file**; or a **list of files** that are the hosts of one run;
-        - a **zip or tar** archive of these; `runs.zip!/eval/plugins/profile/2024_05_01` is what lies inside one;
-        - a **URL** of any of these: `s3://`, `gs://`, `https://` and every other that fsspec has a backend for here.
-    run : str or int, optional
-        Which run, where there are several: its name, or as much of its beginning as makes it clear; or its number, 0 the newest, -1 the
-        oldest.
-    progress : callable, optional
-        Called with a sentence as reading and downloading go on; try `print`.
-    storage_options : dict, optional
-        For fsspec: credentials, end points. They are in no message.
-    limit_bytes : int
-        The most that a packed file may unpack to. It keeps a damaged or hostile file from filling the memory.
-    peaks : dict, optional
-        What one device can do in a second, for the roofline and all utilizations, where the profile does not tell it or tells it wrong:
-        `{"flops": 312e12, "bytes": 2.0e12}`, operations at 16 bits and bytes of its main memory; either may be left out. Also `cmem_read`,
-        `cmem_write`, `vmem_read`, `vmem_write` and `shared_memory`, bytes of the memories on the chip.
-
-    Returns
-    -------
-    Profile
-        It displays as the dashboard; `nbprof.last` is the same one.
-
-    Raises
-    ------
-    ReadError
-        Nothing is there, or it is no profile, or it is damaged; says where and what to do.
-    NbprofError
-        One of `peaks` makes no sense.
-
-    Examples
-    --------
-    >>> nbprof.load("logs/")                                          # doctest: +SKIP
-    >>> nbprof.load("logs/", run="2024_05_01")                        # doctest: +SKIP
-    >>> nbprof.load("trace.json.gz").ops.frame                        # doctest: +SKIP
-    >>> nbprof.load(["rank0.pt.trace.json", "rank1.pt.trace.json"])   # doctest: +SKIP
-    >>> nbprof.load("runs.zip")                                       # doctest: +SKIP
-    >>> nbprof.load("gs://bucket/logs", progress=print)               # doctest: +SKIP
-    >>> nbprof.load("s3://bucket/logs", storage_options={"anon": True})   # doctest: +SKIP
-    """
-    profile = read(source, run, progress, storage_options=storage_options, limit_bytes=limit_bytes, peaks=peaks)
-    set_last(profile)
-    return profile
-
-
-def read(
-    source: Source,
-    run: str | int | None = None,
-    progress: Callable[[str], None] | None = None,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    limit_bytes: int = LIMIT_BYTES,
-    peaks: Mapping[str, float] | None = None,
-) -> Profile:
-    """As `load`, but `nbprof.last` stays what it was."""
-    given = None if peaks is None else checked(peaks)
-    ways = Ways(storage_options or {}, limit_bytes, progress)
-    files = exported(lambda: find(source, run, ways), progress)
-    return Profile(Run.read(files, capture=captured(files), progress=progress, given_peaks=given))
-
-
-def captured(files: RunFiles) -> CaptureInfo | None:
-    """How a run was recorded, from what nbprof wrote beside it."""
-    from nbprof.capture.recording import CaptureInfo
-
-    if files.sidecar is None:
-        return None
-    try:
-        values = json.loads(files.sidecar.head(1 << 20))
-    except (NbprofError, ValueError, RecursionError):
-        return None
-    return CaptureInfo.from_dict(values) if isinstance(values, dict) else None
-
-
-def open_recording(recording: Recording, progress: Callable[[str], None] | None = None) -> Profile:
-    """The profile of a recording that was just stopped; becomes `nbprof.last`."""
-    files = exported(lambda: find(recording.path), progress)
-    profile = Profile(Run.read(files, capture=recording.info, progress=progress, keep=not recording.temporary))
-    # Here it is counted; who opens its files later, where others were counted too, knows it by their name.
-    profile.run.source.name = recording.info.label or profile.run.source.name
-    if recording.temporary:
-        profile._temporary = Path(recording.temporary)
-    set_last(profile)
-    return profile

@@ -16,8 +16,8 @@ from nbprof.run.lazy import Cached, Kept, Lazy
 from nbprof.run.source import Dialect, RunSource
 
 if TYPE_CHECKING:
-    from nbprof.capture.session import CaptureInfo
     from nbprof.run.cache.run_cache import Shelf
+    from nbprof.sources.recording import CaptureInfo
 
 
 class Base(Lazy):

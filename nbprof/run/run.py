@@ -22,7 +22,7 @@ from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import memory
 from nbprof.analysis.ops import torch_runtime
 from nbprof.analysis.steps import pods, steps, tpu_cores, warmup, xprof_steps
-from nbprof.capture import remedies
+from nbprof.core import remedies
 from nbprof.core.files import RunFiles
 from nbprof.core.trace import Note, Receipt
 from nbprof.formats.torch_snapshot.memory_trace import beside
@@ -37,7 +37,7 @@ from nbprof.run.parts_torch_ops import TorchOps
 from nbprof.run.source import RunSource, dialect, facts, reader
 
 if TYPE_CHECKING:
-    from nbprof.capture.session import CaptureInfo
+    from nbprof.sources.recording import CaptureInfo
     from nbprof.timeline.serve import Timeline
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from importlib import import_module
@@ -15,11 +17,12 @@ import pandas as pd
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, LocalFile, Piece, RunFiles
 from nbprof.core.trace import Trace
+from nbprof.sources.fingerprint import fingerprint
 from nbprof.sources.packed import Unpacked
 
 if TYPE_CHECKING:
     from nbprof.activity.activity import Activity
-    from nbprof.capture.session import CaptureInfo
+    from nbprof.sources.recording import CaptureInfo
 
 Reader = Callable[[Sequence[Piece], Callable[[str], None] | None], Trace]
 Dialect = Callable[[Trace], "Activity"]
@@ -37,8 +40,7 @@ class RunSource:
     """Where a profile came from: path of the run, its name, its file or files, their size, when it was made, and how long reading took.
 
     `local` are the paths of the files, absolute, with size and time of change (ns) as they were read; empty where one of them is in an
-    archive or behind a URL. `limit_bytes` is what they were allowed to unpack to. `key` is what a saved output knows the profile by, once
-    `nbprof.profiles.live.key` was asked for it.
+    archive or behind a URL. `limit_bytes` is what they were allowed to unpack to.
     """
 
     path: str
@@ -49,7 +51,8 @@ class RunSource:
     analysed_s: float | None = None
     local: tuple[tuple[Path, int, int], ...] = ()
     limit_bytes: int = LIMIT_BYTES
-    key: str = ""
+    _key: str = field(default="", init=False, repr=False)
+    _keys: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, files: RunFiles, analysed_s: float) -> RunSource:
@@ -68,6 +71,15 @@ class RunSource:
             limit_bytes=files.limit_bytes,
         )
 
+    def content_key(self) -> str:
+        """What a saved output knows the run by: by the content of its files, or for this process alone where they are not on a disk."""
+        with self._keys:
+            if not self._key:
+                same = self.local and all(_unchanged(*file) for file in self.local)
+                found = fingerprint([path for path, _, _ in self.local]) if same else None
+                self._key = found or f"0-{uuid.uuid4().hex}"
+            return self._key
+
 
 def local_files(pieces: Sequence[Piece]) -> tuple[tuple[Path, int, int], ...]:
     """Path, size and time of change (ns) of the files on this machine that the pieces are, packed or not; empty if one is none."""
@@ -82,6 +94,14 @@ def local_files(pieces: Sequence[Piece]) -> tuple[tuple[Path, int, int], ...]:
             return ()
         out.append((file.path.absolute(), state.st_size, state.st_mtime_ns))
     return tuple(out)
+
+
+def _unchanged(path: Path, size: int, changed_ns: int) -> bool:
+    try:
+        state = path.stat()
+    except OSError:
+        return False
+    return (state.st_size, state.st_mtime_ns) == (size, changed_ns)
 
 
 def _when(seconds: float) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nbprof.capture.recording import CaptureInfo
+    from nbprof.sources.recording import CaptureInfo
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from nbprof.sources.detect import candidates
 from nbprof.sources.folders import MAYBE, SIDECAR, TRACE, XPLANE, Listing, LocalFolder, promised
 
 if TYPE_CHECKING:
-    from nbprof.capture.recording import CaptureInfo
+    from nbprof.sources.recording import CaptureInfo
 
 MOST_FILES = 200_000
 """Files that are looked at for one request."""
@@ -341,7 +341,7 @@ def is_run_folder(folder: Path) -> bool:
 
 
 def _capture(sidecar: LocalFile) -> CaptureInfo | None:
-    from nbprof.capture.recording import CaptureInfo
+    from nbprof.sources.recording import CaptureInfo
 
     try:
         values = json.loads(sidecar.head(_MOST_SIDECAR))

@@ -13,9 +13,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import nbprof
 from nbprof.analysis.steps import step_count
 from nbprof.core.files import LocalFile, RunFiles
+from nbprof.core.version import __version__
 from nbprof.run.cache.folder import Folder, enabled, location
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def state_of(files: RunFiles) -> list[State] | None:
 
 def key(state: Iterable[State]) -> str:
     """The name under which the facts of files in this state are kept; the same after a move."""
-    told = json.dumps([LAYOUT, nbprof.__version__, sorted(state)])
+    told = json.dumps([LAYOUT, __version__, sorted(state)])
     return f"summary-{hashlib.sha256(told.encode()).hexdigest()[:40]}"
 
 

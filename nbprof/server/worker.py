@@ -87,7 +87,7 @@ class Desk:
     def open(self, head: dict[str, Any], say: Say) -> bytes:
         """Reads a profile; the packed payload of its dashboard."""
         from nbprof.display import codec
-        from nbprof.profiles.profile import load
+        from nbprof.profiles.load import load
         from nbprof.server import summary
         from nbprof.server.reading import followed
         from nbprof.tools import dashboard as payload
@@ -111,7 +111,7 @@ class Desk:
         """Reads two profiles; the packed payload of the dashboard of the second, with its tab Compare."""
         from nbprof.display import codec
         from nbprof.profiles.comparison import Comparison
-        from nbprof.profiles.profile import read
+        from nbprof.profiles.load import read
         from nbprof.server.reading import followed
 
         both = []
@@ -126,7 +126,7 @@ class Desk:
 
     def summary(self, head: dict[str, Any]) -> bytes:
         """What the list of runs tells of a profile, which is let go at once."""
-        from nbprof.profiles.profile import captured
+        from nbprof.profiles.load import captured
         from nbprof.run.run import Run
         from nbprof.server import summary
 
@@ -188,7 +188,7 @@ def main() -> None:
             except OSError:
                 os._exit(0)
 
-    import nbprof.profiles.profile
+    import nbprof.profiles.load
     import nbprof.tools.dashboard  # noqa: F401  what takes long is here before it is needed
 
     send({"is": "ready"}, b"")

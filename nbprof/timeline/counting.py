@@ -15,7 +15,7 @@ from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.lanes import Lane, heading, section
 
 if TYPE_CHECKING:
-    from nbprof.run.run import Run
+    from nbprof.timeline.drawable import Drawable
 
 Samples = tuple[Int64s, npt.NDArray[np.float64]]
 
@@ -69,7 +69,7 @@ class Counter:
         return self.samples[1]
 
 
-def counters(run: Run, lanes: list[Lane], first: int) -> list[tuple[Lane, Counter]]:
+def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, Counter]]:
     """The counters of a run with their lanes, whose ids begin with `first`; samples are made when they are first asked for."""
     hosts = len(run.hosts)
     found: list[tuple[str, str, str, str, str, Callable[[], Samples]]] = []
@@ -114,14 +114,14 @@ def _of_memory(memory: str, hosts: list[str], devices: dict[str, list[Lane]]) ->
     return heading(host, "Host", len(hosts)), host, "-1"
 
 
-def _by_memory(run: Run) -> dict[str, Int64s]:
+def _by_memory(run: Drawable) -> dict[str, Int64s]:
     """Rows of the table of allocator events, by allocator."""
     code, idents = pd.factorize(run.memory_timeline["memory_id"])
     order, ends = np.argsort(code, kind="stable"), np.cumsum(np.bincount(code + 1, minlength=len(idents) + 1))
     return {str(ident): order[ends[i] : ends[i + 1]] for i, ident in enumerate(idents)}
 
 
-def in_use(run: Run, memory: str, by_memory: Callable[[], dict[str, Int64s]]) -> Samples:
+def in_use(run: Drawable, memory: str, by_memory: Callable[[], dict[str, Int64s]]) -> Samples:
     """Bytes that an allocator has handed out, after each of its events."""
     table = run.memory_timeline
     rows = by_memory().get(memory, np.zeros(0, np.int64))

@@ -17,7 +17,7 @@ from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.lanes import Kind, heading
 
 if TYPE_CHECKING:
-    from nbprof.run.run import Run
+    from nbprof.timeline.drawable import Drawable
 
 Flags = npt.NDArray[np.bool_]
 
@@ -141,7 +141,7 @@ def chains(paths: Sequence[Sequence[int]]) -> tuple[list[Int64s], Int64s]:
     return out, np.array([part[-1] for part in seen], np.int64)
 
 
-def steps_of_hosts(run: Run, made: Made, hosts: int, without: set[str]) -> None:
+def steps_of_hosts(run: Drawable, made: Made, hosts: int, without: set[str]) -> None:
     """A lane of the steps of each host, as the table of steps has them; `hosts` is how many there are, `without` those that need none."""
     steps = run.steps
     if not len(steps):

@@ -20,7 +20,7 @@ from nbprof.timeline.derived import HLO, MODULES, OPS, SCOPES, STEPS, Line, Made
 from nbprof.timeline.lanes import heading, section, step_names
 
 if TYPE_CHECKING:
-    from nbprof.run.run import Run
+    from nbprof.timeline.drawable import Drawable
 
 _RECORDED = {
     "Steps": STEPS,
@@ -35,7 +35,7 @@ _RECORDED = {
 _NO_OP = ("", "Unknown", "Dataset")
 
 
-def add(run: Run, made: Made, hosts: int) -> None:
+def add(run: Drawable, made: Made, hosts: int) -> None:
     """Adds what the GPUs of a run lack."""
     trace = run.trace
     lanes = trace.lanes
@@ -71,7 +71,7 @@ class Gpu:
 class _Gpus:
     """The devices of a run, and the ops of their kernels."""
 
-    def __init__(self, run: Run, made: Made, gpus: list[Gpu], hosts: int) -> None:
+    def __init__(self, run: Drawable, made: Made, gpus: list[Gpu], hosts: int) -> None:
         self.run, self.made, self.gpus, self.hosts = run, made, gpus, hosts
         self.trace: Trace = run.trace
         self.events: Events = run.trace.events

@@ -13,13 +13,13 @@ from nbprof.timeline.derived import STEPS, TORCH_MODULES, TORCH_OPS, Line, Made,
 from nbprof.timeline.lanes import heading, step_names
 
 if TYPE_CHECKING:
-    from nbprof.run.run import Run
+    from nbprof.timeline.drawable import Drawable
 
 _MODULE = "nn.Module: "
 _MOST_LEVELS = 64
 
 
-def add(run: Run, made: Made, hosts: int) -> None:
+def add(run: Drawable, made: Made, hosts: int) -> None:
     """Adds the lanes of all devices that worked."""
     table = run.activity.device_ops
     if not len(table):
@@ -46,7 +46,7 @@ def add(run: Run, made: Made, hosts: int) -> None:
         made.notes.append(f"Made of what the program launched on each device, at the time when it ran there: {what}.")
 
 
-def _launched(run: Run, event: Int64s) -> tuple[Int64s, Int64s]:
+def _launched(run: Drawable, event: Int64s) -> tuple[Int64s, Int64s]:
     """The call that launched each piece of device work, and the op that made the call; -1 where they are not known."""
     table = run.activity.launches
     target = table["target"].to_numpy(np.int64)
@@ -63,7 +63,7 @@ def _launched(run: Run, event: Int64s) -> tuple[Int64s, Int64s]:
     return out[0], out[1]
 
 
-def _steps(run: Run, made: Made, work: _Work, rows: Int64s, host: str, device: str, process: str) -> Line:
+def _steps(run: Drawable, made: Made, work: _Work, rows: Int64s, host: str, device: str, process: str) -> Line:
     """The steps of a device: from the first to the last that was launched in one, the end of the step before cut off."""
     markers, names = run.activity.markers, step_names(run)
     number, events = run.hosts.index(host), run.trace.events
@@ -88,7 +88,7 @@ def _steps(run: Run, made: Made, work: _Work, rows: Int64s, host: str, device: s
     return Line(process, STEPS, "", "steps", host, device, codes, first[kept], last[kept])
 
 
-def _asked(run: Run, mark: Int64s, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
+def _asked(run: Drawable, mark: Int64s, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
     """When the program was in each step: its marks say so; a step in `low` to `high` is stretched over the device's work for it, later."""
     events, names = run.trace.events, run.trace.names
     named = [str(n) for n in names[events.name[mark]].tolist()]
@@ -106,7 +106,7 @@ def _asked(run: Run, mark: Int64s, low: Int64s, high: Int64s) -> tuple[Int64s, I
 class _Work:
     """What devices did: the event, its launch and the op of that, int64[w] in the order of events."""
 
-    def __init__(self, run: Run, event: Int64s, launch: Int64s, op: Int64s) -> None:
+    def __init__(self, run: Drawable, event: Int64s, launch: Int64s, op: Int64s) -> None:
         self.trace = trace = run.trace
         self.event, self.launch, self.op = event, launch, op
         self.start: Int64s = trace.events.start[event]

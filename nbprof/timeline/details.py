@@ -9,8 +9,8 @@ import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES
 from nbprof.display.categories import BY_KEY
-from nbprof.run.run import Run
 from nbprof.timeline.args import args, value_of
+from nbprof.timeline.drawable import Drawable
 from nbprof.timeline.slices import Slices
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ class Details:
 
     Parameters
     ----------
-    run : Run
+    run : Drawable
     slices : Slices
     links : Links, optional
         Without them nothing is said of ops, steps, stacks and launches.
     """
 
-    def __init__(self, run: Run, slices: Slices, links: Links | None = None) -> None:
+    def __init__(self, run: Drawable, slices: Slices, links: Links | None = None) -> None:
         self._run, self._slices, self._links = run, slices, links
         self._rows: dict[str, frozenset[str]] | None = None
 

@@ -21,7 +21,7 @@ from nbprof.timeline.links import LAUNCHES
 from nbprof.timeline.threads import threads
 
 if TYPE_CHECKING:
-    from nbprof.run.run import Run
+    from nbprof.timeline.drawable import Drawable
 
 _CHUNK = 1 << 15
 _LEVEL = 1
@@ -30,7 +30,7 @@ _US = 10**6
 
 
 def export(
-    run: Run,
+    run: Drawable,
     path: str | Path,
     *,
     between: tuple[float, float] | None = None,
@@ -72,7 +72,7 @@ def _write(whole: Export, file: BinaryIO) -> None:
 class Export:
     """The lines of one trace: each an object of `traceEvents`."""
 
-    def __init__(self, run: Run, events: Int64s, between: tuple[float, float] | None, counters: bool) -> None:
+    def __init__(self, run: Drawable, events: Int64s, between: tuple[float, float] | None, counters: bool) -> None:
         self._run, self._trace, self._events = run, run.trace, events
         tracks = self._tracks = run.timeline.tracks
         self._between, self._counters = between, counters
@@ -324,7 +324,7 @@ def _cut(micros: npt.NDArray[np.float64]) -> Int64s:
     return out
 
 
-def _launches(run: Run) -> tuple[Int64s, Int64s]:
+def _launches(run: Drawable) -> tuple[Int64s, Int64s]:
     """Launches on the host and the work on a device that each asked for; event ids."""
     made = run.activity.launches
     launch, work = made["event"].to_numpy(np.int64), made["target"].to_numpy(np.int64)

@@ -15,7 +15,7 @@ from nbprof.timeline.sums import Sums, Union, covered, in_lane
 from nbprof.timeline.tracks import Lane, tracks
 
 if TYPE_CHECKING:
-    from nbprof.run.run import Run
+    from nbprof.timeline.drawable import Drawable
 
 MOST = 100
 _NAMED = 200
@@ -158,7 +158,7 @@ def answer(slices: Slices, from_: float | None, to: float | None, most: int) -> 
     }
 
 
-def frame(run: Run, most: int = MOST, slices: Slices | None = None) -> pd.DataFrame:
+def frame(run: Drawable, most: int = MOST, slices: Slices | None = None) -> pd.DataFrame:
     """The longest times in which a device ran nothing, longest first: the columns of `p.trace.gaps()`.
 
     A gap lies between two pieces of work of a device, on all its streams together. `meanwhile` is the name that took most self time on the

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from nbprof.core.trace import Events, Int64s
 
 if TYPE_CHECKING:
-    from nbprof.run.run import Run
+    from nbprof.timeline.drawable import Drawable
 
 Kind = Literal["steps", "device", "host", "counter"]
 
@@ -49,7 +49,7 @@ class Lane:
     derived: bool = False
 
 
-def step_names(run: Run) -> dict[tuple[int, int], str]:
+def step_names(run: Drawable) -> dict[tuple[int, int], str]:
     """What steps are called, by number of their host and group: as in the table of steps, others as they were recorded."""
     steps = run.steps
     names = {key: str(name) for key, name in run.activity.group_names.items()}
@@ -75,7 +75,7 @@ def heading(host: str, process: str, hosts: int) -> str:
     return f"{host} · {process}" if hosts > 1 else process
 
 
-def recorded(run: Run, span: int) -> list[Lane]:
+def recorded(run: Drawable, span: int) -> list[Lane]:
     """The lanes of the trace that have events, in the order of drawing; `span` is how long the profile is, in ps."""
     trace = run.trace
     table, events = trace.lanes, trace.events

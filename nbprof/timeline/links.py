@@ -18,7 +18,7 @@ from nbprof.timeline.flowpoints import FlowPoints
 from nbprof.timeline.lanes import step_names
 
 if TYPE_CHECKING:
-    from nbprof.run.run import Run
+    from nbprof.timeline.drawable import Drawable
     from nbprof.timeline.tracks import Tracks
 
 MOST = 50
@@ -42,12 +42,12 @@ class Links:
 
     Parameters
     ----------
-    run : Run
+    run : Drawable
     tracks : Tracks
         Events are told by the ids that they have there; those derived there have no links of their own.
     """
 
-    def __init__(self, run: Run, tracks: Tracks) -> None:
+    def __init__(self, run: Drawable, tracks: Tracks) -> None:
         self.run, self.tracks = run, tracks
         self.trace: Trace = run.trace
         self.events = run.trace.events

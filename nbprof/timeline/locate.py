@@ -13,8 +13,8 @@ import pandas as pd
 from nbprof.analysis.input.input_pipeline import COPY_TO_DEVICE
 from nbprof.analysis.memory import memory
 from nbprof.core.trace import Int64s
-from nbprof.run.run import Run
 from nbprof.timeline import gaps
+from nbprof.timeline.drawable import Drawable
 from nbprof.timeline.find import Finder
 from nbprof.timeline.slices import Slices
 
@@ -43,12 +43,12 @@ class Locator:
 
     Parameters
     ----------
-    run : Run
+    run : Drawable
     slices : Slices
     finder : Finder
     """
 
-    def __init__(self, run: Run, slices: Slices, finder: Finder) -> None:
+    def __init__(self, run: Drawable, slices: Slices, finder: Finder) -> None:
         self._run, self._slices, self._finder = run, slices, finder
 
     def locate(self, target: Mapping[str, Any]) -> dict[str, Any]:

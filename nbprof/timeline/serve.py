@@ -21,8 +21,8 @@ from nbprof.display import codec
 from nbprof.timeline.request import MOST_EVENTS, MOST_LANES, Asked, BadRequest
 
 if TYPE_CHECKING:
-    from nbprof.run.run import Run
     from nbprof.timeline.details import Details
+    from nbprof.timeline.drawable import Drawable
     from nbprof.timeline.find import Finder, Hits
     from nbprof.timeline.index import Index
     from nbprof.timeline.links import Links
@@ -47,10 +47,10 @@ class Timeline:
 
     Parameters
     ----------
-    run : Run
+    run : Drawable
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Drawable) -> None:
         self.run = run
         self._made: dict[str, Any] = {}
         self._making = threading.RLock()
@@ -173,7 +173,7 @@ def refusal(error: Exception) -> Answer:
     return {"ok": False, "error": text[:_MOST_REASON]}
 
 
-def reply(run: Run, request: object) -> bytes:
+def reply(run: Drawable, request: object) -> bytes:
     """The packed answer of a run; never raises."""
     answer = run.timeline.answer(request)
     try:
@@ -193,15 +193,14 @@ def _columns(value: Any) -> Any:
 
 
 def _open(timeline: Timeline, asked: Asked) -> Answer:  # noqa: ARG001  nothing is given
-    from nbprof import __version__
-    from nbprof.profiles import live
+    from nbprof.core.version import __version__
     from nbprof.timeline.lane_header import head, notes
 
     tracks, index = timeline.tracks, timeline.index
     timeline.prepare()
     units: dict[int, Answer] = {counter.id: {"unit": counter.unit} for counter in tracks.counters}
     return {
-        "key": live.key(timeline.run),
+        "key": timeline.run.source.content_key(),
         "version": __version__,
         "lanes": [{**head(lane), "depths": max(index.rows(lane.id), 1), **units.get(lane.id, {})} for lane in tracks.lanes],
         "end_ns": max(tracks.end - tracks.origin, 0) / 1000,

@@ -18,7 +18,7 @@ from nbprof.timeline.lanes import Lane as Lane
 from nbprof.timeline.lanes import section as section
 
 if TYPE_CHECKING:
-    from nbprof.run.run import Run
+    from nbprof.timeline.drawable import Drawable
 
 _CHUNK = 1 << 18
 
@@ -58,7 +58,7 @@ class Tracks:
     notes: list[str] = field(default_factory=list)
 
 
-def tracks(run: Run) -> Tracks:
+def tracks(run: Drawable) -> Tracks:
     """The tracks of a run."""
     trace = run.trace
     events = trace.events
@@ -107,7 +107,7 @@ def in_sections(recorded: list[Lane], made: list[Lane], counters: list[Lane]) ->
     return [lane for part in sections.values() for lane in sorted(part, key=lambda lane: lane.kind != "steps")]
 
 
-def _derive(run: Run, lanes: list[Lane]) -> dict[str, Any]:
+def _derive(run: Drawable, lanes: list[Lane]) -> dict[str, Any]:
     """What follows from the recorded lanes, in types that the cache keeps."""
     made, hosts = Made(), len(run.hosts)
     marked: set[str] = set()
@@ -131,7 +131,7 @@ def _derive(run: Run, lanes: list[Lane]) -> dict[str, Any]:
     }
 
 
-def _labels(run: Run) -> tuple[Int64s, list[str]]:
+def _labels(run: Drawable) -> tuple[Int64s, list[str]]:
     """Recorders call a device's step by its number alone: name codes of those, and the names that the table of steps has for them."""
     trace, names = run.trace, drawn.step_names(run)
     on_steps = (trace.lanes["kind"] == "steps").to_numpy(np.bool_)

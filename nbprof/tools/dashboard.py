@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import nbprof
 from nbprof.core.errors import NbprofError
+from nbprof.core.version import __version__
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
 from nbprof.display.codec import Delta
-from nbprof.profiles.live import key
 from nbprof.run.cache.values import record
 from nbprof.tools.allocator import payload as allocator
 from nbprof.tools.ascend import payload as ascend
@@ -130,7 +129,7 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
     payload: dict[str, Any] = {"overview": overview.payload(run), "steps": _kept(run, "steps", steps.payload)}
     for tab, room in _ROOMS.items():
         if tab == "trace" and tab in asked:
-            payload[tab] = {**_kept(run, f"{tab} of {most}", partial(room, most=most)), "key": key(run)}
+            payload[tab] = {**_kept(run, f"{tab} of {most}", partial(room, most=most)), "key": run.source.content_key()}
         else:
             # A snapshot beside a trace is no file of the run, by which the cache would know whether it is still the same.
             make = room if tab == "allocator" else partial(_kept, part=tab, make=room)
@@ -236,7 +235,7 @@ def meta(run: Run, shown: list[str], most: int = trace.MOST_EVENTS) -> dict[str,
         # What has to be looked at is what stood in the memory.
         shown = sorted(shown, key=lambda tab: tab != "memory")
     return {
-        "version": version(),
+        "version": __version__,
         "label": label(run),
         "facts": facts(run),
         "created": created(run),
@@ -258,11 +257,6 @@ def meta(run: Run, shown: list[str], most: int = trace.MOST_EVENTS) -> dict[str,
 def tab_label(run: Run, tab: str) -> str:
     """What a tab is called: the kernels by what they ran on."""
     return TABS[tab].replace("GPU", overview.chip(run)) if tab == "kernels" else TABS[tab]
-
-
-def version() -> str:
-    """The version of nbprof."""
-    return str(getattr(nbprof, "__version__", "0"))
 
 
 def _count(run: Run, tab: str) -> int | None:

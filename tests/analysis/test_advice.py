@@ -15,7 +15,7 @@ from nbprof.analysis.advice import tf_data as tf_data_advice
 from nbprof.analysis.advice.advice import advice
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.input.tf_data import NODES, PIPELINES
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.support.build import profile
 from tests.support.profiles import real
 from tests.support.xspace import MS, PlaneWriter, xspace

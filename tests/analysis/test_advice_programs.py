@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nbprof.analysis.advice import evidence as advice_evidence
-from nbprof.capture.recording import CaptureInfo
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
+from nbprof.sources.recording import CaptureInfo
 from nbprof.tools.overview import payload as overview
 from tests.analysis.test_advice import code
 from tests.support import hlo, kineto

@@ -12,7 +12,7 @@ from nbprof.analysis.ascend import ascend
 from nbprof.analysis.ascend import iterations as ascend_iterations
 from nbprof.core.files import LocalFile
 from nbprof.formats.msprof import tables as msprof_tables
-from nbprof.profiles import profile as profiles
+from nbprof.profiles import load as profiles
 from tests.support.profiles import real
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from nbprof.activity.activity import CATEGORIES
 from nbprof.display.codec import pack, unpack
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from nbprof.profiles.report.static import static_html
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, xspace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nbprof.profiles.profile import load as load_any
+from nbprof.profiles.load import load as load_any
 from tests.support.kineto import BACKWARD, Kineto, load, profile
 from tests.support.profiles import real
 

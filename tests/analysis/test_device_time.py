@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from nbprof.core.errors import NbprofError
-from nbprof.profiles.profile import load as load_any
+from nbprof.profiles.load import load as load_any
 from nbprof.schema import device_time as frames_device_time
 from tests.support.kineto import Kineto, Plain, length, load, profile, union, without
 from tests.support.profiles import real

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from nbprof.sources import locate
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace

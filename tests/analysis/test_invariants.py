@@ -22,7 +22,8 @@ from nbprof.formats.chrome import bytes as chrome_bytes
 from nbprof.formats.chrome import document as chrome_document
 from nbprof.formats.xspace import batches as xspace_batches
 from nbprof.formats.xspace import split as xspace_split
-from nbprof.profiles.profile import Profile, load
+from nbprof.profiles.load import load
+from nbprof.profiles.profile import Profile
 from nbprof.tools.memory.payload import sample
 from tests.support import kineto
 from tests.support.made import UNIT, Made, nested, opened, runs

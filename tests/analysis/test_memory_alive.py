@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nbprof.analysis.memory import alive as memory_alive
 from nbprof.analysis.memory import memory
 from nbprof.core.errors import NbprofError
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from nbprof.tools.memory import payload as memory_view
 from tests.support.build import profile
 from tests.support.kineto import Kineto

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nbprof.analysis.multiprocessors import sweep
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from nbprof.schema import multiprocessors as frames_multiprocessors
 from tests.support.kineto import Kineto, profile
 from tests.support.profiles import real

@@ -7,10 +7,10 @@ import pytest
 import nbprof
 from nbprof.activity.given_peaks import checked
 from nbprof.capture.options import Options
-from nbprof.capture.recording import CaptureInfo
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.dialects.device_peaks import on_chip_bytes_per_second
 from nbprof.notebook.options_line import UsageError, choices
+from nbprof.sources.recording import CaptureInfo
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, chunk, number, xspace
 

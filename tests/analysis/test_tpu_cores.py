@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from nbprof.profiles.report.static import static_html
 from nbprof.schema.cores import COLUMNS, SCHEMA
 from nbprof.tools import dashboard as payload

@@ -19,8 +19,8 @@ import pytest
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, RunFiles
 from nbprof.formats.xspace import xspace
-from nbprof.profiles import profile as profiles
-from nbprof.profiles.profile import load
+from nbprof.profiles import load as profiles
+from nbprof.profiles.load import load
 from nbprof.run.cache import identity, run_cache
 from nbprof.run.cache.stored import StoredTrace
 from nbprof.run.lazy import Cached
@@ -334,7 +334,7 @@ def test_the_receipt_names_the_file_where_it_lies_now(cache, tmp_path, monkeypat
 @pytest.mark.parametrize("first", ["recorded", "found"])
 def test_how_it_was_recorded_is_not_kept(first, path, reads, monkeypatch):
     """The same bytes with and without what nbprof notes beside its own recordings, in either order."""
-    from nbprof.capture.recording import SIDECAR
+    from nbprof.sources.recording import SIDECAR
 
     sidecar = path.parent / SIDECAR
     for kind in (first, "found" if first == "recorded" else "recorded"):

@@ -14,7 +14,7 @@ import pytest
 
 from nbprof import cache as face
 from nbprof.core.errors import ReadError
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from nbprof.run.cache import background, run_cache
 from nbprof.run.cache.part import Part, Writer
 from nbprof.run.cache.stored import StoredTrace

@@ -84,7 +84,7 @@ def record(place):
 @pytest.fixture
 def markers():
     """The events named after steps: name, number, whether a root, and the numbers of IteratorGetNext that begin in each."""
-    from nbprof.profiles.profile import open_recording
+    from nbprof.profiles.load import open_recording
 
     def markers(recording, kinds=("train", "test", "predict", "mine")):
         trace = open_recording(recording).run.trace

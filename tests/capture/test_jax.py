@@ -14,12 +14,13 @@ import pytest
 
 import nbprof
 from nbprof.activity.activity import NEXT_ITEM
-from nbprof.capture import clock, remedies
+from nbprof.capture import clock
 from nbprof.capture import jax as capture
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
+from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
-from nbprof.profiles.profile import open_recording
+from nbprof.profiles.load import open_recording
 from tests.capture.jaxes import Training, child
 from tests.support.profiles import needed
 

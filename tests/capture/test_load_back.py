@@ -10,7 +10,7 @@ from tests.support.xspace import training_run
 
 
 def test_the_label_and_framework_come_back(tmp_path):
-    from nbprof.profiles.profile import load
+    from nbprof.profiles.load import load
 
     folder = tmp_path / "plugins" / "profile" / "a"
     folder.mkdir(parents=True)
@@ -43,7 +43,7 @@ def recorded(folder, **info):
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_the_warm_up_that_was_asked_for_is_in_no_average(tmp_path, monkeypatch, kept):
-    from nbprof.profiles.profile import load
+    from nbprof.profiles.load import load
 
     if kept:
         monkeypatch.setenv("NBPROF_CACHE", "1")
@@ -66,7 +66,7 @@ def test_the_warm_up_that_was_asked_for_is_in_no_average(tmp_path, monkeypatch, 
 
 @pytest.mark.parametrize("warmup", [8, 10**12])
 def test_a_warm_up_that_would_leave_nothing_is_said(tmp_path, warmup):
-    from nbprof.profiles.profile import load
+    from nbprof.profiles.load import load
 
     profile = load(recorded(tmp_path / "a", options={"warmup": warmup}))
     assert not profile.steps.frame["warmup"].any()
@@ -76,13 +76,13 @@ def test_a_warm_up_that_would_leave_nothing_is_said(tmp_path, warmup):
 
 @pytest.mark.parametrize("warmup", [-1, 1.5, "3", None, True])
 def test_a_damaged_warm_up_is_none(tmp_path, warmup):
-    from nbprof.profiles.profile import load
+    from nbprof.profiles.load import load
 
     assert load(recorded(tmp_path / "a", options={"warmup": warmup})).run.capture.warmup is None
 
 
 def test_windows_of_a_cell_know_each_other(tmp_path):
-    from nbprof.profiles.profile import load
+    from nbprof.profiles.load import load
 
     home = tmp_path / "plugins" / "profile"
     for first in (101, 1, 201):
@@ -101,14 +101,14 @@ def test_windows_of_a_cell_know_each_other(tmp_path):
 
 
 def test_a_damaged_window_is_none(tmp_path):
-    from nbprof.capture.recording import CaptureInfo
+    from nbprof.sources.recording import CaptureInfo
 
     for window in ([1], ["a", "b"], [1, 2, 3], "ab", {}):
         assert CaptureInfo.from_dict({"window": window}).window == []
 
 
 def test_after_out_of_memory_the_memory_stands_first(tmp_path):
-    from nbprof.profiles.profile import load
+    from nbprof.profiles.load import load
     from nbprof.tools.dashboard import select
 
     error = "cell failed at step 9: ResourceExhaustedError: OOM when allocating tensor"
@@ -133,7 +133,7 @@ def test_after_out_of_memory_the_memory_stands_first(tmp_path):
 
 
 def test_out_of_memory_before_anything_was_allocated_is_said(tmp_path):
-    from nbprof.profiles.profile import load
+    from nbprof.profiles.load import load
 
     folder = recorded(tmp_path / "a", cell_failed=True, error="cell failed", out_of_memory=True)
     (folder / "h.xplane.pb").write_bytes(training_run(0))

@@ -18,7 +18,7 @@ from nbprof.capture.options import Options
 from nbprof.capture.session import Session
 from nbprof.capture.torch_steps import Mark
 from nbprof.core.errors import RawError
-from nbprof.profiles.profile import open_recording
+from nbprof.profiles.load import open_recording
 from tests.capture import npus
 from tests.support.profiles import needed
 

@@ -10,7 +10,7 @@ import json
 import numpy as np
 import pytest
 
-from nbprof.capture.recording import CaptureInfo
+from nbprof.sources.recording import CaptureInfo
 from tests.support.profiles import needed
 
 
@@ -36,7 +36,7 @@ def test_every_batch_is_a_step_that_holds_its_wait_for_data(record, markers, mod
 
 
 def test_the_wait_is_input_time(record, model, slow_data):
-    from nbprof.profiles.profile import open_recording
+    from nbprof.profiles.load import open_recording
 
     frame = open_recording(record(lambda: model.fit(slow_data, verbose=0))).steps.frame
     # Of most: tf.data runs ahead by itself, so that a step that was held up waits less for the next batch.
@@ -44,7 +44,7 @@ def test_the_wait_is_input_time(record, model, slow_data):
 
 
 def test_steps_leave_no_gap_between_batches(record, model, data):
-    from nbprof.profiles.profile import open_recording
+    from nbprof.profiles.load import open_recording
 
     frame = open_recording(record(lambda: model.fit(data, verbose=0))).steps.frame
     gaps = frame["start_ms"].to_numpy()[1:] - (frame["start_ms"] + frame["step_time_ms"]).to_numpy()[:-1]
@@ -214,7 +214,7 @@ def test_a_profiler_that_is_busy_is_a_sentence(place, tf):
 
 
 def test_no_memory_is_honest_about_having_no_switch(record, tf):
-    from nbprof.profiles.profile import open_recording
+    from nbprof.profiles.load import open_recording
 
     def cell():
         # Large enough for the allocator that keeps a record on CPUs, too.
@@ -283,7 +283,7 @@ def test_xprof_opens_the_run_and_finds_the_steps(record, model, data):
 
 
 def test_a_gpu_that_tensorflow_does_not_see_is_named(record, tf, monkeypatch):
-    from nbprof.capture import remedies as trouble
+    from nbprof.core import remedies as trouble
 
     if tf.config.list_physical_devices("GPU"):
         pytest.skip("TensorFlow sees a GPU here")
@@ -306,8 +306,8 @@ def test_a_gpu_that_tensorflow_does_not_see_is_named(record, tf, monkeypatch):
 )
 @pytest.mark.parametrize("field", [2, 3])
 def test_what_the_profiler_wrote_about_the_gpu_has_a_remedy_in_the_receipt(tmp_path, said, remedy, field):
-    from nbprof.capture import remedies as trouble
-    from nbprof.profiles.profile import load
+    from nbprof.core import remedies as trouble
+    from nbprof.profiles.load import load
     from tests.support.xspace import chunk, training_run
 
     (tmp_path / "h.xplane.pb").write_bytes(training_run(2) + chunk(field, said))

@@ -37,7 +37,7 @@ def torch():
 
 @pytest.fixture
 def profile():
-    from nbprof.profiles.profile import open_recording
+    from nbprof.profiles.load import open_recording
 
     return open_recording
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import nbprof
-from nbprof.capture import remedies
 from nbprof.capture.logged import stderr_lines
+from nbprof.core import remedies
 from tests.capture.torches import Training, counts, steps
 from tests.support.profiles import needed
 

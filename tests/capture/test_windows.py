@@ -13,8 +13,8 @@ from nbprof.capture import bounds, describe
 from nbprof.capture import session as room
 from nbprof.capture.clock import StepClock
 from nbprof.capture.options import Options
-from nbprof.capture.recording import CaptureInfo
 from nbprof.capture.session import Session
+from nbprof.sources.recording import CaptureInfo
 
 
 class Stub:
@@ -321,7 +321,7 @@ def test_a_run_is_kept_where_what_is_known_of_it_cannot_be_written(stub, monkeyp
     def full(self):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("nbprof.capture.recording.Recording.write", full)
+    monkeypatch.setattr("nbprof.sources.recording.Recording.write", full)
     recording = recorded(stub, 2).recording
     assert recording.host_file.exists()
     assert recording.info.notes[-1].endswith("has no whole nbprof.json beside it: No space left on device")

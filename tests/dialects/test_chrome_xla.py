@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nbprof.profiles.profile import load as load_xspace
+from nbprof.profiles.load import load as load_xspace
 from tests.support.kineto import load, profile
 from tests.support.xspace import gpu_run
 

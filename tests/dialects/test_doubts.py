@@ -2,7 +2,7 @@
 
 import pytest
 
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, xspace
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.support.build import profile
 from tests.support.profiles import real
 from tests.support.xspace import MS, PlaneWriter, Ref, xspace

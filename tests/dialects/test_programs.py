@@ -14,7 +14,7 @@ from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.core.trace import Module
 from nbprof.hlo.hlo import Program
 from nbprof.hlo.programs import Programs
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.analysis.test_hlo import JIT, KNOWN, US, kernel, op, run
 from tests.support import hlo
 from tests.support.hlo_memory import small

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.support.build import profile
 from tests.support.hlo import computation, instruction, metadata_plane, program
 from tests.support.xspace import MS, PlaneWriter, UInt, chunk, xspace

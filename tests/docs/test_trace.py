@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.support.xspace import gpu_run, training_run
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "trace.md"

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.e2e.conftest import served
 from tests.e2e.notebooks import command, dashboards, open_notebook, window, write_notebook
 from tests.support import msprof

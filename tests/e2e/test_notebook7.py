@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.e2e.notebooks import end_kernels, window, write_notebook
 from tests.support.xspace import gpu_run, training_run
 

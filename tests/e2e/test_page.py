@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nbprof.display import codec
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from nbprof.profiles.report import html
 from tests.support.build import profile
 from tests.support.hlo import metadata_plane

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.e2e.notebooks import command, end_kernels, wait_for_kernel
 from tests.support.xspace import gpu_run, training_run
 

@@ -12,7 +12,7 @@ import pytest
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
 from nbprof.formats.xspace import xspace
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.support.xspace import MS, PlaneWriter, chunk, gpu_run, number, training_run, varint
 from tests.support.xspace import xspace as write
 

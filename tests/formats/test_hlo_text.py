@@ -8,7 +8,7 @@ from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.hlo import text as hlo_text
 from nbprof.hlo.hlo import Program
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.support import hlo, hlo_programs
 from tests.support.profiles import needed, real
 from tests.support.xspace import chunk, number

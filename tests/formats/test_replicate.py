@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.support.profiles import needed
 from tests.support.xspace import MS, PlaneWriter, Ref, UInt, xspace
 

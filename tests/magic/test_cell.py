@@ -166,7 +166,7 @@ def test_no_steps_is_no_error(kernel):
 
 
 def test_a_fault_of_nbprof_is_one_sentence_and_masks_nothing(kernel):
-    kernel.run("import nbprof.profiles.profile as room\nkept, room.open_recording = room.open_recording, lambda *a, **k: 1 / 0")
+    kernel.run("import nbprof.profiles.load as room\nkept, room.open_recording = room.open_recording, lambda *a, **k: 1 / 0")
     fine = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)\n6 * 7")
     failed = kernel.run("%%nbprof\nmodel.fit(data, verbose=0, callbacks=[Fails(3)])")
     kernel.run("room.open_recording = kept")

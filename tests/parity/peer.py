@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.profiles.profile import Profile, load
+from nbprof.profiles.load import load
+from nbprof.profiles.profile import Profile
 from tests.support.profiles import ROOT, expected, real
 
 XPROF = "xprof-2.24.2"

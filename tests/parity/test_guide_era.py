@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.support.profiles import real
 
 OPS = {

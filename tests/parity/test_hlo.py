@@ -14,7 +14,7 @@ import pytest
 from nbprof.analysis import hlo, roofline
 from nbprof.analysis.op_profile import op_profile
 from nbprof.hlo.hlo import Program
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.analysis import test_roofline
 from tests.parity import peer
 from tests.parity.peer import XPROF, same

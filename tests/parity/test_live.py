@@ -15,7 +15,8 @@ import pandas as pd
 import pytest
 
 from nbprof.activity.activity import CATEGORIES
-from nbprof.profiles.profile import Profile, load
+from nbprof.profiles.load import load
+from nbprof.profiles.profile import Profile
 from tests.parity.peer import same, tables
 from tests.support import xspace_proto
 from tests.support.profiles import needed

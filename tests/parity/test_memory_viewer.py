@@ -14,7 +14,7 @@ import pytest
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.hlo import Program
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.support import hlo
 from tests.support.profiles import needed, real
 from tests.support.xspace import xspace

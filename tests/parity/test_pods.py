@@ -12,7 +12,7 @@ import pytest
 from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis.steps import xprof_steps
 from nbprof.analysis.steps.pods import bottleneck
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.analysis.test_bad_steps import host_steps, spans
 from tests.parity.peer import NAMES, XPROF, profile, same
 from tests.support.profiles import expected, needed

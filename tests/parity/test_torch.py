@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.profiles.profile import Profile, load
+from nbprof.profiles.load import load
+from nbprof.profiles.profile import Profile
 from nbprof.schema.frames import SCHEMA
 from tests.data.record import KEY_AVERAGES
 from tests.parity.peer import same

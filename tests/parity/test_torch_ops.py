@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from nbprof.core.errors import NbprofError
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from tests.parity.peer import same
 from tests.support.kineto import Kineto, profile
 from tests.support.profiles import real

@@ -11,7 +11,7 @@ import pytest
 import nbprof
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
-from nbprof.profiles.profile import last, load
+from nbprof.profiles.load import last, load
 from tests.support.kineto import Kineto
 from tests.support.profiles import real
 from tests.support.xspace import gpu_run, training_run

@@ -14,10 +14,11 @@ import nbprof
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.profiles import comms, live
-from nbprof.profiles import profile as profiles
+from nbprof.profiles import load as profiles
 from nbprof.profiles.report import bundle
 from nbprof.profiles.report.mimebundle import MIME
 from nbprof.profiles.widget import DashboardWidget
+from nbprof.sources.fingerprint import fingerprint
 from tests.support.xspace import gpu_run, training_run
 
 KEY = "0-" + "ab" * 16
@@ -60,46 +61,46 @@ def saved(p: Any) -> dict[str, Any]:
 
 
 def test_the_key_is_that_of_the_content_wherever_it_lies(here, tmp_path):
-    first = live.key(nbprof.load("logs/host.xplane.pb").run)
+    first = nbprof.load("logs/host.xplane.pb").run.source.content_key()
     other = tmp_path / "elsewhere"
     other.mkdir()
     (other / "host.xplane.pb").write_bytes((here / "logs" / "host.xplane.pb").read_bytes())
-    assert live.key(nbprof.load(other).run) == first
+    assert nbprof.load(other).run.source.content_key() == first
     (other / "host.xplane.pb").write_bytes(training_run())
-    assert live.key(nbprof.load(other).run) != first
+    assert nbprof.load(other).run.source.content_key() != first
 
 
 def test_the_payload_and_the_output_have_the_same_key(here, registry):
     p = nbprof.load("logs")
     output = saved(p)
-    assert codec.unpack(__import__("base64").b64decode(output["data"]))["trace"]["key"] == output["key"] == live.key(p.run)
+    assert codec.unpack(__import__("base64").b64decode(output["data"]))["trace"]["key"] == output["key"] == p.run.source.content_key()
 
 
 def test_a_difference_at_the_end_of_a_large_file_shows(tmp_path):
     path = tmp_path / "a"
     content = bytearray(3 << 20)
     path.write_bytes(content)
-    before = live.fingerprint([path])
+    before = fingerprint([path])
     content[-1] = 1
     path.write_bytes(content)
-    assert live.fingerprint([path]) != before
+    assert fingerprint([path]) != before
     content[-1] = 0
     path.write_bytes(content[:-1])
-    assert live.fingerprint([path]) != before
+    assert fingerprint([path]) != before
 
 
 def test_files_that_are_no_files_have_no_key(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    assert live.fingerprint([tmp_path / "pipe"]) is None
-    assert live.fingerprint([tmp_path / "none"]) is None
-    assert live.fingerprint([tmp_path]) is None
+    assert fingerprint([tmp_path / "pipe"]) is None
+    assert fingerprint([tmp_path / "none"]) is None
+    assert fingerprint([tmp_path]) is None
 
 
 def test_a_run_whose_file_has_changed_since_is_known_in_this_kernel_only(here):
     run = nbprof.load("logs").run
     (here / "logs" / "host.xplane.pb").write_bytes(training_run())
-    assert live.key(run).startswith("0-")
-    assert live.key(run) == live.key(run)
+    assert run.source.content_key().startswith("0-")
+    assert run.source.content_key() == run.source.content_key()
 
 
 # What is in a notebook.
@@ -131,7 +132,7 @@ def test_a_run_that_was_shown_is_found(here, registry):
 
 def test_a_run_that_was_only_loaded_is_found_too(here, registry):
     p = nbprof.load("logs")
-    assert registry.open(live.key(p.run)) is p.run
+    assert registry.open(p.run.source.content_key()) is p.run
 
 
 def test_a_run_that_is_gone_is_read_again_from_the_files_that_the_output_names(here, registry, monkeypatch):
@@ -142,7 +143,7 @@ def test_a_run_that_is_gone_is_read_again_from_the_files_that_the_output_names(h
     with pytest.raises(NbprofError, match="does not have the profile"):
         registry.open(output["key"])
     run = registry.open(output["key"], output["files"])
-    assert live.key(run) == output["key"]
+    assert run.source.content_key() == output["key"]
 
 
 def test_a_run_that_is_gone_is_read_again_from_where_it_was_last(here, registry, tmp_path):
@@ -251,7 +252,7 @@ def test_a_file_that_is_no_profile_or_an_archive_is_no_run(here, registry, monke
     with zipfile.ZipFile(here / "a.zip", "w") as archive:
         archive.writestr("host.xplane.pb", gpu_run())
     for name in ("a.json", "a.zip"):
-        known = live.fingerprint([here / name])
+        known = fingerprint([here / name])
         with pytest.raises(NbprofError, match="does not have the profile"):
             registry.open(known, [name])
 
@@ -263,7 +264,7 @@ def test_a_small_file_that_unpacks_to_much_is_not_unpacked_for_an_output(here, r
     padding = b'{"ph":"M","name":"n","args":{"a":"' + b"0" * (8 << 20) + b'"}}'
     trace = b'{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1},' + padding + b"]}"
     (here / "bomb.json.gz").write_bytes(gzip.compress(trace))
-    known = live.fingerprint([here / "bomb.json.gz"])
+    known = fingerprint([here / "bomb.json.gz"])
     assert nbprof.load("bomb.json.gz").run.trace.receipt.events == 1
     forget()
     with pytest.raises(NbprofError, match="does not have the profile"):
@@ -306,7 +307,7 @@ class Page:
 def test_an_output_says_hello_with_its_key_and_asks(here, registry):
     p = nbprof.load("logs")
     page = Page()
-    assert page.ask(ask="hello", key=saved(p)["key"]) == {"ok": True, "key": live.key(p.run)}
+    assert page.ask(ask="hello", key=saved(p)["key"]) == {"ok": True, "key": p.run.source.content_key()}
     assert page.ask(ask="slice", event=0)["slice"]["event"] == 0
     assert page.ask(ask="search", query="sgemm")["count"] > 0
     assert registry.holds
@@ -348,7 +349,7 @@ def test_what_is_no_request_is_left_alone(registry, message):
 def test_nothing_is_sent_to_an_output_that_is_gone(here, registry):
     p = nbprof.load("logs")
     page = Page()
-    assert page.ask(ask="hello", key=live.key(p.run))["ok"]
+    assert page.ask(ask="hello", key=p.run.source.content_key())["ok"]
     page._closed({})
     page.tell({"id": "2", "request": {"ask": "slice", "event": 0}})
     assert page.came.empty()
@@ -358,7 +359,7 @@ def test_nothing_is_sent_to_an_output_that_is_gone(here, registry):
 def test_a_request_whose_word_is_none_gets_a_sentence(here, registry, word):
     p = nbprof.load("logs")
     page = Page()
-    assert page.ask(ask="hello", key=live.key(p.run))["ok"]
+    assert page.ask(ask="hello", key=p.run.source.content_key())["ok"]
     assert page.ask(ask=word)["error"].endswith(".")
 
 
@@ -384,7 +385,7 @@ def test_requests_that_wait_are_not_more_than_a_few(here, registry, monkeypatch,
     began, go_on, answers = held
     p = nbprof.load("logs")
     page = Page()
-    assert page.ask(ask="hello", key=live.key(p.run))["ok"]
+    assert page.ask(ask="hello", key=p.run.source.content_key())["ok"]
     page.tell({"id": "first", "request": {"ask": "search", "query": "x"}})
     assert began.wait(60)
     for i in range(50):
@@ -403,7 +404,7 @@ def test_a_page_that_leaves_has_nothing_worked_on_for_it(here, registry, held):
     p = nbprof.load("logs")
     page, other = Page(), Page()
     for one in (page, other):
-        assert one.ask(ask="hello", key=live.key(p.run))["ok"]
+        assert one.ask(ask="hello", key=p.run.source.content_key())["ok"]
     for i in range(5):
         page.tell({"id": str(i), "request": {"ask": "search", "query": "x"}})
     assert began.wait(60)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import nbprof
-from nbprof.capture.recording import CaptureInfo
 from nbprof.capture.remote import failures
 from nbprof.capture.remote.addresses import parse
 from nbprof.capture.remote.client import Refusal
@@ -18,6 +17,7 @@ from nbprof.capture.remote.sampling import Sampling
 from nbprof.core.errors import CaptureError
 from nbprof.server.capture import MOST_RECORDINGS, MOST_WORKERS
 from nbprof.server.recorder import Recorder
+from nbprof.sources.recording import CaptureInfo
 from tests.support.profiler_server import Refuse, answer, standing_in
 from tests.support.profiles import needed
 

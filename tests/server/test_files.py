@@ -271,7 +271,7 @@ class TestDownload:
         assert sorted(archive.namelist()) == sorted(f"{run.name}/{name}" for name in names(run) if name != "notes.ipynb")
         assert archive.read(f"{run.name}/host-b.xplane.pb") == training_run(5)
 
-        from nbprof.profiles.profile import load
+        from nbprof.profiles.load import load
 
         (tmp_path / "run.zip").write_bytes(answer.body)
         assert len(load(tmp_path / "run.zip").hosts) == 2

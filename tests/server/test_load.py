@@ -31,7 +31,7 @@ def large(jp_root_dir):
 @pytest.fixture
 def here(large):
     """The timeline that the server's process has, in this process."""
-    from nbprof.profiles.profile import load
+    from nbprof.profiles.load import load
 
     profile = load(large)
     profile.run.timeline.answer({"ask": "open"})

@@ -19,7 +19,7 @@ from tests.support.xspace import training_run
 
 
 async def test_it_gives_the_payload_that_python_gives(profile, open_profile):
-    from nbprof.profiles.profile import load
+    from nbprof.profiles.load import load
 
     status, reply = await open_profile("logs/host-a.xplane.pb")
     assert status == 200, reply.message
@@ -29,7 +29,7 @@ async def test_it_gives_the_payload_that_python_gives(profile, open_profile):
 
 
 async def test_the_trace_is_answered_with_all_its_events(profile, open_profile, post):
-    from nbprof.profiles.profile import load
+    from nbprof.profiles.load import load
 
     _, reply = await open_profile("logs/host-a.xplane.pb")
     question = {"path": "logs/host-a.xplane.pb", "version": reply.version}

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from nbprof.server import handlers, reading
 from nbprof.server.process import Progress
 from nbprof.sources.locate import find

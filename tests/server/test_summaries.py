@@ -22,7 +22,7 @@ def cached(monkeypatch, tmp_path):
 
 
 async def test_runs_are_analysed_in_the_background_and_then_known_at_once(jp_root_dir, listed, extension, profile):
-    from nbprof.profiles.profile import load
+    from nbprof.profiles.load import load
 
     place(jp_root_dir / "logs" / "plugins" / "profile" / "r2", "host.xplane.pb", training_run(9))
     answer = await listed("logs")

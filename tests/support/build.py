@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nbprof.profiles.load import load as load_profile
 from nbprof.profiles.profile import Profile
-from nbprof.profiles.profile import load as load_profile
 
 
 def profile(folder: Path, data: bytes, name: str = "host-a") -> Profile:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.trace import Events
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from nbprof.timeline import export as module
 from nbprof.timeline.args import value_of
 from nbprof.timeline.export_args import plain

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from nbprof.display import codec
-from nbprof.profiles.profile import Profile, load
+from nbprof.profiles.load import load
+from nbprof.profiles.profile import Profile
 from nbprof.profiles.report import bundle
 from nbprof.timeline.serve import reply
 from tests.report.test_html import FORBIDDEN, Reader

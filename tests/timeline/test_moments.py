@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nbprof.display import codec
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from nbprof.profiles.report import bundle
 from tests.support.chrome import complete, document
 from tests.support.xspace import MS, PlaneWriter, xspace

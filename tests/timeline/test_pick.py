@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nbprof.core.errors import NbprofError
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from nbprof.timeline import select_events
 from tests.support.chrome import complete, document
 

@@ -260,7 +260,7 @@ def test_what_is_made_once_is_made_once_for_many_threads(tmp_path):
 def test_a_run_goes_when_nobody_has_it_though_it_was_asked(tmp_path):
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(gpu_run())
-    from nbprof.profiles import profile as profiles
+    from nbprof.profiles import load as profiles
 
     run = load(path).run
     assert ask(run, ask="slice", event=0)["ok"]

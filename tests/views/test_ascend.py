@@ -12,7 +12,7 @@ from bokeh import models
 
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
-from nbprof.profiles import profile as profiles
+from nbprof.profiles import load as profiles
 from nbprof.profiles.report import static, static_ascend
 from nbprof.tools import dashboard as payload
 from nbprof.tools.ascend import figures as ascend_figures

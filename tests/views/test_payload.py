@@ -14,7 +14,7 @@ import pytest
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.display.categories import CATEGORIES
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from nbprof.tools import dashboard as payload
 from nbprof.tools import text
 from nbprof.tools.kernels import payload as kernels

@@ -11,7 +11,7 @@ from nbprof.analysis.steps import pods as analysis
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.display.categories import CATEGORIES
-from nbprof.profiles.profile import load
+from nbprof.profiles.load import load
 from nbprof.profiles.report.static import static_html
 from nbprof.tools import dashboard as payload
 from nbprof.tools import figures

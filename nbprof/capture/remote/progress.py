@@ -66,7 +66,7 @@ def _here() -> tuple[Tell | None, Callable[[str], None]]:
     """How to write a line here, and how to remove it."""
     shell = _shell()
     if shell is not None and hasattr(shell, "kernel"):
-        from nbprof.notebook.cell import Slot
+        from nbprof.display.slot import Slot
 
         slot = Slot(shell)
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from nbprof.capture.options import Options
 from nbprof.capture.place import Place
-from nbprof.capture.recording import CaptureInfo, Recording
 from nbprof.capture.remote.addresses import parse
 from nbprof.capture.remote.client import library
 from nbprof.capture.remote.messages import chunk
@@ -23,6 +22,7 @@ from nbprof.capture.remote.sampling import Sampling
 from nbprof.capture.remote.workers import Watch, Worker, Workers
 from nbprof.capture.shield import shielded
 from nbprof.core.errors import CaptureError
+from nbprof.sources.recording import CaptureInfo, Recording
 
 if TYPE_CHECKING:
     from nbprof.profiles.profile import Profile
@@ -32,7 +32,7 @@ _numbers = itertools.count(1)
 
 def capture(addresses: str | Iterable[str], sampling: Sampling, progress: bool | Tell = True) -> Profile:
     """The profile of a sample; `nbprof.capture` describes it."""
-    from nbprof.profiles.profile import open_recording
+    from nbprof.profiles.load import open_recording
 
     with Progress(progress) as tell:
         recording = record(addresses, sampling, tell)

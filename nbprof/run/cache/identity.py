@@ -26,9 +26,9 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 import pandas as pd
 
-import nbprof
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Buffer, LocalFile, Piece, Stamp
+from nbprof.core.version import __version__
 from nbprof.run.cache.folder import Folder
 from nbprof.sources.packed import Unpacked
 
@@ -235,7 +235,7 @@ def software() -> str:
 
     Sizes and times of nbprof's own modules are in it, so that who works on nbprof never meets the results of yesterday's code.
     """
-    root = Path(nbprof.__file__).parent
+    root = Path(__file__).parents[2]
     modules: list[tuple[str, int, int]] = []
     below = [str(root)]
     while below:
@@ -246,7 +246,7 @@ def software() -> str:
                 elif entry.is_dir() and entry.name not in _NOT_CODE:
                     below.append(entry.path)
     modules.sort()
-    parts = [LAYOUT, nbprof.__version__, pd.__version__, np.__version__, sys.byteorder, modules]
+    parts = [LAYOUT, __version__, pd.__version__, np.__version__, sys.byteorder, modules]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
-from nbprof.tools.view import View
+from nbprof.tools.accessor import View
 
 if TYPE_CHECKING:
-    from nbprof.profiles.parts_base import Shown
+    from nbprof.tools.accessor import Shown
 
 
 class Allocator(View):

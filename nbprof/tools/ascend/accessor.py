@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
-from nbprof.tools.view import View
+from nbprof.tools.accessor import View
 
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-    from nbprof.profiles.parts_base import Shown
+    from nbprof.tools.accessor import Shown
 
 _SHOWN = 20
 """Rows of a part that a notebook shows."""
@@ -197,10 +197,8 @@ class Ascend(View):
         super().__init__(profile, "ascend")
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
-        from nbprof.profiles.report import mimebundle
-
         # Tables tell the iterations where no script runs; a picture of steps would double the size of the notebook.
-        return mimebundle.mimebundle(self._profile.run, self._profile.payload(), views=["ascend"], drawn=False)
+        return self._profile.mimebundle(views=["ascend"], drawn=False)
 
     @property
     def iterations(self) -> Iterations:

@@ -8,12 +8,12 @@ import pandas as pd
 
 from nbprof.analysis.device_time import critical_path
 from nbprof.core.errors import NbprofError
-from nbprof.tools.view import View
+from nbprof.tools.accessor import View
 
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-    from nbprof.profiles.parts_base import Shown
+    from nbprof.tools.accessor import Shown
 
 
 class DeviceTime(View):

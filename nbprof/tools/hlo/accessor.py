@@ -8,7 +8,7 @@ import pandas as pd
 
 from nbprof.analysis.op_profile import op_profile
 from nbprof.core.errors import NbprofError
-from nbprof.tools.view import Framed
+from nbprof.tools.accessor import Framed
 
 if TYPE_CHECKING:
     from bokeh.model import Model

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
-from nbprof.tools.view import Framed, View
+from nbprof.tools.accessor import Framed, View
 
 if TYPE_CHECKING:
     pass

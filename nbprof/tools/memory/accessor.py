@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
-from nbprof.tools.view import View
+from nbprof.tools.accessor import View
 
 if TYPE_CHECKING:
     from bokeh.model import Model

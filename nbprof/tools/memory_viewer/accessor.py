@@ -13,13 +13,13 @@ from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.hlo import Program
-from nbprof.tools.view import View
+from nbprof.tools.accessor import View
 
 if TYPE_CHECKING:
     from bokeh.model import Model
 
     from nbprof.hlo.buffers import Assignment
-    from nbprof.profiles.parts_base import Shown
+    from nbprof.tools.accessor import Shown
 
 _TOLD = 8
 """Buffers that the plain text names."""
@@ -113,12 +113,11 @@ class ModuleMemory:
         return memory_viewer_figure.figure(self.module, self._view, **options)
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
-        from nbprof.profiles.report import mimebundle
         from nbprof.tools.memory_viewer import payload as drawn
 
         payload, run = self._profile.payload(), self._profile.run
         part = drawn.opened_at(run, payload["memory_viewer"], self.module, self.space)
-        data, about = mimebundle.mimebundle(run, {**payload, "memory_viewer": part}, views=["memory_viewer"], drawn=False)
+        data, about = self._profile.mimebundle(views=["memory_viewer"], payload={**payload, "memory_viewer": part}, drawn=False)
         return {**data, "text/plain": self.text()}, about
 
     def __repr__(self) -> str:

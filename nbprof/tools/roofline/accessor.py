@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.analysis import roofline
-from nbprof.tools.view import Framed
+from nbprof.tools.accessor import Framed
 
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-    from nbprof.profiles.parts_base import Shown
+    from nbprof.tools.accessor import Shown
 
 
 class Roofline(Framed):
@@ -100,12 +100,11 @@ class Roofline(Framed):
     def _repr_mimebundle_(self, **_: Any) -> Any:
         if self._given == (None, None) and self._transfers:
             return self._profile.mimebundle(views=[self._tab])
-        from nbprof.profiles.report import mimebundle
         from nbprof.tools.roofline import payload as drawn
 
         run = self._profile.run
         part = drawn.payload(run, (*self._made(), self.peaks, self.steps))
-        return mimebundle.mimebundle(run, {**self._profile.payload(), self._tab: part}, views=[self._tab], drawn=False)
+        return self._profile.mimebundle(views=[self._tab], payload={**self._profile.payload(), self._tab: part}, drawn=False)
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh scatter of the ops under the roof, both axes logarithmic; a point is as large as the op's time."""

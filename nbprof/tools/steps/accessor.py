@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.tools.view import Framed
+from nbprof.tools.accessor import Framed
 
 if TYPE_CHECKING:
     from bokeh.model import Model

@@ -6,7 +6,7 @@ import pandas as pd
 
 from nbprof.analysis.ops import torch_ops
 from nbprof.core.errors import NbprofError
-from nbprof.tools.view import Framed
+from nbprof.tools.accessor import Framed
 
 
 class TorchOps(Framed):

@@ -13,7 +13,7 @@ from nbprof.timeline import export as writer
 from nbprof.timeline import gaps, select_events
 from nbprof.timeline.ranges import by_name, work_lanes
 from nbprof.timeline.sums import Rows, in_lane
-from nbprof.tools.view import View
+from nbprof.tools.accessor import View
 
 _FAR = 2.0**62
 """ps"""

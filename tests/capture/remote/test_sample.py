@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 import nbprof
-from nbprof.capture.recording import CaptureInfo
 from nbprof.capture.remote.messages import ProfileResponse
 from nbprof.core.errors import CaptureError
+from nbprof.sources.recording import CaptureInfo
 from tests.support.ctrl_c import ctrl_c
 from tests.support.places import space
 from tests.support.profiler_server import Refuse, answer, standing_in

@@ -1,14 +1,34 @@
-"""What every view of a Profile can do: show itself, and hand out its frame."""
+"""What every accessor of a Profile can do: hand out its frame, and show itself."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 
 if TYPE_CHECKING:
-    from nbprof.profiles.parts_base import Shown
-    from nbprof.profiles.widget import DashboardWidget
+    from anywidget import AnyWidget
+
+    from nbprof.run.run import Run
+
+
+class Shown(Protocol):
+    """The profile that an accessor belongs to, as far as it needs it."""
+
+    @property
+    def run(self) -> Run:
+        """Its frames."""
+
+    def payload(self, events: int | None = None) -> dict[str, Any]:
+        """What its dashboard draws."""
+
+    def widget(self, **options: Any) -> AnyWidget:
+        """Its dashboard as a widget."""
+
+    def mimebundle(
+        self, views: list[str] | None = None, *, payload: dict[str, Any] | None = None, drawn: bool = True
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Its dashboard as the output of a cell."""
 
 
 class View:
@@ -18,7 +38,7 @@ class View:
         self._profile = profile
         self._tab = tab
 
-    def widget(self, **options: Any) -> DashboardWidget:
+    def widget(self, **options: Any) -> AnyWidget:
         """A live widget of this view; its selected steps can be read and set from Python."""
         return self._profile.widget(**{"views": [self._tab], **options})
 

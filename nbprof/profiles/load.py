@@ -1,0 +1,136 @@
+"""How a person comes by a `Profile`: `load` of what lies somewhere, or a recording that has just ended; `last` is the newest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nbprof.activity.given_peaks import checked
+from nbprof.core.errors import NbprofError
+from nbprof.core.files import LIMIT_BYTES, RunFiles
+from nbprof.formats.msprof.export import exported
+from nbprof.profiles import live
+from nbprof.profiles.profile import Profile
+from nbprof.run.run import Run
+from nbprof.sources.locate import Source, Ways, find
+from nbprof.sources.recording import CaptureInfo, Recording
+from nbprof.sources.runs_table import runs
+
+__all__ = ["captured", "last", "load", "open_recording", "read", "runs", "set_last"]
+
+_last: list[Profile] = []
+
+
+def set_last(profile: Profile) -> None:
+    """Makes a profile the one that `nbprof.last` gives, and that outputs of it which were saved before can ask."""
+    _last[:] = [profile]
+    live.registry.note(profile.run)
+
+
+def last() -> Profile | None:
+    """The last profile that was recorded or loaded; None before there is one."""
+    return _last[0] if _last else None
+
+
+def load(
+    source: Source,
+    run: str | int | None = None,
+    progress: Callable[[str], None] | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    limit_bytes: int = LIMIT_BYTES,
+    peaks: Mapping[str, float] | None = None,
+) -> Profile:
+    """A profile that exists, from wherever it lies: a file, a run, a logdir, an archive or a URL.
+
+    What a file is, is decided by its content: XSpace (`*.xplane.pb`) of TensorFlow, JAX and PyTorch/XLA, and Chrome traces in JSON, of
+    PyTorch (`*.pt.trace.json`) and of others, also packed (`.gz`).
+
+    Parameters
+    ----------
+    source : str, path or list
+        - a **logdir**, that is any folder above runs: the newest run is taken, or the one that `run` names; `nbprof.runs` lists them;
+        - a **run folder**, with a file for each host or rank;
+        - one **file**; or a **list of files** that are the hosts of one run;
+        - a **zip or tar** archive of these; `runs.zip!/eval/plugins/profile/2024_05_01` is what lies inside one;
+        - a **URL** of any of these: `s3://`, `gs://`, `https://` and every other that fsspec has a backend for here.
+    run : str or int, optional
+        Which run, where there are several: its name, or as much of its beginning as makes it clear; or its number, 0 the newest, -1 the
+        oldest.
+    progress : callable, optional
+        Called with a sentence as reading and downloading go on; try `print`.
+    storage_options : dict, optional
+        For fsspec: credentials, end points. They are in no message.
+    limit_bytes : int
+        The most that a packed file may unpack to. It keeps a damaged or hostile file from filling the memory.
+    peaks : dict, optional
+        What one device can do in a second, for the roofline and all utilizations, where the profile does not tell it or tells it wrong:
+        `{"flops": 312e12, "bytes": 2.0e12}`, operations at 16 bits and bytes of its main memory; either may be left out. Also `cmem_read`,
+        `cmem_write`, `vmem_read`, `vmem_write` and `shared_memory`, bytes of the memories on the chip.
+
+    Returns
+    -------
+    Profile
+        It displays as the dashboard; `nbprof.last` is the same one.
+
+    Raises
+    ------
+    ReadError
+        Nothing is there, or it is no profile, or it is damaged; says where and what to do.
+    NbprofError
+        One of `peaks` makes no sense.
+
+    Examples
+    --------
+    >>> nbprof.load("logs/")                                          # doctest: +SKIP
+    >>> nbprof.load("logs/", run="2024_05_01")                        # doctest: +SKIP
+    >>> nbprof.load("trace.json.gz").ops.frame                        # doctest: +SKIP
+    >>> nbprof.load(["rank0.pt.trace.json", "rank1.pt.trace.json"])   # doctest: +SKIP
+    >>> nbprof.load("runs.zip")                                       # doctest: +SKIP
+    >>> nbprof.load("gs://bucket/logs", progress=print)               # doctest: +SKIP
+    >>> nbprof.load("s3://bucket/logs", storage_options={"anon": True})   # doctest: +SKIP
+    """
+    profile = read(source, run, progress, storage_options=storage_options, limit_bytes=limit_bytes, peaks=peaks)
+    set_last(profile)
+    return profile
+
+
+def read(
+    source: Source,
+    run: str | int | None = None,
+    progress: Callable[[str], None] | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    limit_bytes: int = LIMIT_BYTES,
+    peaks: Mapping[str, float] | None = None,
+) -> Profile:
+    """As `load`, but `nbprof.last` stays what it was."""
+    given = None if peaks is None else checked(peaks)
+    ways = Ways(storage_options or {}, limit_bytes, progress)
+    files = exported(lambda: find(source, run, ways), progress)
+    return Profile(Run.read(files, capture=captured(files), progress=progress, given_peaks=given))
+
+
+def captured(files: RunFiles) -> CaptureInfo | None:
+    """How a run was recorded, from what nbprof wrote beside it."""
+    if files.sidecar is None:
+        return None
+    try:
+        values = json.loads(files.sidecar.head(1 << 20))
+    except (NbprofError, ValueError, RecursionError):
+        return None
+    return CaptureInfo.from_dict(values) if isinstance(values, dict) else None
+
+
+def open_recording(recording: Recording, progress: Callable[[str], None] | None = None) -> Profile:
+    """The profile of a recording that was just stopped; becomes `nbprof.last`."""
+    files = exported(lambda: find(recording.path), progress)
+    profile = Profile(Run.read(files, capture=recording.info, progress=progress, keep=not recording.temporary))
+    # Here it is counted; who opens its files later, where others were counted too, knows it by their name.
+    profile.run.source.name = recording.info.label or profile.run.source.name
+    if recording.temporary:
+        profile._temporary = Path(recording.temporary)
+    set_last(profile)
+    return profile

@@ -1,0 +1,54 @@
+"""What the timeline needs of a run: its events, what they mean, and the frames that it points into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nbprof.activity.activity import Activity
+    from nbprof.core.trace import Trace
+    from nbprof.timeline.serve import Timeline
+
+T = TypeVar("T")
+
+
+class Source(Protocol):
+    """The files of a run."""
+
+    def content_key(self) -> str:
+        """What a saved output knows the run by."""
+
+
+class Drawable(Protocol):
+    """A run whose events can be drawn; `nbprof.run.run.Run` is one."""
+
+    @property
+    def source(self) -> Source: ...  # noqa: D102
+    @property
+    def trace(self) -> Trace: ...  # noqa: D102
+    @property
+    def activity(self) -> Activity: ...  # noqa: D102
+    @property
+    def timeline(self) -> Timeline: ...  # noqa: D102
+    @property
+    def hosts(self) -> list[str]: ...  # noqa: D102
+    @property
+    def steps(self) -> pd.DataFrame: ...  # noqa: D102
+    @property
+    def input_ops(self) -> pd.DataFrame: ...  # noqa: D102
+    @property
+    def ops(self) -> pd.DataFrame: ...  # noqa: D102
+    @property
+    def kernels(self) -> pd.DataFrame: ...  # noqa: D102
+    @property
+    def memory_summary(self) -> pd.DataFrame: ...  # noqa: D102
+    @property
+    def memory_timeline(self) -> pd.DataFrame: ...  # noqa: D102
+    @property
+    def memory_peak(self) -> pd.DataFrame: ...  # noqa: D102
+
+    def kept(self, name: str, compute: Callable[[], T]) -> T:
+        """A value that follows from the files alone, out of the cache where that has it."""
