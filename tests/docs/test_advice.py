@@ -9,7 +9,7 @@ import nbprof.analysis
 from nbprof.analysis.advice.rules import RULES
 from tests.support import advice_page
 
-SOURCES = sorted(Path(nbprof.analysis.__file__).parent.glob("advice*.py"))
+SOURCES = sorted(Path(nbprof.analysis.__file__).parent.glob("advice/*.py"))
 NAMED = re.compile(r'Finding\(\s*"(\w+)"|\bpart\(\s*"(\w+)"|\bfor rule, mine in \(\("(\w+)", small\), \("(\w+)"')
 
 

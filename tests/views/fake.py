@@ -13,6 +13,7 @@ from nbprof.activity.activity import DEVICE_OPS, HOST_OPS, MARKERS, Names, table
 from nbprof.analysis.memory import modules as memory_modules
 from nbprof.analysis.steps import pods, tpu_cores
 from nbprof.core.trace import Events, no_counters
+from nbprof.run.source import RunSource
 from nbprof.schema import torch_ops as frames_torch_ops
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -91,7 +92,7 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
             device_ops=table(DEVICE_OPS),
             ops=Names(),
         ),
-        "source": SimpleNamespace(
+        "source": RunSource(
             path="logs/plugins/profile/run-7",
             name="run 7",
             file="worker-0.xplane.pb",
