@@ -28,7 +28,7 @@ $(VENV)/.test: $(BIN)/python pyproject.toml package-lock.json
 demo: $(VENV)/.demo
 	@mkdir -p $(OUT)
 	cp notebooks/quickstart.ipynb $(OUT)/quickstart.ipynb
-	cd $(OUT) && TF_CPP_MIN_LOG_LEVEL=2 $(CURDIR)/$(BIN)/python -m jupyter nbconvert --to notebook --execute --inplace \
+	cd $(OUT) && TF_CPP_MIN_LOG_LEVEL=2 "$(CURDIR)/$(BIN)/python" -m jupyter nbconvert --to notebook --execute --inplace \
 		--ExecutePreprocessor.store_widget_state=False quickstart.ipynb
 	@echo
 	@echo "Executed notebook:  $(OUT)/quickstart.ipynb   (open it with: make lab)"

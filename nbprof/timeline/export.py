@@ -27,6 +27,8 @@ _CHUNK = 1 << 15
 _LEVEL = 1
 """Of gzip: what repeats so much is packed well by the fastest one."""
 _US = 10**6
+_EXACT = 2**53 // 10 - 1
+"""Times in ps that float64 holds to the tenth."""
 
 
 def export(
@@ -305,21 +307,26 @@ def _clear(times: Int64s) -> tuple[Int64s, Int64s]:
     """Times in ps that keep their ns where a viewer takes them for float64 µs and cuts off, and which of them need 0.4 ps more for that.
 
     That is no ps more, so who reads the decimals has the time as it was. Only hours from the start, where float64 is coarser than that,
-    times are moved by some ps.
+    times near the begin or the end of a ns are moved by some ps, into it.
     """
     ns = times // 1000
-    low = np.flatnonzero((times > 0) & (times % _US != 0) & (_cut(times / _US) < ns))
-    clear = _cut((times[low] + 0.4) / _US) >= ns[low]
-    far, low = low[~clear], low[clear]
+    kept = _cut(times)
+    low = np.flatnonzero((times > 0) & (times % _US != 0) & (kept < ns))
+    clear = _cut(times[low], 4) == ns[low]
+    far, low = np.concatenate((low[~clear], np.flatnonzero(kept > ns))), low[clear]
     if len(far):
         times = times.copy()
         step = np.ceil(2 * np.spacing(times[far] / _US) * _US).astype(np.int64)
-        times[far] = np.minimum(times[far] + step, ns[far] * 1000 + 999)
+        begin = ns[far] * 1000
+        times[far] = np.clip(times[far], begin + step, begin + 999 - step)
     return times, low
 
 
-def _cut(micros: npt.NDArray[np.float64]) -> Int64s:
-    """The ns that are left of times by way of float64."""
+def _cut(times: Int64s, tenths: int = 0) -> Int64s:
+    """The ns that are left of times in ps, and tenths of a ps, by way of the float64 µs nearest to them."""
+    whole, rest = np.divmod(times, _US)
+    # Rounded once, as by a reader of the decimals: what is too large for float64 to hold before the division is divided in two parts.
+    micros = np.where(times <= _EXACT, (np.minimum(times, _EXACT) * 10 + tenths) / (10 * _US), whole + (rest * 10 + tenths) / (10 * _US))
     out: Int64s = (micros * 1000.0).astype(np.int64)
     return out
 

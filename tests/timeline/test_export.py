@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nbprof.core.errors import NbprofError
@@ -24,6 +25,9 @@ from tests.support.chrome import complete, document
 from tests.support.profiles import real
 from tests.support.xspace import PlaneWriter, chunk, gpu_run, training_run, xspace
 from tests.timeline.test_arrows import MADE
+
+LATEST = 2**41 * 10**6
+"""25 days in ps: up to there float64 µs, a quarter of a ns apart, have a ns to themselves."""
 
 ODD = 'a "quoted" <b>\\ \u2028 \x01\n\ttab ☃ \ud800'
 
@@ -47,8 +51,7 @@ def strict(path):
 def cut(time):
     """What Perfetto makes of a time in µs: by way of float64 in some versions, from the decimals in others."""
     by_float, by_text = int(float(time) * 1000.0), int(Decimal(time) * 1000)
-    # A day from the start float64 has no nanoseconds left.
-    assert by_float == by_text or by_text > 10**14
+    assert by_float == by_text or by_text >= LATEST // 1000
     return by_text
 
 
@@ -333,11 +336,19 @@ def test_times_keep_their_nanosecond_and_picosecond(times):
         assert round(Fraction(text) * 10**6) == time
 
 
-@given(st.integers(10**15, 10**17))
+def edges(ns):
+    """Times in ps about the begin and the end of a ns."""
+    return st.integers(0, 9).map(lambda ps: ns * 1000 + ps) | st.integers(990, 999).map(lambda ps: ns * 1000 + ps)
+
+
+@given(st.integers(10**15, LATEST - 1) | st.integers(10**12, LATEST // 1000 - 1).flatmap(edges))
+# The nearest float64 to these µs is that of the next ns, and that of the one before.
+@example(24_999_999_999_999_999)
+@example(69_105_152_970_066_000)
 def test_late_times_keep_their_nanosecond(time):
     text = module._micros(np.array([time]))[0]
     assert cut(text) == time // 1000
-    assert abs(Fraction(text) * 10**6 - time) < 100
+    assert abs(Fraction(text) * 10**6 - time) < 2 * Fraction(math.ulp(time / 10**6)) * 10**6 + 1
 
 
 def test_an_event_at_the_end_of_time_has_an_end():
