@@ -173,7 +173,11 @@ describe("a question to the kernel", () => {
   it("tells what is missing, and what to do", async () => {
     const none = said({ kind: "error", name: "ModuleNotFoundError", text: "No module named 'nbprof'" });
     expect(none).toMatchObject({ ok: false, error: expect.stringContaining("%pip install nbprof") });
-    const old = said({ kind: "error", name: "ModuleNotFoundError", text: "No module named 'nbprof.notebook.profile_button'" });
+    const old = said({
+      kind: "error",
+      name: "ModuleNotFoundError",
+      text: "No module named 'nbprof.notebook.profile_button'",
+    });
     expect(old).toMatchObject({ ok: false, error: expect.stringContaining("too old") });
     expect(said({ kind: "mute" })).toMatchObject({ ok: false, error: expect.stringContaining("Write %%nbprof") });
     expect(said({ kind: "answer", value: "[1]" })).toMatchObject({ ok: false });
