@@ -1,1 +1,1 @@
-"""The one vocabulary: tables of what a program did, whoever recorded it. Dialects fill them, analysis reads them."""
+"""In which words is a run described, whoever recorded it? The activity tables: dialects fill them, analysis reads them."""

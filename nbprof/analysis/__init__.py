@@ -1,1 +1,1 @@
-"""What follows? One module a tool; each knows the activity tables only."""
+"""What follows? Answers out of the activity tables alone: a folder a question."""

@@ -1,1 +1,1 @@
-"""What every room needs: errors, the Trace, nesting of events, wire formats, source files. Imports nothing else of nbprof."""
+"""What does everyone need? Errors, the Trace, nesting of events, wire formats, files. Imports nothing else of nbprof."""

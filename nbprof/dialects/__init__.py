@@ -1,1 +1,1 @@
-"""What does it mean? Each module turns the Trace of one producer into the activity tables."""
+"""What does it mean? The dialect of each producer turns its Trace into the activity tables."""

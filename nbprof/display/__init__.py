@@ -1,1 +1,1 @@
-"""What all that is drawn shares: words, colours, and the container in which a payload travels. Knows no run and no tool."""
+"""Which words, colours and containers does everything that is drawn share? Knows no run and no tool."""

@@ -1,4 +1,4 @@
-"""The Jupyter Server extension: opens the profiles that JupyterLab shows in its file browser, without a kernel."""
+"""How does JupyterLab ask with no kernel? The Jupyter Server extension that opens the profiles in its file browser."""
 
 from __future__ import annotations
 

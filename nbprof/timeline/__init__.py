@@ -1,1 +1,1 @@
-"""The timeline: what is drawn of a profile in a window of time, found on sorted columns when it is asked for."""
+"""What is drawn of a window of time? Found on sorted columns when it is asked for."""

@@ -1,1 +1,1 @@
-"""The tabs of the dashboard: one folder a tab, with all of it that is not analysis. The twin of `js/views`."""
+"""What is in each tab of the dashboard? One folder a tab, with all of it that is not analysis: the twin of `js/views`."""
