@@ -38,10 +38,13 @@ const docs = join(here, "../docs");
 /** Pictures of at most so many bytes go along with the pages. */
 const SMALL = 24_000;
 
+/** Pages for those who develop nbprof, not for those who use it. */
+const NOT_HELP = ["architecture.md", "benchmarks.md"];
+
 /** The pages of docs/ for the Help of JupyterLab. Pictures that are large, or would be fetched from outside, stay out. */
 async function pages() {
   const all = {};
-  for (const name of (await readdir(docs)).filter((name) => name.endsWith(".md")).sort()) {
+  for (const name of (await readdir(docs)).filter((name) => name.endsWith(".md") && !NOT_HELP.includes(name)).sort()) {
     const text = await readFile(join(docs, name), "utf8");
     const pictures = new Map();
     for (const [, file] of text.matchAll(/!\[[^\]]*\]\(([\w-]+\.png)\)/g)) {
