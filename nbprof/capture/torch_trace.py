@@ -19,6 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from nbprof.capture import torch_exit
 from nbprof.capture.torch_steps import Mark
 
 CHUNK = 1 << 20
@@ -77,6 +78,8 @@ def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> str:
         profile.export_chrome_trace(str(plain))
         note = pack(plain, packed, marks)
         packed.replace(target)
+        if rank_and_size()[0] is not None:
+            torch_exit.wait_at_exit()
         return note
     finally:
         plain.unlink(missing_ok=True)

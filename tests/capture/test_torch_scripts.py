@@ -15,6 +15,7 @@ import textwrap
 import pytest
 
 import nbprof
+from nbprof.capture import torch_exit
 from tests.capture.torches import Training
 from tests.support.profiles import needed
 
@@ -72,6 +73,16 @@ def test_the_handler_writes_what_pytorch_wrote(torch, tmp_path):
 
     train(torch, lambda profiler: handler(Copying(profiler)), 6)
     assert gzip.decompress(handler.paths[0].read_bytes()) == (tmp_path / "plain.json").read_bytes()
+
+
+@pytest.mark.parametrize(("rank", "waits"), [({}, 0), ({"RANK": "1", "WORLD_SIZE": "2"}, 2)])
+def test_a_rank_waits_for_the_threads_of_pytorch_as_it_ends(torch, tmp_path, monkeypatch, rank, waits):
+    asked = []
+    monkeypatch.setattr(torch_exit, "wait_at_exit", lambda: asked.append(True))
+    for name, value in rank.items():
+        monkeypatch.setenv(name, value)
+    train(torch, nbprof.torch.trace_handler(tmp_path), 20, wait=2, warmup=1, active=3, repeat=2)
+    assert len(asked) == waits
 
 
 def test_a_full_disk_stops_no_training(torch, tmp_path):
