@@ -4,12 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUT := build/demo
 LAB := build/lab
+# What `make check` compares with, and after how long it begins no further test.
+SINCE := HEAD
+SECONDS := 80
 # Of `make fuzz`: each round draws other examples; a round that failed is drawn again with the SEED it printed and ROUNDS=1.
 SEED := $(shell date +%s)
 ROUNDS := 10
 FUZZ_SECONDS := 60
 
-.PHONY: demo test fuzz lab lint unit js clean bench
+.PHONY: demo test check fuzz lab lint unit js clean bench
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); $(PYTHON) -m pip install --user --break-system-packages virtualenv && $(PYTHON) -m virtualenv $(VENV); }
@@ -57,6 +60,11 @@ unit: $(VENV)/.test
 	bash tests/e2e/install-chromium.sh
 	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/e2e
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/e2e
+
+## Between two edits: linters, types, and the tests nearest to the files changed, in at most 90 s on two cores.
+check: $(VENV)/.test
+	@until=$$(($$(date +%s) + $(SECONDS))) && $(MAKE) --no-print-directory lint && \
+		PATH="$(CURDIR)/$(BIN):$$PATH" python -m tests.support.check $$until $(SINCE)
 
 ## Property tests on examples drawn at random, then the fuzzers of the readers.
 fuzz: $(VENV)/.test
