@@ -4,8 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUT := build/demo
 LAB := build/lab
+# What `make check` compares with, and after how long it begins no further test.
+SINCE := HEAD
+SECONDS := 80
+# Of `make fuzz`: each round draws other examples; a round that failed is drawn again with the SEED it printed and ROUNDS=1.
+SEED := $(shell date +%s)
+ROUNDS := 10
+FUZZ_SECONDS := 60
 
-.PHONY: demo test lab lint unit browser js clean bench
+.PHONY: demo test check fuzz lab lint unit js clean bench
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); $(PYTHON) -m pip install --user --break-system-packages virtualenv && $(PYTHON) -m virtualenv $(VENV); }
@@ -54,6 +61,25 @@ unit: $(VENV)/.test
 	bash tests/e2e/install-chromium.sh
 	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/e2e
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/e2e
+
+## Between two edits: linters, types, and the tests nearest to the files changed, in at most 90 s on two cores.
+check: $(VENV)/.test
+	@until=$$(($$(date +%s) + $(SECONDS))) && $(MAKE) --no-print-directory lint && \
+		PATH="$(CURDIR)/$(BIN):$$PATH" python -m tests.support.check $$until $(SINCE)
+
+## Property tests on examples drawn at random, then the fuzzers of the readers.
+fuzz: $(VENV)/.test
+	for round in $$(seq 0 $$(($(ROUNDS) - 1))); do \
+		seed=$$(($(SEED) + round)); \
+		echo "This round again: make fuzz SEED=$$seed ROUNDS=1"; \
+		env -u CI $(BIN)/python -m pytest -q -n 2 -m hypothesis --ignore tests/e2e --hypothesis-seed=$$seed || exit 1; \
+	done
+	$(BIN)/python -m pip install --quiet atheris
+	mkdir -p build/fuzz/chrome build/fuzz/xspace
+	for reader in chrome xspace; do \
+		$(BIN)/python -m tests.fuzz.$$reader build/fuzz/$$reader -seed=$$(($(SEED) % 4294967296)) -max_total_time=$(FUZZ_SECONDS) \
+			-max_len=4096 -artifact_prefix=build/fuzz/ || exit 1; \
+	done
 
 ## JupyterLab on the notebooks and on small profiles: files, and a logdir with two runs. What you change there stays.
 lab: $(VENV)/.demo

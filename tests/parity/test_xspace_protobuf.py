@@ -29,6 +29,9 @@ FOLDERS = [
     "jax/mi300-jax08_attention",
     "jax/mi300-jax_conv_minimal_08",
     "jax/tpu-v6e-inference",
+    "findings/D2-tf-trace-json",
+    "findings/D5-program-id",
+    "findings/D9-D10-custom-calls",
 ]
 TF = """
 import json, sys
