@@ -1,7 +1,7 @@
 /** Two devices of which the second has no second step, with names that are attacks. */
 
 import type { Column, ColumnData, DeviceTime, Table } from "../lib/payload.js";
-import { HOSTILE } from "./sample.js";
+import { HOSTILE } from "./hostile.js";
 
 const text = (values: string[]): ColumnData => ({ codes: Uint8Array.from(values, (_, i) => i), values });
 

@@ -15,7 +15,8 @@ import {
   rate,
   remarks,
 } from "../views/hlo/model.js";
-import { HOSTILE, hloSample } from "./sample.js";
+import { HOSTILE } from "./hostile.js";
+import { hloSample } from "./sample.js";
 
 describe("points of the roofline", () => {
   const hlo = hloSample();

@@ -1,8 +1,6 @@
 /** Lanes for tests, from a list of events. */
 
 import type { Lane, Links, Trace } from "../lib/payload.js";
-import { SavedSource } from "../views/trace/saved.js";
-import { sample } from "./sample.js";
 
 export type Event = [start: number, duration: number, name: number, depth: number, self?: number];
 
@@ -36,12 +34,6 @@ export function numbered(lanes: Lane[]): Lane[] {
     first += each.start.length;
     return { ...each, id, event: Uint32Array.from(each.start, (_, i) => from + i) };
   });
-}
-
-/** The source of a saved report with nothing but a trace. */
-export function sourceOf(of: Trace): SavedSource {
-  const { steps, ops, kernels, input } = sample();
-  return new SavedSource({ trace: of, steps: { ...steps, step: new Int32Array() }, ops, kernels, input });
 }
 
 /** What a trace holds beside its lanes: nothing. */

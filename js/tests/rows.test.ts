@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { toCsv } from "../lib/csv.js";
 import { filterRows, firstDirection, matcher, sortRows, textKeys } from "../lib/rows.js";
-import { HOSTILE, makeTable } from "./sample.js";
+import { HOSTILE } from "./hostile.js";
+import { makeTable } from "./sample.js";
 
 const table = makeTable(
   [

@@ -5,10 +5,9 @@ import { NO_ASCEND } from "../lib/payload-ascend.js";
 import type { Hlo } from "../lib/payload-hlo.js";
 import { allocatorSample } from "./allocator-sample.js";
 import { deviceTimeSample } from "./device-time-sample.js";
+import { HOSTILE } from "./hostile.js";
 import { nothingElse } from "./lanes.js";
 import { opProfile } from "./op-profile-sample.js";
-
-export const HOSTILE = '</script><img src=x onerror="globalThis.pwned=1"><b>&amp;\'"';
 
 /** The same numbers every time. */
 export function random(seed: number): () => number {

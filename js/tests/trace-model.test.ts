@@ -9,7 +9,8 @@ import { stepAt } from "../views/trace/saved/steps.js";
 import type { SliceRef } from "../views/trace/source.js";
 import { sliceUnder } from "../views/trace/under.js";
 import { stepsRange } from "../views/trace.js";
-import { nothingElse, numbered, sourceOf } from "./lanes.js";
+import { nothingElse, numbered } from "./lanes.js";
+import { sourceOf } from "./saved-source.js";
 
 function lane(starts: number[], durations: number[], depths: number[], more: Partial<Lane> = {}): Lane {
   return {

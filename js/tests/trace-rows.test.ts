@@ -5,7 +5,8 @@ import { eachMark, longestOf, type Row, rowsOf, visible } from "../views/trace/r
 import type { LaneHead } from "../views/trace/source.js";
 import { Finder } from "../views/trace/under.js";
 import { around, clamp, pan, rulerTicks, show, zoom } from "../views/trace/window.js";
-import { type Event, lane, sourceOf, trace } from "./lanes.js";
+import { type Event, lane, trace } from "./lanes.js";
+import { sourceOf } from "./saved-source.js";
 
 interface Mark {
   first: number;

@@ -4,7 +4,8 @@ import { LiveSource, levelOf } from "../views/trace/live.js";
 import { Model } from "../views/trace/model.js";
 import type { Rows, Sink } from "../views/trace/source.js";
 import { type Block, Tiles, tileLength } from "../views/trace/tiles.js";
-import { lane, sourceOf, trace } from "./lanes.js";
+import { lane, trace } from "./lanes.js";
+import { sourceOf } from "./saved-source.js";
 
 const block = (bytes: number): Block => ({
   marks: {
