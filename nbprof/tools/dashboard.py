@@ -21,7 +21,8 @@ from nbprof.tools.allocator import payload as allocator
 from nbprof.tools.ascend import payload as ascend
 from nbprof.tools.device_time import payload as device_time
 from nbprof.tools.header import created, facts, label, notice, out_of_memory
-from nbprof.tools.input_pipeline import payload as input_pipeline
+from nbprof.tools.hlo import payload as roofline
+from nbprof.tools.input import payload as input_pipeline
 from nbprof.tools.kernels import payload as kernels
 from nbprof.tools.memory import payload as memory
 from nbprof.tools.memory_viewer import payload as memory_viewer
@@ -29,7 +30,6 @@ from nbprof.tools.op_profile import payload as op_profile
 from nbprof.tools.ops import payload as ops
 from nbprof.tools.overview import payload as overview
 from nbprof.tools.pods import payload as pods
-from nbprof.tools.roofline import payload as roofline
 from nbprof.tools.steps import payload as steps
 from nbprof.tools.torch_ops import ops_torch
 from nbprof.tools.trace import payload as trace
