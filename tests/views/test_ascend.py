@@ -41,7 +41,7 @@ def test_the_tab_is_there_where_a_profiler_of_ascend_wrote_tables(story: profile
     asked = payload.dashboard(other, ["ascend"])
     assert [tab["id"] for tab in asked["meta"]["tabs"]] == ["ascend"]
     assert asked["ascend"]["empty"]["title"] == "No tables of Ascend's profiler"
-    assert set(asked["ascend"]) == set(payload.left_out("ascend"))
+    assert set(asked["ascend"]) == set(ascend.nothing())
 
 
 def test_all_of_it_fits_into_the_container_and_comes_back(story: profiles.Profile) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nbprof.core.errors import NbprofError
 
-PATH = Path(__file__).parent.parent / "static" / "dashboard.js"
+PATH = Path(__file__).parents[2] / "static" / "dashboard.js"
 
 
 def script() -> str:

@@ -14,9 +14,9 @@ import numpy as np
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
 from nbprof.profiles.report import static_allocator, static_ascend
-from nbprof.tools.allocator import payload as allocator
+from nbprof.tools import register
 from nbprof.tools.op_profile import payload as op_profile
-from nbprof.tools.text import figure_text, means, verdict
+from nbprof.tools.overview.text import figure_text, means, verdict
 
 _ROWS = 10
 _CODE = "font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:12px"
@@ -55,7 +55,7 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
         _cores(payload["pods"].get("cores")),
         _footer(payload["meta"]),
     ]
-    if allocator.only(payload):
+    if register.only(payload):
         parts = [parts[0], static_allocator.html(payload["allocator"], _table, _paragraph, _text), parts[-1]]
     font = "font:13px/20px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
     return f'<div style="{font};max-width:1000px;text-align:left">{"".join(parts)}</div>'

@@ -1,0 +1,12 @@
+"""The tab Device time: what devices did, and what they waited for."""
+
+from __future__ import annotations
+
+from nbprof.tools.device_time import payload
+from nbprof.tools.tool import Tool, kept
+
+TOOL = Tool(
+    payload=kept("device_time", payload.payload),
+    nothing=payload.nothing,
+    has=payload.has,
+)
