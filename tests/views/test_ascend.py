@@ -11,7 +11,7 @@ import pytest
 from bokeh import models
 
 from nbprof.core.errors import NbprofError
-from nbprof.display import codec
+from nbprof.display import codec, markup
 from nbprof.profiles import load as profiles
 from nbprof.profiles.report import static, static_ascend
 from nbprof.tools import dashboard as payload
@@ -184,8 +184,8 @@ def test_the_static_report_has_the_mean_iteration_the_findings_and_the_types(sto
         assert text in html
     hostile = run({"op_summary": [table("op_summary", **tasks([(fake.HOSTILE, fake.HOSTILE, "AI_CORE", 1, 0, 5.0)]))]})
     part = ascend.payload(hostile)
-    assert "<img" not in static_ascend.html(part, static._table, static._paragraph, static._text)
-    assert static_ascend.html(ascend.nothing(), static._table, static._paragraph, static._text) == ""
+    assert "<img" not in static_ascend.html(part, markup.table, markup.paragraph, markup.text)
+    assert static_ascend.html(ascend.nothing(), markup.table, markup.paragraph, markup.text) == ""
 
 
 def test_kernels_of_an_npu_are_told_in_its_words(story: profiles.Profile) -> None:

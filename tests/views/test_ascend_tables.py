@@ -8,7 +8,8 @@ import pytest
 
 import nbprof
 from nbprof.core.errors import ReadError
-from nbprof.profiles.report import static, static_ascend
+from nbprof.display import markup
+from nbprof.profiles.report import static_ascend
 from nbprof.sources.sniff import recognise
 from nbprof.tools import dashboard as payload
 from nbprof.tools.ascend import payload as ascend
@@ -56,7 +57,7 @@ def test_a_table_that_is_opened_by_itself_is_shown(tmp_path, kind):
     assert all(head["help"] and head["label"] for head in section["table"]["columns"])
     assert p.overview["device_kind"] == "Ascend NPU"
     assert any(f"{kind} {len(p.ascend.table(kind))}" in line.text for line in p.run.receipt.lines)
-    page = static_ascend.html(part, static._table, static._paragraph, static._text)
+    page = static_ascend.html(part, markup.table, markup.paragraph, markup.text)
     assert TABLES[kind].title in page
 
 

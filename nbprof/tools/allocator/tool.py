@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbprof.tools.allocator import payload
+from nbprof.tools.allocator import payload, static
 from nbprof.tools.tool import Alone, Part, Tool
 
 if TYPE_CHECKING:
@@ -27,4 +27,5 @@ TOOL = Tool(
     alone=_alone,
     only=payload.only,
     text=_text,
+    static=static.html,
 )
