@@ -10,7 +10,6 @@ import numpy as np
 
 from nbprof.display import markup, wording
 from nbprof.display.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
-from nbprof.profiles.report import static_ascend
 from nbprof.tools import register
 from nbprof.tools.op_profile import payload as op_profile
 from nbprof.tools.overview.text import figure_text, means, verdict
@@ -307,7 +306,6 @@ _HERE: dict[str, Callable[[dict[str, Any]], str]] = {
     "hlo": _roofline,
     "kernels": lambda payload: _kernels(payload["kernels"]),
     "device_time": lambda payload: _device_time(payload["device_time"]),
-    "ascend": lambda payload: static_ascend.html(payload["ascend"], markup.table, markup.paragraph, markup.text),
     "memory": lambda payload: _memory(payload["memory"]),
     "memory_viewer": lambda payload: _programs(payload["memory_viewer"]),
     "pods": lambda payload: _pods(payload["pods"]) + _cores(payload["pods"].get("cores")),
