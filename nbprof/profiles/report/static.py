@@ -11,7 +11,6 @@ import numpy as np
 from nbprof.display import markup, wording
 from nbprof.display.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
 from nbprof.tools import register
-from nbprof.tools.op_profile import payload as op_profile
 from nbprof.tools.overview.text import figure_text, means, verdict
 
 _ROWS = 10
@@ -125,24 +124,6 @@ def _top_ops(overview: dict[str, Any]) -> str:
     return markup.table(
         f"Top ops on {where}", "self time, idle excluded", ["Operation", table["columns"][2]["label"], "", f"% of {where}"], rows, "lrlr"
     )
-
-
-def _op_profile(profile: dict[str, Any], asked: bool) -> str:
-    if asked and profile["empty"]:
-        return markup.heading("Op profile", "") + markup.paragraph(markup.text(profile["empty"]["text"]))
-    rows = [
-        [
-            markup.text(row["name"]),
-            wording.number(row["ops"], 0),
-            markup.bar(100 * row["share"], DEVICE),
-            *(wording.percent(None if row[key] is None else 100 * row[key]) for key in ("share", "wasted", "flops", "bytes")),
-        ]
-        for row in op_profile.by_category(profile, _ROWS)
-    ]
-    heads = ["Category", "Ops", "", "% of the time", "Wasted", "FLOPS", "Memory bandwidth"]
-    html = markup.table("Op profile", "ops of compiled programs by category, self time", heads, rows, "lrlrrrr")
-    said = "".join(markup.paragraph(markup.marked(text)) for text in [profile["statement"], *profile["notes"]] if text)
-    return html + said if rows else ""
 
 
 def _roofline(payload: dict[str, Any]) -> str:
@@ -302,7 +283,6 @@ def _footer(meta: dict[str, Any]) -> str:
 
 _HERE: dict[str, Callable[[dict[str, Any]], str]] = {
     "overview": _overview,
-    "op_profile": lambda payload: _op_profile(payload["op_profile"], any(tab["id"] == "op_profile" for tab in payload["meta"]["tabs"])),
     "hlo": _roofline,
     "kernels": lambda payload: _kernels(payload["kernels"]),
     "device_time": lambda payload: _device_time(payload["device_time"]),
