@@ -126,17 +126,6 @@ def _top_ops(overview: dict[str, Any]) -> str:
     )
 
 
-def _kernels(kernels: dict[str, Any]) -> str:
-    table = kernels["table"]
-    rows = []
-    for i in range(min(table["rows"], _ROWS)):
-        figures = (("total_us", 1), ("occurrences", 0), ("avg_us", 1))
-        numbers = [wording.number(markup.cell(table, key, i), digits) for key, digits in figures]
-        rows.append([markup.kernel(markup.cell(table, "kernel", i)), *numbers])
-    title = f"Top {markup.text(kernels.get('chip') or 'GPU')} kernels"
-    return markup.table(title, "", ["Kernel", "Total µs", "Count", "Avg µs"], rows, "lrrr")
-
-
 def _device_time(part: dict[str, Any]) -> str:
     """What the devices did, in percent of their time, and the sentence on why they stood still."""
     devices = part["devices"][:_ROWS]
@@ -264,7 +253,6 @@ def _footer(meta: dict[str, Any]) -> str:
 
 _HERE: dict[str, Callable[[dict[str, Any]], str]] = {
     "overview": _overview,
-    "kernels": lambda payload: _kernels(payload["kernels"]),
     "device_time": lambda payload: _device_time(payload["device_time"]),
     "memory": lambda payload: _memory(payload["memory"]),
     "memory_viewer": lambda payload: _programs(payload["memory_viewer"]),
