@@ -6,8 +6,6 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from nbprof.display import markup, wording
 from nbprof.display.categories import BY_KEY, DEVICE, HEAP, HOST, OTHER
 from nbprof.tools import register
@@ -126,21 +124,6 @@ def _top_ops(overview: dict[str, Any]) -> str:
     )
 
 
-def _device_time(part: dict[str, Any]) -> str:
-    """What the devices did, in percent of their time, and the sentence on why they stood still."""
-    devices = part["devices"][:_ROWS]
-    if not devices:
-        return ""
-    rows = []
-    for name, times in zip(devices, np.asarray(part["parts_ms"], np.float64).reshape(-1, 4), strict=False):
-        whole = float(np.nansum(times))
-        rows.append([markup.text(name), *(wording.percent(100 * float(ms) / whole) if whole else "–" for ms in times)])
-    more = len(part["devices"]) - len(devices)
-    scope = "percent of their time" + (f"; {more:,} more devices" if more else "")
-    said = markup.paragraph(markup.marked(part["statement"]))
-    return said + markup.table("What devices did", scope, ["Device", "Compute", "Communication", "Memory", "Idle"], rows, "lrrrr")
-
-
 def _memory(memory: dict[str, Any]) -> str:
     rows = [
         [
@@ -253,7 +236,6 @@ def _footer(meta: dict[str, Any]) -> str:
 
 _HERE: dict[str, Callable[[dict[str, Any]], str]] = {
     "overview": _overview,
-    "device_time": lambda payload: _device_time(payload["device_time"]),
     "memory": lambda payload: _memory(payload["memory"]),
     "memory_viewer": lambda payload: _programs(payload["memory_viewer"]),
     "pods": lambda payload: _pods(payload["pods"]) + _cores(payload["pods"].get("cores")),
