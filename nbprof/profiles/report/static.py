@@ -124,34 +124,6 @@ def _top_ops(overview: dict[str, Any]) -> str:
     )
 
 
-def _memory(memory: dict[str, Any]) -> str:
-    rows = [
-        [
-            markup.name(one["memory_id"], 60),
-            wording.size(one["peak_bytes"]),
-            wording.size(one["capacity_bytes"]),
-            wording.number(one["peak_time_ms"], 1),
-        ]
-        for one in memory["ids"][:_ROWS]
-    ]
-    html = markup.table("Peak memory", "", ["Memory", "Peak", "Capacity", "At ms"], rows, "lrrr")
-    if not memory["ids"]:
-        return html
-    first = memory["ids"][0]
-    table = first["peak"]
-    alive = [
-        [
-            markup.name(markup.cell(table, "op", i), 80),
-            markup.text(markup.cell(table, "shape", i)),
-            wording.size(markup.cell(table, "allocated_bytes", i)),
-            markup.bar(markup.cell(table, "percent", i), HEAP),
-            wording.percent(markup.cell(table, "percent", i)),
-        ]
-        for i in range(min(table["rows"], _ROWS))
-    ]
-    return html + markup.table("Live at the peak", first["memory_id"], ["Op", "Shape", "Allocated", "", "% of peak"], alive, "llrlr")
-
-
 def _programs(viewer: dict[str, Any]) -> str:
     rows = []
     for one in viewer["modules"][:_ROWS]:
@@ -236,7 +208,6 @@ def _footer(meta: dict[str, Any]) -> str:
 
 _HERE: dict[str, Callable[[dict[str, Any]], str]] = {
     "overview": _overview,
-    "memory": lambda payload: _memory(payload["memory"]),
     "memory_viewer": lambda payload: _programs(payload["memory_viewer"]),
     "pods": lambda payload: _pods(payload["pods"]) + _cores(payload["pods"].get("cores")),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nbprof.tools.header import out_of_memory
-from nbprof.tools.memory import payload
+from nbprof.tools.memory import payload, static
 from nbprof.tools.tool import Tool, kept
 
 TOOL = Tool(
@@ -11,4 +11,5 @@ TOOL = Tool(
     nothing=payload.nothing,
     # What has to be looked at is what stood in the memory.
     first=out_of_memory,
+    static=static.html,
 )
