@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from nbprof.tools.memory_viewer import payload
+from nbprof.tools.memory_viewer import payload, static
 from nbprof.tools.tool import Tool, kept
 
 TOOL = Tool(
     payload=kept("memory_viewer", payload.payload),
     nothing=payload.nothing,
     has=payload.has,
+    static=static.html,
 )
