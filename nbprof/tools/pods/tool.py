@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbprof.tools.pods import payload
+from nbprof.tools.pods import payload, static
 from nbprof.tools.tool import Tool, kept
 
 if TYPE_CHECKING:
@@ -21,4 +21,5 @@ TOOL = Tool(
     nothing=payload.nothing,
     has=payload.has,
     count=_count,
+    static=static.html,
 )
