@@ -6,6 +6,7 @@ text is foreign, and escaped here.
 
 from __future__ import annotations
 
+import base64
 from html import escape
 from typing import Any
 
@@ -77,6 +78,13 @@ def kernel(full: str) -> str:
 
 def _code(full: str, shown: str) -> str:
     return f'<code style="{CODE}" title="{text(full[:300])}">{text(shown)}</code>'
+
+
+def picture(png: bytes, alt: str) -> str:
+    """A picture that is shown at half of its pixels."""
+    data = base64.b64encode(png).decode()
+    style = "max-width:100%;height:auto"
+    return f'<p style="margin:8px 0"><img src="data:image/png;base64,{data}" width="700" alt="{text(alt)}" style="{style}"></p>'
 
 
 def swatch(colour: str) -> str:

@@ -33,3 +33,10 @@ def alone(run: Run) -> Alone | None:
 def only(payload: Part) -> Tool | None:
     """The tool that a payload is shown as the only one of; None of any other."""
     return next((each for each in tools().values() if each.only(payload)), None)
+
+
+def picture(payload: Part) -> bytes | None:
+    """The run as a PNG; None of a payload that is shown as that of one tool."""
+    if only(payload):
+        return None
+    return next((each.picture(payload) for each in tools().values() if each.picture), None)

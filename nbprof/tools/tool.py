@@ -70,6 +70,8 @@ class Tool:
         (run, events) -> lines of the receipt on what the payload leaves out of what the analysis has.
     text : callable
         (payload, most) -> at most so many lines of the summary on the console.
+    picture : callable
+        A PNG of the payload, where this is the tool that has the picture of the run.
     lead, static : callable
         What a reader without scripts sees, above and below the picture.
     figures : mapping
@@ -89,6 +91,7 @@ class Tool:
     only: Callable[[Part], bool] = lambda _payload: False
     omissions: Callable[[Run, int], list[str]] = lambda _run, _events: []
     text: Callable[[Part, int], list[str]] = lambda _payload, _most: []
+    picture: Callable[[Part], bytes] | None = None
     lead: Callable[[Part], Html] = lambda _payload: ""
     static: Callable[[Part], Html] = lambda _payload: ""
     figures: Mapping[str, Callable[..., Any]] = field(default_factory=dict)

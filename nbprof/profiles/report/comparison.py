@@ -10,10 +10,12 @@ from nbprof.analysis.compare.verdict import signed
 from nbprof.display import codec, markup, wording
 from nbprof.display.categories import BY_KEY, HEAP
 from nbprof.profiles.live import files, registry
-from nbprof.profiles.report import html, static
+from nbprof.profiles.report import html
 from nbprof.profiles.report.mimebundle import MIME
+from nbprof.tools.canvas import WIDTH
 from nbprof.tools.compare import picture as compare_picture
 from nbprof.tools.compare import text as words
+from nbprof.tools.overview import static as overview_static
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -63,7 +65,7 @@ def mimebundle(run: Run, payload: dict[str, Any], *, height: int | None = None, 
     data["text/html"] = html.fragment(packed, static_html(payload, png), version=version, height=height or 0, live=live)
     data["image/png"] = base64.b64encode(png).decode()
     data["text/plain"] = words.plain(payload)
-    return data, {"image/png": {"width": compare_picture.WIDTH // 2}}
+    return data, {"image/png": {"width": WIDTH // 2}}
 
 
 def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
@@ -77,7 +79,7 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
         f'<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0 4px">{markup.text(pair["headline"])}</p>',
         markup.paragraph(markup.text(pair["detail"])) if pair["detail"] else "",
         markup.paragraph(f'<b>{markup.text(pair["title"])}</b><br><span style="{markup.SOFT}">{evidence}</span>'),
-        _picture(picture, pair),
+        markup.picture(picture, f"Comparison of two runs. {pair['headline']}") if picture else "",
         _figures(pair),
         _categories(pair),
         *(_changed(pair, kind) for kind in ("ops", "kernels")),
@@ -85,16 +87,6 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
     ]
     font = "font:13px/20px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
     return f'<div style="{font};max-width:1000px;text-align:left">{"".join(parts)}</div>'
-
-
-def _picture(picture: bytes | None, pair: dict[str, Any]) -> str:
-    if not picture:
-        return ""
-    data = base64.b64encode(picture).decode()
-    alt = markup.text(f"Comparison of two runs. {pair['headline']}")
-    return (
-        f'<p style="margin:8px 0"><img src="data:image/png;base64,{data}" width="700" alt="{alt}" style="max-width:100%;height:auto"></p>'
-    )
 
 
 def _figures(pair: dict[str, Any]) -> str:
@@ -138,4 +130,4 @@ def _state(row: dict[str, Any]) -> str:
 def _next_step(part: dict[str, Any], pair: dict[str, Any]) -> str:
     run = part["runs"][pair["after"]]
     item = {"advice": run["advice"], "no_advice": run["no_advice"]}
-    return static._advice(item).replace("Next steps", f"Next step for {markup.text(run['label'])}", 1)
+    return overview_static.advice(item).replace("Next steps", f"Next step for {markup.text(run['label'])}", 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbprof.tools.overview import payload, text
+from nbprof.tools.overview import payload, picture, static, text
 from nbprof.tools.tool import Tool
 
 TOOL = Tool(
@@ -10,4 +10,7 @@ TOOL = Tool(
     nothing=dict,
     always=True,
     text=text.lines,
+    picture=picture.png,
+    lead=static.lead,
+    static=static.html,
 )
