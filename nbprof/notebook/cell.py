@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.display.slot import Slot
+from nbprof.tools.names import by_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
     from nbprof.notebook.live_status import Strip
     from nbprof.profiles.profile import Profile
     from nbprof.sources.recording import Recording
-
-VIEWS = (
-    "overview", "steps", "input", "ops", "op_profile", "hlo", "roofline", "kernels", "device_time", "ascend", "memory", "allocator",
-    "memory_viewer", "pods", "trace",
-)  # fmt: skip
-"""Tabs that `--views` takes; `steps` and `input` are one, as `hlo` and `roofline` are. Known here without the import of what draws them."""
 
 REPAINT_S = 0.25
 """A line about reading changes at most four times a second."""
@@ -59,9 +54,10 @@ class Show:
     def __post_init__(self) -> None:
         if self.out and (not self.out.isidentifier() or keyword.iskeyword(self.out)):
             raise CaptureError(f"-o takes the name of a variable, not {self.out!r}")
-        unknown = [name for name in self.views or () if name not in VIEWS]
+        known = by_word()
+        unknown = [name for name in self.views or () if name not in known]
         if unknown:
-            raise CaptureError(f"there is no view {unknown[0]!r}; there are {', '.join(VIEWS)}")
+            raise CaptureError(f"there is no view {unknown[0]!r}; there are {', '.join(known)}")
         if self.height is not None and self.height <= 0:
             raise CaptureError(f"--height takes a number of pixels above 0, not {self.height}")
         if self.events is not None and self.events < 0:

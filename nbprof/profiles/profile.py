@@ -15,13 +15,16 @@ from nbprof.sources.recording import windows_of
 from nbprof.tools.allocator.accessor import Allocator
 from nbprof.tools.ascend.accessor import Ascend
 from nbprof.tools.device_time.accessor import DeviceTime
-from nbprof.tools.hlo.accessor import Hlo, OpProfile
-from nbprof.tools.input_pipeline.accessor import InputPipeline, TfData
+from nbprof.tools.hlo.accessor import Hlo
+from nbprof.tools.hlo.roofline import Roofline
+from nbprof.tools.input.accessor import InputPipeline, TfData
+from nbprof.tools.kernels.accessor import Kernels
 from nbprof.tools.memory.accessor import Memory
 from nbprof.tools.memory_viewer.accessor import MemoryViewer
-from nbprof.tools.ops.accessor import Kernels, Ops
-from nbprof.tools.roofline.accessor import Roofline
-from nbprof.tools.steps.accessor import Pods, Steps
+from nbprof.tools.op_profile.accessor import OpProfile
+from nbprof.tools.ops.accessor import Ops
+from nbprof.tools.pods.accessor import Pods
+from nbprof.tools.steps.accessor import Steps
 from nbprof.tools.torch_ops.accessor import TorchOps
 from nbprof.tools.trace.accessor import TraceView
 

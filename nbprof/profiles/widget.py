@@ -40,8 +40,7 @@ class DashboardWidget(anywidget.AnyWidget):
     payload : dict, optional
         What `nbprof.tools.dashboard.dashboard` gave for this run, when it is there already.
     views : iterable of str, optional
-        Tabs to show: "overview", "input", "ops", "op_profile", "hlo", "kernels", "device_time", "ascend", "memory", "allocator",
-        "memory_viewer", "pods", "trace".
+        Tabs to show, by the ids and words of `nbprof.tools.names`.
     height : int, optional
         Height in px; the natural one when left out.
     selected : (int, int), optional

@@ -62,3 +62,12 @@ class Framed(View):
     def __repr__(self) -> str:
         frame = self.frame
         return f"<nbprof {self._name}: {len(frame)} rows; .frame is the DataFrame>"
+
+
+class OfPrograms(Framed):
+    """A view of compiled programs."""
+
+    @property
+    def missing(self) -> str:
+        """Why there is nothing, in a sentence; '' where there is something."""
+        return self._profile.run.hlo_missing

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.analysis.steps import step_count
 from nbprof.display import wording
-from nbprof.tools.allocator import payload as allocator
-from nbprof.tools.ascend import payload as ascend
+from nbprof.tools import register
 from nbprof.tools.steps import payload as steps
 
 if TYPE_CHECKING:
@@ -24,8 +23,8 @@ def label(run: Run) -> str:
 
 def facts(run: Run) -> list[str]:
     """What follows the label: steps, length, device, time of day, and what a run of a file was called when it was recorded."""
-    if allocator.alone(run):
-        return [allocator.ALONE, device(run)]
+    if (alone := register.alone(run)) and alone.facts:
+        return [*alone.facts, device(run)]
     result = [step_count.told(run.steps, len(run.hosts))]
     if (length := seconds(run)) is not None:
         result.append(wording.duration(length))
@@ -51,7 +50,8 @@ def device(run: Run) -> str:
     """`Tesla T4`, `8 × Tesla V100` or `CPU`."""
     count = len(run.devices)
     if not count:
-        return "GPU" if allocator.alone(run) else "CPU"
+        alone = register.alone(run)
+        return (alone.device if alone else "") or "CPU"
     kind = wording.one_line(str(run.overview.get("device_kind") or "device"))
     return kind if count == 1 else f"{count} × {kind}"
 
@@ -98,7 +98,7 @@ def notice(run: Run) -> dict[str, Any] | None:
             "text": "The numbers cover what was kept. For all of it, record fewer steps:",
             "code": "%%nbprof --steps 5:15",
         }
-    if run.steps.empty and not allocator.alone(run) and not ascend.only(run):
+    if run.steps.empty and register.alone(run) is None:
         return {"kind": "no_steps", **steps.no_steps(run)}
     return None
 

@@ -7,7 +7,7 @@ import pytest
 import nbprof
 from nbprof.core.errors import NbprofError
 from nbprof.schema import hlo as frames_hlo
-from nbprof.tools.roofline import payload as roofline
+from nbprof.tools.hlo import payload as roofline
 from tests.support.build import profile
 from tests.support.hlo import computation, instruction, metadata_plane, program, shape
 from tests.support.xspace import MS, PlaneWriter, UInt, chunk, training_run, varint, xspace

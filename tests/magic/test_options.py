@@ -178,8 +178,10 @@ def test_loading_twice_and_unloading(kernel):
 
 
 def test_every_tab_can_be_asked_for_by_the_names_that_python_takes():
-    from nbprof.notebook.cell import VIEWS
-    from nbprof.tools.dashboard import TABS, chosen
+    from nbprof.notebook.cell import Show
+    from nbprof.tools.dashboard import chosen
+    from nbprof.tools.names import NAMES, by_word
 
-    assert chosen(VIEWS) == list(TABS)
-    assert [name for name in TABS if name not in VIEWS] == []
+    asked = Show(views=list(by_word())).views
+    assert chosen(asked) == list(NAMES)
+    assert [name for name in NAMES if name not in asked] == []

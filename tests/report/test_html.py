@@ -13,7 +13,8 @@ from nbprof.display import codec
 from nbprof.profiles.report import bundle, html, mimebundle
 from nbprof.profiles.report.static import static_html
 from nbprof.tools import dashboard as payload
-from nbprof.tools import picture, text
+from nbprof.tools import text
+from nbprof.tools.overview import picture
 from tests.views import fake
 
 FORBIDDEN = {"script", "style", "svg", "iframe", "link", "object", "embed", "form", "noscript"}

@@ -12,8 +12,8 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.profiles.report import html, mimebundle
 from nbprof.profiles.report.static import static_html
-from nbprof.tools import picture
 from nbprof.tools.ops import payload as ops
+from nbprof.tools.overview import picture
 from tests.report.test_html import FORBIDDEN, Reader
 from tests.support.build import profile
 from tests.support.profiles import real

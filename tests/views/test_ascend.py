@@ -13,11 +13,12 @@ from bokeh import models
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.profiles import load as profiles
-from nbprof.profiles.report import static, static_ascend
+from nbprof.profiles.report import static
 from nbprof.tools import dashboard as payload
 from nbprof.tools.ascend import figures as ascend_figures
 from nbprof.tools.ascend import html as ascend_html
 from nbprof.tools.ascend import payload as ascend
+from nbprof.tools.ascend import static as ascend_static
 from tests.support.ascend import run, steps, table, tasks
 from tests.support.ascend_story import files, write
 from tests.views import fake
@@ -41,7 +42,7 @@ def test_the_tab_is_there_where_a_profiler_of_ascend_wrote_tables(story: profile
     asked = payload.dashboard(other, ["ascend"])
     assert [tab["id"] for tab in asked["meta"]["tabs"]] == ["ascend"]
     assert asked["ascend"]["empty"]["title"] == "No tables of Ascend's profiler"
-    assert set(asked["ascend"]) == set(payload.left_out("ascend"))
+    assert set(asked["ascend"]) == set(ascend.nothing())
 
 
 def test_all_of_it_fits_into_the_container_and_comes_back(story: profiles.Profile) -> None:
@@ -184,8 +185,8 @@ def test_the_static_report_has_the_mean_iteration_the_findings_and_the_types(sto
         assert text in html
     hostile = run({"op_summary": [table("op_summary", **tasks([(fake.HOSTILE, fake.HOSTILE, "AI_CORE", 1, 0, 5.0)]))]})
     part = ascend.payload(hostile)
-    assert "<img" not in static_ascend.html(part, static._table, static._paragraph, static._text)
-    assert static_ascend.html(ascend.nothing(), static._table, static._paragraph, static._text) == ""
+    assert "<img" not in ascend_static.html({"ascend": part})
+    assert ascend_static.html({"ascend": ascend.nothing()}) == ""
 
 
 def test_kernels_of_an_npu_are_told_in_its_words(story: profiles.Profile) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 import nbprof
 from nbprof.core.errors import ReadError
-from nbprof.profiles.report import static, static_ascend
 from nbprof.sources.sniff import recognise
 from nbprof.tools import dashboard as payload
 from nbprof.tools.ascend import payload as ascend
+from nbprof.tools.ascend import static as ascend_static
 from nbprof.tools.ascend.tables import TABLES
 from tests.support import msprof as made
 from tests.support.profiles import real
@@ -56,7 +56,7 @@ def test_a_table_that_is_opened_by_itself_is_shown(tmp_path, kind):
     assert all(head["help"] and head["label"] for head in section["table"]["columns"])
     assert p.overview["device_kind"] == "Ascend NPU"
     assert any(f"{kind} {len(p.ascend.table(kind))}" in line.text for line in p.run.receipt.lines)
-    page = static_ascend.html(part, static._table, static._paragraph, static._text)
+    page = ascend_static.html({"ascend": part})
     assert TABLES[kind].title in page
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
-from nbprof.profiles.report import static
 from nbprof.tools import dashboard as payload
 from nbprof.tools.memory_viewer import payload as memory_viewer
+from nbprof.tools.memory_viewer import static
 from tests.support import hlo
 from tests.support.build import profile
 from tests.support.hlo_memory import KIB, large, small, without_assignment
@@ -130,10 +130,10 @@ def test_names_of_programs_are_foreign_text(tmp_path):
     assert HOSTILE in names
     assert max(map(len, names)) <= 400
     assert codec.unpack(codec.pack(part))["modules"][0]["name"] == names[0]
-    html = static._programs(part)
+    html = static.html({"memory_viewer": part})
     assert "<img" not in html
     assert "30.5%" in html
-    assert static._programs(memory_viewer.nothing()) == ""
+    assert static.html({"memory_viewer": memory_viewer.nothing()}) == ""
 
 
 def test_a_program_whose_peak_is_nothing_can_be_drawn(tmp_path):
@@ -143,7 +143,7 @@ def test_a_program_whose_peak_is_nothing_can_be_drawn(tmp_path):
     assert part["modules"][0]["spaces"][0]["notes"] == ["This program has no temporary buffers here: what it holds lives throughout."]
     assert "peak 0 B" in p.memory_viewer["none"].text()
     codec.pack(part)
-    static._programs(part)
+    static.html({"memory_viewer": part})
     with pytest.raises(NbprofError):
         p.memory_viewer["none"].figure()
 

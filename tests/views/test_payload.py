@@ -16,11 +16,11 @@ from nbprof.display import codec
 from nbprof.display.categories import CATEGORIES
 from nbprof.profiles.load import load
 from nbprof.tools import dashboard as payload
-from nbprof.tools import text
 from nbprof.tools.kernels import payload as kernels
 from nbprof.tools.memory import payload as memory
 from nbprof.tools.ops import payload as ops
 from nbprof.tools.overview import payload as overview
+from nbprof.tools.overview.text import means
 from nbprof.tools.steps import payload as steps
 from nbprof.tools.trace import payload as trace
 from tests.support.profiles import real
@@ -149,7 +149,7 @@ def test_warm_up_steps_are_marked_and_left_out_of_the_means():
     whole = payload.dashboard(run)
     assert whole["steps"]["warmup"].tolist() == [1] + [0] * 7
     assert whole["steps"]["left_out"] == "Averages leave out the first step (compilation, warm-up)."
-    assert {category.key: ms for category, ms, _ in text.means(whole)}["compile"] == 0.0
+    assert {category.key: ms for category, ms, _ in means(whole)}["compile"] == 0.0
 
 
 @pytest.mark.parametrize(

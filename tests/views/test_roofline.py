@@ -11,7 +11,7 @@ from nbprof.display.categories import CATEGORIES
 from nbprof.profiles.report.static import static_html
 from nbprof.schema import hlo as frames_hlo
 from nbprof.tools import dashboard as payload
-from nbprof.tools.roofline import payload as roofline
+from nbprof.tools.hlo import payload as roofline
 from tests.analysis.test_hlo import KNOWN, US, computation, kernel, op, program, run
 from tests.analysis.test_roofline import tpu
 from tests.support.build import profile

@@ -8,8 +8,9 @@ import pytest
 from PIL import Image
 
 from nbprof.display import wording
-from nbprof.tools import canvas, picture, text
+from nbprof.tools import canvas, text
 from nbprof.tools import dashboard as payload
+from nbprof.tools.overview import picture
 from tests.views import fake
 
 GOLDEN = """\

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.analysis.compare.compare import STEP
 from nbprof.analysis.compare.verdict import signed
-from nbprof.display import codec, wording
+from nbprof.display import codec, markup, wording
 from nbprof.display.categories import BY_KEY, HEAP
 from nbprof.profiles.live import files, registry
-from nbprof.profiles.report import html, static
+from nbprof.profiles.report import html
 from nbprof.profiles.report.mimebundle import MIME
+from nbprof.tools.canvas import WIDTH
 from nbprof.tools.compare import picture as compare_picture
 from nbprof.tools.compare import text as words
+from nbprof.tools.overview import static as overview_static
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -63,21 +65,21 @@ def mimebundle(run: Run, payload: dict[str, Any], *, height: int | None = None, 
     data["text/html"] = html.fragment(packed, static_html(payload, png), version=version, height=height or 0, live=live)
     data["image/png"] = base64.b64encode(png).decode()
     data["text/plain"] = words.plain(payload)
-    return data, {"image/png": {"width": compare_picture.WIDTH // 2}}
+    return data, {"image/png": {"width": WIDTH // 2}}
 
 
 def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
     """The first pair as plain HTML: verdict, evidence, picture, figures, categories, ops and kernels, the next step."""
     part = payload["compare"]
     pair = part["pairs"][0]
-    runs = " → ".join(static._text(words.name(part, pair[side])) for side in ("before", "after"))
-    evidence = "<br>".join(("✓ " if item["ok"] else "– ") + static._text(item["text"]) for item in pair["evidence"])
+    runs = " → ".join(markup.text(words.name(part, pair[side])) for side in ("before", "after"))
+    evidence = "<br>".join(("✓ " if item["ok"] else "– ") + markup.text(item["text"]) for item in pair["evidence"])
     parts = [
         f'<p style="margin:0 0 8px"><b>nbprof</b> &nbsp; <b>{runs}</b></p>',
-        f'<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0 4px">{static._text(pair["headline"])}</p>',
-        static._paragraph(static._text(pair["detail"])) if pair["detail"] else "",
-        static._paragraph(f'<b>{static._text(pair["title"])}</b><br><span style="{static._SOFT}">{evidence}</span>'),
-        _picture(picture, pair),
+        f'<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0 4px">{markup.text(pair["headline"])}</p>',
+        markup.paragraph(markup.text(pair["detail"])) if pair["detail"] else "",
+        markup.paragraph(f'<b>{markup.text(pair["title"])}</b><br><span style="{markup.SOFT}">{evidence}</span>'),
+        markup.picture(picture, f"Comparison of two runs. {pair['headline']}") if picture else "",
         _figures(pair),
         _categories(pair),
         *(_changed(pair, kind) for kind in ("ops", "kernels")),
@@ -87,52 +89,38 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
     return f'<div style="{font};max-width:1000px;text-align:left">{"".join(parts)}</div>'
 
 
-def _picture(picture: bytes | None, pair: dict[str, Any]) -> str:
-    if not picture:
-        return ""
-    data = base64.b64encode(picture).decode()
-    alt = static._text(f"Comparison of two runs. {pair['headline']}")
-    return (
-        f'<p style="margin:8px 0"><img src="data:image/png;base64,{data}" width="700" alt="{alt}" style="max-width:100%;height:auto"></p>'
-    )
-
-
 def _figures(pair: dict[str, Any]) -> str:
-    rows = [[static._text(f["label"]), f"<b>{static._text(words.values(f))}</b>", static._text(f["note"])] for f in pair["figures"]]
-    return static._table("Key figures", "", ["Figure", "Before → after", ""], rows, "lrl")
+    rows = [[markup.text(f["label"]), f"<b>{markup.text(words.values(f))}</b>", markup.text(f["note"])] for f in pair["figures"]]
+    return markup.table("Key figures", "", ["Figure", "Before → after", ""], rows, "lrl")
 
 
 def _categories(pair: dict[str, Any]) -> str:
     shown = [*words.by_change(pair), *(row for row in pair["categories"] if row["key"] == STEP and row["after_ms"] is not None)]
     rows = [
         [
-            static._swatch(BY_KEY[row["key"]].colour if row["key"] in BY_KEY else HEAP) + static._text(words.label(row)),
+            markup.swatch(BY_KEY[row["key"]].colour if row["key"] in BY_KEY else HEAP) + markup.text(words.label(row)),
             *(words.ms(row, key, pair) for key in ("before_ms", "after_ms")),
             words.change(row["change_ms"], pair["digits"]),
             words.change(row["change_percent"], 1),
         ]
         for row in shown
     ]
-    return static._table("By category", "ms per step", ["Category", "Before", "After", "Change", "%"], rows, "lrrrr")
+    return markup.table("By category", "ms per step", ["Category", "Before", "After", "Change", "%"], rows, "lrrrr")
 
 
 def _changed(pair: dict[str, Any], kind: str) -> str:
     name = "op" if kind == "ops" else "kernel"
     rows = [
         [
-            static._name(row[name], 90) if name == "op" else _kernel(row[name]),
-            static._text(_state(row)),
+            markup.name(row[name], 90) if name == "op" else markup.kernel(row[name]),
+            markup.text(_state(row)),
             *(wording.number(row[key], 1) for key in ("before_us", "after_us")),
             signed(row["change_us"], 1),
         ]
         for row in words.changed(pair, kind, _ROWS)
     ]
     title = "Ops that changed most" if name == "op" else "GPU kernels that changed most"
-    return static._table(title, f"µs{words.per(pair)}", [name.capitalize(), "", "Before", "After", "Change"], rows, "llrrr")
-
-
-def _kernel(full: str) -> str:
-    return f'<code style="{static._CODE}" title="{static._text(full[:300])}">{static._text(wording.kernel(full, 80))}</code>'
+    return markup.table(title, f"µs{words.per(pair)}", [name.capitalize(), "", "Before", "After", "Change"], rows, "llrrr")
 
 
 def _state(row: dict[str, Any]) -> str:
@@ -142,4 +130,4 @@ def _state(row: dict[str, Any]) -> str:
 def _next_step(part: dict[str, Any], pair: dict[str, Any]) -> str:
     run = part["runs"][pair["after"]]
     item = {"advice": run["advice"], "no_advice": run["no_advice"]}
-    return static._advice(item).replace("Next steps", f"Next step for {static._text(run['label'])}", 1)
+    return overview_static.advice(item).replace("Next steps", f"Next step for {markup.text(run['label'])}", 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nbprof.display import codec, wording
 from nbprof.profiles.report import bundle
 from nbprof.profiles.report.static import static_html
-from nbprof.tools import picture
+from nbprof.tools import register
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -139,7 +139,7 @@ def page(run: Run, payload: dict[str, Any]) -> str:  # noqa: ARG001  called like
     meta = payload["meta"]
     if meta["notice"] is None:
         payload = {**payload, "meta": {**meta, "notice": _static_notice(meta)}}
-    static = static_html(payload, picture.png(payload))
+    static = static_html(payload, register.picture(payload))
     title = f"{meta['label']} · {payload['overview']['verdict']['word']} · nbprof"
     return document(codec.pack(payload), static, title=title, version=meta["version"])
 

@@ -10,8 +10,8 @@ from nbprof.display import codec
 from nbprof.profiles.live import files, registry
 from nbprof.profiles.report.html import fragment
 from nbprof.profiles.report.static import static_html
-from nbprof.tools import picture, text
-from nbprof.tools.allocator import payload as allocator
+from nbprof.tools import register, text
+from nbprof.tools.canvas import WIDTH
 from nbprof.tools.dashboard import select
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def mimebundle(
         payload = select(payload, views)
     packed = codec.pack(payload)
     version = payload["meta"]["version"]
-    png = picture.png(payload) if drawn and not allocator.only(payload) else None
+    png = register.picture(payload) if drawn else None
     data: dict[str, Any] = {}
     if live:
         data[MIME] = {"v": 1, "version": version, "data": base64.b64encode(packed).decode(), **({"height": height} if height else {})}
@@ -59,4 +59,4 @@ def mimebundle(
     if png is not None:
         data["image/png"] = base64.b64encode(png).decode()
     data["text/plain"] = text.summary(payload)
-    return data, {"image/png": {"width": picture.WIDTH // 2}} if png is not None else {}
+    return data, {"image/png": {"width": WIDTH // 2}} if png is not None else {}

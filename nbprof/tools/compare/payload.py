@@ -18,13 +18,13 @@ from nbprof.display.codec import short
 from nbprof.schema import compare as frames_compare
 from nbprof.tools import dashboard, header
 from nbprof.tools.compare import text as compare_text
+from nbprof.tools.names import COMPARE
 from nbprof.tools.overview import payload as overview
 from nbprof.tools.tables import column
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
-TAB = "compare"
 MOST_ROWS = 1000
 """Of ops, and of kernels, of each pair: those that changed most."""
 _SMALL = 500
@@ -64,8 +64,8 @@ def attach(payload: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     first = part["pairs"][0]
     other = first["before"] if first["after"] == part["home"] else first["after"]
     note = part["runs"][other]["label"] if len(part["runs"]) == 2 else f"{len(part['runs'])} runs"
-    tab = {"id": TAB, "label": "Compare", "count": None, "flag": None, "note": note}
-    return {**payload, "meta": {**meta, "tabs": [*meta["tabs"], tab], "tab": TAB}, TAB: part}
+    tab = {"id": COMPARE.id, "label": COMPARE.label, "count": None, "flag": None, "note": note}
+    return {**payload, "meta": {**meta, "tabs": [*meta["tabs"], tab], "tab": COMPARE.id}, COMPARE.id: part}
 
 
 def only(payload: dict[str, Any], views: Sequence[str]) -> dict[str, Any]:

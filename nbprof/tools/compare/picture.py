@@ -10,11 +10,10 @@ import numpy as np
 from nbprof.analysis.compare.compare import STEP
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, HEAP, mix
-from nbprof.tools import picture
-from nbprof.tools.canvas import FAINT, INK, LINE, SOFT, TEXT, TRACK, Canvas
+from nbprof.tools.canvas import FAINT, INK, LINE, SOFT, TEXT, TRACK, WIDTH, Canvas
 from nbprof.tools.compare import text as words
+from nbprof.tools.overview import picture
 
-WIDTH = picture.WIDTH
 _LEFT, _RIGHT, _SPLIT = 40, WIDTH - 40, 690
 _HEIGHT = 1800
 _BEFORE, _AFTER = "#7A7A7A", "#1976D2"

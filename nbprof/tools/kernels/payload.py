@@ -42,6 +42,11 @@ def payload(run: Run) -> dict[str, Any]:
     }
 
 
+def nothing() -> dict[str, Any]:
+    """The part without kernels."""
+    return {"chip": "GPU", "table": {"columns": [], "data": {}, "rows": 0}, "figures": []}
+
+
 def _of_npu(head: dict[str, Any]) -> dict[str, Any]:
     """The head of a column by the words of an NPU, whose unit for products of matrices is the Cube."""
     label, text = _NPU_WORDS.get(head["key"], (head["label"], head.get("help", "")))

@@ -39,6 +39,11 @@ def payload(run: Run) -> dict[str, Any]:
     return {"empty": None, "ids": [_one(run, row, MOST_BLOCKS // len(ordered)) for row in ordered.to_dict("records")]}
 
 
+def nothing() -> dict[str, Any]:
+    """The part without allocators."""
+    return {"ids": []}
+
+
 def sample(in_use: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.int64]:
     """The rows to keep of a timeline: of each of `most` boxes the first row with the largest use, so that every maximum stays.
 

@@ -33,6 +33,12 @@ def payload(run: Run) -> dict[str, Any]:
     }
 
 
+def nothing() -> dict[str, Any]:
+    """The part without ops."""
+    totals = dict.fromkeys(("device_us", "host_us", "device_idle_us", "host_idle_us"), float("nan"))
+    return {"table": {"columns": [], "data": {}, "rows": 0}, "totals": totals, "modules": None, "shapes": None}
+
+
 def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
     """The rows with their rates as they are read: in 10⁹ a second, and percent."""
     shown = ops.copy()

@@ -8,6 +8,8 @@ import pandas as pd
 
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
+from nbprof.tools import register
+from nbprof.tools.names import NAMES
 from nbprof.tools.tables import floats, hidden, longest, table
 
 if TYPE_CHECKING:
@@ -295,9 +297,7 @@ def _target(run: Run, rule: str) -> dict[str, str] | None:
 
 def _there(run: Run, view: str) -> bool:
     """Whether the dashboard of a run has a tab."""
-    from nbprof.tools.dashboard import _WHERE_KNOWN, TABS
-
-    return view in TABS and (view not in _WHERE_KNOWN or _WHERE_KNOWN[view](run))
+    return view in NAMES and register.tool(view).has(run)
 
 
 def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:

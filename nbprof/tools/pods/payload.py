@@ -258,7 +258,7 @@ def _why_not(run: Run) -> dict[str, str]:
     }
 
 
-def nothing(empty: dict[str, str]) -> dict[str, Any]:
+def nothing(empty: dict[str, str] | None = None) -> dict[str, Any]:
     """A `Pods` part without workers."""
     none, count = np.zeros(0, np.float64), np.zeros(0, np.uint8)
     texts = {"statement": "", "left_out": "", "total": 0, "workers": [], "heads": [], "categories": {}}

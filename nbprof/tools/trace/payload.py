@@ -18,13 +18,13 @@ from nbprof.timeline.lane_header import MOST_NAME, head, notes
 from nbprof.timeline.links import Links
 from nbprof.timeline.slices import Slices
 from nbprof.timeline.tracks import Counter, Lane, Tracks, tracks
+from nbprof.tools.tool import MOST_EVENTS
 from nbprof.tools.trace import density
 from nbprof.tools.trace.longest import Ints, longest
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
-MOST_EVENTS = 20_000
 MOST_GAPS = 50
 """Of each device."""
 MOST_SAMPLES = 500

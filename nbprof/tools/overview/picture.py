@@ -7,10 +7,9 @@ from typing import Any
 
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, CATEGORIES, DEVICE, HOST, OTHER, mix
-from nbprof.tools.canvas import FAINT, INK, LINE, SOFT, TEXT, TRACK, Canvas
-from nbprof.tools.text import means
+from nbprof.tools.canvas import FAINT, INK, LINE, SOFT, TEXT, TRACK, WIDTH, Canvas
+from nbprof.tools.overview.text import means
 
-WIDTH = 1400
 _LEFT, _RIGHT = 40, WIDTH - 40
 _HEIGHT = 2400
 _GAP = 44

@@ -41,6 +41,21 @@ def payload(run: Run) -> dict[str, Any]:
     }
 
 
+def nothing() -> dict[str, Any]:
+    """The part without input."""
+    return {
+        "total_ms": 0.0,
+        "per_step_ms": None,
+        "categories": [],
+        "statement": "",
+        "next_step": "",
+        "share": [],
+        "pipelines": [],
+        "ops": {"columns": [], "data": {}, "rows": 0},
+        "bottleneck": np.zeros(0, np.uint8),
+    }
+
+
 def _empty(run: Run) -> dict[str, Any]:
     framework = str(run.overview.get("framework") or "")
     if plain := unknown(run, "input", "No input ops in this run"):

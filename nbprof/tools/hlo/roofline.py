@@ -100,7 +100,7 @@ class Roofline(Framed):
     def _repr_mimebundle_(self, **_: Any) -> Any:
         if self._given == (None, None) and self._transfers:
             return self._profile.mimebundle(views=[self._tab])
-        from nbprof.tools.roofline import payload as drawn
+        from nbprof.tools.hlo import payload as drawn
 
         run = self._profile.run
         part = drawn.payload(run, (*self._made(), self.peaks, self.steps))

@@ -1,0 +1,115 @@
+"""Plain HTML: no script, no style sheet, no SVG, so that every viewer keeps it.
+
+Code hosts and untrusted notebooks strip all but plain elements and `style=` attributes; what is here must be good alone. What is called a
+text is foreign, and escaped here.
+"""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+from typing import Any
+
+from nbprof.display import wording
+
+CODE = "font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:12px"
+SOFT = "opacity:.7"
+_CELL = "padding:3px 12px 3px 0;border:0;border-bottom:1px solid rgba(128,128,128,.25);vertical-align:top;background:transparent"
+
+
+def table(title: str, scope: str, heads: list[str], rows: list[list[str]], align: str) -> str:
+    """A table whose cells are HTML already; nothing when it has no rows."""
+    if not rows:
+        return ""
+    sides = [f"{_CELL};text-align:{'right' if side == 'r' else 'left'}" for side in align]
+    head = "".join(f'<th style="{side};font-weight:600">{text(label)}</th>' for side, label in zip(sides, heads, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{side}">{cell}</td>' for side, cell in zip(sides, row, strict=True)) + "</tr>" for row in rows
+    )
+    style = "border-collapse:collapse;border:0;margin:0;font-size:12px;line-height:18px"
+    return f'{heading(title, scope)}<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def heading(title: str, scope: str) -> str:
+    """A line in bold, with a smaller text behind it."""
+    small = f' <span style="font-weight:400;{SOFT}">{text(scope)}</span>' if scope else ""
+    return f'<p style="font-weight:600;margin:18px 0 4px">{text(title)}{small}</p>'
+
+
+def paragraph(html: str) -> str:
+    """A paragraph of what is HTML already."""
+    return f'<p style="margin:0 0 8px;max-width:760px">{html}</p>'
+
+
+def diff(lines: list[dict[str, str]]) -> str:
+    """What to change in the code."""
+    if not lines:
+        return ""
+    looks = {"removed": f"text-decoration:line-through;{SOFT}", "added": "background:rgba(35,137,106,.18)", "same": ""}
+    body = "<br>".join(f'<span style="{looks[line["kind"]]}">{_line(line["text"])}</span>' for line in lines)
+    return _block(body)
+
+
+def code_block(code: str) -> str:
+    """Lines of code; nothing without any."""
+    return _block("<br>".join(_line(line) for line in code.splitlines())) if code else ""
+
+
+def _block(body: str) -> str:
+    return f'<p style="{CODE};line-height:18px;margin:0 0 12px;padding:6px 10px;background:rgba(128,128,128,.1)">{body}</p>'
+
+
+def _line(line: str) -> str:
+    """One line of code with its indentation, in an element that viewers do not reformat."""
+    line = wording.one_line(line.replace("\t", "    "))
+    indent = len(line) - len(line.lstrip(" "))
+    return "&nbsp;" * indent + text(line.lstrip(" ")) or "&nbsp;"
+
+
+def name(full: str, most: int) -> str:
+    """The end of a name that may be long; all of it in the tooltip."""
+    return _code(full, wording.tail(full, most))
+
+
+def kernel(full: str) -> str:
+    """The same of a kernel, whose arguments go first."""
+    return _code(full, wording.kernel(full, 80))
+
+
+def _code(full: str, shown: str) -> str:
+    return f'<code style="{CODE}" title="{text(full[:300])}">{text(shown)}</code>'
+
+
+def picture(png: bytes, alt: str) -> str:
+    """A picture that is shown at half of its pixels."""
+    data = base64.b64encode(png).decode()
+    style = "max-width:100%;height:auto"
+    return f'<p style="margin:8px 0"><img src="data:image/png;base64,{data}" width="700" alt="{text(alt)}" style="{style}"></p>'
+
+
+def swatch(colour: str) -> str:
+    """A square of a colour."""
+    return f'<span style="display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px;background:{colour}"></span>'
+
+
+def bar(percent: float, colour: str) -> str:
+    """A bar on its track."""
+    width = round(min(max(wording.real(percent) or 0.0, 0.0), 100.0), 1)
+    track = "display:inline-block;width:100px;height:8px;background:rgba(128,128,128,.18)"
+    return f'<span style="{track}"><span style="display:block;width:{width}%;height:8px;background:{colour}"></span></span>'
+
+
+def cell(table: dict[str, Any], key: str, row: int) -> Any:
+    """What a table of a payload holds: a text, or a number."""
+    column = table["data"][key]
+    return column["values"][int(column["codes"][row])] if isinstance(column, dict) else float(column[row])
+
+
+def marked(said: str) -> str:
+    """A text in which double asterisks mark what is bold."""
+    return "".join(f"<b>{text(part)}</b>" if bold else text(part) for bold, part in wording.bold_parts(said))
+
+
+def text(foreign: object) -> str:
+    """A foreign text in one line."""
+    return escape(wording.one_line(str(foreign)), quote=True)

@@ -1,0 +1,31 @@
+"""The tab Allocator: what PyTorch's caching allocator held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nbprof.tools.allocator import payload, static
+from nbprof.tools.tool import Alone, Part, Tool
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+
+def _alone(run: Run) -> Alone | None:
+    return Alone(["allocator"], [payload.ALONE], "GPU") if payload.alone(run) else None
+
+
+def _text(whole: Part, most: int) -> list[str]:
+    return payload.lines(whole["allocator"], most) if payload.only(whole) else []
+
+
+TOOL = Tool(
+    # A snapshot beside a trace is no file of the run, by which the cache would know whether it is still the same.
+    payload=lambda run, _events: payload.payload(run),
+    nothing=payload.nothing,
+    has=payload.has,
+    alone=_alone,
+    only=payload.only,
+    text=_text,
+    static=static.html,
+)

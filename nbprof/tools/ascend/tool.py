@@ -1,0 +1,25 @@
+"""The tab Ascend: what Ascend's profiler measured on an NPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nbprof.tools.ascend import payload, static
+from nbprof.tools.tool import Alone, Tool, kept
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+
+def _alone(run: Run) -> Alone | None:
+    tabs = payload.only(run)
+    return Alone(tabs, []) if tabs else None
+
+
+TOOL = Tool(
+    payload=kept("ascend", payload.payload),
+    nothing=payload.nothing,
+    has=payload.has,
+    alone=_alone,
+    static=static.html,
+)

@@ -1,0 +1,27 @@
+"""What devices did, in plain HTML, in percent of their time, and why they stood still."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nbprof.display import markup, wording
+
+_ROWS = 10
+
+
+def html(payload: dict[str, Any]) -> str:
+    """What the devices did, in percent of their time, and the sentence on why they stood still."""
+    part = payload["device_time"]
+    devices = part["devices"][:_ROWS]
+    if not devices:
+        return ""
+    rows = []
+    for name, times in zip(devices, np.asarray(part["parts_ms"], np.float64).reshape(-1, 4), strict=False):
+        whole = float(np.nansum(times))
+        rows.append([markup.text(name), *(wording.percent(100 * float(ms) / whole) if whole else "–" for ms in times)])
+    more = len(part["devices"]) - len(devices)
+    scope = "percent of their time" + (f"; {more:,} more devices" if more else "")
+    said = markup.paragraph(markup.marked(part["statement"]))
+    return said + markup.table("What devices did", scope, ["Device", "Compute", "Communication", "Memory", "Idle"], rows, "lrrrr")

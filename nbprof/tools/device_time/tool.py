@@ -1,0 +1,13 @@
+"""The tab Device time: what devices did, and what they waited for."""
+
+from __future__ import annotations
+
+from nbprof.tools.device_time import payload, static
+from nbprof.tools.tool import Tool, kept
+
+TOOL = Tool(
+    payload=kept("device_time", payload.payload),
+    nothing=payload.nothing,
+    has=payload.has,
+    static=static.html,
+)

@@ -1,0 +1,25 @@
+"""The tab HLO & roofline: ops of compiled programs, and how near each comes to what the device can do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nbprof.tools.hlo import payload, static
+from nbprof.tools.tool import Tool, kept
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+
+def _omissions(run: Run, _events: int) -> list[str]:
+    count = len(run.hlo) - payload.MOST_ROWS if payload.has(run) else 0
+    return [f"The table of HLO ops leaves out the {count:,} with the least self time; p.hlo.frame has all."] if count > 0 else []
+
+
+TOOL = Tool(
+    payload=kept("hlo", payload.payload),
+    nothing=payload.nothing,
+    has=payload.has,
+    omissions=_omissions,
+    static=static.html,
+)

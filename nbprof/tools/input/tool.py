@@ -1,0 +1,15 @@
+"""The tab Steps & input: what a step is made of, and whether it waits for data."""
+
+from __future__ import annotations
+
+from nbprof.tools.input import payload
+from nbprof.tools.steps import payload as steps
+from nbprof.tools.tool import Tool, kept, stored
+
+TOOL = Tool(
+    payload=kept("input", payload.payload),
+    nothing=payload.nothing,
+    # The summary of every report stands on the steps.
+    beside=lambda run: {"steps": stored(run, "steps", steps.payload)},
+    follows=lambda _run, bound: bound == "input",
+)

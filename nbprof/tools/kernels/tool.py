@@ -1,0 +1,30 @@
+"""The tab GPU kernels: what ran on the accelerator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nbprof.tools.kernels import payload, static
+from nbprof.tools.names import NAMES
+from nbprof.tools.overview.payload import chip, may_have_kernels
+from nbprof.tools.tool import Tool, kept
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+
+def _omissions(run: Run, _events: int) -> list[str]:
+    count = len(run.kernels) - payload.MOST_ROWS
+    return [f"The table of kernels leaves out the {count:,} with the least time; p.kernels.frame has all."] if count > 0 else []
+
+
+TOOL = Tool(
+    payload=kept("kernels", payload.payload),
+    nothing=payload.nothing,
+    has=may_have_kernels,
+    label=lambda run: NAMES["kernels"].label.replace("GPU", chip(run)),
+    count=lambda run: len(run.kernels),
+    follows=lambda run, bound: bound == "device_compute" and not run.kernels.empty,
+    omissions=_omissions,
+    static=static.html,
+)

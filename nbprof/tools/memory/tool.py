@@ -1,0 +1,15 @@
+"""The tab Memory: what allocators held over time."""
+
+from __future__ import annotations
+
+from nbprof.tools.header import out_of_memory
+from nbprof.tools.memory import payload, static
+from nbprof.tools.tool import Tool, kept
+
+TOOL = Tool(
+    payload=kept("memory", payload.payload),
+    nothing=payload.nothing,
+    # What has to be looked at is what stood in the memory.
+    first=out_of_memory,
+    static=static.html,
+)

@@ -1,0 +1,13 @@
+"""The tab Program memory: how the compiler planned the memory of programs."""
+
+from __future__ import annotations
+
+from nbprof.tools.memory_viewer import payload, static
+from nbprof.tools.tool import Tool, kept
+
+TOOL = Tool(
+    payload=kept("memory_viewer", payload.payload),
+    nothing=payload.nothing,
+    has=payload.has,
+    static=static.html,
+)

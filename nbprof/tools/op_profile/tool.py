@@ -1,0 +1,25 @@
+"""The tab Op profile: the time of compiled programs as a tree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nbprof.tools.op_profile import payload, static
+from nbprof.tools.tool import Tool, kept
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+
+def _omissions(run: Run, _events: int) -> list[str]:
+    count = payload.left_out(run)
+    return [f"The op profile has {count:,} ops in sums, those with the least self time; p.op_profile.frame has all."] if count else []
+
+
+TOOL = Tool(
+    payload=kept("op_profile", payload.payload),
+    nothing=payload.nothing,
+    has=payload.has,
+    omissions=_omissions,
+    static=static.html,
+)

@@ -1,0 +1,84 @@
+"""The answer in plain HTML: verdict, figures, breakdown, what to do next, top ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbprof.display import markup, wording
+from nbprof.display.categories import BY_KEY, DEVICE, HOST
+from nbprof.tools.overview.text import figure_text, means
+
+_ROWS = 10
+
+
+def lead(payload: dict[str, Any]) -> str:
+    """What stands above the picture."""
+    return _verdict(payload["overview"])
+
+
+def html(payload: dict[str, Any]) -> str:
+    """What stands below it."""
+    overview = payload["overview"]
+    return _figures(overview["figures"]) + _breakdown(payload) + advice(overview) + _top_ops(overview)
+
+
+def _verdict(overview: dict[str, Any]) -> str:
+    said = overview["verdict"]
+    colour = f";color:{BY_KEY[overview['bound']].colour}" if overview["bound"] else ""
+    word = f'<span style="font-weight:600{colour}">{markup.text(said["word"])}{":" if said["text"] else ""}</span>'
+    html = f'<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0 4px">{word} {markup.text(said["text"])}</p>'
+    html += markup.paragraph(markup.text(said["detail"])) if said["detail"] else ""
+    level = overview["confidence"]["level"]
+    if level == "none":
+        return html
+    evidence = " · ".join(("✓ " if item["ok"] else "– ") + item["text"] for item in overview["confidence"]["evidence"])
+    return html + markup.paragraph(f'<b>Confidence: {markup.text(level)}</b> <span style="{markup.SOFT}">{markup.text(evidence)}</span>')
+
+
+def _figures(figures: list[dict[str, Any]]) -> str:
+    rows = [[markup.text(f["label"]), f"<b>{markup.text(figure_text(f))}</b>", markup.text(f["note"])] for f in figures]
+    return markup.table("Key figures", "", ["Figure", "Value", ""], rows, "lrl")
+
+
+def _breakdown(payload: dict[str, Any]) -> str:
+    rows = [
+        [
+            markup.swatch(category.colour) + markup.text(category.label),
+            wording.number(ms, 2),
+            markup.bar(percent, category.colour),
+            wording.percent(percent),
+        ]
+        for category, ms, percent in means(payload)
+    ]
+    return markup.table("Where a step goes", "mean of all steps", ["Category", "ms", "", "% of step"], rows, "lrlr")
+
+
+def advice(overview: dict[str, Any]) -> str:
+    """What to change, with its evidence and the code."""
+    html = markup.heading("Next steps", "largest expected gain first; gains do not add up" if overview["advice"] else "")
+    if not overview["advice"]:
+        return html + markup.paragraph(markup.text(overview["no_advice"]))
+    for item in overview["advice"]:
+        most = "" if item["gain_ms"] is None else f"up to {wording.number(-item['gain_ms'], 2)} ms a step"
+        gain = f' <span style="{markup.SOFT}">{most}</span>' if most else ""
+        title = f"<b>{markup.text(item['severity'].capitalize())}: {markup.text(item['title'])}</b>"
+        html += markup.paragraph(f"{title}{gain}<br>{markup.marked(item['evidence'])}")
+        html += markup.diff(item["fix"])
+    return html
+
+
+def _top_ops(overview: dict[str, Any]) -> str:
+    table, where = overview["top_ops"], overview["top_ops_where"]
+    colour = DEVICE if where == "device" else HOST
+    rows = [
+        [
+            markup.name(markup.cell(table, "op", i), 90),
+            wording.number(markup.cell(table, "ms_per_step", i), 3),
+            markup.bar(markup.cell(table, "percent", i), colour),
+            wording.percent(markup.cell(table, "percent", i)),
+        ]
+        for i in range(min(table["rows"], _ROWS))
+    ]
+    return markup.table(
+        f"Top ops on {where}", "self time, idle excluded", ["Operation", table["columns"][2]["label"], "", f"% of {where}"], rows, "lrlr"
+    )

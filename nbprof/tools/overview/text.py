@@ -1,0 +1,83 @@
+"""The answer in a few lines of plain text: verdict, average step with its largest parts, top op, figures, the first advice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nbprof.display import wording
+from nbprof.display.categories import CATEGORIES
+
+_BAR = 30
+
+
+def lines(payload: dict[str, Any], most: int) -> list[str]:
+    """So many lines at most: as many parts of the step as there is room for."""
+    notice, overview = payload["meta"]["notice"], payload["overview"]
+    head = [verdict(overview)]
+    if notice and notice["kind"] != "no_steps":
+        head.append(f"Note: {notice['title']} {notice['text']}")
+    tail = [*_top_op(overview), _figures(overview), *_advice(overview)]
+    return [*head, _average(overview), *_parts(payload, most - len(head) - len(tail) - 1), *tail]
+
+
+def verdict(overview: dict[str, Any]) -> str:
+    """`Input-bound: 61% of each step waits for data (confidence high)`."""
+    word, text = overview["verdict"]["word"], overview["verdict"]["text"]
+    level = overview["confidence"]["level"]
+    return f"{word}: {text}" + (f" (confidence {level})" if level != "none" else "") if text else word
+
+
+def means(payload: dict[str, Any]) -> list[tuple[Any, float, float]]:
+    """(category, ms a step, percent of the step), largest first; without warm-up steps and what was not recorded."""
+    steps = payload["steps"]
+    counted = np.asarray(steps.get("warmup", np.zeros(len(steps["step"])))) == 0
+    total = float(np.nansum(steps["step_time_ms"][counted]))
+    rows = []
+    for category in CATEGORIES:
+        if category.key in steps["categories"] and total > 0:
+            part = float(np.nansum(steps["categories"][category.key][counted]))
+            rows.append((category, part / int(counted.sum()), 100 * part / total))
+    return sorted(rows, key=lambda row: -row[1])
+
+
+def figure_text(figure: dict[str, Any]) -> str:
+    """`6.20 ms ± 0.38` or `61.0%` or `–`."""
+    value = wording.number(figure["value"], figure["digits"])
+    unit = figure["unit"] if figure["value"] is not None else ""
+    return value + (unit if unit == "%" else f" {unit}" if unit else "") + (f" {figure['spread']}" if figure.get("spread") else "")
+
+
+def _average(overview: dict[str, Any]) -> str:
+    average = overview["figures"][0]
+    return f"{average['label']:<19} {figure_text(average)}" + (f", {average['note']}" if average["note"] else "")
+
+
+def _parts(payload: dict[str, Any], most: int) -> list[str]:
+    rows = [row for row in means(payload) if row[1] > 0][: max(most, 0)]
+    return [
+        f"  {category.label:<18}{wording.number(ms, 2):>9} ms {wording.percent(percent):>7}  {'█' * round(percent * _BAR / 100)}".rstrip()
+        for category, ms, percent in rows
+    ]
+
+
+def _top_op(overview: dict[str, Any]) -> list[str]:
+    table = overview["top_ops"]
+    if not table["rows"]:
+        return []
+    op = table["data"]["op"]["values"][int(table["data"]["op"]["codes"][0])]
+    where, share = overview["top_ops_where"], float(table["data"]["percent"][0])
+    return [f"{'Top op on ' + where:<19} {wording.tail(op, 60)}, {wording.percent(share)} of {where} time"]
+
+
+def _figures(overview: dict[str, Any]) -> str:
+    return ", ".join(f"{figure['label']} {figure_text(figure)}" for figure in overview["figures"][1:])
+
+
+def _advice(overview: dict[str, Any]) -> list[str]:
+    if not overview["advice"]:
+        return []
+    first = overview["advice"][0]
+    gain = "" if first["gain_ms"] is None else f" (up to {wording.number(-first['gain_ms'], 2)} ms a step)"
+    return [f"{'Do first':<19} {first['title']}{gain}"]

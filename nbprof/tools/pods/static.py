@@ -1,0 +1,58 @@
+"""Workers, and cores of TPUs, in plain HTML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbprof.display import markup, wording
+from nbprof.display.categories import OTHER
+
+_ROWS = 10
+
+
+def html(payload: dict[str, Any]) -> str:
+    """Both, as far as there are several."""
+    return _workers(payload["pods"]) + _cores(payload["pods"].get("cores"))
+
+
+def _workers(pods: dict[str, Any]) -> str:
+    table = pods["table"]
+    worst = [markup.cell(table, "mean_step_ms", i) for i in range(min(table["rows"], _ROWS))]
+    most = max((ms for ms in worst if ms == ms), default=0.0)
+    rows = [
+        [
+            markup.name(markup.cell(table, "worker", i), 60),
+            wording.number(ms, 2),
+            markup.bar(100 * ms / most if most else 0.0, OTHER),
+            wording.percent(markup.cell(table, "over_median_percent", i)),
+            wording.number(markup.cell(table, "times_slowest", i)),
+        ]
+        for i, ms in enumerate(worst)
+    ]
+    if not rows:
+        return ""
+    scope = "slowest first" if table["rows"] <= _ROWS else f"the {_ROWS} slowest of {pods['total']:,}"
+    html = markup.table("Workers", scope, ["Worker", "Step ms", "", "Over the median", "Slowest in"], rows, "lrlrr")
+    return html + markup.paragraph(markup.marked(pods["statement"]))
+
+
+def _cores(cores: dict[str, Any] | None) -> str:
+    if not cores:
+        return ""
+    table, labels = cores["table"], {head["key"]: head["label"] for head in cores["heads"]}
+    rows = [
+        [
+            markup.name(markup.cell(table, "worker", i), 60),
+            wording.number(markup.cell(table, "chip", i)),
+            *(wording.number(markup.cell(table, key, i), 2) for key in ("mean_step_ms", *cores["kinds"])),
+        ]
+        for i in range(min(table["rows"], _ROWS))
+    ]
+    scope = "means over the steps that averages use, ms" + (f"; {_ROWS} of {table['rows']:,} cores" if table["rows"] > _ROWS else "")
+    return markup.table(
+        "TPU cores",
+        scope,
+        ["Core", "Chip", "Step ms", *(labels[key] for key in cores["kinds"])],
+        rows,
+        "lr" + "r" * (1 + len(cores["kinds"])),
+    )

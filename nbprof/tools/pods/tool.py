@@ -1,0 +1,25 @@
+"""The tab Pods: the workers of a job beside each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nbprof.tools.pods import payload, static
+from nbprof.tools.tool import Tool, kept
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+
+def _count(run: Run) -> int:
+    frame = run.pods if payload.several(run) else run.pods_cores
+    return int(frame["worker"].nunique())
+
+
+TOOL = Tool(
+    payload=kept("pods", payload.payload),
+    nothing=payload.nothing,
+    has=payload.has,
+    count=_count,
+    static=static.html,
+)

@@ -1,0 +1,42 @@
+"""The tools by the ids of their tabs, in the order of `names.json`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from nbprof.tools.names import NAMES
+from nbprof.tools.tool import Alone, Part, Tool
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+
+def tool(tab: str) -> Tool:
+    """The tool of a tab: its folder is imported when it is needed."""
+    made: Tool = import_module(f"nbprof.tools.{tab}.tool").TOOL
+    return made
+
+
+def tools() -> dict[str, Tool]:
+    """All of them."""
+    return {tab: tool(tab) for tab in NAMES}
+
+
+def alone(run: Run) -> Alone | None:
+    """How a run is shown that holds nothing but what one tool is about; None of any other."""
+    found = [alone for each in tools().values() if (alone := each.alone(run))]
+    # What has facts of its own has neither steps nor events.
+    return max(found, key=lambda alone: bool(alone.facts), default=None)
+
+
+def only(payload: Part) -> Tool | None:
+    """The tool that a payload is shown as the only one of; None of any other."""
+    return next((each for each in tools().values() if each.only(payload)), None)
+
+
+def picture(payload: Part) -> bytes | None:
+    """The run as a PNG; None of a payload that is shown as that of one tool."""
+    if only(payload):
+        return None
+    return next((each.picture(payload) for each in tools().values() if each.picture), None)

@@ -1,1 +1,0 @@
-"""HLO & roofline: all of it that is not analysis."""

@@ -1,0 +1,108 @@
+"""What a tab is made of: the one contract of the folders beside this module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nbprof.display.codec import Delta
+from nbprof.run.cache.values import record
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+Part = dict[str, Any]
+"""Of a payload: small JSON and typed arrays, all that a drawing needs."""
+Html = str
+MOST_EVENTS = 20_000
+"""Events of the trace that a report holds where nobody says how many."""
+
+# Parts are kept in the cache, and this is the one type of their own that they hold.
+record(Delta)
+
+
+class Alone(NamedTuple):
+    """How a profile is shown that holds nothing but what one tool is about.
+
+    Parameters
+    ----------
+    tabs : list of str
+        The tabs that it has.
+    facts : list of str
+        What follows the label, in place of steps and length; empty where these are known.
+    device : str
+        What to call a device that the profile does not name.
+    """
+
+    tabs: list[str]
+    facts: list[str]
+    device: str = ""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """All of one tab that is not analysis. `nbprof/tools/<id>/tool.py` has one as `TOOL`; what most tabs lack has a default.
+
+    A payload is what `nbprof.tools.dashboard.dashboard` gives: text and static HTML are made of it, so that they say what the page says.
+
+    Parameters
+    ----------
+    payload : callable
+        (run, events) -> the part of the payload with the tab's id; `events` is how many events of the trace a report holds.
+    nothing : callable
+        The same part with nothing in it, for a report that leaves the tab out.
+    has : callable
+        Whether the tab is there for a run, unless it is asked for by name.
+    always : bool
+        Whether the part is in every payload.
+    beside : callable
+        Further parts, which are in every payload.
+    label, count, follows : callable
+        What is on the tab: its name, where that depends on the run; a number; and whether this is where a verdict is followed up, which is
+        given as a category of the step.
+    first : callable
+        Whether the run has to be looked at here first.
+    alone, only : callable
+        How a run, and whether a payload, is shown as one of this tool and nothing else.
+    omissions : callable
+        (run, events) -> lines of the receipt on what the payload leaves out of what the analysis has.
+    text : callable
+        (payload, most) -> at most so many lines of the summary on the console.
+    picture : callable
+        A PNG of the payload, where this is the tool that has the picture of the run.
+    lead, static : callable
+        What a reader without scripts sees, above and below the picture.
+    figures : mapping
+        Bokeh figures of a run, by key.
+    """
+
+    payload: Callable[[Run, int], Part]
+    nothing: Callable[[], Part]
+    has: Callable[[Run], bool] = lambda _run: True
+    always: bool = False
+    beside: Callable[[Run], dict[str, Part]] = lambda _run: {}
+    label: Callable[[Run], str | None] = lambda _run: None
+    count: Callable[[Run], int | None] = lambda _run: None
+    follows: Callable[[Run, str], bool] = lambda _run, _bound: False
+    first: Callable[[Run], bool] = lambda _run: False
+    alone: Callable[[Run], Alone | None] = lambda _run: None
+    only: Callable[[Part], bool] = lambda _payload: False
+    omissions: Callable[[Run, int], list[str]] = lambda _run, _events: []
+    text: Callable[[Part, int], list[str]] = lambda _payload, _most: []
+    picture: Callable[[Part], bytes] | None = None
+    lead: Callable[[Part], Html] = lambda _payload: ""
+    static: Callable[[Part], Html] = lambda _payload: ""
+    figures: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+
+def kept(part: str, make: Callable[[Run], Part]) -> Callable[[Run, int], Part]:
+    """A part that is kept in the cache, where the run has one."""
+    return lambda run, _events: stored(run, part, make)
+
+
+def stored(run: Run, part: str, make: Callable[[Run], Part]) -> Part:
+    """A part out of the cache, where the run has one. What it says may also follow from how the run was recorded."""
+    how = f"{run.overview.get('framework')}, {'found' if run.capture is None else 'recorded'}"
+    return run.kept(f"view {part}, {how}", partial(make, run))

@@ -1,0 +1,34 @@
+"""The tab Trace: every event on its lane."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from nbprof.tools.tool import Part, Tool, stored
+from nbprof.tools.trace import payload
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+_FOLLOWED = ("output", "kernel_launch", "device_collectives", "device_to_device", "compile")
+
+
+def _payload(run: Run, events: int) -> Part:
+    return {**stored(run, f"trace of {events}", partial(payload.payload, most=events)), "key": run.source.content_key()}
+
+
+def _omissions(run: Run, events: int) -> list[str]:
+    total = run.kept("events", lambda: int(run.trace.lanes["events"].sum()))
+    if total <= events:
+        return []
+    what = f"the longest of the {total:,} events, about {events:,}, with" if events else f"none of the {total:,} events one by one, but"
+    return [f"The report holds {what} every lane and the density of the rest; events= of p.save and of outputs sets how many."]
+
+
+TOOL = Tool(
+    payload=_payload,
+    nothing=payload.nothing,
+    follows=lambda _run, bound: bound in _FOLLOWED,
+    omissions=_omissions,
+)

@@ -1,0 +1,76 @@
+"""Every tool in every place, and one that is made up."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from nbprof.core.errors import CaptureError
+from nbprof.notebook.cell import Show
+from nbprof.profiles.report.static import static_html
+from nbprof.profiles.widget import DashboardWidget
+from nbprof.tools import dashboard, names, register, text
+from nbprof.tools.tool import Tool
+from tests.views import fake
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("tab", names.NAMES)
+def test_each_tool_is_in_every_place(tab: str) -> None:
+    run = fake.run()
+    whole = dashboard.dashboard(run, [tab])
+    assert [shown["id"] for shown in whole["meta"]["tabs"]] == [tab]
+    assert whole[tab].keys() >= register.tool(tab).nothing().keys()
+    others = [other for other in names.NAMES if other not in (tab, "overview")]
+    assert all(whole[other]["empty"]["title"] == "Not in this report" for other in others)
+    assert dashboard.select(dashboard.dashboard(run), [tab])["meta"]["tabs"][0]["id"] == tab
+    assert Show(views=[tab]).views == [tab]
+    assert DashboardWidget(run, whole, views=[tab]).views == [tab]
+    assert register.tool(tab).static(whole) in static_html(whole)
+
+
+@pytest.mark.parametrize("name", [*names.NAMES.values(), names.COMPARE], ids=lambda name: name.id)
+def test_each_tab_has_its_section_in_the_docs(name: names.Name) -> None:
+    assert f"\n## {name.label}\n\n{name.about}\n" in (ROOT / "docs/views.md").read_text("utf-8")
+    assert len(name.about) < 340
+
+
+def test_words_for_tabs_are_told_apart() -> None:
+    words = [word for name in names.NAMES.values() for word in (name.id, *name.also)]
+    assert len(set(words)) == len(words)
+    with pytest.raises(CaptureError, match="there is no view 'kernel'; there are overview, input, steps"):
+        Show(views=["kernel"])
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A folder with one object, and one line in the names."""
+    folder = ModuleType("nbprof.tools.tides.tool")
+    folder.TOOL = Tool(  # type: ignore[attr-defined]
+        payload=lambda run, _events: {"empty": None, "steps": len(run.steps)},
+        nothing=lambda: {"steps": 0},
+        count=lambda run: 2 * len(run.steps),
+        omissions=lambda _run, _events: ["The tides leave out the moon."],
+        text=lambda payload, _most: [f"High water in {payload['tides']['steps']} steps"],
+        static=lambda payload: f"<p>{payload['tides']['steps']} tides</p>",
+    )
+    monkeypatch.setitem(sys.modules, folder.__name__, folder)
+    monkeypatch.setitem(names.NAMES, "tides", names.Name("tides", "Tides", "When the water is high."))
+    return "tides"
+
+
+def test_a_tool_is_a_folder_and_a_line(made_up: str) -> None:
+    run = fake.run()
+    before = text.summary(dashboard.dashboard(run, [name for name in names.NAMES if name != made_up])).splitlines()
+    whole = dashboard.dashboard(run)
+    assert whole[made_up] == {"empty": None, "steps": 8}
+    assert whole["meta"]["tabs"][-1] == {"id": made_up, "label": "Tides", "count": 16, "flag": None}
+    assert {"level": "info", "text": "The tides leave out the moon."} in whole["meta"]["receipt"]
+    lines = text.summary(whole).splitlines()
+    assert "High water in 8 steps" in lines
+    assert len(lines) == len(before) <= 10
+    assert "<p>8 tides</p>" in static_html(whole)
+    assert Show(views=[made_up]).views == [made_up]
+    assert dashboard.dashboard(run, ["ops"])[made_up]["steps"] == 0
