@@ -82,7 +82,9 @@ class Coarse:
         if len(bins):
             begin, size = edges.take(bins) - edges[0], edges.take(bins + 1) - edges.take(bins)
             positions = self.longest[edges[0] : edges[-1]].astype(np.int64)
-            length = np.where(positions < 0, -1, blocks.stack.events.duration.take(blocks.event(np.maximum(positions, 0), flat)))
+            # An empty bin reads any place of its own row: of other lanes the order may never have been written.
+            events = blocks.event(np.where(positions < 0, self.bounds[0], positions), flat)
+            length = np.where(positions < 0, -1, blocks.stack.events.duration.take(events))
             most = np.maximum.reduceat(length, begin)
             best = np.flatnonzero(length == np.repeat(most, size))
             longest[bins] = positions.take(best.take(np.searchsorted(best, begin)))

@@ -132,6 +132,21 @@ def test_wide_bins_made_before_change_nothing(main: Spans, extra: Spans, level: 
     assert answered(other, level, want) == answered(index, level, want)
 
 
+def test_empty_bins_of_a_long_row_read_no_place_of_another_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coarse, "LEAST", 2)
+    monkeypatch.setattr(coarse, "EVENTS", 1)
+    # A lane of one row, of which the order is never written, before one of two rows with a gap of many bins.
+    gap = [(0, 0, 1000), *((2, at * 10_000, 9000) for at in (*range(20), *range(100, 120))), (2, 0, 5000)]
+    index, other = Index(tracks_of(gap)), Index(tracks_of(gap))
+    other.main.stack.order[:1] = 2**31 - 1
+    for row in range(2):
+        other.main.coarsen(2, row, other.tracks.origin)
+    made = other.main.coarse[2, 0]
+    assert (made.longest < 0).any()
+    want = everything(index, made.level)
+    assert answered(other, made.level, want) == answered(index, made.level, want)
+
+
 @given(spans, some_levels, st.data())
 @settings(max_examples=80, deadline=None)
 def test_a_tile_is_the_same_however_it_is_asked_for(main: Spans, level: int, data: st.DataObject) -> None:
