@@ -1,9 +1,21 @@
-"""The schema of the public frames: `SCHEMA["steps"]` lists the columns of `p.steps.frame`."""
+"""The schema of the public frames: `SCHEMA["kernels.by_name"]` lists the columns of `p.kernels.by_name()`."""
 
 from __future__ import annotations
 
-from nbprof.schema import frames, hlo
+from nbprof.schema import frames
+from nbprof.schema.columns import Col
 
 __all__ = ["SCHEMA"]
 
-SCHEMA = {**frames.SCHEMA, **hlo.SCHEMA}
+
+class _Frames(dict[str, list[Col]]):
+    """Frames by their name; the name of a view alone stands for its main frame, as "steps" for "steps.frame"."""
+
+    def __missing__(self, name: str) -> list[Col]:
+        if f"{name}.frame" in self:
+            return self[f"{name}.frame"]
+        raise KeyError(name)
+
+
+SCHEMA = _Frames(frames.SCHEMA)
+"""The columns of each frame, in order, by the way to it under `p.`; docs/numbers.md lists them all."""

@@ -18,10 +18,10 @@ from nbprof.analysis.ops import ops
 from nbprof.core.errors import ReadError
 from nbprof.hlo import text as hlo_text
 from nbprof.hlo.hlo import Program
-from nbprof.schema import hlo as frames_hlo
+from nbprof.schema import frames
 
 _SHAPE = re.compile(r"%?\S+ = (.+?) [a-z][\w\-]*\(")
-COLUMNS = [column.name for column in frames_hlo.SCHEMA["hlo"]]
+COLUMNS = frames.names("hlo.frame")
 CONTAINERS = ("while", "conditional", "call")
 """What runs other ops: those count, so that in sums their FLOPs and bytes do not."""
 _COPIES = ("copy-start", "copy-done")
@@ -140,7 +140,7 @@ def _public(activity: Activity, found: pd.DataFrame, whole: int, *, impossible: 
             "program_id": found["program"].astype("i8"),
         }
     )
-    text = [column.name for column in frames_hlo.SCHEMA["hlo"] if column.dtype == "object"]
+    text = [column.name for column in frames.SCHEMA["hlo.frame"] if column.dtype == "object"]
     out[text] = out[text].astype(object)
     return out.astype({"in_file": bool, "rematerialized": bool})[COLUMNS]
 

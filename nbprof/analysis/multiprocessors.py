@@ -8,10 +8,10 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.core.trace import Int64s
-from nbprof.schema.multiprocessors import SCHEMA
+from nbprof.schema import frames
 
 Floats = npt.NDArray[np.float64]
-COLUMNS = [column.name for column in SCHEMA["kernel_devices"]]
+COLUMNS = frames.names("kernels.devices")
 
 
 def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFrame:
@@ -63,7 +63,7 @@ def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFra
                 "kernels": len(of),
             }
         )
-    return pd.DataFrame(rows, columns=COLUMNS).astype({column.name: column.dtype for column in SCHEMA["kernel_devices"]})
+    return pd.DataFrame(rows, columns=COLUMNS).astype(frames.dtypes("kernels.devices"))
 
 
 def sweep(start: Int64s, end: Int64s, weight: Floats) -> tuple[float, float]:

@@ -19,9 +19,9 @@ from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.analysis import hlo
 from nbprof.analysis.ops import ops
 from nbprof.core.errors import NbprofError
-from nbprof.schema import hlo as frames_hlo
+from nbprof.schema import frames
 
-COLUMNS = [column.name for column in frames_hlo.SCHEMA["roofline"]]
+COLUMNS = frames.names("roofline.frame")
 TRANSFERS = ("infeed", "outfeed")
 UNCOUNTED = ("shared_memory",)
 """Memories of which no profile tells how many bytes an op moves: their roof is drawn, and that is all."""
@@ -153,7 +153,7 @@ def frame(
             part = used[level].where(used[level] > 0)
             out["roof_fraction"] = out["roof_fraction"].where(~(part > out["roof_fraction"]), part)
             out["roof_flops_per_second"] = np.fmin(out["roof_flops_per_second"], flops / part)
-    out = out.astype({column.name: column.dtype for column in frames_hlo.SCHEMA["roofline"]})[COLUMNS]
+    out = out.astype(frames.dtypes("roofline.frame"))[COLUMNS]
     return out, _total(found, idle, roof)
 
 
@@ -199,11 +199,11 @@ def by_step(activity: Activity, roof: Peaks, steps: pd.DataFrame, measured: tupl
 
     A run of an op belongs to the step in which it begins. What one run computes and moves is the mean of all runs of the op.
     """
-    columns = [column.name for column in frames_hlo.SCHEMA["roofline_steps"]]
+    columns = frames.names("roofline.steps")
     found, _ = hlo.measured(activity) if measured is None else measured
     parts, runs = hlo.ran(activity)
     if steps.empty or found.empty or not len(runs):
-        return pd.DataFrame(columns=columns).astype({column.name: column.dtype for column in frames_hlo.SCHEMA["roofline_steps"]})
+        return pd.DataFrame(columns=columns).astype(frames.dtypes("roofline.steps"))
     start = (steps["start_ms"].to_numpy(np.float64) * 1e9).round().astype(np.int64)
     end = start + (steps["step_time_ms"].to_numpy(np.float64) * 1e9).round().astype(np.int64)
     hosts = pd.Index(activity.hosts).get_indexer(pd.Index(steps["host"])) if "host" in steps.columns else np.zeros(len(steps), np.int64)
@@ -231,7 +231,7 @@ def by_step(activity: Activity, roof: Peaks, steps: pd.DataFrame, measured: tupl
     table = pd.DataFrame(sums)
     out = pd.concat([steps[["host", "step", "name", "counted"]].reset_index(drop=True), _together(table, roof)], axis=1)
     out["step_time_ms"] = steps["step_time_ms"].to_numpy(np.float64)
-    return out.astype({column.name: column.dtype for column in frames_hlo.SCHEMA["roofline_steps"]})[columns]
+    return out.astype(frames.dtypes("roofline.steps"))[columns]
 
 
 def average(steps: pd.DataFrame) -> dict[str, float | str]:

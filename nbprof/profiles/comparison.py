@@ -127,7 +127,7 @@ class Comparison:
 
     @property
     def steps(self) -> pd.DataFrame:
-        """Every step of both runs, one row each."""
+        """Every step of both runs, one row each: those before, then those after, with those that count marked (`counted`)."""
         return analysis.steps(*self._sides[:2])
 
     @property

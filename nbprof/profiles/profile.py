@@ -11,6 +11,7 @@ import pandas as pd
 
 from nbprof.core.errors import NbprofError
 from nbprof.run.run import Run
+from nbprof.schema.frames import names
 from nbprof.sources.recording import windows_of
 from nbprof.tools.allocator.accessor import Allocator
 from nbprof.tools.ascend.accessor import Ascend
@@ -215,8 +216,7 @@ class Profile:
         nothing: list[int | None] = [None, None]
         rows = [(path.name, *(info.window or nothing), path == own, str(path)) for path, info in found]
         rows = rows or [(own.name, *nothing, True, str(own))]
-        frame = pd.DataFrame(rows, columns=["run", "first_step", "last_step", "shown", "path"])
-        return frame.astype({"first_step": "Int64", "last_step": "Int64"})
+        return pd.DataFrame(rows, columns=names("runs")).astype({"first_step": "Int64", "last_step": "Int64"})
 
     def payload(self, events: int | None = None) -> dict[str, Any]:
         """What the dashboard draws: small numbers, texts and typed arrays, with so many events of the trace (20,000)."""

@@ -9,7 +9,7 @@ import pandas as pd
 
 from nbprof.run.lazy import Cached
 from nbprof.run.parts_base import Base
-from nbprof.schema import allocator as frames_allocator
+from nbprof.schema import frames
 
 if TYPE_CHECKING:
     from nbprof.analysis.allocator.stacks import Stacks
@@ -84,7 +84,7 @@ class Allocator(Base):
         """One row a device."""
         from nbprof.analysis.allocator import allocator
 
-        return allocator.summary(self.allocator_replays) if self.allocator_replays else frames_allocator.empty("summary")
+        return allocator.summary(self.allocator_replays) if self.allocator_replays else frames.empty("allocator.summary")
 
     @Cached
     def allocator_segments(self) -> pd.DataFrame:
@@ -92,7 +92,7 @@ class Allocator(Base):
         from nbprof.analysis.allocator import allocator
 
         replays = self.allocator_replays
-        return allocator.segments(replays, self.allocator_stacks) if replays else frames_allocator.empty("segments")
+        return allocator.segments(replays, self.allocator_stacks) if replays else frames.empty("allocator.segments")
 
     @Cached
     def allocator_blocks(self) -> pd.DataFrame:
@@ -101,7 +101,7 @@ class Allocator(Base):
 
         shown, replays = self.allocator_snapshot, self.allocator_replays
         if shown is None or not replays:
-            return frames_allocator.empty("blocks")
+            return frames.empty("allocator.blocks")
         stacks = self.allocator_stacks
         parts = [allocator.blocks(replay.end(), replay.device, stacks, shown.categories) for replay in replays]
         return pd.concat(parts, ignore_index=True)
@@ -112,14 +112,14 @@ class Allocator(Base):
         from nbprof.analysis.allocator import allocator
 
         replays = self.allocator_replays
-        return allocator.timeline(replays, self.allocator_stacks) if replays else frames_allocator.empty("timeline")
+        return allocator.timeline(replays, self.allocator_stacks) if replays else frames.empty("allocator.timeline")
 
     @Cached
     def allocator_stranded(self) -> pd.DataFrame:
         """Which stacks keep free memory from being given back."""
         from nbprof.analysis.allocator import allocator
 
-        stacks, parts = self.allocator_stacks, [frames_allocator.empty("stranded")]
+        stacks, parts = self.allocator_stacks, [frames.empty("allocator.stranded")]
         for replay in self.allocator_replays:
             rows = allocator.pinning(replay.end(), stacks)
             if len(rows):
@@ -132,7 +132,7 @@ class Allocator(Base):
         """Blocks in use by the line that allocated them."""
         from nbprof.analysis.allocator import allocator
 
-        parts = [frames_allocator.empty("holders")]
+        parts = [frames.empty("allocator.holders")]
         for replay in self.allocator_replays:
             rows = allocator.holders(replay.end(), self.allocator_stacks)
             rows.insert(0, "device", replay.device)
@@ -146,5 +146,5 @@ class Allocator(Base):
 
         shown = self.allocator_snapshot
         if shown is None:
-            return frames_allocator.empty("oom")
+            return frames.empty("allocator.oom")
         return allocator_oom.frame(self.allocator_replays, self.allocator_stacks, shown.settings)

@@ -18,7 +18,7 @@ from nbprof.analysis.ascend import waits as ascend_waits
 from nbprof.dialects.msprof import tasks as msprof_tasks
 from nbprof.run.lazy import Cached, Kept
 from nbprof.run.parts_base import Base
-from nbprof.schema.ascend import shaped
+from nbprof.schema.frames import shaped
 
 LACKS = {
     "iterations": "No iteration trace is in the profile. msprof writes step_trace for graphs of TensorFlow and MindSpore, with "
@@ -63,7 +63,7 @@ class Ascend(Base):
     def _ascend_iterations(self) -> tuple[pd.DataFrame, list[str]]:
         table = self.ascend_tables.get("step_trace")
         frame, doubts = (None, []) if table is None else ascend_iterations.frame(table)
-        return shaped("iterations", frame), doubts
+        return shaped("ascend.iterations.frame", frame), doubts
 
     @property
     def ascend_iterations(self) -> pd.DataFrame:
@@ -73,34 +73,34 @@ class Ascend(Base):
     @Kept
     def ascend_iterations_summary(self) -> pd.DataFrame:
         """The mean iteration of each model on each device."""
-        return shaped("iterations_summary", ascend_iterations.summary(self.ascend_iterations))
+        return shaped("ascend.iterations.summary", ascend_iterations.summary(self.ascend_iterations))
 
     @Kept
     def ascend_ops(self) -> pd.DataFrame:
         """Tasks of the devices."""
-        return shaped("ops", self._made("op_summary", lambda table: ascend_ops.frame(table, self.ascend_iterations)))
+        return shaped("ascend.ops.frame", self._made("op_summary", lambda table: ascend_ops.frame(table, self.ascend_iterations)))
 
     @Kept
     def ascend_op_types(self) -> pd.DataFrame:
         """Time by type of op."""
-        return shaped("op_types", ascend_ops.types(self.ascend_ops, self.ascend_tables.get("op_statistic")))
+        return shaped("ascend.op_types.frame", ascend_ops.types(self.ascend_ops, self.ascend_tables.get("op_statistic")))
 
     @Kept
     def ascend_cores(self) -> pd.DataFrame:
         """Time by kind of core."""
-        return shaped("cores", ascend_ops.by_core(self.ascend_ops))
+        return shaped("ascend.op_types.cores", ascend_ops.by_core(self.ascend_ops))
 
     @Kept
     def ascend_pmu(self) -> pd.DataFrame:
         """Counters of the cores, by task."""
         tables = self.ascend_tables
         made = self._made("op_summary", lambda table: ascend_pmu.frame(table, self.ascend_ops, tables.get("l2_cache")))
-        return shaped("pmu", made)
+        return shaped("ascend.pmu.frame", made)
 
     @Kept
     def ascend_pmu_types(self) -> pd.DataFrame:
         """Counters of the cores, by type of op."""
-        return shaped("pmu_types", ascend_pmu.by_type(self.ascend_pmu))
+        return shaped("ascend.pmu.types", ascend_pmu.by_type(self.ascend_pmu))
 
     @Kept
     def ascend_pmu_groups(self) -> list[str]:
@@ -111,17 +111,17 @@ class Ascend(Base):
     @Kept
     def ascend_waits(self) -> pd.DataFrame:
         """How long streams stood still."""
-        return shaped("waits", ascend_waits.frame(self.ascend_ops, self.ascend_iterations))
+        return shaped("ascend.waits.frame", ascend_waits.frame(self.ascend_ops, self.ascend_iterations))
 
     @Kept
     def ascend_fusion(self) -> pd.DataFrame:
         """Ops of the compiled graph, and what they were made of."""
-        return shaped("fusion", self._made("fusion_op", lambda table: ascend_tables.fusion(table, self.ascend_ops)))
+        return shaped("ascend.fusion.frame", self._made("fusion_op", lambda table: ascend_tables.fusion(table, self.ascend_ops)))
 
     @Kept
     def ascend_api(self) -> pd.DataFrame:
         """Calls of the host, summed up."""
-        return shaped("api", self._made("api_statistic", ascend_tables.api))
+        return shaped("ascend.api.frame", self._made("api_statistic", ascend_tables.api))
 
     @Cached
     def ascend_facts(self) -> ascend_rules.Facts:
@@ -152,8 +152,8 @@ class Ascend(Base):
     def ascend_rules(self) -> pd.DataFrame:
         """The rules of Ascend's tools, with their results."""
         if not self.ascend_kinds:
-            return shaped("rules", None)
-        return shaped("rules", ascend_rules.frame(self.ascend_facts, self.ascend_tables.get("prof_rule")))
+            return shaped("ascend.rules.frame", None)
+        return shaped("ascend.rules.frame", ascend_rules.frame(self.ascend_facts, self.ascend_tables.get("prof_rule")))
 
     @Kept
     def ascend_verdict(self) -> dict[str, Any]:

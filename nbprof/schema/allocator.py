@@ -1,10 +1,8 @@
-"""The schema of the frames of PyTorch's allocator, as nbprof/schema/frames.py has those of the other views."""
+"""PyTorch's caching allocator."""
 
 from __future__ import annotations
 
-import pandas as pd
-
-from nbprof.schema.columns import Col, count, declared, ms, percent, size, text
+from nbprof.schema.columns import Col, count, ms, percent, size, text
 
 _DEVICE = count("device", "GPU", "Number of the device.")
 _LOCATION = text(
@@ -14,7 +12,7 @@ _STREAM = count("stream", "Stream", "CUDA stream that the memory belongs to.")
 _POOL = text("pool", "Pool", "default, or the id of a private pool, such as that of a CUDA graph.")
 
 SCHEMA: dict[str, list[Col]] = {
-    "summary": [
+    "allocator.summary": [
         _DEVICE,
         size("reserved_bytes", "Reserved", "What the allocator holds of the device: all segments."),
         size("allocated_bytes", "Allocated", "Blocks in use."),
@@ -36,7 +34,7 @@ SCHEMA: dict[str, list[Col]] = {
         size("before_bytes", "Before", "What the allocator held before the first entry of the history."),
         count("ooms", "Out of memory", "How often the memory ran out."),
     ],
-    "segments": [
+    "allocator.segments": [
         _DEVICE,
         count("address", "Address", "Where it begins."),
         _STREAM,
@@ -52,7 +50,7 @@ SCHEMA: dict[str, list[Col]] = {
         count("blocks", "Blocks", "Blocks, free ones too."),
         _LOCATION,
     ],
-    "blocks": [
+    "allocator.blocks": [
         _DEVICE,
         count("segment", "Segment", "Address of its segment."),
         count("address", "Address", "Where it begins."),
@@ -66,7 +64,7 @@ SCHEMA: dict[str, list[Col]] = {
         _LOCATION,
         text("stack", "Stack", "Frames of the allocation, innermost first, a line each.", "code"),
     ],
-    "timeline": [
+    "allocator.timeline": [
         _DEVICE,
         count("entry", "Entry", "Place in the history of the device."),
         ms("time_ms", "Time", "After the first entry of all devices; missing where the file has no times.", 3),
@@ -83,7 +81,7 @@ SCHEMA: dict[str, list[Col]] = {
         size("active_bytes", "Active", "The same with blocks whose free was requested and not completed."),
         _LOCATION,
     ],
-    "stranded": [
+    "allocator.stranded": [
         _DEVICE,
         _LOCATION,
         count("blocks", "Blocks", "Blocks in use that keep free memory from being given back."),
@@ -98,13 +96,13 @@ SCHEMA: dict[str, list[Col]] = {
         size("largest_hole_bytes", "Largest hole", "Largest free block of these segments."),
         text("stack", "Stack", "Frames of the allocation, innermost first, a line each.", "code"),
     ],
-    "holders": [
+    "allocator.holders": [
         _DEVICE,
         _LOCATION,
         count("blocks", "Blocks", "Blocks in use that were allocated there."),
         size("bytes", "Bytes", "Memory that they take."),
     ],
-    "oom": [
+    "allocator.oom": [
         _DEVICE,
         count("entry", "Entry", "Place in the history of the device."),
         ms("time_ms", "Time", "After the first entry of all devices.", 3),
@@ -127,14 +125,3 @@ SCHEMA: dict[str, list[Col]] = {
         text("remedy", "Remedy", "What to do."),
     ],
 }
-"""`p.allocator.summary`, `.segments`, `.blocks`, `.timeline`, `.stranded`, `.holders` and `.oom`."""
-
-
-def column(frame: str, name: str) -> Col:
-    """The declaration of one column; a KeyError names those that exist."""
-    return declared(SCHEMA, frame, name)
-
-
-def empty(frame: str) -> pd.DataFrame:
-    """A frame of these columns without rows."""
-    return pd.DataFrame({col.name: pd.Series([], dtype=col.dtype) for col in SCHEMA[frame]})

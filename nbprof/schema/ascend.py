@@ -1,10 +1,8 @@
-"""The schema of the frames of Ascend profiles, as nbprof/schema/frames.py has those of the other views."""
+"""Profiles of NPUs."""
 
 from __future__ import annotations
 
-import pandas as pd
-
-from nbprof.schema.columns import Col, count, declared, flag, ms, part, size, text, us
+from nbprof.schema.columns import Col, count, flag, ms, part, size, text, us
 
 _HOST = text("host", "Recording", "Recording that the row is of: a process, or a rank.")
 _DEVICE = count("device", "Device", "Number of the device; -1 where the file does not tell it.")
@@ -69,7 +67,7 @@ _COUNTERS = [
 ]
 
 SCHEMA: dict[str, list[Col]] = {
-    "iterations": [
+    "ascend.iterations.frame": [
         *_ON,
         _MODEL,
         count("iteration", "Iteration", "Iteration ID: executions of the graph, which may be other than steps of the script."),
@@ -86,7 +84,7 @@ SCHEMA: dict[str, list[Col]] = {
         flag("warmup", "Warm-up", "Among the first iterations of its model, which averages leave out."),
         flag("main", "Main", "Of the model that most iterations of the device are of."),
     ],
-    "iterations_summary": [
+    "ascend.iterations.summary": [
         *_ON,
         _MODEL,
         flag("main", "Main", "Model that most iterations of the device are of."),
@@ -105,7 +103,7 @@ SCHEMA: dict[str, list[Col]] = {
         part("grad_refresh_fraction", "Grad Refresh %", "Grad Refresh Bound as a part of the iteration."),
         text("convention", "Reported from", "What the file's Iteration Time counts: end to end, from its own start, or from FP Start."),
     ],
-    "op_types": [
+    "ascend.op_types.frame": [
         *_ON,
         text("model", "Model", "Name of the graph; empty where the file has none."),
         _TYPE,
@@ -116,7 +114,7 @@ SCHEMA: dict[str, list[Col]] = {
         part("fraction", "%", "Part of the time of all tasks of the device; communication is not in it."),
         text("source", "Source", "Table that it is from: op_statistic, or op_summary where that is not there."),
     ],
-    "ops": [
+    "ascend.ops.frame": [
         *_ON,
         _MODEL,
         count("stream", "Stream", "Stream that it ran on; communication has none.", "Int64"),
@@ -138,12 +136,12 @@ SCHEMA: dict[str, list[Col]] = {
           for side, does in (("input", "reads"), ("output", "writes"))
           for what, word in (("shapes", "shapes"), ("data_types", "types"), ("formats", "formats"))),
     ],
-    "cores": [*_ON, _CORE, _TASKS, _TIMES[0],
+    "ascend.op_types.cores": [*_ON, _CORE, _TASKS, _TIMES[0],
         us("busy_us", "Busy µs", "Time in which at least one such task ran."),
         us("alone_us", "Alone µs", "Time in which no task of another kind ran."),
         part("fraction", "%", "Part of the duration of all tasks of the device."),
     ],
-    "pmu": [
+    "ascend.pmu.frame": [
         *_ON,
         _OP,
         _TYPE,
@@ -160,7 +158,7 @@ SCHEMA: dict[str, list[Col]] = {
         *_BOUND,
         *_COUNTERS,
     ],
-    "pmu_types": [
+    "ascend.pmu.types": [
         _TYPE,
         _CORE,
         _TASKS,
@@ -173,7 +171,7 @@ SCHEMA: dict[str, list[Col]] = {
         _COUNTERS[0],
         *_COUNTERS[6:],
     ],
-    "waits": [
+    "ascend.waits.frame": [
         *_ON,
         count("stream", "Stream", "Stream; missing of the row that is all streams of the device together.", "Int64"),
         _TASKS,
@@ -187,7 +185,7 @@ SCHEMA: dict[str, list[Col]] = {
         ms("longest_at_ms", "At ms", "Begin of that, since the begin of the recording.", 3),
         text("longest_before", "Before", "Op that ended it.", "code"),
     ],
-    "fusion": [
+    "ascend.fusion.frame": [
         _HOST,
         count("device", "Device", "Number of the device; missing where the graph is not of one.", "Int64"),
         _MODEL,
@@ -202,7 +200,7 @@ SCHEMA: dict[str, list[Col]] = {
         size("memory_workspace_bytes", "Workspace", "Memory that it needs besides.", "Int64"),
         size("memory_total_bytes", "Memory", "All of these.", "Int64"),
     ],
-    "api": [
+    "ascend.api.frame": [
         _HOST,
         count("device", "Device", "Number of the device; missing of the host.", "Int64"),
         text("level", "Level", "Layer of the software: acl, model, node, runtime or communication. They lie inside one another."),
@@ -214,7 +212,7 @@ SCHEMA: dict[str, list[Col]] = {
         us("sd_us", "sd", "Standard deviation of the calls, in µs."),
         part("fraction", "%", "Part of the time of all calls of the level."),
     ],
-    "rules": [
+    "ascend.rules.frame": [
         text("rule", "Rule", "Name of the rule."),
         text("about", "About", "What the rule is about."),
         text("title", "What to do", "What it advises, when it is found."),
@@ -230,17 +228,3 @@ SCHEMA: dict[str, list[Col]] = {
         text("source", "Source", "computed from the tables, or prof_rule: stated by msprof."),
     ],
 }  # fmt: skip
-"""`p.ascend.iterations`, `.op_types`, `.ops`, `.pmu`, `.waits`, `.fusion`, `.api`, `.rules`, and what goes with them."""
-
-
-def column(frame: str, name: str) -> Col:
-    """The declaration of one column; a KeyError names those that exist."""
-    return declared(SCHEMA, frame, name)
-
-
-def shaped(name: str, frame: pd.DataFrame | None) -> pd.DataFrame:
-    """A frame with the columns and types of the schema; None is one without rows."""
-    columns = SCHEMA[name]
-    if frame is None or not len(frame):
-        return pd.DataFrame({col.name: pd.Series([], dtype=col.dtype) for col in columns})
-    return frame[[col.name for col in columns]].astype({col.name: col.dtype for col in columns})

@@ -1,8 +1,7 @@
-"""A column of a public frame: what each schema (nbprof/schema/frames.py and its neighbours) declares, and the common sorts of them."""
+"""A column of a public frame, and the common sorts of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -75,17 +74,3 @@ def rate(name: str, unit: str, label: str, help: str) -> Col:
 def flag(name: str, label: str, help: str) -> Col:
     """Yes or no."""
     return Col(name, "bool", "", label, help, "bool", None)
-
-
-def declared(schema: Mapping[str, Sequence[Col]], frame: str, name: str) -> Col:
-    """The declaration of one column.
-
-    Raises
-    ------
-    KeyError
-        No such frame or column; names those that exist.
-    """
-    for col in schema[frame]:
-        if col.name == name:
-            return col
-    raise KeyError(f"frame {frame!r} has no column {name!r}; it has {', '.join(col.name for col in schema[frame])}")

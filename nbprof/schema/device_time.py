@@ -1,8 +1,8 @@
-"""The schema of the frames about the time of devices, as nbprof/schema/frames.py has those of the other views."""
+"""The time of devices."""
 
 from __future__ import annotations
 
-from nbprof.schema.columns import Col, count, declared, flag, ms, percent, text, us
+from nbprof.schema.columns import Col, count, flag, ms, percent, text, us
 
 
 def _gbs(name: str, label: str, help: str) -> Col:
@@ -26,7 +26,7 @@ _CLASS = text("class", "Class", "compute, communication or memory.")
 _KERNEL = text("kernel", "Kernel", "Name of the kernel, copy or fill; of a TPU the op.", "code")
 
 SCHEMA: dict[str, list[Col]] = {
-    "device_time": [
+    "device_time.frame": [
         *_WINDOW,
         ms("time_ms", "Time ms", "Length of the step, or from the first work of the device to its last."),
         ms("compute_ms", "Compute ms", "Time in which any kernel computed, whatever ran beside it."),
@@ -38,7 +38,7 @@ SCHEMA: dict[str, list[Col]] = {
         percent("memory_percent", "Memory %", "Part of the time in which only copies and fills ran."),
         percent("idle_percent", "Idle %", "Part of the time in which nothing ran."),
     ],
-    "device_overlap": [
+    "device_time.overlap": [
         *_WINDOW,
         ms("compute_ms", "Compute ms", "Time in which any kernel computed."),
         ms("communication_ms", "Communication ms", "Time in which any collective ran, whatever ran beside it."),
@@ -51,7 +51,7 @@ SCHEMA: dict[str, list[Col]] = {
         percent("communication_overlap_percent", "Hidden %", "Part of the communication that ran beside computation."),
         percent("memory_overlap_percent", "Hidden copies %", "Part of the copies and fills that ran beside something else."),
     ],
-    "device_idle": [
+    "device_time.idle": [
         *_KEYS,
         text("stream", "Stream", "Queue of the device; empty for all of them together."),
         text("category", "Category", "host_wait: not launched yet; kernel_wait: less than 30 µs between two works; other."),
@@ -62,13 +62,13 @@ SCHEMA: dict[str, list[Col]] = {
         us("median_us", "Median µs", "Median length of a gap."),
         us("max_us", "Max µs", "Longest gap."),
     ],
-    "device_idle_causes": [
+    "device_time.idle_causes": [
         *_KEYS,
         text("cause", "The host was", "What the host did while the device waited for a launch."),
         ms("idle_ms", "Idle ms", "Idle time of the device in which the host did that."),
         percent("percent", "%", "Part of the idle time in which the host was waited for."),
     ],
-    "device_kernels": [
+    "device_time.kernels": [
         *_KEYS,
         _CLASS,
         _KERNEL,
@@ -82,7 +82,7 @@ SCHEMA: dict[str, list[Col]] = {
         percent("percent", "%", "Part of the summed time of all work of the device."),
         percent("cumulative_percent", "cum. %", "This row and those above it."),
     ],
-    "device_queue": [
+    "device_time.queue": [
         *_KEYS,
         _STREAM,
         count("works", "Launched", "Kernels, copies and fills whose launch is known."),
@@ -93,13 +93,13 @@ SCHEMA: dict[str, list[Col]] = {
         ms("full_ms", "Full ms", "Time in which 1,024 or more waited, so that the next launch blocks the host."),
         percent("full_percent", "Full %", "Part of the time in which 1,024 or more waited."),
     ],
-    "device_queue_series": [
+    "device_time.queue_series": [
         *_KEYS,
         _STREAM,
         ms("time_ms", "Time ms", "When the length changes; it holds until the next row of the stream."),
         count("queue_length", "Queue", "Works that are launched and have not begun."),
     ],
-    "device_launches": [
+    "device_time.launches": [
         *_KEYS,
         _CLASS,
         text("kernel", "Kernel", "Name of the (first) work that was launched; empty for all together.", "code"),
@@ -117,7 +117,7 @@ SCHEMA: dict[str, list[Col]] = {
         count("slow_calls", "Slow calls", "Calls of more than 50 µs."),
         count("long_delays", "Long delays", "Delays of more than 100 µs."),
     ],
-    "device_each_launch": [
+    "device_time.each_launch": [
         *_KEYS,
         text("call", "Call", "Name of the call on the host.", "code"),
         _CLASS,
@@ -129,7 +129,7 @@ SCHEMA: dict[str, list[Col]] = {
         us("delay_us", "Delay µs", "From the end of the call to the begin of the first work."),
         flag("short", "Short", "Whether the works took less time than the call."),
     ],
-    "device_bandwidth": [
+    "device_time.bandwidth": [
         *_KEYS,
         text("copy", "Copy", "From where to where."),
         count("copies", "Copies", "How many there were."),
@@ -142,13 +142,13 @@ SCHEMA: dict[str, list[Col]] = {
         _gbs("peak_gb_per_second", "Peak GB/s", "Most that copies moved at a time, those that ran at once added up."),
         count("unknown", "Unknown", "Copies whose size or time is not known."),
     ],
-    "device_bandwidth_series": [
+    "device_time.bandwidth_series": [
         *_KEYS,
         text("copy", "Copy", "From where to where."),
         ms("time_ms", "Time ms", "When the rate changes; it holds until the next row of the device and kind."),
         _gbs("gb_per_second", "GB/s", "Rate of all copies of the kind that run then."),
     ],
-    "device_collectives": [
+    "device_time.collectives": [
         text("collective", "Collective", "What the ranks did together."),
         text("process_group", "Group", "Name of the process group, where it was recorded."),
         count("group_size", "Ranks", "Ranks of the group, where it was recorded.", "Int64"),
@@ -164,7 +164,7 @@ SCHEMA: dict[str, list[Col]] = {
         _gbs("algorithm_gb_per_second", "Algorithm GB/s", "Size by the time of the collective itself."),
         _gbs("bus_gb_per_second", "Bus GB/s", "The same times what a link must carry: 2(n-1)/n of an all-reduce, (n-1)/n of a gather."),
     ],
-    "device_each_collective": [
+    "device_time.each_collective": [
         *_KEYS,
         _STEP,
         text("collective", "Collective", "What the ranks did together."),
@@ -183,7 +183,7 @@ SCHEMA: dict[str, list[Col]] = {
         _gbs("bus_gb_per_second", "Bus GB/s", "The same times what a link must carry."),
         count("match", "Match", "The same number for all ranks of one collective; -1 where the others were not found."),
     ],
-    "device_stragglers": [
+    "device_time.stragglers": [
         _STEP,
         *_KEYS,
         count("collectives", "Collectives", "Collectives of the rank that were found on others too."),
@@ -194,7 +194,7 @@ SCHEMA: dict[str, list[Col]] = {
         ms("cost_ms", "Cost ms", "How long the longest waiting rank stood still in those in which this one came last."),
         flag("straggler", "Straggler", "Whether it cost the most, and more than 1 % of the step."),
     ],
-    "device_critical_path": [
+    "device_time.critical_path": [
         text("kind", "Kind", "What the pieces are; see p.device_time."),
         text("name", "Name", "Kernel, call, op or function.", "code"),
         text("op", "Op", "Framework op that the kernel or call belongs to.", "code"),
@@ -203,7 +203,7 @@ SCHEMA: dict[str, list[Col]] = {
         percent("percent", "%", "Part of the path, which is the step."),
         us("longest_us", "Longest µs", "Longest piece."),
     ],
-    "device_critical_path_pieces": [
+    "device_time.critical_path_pieces": [
         text("kind", "Kind", "What the piece is; see p.device_time."),
         text("name", "Name", "Kernel, call, op or function.", "code"),
         text("op", "Op", "Framework op that the kernel or call belongs to.", "code"),
@@ -212,9 +212,3 @@ SCHEMA: dict[str, list[Col]] = {
         us("duration_us", "Duration µs", "Length of the piece."),
     ],
 }
-"""The frames of `p.device_time`."""
-
-
-def column(frame: str, name: str) -> Col:
-    """The declaration of one column; a KeyError names those that exist."""
-    return declared(SCHEMA, frame, name)

@@ -1,8 +1,8 @@
-"""The schema of the frames about ops of compiled programs, as nbprof/schema/frames.py has those of the other views."""
+"""Ops of compiled programs."""
 
 from __future__ import annotations
 
-from nbprof.schema.columns import Col, count, declared, part, rate, text, us
+from nbprof.schema.columns import Col, count, part, rate, text, us
 
 _PROGRAM = text("program", "Program", "Name of the compiled program with its ident.", "code")
 _CATEGORY = text("category", "Category", "Kind of work, in XLA's words: loop fusion, convolution, data formatting, custom-call …")
@@ -26,7 +26,7 @@ _SHAPE = text("shape", "Shape", "What the op makes: element type and dimensions.
 _LAYOUT = text("layout", "Layout", "How that lies in memory: order of the dimensions, tiles, memory space.", "code")
 
 SCHEMA: dict[str, list[Col]] = {
-    "hlo": [
+    "hlo.frame": [
         _PROGRAM,
         text("op", "Op", "Name of the op in its program.", "code"),
         _CATEGORY,
@@ -57,7 +57,7 @@ SCHEMA: dict[str, list[Col]] = {
         Col("in_file", "bool", "", "In file", "Whether the file has the op's program.", "bool", None),
         count("program_id", "Program id", "Ident of the program, as a signed number of 64 bits."),
     ],
-    "op_profile": [
+    "op_profile.frame": [
         text("path", "Path", "Names from the root down to the node, parted by ` › `.", "code"),
         count("depth", "Depth", "0 of the root."),
         text("name", "Name", "Program, category, scope of the framework, group of duplicates, op, or op inside a fusion.", "code"),
@@ -84,7 +84,7 @@ SCHEMA: dict[str, list[Col]] = {
         text("source", "Source", "File and line of the code that asked for it.", "code"),
         count("parent", "Parent", "Row of the node above it; -1 of the root."),
     ],
-    "roofline": [
+    "roofline.frame": [
         count("rank", "#", "Position by self time."),
         _PROGRAM,
         text("op", "Op", "Name of the op in its program.", "code"),
@@ -107,7 +107,7 @@ SCHEMA: dict[str, list[Col]] = {
             )
         ),
     ],
-    "roofline_steps": [
+    "roofline.steps": [
         text("host", "Host", "Machine that recorded it."),
         count("step", "Step", "Step number as the framework counts it."),
         text("name", "Name", "Name of the step marker."),
@@ -122,9 +122,3 @@ SCHEMA: dict[str, list[Col]] = {
         Col("counted", "bool", "", "In averages", "Whether averages use the step.", "bool", None),
     ],
 }
-"""`p.hlo.frame`, `p.op_profile.frame`, `p.roofline.frame` and `p.roofline.steps`."""
-
-
-def column(frame: str, name: str) -> Col:
-    """The declaration of one column; a KeyError names those that exist."""
-    return declared(SCHEMA, frame, name)

@@ -1,4 +1,4 @@
-"""The schema of the frames of allocations: over time, at the peak, by op."""
+"""Allocations: over time, at the peak, by op."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ACTIVITY = [
     text("shape", "Shape", "Shape of the tensor."),
 ]
 SCHEMA: dict[str, list[Col]] = {
-    "memory_summary": [
+    "memory.summary": [
         text("memory_id", "Memory", "Name of the allocator."),
         count("allocations", "Allocations", "Allocations in the profile."),
         count("deallocations", "Deallocations", "Deallocations in the profile."),
@@ -31,7 +31,7 @@ SCHEMA: dict[str, list[Col]] = {
             4,
         ),
     ],
-    "memory_timeline": [
+    "memory.timeline": [
         text("memory_id", "Memory", "Name of the allocator."),
         ms("time_ms", "Time ms", "When, after the start of the profile.", 3),
         text("event", "Event", "allocation or deallocation."),
@@ -54,7 +54,7 @@ SCHEMA: dict[str, list[Col]] = {
         ),
         size("in_use_bytes", "In use", "Stack and heap together."),
     ],
-    "memory_ops": [
+    "memory.ops": [
         text("memory_id", "Memory", "Name of the allocator."),
         text("op", "Op", "Innermost op around the events; empty for those in no op."),
         count("allocations", "Allocations", "How often it took memory."),
@@ -63,7 +63,7 @@ SCHEMA: dict[str, list[Col]] = {
         size("freed_bytes", "Freed", "What it gave back in all, whoever had taken it."),
         size("increase_bytes", "Self increase", "Allocated less freed."),
     ],
-    "memory_peak": [
+    "memory.peak": [
         text("memory_id", "Memory", "Name of the allocator."),
         text("op", "Op", "Op that asked for the block.", "code"),
         size("allocated_bytes", "Allocated", "Size of the block."),

@@ -1,11 +1,11 @@
-"""The schema of the frames of the memory viewer, as nbprof/schema/frames.py has those of the other views."""
+"""Memory of compiled programs."""
 
 from __future__ import annotations
 
-from nbprof.schema.columns import Col, count, declared, size, text
+from nbprof.schema.columns import Col, count, size, text
 
 SCHEMA: dict[str, list[Col]] = {
-    "modules": [
+    "memory_viewer.modules": [
         text("module", "Module", "Name of the compiled program with its ident, as XProf writes it.", "code"),
         count("program", "Program", "Ident of the program."),
         text("host", "Host", "First machine that recorded it."),
@@ -19,13 +19,13 @@ SCHEMA: dict[str, list[Col]] = {
         ),
         text("note", "Note", "Why its memory is not known; empty where it is."),
     ],
-    "timeline": [
+    "memory_viewer[module].timeline": [
         count("position", "Point", "Program point: events of the heap before it."),
         text("instruction", "Instruction", "Instruction that the program is at; empty at the end.", "code"),
         size("allocated_bytes", "Allocated", "Memory taken before the event."),
         size("unpadded_bytes", "Without padding", "The same without padding; what lives throughout counts with its padding."),
     ],
-    "at_peak": [
+    "memory_viewer[module].at_peak": [
         text("buffer", "Buffer", "Instruction whose value it holds, with the part of a tuple.", "code"),
         text("category", "Category", "Parameter, Output, Constant, Thread-local or Temporary."),
         size("size_bytes", "Size", "Memory that it takes."),
@@ -41,9 +41,3 @@ SCHEMA: dict[str, list[Col]] = {
         count("buffer_id", "Buffer id", "Ident of the buffer in the compiler's plan; -1 where none is known."),
     ],
 }
-"""`p.memory_viewer.modules`, and `timeline` and `at_peak` of a module."""
-
-
-def column(frame: str, name: str) -> Col:
-    """The declaration of one column; a KeyError names those that exist."""
-    return declared(SCHEMA, frame, name)

@@ -1,4 +1,4 @@
-"""The schema of the frames about PyTorch's ops, as nbprof/schema/frames.py has those of the other views."""
+"""PyTorch's ops and modules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nbprof.schema.columns import Col, part, text, us
 _CALLS = Col("calls", "int64", "", "Calls", "Runs on all threads of the host.", "number", 0)
 
 SCHEMA: dict[str, list[Col]] = {
-    "torch_ops": [
+    "torch_ops.frame": [
         text("op", "Op", "Name of the op, annotation or runtime call.", "code"),
         text("kind", "Kind", "op, annotation (record_function, ProfilerStep, optimizer), or runtime (a call into CUDA, HIP …)."),
         _CALLS,
@@ -20,7 +20,7 @@ SCHEMA: dict[str, list[Col]] = {
         us("device_avg_us", "Device avg µs", "Device total time divided by calls."),
         part("device_self_fraction", "Device self %", "Device self time as a part of that of all rows."),
     ],
-    "torch_modules": [
+    "torch_ops.modules": [
         text("module", "Module", "The module and those around it, outermost first; the number tells instances of a class apart.", "code"),
         text("name", "Name", "Class of the module with the number of the instance.", "code"),
         Col("depth", "int64", "", "Depth", "How many modules it was called in.", "number", 0),
@@ -33,7 +33,6 @@ SCHEMA: dict[str, list[Col]] = {
         us("backward_device_us", "Backward device µs", "Device work that these ops launched."),
     ],
 }
-"""`p.torch_ops.frame` and `p.torch_ops.modules`."""
 
 KEYS: list[Col] = [
     text("input_shapes", "Input shapes", "Shapes of the tensors that the op was given; none where record_shapes was off.", "code"),

@@ -1,4 +1,4 @@
-"""Tables of a payload made from frames: heads and tooltips from nbprof/schema/frames.py, text dictionary coded, numbers narrow."""
+"""Tables of a payload made from frames: heads and tooltips from the schema, text dictionary coded, numbers narrow."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> dict[str, Any]
         The columns to send. One that the frame lacks was not recorded: it is sent as missing in every row.
     """
     made = heads(name, keys)
-    data = {head["key"]: column(frame, head["key"], head["kind"]) for head in made}
+    data = {each["key"]: column(frame, each["key"], each["kind"]) for each in made}
     return {"columns": made, "data": data, "rows": len(frame)}
 
 
 def table_of(frame: pd.DataFrame, columns: Sequence[Col]) -> dict[str, Any]:
     """The same with columns that are declared elsewhere than in `nbprof.schema.frames`."""
     data = {col.name: column(frame, col.name, col.kind) for col in columns}
-    return {"columns": [_shown(col.name, col) for col in columns], "data": data, "rows": len(frame)}
+    return {"columns": [head(col) for col in columns], "data": data, "rows": len(frame)}
 
 
 def hidden(table: dict[str, Any], at_ms: Any, for_ms: Any) -> dict[str, Any]:
@@ -117,7 +117,13 @@ def longest(frame: pd.DataFrame, calls: pd.DataFrame, where: Sequence[str]) -> t
 
 def heads(name: str, keys: Sequence[str]) -> list[dict[str, Any]]:
     """What the columns of a frame are called, and how they are shown."""
-    return [_head(name, key) for key in keys]
+    return [head(DERIVED.get(key) or frames.column(name, key)) for key in keys]
+
+
+def head(col: Col) -> dict[str, Any]:
+    """What one column is called, and how it is shown."""
+    told: dict[str, Any] = {"key": col.name, "label": col.label, "kind": col.kind, "help": explained(col)}
+    return told if col.digits is None else {**told, "digits": col.digits}
 
 
 def column(frame: pd.DataFrame, key: str, kind: str) -> Any:
@@ -143,15 +149,3 @@ def explained(col: Col) -> str:
     sign, word = _UNITS.get(col.unit, ("", ""))
     told = not sign or sign in col.label or word in col.help.replace(".", " ").split()
     return col.help if told else f"{col.help} In {word}."
-
-
-def _head(name: str, key: str) -> dict[str, Any]:
-    known = {col.name: col for col in getattr(frames, "WHERE_KNOWN", {}).get(name, ())}
-    return _shown(key, DERIVED.get(key) or known.get(key) or frames.column(name, key))
-
-
-def _shown(key: str, col: Col) -> dict[str, Any]:
-    head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": explained(col)}
-    if col.digits is not None:
-        head["digits"] = col.digits
-    return head

@@ -281,18 +281,19 @@ def test_a_history_that_contradicts_itself_is_no_error():
 
 def test_frames_follow_their_contract(tmp_path):
     import nbprof
-    from nbprof.schema import allocator as frames_allocator
+    from nbprof.schema.frames import empty
+    from tests.support.frames import below
 
     path = tmp_path / "s.pickle"
     path.write_bytes(pickle.dumps(snapshot(fragmented(), frame_device())))
     face = nbprof.load(path).allocator
-    for name, columns in frames_allocator.SCHEMA.items():
+    for name, columns in below("allocator.").items():
         rows = getattr(face, name)
         assert list(rows.columns) == [c.name for c in columns], name
         for col in columns:
             kind = rows[col.name].dtype
             assert (kind == col.dtype) or (col.dtype == "object" and kind in (object, "string", "str")), (name, col.name, kind)
-        assert list(frames_allocator.empty(name).columns) == list(rows.columns)
+        assert list(empty(f"allocator.{name}").columns) == list(rows.columns)
     assert len(face.at(1.0)) > 50
     assert len(face.at(1e9)) == len(face.blocks[face.blocks["device"] == 0])
     with pytest.raises(nbprof.NbprofError, match="no device"):

@@ -328,7 +328,7 @@ def test_a_million_tasks_have_no_loop() -> None:
 
 
 def test_frames_have_the_columns_and_types_of_their_schema() -> None:
-    from nbprof.schema import ascend as frames_ascend
+    from tests.support.frames import below, of_run
 
     tables = {
         "step_trace": [table("step_trace", **steps())],
@@ -338,11 +338,11 @@ def test_frames_have_the_columns_and_types_of_their_schema() -> None:
         "api_statistic": [table("api_statistic", device=None, level=["acl"], api_name=["a"], time_us=[1.0], count=[1])],
     }
     for made in (run(tables), run({})):
-        for name, columns in frames_ascend.SCHEMA.items():
-            frame = getattr(made, f"ascend_{name}")
+        for name, columns in below("ascend.").items():
+            frame = getattr(made, of_run(name))
             assert {c: str(t) for c, t in frame.dtypes.items()} == {col.name: col.dtype for col in columns}, name
             assert bool(len(frame)) == bool(made.ascend_kinds), name
-    for columns in frames_ascend.SCHEMA.values():
+    for columns in below("ascend.").values():
         assert all(col.help.endswith((".", "…")) and col.label for col in columns)
 
 

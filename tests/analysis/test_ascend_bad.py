@@ -12,10 +12,10 @@ import pytest
 import nbprof
 from nbprof.analysis.ascend import ops as ascend_ops
 from nbprof.display import codec
-from nbprof.schema import ascend as frames_ascend
 from nbprof.tools.ascend import payload as ascend
 from tests.support import msprof
 from tests.support.ascend import run, steps, table, tasks
+from tests.support.frames import below, of_run
 
 _ROWS = [("a", "A", "AI_CORE", 1, 0, 10.0), ("b", "B", "AI_CPU", 2, 5, 3.0), ("h", "H", "HCCL", None, 9, 4.0)]
 _TABLES: dict[str, dict[str, Any]] = {
@@ -49,8 +49,8 @@ def damaged(rng: np.random.Generator) -> dict[str, list[Any]]:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_damaged_tables_make_frames_of_their_schema(seed: int) -> None:
     made = run(damaged(np.random.default_rng(seed)))
-    for name, columns in frames_ascend.SCHEMA.items():
-        frame = getattr(made, f"ascend_{name}")
+    for name, columns in below("ascend.").items():
+        frame = getattr(made, of_run(name))
         assert [str(t) for t in frame.dtypes] == [col.dtype for col in columns], name
     assert codec.unpack(codec.pack(ascend.payload(made)))["verdict"]["word"]
     assert isinstance(made.ascend_notes, list)

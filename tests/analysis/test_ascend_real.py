@@ -128,11 +128,11 @@ def test_the_underflow_of_a_reduce_is_mended() -> None:
 
 @pytest.mark.parametrize("name", ["msprof-old-layout", "msprof-op-run", "doc_figures_transcribed"])
 def test_frames_of_every_recording_have_their_schema(name: str) -> None:
-    from nbprof.schema import ascend as frames_ascend
+    from tests.support.frames import below, of_run
 
     run = opened(name).run
-    for frame, columns in frames_ascend.SCHEMA.items():
-        made = getattr(run, f"ascend_{frame}")
+    for frame, columns in below("ascend.").items():
+        made = getattr(run, of_run(frame))
         assert [str(t) for t in made.dtypes] == [col.dtype for col in columns], frame
         fractions = [col.name for col in columns if col.unit == "fraction"]
         for column in fractions:

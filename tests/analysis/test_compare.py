@@ -12,7 +12,7 @@ from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis.compare import compare
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side, plain_name
-from nbprof.schema import compare as frames_compare
+from tests.support.frames import below
 
 NO_OPS = pd.DataFrame({"where": [], "type": [], "op": [], "self_us": [], "occurrences": []})
 NO_KERNELS = pd.DataFrame({"kernel": [], "total_us": [], "occurrences": []})
@@ -323,9 +323,9 @@ def test_frames_are_as_declared(times):
         "evidence": pd.DataFrame(found.evidence, columns=["ok", "text"]),
         **{name: getattr(compare, name)(a, b) for name in ("figures", "steps", "categories", "ops", "kernels")},
     }
-    assert set(frames) == set(frames_compare.SCHEMA)
+    assert set(frames) == set(below("comparison."))
     for name, frame in frames.items():
-        declared = {column.name: column.dtype for column in frames_compare.SCHEMA[name]}
+        declared = {column.name: column.dtype for column in below("comparison.")[name]}
         assert set(frame.columns) == set(declared), name
         for column, dtype in declared.items():
             if len(frame):

@@ -12,7 +12,7 @@ import pytest
 
 from nbprof.core.errors import NbprofError
 from nbprof.profiles.load import load as load_any
-from nbprof.schema import device_time as frames_device_time
+from tests.support.frames import below, public
 from tests.support.kineto import Kineto, Plain, length, load, profile, union, without
 from tests.support.profiles import real
 
@@ -285,25 +285,11 @@ def test_frames_have_the_columns_that_the_schema_declares(tmp_path):
     file.copy("Memcpy HtoD (Pinned -> Device)", 100, 10, file.call("cudaMemcpyAsync", 95, 2), bytes=10)
     file.launched("ncclDevKernel_AllReduce(x)", 110, 120, 10)
     p = made(tmp_path, file, file.encode().replace(b'"schemaVersion": 1', b'"schemaVersion": 1, "distributedInfo": {"rank": 1}'))
-    face = p.device_time
-    frames = {
-        "device_time": face.frame,
-        "device_idle": face.idle,
-        **{
-            f"device_{name}": getattr(face, name)
-            for name in ("overlap", "idle_causes", "kernels", "queue", "queue_series", "launches", "each_launch", "bandwidth")
-        },
-        **{
-            f"device_{name}": getattr(face, name)
-            for name in ("bandwidth_series", "collectives", "each_collective", "stragglers", "critical_path")
-        },
-        "device_critical_path_pieces": face.critical_path_pieces(),
-    }
-    assert set(frames) == set(frames_device_time.SCHEMA)
-    for name, frame in frames.items():
-        assert frame.columns.tolist() == [c.name for c in frames_device_time.SCHEMA[name]], name
+    for name, columns in below("device_time.").items():
+        frame = public(p, f"device_time.{name}")
+        assert frame.columns.tolist() == [c.name for c in columns], name
         assert len(frame), name
-        for column in frames_device_time.SCHEMA[name]:
+        for column in columns:
             found = str(frame[column.name].dtype)
             assert found == column.dtype or (column.dtype == "object" and found in ("str", "object")), (name, column.name, found)
 

@@ -6,9 +6,10 @@ import pytest
 
 import nbprof
 from nbprof.core.errors import NbprofError
-from nbprof.schema import hlo as frames_hlo
+from nbprof.schema import frames
 from nbprof.tools.hlo import payload as roofline
 from tests.support.build import profile
+from tests.support.frames import public
 from tests.support.hlo import computation, instruction, metadata_plane, program, shape
 from tests.support.xspace import MS, PlaneWriter, UInt, chunk, training_run, varint, xspace
 
@@ -159,7 +160,7 @@ def test_what_is_wasted_of_several_ops_is_that_of_all_together(tmp_path):
     used = root[["flops_utilization", "bandwidth_utilization"]].max()
     assert root["wasted_us"] == pytest.approx(root["time_us"] * (1 - used))
     assert root["wasted_us"] > 1.1 * ops["wasted_us"].sum()
-    assert "not the sum of what is wasted inside" in frames_hlo.column("op_profile", "wasted_us").help
+    assert "not the sum of what is wasted inside" in frames.column("op_profile.frame", "wasted_us").help
 
 
 @pytest.mark.parametrize(
@@ -211,7 +212,7 @@ def test_without_ops_of_programs_there_are_empty_frames_and_a_sentence(tmp_path,
     for name in ("hlo", "op_profile", "roofline"):
         face = getattr(p, name)
         assert face.frame.empty
-        assert list(face.frame.columns) == [c.name for c in frames_hlo.SCHEMA[name]]
+        assert list(face.frame.columns) == frames.names(f"{name}.frame")
         assert face.missing.endswith(".")
         shown = face._repr_mimebundle_()
         assert face.missing in (shown[0] if isinstance(shown, tuple) else shown)["text/html"]
@@ -223,11 +224,10 @@ def test_without_ops_of_programs_there_are_empty_frames_and_a_sentence(tmp_path,
 
 def test_frames_are_as_declared(tmp_path):
     p = run(tmp_path, kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "mul.1.remat"))
-    for name in frames_hlo.SCHEMA:
-        frame = p.roofline.steps if name == "roofline_steps" else getattr(p, name).frame
-        assert {c: str(t) for c, t in frame.dtypes.items()} == {c.name: c.dtype for c in frames_hlo.SCHEMA[name]}, name
+    for name in ("hlo.frame", "op_profile.frame", "roofline.frame", "roofline.steps"):
+        assert {c: str(t) for c, t in public(p, name).dtypes.items()} == frames.dtypes(name), name
     with pytest.raises(KeyError, match="has no column"):
-        frames_hlo.column("hlo", "none")
+        frames.column("hlo.frame", "none")
 
 
 def test_names_of_a_profile_are_text_in_the_tables(tmp_path):

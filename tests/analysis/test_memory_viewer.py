@@ -12,9 +12,10 @@ from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.trace import Module
 from nbprof.hlo.hlo import Program
-from nbprof.schema import memory_viewer as frames_memory_viewer
+from nbprof.schema import frames
 from tests.support import hlo
 from tests.support.build import profile
+from tests.support.frames import below
 from tests.support.hlo_memory import KIB, large, small, without_assignment
 from tests.support.xspace import gpu_run, xspace
 
@@ -34,16 +35,16 @@ def viewer(tmp_path_factory):
 
 def test_frames_are_as_declared(viewer):
     module = viewer["jit_step(8)"]
-    frames = {"modules": viewer.modules, "timeline": module.timeline, "at_peak": module.at_peak}
-    assert set(frames) == set(frames_memory_viewer.SCHEMA)
-    for name, frame in frames.items():
-        assert list(frame.columns) == [col.name for col in frames_memory_viewer.SCHEMA[name]]
-        for col in frames_memory_viewer.SCHEMA[name]:
+    found = {".modules": viewer.modules, "[module].timeline": module.timeline, "[module].at_peak": module.at_peak}
+    assert set(found) == set(below("memory_viewer"))
+    for name, frame in found.items():
+        assert list(frame.columns) == frames.names(f"memory_viewer{name}")
+        for col in below("memory_viewer")[name]:
             assert str(frame[col.name].dtype) in (col.dtype, "str" if col.dtype == "object" else col.dtype), (name, col.name)
             assert col.help.endswith(".")
-    assert frames_memory_viewer.column("modules", "note").label == "Note"
+    assert frames.column("memory_viewer.modules", "note").label == "Note"
     with pytest.raises(KeyError, match="it has position, instruction"):
-        frames_memory_viewer.column("timeline", "nothing")
+        frames.column("memory_viewer[module].timeline", "nothing")
 
 
 def test_programs_by_their_peaks_and_why_one_is_not_known(viewer):
@@ -137,7 +138,7 @@ def test_a_profile_without_programs(tmp_path):
     viewer = profile(tmp_path, gpu_run()).memory_viewer
     assert len(viewer) == 0
     assert viewer.modules.empty
-    assert list(viewer.modules.columns) == [col.name for col in frames_memory_viewer.SCHEMA["modules"]]
+    assert list(viewer.modules.columns) == frames.names("memory_viewer.modules")
     with pytest.raises(KeyError, match="this profile has none"):
         viewer["jit_step"]
 

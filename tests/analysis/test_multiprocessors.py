@@ -7,7 +7,7 @@ import pytest
 
 from nbprof.analysis.multiprocessors import sweep
 from nbprof.profiles.load import load
-from nbprof.schema import multiprocessors as frames_multiprocessors
+from nbprof.schema import frames
 from tests.support.kineto import Kineto, profile
 from tests.support.profiles import real
 
@@ -37,7 +37,7 @@ def test_a_gpu_of_ten_multiprocessors(tmp_path):
     assert row["tensor_core_percent"] == pytest.approx(25)
     assert (row["device"], row["name"], row["kernels"]) == (0, "GPU", 3)
     table = p.kernels.devices
-    assert {c: str(t) for c, t in table.dtypes.items()} == {c.name: c.dtype for c in frames_multiprocessors.SCHEMA["kernel_devices"]}
+    assert {c: str(t) for c, t in table.dtypes.items()} == frames.dtypes("kernels.devices")
 
 
 def test_without_the_number_of_multiprocessors_it_is_not_known(tmp_path):

@@ -107,9 +107,9 @@ def test_an_empty_profile_has_empty_tables(tmp_path):
 @pytest.mark.parametrize("make", [lambda: training_run(3), gpu_run])
 def test_columns_are_declared(tmp_path, make):
     p = profile(tmp_path, make())
-    declared = [c.name for c in (*frames.SCHEMA["ops"], *frames.WHERE_KNOWN["ops"])]
+    declared = [c.name for c in (*frames.SCHEMA["ops.frame"], *frames.WHERE_KNOWN["ops.frame"])]
     assert set(p.ops.frame.columns) <= set(declared)
-    for name, table in (("ops_by_type", p.ops.by_type()), ("ops_by_scope", p.ops.by_scope())):
+    for name, table in (("ops.by_type", p.ops.by_type()), ("ops.by_scope", p.ops.by_scope())):
         assert list(table.columns) == [c.name for c in frames.SCHEMA[name]]
 
 

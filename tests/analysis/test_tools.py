@@ -4,42 +4,14 @@ import pytest
 
 from nbprof.schema import frames
 from tests.support.build import profile
+from tests.support.frames import OF_A_PROFILE, public
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
-
-PUBLIC = {
-    "steps": lambda p: p.steps.frame,
-    "steps_summary": lambda p: p.steps.summary,
-    "input_ops": lambda p: p.input_pipeline.frame,
-    "input_categories": lambda p: p.input_pipeline.categories,
-    "tf_data_pipelines": lambda p: p.tf_data.pipelines,
-    "tf_data_nodes": lambda p: p.tf_data.nodes,
-    "tf_data_calls": lambda p: p.tf_data.calls,
-    "checks": lambda p: p.overview["checks"],
-    "tf_functions": lambda p: p.overview["tf_functions"],
-    "input_breakdown": lambda p: p.input_pipeline.summary["breakdown"],
-    "top_ops": lambda p: p.overview["top_ops"],
-    "ops": lambda p: p.ops.frame,
-    "ops_with_idle": lambda p: p.ops.with_idle,
-    "kernels": lambda p: p.kernels.frame,
-    "kernels_by_name": lambda p: p.kernels.by_name(),
-    "kernels_by_op": lambda p: p.kernels.by_op(),
-    "memory_summary": lambda p: p.memory.summary,
-    "memory_timeline": lambda p: p.memory.timeline,
-    "memory_peak": lambda p: p.memory.peak,
-    "advice": lambda p: p.advice,
-    "devices": lambda p: p.devices,
-    "events": lambda p: p.trace.events(),
-    "lanes": lambda p: p.trace.lanes,
-    "tracks": lambda p: p.trace.tracks,
-    "range": lambda p: p.trace.range(0, 100),
-    "gaps": lambda p: p.trace.gaps(),
-}
 
 
 @pytest.mark.parametrize("make", [lambda: training_run(5), gpu_run, lambda: xspace(PlaneWriter("/host:CPU"))])
-@pytest.mark.parametrize("name", PUBLIC)
+@pytest.mark.parametrize("name", OF_A_PROFILE)
 def test_public_frames_begin_with_their_declared_columns(tmp_path, make, name):
-    frame = PUBLIC[name](profile(tmp_path, make()))
+    frame = public(profile(tmp_path, make()), name)
     declared = [c.name for c in frames.SCHEMA[name]]
     assert [c for c in frame.columns if c in declared] == declared
 

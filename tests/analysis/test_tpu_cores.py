@@ -10,7 +10,7 @@ import pytest
 
 from nbprof.profiles.load import load
 from nbprof.profiles.report.static import static_html
-from nbprof.schema.cores import COLUMNS, SCHEMA
+from nbprof.schema.frames import SCHEMA, names
 from nbprof.tools import dashboard as payload
 from nbprof.tools.overview import payload as page
 from nbprof.tools.pods import cores as views
@@ -32,7 +32,9 @@ def core(name, ops, steps, prefix="", **stats):
 
 
 def parts(row):
-    return {name.removesuffix("_ms"): row[name] for name in COLUMNS if name.endswith("_ms") and name != "start_ms" and row[name]}
+    return {
+        name.removesuffix("_ms"): row[name] for name in names("pods.cores") if name.endswith("_ms") and name != "start_ms" and row[name]
+    }
 
 
 def test_ops_of_a_core_by_kind(tmp_path):
@@ -185,18 +187,18 @@ def test_cores_of_a_real_tpu():
     assert both["step_time_ms_x"].to_numpy() == pytest.approx(both["step_time_ms_y"].to_numpy())
     assert both["compute_ms"].to_numpy() == pytest.approx(both["device_compute_ms"].to_numpy())
     assert both["host_transfer_ms"].to_numpy() == pytest.approx((both["input_ms"] + both["output_ms"]).to_numpy())
-    whole = cores[[c for c in COLUMNS if c.endswith("_ms") and c not in ("start_ms", "step_time_ms")]].sum(axis=1)
+    whole = cores[[c for c in names("pods.cores") if c.endswith("_ms") and c not in ("start_ms", "step_time_ms")]].sum(axis=1)
     assert whole.to_numpy() == pytest.approx(cores["step_time_ms"].to_numpy())
     assert (p.overview["infeed_percent"], p.overview["outfeed_percent"]) == (0.0, 0.0)
     assert p.overview["host_transfer_percent"] == pytest.approx(97, abs=0.5)
     assert p.advice["title"].tolist()[0] == "Keep arrays in the device's memory"
     assert not p.advice["rule"].isin(["input_ahead", "output"]).any(), "no batch and no result: the program moves what it keeps on the host"
-    for column in SCHEMA["pods_cores"]:
+    for column in SCHEMA["pods.cores"]:
         assert cores[column.name].dtype == column.dtype, column.name
 
 
 def test_without_tpus_there_are_no_cores(tmp_path):
     p = profile(tmp_path, training_run())
-    assert list(p.pods.cores.columns) == COLUMNS
+    assert list(p.pods.cores.columns) == names("pods.cores")
     assert not len(p.pods.cores)
     assert p.overview["infeed_percent"] is None

@@ -98,7 +98,7 @@ def test_the_increase_of_each_op_is_its_self_memory(run):
     timeline = p.memory.timeline
     assert frame["allocations"].sum() == (timeline["event"] == "allocation").sum()
     assert frame["increase_bytes"].sum() == timeline["allocated_bytes"].sum()
-    assert [c.name for c in SCHEMA["memory_ops"]] == list(frame.columns)
+    assert [c.name for c in SCHEMA["memory.ops"]] == list(frame.columns)
 
 
 def test_the_timeline_has_every_allocation_with_its_op(run):

@@ -7,90 +7,22 @@ It is made of the docstrings, the schema and the table of deviations, so that it
 from __future__ import annotations
 
 import inspect
+from functools import cached_property
 from pathlib import Path
 
-from nbprof.schema import allocator as frames_allocator
-from nbprof.schema import ascend as frames_ascend
-from nbprof.schema import cores as frames_cores
-from nbprof.schema import device_time as frames_device_time
-from nbprof.schema import hlo as frames_hlo
-from nbprof.schema import memory_viewer as frames_memory_viewer
+from nbprof.profiles.comparison import Comparison
+from nbprof.profiles.profile import Profile
 from nbprof.schema.columns import Col
-from nbprof.schema.frames import SCHEMA
-from nbprof.tools.allocator.accessor import Allocator
-from nbprof.tools.ascend import accessor as ascend
-from nbprof.tools.device_time.accessor import DeviceTime
-from nbprof.tools.hlo.accessor import Hlo
-from nbprof.tools.hlo.roofline import Roofline
-from nbprof.tools.input.accessor import InputPipeline, TfData
-from nbprof.tools.kernels.accessor import Kernels
-from nbprof.tools.memory.accessor import Memory
-from nbprof.tools.memory_viewer.accessor import MemoryViewer, ModuleMemory
-from nbprof.tools.op_profile.accessor import OpProfile
-from nbprof.tools.ops.accessor import Ops
-from nbprof.tools.pods.accessor import Pods
-from nbprof.tools.steps.accessor import Steps
+from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
+from nbprof.tools.memory_viewer.accessor import ModuleMemory
 from tests.parity.deviations import DEVIATIONS
 from tests.parity.peer import GUIDE, XPROF
+from tests.support.frames import accessors
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "numbers.md"
-VIEWS = {
-    "steps": Steps,
-    "pods": Pods,
-    "input_pipeline": InputPipeline,
-    "tf_data": TfData,
-    "ops": Ops,
-    "kernels": Kernels,
-    "device_time": DeviceTime,
-    "memory": Memory,
-    "allocator": Allocator,
-    "memory_viewer": MemoryViewer,
-    "hlo": Hlo,
-    "op_profile": OpProfile,
-    "roofline": Roofline,
-    "ascend.iterations": ascend.Iterations,
-    "ascend.op_types": ascend.OpTypes,
-    "ascend.ops": ascend.Ops,
-    "ascend.pmu": ascend.Pmu,
-    "ascend.waits": ascend.Waits,
-    "ascend.fusion": ascend.Fusion,
-    "ascend.api": ascend.Api,
-    "ascend.rules": ascend.Rules,
-}
-COLUMNS = {
-    "steps.frame": "steps",
-    "steps.summary": "steps_summary",
-    "pods.frame": "pods",
-    "pods.summary": "pods_summary",
-    "pods.cores": "pods_cores",
-    "input_pipeline.frame": "input_ops",
-    "input_pipeline.categories": "input_categories",
-    "tf_data.pipelines": "tf_data_pipelines",
-    "tf_data.nodes": "tf_data_nodes",
-    "ops.frame": "ops",
-    "kernels.frame": "kernels",
-    "device_time.frame": "device_time",
-    **{f"device_time.{name.removeprefix('device_')}": name for name in frames_device_time.SCHEMA if name != "device_time"},
-    "memory.summary": "memory_summary",
-    "memory.timeline": "memory_timeline",
-    "memory.peak": "memory_peak",
-    "memory.ops": "memory_ops",
-    "hlo.frame": "hlo",
-    "op_profile.frame": "op_profile",
-    "roofline.frame": "roofline",
-    "roofline.steps": "roofline_steps",
-}
-COLUMNS |= {
-    f"ascend.{name}.frame": f"ascend_{name}" for name in ("iterations", "op_types", "ops", "pmu", "waits", "fusion", "api", "rules")
-}
-COLUMNS |= {
-    "ascend.iterations.summary": "ascend_iterations_summary",
-    "ascend.op_types.cores": "ascend_cores",
-    "ascend.pmu.types": "ascend_pmu_types",
-}
-ASCEND = {f"ascend_{name}": columns for name, columns in frames_ascend.SCHEMA.items()}
-ALLOCATOR = {f"allocator.{name}": columns for name, columns in frames_allocator.SCHEMA.items()}
-COLUMNS |= {name: name for name in ALLOCATOR}
+COMPARISON, PROGRAM = "comparison", "memory_viewer[module]"
+VIEWS: dict[str, type] = {**accessors(), PROGRAM: ModuleMemory, COMPARISON: Comparison}
+_OF_EVERY_VIEW = ("figure", "widget", "payload", "mimebundle", "save", "text", "markdown")
 PEERS = {XPROF: "XProf 2.24", GUIDE: "TensorFlow 2.3/2.4"}
 HEAD = """# How each number is made
 
@@ -102,39 +34,40 @@ the table at the end, each with the test that holds our value.
 
 def page() -> str:
     """The text of the page."""
+    ways = {name: f"p.{name}" for name in (*_plain(), *VIEWS)} | {COMPARISON: "nbprof.compare(a, b)"}
     parts = [HEAD]
-    for name, face in VIEWS.items():
-        parts.append(f"## `p.{name}`\n\n{inspect.getdoc(face)}\n")
-        for member in _members(face):
+    for name, way in ways.items():
+        face = VIEWS.get(name)
+        parts.append(f"## `{way}`\n\n{_prose(inspect.getdoc(face or getattr(Profile, name)) or '')}\n")
+        parts += [_columns(SCHEMA[name])] if name in SCHEMA else []
+        parts += _inside(name, way)
+        for member in members(name) if face else []:
             # What a frame holds that every view has is told above, in the docstring of its view.
             doc = inspect.getdoc(getattr(face, member)) if member in vars(face) else ""
-            call = "" if isinstance(inspect.getattr_static(face, member), property) else "(…)"
-            parts.append(f"### `p.{name}.{member}{call}`\n\n{_prose(doc or '')}\n")
-            if columns := COLUMNS.get(f"{name}.{member}"):
-                parts.append(
-                    _columns(
-                        {**SCHEMA, **frames_device_time.SCHEMA, **frames_cores.SCHEMA, **frames_hlo.SCHEMA, **ALLOCATOR, **ASCEND}[columns]
-                    )
-                )
-        parts += _more(name)
+            call = "" if isinstance(inspect.getattr_static(face, member), (property, cached_property)) else "(…)"
+            parts.append(f"### `{way}.{member}{call}`\n\n{_prose(doc or '')}\n")
+            frame = f"{name}.{member}"
+            parts += [_columns([*SCHEMA[frame], *WHERE_KNOWN.get(frame, [])])] if frame in SCHEMA else []
+            parts += _inside(frame, f"{way}.{member}")
     parts.append(_deviations())
     return "\n".join(parts)
 
 
-def _more(name: str) -> list[str]:
-    """Frames of what a view is a mapping of."""
-    if name != "memory_viewer":
-        return []
-    parts = [_columns(frames_memory_viewer.SCHEMA["modules"])]
-    for member in ("timeline", "at_peak"):
-        doc = inspect.getdoc(getattr(ModuleMemory, member)) or ""
-        parts += [f"### `p.memory_viewer[module].{member}`\n\n{_prose(doc)}\n", _columns(frames_memory_viewer.SCHEMA[member])]
-    return parts
+def _plain() -> list[str]:
+    """What `p.` has without an accessor: single frames, and mappings that hold frames."""
+    return list(dict.fromkeys(name for name in (frame.partition(".")[0] for frame in SCHEMA) if name not in {*VIEWS, "ascend"}))
 
 
-def _members(face: type) -> list[str]:
-    """Public frames and tables of a view in the order in which they are written; what every view has is left out."""
-    own = [n for n in vars(face) if not n.startswith("_") and n not in ("figure", "widget")]
+def _inside(name: str, way: str) -> list[str]:
+    """The frames that a mapping holds."""
+    held = [frame for frame in SCHEMA if frame.rpartition(".")[0] == name and name not in VIEWS]
+    return [f'### `{way}["{frame.rpartition(".")[2]}"]`\n\n{_columns(SCHEMA[frame])}' for frame in held]
+
+
+def members(view: str) -> list[str]:
+    """Public frames and tables of a view in the order in which they are written; what every view has, and views in it, are left out."""
+    face = VIEWS[view]
+    own = [n for n in vars(face) if not n.startswith("_") and n not in _OF_EVERY_VIEW and f"{view}.{n}" not in VIEWS]
     return (["frame"] if hasattr(face, "frame") and "frame" not in own else []) + own
 
 

@@ -101,8 +101,8 @@ def test_each_device_has_gaps_of_its_own_and_asks_its_own_host() -> None:
 def test_the_frame_has_its_declared_columns_and_no_gap_overlaps_a_kernel(made: Made) -> None:
     run = made.profile().run
     frame = gaps.frame(run)
-    assert frame.columns.tolist() == [c.name for c in frames.SCHEMA["gaps"]]
-    for column in frames.SCHEMA["gaps"]:
+    assert frame.columns.tolist() == [c.name for c in frames.SCHEMA["trace.gaps"]]
+    for column in frames.SCHEMA["trace.gaps"]:
         assert frame[column.name].dtype == np.dtype(column.dtype)
     assert (frame["duration_us"] > 0).all()
     assert frame["duration_us"].is_monotonic_decreasing

@@ -14,7 +14,7 @@ from nbprof.analysis.memory import modules as memory_modules
 from nbprof.analysis.steps import pods, tpu_cores
 from nbprof.core.trace import Events, no_counters
 from nbprof.run.source import RunSource
-from nbprof.schema import torch_ops as frames_torch_ops
+from nbprof.schema import frames
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 HOSTILE_ATTRIBUTE = "\" onmouseover='alert(2)' style=\"position:fixed"
@@ -55,8 +55,8 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         if device
         else pd.DataFrame({"at_ms": [], "for_ms": []}),
         "ops": _ops(device),
-        "torch_modules": pd.DataFrame(columns=[col.name for col in frames_torch_ops.SCHEMA["torch_modules"]]),
-        "torch_ops_by": lambda _: pd.DataFrame(columns=[col.name for col in frames_torch_ops.SCHEMA["torch_ops"]]),
+        "torch_modules": pd.DataFrame(columns=frames.names("torch_ops.modules")),
+        "torch_ops_by": lambda _: pd.DataFrame(columns=frames.names("torch_ops.frame")),
         "kernels": _kernels() if device else _kernels().head(0),
         "kernel_devices": pd.DataFrame({"utilization_percent": [40.0, 60.0], "sm_efficiency_percent": [np.nan, 20.0]}).head(
             2 if device else 0

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import nbprof
-from nbprof.schema import torch_ops as frames_torch_ops
+from nbprof.schema import frames
 from nbprof.tools import dashboard as payload
 from nbprof.tools.ops import payload as ops
 from nbprof.tools.torch_ops import ops_torch
@@ -54,7 +54,7 @@ def shapes(rows: int) -> pd.DataFrame:
             "input_shapes": [None if i == 1 else f"[[{i}, 4]]" for i in range(rows)],
         }
     )
-    return frame.reindex(columns=[*(col.name for col in frames_torch_ops.SCHEMA["torch_ops"]), "input_shapes"])
+    return frame.reindex(columns=[*frames.names("torch_ops.frame"), "input_shapes"])
 
 
 def test_the_modules_are_a_tree_with_their_part_of_all_time():

@@ -9,7 +9,7 @@ from nbprof import load
 from nbprof.display import codec
 from nbprof.display.categories import CATEGORIES
 from nbprof.profiles.report.static import static_html
-from nbprof.schema import hlo as frames_hlo
+from nbprof.schema import frames
 from nbprof.tools import dashboard as payload
 from nbprof.tools.hlo import payload as roofline
 from tests.analysis.test_hlo import KNOWN, US, computation, kernel, op, program, run
@@ -30,7 +30,7 @@ def test_the_table_has_every_column_of_the_frame(tmp_path):
     p = run(tmp_path, *OPS)
     table = roofline.payload(p.run)["table"]
     frame = p.hlo.frame
-    for col in frames_hlo.SCHEMA["hlo"]:
+    for col in frames.SCHEMA["hlo.frame"]:
         head = next(head for head in table["columns"] if head["key"] == roofline._key(col))
         assert head["help"], col.name
         if col.kind in ("text", "code"):

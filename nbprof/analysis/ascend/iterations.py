@@ -32,7 +32,7 @@ _MIN = np.iinfo(np.int64).min
 
 
 def frame(steps: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """One row an iteration, by recording, device and model in time order; the columns of `frames_ascend.SCHEMA["iterations"]`.
+    """One row an iteration, by recording, device and model in time order; the columns of `SCHEMA["ascend.iterations.frame"]`.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def _same(a: Floats, b: Floats) -> Any:
 
 
 def summary(iterations: pd.DataFrame) -> pd.DataFrame:
-    """One row a model of a device; the columns of `frames_ascend.SCHEMA["iterations_summary"]`. Means leave warm-up out."""
+    """One row a model of a device; the columns of `SCHEMA["ascend.iterations.summary"]`. Means leave warm-up out."""
     rows = []
     for key, group in iterations.groupby(_MODEL, sort=False, dropna=False):
         counted = group[~group["warmup"]]

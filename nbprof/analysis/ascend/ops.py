@@ -46,7 +46,7 @@ CORE_COLUMNS = ["host", "device", "core", "tasks", "total_us", "busy_us", "alone
 
 
 def frame(tasks: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row a task in the order of the file; the columns of `frames_ascend.SCHEMA["ops"]`.
+    """One row a task in the order of the file; the columns of `SCHEMA["ascend.ops.frame"]`.
 
     The file's own `Task Wait Time` counts from the row before, whatever its stream or device; `wait_us` counts from the end of all tasks of
     the same stream before.
@@ -124,7 +124,7 @@ def _iteration(tasks: pd.DataFrame, start: Int64s, known: Any, iterations: pd.Da
 
 
 def types(ops: pd.DataFrame | None, statistic: pd.DataFrame | None) -> pd.DataFrame:
-    """Time by type of op and kind of core, most first; the columns of `frames_ascend.SCHEMA["op_types"]`.
+    """Time by type of op and kind of core, most first; the columns of `SCHEMA["ascend.op_types.frame"]`.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def disagreement(ops: pd.DataFrame, statistic: pd.DataFrame) -> str:
 
 
 def by_core(ops: pd.DataFrame) -> pd.DataFrame:
-    """Time by kind of core: the columns of `frames_ascend.SCHEMA["cores"]`.
+    """Time by kind of core: the columns of `SCHEMA["ascend.op_types.cores"]`.
 
     `busy_us` is the time in which at least one such task ran, `alone_us` that in which no task of another kind did.
     """

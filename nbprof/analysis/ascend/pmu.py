@@ -78,7 +78,7 @@ def groups(tasks: pd.DataFrame) -> list[str]:
 
 
 def frame(tasks: pd.DataFrame, ops: pd.DataFrame, cache: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row a task that has counters; the columns of `frames_ascend.SCHEMA["pmu"]`.
+    """One row a task that has counters; the columns of `SCHEMA["ascend.pmu.frame"]`.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def _hits(tasks: pd.DataFrame, out: pd.DataFrame, cache: pd.DataFrame | None) ->
 def by_type(pmu: pd.DataFrame) -> pd.DataFrame:
     """Counters by type of op, most time first: means weighted by duration, and the bound that takes most of the time.
 
-    The columns of `frames_ascend.SCHEMA["pmu_types"]`.
+    The columns of `SCHEMA["ascend.pmu.types"]`.
     """
     averaged = [name for name in COLUMNS if name.endswith("_fraction") and name != "bound_fraction"]
     averaged += ["memory_bound", "read_bytes_per_second", "write_bytes_per_second"]

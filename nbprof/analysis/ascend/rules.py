@@ -106,7 +106,7 @@ class Rule:
 
 
 def frame(facts: Facts, stated: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Every rule with its result, findings first, by the time that they concern; the columns of `frames_ascend.SCHEMA["rules"]`.
+    """Every rule with its result, findings first, by the time that they concern; the columns of `SCHEMA["ascend.rules.frame"]`.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ API = ["host", "device", "level", "api", "count", "total_us", "avg_us", "min_us"
 
 
 def fusion(table: pd.DataFrame, ops: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row an op of the compiled graph with the ops that it was made of; the columns of `frames_ascend.SCHEMA["fusion"]`.
+    """One row an op of the compiled graph with the ops that it was made of; the columns of `SCHEMA["ascend.fusion.frame"]`.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def fused_away(frame: pd.DataFrame) -> tuple[int, int]:
 
 
 def api(table: pd.DataFrame) -> pd.DataFrame:
-    """One row an API of the host at a level, most time first; the columns of `frames_ascend.SCHEMA["api"]`."""
+    """One row an API of the host at a level, most time first; the columns of `SCHEMA["ascend.api.frame"]`."""
     total, count = floats(table, "time_us"), integers(table, "count", 0)
     variance = floats(table, "variance")
     out = pd.DataFrame(

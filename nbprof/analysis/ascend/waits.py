@@ -30,7 +30,7 @@ COLUMNS = [
 
 
 def frame(ops: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row a stream, and one for all streams of a device together (`stream` NA); the columns of `frames_ascend.SCHEMA["waits"]`.
+    """One row a stream, and one for all streams of a device together (`stream` NA); the columns of `SCHEMA["ascend.waits.frame"]`.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.trace import Module
 from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.hlo import Program
-from nbprof.schema.memory_viewer import SCHEMA
+from nbprof.schema import frames
 
 NO_ASSIGNMENT = "no buffer assignment"
 _MOST_NAMED = 5
@@ -98,7 +98,7 @@ def frame(modules: Mapping[str, Named], times: Mapping[tuple[str, int], float]) 
         Time of the ops of a program on devices in ms, by (machine, ident).
     """
     rows = [_row(one, times) for one in modules.values()]
-    out = pd.DataFrame(rows, columns=[col.name for col in SCHEMA["modules"]]).astype({c.name: c.dtype for c in SCHEMA["modules"]})
+    out = pd.DataFrame(rows, columns=frames.names("memory_viewer.modules")).astype(frames.dtypes("memory_viewer.modules"))
     return out.sort_values("peak_bytes", ascending=False, kind="stable", na_position="last").reset_index(drop=True)
 
 

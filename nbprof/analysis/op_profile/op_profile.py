@@ -20,12 +20,12 @@ from nbprof.analysis.ops import op_scopes, ops
 from nbprof.core.errors import ReadError
 from nbprof.hlo import category as hlo_category
 from nbprof.hlo.programs import Programs
-from nbprof.schema import hlo as frames_hlo
+from nbprof.schema import frames
 
 PROGRAM, CATEGORY, PROVENANCE = "program", "category", "provenance"
 _ROOTS = {PROGRAM: "All programs", CATEGORY: "All categories", PROVENANCE: "All framework ops"}
 IDLE = "IDLE"
-COLUMNS = [column.name for column in frames_hlo.SCHEMA["op_profile"]]
+COLUMNS = frames.names("op_profile.frame")
 MOST_FUSED = 100
 """Ops inside one fusion that have a row, those with the most FLOPs."""
 _BETWEEN = " › "
@@ -244,4 +244,4 @@ def _rows(activity: Activity, root: _Node, found: pd.DataFrame, working: float) 
 
 
 def _typed(out: pd.DataFrame) -> pd.DataFrame:
-    return out.astype({column.name: column.dtype for column in frames_hlo.SCHEMA["op_profile"]})[COLUMNS]
+    return out.astype(frames.dtypes("op_profile.frame"))[COLUMNS]

@@ -10,7 +10,8 @@ from nbprof.activity import activity as act
 from nbprof.core import nesting
 from nbprof.core.callstacks import Stacks
 from nbprof.core.trace import Int32s, Int64s
-from nbprof.schema import torch_ops as frames_torch_ops
+from nbprof.schema import frames
+from nbprof.schema import torch_ops as schema
 
 KEYS = {"op": [], "shapes": ["input_shapes"], "stack": ["call_stack"], "module": ["module"]}
 """What ops are grouped by, and the columns that this adds behind the name of the op."""
@@ -31,7 +32,7 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
         Beside the name.
     """
     table = activity.torch_ops
-    columns = [column.name for column in frames_torch_ops.SCHEMA["torch_ops"]] + KEYS[by]
+    columns = frames.names("torch_ops.frame") + KEYS[by]
     if not len(table):
         # Every profile of another framework: to group nothing takes a tenth of the time in which a small one opens.
         return _typed(pd.DataFrame(columns=columns), columns)
@@ -81,10 +82,10 @@ def modules(activity: act.Activity) -> pd.DataFrame:
     Forward time is that of the calls of a module on the host, and of the device work launched in them. Backward time is that of the ops of
     the backward pass which belong to ops that ran in the module (autograd numbers them alike). `_self_` leaves out the modules inside.
     """
-    columns = [column.name for column in frames_torch_ops.SCHEMA["torch_modules"]]
+    columns = frames.names("torch_ops.modules")
     table, stacks = activity.torch_ops, activity.torch_stacks
     if stacks is None or not len(stacks.frame) or not stacks.is_module.any() or not len(activity.torch_modules):
-        return _typed(pd.DataFrame(columns=columns), columns, "torch_modules")
+        return _typed(pd.DataFrame(columns=columns), columns, "torch_ops.modules")
     calls = activity.torch_modules
     path = stacks.path
     own = pd.DataFrame({"path": path[calls["stack"]], "calls": 1, "host_total": calls["end"] - calls["start"], "host_self": calls["own"]})
@@ -104,7 +105,7 @@ def modules(activity: act.Activity) -> pd.DataFrame:
     device = work[work["path"] != ""].groupby("path", sort=False).sum().reindex(host.index, fill_value=0)
     out = host.join(device)
     out["first"] = first.reindex(out.index)
-    return _typed(_tree(out, activity.has_device), columns, "torch_modules")
+    return _typed(_tree(out, activity.has_device), columns, "torch_ops.modules")
 
 
 def _tree(out: pd.DataFrame, has_device: bool) -> pd.DataFrame:
@@ -199,8 +200,8 @@ def _same_path(out: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     return out
 
 
-def _typed(out: pd.DataFrame, columns: list[str], name: str = "torch_ops") -> pd.DataFrame:
-    kinds = {column.name: column.dtype for column in [*frames_torch_ops.SCHEMA[name], *frames_torch_ops.KEYS]}
+def _typed(out: pd.DataFrame, columns: list[str], name: str = "torch_ops.frame") -> pd.DataFrame:
+    kinds = {column.name: column.dtype for column in [*frames.SCHEMA[name], *schema.KEYS]}
     out = out[columns].reset_index(drop=True).astype({column: kinds[column] for column in columns})
     for column in columns:
         if kinds[column] == "object":

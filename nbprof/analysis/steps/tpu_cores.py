@@ -12,10 +12,11 @@ import pandas as pd
 from nbprof.activity.activity import CORE_KINDS, Activity
 from nbprof.analysis.steps import steps
 from nbprof.core.trace import Int64s
-from nbprof.schema.cores import COLUMNS, SCHEMA
+from nbprof.schema import frames
 
 _ALL_REDUCE = CORE_KINDS.index("all_reduce")
-_TYPES = {column.name: column.dtype for column in SCHEMA["pods_cores"]}
+COLUMNS = frames.names("pods.cores")
+_TYPES = frames.dtypes("pods.cores")
 _WHO = ["host", "device", "core"]
 
 

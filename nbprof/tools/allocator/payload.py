@@ -11,10 +11,10 @@ from nbprof.analysis.allocator import allocator
 from nbprof.display import wording
 from nbprof.display.codec import coded, numbers
 from nbprof.formats.torch_snapshot.machine import ACTIONS, OOM
-from nbprof.schema import allocator as frames_allocator
+from nbprof.schema import frames
 from nbprof.tools.memory_viewer.payload import sample
 from nbprof.tools.overview.payload import figure
-from nbprof.tools.tables import column, explained
+from nbprof.tools.tables import table_of
 
 if TYPE_CHECKING:
     from nbprof.analysis.allocator.state import Replay, State
@@ -212,18 +212,10 @@ def _name(segment: dict[Any, Any]) -> str:
 
 
 def _table(frame: str, rows: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, Any]:
-    texts = {key: rows[key].map(lambda value: _cut(str(value))) for key in keys if frames_allocator.column(frame, key).kind == "code"}
+    columns = [frames.column(f"allocator.{frame}", key) for key in keys]
+    texts = {col.name: rows[col.name].map(lambda value: _cut(str(value))) for col in columns if col.kind == "code"}
     rows = rows.assign(**texts) if len(rows) else rows
-    heads = [_head(frame, key) for key in keys]
-    return {"columns": heads, "data": {head["key"]: column(rows, head["key"], head["kind"]) for head in heads}, "rows": len(rows)}
-
-
-def _head(frame: str, key: str) -> dict[str, Any]:
-    col = frames_allocator.column(frame, key)
-    head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": explained(col)}
-    if col.digits is not None:
-        head["digits"] = col.digits
-    return head
+    return table_of(rows, columns)
 
 
 def _cut(value: str, most: int = _LONGEST) -> str:

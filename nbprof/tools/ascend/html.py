@@ -10,9 +10,9 @@ import pandas as pd
 
 from nbprof.analysis.ascend import rules as ascend_rules
 from nbprof.display import wording
-from nbprof.schema import ascend as frames_ascend
+from nbprof.schema import frames
 from nbprof.schema.columns import Col
-from nbprof.tools.ascend.payload import COLUMNS, cut
+from nbprof.tools.ascend.payload import COLUMNS, cut, frame_name
 
 _SHOWN = {
     "iterations": ("iteration", "iteration_ms", "data_aug_ms", "fp_to_bp_ms", "grad_refresh_ms", "all_reduce_ms", "reported_iteration_ms"),
@@ -26,8 +26,8 @@ def html(name: str, frame: pd.DataFrame, most: int, missing: str) -> str:
     """The first rows of a part as an HTML table without script, or why there are none."""
     if missing:
         return f"<p>{escape(missing)}</p>"
-    keys: Sequence[str] = _SHOWN.get(name) or COLUMNS.get(name) or [col.name for col in frames_ascend.SCHEMA[name]]
-    cols = [frames_ascend.column(name, key) for key in keys]
+    keys: Sequence[str] = _SHOWN.get(name) or COLUMNS.get(name) or frames.names(frame_name(name))
+    cols = [frames.column(frame_name(name), key) for key in keys]
     if name == "rules":
         frame = frame[frame["state"] == ascend_rules.FOUND]
     rows = frame.head(most)

@@ -11,11 +11,11 @@ from nbprof.analysis.ascend import tables as ascend_tables
 from nbprof.display import wording
 from nbprof.display.codec import short
 from nbprof.run.parts_ascend import LACKS
-from nbprof.schema import ascend as frames_ascend
+from nbprof.schema import frames
 from nbprof.schema.columns import Col
 from nbprof.tools.ascend import tables as ascend_tables_view
 from nbprof.tools.overview.payload import figure
-from nbprof.tools.tables import column, explained, floats, hidden
+from nbprof.tools.tables import column, floats, head, hidden
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -63,14 +63,14 @@ _TITLES = {
 }
 _EXTRA = {
     "ops": {
-        "tasks": frames_ascend.column("op_types", "tasks"),
-        "total_us": frames_ascend.column("op_types", "total_us"),
-        "avg_us": frames_ascend.column("op_types", "avg_us"),
-        "max_us": frames_ascend.column("op_types", "max_us"),
+        "tasks": frames.column("ascend.op_types.frame", "tasks"),
+        "total_us": frames.column("ascend.op_types.frame", "total_us"),
+        "avg_us": frames.column("ascend.op_types.frame", "avg_us"),
+        "max_us": frames.column("ascend.op_types.frame", "max_us"),
         "wait_us": Col("wait_us", "float64", "us", "Wait µs", "From the end of the tasks before on its stream, all together.", "number", 1),
         "fraction": Col("fraction", "float64", "fraction", "%", "Part of the time of all tasks.", "percent", 1),
-        "bound_by": frames_ascend.column("pmu", "bound_by"),
-        "bound_fraction": frames_ascend.column("pmu", "bound_fraction"),
+        "bound_by": frames.column("ascend.pmu.frame", "bound_by"),
+        "bound_fraction": frames.column("ascend.pmu.frame", "bound_fraction"),
     }
 }
 """Columns of tables that put rows of a frame together."""
@@ -326,12 +326,17 @@ def _scope(run: Run, name: str, frame: pd.DataFrame) -> str:
     return "all: nothing ran on the device" if name == "waits" else "alone: no other kind ran"
 
 
+def frame_name(table: str) -> str:
+    """The frame of the schema that a table of the tab shows."""
+    return {"cores": "ascend.op_types.cores", "pmu_types": "ascend.pmu.types"}.get(table, f"ascend.{table}.frame")
+
+
 def _table(name: str, rows: pd.DataFrame) -> dict[str, Any]:
     """The `Table` of a frame: fractions in percent, rates in GB/s; columns that say nothing are left out."""
     keys = [key for key in COLUMNS[name] if _says(name, key, rows)]
     heads, data = [], {}
     for key in keys:
-        col = _EXTRA.get(name, {}).get(key) or frames_ascend.column(name, key)
+        col = _EXTRA.get(name, {}).get(key) or frames.column(frame_name(name), key)
         values = rows[[key]]
         label = col.label
         if col.unit == "fraction":
@@ -340,10 +345,7 @@ def _table(name: str, rows: pd.DataFrame) -> dict[str, Any]:
             values, label = values / 1e9, label.replace("B/s", "GB/s")
         elif col.kind in ("text", "code"):
             values = pd.DataFrame({key: [cut(str(text)) for text in rows[key]]})
-        head: dict[str, Any] = {"key": key, "label": label, "kind": col.kind, "help": explained(col)}
-        if col.digits is not None:
-            head["digits"] = col.digits
-        heads.append(head)
+        heads.append({**head(col), "label": label})
         data[key] = column(values, key, col.kind)
     return {"columns": heads, "data": data, "rows": len(rows)}
 

@@ -10,7 +10,7 @@ import pandas as pd
 from nbprof.display import wording
 from nbprof.formats.msprof.columns import columns, words
 from nbprof.schema.columns import Col
-from nbprof.tools.tables import column, explained
+from nbprof.tools.tables import column, head
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -115,10 +115,7 @@ def _table(run: Run, kind: str, rows: pd.DataFrame) -> dict[str, Any]:
     # Where a row is of stands behind what it is.
     for name in sorted(names, key=lambda name: name in ("host", "device")):
         col, values = _col(name, stated.get(name, ""), rows[name])
-        head: dict[str, Any] = {"key": col.name, "label": col.label, "kind": col.kind, "help": explained(col)}
-        if col.digits is not None:
-            head["digits"] = col.digits
-        heads.append(head)
+        heads.append(head(col))
         data[col.name] = column(pd.DataFrame({col.name: values}), col.name, col.kind)
     return {"columns": heads, "data": data, "rows": len(rows)}
 

@@ -15,12 +15,12 @@ from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side
 from nbprof.display import wording
 from nbprof.display.codec import short
-from nbprof.schema import compare as frames_compare
+from nbprof.schema import frames
 from nbprof.tools import dashboard, header
 from nbprof.tools.compare import text as compare_text
 from nbprof.tools.names import COMPARE
 from nbprof.tools.overview import payload as overview
-from nbprof.tools.tables import column
+from nbprof.tools.tables import column, head
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -164,14 +164,11 @@ def _table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> dict[str, Any
     """The rows that changed most; `_category` is the place of the category among all, which no head names."""
     rows = frame.head(MOST_ROWS)
     heads = [_head(name, key) for key in keys]
-    data = {head["key"]: column(rows, head["key"], head["kind"]) for head in heads}
+    data = {each["key"]: column(rows, each["key"], each["kind"]) for each in heads}
     data["_category"] = pd.Series([KEYS.index(each) for each in rows["category"]], dtype="uint8").to_numpy()
     return {"columns": heads, "data": data, "rows": len(rows)}
 
 
 def _head(name: str, key: str) -> dict[str, Any]:
-    col = frames_compare.column(name, key)
-    head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": col.help}
-    if col.digits is not None:
-        head["digits"] = col.digits
-    return head
+    col = frames.column(f"comparison.{name}", key)
+    return {**head(col), "help": col.help}

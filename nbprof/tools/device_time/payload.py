@@ -10,9 +10,9 @@ import pandas as pd
 
 from nbprof.display import wording
 from nbprof.display.codec import short
-from nbprof.schema import device_time as frames_device_time
+from nbprof.schema import frames as schema
 from nbprof.tools.overview.payload import figure
-from nbprof.tools.tables import column, explained
+from nbprof.tools.tables import table_of
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -263,18 +263,10 @@ def _left_out(frames: dict[str, pd.DataFrame]) -> str:
 
 
 def _table(name: str, rows: pd.DataFrame) -> dict[str, Any]:
-    heads = [_head(name, key) for key in _TABLES[name]]
-    texts = [h["key"] for h in heads if h["kind"] in ("text", "code")]
+    columns = [schema.column(f"device_time.{name.removeprefix('device_')}", key) for key in _TABLES[name]]
+    texts = [col.name for col in columns if col.kind in ("text", "code")]
     rows = rows.assign(**{key: rows[key].astype(str).map(_cut) for key in texts}) if len(rows) else rows
-    return {"columns": heads, "data": {h["key"]: column(rows, h["key"], h["kind"]) for h in heads}, "rows": len(rows)}
-
-
-def _head(name: str, key: str) -> dict[str, Any]:
-    col = frames_device_time.column(name, key)
-    head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": explained(col)}
-    if col.digits is not None:
-        head["digits"] = col.digits
-    return head
+    return table_of(rows, columns)
 
 
 def _cut(text: str) -> str:

@@ -16,7 +16,7 @@ from nbprof.analysis.roofline import Peaks
 from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
 from nbprof.display.codec import numbers
-from nbprof.schema import hlo as frames_hlo
+from nbprof.schema import frames
 from nbprof.schema.columns import Col
 from nbprof.tools.overview.payload import bar, figure
 from nbprof.tools.tables import column, explained
@@ -217,7 +217,7 @@ def _donut(frame: pd.DataFrame, key: str, title: str) -> dict[str, Any]:
 def _table(frame: pd.DataFrame, roof: pd.DataFrame) -> dict[str, Any]:
     """All columns of `p.hlo.frame` and the parts of the roof; what the chart needs besides has names that begin with `_`."""
     shown: dict[str, tuple[dict[str, Any], Any]] = {}
-    for col in (*frames_hlo.SCHEMA["hlo"], *(frames_hlo.column("roofline", key) for key in _OF_ROOF)):
+    for col in (*frames.SCHEMA["hlo.frame"], *(frames.column("roofline.frame", key) for key in _OF_ROOF)):
         values = (roof if col.name in _OF_ROOF else frame)[col.name]
         shown[_key(col)] = _head(col), _values(col, values)
     data = {key: values for key, (_, values) in shown.items()}

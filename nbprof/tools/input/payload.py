@@ -33,7 +33,7 @@ def payload(run: Run) -> dict[str, Any]:
         **_said(run),
         "pipelines": pipelines(run),
         "ops": hidden(
-            table(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), "input_ops", _COLUMNS),
+            table(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), "input_pipeline.frame", _COLUMNS),
             *longest(ops, run.longest_calls, ("host", "input")),
         ),
         "bottleneck": _bottleneck(run),

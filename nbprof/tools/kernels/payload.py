@@ -31,7 +31,7 @@ _NPU_WORDS = {
 def payload(run: Run) -> dict[str, Any]:
     """The `Kernels` part: the 3,000 rows with most time, the figures over all."""
     kernels, longest = run.kernels, run.longest_launches.head(MOST_ROWS)
-    shown = table(_shown(kernels.head(MOST_ROWS)), "kernels", COLUMNS)
+    shown = table(_shown(kernels.head(MOST_ROWS)), "kernels.frame", COLUMNS)
     if chip(run) == "NPU":
         shown["columns"] = [_of_npu(head) for head in shown["columns"] if head["key"] not in _NOT_OF_NPU]
     return {

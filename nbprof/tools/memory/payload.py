@@ -92,9 +92,9 @@ def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
         "data_type": _texts(_typed(kept), "data_type"),
         "shape": _texts(kept, "shape"),
         **{key: _column(kept, key) for key in ("stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes")},
-        "peak": table(_typed(_shares(alive.head(MOST_ALIVE), peak)), "memory_peak", _PEAK),
+        "peak": table(_typed(_shares(alive.head(MOST_ALIVE), peak)), "memory.peak", _PEAK),
         "moments": _moments(rows, drawn, most),
-        "ops": table(_most(of_id(run.memory_ops, row["memory_id"])), "memory_ops", _OPS),
+        "ops": table(_most(of_id(run.memory_ops, row["memory_id"])), "memory.ops", _OPS),
     }
 
 
@@ -119,7 +119,7 @@ def _moments(full: pd.DataFrame, kept: npt.NDArray[np.int64], most: int) -> dict
     whole = memory_alive.from_the_begin(full)
     return {
         "point": Delta(np.searchsorted(kept, found.at).astype(np.int32)),
-        "blocks": table(_typed(found.blocks), "memory_peak", _BLOCK),
+        "blocks": table(_typed(found.blocks), "memory.peak", _BLOCK),
         "moment": Delta(found.moment),
         "block": found.block,
         "change": found.change,

@@ -50,7 +50,7 @@ class ModuleMemory:
 
     @property
     def spaces(self) -> list[int]:
-        """The memory spaces that the program uses."""
+        """The memory spaces that the program uses; 0 is the device's main memory and comes first."""
         return memory_viewer.spaces(self._assignment)
 
     def in_space(self, space: int) -> ModuleMemory:
@@ -87,17 +87,17 @@ class ModuleMemory:
 
     @property
     def notes(self) -> list[str]:
-        """What could not be followed, a sentence each."""
+        """What of the program could not be followed, a sentence each; empty where everything could."""
         return list(self._view.notes)
 
     @property
     def peak_bytes(self) -> int:
-        """Most that it holds at a time."""
+        """Most memory that the program holds at a time in this memory space."""
         return self._view.peak_bytes
 
     @property
     def peak_unpadded_bytes(self) -> int:
-        """The same without padding."""
+        """What the values alive at that point would take without padding to tiles."""
         return self._view.peak_unpadded_bytes
 
     def text(self) -> str:

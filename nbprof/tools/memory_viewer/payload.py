@@ -15,9 +15,9 @@ from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, numbers
 from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.hlo import Program
-from nbprof.schema import memory_viewer as frames_memory_viewer
+from nbprof.schema import frames
 from nbprof.tools.overview.payload import figure
-from nbprof.tools.tables import column, explained
+from nbprof.tools.tables import table_of
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -206,16 +206,7 @@ def _bytes(label: str, value: int, note: str) -> dict[str, Any]:
 
 def _table(rows: pd.DataFrame) -> dict[str, Any]:
     rows = rows.assign(**{key: rows[key].map(_cut) for key in ("buffer", "shape", "framework_op", "source")}) if len(rows) else rows
-    heads = [_head(key) for key in _BUFFER]
-    return {"columns": heads, "data": {h["key"]: column(rows, h["key"], h["kind"]) for h in heads}, "rows": len(rows)}
-
-
-def _head(key: str) -> dict[str, Any]:
-    col = frames_memory_viewer.column("at_peak", key)
-    head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": explained(col)}
-    if col.digits is not None:
-        head["digits"] = col.digits
-    return head
+    return table_of(rows, [frames.column("memory_viewer[module].at_peak", key) for key in _BUFFER])
 
 
 def _cut(text: str) -> str:

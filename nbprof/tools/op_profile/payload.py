@@ -13,9 +13,9 @@ from nbprof.analysis.op_profile.leaves import MOST_OPS, MOST_TOLD, Leaves
 from nbprof.analysis.ops import ops
 from nbprof.display import wording
 from nbprof.display.codec import coded, numbers, short
-from nbprof.schema import hlo as frames_hlo
+from nbprof.schema import frames as schema
 from nbprof.tools.overview.payload import figure
-from nbprof.tools.tables import explained, floats
+from nbprof.tools.tables import floats, head
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -272,8 +272,8 @@ def _sums(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _head(key: str) -> dict[str, Any]:
-    col = frames_hlo.column("op_profile", key)
-    return {"key": key, "label": col.label, "kind": col.kind, "help": explained(col), "digits": col.digits}
+    col = schema.column("op_profile.frame", key)
+    return {**head(col), "digits": col.digits}
 
 
 def _cut(text: object, most: int) -> str:

@@ -50,7 +50,7 @@ def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
         if source in ops.columns:
             shown[key] = floats(ops[source]) * scale
     known = [key for key in RATES if key in shown.columns and _told(shown[key])]
-    return hidden(table(shown, "ops", (*COLUMNS, *known)), *longest(ops, calls, ("device", "host")))
+    return hidden(table(shown, "ops.frame", (*COLUMNS, *known)), *longest(ops, calls, ("device", "host")))
 
 
 def _told(values: pd.Series[Any]) -> bool:

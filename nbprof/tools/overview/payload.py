@@ -348,7 +348,7 @@ def _top_ops(run: Run) -> dict[str, Any]:
         hosts = run.steps["host"].nunique() if "host" in run.steps.columns else 1
         frame = frame.assign(ms_per_step=floats(frame["ms_per_step"]) * hosts / devices)
     where = ("host" if run.overview.get("top_ops_where") == "host" else "device",)
-    made = hidden(table(frame.head(10), "top_ops", keys), *longest(frame.head(10), run.longest_calls, where))
+    made = hidden(table(frame.head(10), "overview.top_ops", keys), *longest(frame.head(10), run.longest_calls, where))
     head = next(head for head in made["columns"] if head["key"] == "ms_per_step")
     if run.steps.empty:
         head["label"] = "ms"

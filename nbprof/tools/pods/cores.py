@@ -10,8 +10,8 @@ import pandas as pd
 
 from nbprof.display import wording
 from nbprof.display.codec import coded, smallest
-from nbprof.schema.cores import COLUMNS, SCHEMA
-from nbprof.tools.tables import DERIVED, column, explained, floats
+from nbprof.schema import frames
+from nbprof.tools.tables import DERIVED, column, floats, head
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 MOST_CORES = 3000
 MOST_ROWS = 8000
 """Cores times steps that a report holds one by one."""
-KINDS = tuple(name for name in COLUMNS if name.endswith("_ms") and name not in ("step_time_ms", "start_ms"))
-_COLUMNS = {col.name: col for col in SCHEMA["pods_cores"]}
+KINDS = tuple(name for name in frames.names("pods.cores") if name.endswith("_ms") and name not in ("step_time_ms", "start_ms"))
+_COLUMNS = {col.name: col for col in frames.SCHEMA["pods.cores"]}
 
 
 def several(run: Run) -> bool:
@@ -95,19 +95,16 @@ def _listed(words: list[str]) -> str:
 
 def _table(frame: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, Any]:
     heads = [_head(key) for key in keys]
-    data = {head["key"]: column(frame, head["key"], head["kind"]) for head in heads}
+    data = {each["key"]: column(frame, each["key"], each["kind"]) for each in heads}
     data["worker"] = coded(wording.one_line(name) for name in frame["worker"])
     data["chip"] = floats(frame["chip"]).astype(np.float32)
     return {"columns": heads, "data": data, "rows": len(frame)}
 
 
 def _head(key: str) -> dict[str, Any]:
-    col = DERIVED.get(key) or _COLUMNS[key]
-    head: dict[str, Any] = {"key": key, "label": col.label, "kind": col.kind, "help": explained(col)}
+    told = head(DERIVED.get(key) or _COLUMNS[key])
     if key == "worker":
-        head["label"] = "Core"
+        told["label"] = "Core"
     if key == "mean_step_ms":
-        head["help"] = "Mean duration of a step on this core."
-    if col.digits is not None:
-        head["digits"] = col.digits
-    return head
+        told["help"] = "Mean duration of a step on this core."
+    return told

@@ -56,8 +56,8 @@ def payload(run: Run) -> dict[str, Any]:
         "worker": smallest(grid.column[bars]),
         "time_ms": short(floats(rows["step_time_ms"])),
         "categories": {c.key: short(floats(rows[c.column])) for c in grid.categories},
-        "heads": heads("pods", ("worker", "step_time_ms", *(c.column for c in grid.categories), "bottleneck")),
-        "table": table(_by_worker(grid), "pods", _columns(grid)),
+        "heads": heads("pods.frame", ("worker", "step_time_ms", *(c.column for c in grid.categories), "bottleneck")),
+        "table": table(_by_worker(grid), "pods.frame", _columns(grid)),
     }
     if (beside := cores.payload(run, _of_hosts(run, grid.row), steps)) is not None:
         part["cores"] = beside

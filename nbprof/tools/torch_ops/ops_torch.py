@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof.schema import torch_ops as frames_torch_ops
+from nbprof.schema import frames, torch_ops
 from nbprof.schema.columns import Col
 from nbprof.tools.tables import floats, hidden, longest, table_of
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 MOST_MODULES = 400
 MOST_SHAPES = 500
 
-_KEYS = {col.name: col for col in frames_torch_ops.KEYS}
-_OPS = {col.name: col for col in frames_torch_ops.SCHEMA["torch_ops"]}
-_MODULES = {col.name: col for col in frames_torch_ops.SCHEMA["torch_modules"]}
+_KEYS = {col.name: col for col in torch_ops.KEYS}
+_OPS = {col.name: col for col in frames.SCHEMA["torch_ops.frame"]}
+_MODULES = {col.name: col for col in frames.SCHEMA["torch_ops.modules"]}
 _PERCENT = {
     (True, "modules"): "Device work of its forward and backward passes, of that of all modules.",
     (False, "modules"): "Host time of its forward and backward passes, of that of all modules.",

@@ -24,7 +24,7 @@ class TraceView(View):
 
     @property
     def lanes(self) -> pd.DataFrame:
-        """One row a recorded lane; `tracks` has those that are drawn."""
+        """One row a recorded lane, in the order of the file, with the number of its events; `tracks` has those that are drawn."""
         lanes = self._profile.run.trace.lanes
         return lanes[["lane", "host", "process", "thread", "kind", "device", "events"]].copy()
 

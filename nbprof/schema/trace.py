@@ -1,4 +1,4 @@
-"""The schema of the frames of the timeline: events and what is asked about them."""
+"""Events of the trace, and what is asked about them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from nbprof.schema.columns import Col, count, ms, percent, text, us
 
 _HOST = text("host", "Host", "Machine that recorded the row.")
 SCHEMA: dict[str, list[Col]] = {
-    "events": [
+    "trace.events": [
         _HOST,
         text("process", "Process", "Device or process of the lane."),
         text("lane", "Lane", "Thread or stream."),
@@ -17,7 +17,7 @@ SCHEMA: dict[str, list[Col]] = {
         us("self_us", "Self µs", "Duration without the events inside."),
         count("event", "Event", "Number of the event in the profile."),
     ],
-    "tracks": [
+    "trace.tracks": [
         count("lane", "Lane", "Number of the lane, as `p.trace.events(lane=...)` takes it."),
         _HOST,
         text("process", "Process", "Heading under which the lane is drawn."),
@@ -26,14 +26,14 @@ SCHEMA: dict[str, list[Col]] = {
         count("events", "Events", "Events on the lane; of a counter 0."),
         Col("derived", "bool", "", "Derived", "Made from what was recorded.", "bool", None),
     ],
-    "range": [
+    "trace.range": [
         text("name", "Name", "Name of the events, as it is drawn.", "code"),
         count("count", "Count", "Events of the name that touch the range."),
         us("self_us", "Self µs", "Their time in the range without the events inside."),
         us("total_us", "Total µs", "Their time in the range; of events inside one another each counts."),
         percent("percent", "%", "Self time as a part of the range; lanes run at the same time, so the sum may exceed 100."),
     ],
-    "gaps": [
+    "trace.gaps": [
         _HOST,
         text("device", "Device", "Device that ran nothing, as the trace heads it."),
         ms("start_ms", "Start ms", "Begin of the gap after the start of the profile.", 3),
@@ -41,7 +41,7 @@ SCHEMA: dict[str, list[Col]] = {
         text("meanwhile", "Meanwhile", "Name with most self time on the host's threads in the gap; empty if not known.", "code"),
         us("meanwhile_us", "Meanwhile µs", "That self time, on all threads together."),
     ],
-    "lanes": [
+    "trace.lanes": [
         count("lane", "Lane", "Number of the lane."),
         _HOST,
         text("process", "Process", "Device or process."),

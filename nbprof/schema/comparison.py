@@ -1,4 +1,4 @@
-"""The schema of the frames of a comparison, as nbprof/schema/frames.py has those of a profile."""
+"""A comparison of two runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHANGE = [
 ]
 
 SCHEMA: dict[str, list[Col]] = {
-    "verdict": [
+    "comparison.verdict": [
         text("verdict", "Verdict", "real, some, typical, serial, chance, none, same or unknown."),
         text("headline", "Headline", "The answer in a sentence."),
         text("detail", "Detail", "What changed most."),
@@ -40,18 +40,18 @@ SCHEMA: dict[str, list[Col]] = {
         Col("before_steps", "int64", "", "Steps before", "Steps that count.", "number", 0),
         Col("after_steps", "int64", "", "Steps after", "Steps that count.", "number", 0),
     ],
-    "evidence": [
+    "comparison.evidence": [
         Col("ok", "bool", "", "OK", "Whether it speaks for the comparison.", "bool", None),
         text("text", "Evidence", "What was found, differs or is not known."),
     ],
-    "figures": [
+    "comparison.figures": [
         text("figure", "Figure", "step_time, input, device_busy, examples_per_second, steps_per_second or peak_memory."),
         text("unit", "Unit", "Of the values: ms, percent, 1/s or bytes."),
         _number("before", "", "Before", "Value before.", 2),
         _number("after", "", "After", "Value after.", 2),
         *_CHANGE,
     ],
-    "steps": [
+    "comparison.steps": [
         text("run", "Run", "before or after."),
         text("host", "Host", "Machine that recorded the step."),
         Col("step", "int64", "", "Step", "Number of the step.", "number", 0),
@@ -59,7 +59,7 @@ SCHEMA: dict[str, list[Col]] = {
         _number("step_time_ms", "ms", "Step ms", "Duration of the step.", 2),
         Col("counted", "bool", "", "Counted", "Whether averages and the verdict count it.", "bool", None),
     ],
-    "categories": [
+    "comparison.categories": [
         text("category", "Category", "step_time, or a category of it."),
         _number("before_ms", "ms", "Before ms", "Mean before; missing where it was not recorded.", 2),
         _number("after_ms", "ms", "After ms", "Mean after.", 2),
@@ -68,7 +68,7 @@ SCHEMA: dict[str, list[Col]] = {
         _number("change_percent", "percent", "%", "Change in percent of what it was.", 1),
         _real("Whether that interval leaves 0 out; missing where there is none."),
     ],
-    "ops": [
+    "comparison.ops": [
         text("where", "Where", "Where the op ran: device or host."),
         text("type", "Type", "Type of the op, as the framework names it."),
         text("op", "Op", "Name of the op after the change, or before where it is gone.", "code"),
@@ -77,17 +77,5 @@ SCHEMA: dict[str, list[Col]] = {
         text("before_op", "Before", "What a renamed op was called.", "code"),
         *_TIMES,
     ],
-    "kernels": [text("kernel", "Kernel", "Demangled name of the kernel.", "code"), _CATEGORY, _STATE, *_TIMES],
+    "comparison.kernels": [text("kernel", "Kernel", "Demangled name of the kernel.", "code"), _CATEGORY, _STATE, *_TIMES],
 }
-"""By attribute of a `Comparison`."""
-
-
-def column(frame: str, name: str) -> Col:
-    """The declaration of one column.
-
-    Raises
-    ------
-    KeyError
-        No such frame or column.
-    """
-    return next(col for col in SCHEMA[frame] if col.name == name)

@@ -1,0 +1,80 @@
+"""Input of the host, and tf.data."""
+
+from __future__ import annotations
+
+from nbprof.schema.columns import Col, count, ms, percent, text, us
+
+_HOST = text("host", "Host", "Machine that recorded the row.")
+
+SCHEMA: dict[str, list[Col]] = {
+    "input_pipeline.frame": [
+        text("op", "Iterator", "Input op; an iterator is named by its path from the root.", "code"),
+        text("category", "Category", "Kind of input work."),
+        count("occurrences", "Count", "Runs of the op."),
+        ms("total_ms", "Total ms", "Duration of all runs, iterators inside included."),
+        percent("total_percent", "Total %", "Total time as a part of the self time of all input ops."),
+        ms("self_ms", "Self ms", "Duration of all runs without the iterators inside."),
+        percent("self_percent", "Self %", "Self time as a part of that of all input ops."),
+    ],
+    "input_pipeline.categories": [
+        text("category", "Category", "Key of the kind of input work."),
+        text("label", "Kind of work", "Kind of input work."),
+        ms("time_ms", "ms", "Self time of its ops."),
+        percent("percent", "% of input time", "Part of the self time of all input ops."),
+        text("advice", "What helps", "What to try; empty where no time was spent."),
+    ],
+    "input_pipeline.summary.breakdown": [
+        text("category", "Category", "Key of the kind of input work."),
+        us("us", "µs", "Time of the kind, scaled by how much enqueuing fills the time between enqueues."),
+        us("us_per_step", "µs / step", "The same divided by the number of steps."),
+        percent("percent", "%", "Part of the time of all kinds."),
+    ],
+    "tf_data.pipelines": [
+        _HOST,
+        text("pipeline", "Pipeline", "Host or device pipeline with its number."),
+        count("calls", "Calls", "Calls of the root iterator."),
+        count("slow_calls", "Slow calls", "Calls of the root over 50 µs."),
+        us("mean_us", "Mean µs", "Mean duration of a call."),
+        us("min_us", "Min µs", "Shortest call."),
+        us("max_us", "Max µs", "Longest call."),
+        text("bottleneck", "Bottleneck", "Blocking iterator with the largest self time in the longest call."),
+        text("advice", "Advice", "What limits the pipeline and what helps."),
+        text("bottleneck_path", "Path", "Name of the bottleneck from the root down.", "code"),
+        us("bottleneck_us", "Bottleneck µs", "Self time of the bottleneck in the longest call."),
+        text("fix", "Fix", "Diff lines: - removed, + added.", "code"),
+    ],
+    "tf_data.calls": [
+        _HOST,
+        text("pipeline", "Pipeline", "Host or device pipeline with its number."),
+        count("rank", "Rank", "Position among the calls of the pipeline: 0 is the longest."),
+        ms("start_ms", "Start ms", "Begin of the call after the start of the profile."),
+        us("duration_us", "Duration µs", "Duration of the call."),
+        text("bottleneck", "Bottleneck", "Blocking iterator with the largest self time in the call."),
+        text("bottleneck_path", "Path", "Name of the bottleneck from the root down.", "code"),
+        us("bottleneck_us", "Bottleneck µs", "Its self time in the call."),
+    ],
+    "tf_data.nodes": [
+        text("iterator", "Iterator", "Kind of iterator."),
+        text("long_name", "Path", "Name from the root down.", "code"),
+        text("parent", "Parent", "`id` of the iterator that consumes this one."),
+        ms("start_ms", "Start ms", "First call after the start of the profile."),
+        ms("total_ms", "Total ms", "Duration of all calls."),
+        ms("self_ms", "Self ms", "Duration of all calls without the overlap with their inputs."),
+        count("calls", "Calls", "Calls of the iterator."),
+        Col(
+            "critical",
+            "bool",
+            "",
+            "Critical",
+            "On the path from the root through the bottleneck to a source.",
+            "bool",
+            None,
+        ),
+        Col("bottleneck", "bool", "", "Bottleneck", "Blocking iterator with the largest self time.", "bool", None),
+        text("pipeline", "Pipeline", "Host or device pipeline with its number."),
+        _HOST,
+        text("note", "Note", "What the iterator states about itself: threads, batch, buffer, cycle."),
+        text("id", "Id", "Number of the iterator."),
+        Col("blocking", "bool", "", "Blocking", "Whether any call of it kept a call of the root waiting.", "bool", None),
+    ],
+}

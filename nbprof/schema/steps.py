@@ -1,0 +1,116 @@
+"""Steps, and the steps of each worker."""
+
+from __future__ import annotations
+
+from nbprof.schema.columns import Col, count, ms, percent, size, text
+
+_HOST = text("host", "Host", "Machine that recorded the row.")
+_CATEGORIES = [
+    ms("device_compute_ms", "Device compute", "Kernels other than communication, on the device."),
+    ms("device_to_device_ms", "Device to device", "Copies between devices or within one."),
+    ms("device_collectives_ms", "Device collectives", "Collective communication kernels (NCCL, RCCL)."),
+    ms("host_compute_ms", "Host compute", "Ops on the host while nothing of a larger priority runs."),
+    ms("kernel_launch_ms", "Kernel launch", "The host prepares and launches kernels while the device is idle."),
+    ms("input_ms", "Input", "The step waits for the next batch, or copies it to the device."),
+    ms("output_ms", "Output", "Copies from the device to the host."),
+    ms("compile_ms", "Compile", "XLA or JIT compilation."),
+    ms("other_ms", "Other", "The rest of the step: no recorded op, launch or copy."),
+]
+
+SCHEMA: dict[str, list[Col]] = {
+    "steps.frame": [
+        _HOST,
+        count("step", "Step", "Step number as the framework counts it."),
+        text("name", "Name", "Name of the step marker."),
+        ms("start_ms", "Start ms", "Begin of the step after the start of the profile."),
+        ms("step_time_ms", "Step ms", "Duration of the step."),
+        *_CATEGORIES,
+        Col(
+            "kind",
+            "object",
+            "",
+            "Kind",
+            "Kind of step: train, test, predict or the name that the program gave.",
+            "text",
+            None,
+        ),
+        Col(
+            "warmup",
+            "bool",
+            "",
+            "Warm-up",
+            "A leading step over 4 times the median, or one of the first two iterations of a graph on an NPU: left out of the averages.",
+            "bool",
+            None,
+        ),
+        Col(
+            "cut",
+            "bool",
+            "",
+            "Cut",
+            "The recording ended before the step's work on the device did: left out of the averages.",
+            "bool",
+            None,
+        ),
+        Col(
+            "counted",
+            "bool",
+            "",
+            "Counted",
+            "Whether averages use the step: no warm-up, not cut, and of one kind: training, unless others take 4 times as long.",
+            "bool",
+            None,
+        ),
+        ms("host_to_device_ms", "Copied in", "The part of Input in which data was copied to the device."),
+    ],
+    "steps.summary": [
+        text("category", "Category", "Step-time category; step_time is the whole step."),
+        ms("mean_ms", "mean", "Mean over the steps, warm-up left out."),
+        ms("sd_ms", "sd", "Sample standard deviation (n - 1)."),
+        ms("min_ms", "min", "Smallest step."),
+        ms("max_ms", "max", "Largest step."),
+        percent("percent", "%", "Part of the time of all steps that the means are of, on all hosts."),
+    ],
+    "pods.frame": [
+        count("step", "Step", "Step number on the host with the shortest recording; counted from 0 where its numbers repeat."),
+        text("worker", "Worker", "Host, or host:device where the devices of a host have steps of their own."),
+        ms("step_time_ms", "Step ms", "Duration of the step on this worker."),
+        *_CATEGORIES,
+        text("bottleneck", "Bottleneck", "Category with the most time."),
+        text("name", "Name", "Name of the step marker on the worker's host."),
+        ms("start_ms", "Start ms", "Begin of the step on this worker after the start of the profile."),
+    ],
+    "pods.summary": [
+        count("step", "Step", "Step number, as in the frame of all workers."),
+        count("workers", "Workers", "Workers that recorded the step."),
+        text("slowest", "Slowest", "Worker with the longest step."),
+        ms("slowest_ms", "Slowest ms", "Its step time."),
+        ms("fastest_ms", "Fastest ms", "Step time of the fastest worker."),
+        percent("spread_percent", "Spread %", "Slowest less fastest, in percent of the slowest; not known of one worker."),
+    ],
+    "pods.cores": [
+        Col("step", "int64", "", "Step", "Step number as the framework counts it.", "number", 0),
+        Col("worker", "object", "", "Worker", "Host and TPU, and the SparseCore where the row is of one.", "text"),
+        Col("chip", "Int64", "", "Chip", "Number of the chip on its host.", "number", 0),
+        ms("step_time_ms", "Step ms", "Duration of the step on this core."),
+        ms("compute_ms", "Compute", "Ops of every other kind, copies within the device included."),
+        ms("infeed_ms", "Infeed", "The core waits for data from the host's infeed queue."),
+        ms("outfeed_ms", "Outfeed", "The core gives data to the host's outfeed queue."),
+        ms("all_reduce_compute_ms", "All-reduce compute", "Collectives, as long as on the core where each took least."),
+        ms("all_reduce_sync_ms", "All-reduce sync", "The rest of collectives: waiting for the other cores."),
+        ms("send_ms", "Send", "Ops that send to another core."),
+        ms("recv_ms", "Receive", "Ops that receive from another core."),
+        ms("host_transfer_ms", "Host transfer", "Sends, receives and copies between the device and the memory of the host."),
+        ms("idle_ms", "Idle", "No op ran."),
+        Col("name", "object", "", "Name", "Name of the step marker on the core's host.", "text"),
+        ms("start_ms", "Start ms", "Begin of the step on this core after the start of the profile."),
+    ],
+}
+
+WHERE_KNOWN: dict[str, list[Col]] = {
+    "steps.frame": [
+        size("host_to_device_bytes", "Copied in", "Bytes copied to devices for the step."),
+        size("device_to_host_bytes", "Copied out", "Bytes copied to the host for the step."),
+        size("device_to_device_bytes", "Copied across", "Bytes copied between devices or within one for the step."),
+    ],
+}
