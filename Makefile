@@ -12,7 +12,10 @@ SEED := $(shell date +%s)
 ROUNDS := 10
 FUZZ_SECONDS := 60
 
-.PHONY: demo test check fuzz lab lint unit js clean bench
+# The tests start hundreds of processes, each of which would compile the package again.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo test check fuzz lab lint unit js chromium clean bench
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); $(PYTHON) -m pip install --user --break-system-packages virtualenv && $(PYTHON) -m virtualenv $(VENV); }
@@ -42,7 +45,9 @@ demo: $(VENV)/.demo
 	@echo "One-file report:    $(OUT)/report.html        (open it in any browser; it needs no network)"
 
 ## Everything: linters, types, unit tests of both languages, and the product in a real browser.
-test: $(VENV)/.test js lint unit
+test: $(VENV)/.test
+	$(MAKE) --no-print-directory --jobs 3 --output-sync=target js lint chromium
+	$(MAKE) --no-print-directory unit
 
 js: $(VENV)/.test
 	PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent build
@@ -57,10 +62,12 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(VENV)/.test
+chromium:
 	bash tests/e2e/install-chromium.sh
-	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/e2e
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/e2e
+
+# A worker more than there are cores: a test waits for its processes, its browser or its kernel about a third of its time.
+unit: $(VENV)/.test chromium
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 ## Between two edits: linters, types, and the tests nearest to the files changed, in at most 90 s on two cores.
 check: $(VENV)/.test

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 
 from hypothesis import settings
 
@@ -26,4 +27,6 @@ def pytest_make_parametrize_id(val, argname):
 
 def pytest_collection_modifyitems(items):
     # Browser tests come last: their browser runs an event loop in this thread until the end, and those of the server start their own.
-    items.sort(key=lambda item: "e2e" in item.path.parts)
+    # The largest file comes first, of the others and of these, so that no worker is left alone with it at the end.
+    counts = Counter(item.path for item in items)
+    items.sort(key=lambda item: ("e2e" in item.path.parts, -counts[item.path], item.path))

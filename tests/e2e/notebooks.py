@@ -13,6 +13,8 @@ SIZE = {"width": 1300, "height": 1000}
 def window(browser, **options):
     """A page of a browser of its own; `problems` are the errors of its scripts."""
     context = browser.new_context(**{"viewport": SIZE, **options})
+    # A kernel that starts on a busy machine takes its time.
+    context.set_default_timeout(120_000)
     page = context.new_page()
     page.problems = []
     page.on("pageerror", lambda error: page.problems.append(str(error)))
