@@ -34,6 +34,22 @@ const styles = {
   },
 };
 
+const names = join(here, "../nbprof/tools/names.json");
+
+/** "nbprof:views": what draws each tab, by its id: a view adds a file, and a line to the names. */
+const views = {
+  name: "views",
+  setup(build) {
+    build.onResolve({ filter: /^nbprof:views$/ }, () => ({ path: "views", namespace: "nbprof-views" }));
+    build.onLoad({ filter: /.*/, namespace: "nbprof-views" }, async () => {
+      const ids = JSON.parse(await readFile(names, "utf8")).map(({ id }) => id);
+      const lines = ids.map((id) => `import { render as ${id} } from "./${id.replaceAll("_", "-")}.ts";`);
+      const contents = `${lines.join("\n")}\nexport default { ${ids.join(", ")} };`;
+      return { contents, loader: "ts", resolveDir: join(here, "views"), watchFiles: [names] };
+    });
+  },
+};
+
 const docs = join(here, "../docs");
 /** Pictures of at most so many bytes go along with the pages. */
 const SMALL = 24_000;
@@ -73,7 +89,7 @@ const options = {
   charset: "utf8",
   legalComments: "none",
   logLevel: "info",
-  plugins: [styles, help],
+  plugins: [styles, views, help],
 };
 
 const target = lab

@@ -4,6 +4,12 @@ declare module "nbprof:styles" {
   export default text;
 }
 
+declare module "nbprof:views" {
+  /** What draws each tab of nbprof/tools/names.json: `render` of js/views/<id>.ts, whose name has hyphens. */
+  const views: Record<import("./lib/payload.js").TabId, import("./lib/view.js").View>;
+  export default views;
+}
+
 declare module "nbprof:docs" {
   /** By the name of the page, without ".md". */
   const pages: Record<string, string>;

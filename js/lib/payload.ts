@@ -78,21 +78,8 @@ export const CATEGORIES = [
 
 export type CategoryKey = (typeof CATEGORIES)[number]["key"];
 
-export type TabId =
-  | "overview"
-  | "input"
-  | "ops"
-  | "op_profile"
-  | "hlo"
-  | "kernels"
-  | "device_time"
-  | "ascend"
-  | "memory"
-  | "allocator"
-  | "memory_viewer"
-  | "pods"
-  | "trace"
-  | "compare";
+/** A tab has the key of what it draws; its name is in nbprof/tools/names.json. */
+export type TabId = Exclude<keyof Payload, "meta" | "steps">;
 
 export interface Notice {
   kind: "failed" | "partial" | "no_steps" | "static";

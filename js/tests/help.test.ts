@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { linkOf, pageList, placeOf, slugOf, titleOf } from "../lab/help/pages.js";
-import { ABOUT } from "../views/about.js";
+import { NAMES } from "../lib/tabs.js";
 
 const folder = new URL("../../docs/", import.meta.url);
 const pages = Object.fromEntries(
@@ -19,7 +19,7 @@ describe("the pages of Help", () => {
   });
 
   it("have a section for each view", () => {
-    for (const id of Object.keys(ABOUT)) {
+    for (const id of Object.keys(NAMES)) {
       const { page, section } = placeOf(id, pages);
       expect(slugs(page), id).toContain(section);
     }

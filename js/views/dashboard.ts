@@ -1,5 +1,6 @@
 /** The shell: header bar, notice, tabs, panes drawn when first opened, footer. */
 
+import VIEWS from "nbprof:views";
 import { clear, h, handled, listen, modified, reason } from "../lib/dom.js";
 import { bytesText, num } from "../lib/format.js";
 import { type Keeper, type Kept, readKept, writeKept } from "../lib/keep.js";
@@ -9,42 +10,11 @@ import { button, categoryClass, emptyView } from "../lib/parts.js";
 import type { Payload, TabId } from "../lib/payload.js";
 import { createStore, type Selection } from "../lib/store.js";
 import { type Theme, watchTheme } from "../lib/theme.js";
-import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
+import type { Hint, ViewContext, ViewHandle } from "../lib/view.js";
 import type { Asker } from "../lib/wire.js";
 import { about } from "./about.js";
-import { render as allocator } from "./allocator.js";
-import { render as ascend } from "./ascend.js";
-import { render as compare } from "./compare.js";
-import { render as deviceTime } from "./device-time.js";
 import { brand, footer, noticeLine, savedNotice } from "./frame.js";
-import { render as hlo } from "./hlo.js";
-import { render as input } from "./input.js";
-import { render as kernels } from "./kernels.js";
-import { render as memory } from "./memory.js";
-import { render as memoryViewer } from "./memory-viewer.js";
-import { render as opProfile } from "./op-profile.js";
-import { render as ops } from "./ops.js";
-import { render as overview } from "./overview.js";
-import { render as pods } from "./pods.js";
 import { headTips } from "./tips.js";
-import { render as trace } from "./trace.js";
-
-const VIEWS: Record<TabId, View> = {
-  overview,
-  input,
-  ops,
-  op_profile: opProfile,
-  hlo,
-  kernels,
-  device_time: deviceTime,
-  ascend,
-  memory,
-  allocator,
-  memory_viewer: memoryViewer,
-  pods,
-  trace,
-  compare,
-};
 
 export interface DashboardOptions {
   /** A kernel stands behind it. */

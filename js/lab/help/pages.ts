@@ -1,27 +1,11 @@
 /** The pages of Help and the links between them: which page, and which section of it. */
 
+import { NAMES } from "../../lib/tabs.js";
+
 export const START = "views";
 
 /** What is asked for most, first; others follow by name. */
 const ORDER = [START, "capture", "jupyterlab", "trace", "compare", "numbers"];
-
-/** Sections of the page of views, by tab. */
-const VIEWS: Record<string, string> = {
-  overview: "overview",
-  input: "steps--input",
-  ops: "ops",
-  kernels: "gpu-kernels",
-  device_time: "device-time",
-  ascend: "ascend",
-  memory: "memory",
-  allocator: "allocator",
-  hlo: "hlo--roofline",
-  memory_viewer: "program-memory",
-  op_profile: "op-profile",
-  pods: "pods",
-  trace: "trace",
-  compare: "compare",
-};
 
 type Pages = Readonly<Record<string, string>>;
 
@@ -43,8 +27,8 @@ export function pageList(pages: Pages): string[] {
 
 /** Where a topic is: that of a view, a page, or "page#section". One that is nowhere is the first page. */
 export function placeOf(topic: string, pages: Pages): { page: string; section: string } {
-  const view = VIEWS[topic];
-  if (view) return { page: START, section: view };
+  const view = Object.values(NAMES).find(({ id }) => id === topic);
+  if (view) return { page: START, section: slugOf(view.label) };
   const [page = "", section = ""] = topic.split("#");
   return page in pages ? { page, section } : { page: START, section: "" };
 }
