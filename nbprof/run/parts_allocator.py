@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nbprof.analysis.allocator.stacks import Stacks
     from nbprof.analysis.allocator.state import Replay, State
     from nbprof.core.files import Piece
-    from nbprof.formats.torch_snapshot.memory import Snapshot
+    from nbprof.formats.torch_snapshot.snapshot import Snapshot
 
 
 class Allocator(Base):

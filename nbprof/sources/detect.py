@@ -6,9 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import printable
-from nbprof.sources.folders import MAYBE, NAMELESS, TRACE, XPLANE, Folder, Found, Listing
-from nbprof.sources.logdir import BESIDE, Candidate, stem
-from nbprof.sources.sniff import HEAD, Kind, recognise
+from nbprof.formats import register
+from nbprof.formats.format import Kind, Member
+from nbprof.formats.register import stem, telling
+from nbprof.sources.folders import MAYBE, NAMED, NAMELESS, Folder, Found, Listing
+from nbprof.sources.sniff import HEAD, recognise
 
 CHEAP_LOOKS, DEAR_LOOKS = 2000, 64
 """How many heads are read in a place: on a disk or in an archive, and over a network."""
@@ -16,20 +18,29 @@ CHEAP_LOOKS, DEAR_LOOKS = 2000, 64
 _SHORT = 1 << 13
 
 
-def candidates(folder: Folder, listing: Listing) -> list[Candidate]:
+def candidates(folder: Folder, listing: Listing) -> list[Member]:
     """The files of a place that are profiles.
 
-    `*.xplane.pb` is believed here and looked into when it is to be read, and so is the JSON of the same host beside it. Another
-    `*.trace.json` is looked into, but where each costs a request, only if several in one folder have to be told apart. Other files are
+    A file whose name is believed is looked into when it is to be read, and so is a copy of the same recording beside it. Another whose name
+    tells its format is looked into, but where each costs a request, only if several in one folder have to be told apart. Other files are
     looked into only in folders that have neither, and only so many; how many were not is put among the notes of the listing.
     """
-    out = [Candidate(f, Kind("xspace", sure=False)) for f in listing.files if f.promise == XPLANE]
-    hosts = {(f.parent, stem(f.piece.name)) for f in listing.files if f.promise == XPLANE}
-    hosts |= {(parent, BESIDE) for parent, _ in hosts}
-    traces = [f for f in listing.files if f.promise == TRACE]
-    out += [Candidate(f, Kind("chrome", sure=False, exporter=True)) for f in traces if (f.parent, stem(f.piece.name)) in hosts]
-    traces = [f for f in traces if (f.parent, stem(f.piece.name)) not in hosts]
-    taken = {f.parent for f in listing.files if f.promise in (XPLANE, TRACE)}
+    named = [(f, form) for f in listing.files if f.promise == NAMED and (form := telling(f.piece.name))]
+    out = [_member(f, Kind(form.name, sure=False)) for f, form in named if form.by_folder]
+    hosts: dict[str, set[str]] = {}
+    for one in out:
+        hosts.setdefault(one.parent, set()).add(one.stem)
+    traces = []
+    told = {}
+    for f, form in named:
+        if form.by_folder:
+            continue
+        if f.parent in hosts and form.is_copy(stem(f.piece.name), hosts[f.parent]):
+            out.append(_member(f, Kind(form.name, sure=False, exporter=True)))
+        else:
+            traces.append(f)
+            told[id(f)] = form.name
+    taken = {f.parent for f, _ in named}
     others = [f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in taken]
     others.sort(key=lambda f: (f.promise, f.at))
     looks = CHEAP_LOOKS if folder.cheap else DEAR_LOOKS
@@ -40,16 +51,20 @@ def candidates(folder: Folder, listing: Listing) -> list[Candidate]:
         unclear.sort(key=lambda f: f.piece.modified, reverse=True)
     looked, refused = _look(folder, unclear[:looks], several)
     known = {id(f) for f in unclear[:looks]}
-    out += [c for c in looked if c.kind.format == "chrome" or (c.kind.format == "xspace" and c.kind.sure)]
-    out += [Candidate(f, Kind("chrome", sure=False)) for f in traces if id(f) not in known]
+    alone = {form.name for form in register.FORMATS if form.recordings is None}
+    out += [one for one in looked if one.kind.format in alone and one.kind.sure]
+    out += [_member(f, Kind(told[id(f)], sure=False)) for f in traces if id(f) not in known]
     left = looks - min(len(unclear), looks)
-    taken_in = ("xspace", "chrome", "torch_memory")
     by_content, others_refused = _look(folder, others[:left], set())
-    out += [c for c in by_content if c.kind.format in taken_in and c.kind.sure]
+    out += [one for one in by_content if one.kind.format in alone and one.kind.sure]
     listing.refused += [(f, text, True) for f, text in refused] + [(f, text, False) for f, text in others_refused]
     if len(others) > left:
         listing.notes.append(("", f"{len(others) - left:,} more files without a telling name were not looked into."))
     return out
+
+
+def _member(found: Found, kind: Kind) -> Member:
+    return Member(found.piece, kind, stem(found.piece.name), found.parent)
 
 
 def _unclear(traces: list[Found]) -> list[Found]:
@@ -59,12 +74,12 @@ def _unclear(traces: list[Found]) -> list[Found]:
     return [f for f in traces if len(stems[f.parent]) > 1]
 
 
-def _look(folder: Folder, files: list[Found], several: set[int]) -> tuple[list[Candidate], list[tuple[Found, str]]]:
+def _look(folder: Folder, files: list[Found], several: set[int]) -> tuple[list[Member], list[tuple[Found, str]]]:
     """What the heads say, and the files that are no profile; of files in `several` also the rank is wanted, which may stand further
     behind.
     """
 
-    def one(found: Found) -> Candidate | str:
+    def one(found: Found) -> Member | str:
         try:
             head = b"" if id(found) in several else found.piece.head(_SHORT)
             kind = recognise(head, found.piece.name, whole=len(head) < _SHORT)
@@ -73,7 +88,7 @@ def _look(folder: Folder, files: list[Found], several: set[int]) -> tuple[list[C
                 kind = recognise(head, found.piece.name, whole=len(head) < HEAD)
         except ReadError as error:
             return f"{printable(found.at)} could not be looked into: {error.reason}"
-        return Candidate(found, kind) if kind.format else f"{printable(found.at)} is {kind.what}, not a profile."
+        return _member(found, kind) if kind.format else f"{printable(found.at)} is {kind.what}, not a profile."
 
     if folder.cheap:
         done = [one(found) for found in files]
@@ -81,4 +96,4 @@ def _look(folder: Folder, files: list[Found], several: set[int]) -> tuple[list[C
         with ThreadPoolExecutor(16) as pool:
             done = list(pool.map(one, files))
     refused = [(found, text) for found, text in zip(files, done, strict=True) if isinstance(text, str)]
-    return [c for c in done if isinstance(c, Candidate)], refused
+    return [c for c in done if isinstance(c, Member)], refused

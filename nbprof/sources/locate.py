@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, LocalFile, Piece, RunFiles, could_not_open, no_file, printable
-from nbprof.sources import ascend, ascend_runs, logdir
+from nbprof.core.files import LIMIT_BYTES, SIDECAR, LocalFile, Piece, RunFiles, could_not_open, join_some, no_file, printable
+from nbprof.formats import register
+from nbprof.formats.format import Kind, Member
+from nbprof.sources import logdir
 from nbprof.sources.detect import candidates
-from nbprof.sources.folders import SIDECAR, Folder, Found, Listing, LocalFolder, promised
-from nbprof.sources.select_run import choose, kind_of, settled, some
-from nbprof.sources.sniff import HEAD, Kind, recognise
+from nbprof.sources.folders import BESIDE, Folder, Found, Listing, LocalFolder, promised
+from nbprof.sources.select_run import choose, kind_of, settled
+from nbprof.sources.sniff import HEAD, recognise
 from nbprof.sources.urls import is_url, shown
 
 if TYPE_CHECKING:
@@ -27,12 +29,6 @@ if TYPE_CHECKING:
 
 Source = Any
 """A path or URL (str, bytes, os.PathLike, a UPath), several of them, or what `runs` gave."""
-
-
-_LOOKED_FOR = (
-    "nbprof looks for *.xplane.pb and *.trace.json in it and below it, where TensorBoard keeps them: "
-    "<logdir>/plugins/profile/<run>/<host>.xplane.pb."
-)
 
 
 @dataclass(frozen=True)
@@ -158,9 +154,9 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         head = piece.head(HEAD)
         if recognise(head, piece.name).format == "archive":
             raise ReadError("an archive inside an archive is not opened. Unpack the outer one, and load this.", path=piece.label) from None
-        beside = [f.piece for f in inside.listing.files if f.promise == SIDECAR and f.parent == inside.found.parent]
+        beside = [f.piece for f in inside.listing.files if f.promise == BESIDE and f.parent == inside.found.parent]
         return _named(piece, head, next(iter(beside), None))
-    sidecars = [f for f in listing.files if f.promise == SIDECAR]
+    sidecars = [f for f in listing.files if f.promise == BESIDE]
     found = logdir.runs(candidates(folder, listing), sidecars, folder.name, folder.below)
     lost: dict[int, list[str]] = {}
     for file, text, named in listing.refused:
@@ -175,19 +171,25 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     for at, text in listing.notes:
         notes.setdefault(str(folder.below(at)), []).append(text)
     doubts = tuple(listing.doubts)
-    npu, raw = ascend_runs.below(folder, listing)
-    if npu:
-        # A timeline lies beside the tables that it belongs to.
-        taken = {piece.label for run in npu for piece in run.files}
-        found = [run for run in found if any(piece.label not in taken for piece in run.files)]
-        found = sorted([*found, *npu], key=lambda run: (run.modified, run.name), reverse=True)
+    unread: list[str] = []
+    written = {f.parent: f.piece for f in sidecars}
+    for recordings, claim in listing.claims.items():
+        if not claim.sign:
+            continue
+        whole, more = recordings.runs_at(folder, claim, written)
+        unread += more
+        if whole:
+            # A timeline lies beside the tables that it belongs to.
+            taken = {piece.label for run in whole for piece in run.files}
+            found = [run for run in found if any(piece.label not in taken for piece in run.files)]
+            found = sorted([*found, *whole], key=lambda run: (run.modified, run.name), reverse=True)
     told = [
         replace(run, notes=run.notes + tuple(notes.get(str(run.folder), ())), warnings=run.warnings + doubts)
         if doubts or str(run.folder) in notes
         else run
         for run in found
     ]
-    return told, lambda: _nothing(folder, listing, raw)
+    return told, lambda: _nothing(folder, listing, unread)
 
 
 def _named(piece: Piece, head: bytes, sidecar: Piece | None = None) -> tuple[list[RunFiles], Callable[[], ReadError]]:
@@ -208,12 +210,11 @@ def _joined(parts: list[RunFiles]) -> RunFiles:
     """Files that were named one by one, as the hosts of one run."""
     if not parts:
         raise ReadError("no file was given: the list is empty.")
-    formats = {part.format for part in parts}
-    if len(formats) > 1:
+    labels = [form.label for form in register.FORMATS if form.name in {part.format for part in parts}]
+    if len(labels) > 1:
         odd = next(part for part in parts if part.format != parts[0].format)
         raise ReadError(
-            "the files are not of one kind: XSpace (*.xplane.pb) and Chrome traces (JSON) cannot be one run. Load them one by one.",
-            path=odd.files[0].label,
+            f"the files are not of one kind: {' and '.join(labels)} cannot be one run. Load them one by one.", path=odd.files[0].label
         )
     folders = {str(part.folder) for part in parts}
     one = parts[0]
@@ -346,47 +347,39 @@ def _of_file(piece: Piece, kind: Kind) -> RunFiles:
     """One file that was named, as a run."""
     folder: Path | str
     sidecar: Piece | None = None
-    notes: tuple[str, ...] = ()
     if isinstance(piece, LocalFile):
         folder = piece.path.parent
-        beside = folder / "nbprof.json"
+        beside = folder / SIDECAR
         sidecar = LocalFile(beside) if beside.is_file() else None
-        notes = _better_beside(piece, kind)
     elif (archive := getattr(piece, "archive", None)) is not None:
         folder = archive.below(piece.at.rpartition("/")[0])  # type: ignore[attr-defined]
     else:
         folder = piece.label.rpartition("/")[0]
+    member = Member(piece, kind, register.stem(piece.name))
     return RunFiles(
-        logdir.stem(piece.name),
-        folder,
-        (piece,),
-        piece.modified,
-        kind.format if kind.format in ("chrome", "msprof", "torch_memory") else "xspace",
-        notes,
-        sidecar=sidecar,
+        member.stem, folder, (piece,), piece.modified, kind.format, register.by_name(kind.format).notes(member), sidecar=sidecar
     )
 
 
-def _better_beside(piece: LocalFile, kind: Kind) -> tuple[str, ...]:
-    if kind.format != "chrome" or not kind.exporter:
-        return ()
-    better = piece.path.with_name(logdir.stem(piece.path.name) + ".xplane.pb")
-    return (f"{printable(better.name)} lies beside it and holds the same recording whole: load that for more.",) if better.is_file() else ()
-
-
-def _nothing(folder: Folder, listing: Listing, raw: list[ascend.Recording]) -> ReadError:
+def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
     """The error for a place without a profile: what was looked for, and what is there."""
     archive = isinstance(folder, _Inside)
-    if listing.ascend:
-        return ascend_runs.unread(folder, raw)
-    said = [f"no profile is in this {'archive' if archive else 'folder'}. {_LOOKED_FOR}"]
+    if (recordings := listing.claimed) is not None:
+        return recordings.nothing(folder, unread)
+    suffixes = [form.suffixes[0] for form in register.FORMATS if form.names is not None]
+    known = " and ".join(f"*{suffix}" for suffix in suffixes)
+    said = [
+        f"no profile is in this {'archive' if archive else 'folder'}.",
+        f"nbprof looks for {known} in it and below it, where TensorBoard keeps them:",
+        f"<logdir>/plugins/profile/<run>/<host>{suffixes[0]}.",
+    ]
     top = sorted(printable(name) for name in listing.top)
     if listing.archives:
         how = "unpack the outer one first" if archive else "name it to load what is inside"
-        said.append(f"It holds {some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}.")
+        said.append(f"It holds {join_some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}.")
     elif not top:
         said.append(f"The {'archive' if archive else 'folder'} is empty: was the recording stopped, and did it end without an error?")
     else:
-        said.append(f"It holds {some(top, 5)}.")
+        said.append(f"It holds {join_some(top, 5)}.")
     said += (listing.doubts + [text for _, text in listing.notes])[:3]
     return ReadError(" ".join(said), path=folder.label)

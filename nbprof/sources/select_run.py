@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import re
 from dataclasses import replace
 from typing import Any
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, Format, Piece, RunFiles
-from nbprof.sources import ascend
-from nbprof.sources.packed import Unpacked
-from nbprof.sources.sniff import HEAD, Kind, recognise
+from nbprof.core.files import LIMIT_BYTES, Piece, RunFiles, join_some
+from nbprof.core.packed import Unpacked
+from nbprof.formats import register
+from nbprof.formats.format import Kind
+from nbprof.sources.sniff import HEAD, recognise
 
 
 def choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:
@@ -35,20 +35,16 @@ def choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:
     if len(begin) == 1:
         return begin[0]
     if begin:
-        raise ReadError(f"{len(begin)} runs begin with {text!r}: {some([one.name for one in begin])}. Say more of the name.", path=label)
+        raise ReadError(
+            f"{len(begin)} runs begin with {text!r}: {join_some([one.name for one in begin])}. Say more of the name.", path=label
+        )
     near = difflib.get_close_matches(text, names, 1, 0.8)
     hint = f" Did you mean {near[0]}?" if near else ""
-    raise ReadError(f"no run is called {text!r}; there are {some(names)}.{hint}", path=label)
+    raise ReadError(f"no run is called {text!r}; there are {join_some(names)}.{hint}", path=label)
 
 
 def _count(number: int) -> str:
     return "one run is" if number == 1 else f"{number:,} runs are"
-
-
-def some(names: list[str], most: int = 10) -> str:
-    """The first names of a list as a text, and how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def settled(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
@@ -60,8 +56,8 @@ def settled(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
         None of the files is a profile; says what it is.
     """
     archives = {id(piece.archive): piece.archive for piece in run.files if hasattr(piece, "archive")}
-    if run.format == "msprof":
-        # Tables and timelines of several kinds; their reader looks into each.
+    if register.by_name(run.format).recordings is not None:
+        # Files of several kinds; their reader looks into each.
         for archive in archives.values():
             archive.prepare([piece for piece in run.files if getattr(piece, "archive", None) is archive])
         return replace(run, limit_bytes=limit)
@@ -84,31 +80,21 @@ def _settled(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
     if not kinds:
         raise failed[0]
     formats = [kind.format for _, kind in kinds]
-    form: Format = "chrome" if formats.count("chrome") > formats.count("xspace") else "xspace"
-    if set(formats) == {"torch_memory"}:
-        form = "torch_memory"
-    fits = [(piece, kind) for piece, kind in kinds if kind.format == form]
+    form = max(register.FORMATS, key=lambda form: formats.count(form.name))
+    fits = [(piece, kind) for piece, kind in kinds if kind.format == form.name]
     warnings += [f"A file was left out, and its host is not in the numbers: {error}" for error in failed]
     warnings += [
-        f"{piece.label} is {kind.what} among files of another kind; it was not read." for piece, kind in kinds if kind.format != form
+        f"{piece.label} is {kind.what} among files of another kind; it was not read." for piece, kind in kinds if kind.format != form.name
     ]
     kept, copies = _once([piece for piece, _ in fits])
     packing = {id(piece): kind.packed for piece, kind in fits}
     for archive in archives:
         archive.prepare([piece for piece in kept if getattr(piece, "archive", None) is archive])
-    # The reader of JSON takes gzip as it is.
     files = tuple(
-        Unpacked(piece, packing[id(piece)], limit)
-        if packing[id(piece)] and not (form == "chrome" and packing[id(piece)] == "gzip")
-        else piece
+        Unpacked(piece, packing[id(piece)], limit) if packing[id(piece)] and packing[id(piece)] not in form.unpacks else piece
         for piece in kept
     )
-    return replace(run, files=files, format=form, warnings=tuple(warnings + copies), limit_bytes=limit)
-
-
-_OF_ASCEND = re.compile(rb'"name"\s*:\s*"(Step Trace|HCCL|Communication|Ascend Hardware|CANN)"|"Iteration ID"|"Task Type"')
-_FOUND = re.compile(rb'"Communication (Time|Bandwidth) Info"|"Transit Size\(MB\)"|"Rule (Type|Suggestion)"')
-_READS = "nbprof reads *.xplane.pb, Chrome traces in JSON, and tables (CSV, with commas, in UTF-8) as Ascend's profilers write them."
+    return replace(run, files=files, format=form.name, warnings=tuple(warnings + copies), limit_bytes=limit)
 
 
 def kind_of(piece: Piece, head: bytes | None = None) -> Kind:
@@ -120,22 +106,19 @@ def kind_of(piece: Piece, head: bytes | None = None) -> Kind:
         It is no profile; says what it is.
     """
     head = piece.head(HEAD) if head is None else head
-    kind = recognise(head, piece.name, whole=len(head) < HEAD)
-    if kind.format == "chrome" and not kind.packed and ascend.use_of(piece.name) == "partial" and _OF_ASCEND.search(head):
-        # A part of a timeline of msprof, which tells less of who wrote it than the whole.
-        return replace(kind, format="msprof")
-    if not kind.format and not kind.packed and ascend.use_of(piece.name) == "analysed" and _FOUND.search(head):
-        return Kind("msprof", "what Ascend's tools found")
-    if kind.format in ("xspace", "chrome", "msprof", "torch_memory"):
+    kind = recognise(head, piece.name, whole=len(head) < HEAD, named=True)
+    if kind.format and kind.format != "archive":
         return kind
-    # Damaged, by its name: the reader says where.
-    if ".xplane.pb" in piece.name and head and head[0] in (0x0A, 0x12, 0x1A, 0x22):
-        return Kind("xspace", sure=False)
     if kind.what == "empty":
         raise ReadError("the file is empty: the profiler was stopped before it wrote anything.", path=piece.label)
     if kind.format == "archive":
         raise ReadError(f"this is {kind.what} inside a run. Name it alone to load what is inside.", path=piece.label)
-    raise ReadError(f"this is {kind.what}. {kind.remedy or _READS}", path=piece.label)
+    raise ReadError(f"this is {kind.what}. {kind.remedy or _readable()}", path=piece.label)
+
+
+def _readable() -> str:
+    *others, last = [form.label for form in register.FORMATS]
+    return f"nbprof reads {', '.join(others)}, and {last}."
 
 
 def _once(pieces: list[Piece]) -> tuple[list[Piece], list[str]]:

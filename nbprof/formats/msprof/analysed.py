@@ -12,8 +12,8 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Piece, printable
-from nbprof.core.trace import Note
-from nbprof.formats.msprof.tables import Table, newest
+from nbprof.core.trace import Note, Table
+from nbprof.formats.msprof.tables import newest
 
 _MOST_BYTES = 1 << 28
 _MB = 1024.0 * 1024.0

@@ -17,7 +17,7 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Piece, printable
-from nbprof.core.trace import Events, Receipt, Trace
+from nbprof.core.trace import Events, Receipt, Table, Trace
 from nbprof.formats.chrome.build import Builder
 from nbprof.formats.chrome.bytes import Source
 from nbprof.formats.chrome.document import walk
@@ -26,8 +26,7 @@ from nbprof.formats.msprof import analysed as msprof_analysed
 from nbprof.formats.msprof import events as msprof_events
 from nbprof.formats.msprof import steps as msprof_steps
 from nbprof.formats.msprof import tables as msprof_tables
-from nbprof.formats.msprof.tables import Table
-from nbprof.sources import ascend
+from nbprof.formats.msprof.recordings import recording_of, use_of
 
 # Moments of a clock that counts from the start of the machine are below, dates above: a century of seconds in ns.
 _DATES_NS = 10**17
@@ -91,9 +90,9 @@ def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None,
     for number, one in enumerate(found):
         _timelines(builder, one, receipt, progress, limit_bytes)
         device = one.devices[0] if len(one.devices) == 1 else None
-        csv = [p for p in one.pieces if ascend.use_of(p.name) == "table"]
+        csv = [p for p in one.pieces if use_of(p.name) == "table"]
         mine, notes = msprof_tables.tables(csv, number, one.rank, device, progress)
-        more, further = msprof_analysed.tables([p for p in one.pieces if ascend.use_of(p.name) == "analysed"], number, one.rank)
+        more, further = msprof_analysed.tables([p for p in one.pieces if use_of(p.name) == "analysed"], number, one.rank)
         for kind, items in (*mine.items(), *more.items()):
             for table in items:
                 # Of versions whose clock began with the machine.
@@ -104,7 +103,7 @@ def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None,
         for note in (*notes, *further):
             (receipt.warn if note.level == "warning" else receipt.info)(prefix + note.text)
     if not builder.files and not tables:
-        empty = not any(len(piece.head(1)) for piece in pieces if ascend.use_of(piece.name) not in ("facts", ""))
+        empty = not any(len(piece.head(1)) for piece in pieces if use_of(piece.name) not in ("facts", ""))
         why = "all of its tables are empty: the export was stopped, run msprof --export=on again." if empty else ""
         raise ReadError(why or "none of its files holds a table or a timeline of Ascend's profilers.", path=pieces[0].label)
     trace = builder.trace() if builder.files else _empty(receipt)
@@ -129,9 +128,9 @@ def _recordings(pieces: Sequence[Piece], receipt: Receipt) -> list[Recording]:
     found: dict[str, Recording] = {}
     for piece in pieces:
         parts = piece.label.split("/")[:-1]
-        path = "/".join(parts[: ascend.recording_of(parts)])
+        path = "/".join(parts[: recording_of(parts)])
         found.setdefault(path, Recording(path)).pieces.append(piece)
-    out = [one for one in found.values() if any(ascend.use_of(p.name) not in ("facts", "") for p in one.pieces)]
+    out = [one for one in found.values() if any(use_of(p.name) not in ("facts", "") for p in one.pieces)]
     for one in out:
         _facts(one, receipt)
     _named(out, receipt)
@@ -141,7 +140,7 @@ def _recordings(pieces: Sequence[Piece], receipt: Receipt) -> list[Recording]:
 def _facts(one: Recording, receipt: Receipt) -> None:
     starts: dict[str, Any] = {}
     for piece in one.pieces:
-        if ascend.use_of(piece.name) != "facts":
+        if use_of(piece.name) != "facts":
             continue
         try:
             stated = json.loads(bytes(piece.read().data))
@@ -186,13 +185,13 @@ def _timelines(builder: Builder, one: Recording, receipt: Receipt, progress: Cal
     """Adds the timelines of a recording: one after the other those of a folder, which are slices or iterations of the same lanes."""
     folders: dict[str, list[Piece]] = {}
     for piece in one.pieces:
-        use = ascend.use_of(piece.name)
+        use = use_of(piece.name)
         if use in ("timeline", "partial"):
             folders.setdefault(piece.label.rpartition("/")[0], []).append(piece)
     for folder, files in folders.items():
-        whole = [p for p in files if ascend.use_of(p.name) == "timeline"]
+        whole = [p for p in files if use_of(p.name) == "timeline"]
         # The marks of iterations are a table of their own; where they are all there is, they are the timeline too.
-        alone = files if all(ascend.use_of(p.name) in ("partial", "facts") for p in one.pieces) else []
+        alone = files if all(use_of(p.name) in ("partial", "facts") for p in one.pieces) else []
         kept, notes = msprof_tables.newest(whole or [p for p in files if not p.name.startswith("step_trace")] or alone)
         for text in notes:
             receipt.info(text)

@@ -18,8 +18,8 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Piece, printable
-from nbprof.core.trace import TEXT, Int64s, Receipt, Trace
-from nbprof.formats.msprof.tables import Table, newest
+from nbprof.core.trace import TEXT, Int64s, Receipt, Table, Trace
+from nbprof.formats.msprof.tables import newest
 
 _MARK = re.compile(r"(Iteration|FP_BP Time|Iteration Refresh|Reduce|Data_aug Bound|GetNext)(?: |_)?(\d+)?(?:_(\d+))?\Z")
 _MODEL = re.compile(r"Model ID:\s*(\d+)")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from nbprof.core.files import Piece, printable
-from nbprof.core.trace import Note
+from nbprof.core.trace import Note, Table
 from nbprof.formats.msprof import csv as msprof_csv
 from nbprof.formats.msprof.columns import columns
 
@@ -18,57 +18,6 @@ from nbprof.formats.msprof.columns import columns
 _REACH_NS = 2**53
 _FILE = re.compile(r"^(?P<module>[A-Za-z][A-Za-z_]*?)(?:_slice_(?P<slice>\d+))?(?P<ids>(?:_\d{1,9})*)(?:_(?P<time>\d{14}))?\.\w+$")
 _DEVICE = re.compile(r"^device_(\d{1,4})$")
-
-
-@dataclass(eq=False)
-class Table:
-    """One table of one recording.
-
-    Attributes
-    ----------
-    kind : str
-        `op_summary`, `op_statistic`, `step_trace`, ... whatever the file was called; '' for a header that no exporter is known to write.
-    device : int or None
-        The device of all its rows; None where they are of several, or of the host.
-    rank : int or None
-        Of the process that recorded it, where that is known.
-    frame : DataFrame
-        Columns with units in their names (`_us`, `_bytes`); moments end in `_ps` and count from the begin of the trace.
-    header : list of str
-        As the file has it.
-    source : str
-        Its files.
-    doubts : list of str
-        Ends of sentences that begin with `source`.
-    host : int
-        Which recording, an index into `Trace.hosts`.
-    base_ns : int
-        What the moments count from; `rebase` moves it.
-    """
-
-    kind: str
-    device: int | None
-    rank: int | None
-    frame: pd.DataFrame
-    header: list[str]
-    source: str
-    doubts: list[str] = field(default_factory=list)
-    host: int = 0
-    base_ns: int = 0
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    @property
-    def times(self) -> list[str]:
-        """The columns that hold moments."""
-        return [str(name) for name in self.frame.columns if str(name).endswith("_ps")]
-
-    @property
-    def first_ns(self) -> int | None:
-        """Its first moment, None where it has none."""
-        firsts = [int(low) for name in self.times if pd.notna(low := self.frame[name].min())]
-        return self.base_ns + min(firsts) // 1000 if firsts else None
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LocalFile, Piece, RunFiles
+from nbprof.core.files import Piece
 from nbprof.core.trace import Events, Receipt, Trace
 from nbprof.formats.torch_snapshot import memory as torch_memory
-from nbprof.sources.logdir import stem
-from nbprof.sources.packed import Unpacked
+from nbprof.formats.torch_snapshot.snapshot import Snapshot
 
-_SUFFIX = re.compile(r"(\.memory_snapshot|_snapshot|-snapshot)?\.(pickle|pkl)$", re.IGNORECASE)
 LANES = {
     "lane": "i8", "host": "object", "process": "object", "thread": "object", "line_id": "i8", "plane": "i8", "kind": "object",
     "device": "i8", "note": "object", "events": "i8", "order": "i8",
@@ -29,7 +24,7 @@ LANES = {
 class SnapshotTrace(Trace):
     """A trace without events; `snapshots` are what its files hold."""
 
-    snapshots: list[torch_memory.Snapshot] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
 
 
 def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None) -> Trace:
@@ -70,33 +65,7 @@ def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None)
     )
 
 
-def beside(files: RunFiles) -> tuple[Piece, ...]:
-    """The snapshots of a run: its files, where they are that, or those that lie beside a trace of PyTorch under its name.
-
-    In a folder with one trace, any `*.pickle` whose name says that it is a snapshot counts.
-    """
-    if files.format == "torch_memory":
-        return files.files
-    if files.format != "chrome":
-        return ()
-    out: list[Piece] = []
-    locals_ = [piece.packed if isinstance(piece, Unpacked) else piece for piece in files.files]
-    folders = {piece.path.parent for piece in locals_ if isinstance(piece, LocalFile)}
-    stems = {stem(piece.name) for piece in files.files}
-    for folder in sorted(folders):
-        try:
-            with os.scandir(folder) as entries:
-                names = sorted(entry.name for entry in entries if entry.is_file() and _SUFFIX.search(entry.name))
-        except OSError:
-            continue
-        alone = len(stems) == 1
-        out += [
-            LocalFile(Path(folder) / name) for name in names if _SUFFIX.sub("", name) in stems or (alone and "snapshot" in name.lower())
-        ]
-    return tuple(out)
-
-
-def snapshots(trace: Trace, pieces: Sequence[Piece]) -> tuple[list[torch_memory.Snapshot], list[str]]:
+def snapshots(trace: Trace, pieces: Sequence[Piece]) -> tuple[list[Snapshot], list[str]]:
     """The snapshots of a run, and a sentence about each file beside its trace that could not be read.
 
     Raises

@@ -28,9 +28,9 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Buffer, LocalFile, Piece, Stamp
+from nbprof.core.packed import Unpacked
 from nbprof.core.version import __version__
 from nbprof.run.cache.folder import Folder
-from nbprof.sources.packed import Unpacked
 
 T = TypeVar("T")
 
