@@ -164,7 +164,7 @@ def join_some(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + more
 
 
-class Piece(Protocol):
+class SourceFile(Protocol):
     """One file of a run: on disk, in an archive, or behind a URL."""
 
     @property
@@ -211,7 +211,7 @@ class Piece(Protocol):
 
 @dataclass(frozen=True)
 class Stamp:
-    """What tells, without reading it, that a piece holds the same bytes as before.
+    """What tells, without reading it, that a file holds the same bytes as before.
 
     Attributes
     ----------
@@ -343,7 +343,7 @@ class RunFiles:
 
     name: str
     folder: Path | str
-    files: tuple[Piece, ...]
+    files: tuple[SourceFile, ...]
     modified: float
     format: str
     """Name of their `Format`."""
@@ -353,5 +353,5 @@ class RunFiles:
     """Lines for the receipt that lower the trust in the numbers: a host that is missing."""
     limit_bytes: int = LIMIT_BYTES
     """The most that a packed file of these may unpack to."""
-    sidecar: Piece | None = None
+    sidecar: SourceFile | None = None
     """What nbprof wrote beside the files when it recorded them."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import IO, Any, BinaryIO, cast
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, Piece, printable, too_large
+from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, SourceFile, printable, too_large
 
 DAMAGED = "the archive is damaged or was cut off ({}). Copy it again, or pack the profile again."
 # What the libraries raise on damaged bytes: errors of their own, and those of whom they trusted the bytes with.
@@ -90,7 +90,7 @@ def read_all(file: IO[bytes], label: str, limit: int, size: int | None = None) -
 class Unpacked:
     """A file that lies packed (gzip, bzip2, xz), as if it were not."""
 
-    packed: Piece
+    packed: SourceFile
     packing: str
     limit: int = LIMIT_BYTES
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import Piece, RunFiles
+from nbprof.core.files import RunFiles, SourceFile
 
 if TYPE_CHECKING:
     from nbprof.core.trace import Trace
 
-    Reader = Callable[[Sequence[Piece], Callable[[str], None] | None], Trace]
+    Reader = Callable[[Sequence[SourceFile], Callable[[str], None] | None], Trace]
 
 PACKING = r"(\.(gz|bz2|xz))?$"
 """How a name ends whose file may be packed, for the patterns of `Format.names`."""
@@ -95,7 +95,7 @@ class Member:
 
     Attributes
     ----------
-    file : Piece
+    file : SourceFile
     kind : Kind
     stem : str
         Its name without suffixes.
@@ -103,7 +103,7 @@ class Member:
         The folder that it is in, below the place that was looked through.
     """
 
-    file: Piece
+    file: SourceFile
     kind: Kind
     stem: str
     parent: str = ""
@@ -160,7 +160,7 @@ class Claim:
         A file or folder that shows that there are some; empty where none was seen.
     within : str
         The folder of such a recording that the place itself is, or lies in.
-    files : dict of str to Piece
+    files : dict of str to SourceFile
         In a place that lists whole paths: files that are read of them, by their paths below the place.
     folders : set of str
         And the folders of them whose names count.
@@ -168,7 +168,7 @@ class Claim:
 
     sign: str = ""
     within: str = ""
-    files: dict[str, Piece] = field(default_factory=dict)
+    files: dict[str, SourceFile] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -199,7 +199,7 @@ class Recordings(Protocol):
     def runs_in(self, folder: Path, *, near: bool = False) -> tuple[list[RunFiles], list[str]]:
         """The runs below a folder, newest first, and the paths of recordings that cannot be read yet; with `near` those right in it."""
 
-    def runs_at(self, place: Place, claim: Claim, sidecars: Mapping[str, Piece]) -> tuple[list[RunFiles], list[str]]:
+    def runs_at(self, place: Place, claim: Claim, sidecars: Mapping[str, SourceFile]) -> tuple[list[RunFiles], list[str]]:
         """The same of a place that has been walked over; `sidecars` are what nbprof wrote, by the folder that it is in."""
 
     def not_yet(self, path: str) -> str:
@@ -289,7 +289,7 @@ class Format:
             return self.gather(here, before)
         return before + [RunFiles(one.stem, here.folder, (one.file,), one.file.modified, self.name) for one in here.of(self.name)]
 
-    def read(self, files: Sequence[Piece], progress: Callable[[str], None] | None, limit_bytes: int) -> Trace:
+    def read(self, files: Sequence[SourceFile], progress: Callable[[str], None] | None, limit_bytes: int) -> Trace:
         """The trace of one run.
 
         Raises

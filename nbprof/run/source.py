@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, LocalFile, Piece, RunFiles
+from nbprof.core.files import LIMIT_BYTES, LocalFile, RunFiles, SourceFile
 from nbprof.core.packed import Unpacked
 from nbprof.core.trace import Trace
 from nbprof.formats.register import by_name
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nbprof.activity.activity import Activity
     from nbprof.sources.recording import CaptureInfo
 
-Reader = Callable[[Sequence[Piece], Callable[[str], None] | None], Trace]
+Reader = Callable[[Sequence[SourceFile], Callable[[str], None] | None], Trace]
 Dialect = Callable[[Trace], "Activity"]
 
 
@@ -73,7 +73,7 @@ class RunSource:
             return self._key
 
 
-def local_files(pieces: Sequence[Piece]) -> tuple[tuple[Path, int, int], ...]:
+def local_files(pieces: Sequence[SourceFile]) -> tuple[tuple[Path, int, int], ...]:
     """Path, size and time of change (ns) of the files on this machine that the pieces are, packed or not; empty if one is none."""
     out = []
     for piece in pieces:

@@ -213,7 +213,7 @@ class Search:
             above = str(here.real) + os.sep
             if whole and not any(folder.startswith(above) for folder in self._with_runs):
                 return found, True
-        sidecar = next((f.piece for f in listing.files if f.promise == BESIDE), None)
+        sidecar = next((f.file for f in listing.files if f.promise == BESIDE), None)
         # A path of the file browser leads to one of several runs only where it is a file.
         return [
             replace(

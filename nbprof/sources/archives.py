@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import IO, Any, BinaryIO, cast
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, Buffer, LocalFile, Piece, Stamp, printable, size_text, too_large
+from nbprof.core.files import LIMIT_BYTES, Buffer, LocalFile, SourceFile, Stamp, printable, size_text, too_large
 from nbprof.core.packed import DAMAGED, as_file, encrypted, in_archive, opened, read_all
 from nbprof.sources.folders import NAMED, Listing, promised
 from nbprof.sources.sniff import HEAD
@@ -74,7 +74,7 @@ class _Archive:
 
     cheap = True
 
-    def __init__(self, source: Piece, limit: int = LIMIT_BYTES, progress: Progress = None) -> None:
+    def __init__(self, source: SourceFile, limit: int = LIMIT_BYTES, progress: Progress = None) -> None:
         self.source = source
         self.limit = limit
         self.progress = progress
@@ -190,12 +190,12 @@ class TarArchive(_Archive):
 
     Parameters
     ----------
-    source : Piece
+    source : SourceFile
     packing : str
         `gzip`, `bzip2`, `xz`, or the empty text.
     """
 
-    def __init__(self, source: Piece, packing: str = "", limit: int = LIMIT_BYTES, progress: Progress = None) -> None:
+    def __init__(self, source: SourceFile, packing: str = "", limit: int = LIMIT_BYTES, progress: Progress = None) -> None:
         super().__init__(source, limit, progress)
         self.packing = packing
         self._heads: dict[int, bytes] = {}

@@ -25,7 +25,7 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
     tells its format is looked into, but where each costs a request, only if several in one folder have to be told apart. Other files are
     looked into only in folders that have neither, and only so many; how many were not is put among the notes of the listing.
     """
-    named = [(f, form) for f in listing.files if f.promise == NAMED and (form := telling(f.piece.name))]
+    named = [(f, form) for f in listing.files if f.promise == NAMED and (form := telling(f.file.name))]
     out = [_member(f, Kind(form.name, sure=False)) for f, form in named if form.by_folder]
     hosts: dict[str, set[str]] = {}
     for one in out:
@@ -35,7 +35,7 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
     for f, form in named:
         if form.by_folder:
             continue
-        if f.parent in hosts and form.is_copy(stem(f.piece.name), hosts[f.parent]):
+        if f.parent in hosts and form.is_copy(stem(f.file.name), hosts[f.parent]):
             out.append(_member(f, Kind(form.name, sure=False, exporter=True)))
         else:
             traces.append(f)
@@ -48,7 +48,7 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
     unclear = traces if folder.cheap else [f for f in traces if id(f) in several]
     if len(unclear) > looks:
         # The newest runs are what people come for.
-        unclear.sort(key=lambda f: f.piece.modified, reverse=True)
+        unclear.sort(key=lambda f: f.file.modified, reverse=True)
     looked, refused = _look(folder, unclear[:looks], several)
     known = {id(f) for f in unclear[:looks]}
     alone = {form.name for form in register.FORMATS if form.recordings is None}
@@ -64,13 +64,13 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
 
 
 def _member(found: Found, kind: Kind) -> Member:
-    return Member(found.piece, kind, stem(found.piece.name), found.parent)
+    return Member(found.file, kind, stem(found.file.name), found.parent)
 
 
 def _unclear(traces: list[Found]) -> list[Found]:
     stems: dict[str, set[str]] = {}
     for found in traces:
-        stems.setdefault(found.parent, set()).add(stem(found.piece.name).rpartition(".")[0])
+        stems.setdefault(found.parent, set()).add(stem(found.file.name).rpartition(".")[0])
     return [f for f in traces if len(stems[f.parent]) > 1]
 
 
@@ -81,11 +81,11 @@ def _look(folder: Folder, files: list[Found], several: set[int]) -> tuple[list[M
 
     def one(found: Found) -> Member | str:
         try:
-            head = b"" if id(found) in several else found.piece.head(_SHORT)
-            kind = recognise(head, found.piece.name, whole=len(head) < _SHORT)
+            head = b"" if id(found) in several else found.file.head(_SHORT)
+            kind = recognise(head, found.file.name, whole=len(head) < _SHORT)
             if not (kind.format and kind.sure) and (len(head) == _SHORT or not head):
-                head = found.piece.head(HEAD)
-                kind = recognise(head, found.piece.name, whole=len(head) < HEAD)
+                head = found.file.head(HEAD)
+                kind = recognise(head, found.file.name, whole=len(head) < HEAD)
         except ReadError as error:
             return f"{printable(found.at)} could not be looked into: {error.reason}"
         return _member(found, kind) if kind.format else f"{printable(found.at)} is {kind.what}, not a profile."

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import SIDECAR, LocalFile, Piece, could_not_open, printable
+from nbprof.core.files import SIDECAR, LocalFile, SourceFile, could_not_open, printable
 from nbprof.formats import register
 from nbprof.formats.format import Claim, Place, Recordings, within
 
@@ -32,7 +32,7 @@ class Found:
 
     at: str
     promise: int
-    piece: Piece
+    file: SourceFile
 
     @property
     def parent(self) -> str:
@@ -76,8 +76,8 @@ class Listing:
         """Those of which there is a sign."""
         return next((recordings for recordings, claim in self.claims.items() if claim.sign), None)
 
-    def add(self, at: str, piece: Callable[[], Piece]) -> None:
-        """Takes in a file; its piece is made only if the name says that it may be a profile."""
+    def add(self, at: str, file: Callable[[], SourceFile]) -> None:
+        """Takes in a file, which is made only if the name says that it may be a profile."""
         first, slash, _ = at.partition("/")
         self.top.add(first + slash)
         self.count += 1
@@ -88,7 +88,7 @@ class Listing:
         if at == self.also:
             promise = max(promise, MAYBE)
         if promise >= 0:
-            self.files.append(Found(at, promise, piece()))
+            self.files.append(Found(at, promise, file()))
         elif _ARCHIVE.search(name):
             self.archives.append(at)
         self.note(at)
@@ -112,12 +112,12 @@ class Listing:
         # A recording that was never finished lies in a folder of its own, hidden.
         return name not in _PRUNED and not name.startswith(".recording-")
 
-    def take(self, at: str, piece: Callable[[], Piece]) -> None:
+    def take(self, at: str, file: Callable[[], SourceFile]) -> None:
         """Takes in a file of a place that lists whole paths, unless it is in a folder that is not entered."""
         *parts, name = at.split("/")
         entered = all(self.enters("/".join(parts[: i + 1])) for i in range(len(parts)))
         if (entered and not self.within) or at == self.also:
-            self.add(at, piece)
+            self.add(at, file)
         for recordings, claim in self.claims.items():
             ours = bool(claim.within or within(recordings.is_folder, parts))
             if not ours and not entered:
@@ -126,7 +126,7 @@ class Listing:
                 if recordings.counts(part):
                     claim.folders.add("/".join(parts[: i + 1]))
             if recordings.is_read(name) and not (ours and any(map(recordings.is_private, parts))):
-                claim.files[at] = piece()
+                claim.files[at] = file()
 
     def walks(self, at: str) -> bool:
         """Whether a place that shows one folder at a time is to be asked for this one; of a recording, for those that are read."""
@@ -150,7 +150,7 @@ class Listing:
             out.claims[recordings] = Claim(
                 claim.sign,
                 claim.within or within(recordings.is_folder, at.split("/")),
-                {file[len(start) :]: piece for file, piece in claim.files.items() if file.startswith(start)},
+                {path[len(start) :]: file for path, file in claim.files.items() if path.startswith(start)},
                 {folder[len(start) :] for folder in claim.folders if folder.startswith(start)},
             )
         out.top = {f.at.partition("/")[0] + ("/" if "/" in f.at else "") for f in out.files}

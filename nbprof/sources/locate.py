@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, SIDECAR, LocalFile, Piece, RunFiles, could_not_open, join_some, no_file, printable
+from nbprof.core.files import LIMIT_BYTES, SIDECAR, LocalFile, RunFiles, SourceFile, could_not_open, join_some, no_file, printable
 from nbprof.formats import register
 from nbprof.formats.format import Kind, Member
 from nbprof.sources import logdir
@@ -150,29 +150,29 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     try:
         listing = folder.listing()
     except _IsFile as inside:
-        piece = inside.found.piece
-        head = piece.head(HEAD)
-        if recognise(head, piece.name).format == "archive":
-            raise ReadError("an archive inside an archive is not opened. Unpack the outer one, and load this.", path=piece.label) from None
-        beside = [f.piece for f in inside.listing.files if f.promise == BESIDE and f.parent == inside.found.parent]
-        return _named(piece, head, next(iter(beside), None))
+        file = inside.found.file
+        head = file.head(HEAD)
+        if recognise(head, file.name).format == "archive":
+            raise ReadError("an archive inside an archive is not opened. Unpack the outer one, and load this.", path=file.label) from None
+        beside = [f.file for f in inside.listing.files if f.promise == BESIDE and f.parent == inside.found.parent]
+        return _named(file, head, next(iter(beside), None))
     sidecars = [f for f in listing.files if f.promise == BESIDE]
     found = logdir.runs(candidates(folder, listing), sidecars, folder.name, folder.below)
     lost: dict[int, list[str]] = {}
-    for file, text, named in listing.refused:
-        here = str(folder.below(file.parent))
-        lacking = [i for i, run in enumerate(found) if str(run.folder) == here and logdir.lacks(run, file.piece.name)]
+    for refused, text, named in listing.refused:
+        here = str(folder.below(refused.parent))
+        lacking = [i for i, run in enumerate(found) if str(run.folder) == here and logdir.lacks(run, refused.file.name)]
         for i in lacking:
             lost.setdefault(i, []).append(f"{text} It is a rank of this run by its name; what happened there is not in the numbers.")
         if named and not lacking:
-            listing.notes.append((file.parent, text))
+            listing.notes.append((refused.parent, text))
     found = [replace(run, warnings=run.warnings + tuple(lost[i])) if i in lost else run for i, run in enumerate(found)]
     notes: dict[str, list[str]] = {}
     for at, text in listing.notes:
         notes.setdefault(str(folder.below(at)), []).append(text)
     doubts = tuple(listing.doubts)
     unread: list[str] = []
-    written = {f.parent: f.piece for f in sidecars}
+    written = {f.parent: f.file for f in sidecars}
     for recordings, claim in listing.claims.items():
         if not claim.sign:
             continue
@@ -180,8 +180,8 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         unread += more
         if whole:
             # A timeline lies beside the tables that it belongs to.
-            taken = {piece.label for run in whole for piece in run.files}
-            found = [run for run in found if any(piece.label not in taken for piece in run.files)]
+            taken = {file.label for run in whole for file in run.files}
+            found = [run for run in found if any(file.label not in taken for file in run.files)]
             found = sorted([*found, *whole], key=lambda run: (run.modified, run.name), reverse=True)
     told = [
         replace(run, notes=run.notes + tuple(notes.get(str(run.folder), ())), warnings=run.warnings + doubts)
@@ -192,10 +192,10 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     return told, lambda: _nothing(folder, listing, unread)
 
 
-def _named(piece: Piece, head: bytes, sidecar: Piece | None = None) -> tuple[list[RunFiles], Callable[[], ReadError]]:
+def _named(file: SourceFile, head: bytes, sidecar: SourceFile | None = None) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     """One file that was named: a run, or no profile and the error that says what it is."""
     try:
-        run = _of_file(piece, kind_of(piece, head))
+        run = _of_file(file, kind_of(file, head))
     except ReadError as error:
         no_profile = error
         return [], lambda: no_profile
@@ -224,7 +224,7 @@ def _joined(parts: list[RunFiles]) -> RunFiles:
     return RunFiles(
         name,
         one.folder,
-        tuple(piece for part in parts for piece in part.files),
+        tuple(file for part in parts for file in part.files),
         max(part.modified for part in parts),
         one.format,
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
@@ -238,7 +238,7 @@ def _label(source: Source) -> str:
     return shown(text) if is_url(text) else printable(text)
 
 
-def _place(source: Source, ways: Ways) -> Piece | Folder:
+def _place(source: Source, ways: Ways) -> SourceFile | Folder:
     """What a path or URL leads to."""
     if hasattr(source, "fs") and hasattr(source, "path") and not isinstance(source, (str, Path)):
         protocol = getattr(source, "protocol", None)
@@ -257,7 +257,7 @@ def _place(source: Source, ways: Ways) -> Piece | Folder:
     return _at_path(text, ways)
 
 
-def _at_path(text: str, ways: Ways) -> Piece | Folder:
+def _at_path(text: str, ways: Ways) -> SourceFile | Folder:
     try:
         path = Path(text).expanduser()
         mode = path.stat().st_mode
@@ -288,7 +288,7 @@ def _not_there(error: OSError, path: Path) -> ReadError:
     return ReadError(f"{out.reason} Did you mean {printable(near[0])}?", path=out.path) if near else out
 
 
-def _at_url(text: str, ways: Ways) -> Piece | Folder:
+def _at_url(text: str, ways: Ways) -> SourceFile | Folder:
     chained = re.match(r"^(zip|tar)://(.*?)::(.+)$", text, re.DOTALL) or re.match(r"^(zip|tar)()::(.+)$", text, re.DOTALL)
     if chained:
         return _inside(_place(chained[3], ways), chained[2], ways)
@@ -305,7 +305,7 @@ def _at_url(text: str, ways: Ways) -> Piece | Folder:
     return _inside(there, inner, ways) if mark else there
 
 
-def _remote(storage: Storage, path: str, ways: Ways) -> Piece | Folder:
+def _remote(storage: Storage, path: str, ways: Ways) -> SourceFile | Folder:
     from nbprof.sources.remote import RemoteFile, RemoteFolder
 
     folder = RemoteFolder(storage, path, ways.limit_bytes, ways.progress)
@@ -326,15 +326,15 @@ def _remote(storage: Storage, path: str, ways: Ways) -> Piece | Folder:
     return file
 
 
-def _archive(piece: Piece, kind: Kind, ways: Ways) -> ZipArchive | TarArchive:
+def _archive(file: SourceFile, kind: Kind, ways: Ways) -> ZipArchive | TarArchive:
     from nbprof.sources.archives import TarArchive, ZipArchive
 
     if kind.what == "a zip archive":
-        return ZipArchive(piece, ways.limit_bytes, ways.progress)
-    return TarArchive(piece, kind.packed, ways.limit_bytes, ways.progress)
+        return ZipArchive(file, ways.limit_bytes, ways.progress)
+    return TarArchive(file, kind.packed, ways.limit_bytes, ways.progress)
 
 
-def _inside(outer: Piece | Folder, inner: str, ways: Ways) -> Folder:
+def _inside(outer: SourceFile | Folder, inner: str, ways: Ways) -> Folder:
     if hasattr(outer, "listing"):
         raise ReadError("this is a folder, not an archive.", path=outer.label)
     kind = recognise(outer.head(HEAD), outer.name)
@@ -343,22 +343,20 @@ def _inside(outer: Piece | Folder, inner: str, ways: Ways) -> Folder:
     return _Inside(_archive(outer, kind, ways), "/".join(part for part in inner.split("/") if part not in ("", ".", "..")))
 
 
-def _of_file(piece: Piece, kind: Kind) -> RunFiles:
+def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
     """One file that was named, as a run."""
     folder: Path | str
-    sidecar: Piece | None = None
-    if isinstance(piece, LocalFile):
-        folder = piece.path.parent
+    sidecar: SourceFile | None = None
+    if isinstance(file, LocalFile):
+        folder = file.path.parent
         beside = folder / SIDECAR
         sidecar = LocalFile(beside) if beside.is_file() else None
-    elif (archive := getattr(piece, "archive", None)) is not None:
-        folder = archive.below(piece.at.rpartition("/")[0])  # type: ignore[attr-defined]
+    elif (archive := getattr(file, "archive", None)) is not None:
+        folder = archive.below(file.at.rpartition("/")[0])  # type: ignore[attr-defined]
     else:
-        folder = piece.label.rpartition("/")[0]
-    member = Member(piece, kind, register.stem(piece.name))
-    return RunFiles(
-        member.stem, folder, (piece,), piece.modified, kind.format, register.by_name(kind.format).notes(member), sidecar=sidecar
-    )
+        folder = file.label.rpartition("/")[0]
+    member = Member(file, kind, register.stem(file.name))
+    return RunFiles(member.stem, folder, (file,), file.modified, kind.format, register.by_name(kind.format).notes(member), sidecar=sidecar)
 
 
 def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:

@@ -30,7 +30,7 @@ def runs(members: Iterable[Member], sidecars: Iterable[Found], root: str, below:
     folders: dict[str, list[Member]] = {}
     for member in members:
         folders.setdefault(member.parent, []).append(member)
-    beside = {s.parent: s.piece for s in sidecars}
+    beside = {s.parent: s.file for s in sidecars}
     named: list[tuple[str, str, RunFiles]] = []
     for parent, its in folders.items():
         last = parent.rpartition("/")[2] or root
@@ -47,7 +47,7 @@ def runs(members: Iterable[Member], sidecars: Iterable[Found], root: str, below:
 
 def lacks(run: RunFiles, name: str) -> bool:
     """Whether a file that cannot be read is, by its name, one that a run lacks."""
-    return register.by_name(run.format).lacks(register.stem(name), [register.stem(piece.name) for piece in run.files])
+    return register.by_name(run.format).lacks(register.stem(name), [register.stem(file.name) for file in run.files])
 
 
 def _is_run_folder(folder: Path | str) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import Activity
-from nbprof.core.files import Piece
+from nbprof.core.files import SourceFile
 from nbprof.core.trace import Events, Receipt, Trace
 from nbprof.formats.format import Format, Head, Kind
 
@@ -21,7 +21,7 @@ def sniff(head: Head) -> Kind | None:
     return Kind("beats", "a drum track") if head.data.startswith(MAGIC) else None
 
 
-def read(files: Sequence[Piece], progress: Callable[[str], None] | None = None) -> Trace:
+def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None) -> Trace:
     """The events of each file on a lane of its own."""
     names: dict[str, int] = {}
     rows = []

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nbprof.core.errors import RawError, ReadError
-from nbprof.core.files import SIDECAR, LocalFile, Piece, RunFiles, printable
+from nbprof.core.files import SIDECAR, LocalFile, RunFiles, SourceFile, printable
 from nbprof.formats.format import Claim, Place, within
 
 NAME = "msprof"
@@ -273,7 +273,7 @@ def runs_in(folder: Path, *, near: bool = False) -> tuple[list[RunFiles], list[s
     return _runs(recordings(folder, near=near), _Local(folder))
 
 
-def runs_at(place: Place, claim: Claim, sidecars: Mapping[str, Piece]) -> tuple[list[RunFiles], list[str]]:
+def runs_at(place: Place, claim: Claim, sidecars: Mapping[str, SourceFile]) -> tuple[list[RunFiles], list[str]]:
     """The same of a place that has been walked over: a folder of this machine, an archive, a URL."""
     if isinstance(path := place.below(""), Path):
         return runs_in(path)
@@ -292,7 +292,7 @@ class _Local:
     def below(self, at: str) -> Path:
         return self.folder / at
 
-    def piece(self, at: str) -> Piece:
+    def file(self, at: str) -> SourceFile:
         return LocalFile(self.folder / at)
 
     def name(self) -> str:
@@ -301,7 +301,7 @@ class _Local:
         at = recording_of(parts)
         return parts[at - 1] if at else self.folder.name
 
-    def home(self, at: str) -> tuple[Path | str, str, Piece] | None:
+    def home(self, at: str) -> tuple[Path | str, str, SourceFile] | None:
         """The folder that nbprof made for a recording, its name, and what it wrote there."""
         parent = self.folder / at
         found = next((one for one in (parent, parent.absolute().parent) if (one / SIDECAR).is_file()), None)
@@ -313,7 +313,7 @@ class _Listed:
 
     local = False
 
-    def __init__(self, folder: Place, files: Mapping[str, Piece], beside: Mapping[str, Piece]) -> None:
+    def __init__(self, folder: Place, files: Mapping[str, SourceFile], beside: Mapping[str, SourceFile]) -> None:
         self.folder = folder
         self.files = files
         self.beside = beside
@@ -321,7 +321,7 @@ class _Listed:
     def below(self, at: str) -> Path | str:
         return self.folder.below(at)
 
-    def piece(self, at: str) -> Piece:
+    def file(self, at: str) -> SourceFile:
         return self.files[at]
 
     def name(self) -> str:
@@ -329,7 +329,7 @@ class _Listed:
         at = recording_of(parts)
         return parts[at - 1] if 0 < at < len(parts) else self.folder.name
 
-    def home(self, at: str) -> tuple[Path | str, str, Piece] | None:
+    def home(self, at: str) -> tuple[Path | str, str, SourceFile] | None:
         for one in dict.fromkeys((at, at.rpartition("/")[0])):
             if one in self.beside:
                 return self.folder.below(one), one.rpartition("/")[2] or self.folder.name, self.beside[one]
@@ -368,11 +368,11 @@ def _joins(one: Recording, group: list[Recording]) -> bool:
 
 def _run(place: _Local | _Listed, group: list[Recording], raw: list[str]) -> RunFiles:
     group = sorted(group, key=lambda r: (r.rank if r.rank is not None else min(r.devices, default=0), r.path))
-    pieces = tuple(place.piece(at) for one in group for at in one.files)
+    files = tuple(place.file(at) for one in group for at in one.files)
     at = group[0].path if len(group) == 1 else group[0].path.rpartition("/")[0]
     parent = place.below(at)
     name = printable(group[0].name or place.name()) if len(group) == 1 else f"{printable(group[0].name)} and {len(group) - 1} more"
-    sidecar: Piece | None = None
+    sidecar: SourceFile | None = None
     # What nbprof recorded is called by the folder that it made for the recording.
     if (home := place.home(at)) is not None:
         parent, sidecar = home[0], home[2]
@@ -382,7 +382,7 @@ def _run(place: _Local | _Listed, group: list[Recording], raw: list[str]) -> Run
         for path in raw
         if path.rpartition("/")[0] == group[0].path.rpartition("/")[0]
     )
-    return RunFiles(name, parent, pieces, max((p.modified for p in pieces), default=0.0), NAME, warnings=warnings, sidecar=sidecar)
+    return RunFiles(name, parent, files, max((p.modified for p in files), default=0.0), NAME, warnings=warnings, sidecar=sidecar)
 
 
 def _export(place: _Local | _Listed, path: str) -> str:

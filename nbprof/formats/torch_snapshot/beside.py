@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from nbprof.core.files import LocalFile, Piece, RunFiles
+from nbprof.core.files import LocalFile, RunFiles, SourceFile
 from nbprof.core.packed import Unpacked
 from nbprof.formats.chrome import runs
 from nbprof.formats.register import stem
@@ -15,7 +15,7 @@ from nbprof.formats.torch_snapshot.format import FORMAT
 _SUFFIX = re.compile(r"(\.memory_snapshot|_snapshot|-snapshot)?\.(pickle|pkl)$", re.IGNORECASE)
 
 
-def beside(files: RunFiles) -> tuple[Piece, ...]:
+def beside(files: RunFiles) -> tuple[SourceFile, ...]:
     """The snapshots of a run: its files, where they are that, or those that lie beside a trace of PyTorch under its name.
 
     In a folder with one trace, any `*.pickle` whose name says that it is a snapshot counts.
@@ -24,10 +24,10 @@ def beside(files: RunFiles) -> tuple[Piece, ...]:
         return files.files
     if files.format != runs.NAME:
         return ()
-    out: list[Piece] = []
-    locals_ = [piece.packed if isinstance(piece, Unpacked) else piece for piece in files.files]
-    folders = {piece.path.parent for piece in locals_ if isinstance(piece, LocalFile)}
-    stems = {stem(piece.name) for piece in files.files}
+    out: list[SourceFile] = []
+    locals_ = [file.packed if isinstance(file, Unpacked) else file for file in files.files]
+    folders = {file.path.parent for file in locals_ if isinstance(file, LocalFile)}
+    stems = {stem(file.name) for file in files.files}
     for folder in sorted(folders):
         try:
             with os.scandir(folder) as entries:

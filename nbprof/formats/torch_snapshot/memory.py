@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import Piece
+from nbprof.core.files import SourceFile
 from nbprof.formats.torch_snapshot import records as torch_records
 from nbprof.formats.torch_snapshot.machine import LIMITS, Machine, Rows, text_of
 from nbprof.formats.torch_snapshot.plain_pickle import Cut, Dict, List
@@ -23,7 +23,7 @@ from nbprof.formats.torch_snapshot.snapshot import INACTIVE, UNKNOWN, Int64s, Sn
 _MOST_BYTES, _MOST_ADDRESS = 1 << 42, 1 << 58
 
 
-def read(piece: Piece) -> Snapshot:
+def read(file: SourceFile) -> Snapshot:
     """The snapshot in a file.
 
     Raises
@@ -31,8 +31,8 @@ def read(piece: Piece) -> Snapshot:
     ReadError
         It is no snapshot, is damaged, or asks for something that is no plain data; names the file and the byte.
     """
-    with piece.open() as file:
-        machine = Machine(file.read)
+    with file.open() as opened:
+        machine = Machine(opened.read)
         try:
             try:
                 top, cut = machine.load(), False
@@ -40,7 +40,7 @@ def read(piece: Piece) -> Snapshot:
                 top, cut = machine.remains(), True
             return result(machine, top, cut=cut)
         except ReadError as error:
-            raise ReadError(error.reason, path=error.path or piece.label, offset=error.offset) from None
+            raise ReadError(error.reason, path=error.path or file.label, offset=error.offset) from None
 
 
 def result(machine: Machine, top: Any, *, cut: bool = False) -> Snapshot:

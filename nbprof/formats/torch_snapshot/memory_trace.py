@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import Piece
+from nbprof.core.files import SourceFile
 from nbprof.core.trace import Events, Receipt, Trace
 from nbprof.formats.torch_snapshot import memory as torch_memory
 from nbprof.formats.torch_snapshot.snapshot import Snapshot
@@ -27,7 +27,7 @@ class SnapshotTrace(Trace):
     snapshots: list[Snapshot] = field(default_factory=list)
 
 
-def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None) -> Trace:
+def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None) -> Trace:
     """The snapshots of one run.
 
     Raises
@@ -37,10 +37,10 @@ def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None)
     """
     receipt = Receipt()
     found = []
-    for piece in pieces:
+    for file in files:
         if progress:
-            progress(f"reading {piece.name}")
-        found.append(torch_memory.read(piece))
+            progress(f"reading {file.name}")
+        found.append(torch_memory.read(file))
         for note in found[-1].notes:
             receipt.info(note)
         for warning in found[-1].warnings:
@@ -65,7 +65,7 @@ def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None)
     )
 
 
-def snapshots(trace: Trace, pieces: Sequence[Piece]) -> tuple[list[Snapshot], list[str]]:
+def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot], list[str]]:
     """The snapshots of a run, and a sentence about each file beside its trace that could not be read.
 
     Raises
@@ -76,9 +76,9 @@ def snapshots(trace: Trace, pieces: Sequence[Piece]) -> tuple[list[Snapshot], li
     if isinstance(trace, SnapshotTrace):
         return trace.snapshots, []
     found, doubts = [], []
-    for piece in pieces:
+    for file in files:
         try:
-            found.append(torch_memory.read(piece))
+            found.append(torch_memory.read(file))
         except ReadError as error:
-            doubts.append(f"{piece.name} beside the trace could not be read: {error.reason}")
+            doubts.append(f"{file.name} beside the trace could not be read: {error.reason}")
     return found, doubts
