@@ -16,8 +16,6 @@ from nbprof.core.files import RunFiles, SourceFile
 if TYPE_CHECKING:
     from nbprof.core.trace import Trace
 
-    Reader = Callable[[Sequence[SourceFile], Callable[[str], None] | None], Trace]
-
 PACKING = r"(\.(gz|bz2|xz))?$"
 """How a name ends whose file may be packed, for the patterns of `Format.names`."""
 
@@ -225,7 +223,7 @@ def _unknown(*_: object) -> str:
 class Format:
     """A file format: how its files are known, which of them are a run, what reads them and what tells their meaning.
 
-    Its module is imported with nbprof, so it imports no reader.
+    Its module is imported whenever files are looked for, so it imports no reader.
 
     Attributes
     ----------

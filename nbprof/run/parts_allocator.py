@@ -31,7 +31,7 @@ class Allocator(Base):
 
     @Cached
     def _allocator_read(self) -> tuple[list[Snapshot], list[str]]:
-        from nbprof.formats.torch_snapshot.memory_trace import snapshots
+        from nbprof.formats.torch_snapshot.memory import snapshots
 
         return snapshots(self._trace, self.snapshot_pieces)
 

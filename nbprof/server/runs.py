@@ -22,8 +22,7 @@ from nbprof.formats.register import by_name, stem
 from nbprof.server import runs_recordings
 from nbprof.server.found import OnDisk, Problem
 from nbprof.server.paths import could_not, inside, reaches
-from nbprof.sources import logdir
-from nbprof.sources.detect import candidates
+from nbprof.sources import detect
 from nbprof.sources.folders import BESIDE, MAYBE, NAMED, Listing, LocalFolder, promised
 
 if TYPE_CHECKING:
@@ -203,8 +202,8 @@ class Search:
         dropped = {id(f) for f in unclear[left:]}
         listing.files = [f for f in listing.files if id(f) not in dropped]
         try:
-            found = logdir.runs(
-                candidates(folder, listing), [f for f in listing.files if f.promise == BESIDE], here.real.name, lambda _: here.real
+            found = detect.runs(
+                detect.candidates(folder, listing), [f for f in listing.files if f.promise == BESIDE], here.real.name, lambda _: here.real
             )
         except NbprofError as error:
             listing.notes.append(("", str(error)))

@@ -16,10 +16,9 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, SIDECAR, LocalFile, RunFiles, SourceFile, could_not_open, join_some, no_file, printable
 from nbprof.formats import register
 from nbprof.formats.format import Kind, Member
-from nbprof.sources import logdir
-from nbprof.sources.detect import candidates
+from nbprof.sources import detect
 from nbprof.sources.folders import BESIDE, Folder, Found, Listing, LocalFolder, promised
-from nbprof.sources.select_run import choose, kind_of, settled
+from nbprof.sources.select_run import choose, kind_of, resolve
 from nbprof.sources.sniff import HEAD, recognise
 from nbprof.sources.urls import is_url, shown
 
@@ -120,12 +119,12 @@ def find(source: Source, run: str | int | None = None, ways: Ways | None = None)
     """
     ways = ways or Ways()
     if isinstance(source, RunFiles):
-        return settled(source, ways.limit_bytes)
+        return resolve(source, ways.limit_bytes)
     found, nothing = _runs(source, ways)
     if not found:
         raise nothing()
     chosen = found[0] if run is None else choose(found, run, _label(source))
-    return settled(chosen, ways.limit_bytes)
+    return resolve(chosen, ways.limit_bytes)
 
 
 def _runs(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
@@ -157,11 +156,11 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         beside = [f.file for f in inside.listing.files if f.promise == BESIDE and f.parent == inside.found.parent]
         return _named(file, head, next(iter(beside), None))
     sidecars = [f for f in listing.files if f.promise == BESIDE]
-    found = logdir.runs(candidates(folder, listing), sidecars, folder.name, folder.below)
+    found = detect.runs(detect.candidates(folder, listing), sidecars, folder.name, folder.below)
     lost: dict[int, list[str]] = {}
     for refused, text, named in listing.refused:
         here = str(folder.below(refused.parent))
-        lacking = [i for i, run in enumerate(found) if str(run.folder) == here and logdir.lacks(run, refused.file.name)]
+        lacking = [i for i, run in enumerate(found) if str(run.folder) == here and detect.lacks(run, refused.file.name)]
         for i in lacking:
             lost.setdefault(i, []).append(f"{text} It is a rank of this run by its name; what happened there is not in the numbers.")
         if named and not lacking:

@@ -47,7 +47,7 @@ def _count(number: int) -> str:
     return "one run is" if number == 1 else f"{number:,} runs are"
 
 
-def settled(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
+def resolve(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
     """A run with the files that can be read.
 
     Raises
@@ -62,13 +62,13 @@ def settled(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
             archive.prepare([file for file in run.files if getattr(file, "archive", None) is archive])
         return replace(run, limit_bytes=limit)
     try:
-        return _settled(run, limit, list(archives.values()))
+        return _resolve(run, limit, list(archives.values()))
     finally:
         for archive in archives.values():
             archive.close()
 
 
-def _settled(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
+def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
     kinds: list[tuple[SourceFile, Kind]] = []
     warnings = list(run.warnings)
     failed: list[ReadError] = []

@@ -28,7 +28,7 @@ def load(data: bytes):
 def read(tmp_path: Path, data) -> torch_snapshot.Snapshot:
     path = tmp_path / "s.pickle"
     path.write_bytes(data if isinstance(data, bytes) else pickle.dumps(data))
-    return torch_memory.read(LocalFile(path))
+    return torch_memory.snapshot_in(LocalFile(path))
 
 
 PLAIN = {

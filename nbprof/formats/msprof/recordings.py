@@ -22,19 +22,19 @@ from nbprof.formats.format import Claim, Place, within
 NAME = "msprof"
 
 _MOST_ENTRIES = 200_000
-MSPROF = "Ascend's profiler (msprof)"
-RECORDING = re.compile(r"PROF_\d+.*|.*_ascend_(pt|ms)")
+_MSPROF = "Ascend's profiler (msprof)"
+_RECORDING = re.compile(r"PROF_\d+.*|.*_ascend_(pt|ms)")
 _OUTPUT = re.compile(r"ASCEND_PROFILER_OUTPUT|mindstudio_profiler_output|analyze|summary|timeline|device_\d+|host")
-FOLDER = re.compile(r"PROF_\d+.*|ASCEND_PROFILER_OUTPUT|mindstudio_profiler_(output|log)|.*_ascend_(pt|ms)")
+_FOLDER = re.compile(r"PROF_\d+.*|ASCEND_PROFILER_OUTPUT|mindstudio_profiler_(output|log)|.*_ascend_(pt|ms)")
 # What is left where the folder of an older recording was renamed, or its content was packed.
 _OLDER = re.compile(r"(.*/)?device_\d{1,4}/(summary|timeline)")
-TABLE = re.compile(r"(op_summary|op_statistic|task_time|api_statistic|step_trace|kernel_details|operator_memory)\w*\.csv|trace_view\.json")
+_TABLE = re.compile(r"(op_summary|op_statistic|task_time|api_statistic|step_trace|kernel_details|operator_memory)\w*\.csv|trace_view\.json")
 # What the tools keep for themselves, in files without number.
 _INNER = {"data", "sqlite", "FRAMEWORK", "logs", "mindstudio_profiler_log", "log"}
-TIMELINE = re.compile(r"(msprof|trace_view|msprof_tx)(_slice)?(_\d+)*\.json$")
-PARTIAL = re.compile(r"(task_time|hccl|step_trace|ge|acl|runtime_api)(_slice)?(_\d+)*\.json$")
-FACTS = re.compile(r"(info\.json(\.\d+)?|start_info(\.\d+)?|profiler_info(_\d+)?\.json|profiler_metadata\.json)$")
-ANALYSED = re.compile(r"(communication|communication_matrix)\.json$|prof_rule(_\d+)*\.json$")
+_TIMELINE = re.compile(r"(msprof|trace_view|msprof_tx)(_slice)?(_\d+)*\.json$")
+_PARTIAL = re.compile(r"(task_time|hccl|step_trace|ge|acl|runtime_api)(_slice)?(_\d+)*\.json$")
+_FACTS = re.compile(r"(info\.json(\.\d+)?|start_info(\.\d+)?|profiler_info(_\d+)?\.json|profiler_metadata\.json)$")
+_ANALYSED = re.compile(r"(communication|communication_matrix)\.json$|prof_rule(_\d+)*\.json$")
 # What torch_npu and MindSpore, msprof, and their tools call theirs.
 _DATABASES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -62,7 +62,7 @@ _DEVICE = re.compile(r"device_(\d{1,4})$")
 
 def is_folder(at: str) -> bool:
     """Whether a folder of this name or path is output of Ascend's profiler."""
-    return FOLDER.fullmatch(at.rpartition("/")[2]) is not None or _OLDER.fullmatch(at) is not None
+    return _FOLDER.fullmatch(at.rpartition("/")[2]) is not None or _OLDER.fullmatch(at) is not None
 
 
 def is_private(folder: str) -> bool:
@@ -72,7 +72,7 @@ def is_private(folder: str) -> bool:
 
 def is_sign(name: str) -> bool:
     """Whether it is a table or timeline wherever it lies: somebody may have taken it out of its folder."""
-    return TABLE.fullmatch(name) is not None
+    return _TABLE.fullmatch(name) is not None
 
 
 def counts(folder: str) -> bool:
@@ -89,7 +89,7 @@ def use_of(name: str) -> str:
     """What a file is for by its name: `table`, `timeline`, `partial` (a part of what a timeline has), `analysed`, `facts`, or ''."""
     if name.endswith(".csv"):
         return "table"
-    for pattern, use in ((TIMELINE, "timeline"), (PARTIAL, "partial"), (ANALYSED, "analysed"), (FACTS, "facts")):
+    for pattern, use in ((_TIMELINE, "timeline"), (_PARTIAL, "partial"), (_ANALYSED, "analysed"), (_FACTS, "facts")):
         if pattern.match(name):
             return use
     return ""
@@ -99,7 +99,7 @@ def recording_of(parts: Sequence[str]) -> int:
     """How many parts of the path of a file lead to its recording; `parts` are the folders that it is in."""
     for i, part in enumerate(parts):
         # An archive may be called as the recording in it, and hold more than one.
-        if RECORDING.fullmatch(part) and not part.endswith("!"):
+        if _RECORDING.fullmatch(part) and not part.endswith("!"):
             # A PROF_ may lie in a folder of torch_npu; the outer one is the recording, unless it is a PROF_ itself.
             return i + 1
     last = len(parts)
@@ -183,7 +183,7 @@ def recordings(folder: Path, *, near: bool = False) -> list[Recording]:
                     queue.append((below, ours))
             elif (ours or bare) and use_of(entry.name):
                 one.files.append(below)
-            elif FACTS.fullmatch(entry.name):
+            elif _FACTS.fullmatch(entry.name):
                 loose.setdefault(at, []).append(below)
         if (ours or bare) and (one.files or one.devices):
             found[key] = one
@@ -238,7 +238,7 @@ def _finished(found: dict[str, Recording], loose: dict[str, list[str]]) -> list[
     for folder, files in loose.items():
         parts = folder.split("/")
         if (at := "/".join(parts[: recording_of(parts)])) in found and at != folder:
-            found[at].files += [file for file in files if FACTS.fullmatch(file.rpartition("/")[2])]
+            found[at].files += [file for file in files if _FACTS.fullmatch(file.rpartition("/")[2])]
     out = sorted(found.values(), key=lambda r: r.path)
     for one in out:
         one.files = sorted(_told_once(one.files))
@@ -400,7 +400,7 @@ def _how_to_export(path: str, *, local: bool = True) -> str:
 
 def not_yet(path: str) -> str:
     """What is said of raw data at a path."""
-    return f"is a raw recording of {MSPROF}, not exported yet: {_how_to_export(path)}"
+    return f"is a raw recording of {_MSPROF}, not exported yet: {_how_to_export(path)}"
 
 
 def nothing(place: Place, unread: Sequence[str]) -> ReadError:
@@ -408,7 +408,7 @@ def nothing(place: Place, unread: Sequence[str]) -> ReadError:
     here = place.below("")
     if not unread:
         database = next((file.name for file in here.rglob("*.db")), "") if isinstance(here, Path) else ""
-        text = f"output of {MSPROF} is here, but neither a table (CSV) nor a timeline (JSON) that nbprof reads."
+        text = f"output of {_MSPROF} is here, but neither a table (CSV) nor a timeline (JSON) that nbprof reads."
         if how := database_of(database):
             text += f" It has the database {printable(database)}, which nbprof does not read. {how}"
         return ReadError(text, path=place.label)
@@ -416,12 +416,12 @@ def nothing(place: Place, unread: Sequence[str]) -> ReadError:
         f" and {len(unread) - 3:,} more" if len(unread) > 3 else ""
     )
     what = "a raw recording" if len(unread) == 1 else f"{len(unread)} raw recordings"
-    text = f"this is {what} of {MSPROF}, {names}, not exported yet: "
+    text = f"this is {what} of {_MSPROF}, {names}, not exported yet: "
     if not isinstance(here, Path):
         # The tool of CANN can't look into it.
         return ReadError(text + _how_to_export(unread[0].rpartition("/")[2] or place.name, local=False), path=place.label)
     paths = [str(here / path) if path else str(here) for path in unread]
-    return RawError(text + _how_to_export(paths[0]), path=place.label, what=MSPROF, recordings=paths)
+    return RawError(text + _how_to_export(paths[0]), path=place.label, what=_MSPROF, recordings=paths)
 
 
 def database_of(name: str) -> str:

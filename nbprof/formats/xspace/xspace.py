@@ -1,6 +1,6 @@
 """Reads `*.xplane.pb` (a serialised `tensorflow.profiler.XSpace`) into a `Trace`, event by event and exactly.
 
-Planes, lines and names come first (`xspace_planes`), then the events in batches (`xspace_batches`); here names, lanes and strings are
+Planes, lines and names come first (`planes`), then the events in batches (`batches`); here names, lanes and strings are
 numbered across files, and what was odd goes into the receipt. Field numbers follow xplane.proto of the OpenXLA project.
 """
 
