@@ -55,9 +55,9 @@ FRAMES = (
 TOOLS = ("overview_page", "input_pipeline_analyzer", "framework_op_stats", "kernel_stats", "memory_profile", "pod_viewer")
 OURS = """
 import operator, sys, time
-import pandas, nbprof.profiles
+import pandas, nbprof.profiles.load
 began = time.monotonic()
-profile = nbprof.profiles.load(sys.argv[1])
+profile = nbprof.profiles.load.load(sys.argv[1])
 made = {name: operator.attrgetter(name)(profile) for name in sys.argv[2].split(",")}
 done = time.monotonic()
 receipt = profile.run.trace.receipt
@@ -96,10 +96,10 @@ rows = [len(table["rows"]) for table in (tables[0][1], tables[1][0], tables[2])]
 EACH = """
 import operator, sys, time
 began = time.perf_counter()
-import pandas, nbprof.profiles
+import pandas, nbprof.profiles.load
 now = time.perf_counter()
 print(f"  {'imports':26s}{now - began:8.3f}")
-profile = nbprof.profiles.load(sys.argv[1])
+profile = nbprof.profiles.load.load(sys.argv[1])
 began = now
 for name in ["load", *sys.argv[2].split(",")]:
     if name != "load":

@@ -43,9 +43,9 @@ print(json.dumps({"at": done, "call": done - began, "events": int(events), "rows
 """
 OURS = """
 import sys, time
-import pandas, nbprof.profiles
+import pandas, nbprof.profiles.load
 began = time.monotonic()
-profile = nbprof.profiles.load(sys.argv[1])
+profile = nbprof.profiles.load.load(sys.argv[1])
 rows = len(profile.ops.frame)
 done = time.monotonic()
 # What was read; `profile.receipt` would judge it, too.

@@ -228,7 +228,7 @@ class Activity:
     missing : why a view is empty, by view
     notes : what the receipt says about how the events hang together
     given_peaks : peaks of the devices that a person gave, by the names of `nbprof.activity.given_peaks.KEYS`; they stand in `devices` too
-    tables : what Ascend's profilers state in tables, by kind, see `nbprof.formats.msprof.tables.Table`; {} of any other format
+    tables : what Ascend's profilers state in tables, by kind, see `nbprof.core.trace.Table`; {} of any other format
     traits : what the program was seen to use or do that advice is about: "DataParallel", "gloo: 12", "out of memory: 1",
         `UNKNOWN_PRECISION`, `ITERATIONS`
     """

@@ -6,10 +6,10 @@ import contextlib
 import mmap
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import BinaryIO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,8 @@ _HUGE = 1 << 22
 LIMIT_BYTES = 1 << 34
 """How much a packed file may unpack to, where nothing else is asked for: 16 GiB. A file of some MB can claim any size."""
 
-Format = Literal["xspace", "chrome", "msprof", "torch_memory"]
+SIDECAR = "nbprof.json"
+"""What nbprof writes beside the files that it recorded."""
 
 # Private memory: pages of a shared mapping would stay in the kernel's hands when they are given back.
 _ANONYMOUS = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
@@ -157,7 +158,13 @@ def printable(name: str) -> str:
     return name if name.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in name)
 
 
-class Piece(Protocol):
+def join_some(names: Sequence[str], most: int = 10) -> str:
+    """The first names of a list as a text, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+class SourceFile(Protocol):
     """One file of a run: on disk, in an archive, or behind a URL."""
 
     @property
@@ -204,7 +211,7 @@ class Piece(Protocol):
 
 @dataclass(frozen=True)
 class Stamp:
-    """What tells, without reading it, that a piece holds the same bytes as before.
+    """What tells, without reading it, that a file holds the same bytes as before.
 
     Attributes
     ----------
@@ -336,14 +343,15 @@ class RunFiles:
 
     name: str
     folder: Path | str
-    files: tuple[Piece, ...]
+    files: tuple[SourceFile, ...]
     modified: float
-    format: Format = "xspace"
+    format: str
+    """Name of their `Format`."""
     notes: tuple[str, ...] = field(default=())
     """Lines for the receipt: files beside these that were not read, say."""
     warnings: tuple[str, ...] = field(default=())
     """Lines for the receipt that lower the trust in the numbers: a host that is missing."""
     limit_bytes: int = LIMIT_BYTES
     """The most that a packed file of these may unpack to."""
-    sidecar: Piece | None = None
+    sidecar: SourceFile | None = None
     """What nbprof wrote beside the files when it recorded them."""

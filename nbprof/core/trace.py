@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -227,6 +227,57 @@ class Events:
         return np.maximum(nesting.self_times(self.parent, self.duration), 0)
 
 
+@dataclass(eq=False)
+class Table:
+    """One table that a recording of Ascend's profilers has beside its events.
+
+    Attributes
+    ----------
+    kind : str
+        `op_summary`, `op_statistic`, `step_trace`, ... whatever the file was called; '' for a header that no exporter is known to write.
+    device : int or None
+        The device of all its rows; None where they are of several, or of the host.
+    rank : int or None
+        Of the process that recorded it, where that is known.
+    frame : DataFrame
+        Columns with units in their names (`_us`, `_bytes`); moments end in `_ps` and count from the begin of the trace.
+    header : list of str
+        As the file has it.
+    source : str
+        Its files.
+    doubts : list of str
+        Ends of sentences that begin with `source`.
+    host : int
+        Which recording, an index into `Trace.hosts`.
+    base_ns : int
+        What the moments count from.
+    """
+
+    kind: str
+    device: int | None
+    rank: int | None
+    frame: pd.DataFrame
+    header: list[str]
+    source: str
+    doubts: list[str] = field(default_factory=list)
+    host: int = 0
+    base_ns: int = 0
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @property
+    def times(self) -> list[str]:
+        """The columns that hold moments."""
+        return [str(name) for name in self.frame.columns if str(name).endswith("_ps")]
+
+    @property
+    def first_ns(self) -> int | None:
+        """Its first moment, None where it has none."""
+        firsts = [int(low) for name in self.times if pd.notna(low := self.frame[name].min())]
+        return self.base_ns + min(firsts) // 1000 if firsts else None
+
+
 @dataclass
 class Trace:
     """One profile as columns.
@@ -254,8 +305,8 @@ class Trace:
     flows : Flows or None
     counters : DataFrame
         Samples of counters: `lane series time value`, time in ps.
-    tables : dict of str to list
-        What a format states in tables beside its events, by kind: see `nbprof.formats.msprof.tables.Table`.
+    tables : dict of str to list of Table
+        What a format states in tables beside its events, by kind.
     aggregated : DataFrame
         Events that have a count instead of a start: `lane name occurrences duration`.
     """
@@ -277,7 +328,7 @@ class Trace:
     flows: Flows | None = field(default_factory=lambda: None)
     counters: pd.DataFrame = field(default_factory=no_counters)
     blobs: Sequence[bytes] = field(default_factory=tuple)
-    tables: dict[str, list[Any]] = field(default_factory=dict)
+    tables: dict[str, list[Table]] = field(default_factory=dict)
     aggregated: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["lane", "name", "occurrences", "duration"]))
 
     def arg(self, name: str, missing: int = -1) -> Int64s:

@@ -14,8 +14,8 @@ from nbprof.schema import frames
 if TYPE_CHECKING:
     from nbprof.analysis.allocator.stacks import Stacks
     from nbprof.analysis.allocator.state import Replay, State
-    from nbprof.core.files import Piece
-    from nbprof.formats.torch_snapshot.memory import Snapshot
+    from nbprof.core.files import SourceFile
+    from nbprof.formats.torch_snapshot.snapshot import Snapshot
 
 
 class Allocator(Base):
@@ -23,15 +23,15 @@ class Allocator(Base):
 
     Attributes
     ----------
-    snapshot_pieces : sequence of Piece
+    snapshot_pieces : sequence of SourceFile
         Files of snapshots: the profile itself, or what lies beside its trace.
     """
 
-    snapshot_pieces: Sequence[Piece] = ()
+    snapshot_pieces: Sequence[SourceFile] = ()
 
     @Cached
     def _allocator_read(self) -> tuple[list[Snapshot], list[str]]:
-        from nbprof.formats.torch_snapshot.memory_trace import snapshots
+        from nbprof.formats.torch_snapshot.memory import snapshots
 
         return snapshots(self._trace, self.snapshot_pieces)
 

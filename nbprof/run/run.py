@@ -25,7 +25,7 @@ from nbprof.analysis.steps import pods, steps, tpu_cores, warmup, xprof_steps
 from nbprof.core import remedies
 from nbprof.core.files import RunFiles
 from nbprof.core.trace import Note, Receipt
-from nbprof.formats.torch_snapshot.memory_trace import beside
+from nbprof.formats.torch_snapshot.beside import beside
 from nbprof.run.cache.run_cache import open_shelf
 from nbprof.run.lazy import Cached, Kept
 from nbprof.run.parts_allocator import Allocator

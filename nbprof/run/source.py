@@ -7,32 +7,24 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, LocalFile, Piece, RunFiles
+from nbprof.core.files import LIMIT_BYTES, LocalFile, RunFiles, SourceFile
+from nbprof.core.packed import Unpacked
 from nbprof.core.trace import Trace
+from nbprof.formats.register import by_name
 from nbprof.sources.fingerprint import fingerprint
-from nbprof.sources.packed import Unpacked
 
 if TYPE_CHECKING:
     from nbprof.activity.activity import Activity
     from nbprof.sources.recording import CaptureInfo
 
-Reader = Callable[[Sequence[Piece], Callable[[str], None] | None], Trace]
+Reader = Callable[[Sequence[SourceFile], Callable[[str], None] | None], Trace]
 Dialect = Callable[[Trace], "Activity"]
-_ROOMS = {
-    "xspace": ("nbprof.formats.xspace.xspace", "nbprof.dialects.xplane.xplane"),
-    "chrome": ("nbprof.formats.chrome.chrome", "nbprof.dialects.kineto.kineto"),
-    "msprof": ("nbprof.formats.msprof.msprof", "nbprof.dialects.msprof.msprof"),
-    "torch_memory": ("nbprof.formats.torch_snapshot.memory_trace", "nbprof.dialects.torch_memory"),
-}
-"""By format: the modules with its reader and its dialect; each is imported when a profile needs it, which one that was kept may not."""
 
 
 @dataclass
@@ -81,7 +73,7 @@ class RunSource:
             return self._key
 
 
-def local_files(pieces: Sequence[Piece]) -> tuple[tuple[Path, int, int], ...]:
+def local_files(pieces: Sequence[SourceFile]) -> tuple[tuple[Path, int, int], ...]:
     """Path, size and time of change (ns) of the files on this machine that the pieces are, packed or not; empty if one is none."""
     out = []
     for piece in pieces:
@@ -114,15 +106,13 @@ def _when(seconds: float) -> str:
 
 def reader(files: RunFiles) -> Reader:
     """What reads the files of a run into a Trace."""
-    read: Any = import_module(_ROOMS[files.format][0]).read
-    # What is packed as a whole was bounded where it was unpacked; JSON is unpacked as it is read.
-    bounded: Reader = partial(read, limit_bytes=files.limit_bytes) if files.format in ("chrome", "msprof") else read
-    return bounded
+    form = by_name(files.format)
+    return lambda pieces, progress: form.read(pieces, progress, files.limit_bytes)
 
 
 def dialect(form: str) -> Dialect:
     """What makes an Activity of a Trace that came in this format."""
-    return lambda trace: import_module(_ROOMS[form][1]).interpret(trace)
+    return by_name(form).interpret
 
 
 def facts(

@@ -7,6 +7,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nbprof.formats.register import by_name
+
 if TYPE_CHECKING:
     from nbprof.sources.recording import CaptureInfo
 
@@ -26,7 +28,7 @@ class OnDisk:
         Seconds since 1970.
     bytes : int
     format : str
-        `xspace`, `chrome` or `msprof`.
+        Name of their `Format`.
     files : tuple of Path
         Those of its hosts or ranks.
     state : tuple
@@ -59,16 +61,16 @@ class OnDisk:
     def _told(self, facts: dict[str, Any]) -> dict[str, Any]:
         capture = self.capture
         stated = capture.framework if capture is not None else ""
-        torch = any(".pt.trace.json" in file.name or "_ascend_pt" in str(file) for file in self.files)
+        form = by_name(self.format)
         return {
             "path": self.path,
             "name": self.name,
             "modified": iso(self.modified),
             "bytes": self.bytes,
-            "kind": "xplane" if self.format == "xspace" else "trace",
+            "kind": "xplane" if form.by_folder else "trace",
             "format": self.format,
             "hosts": self.hosts or len(self.files),
-            "framework": stated or facts.get("framework") or ("PyTorch" if torch else None),
+            "framework": stated or facts.get("framework") or next(filter(None, map(form.framework, self.files)), None),
             "steps": facts["steps"] if facts else (capture.steps_marked or None) if capture is not None else None,
             "step_ms": facts.get("step_ms"),
             "verdict": facts.get("verdict"),

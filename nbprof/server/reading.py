@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from nbprof.core.files import LocalFile
+from nbprof.formats.register import by_name
 
 if TYPE_CHECKING:
     from nbprof.core.files import Buffer, RunFiles
 
 _STEP = 0.01
 """The least that is told."""
-_DECODED = ("xspace", "chrome")
-"""Formats whose readers say how far decoding is; of the others only the way from the disk is known."""
 
 
 class Say(Protocol):
@@ -30,11 +29,11 @@ def followed(files: RunFiles, say: Say) -> tuple[RunFiles, Callable[[str], None]
     """The same files, and what to give their reader as its progress: `say` is told of each sentence, and of how far reading is.
 
     A byte counts half when it is in memory, and half when it is decoded. Where a file lies packed in another one, or elsewhere, nothing is
-    known of that, and the sentences come alone.
+    known of that, and the sentences come alone; of a format whose reader does not say how far decoding is, the way from the disk is all.
     """
     if not all(type(piece) is LocalFile for piece in files.files):
         return files, say
-    far = _Far(len(files.files), sum(piece.size or 0 for piece in files.files), files.format in _DECODED, say)
+    far = _Far(len(files.files), sum(piece.size or 0 for piece in files.files), by_name(files.format).says_decoded, say)
     pieces = tuple(_Followed(piece.path, far, i) for i, piece in enumerate(files.files) if isinstance(piece, LocalFile))
     return replace(files, files=pieces), far.sentence
 

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles, printable
-from nbprof.server import runs_ascend
+from nbprof.formats.register import by_name, stem
+from nbprof.server import runs_recordings
 from nbprof.server.found import OnDisk, Problem
 from nbprof.server.paths import could_not, inside, reaches
-from nbprof.sources import ascend, logdir
-from nbprof.sources.detect import candidates
-from nbprof.sources.folders import MAYBE, SIDECAR, TRACE, XPLANE, Listing, LocalFolder, promised
+from nbprof.sources import detect
+from nbprof.sources.folders import BESIDE, MAYBE, NAMED, Listing, LocalFolder, promised
 
 if TYPE_CHECKING:
     from nbprof.sources.recording import CaptureInfo
@@ -153,7 +153,7 @@ class Search:
 
     def _made(self, here: _Here, *, whole: bool = False) -> Iterator[OnDisk | Problem]:
         """The runs that the files of a folder make. With `whole`, the folder may stand for its run if no other is below."""
-        yield from self._of_ascend(here)
+        yield from self._of_folders(here)
         if not here.listing.files:
             return
         found, folder = self._runs(here, whole=whole)
@@ -177,46 +177,47 @@ class Search:
             about = next((f.at for f in here.listing.files if text.startswith(printable(f.at) + " ")), "")
             yield from self._problem(_join(here.shown, about), text[len(about) :].lstrip() if about else text)
 
-    def _of_ascend(self, here: _Here) -> Iterator[OnDisk | Problem]:
-        """The runs that lie in this folder as Ascend's profilers write them."""
-        if not here.listing.ascend:
-            return
-        for one in runs_ascend.found(here.shown, here.real):
-            if isinstance(one, OnDisk):
-                # A timeline lies beside the tables that it belongs to.
-                here.listing.files = [f for f in here.listing.files if here.real / f.at not in one.files]
-            if isinstance(one, Problem):
-                yield from self._problem(one.path, one.message)
-            elif one.path not in self._seen and len(self._seen) < MOST_RUNS:
-                self._seen.add(one.path)
-                self._with_runs.add(str(here.real))
-                yield one
+    def _of_folders(self, here: _Here) -> Iterator[OnDisk | Problem]:
+        """The runs that lie in this folder as recordings that are folders."""
+        for recordings, claim in here.listing.claims.items():
+            if not claim.sign:
+                continue
+            for one in runs_recordings.found(recordings, here.shown, here.real):
+                if isinstance(one, OnDisk):
+                    # A timeline lies beside the tables that it belongs to.
+                    here.listing.files = [f for f in here.listing.files if here.real / f.at not in one.files]
+                if isinstance(one, Problem):
+                    yield from self._problem(one.path, one.message)
+                elif one.path not in self._seen and len(self._seen) < MOST_RUNS:
+                    self._seen.add(one.path)
+                    self._with_runs.add(str(here.real))
+                    yield one
 
     def _runs(self, here: _Here, *, whole: bool) -> tuple[list[RunFiles], bool]:
         """The runs, and whether there is one for which the folder stands."""
         folder, listing = LocalFolder(here.real), here.listing
-        unclear = [f for f in listing.files if f.promise >= MAYBE and f.promise != SIDECAR]
+        unclear = [f for f in listing.files if f.promise >= MAYBE and f.promise != BESIDE]
         left = max(_MOST_LOOKS - self._looks, 0)
         self._looks += min(len(unclear), left)
         dropped = {id(f) for f in unclear[left:]}
         listing.files = [f for f in listing.files if id(f) not in dropped]
         try:
-            found = logdir.runs(
-                candidates(folder, listing), [f for f in listing.files if f.promise == SIDECAR], here.real.name, lambda _: here.real
+            found = detect.runs(
+                detect.candidates(folder, listing), [f for f in listing.files if f.promise == BESIDE], here.real.name, lambda _: here.real
             )
         except NbprofError as error:
             listing.notes.append(("", str(error)))
             return [], False
-        if len(found) == 1 and (here.is_run or (len(found[0].files) > 1 and found[0].format == "chrome")):
+        if len(found) == 1 and (here.is_run or (len(found[0].files) > 1 and not by_name(found[0].format).by_folder)):
             above = str(here.real) + os.sep
             if whole and not any(folder.startswith(above) for folder in self._with_runs):
                 return found, True
-        sidecar = next((f.piece for f in listing.files if f.promise == SIDECAR), None)
+        sidecar = next((f.file for f in listing.files if f.promise == BESIDE), None)
         # A path of the file browser leads to one of several runs only where it is a file.
         return [
             replace(
                 run,
-                name=logdir.stem(piece.name),
+                name=stem(piece.name),
                 files=(piece,),
                 modified=piece.modified if len(run.files) > 1 else run.modified,
                 sidecar=sidecar,
@@ -239,7 +240,7 @@ class _Here:
     def __init__(self, shown: str, real: Path, search: Search) -> None:
         self.shown = shown
         self.real = real
-        self.listing = Listing()
+        self.listing = Listing.of()
         self.folders: list[str] = []
         self.links: list[tuple[str, Path]] = []
         self.refused: list[tuple[str, str]] = []
@@ -247,8 +248,8 @@ class _Here:
 
     @property
     def is_run(self) -> bool:
-        """Whether all XSpace files here are hosts of one run, for they lie as profilers put them."""
-        return is_run_folder(self.real) or any(f.promise == SIDECAR for f in self.listing.files)
+        """Whether all files here that are taken by folder are hosts of one run, for they lie as profilers put them."""
+        return is_run_folder(self.real) or any(f.promise == BESIDE for f in self.listing.files)
 
     def look(self) -> None:
         """Lists it.
@@ -278,7 +279,7 @@ class _Here:
             target = Path(os.path.realpath(entry.path))
             search = self._search
             if not reaches(target, search.top, follow_links=search.follow_links, hidden=search.hidden):
-                if promised(entry.name) in (XPLANE, TRACE) and not inside(target, search.top):
+                if promised(entry.name) == NAMED and not inside(target, search.top):
                     self.refused.append(
                         (entry.name, "is a link that leads out of the folder that Jupyter serves. Copy the file to where the link is.")
                     )
@@ -289,10 +290,10 @@ class _Here:
                     self.links.append((entry.name, target))
                 else:
                     self.folders.append(entry.name)
-        elif promised(entry.name) in (XPLANE, TRACE, MAYBE, SIDECAR) and entry.is_file():
+        elif promised(entry.name) in (NAMED, MAYBE, BESIDE) and entry.is_file():
             self.take(entry.name, entry.stat())
-        elif ascend.TABLE.fullmatch(entry.name):
-            self.listing.ascend = entry.name
+        else:
+            self.listing.note(entry.name)
 
     def take(self, name: str, state: os.stat_result) -> None:
         """Takes in a file."""

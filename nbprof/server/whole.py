@@ -14,11 +14,11 @@ from pathlib import Path
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
+from nbprof.formats.register import stem
 from nbprof.server.found import OnDisk
 from nbprof.server.paths import RefusedError, could_not, inside, locate, nameable, reaches
 from nbprof.server.runs import Search, is_run_folder
-from nbprof.sources.folders import SIDECAR, TRACE, XPLANE, promised
-from nbprof.sources.logdir import stem
+from nbprof.sources.folders import BESIDE, NAMED, promised
 
 BLOCK = 1 << 20
 """Bytes that are read at a time."""
@@ -106,7 +106,7 @@ def _in_folder(real: Path, hosts: set[str], may: Callable[[Path], bool]) -> tupl
     own, alone = is_run_folder(real), True
     names = []
     for entry in sorted(os.scandir(real), key=lambda e: e.name):
-        belongs = entry.name in hosts or promised(entry.name) in (XPLANE, TRACE, SIDECAR) or (_BESIDE if own else _TABLE).search(entry.name)
+        belongs = entry.name in hosts or promised(entry.name) in (NAMED, BESIDE) or (_BESIDE if own else _TABLE).search(entry.name)
         if not belongs or entry.name.startswith(".") or not entry.is_file():
             alone = alone and entry.name in _RUBBISH
         elif entry.is_symlink() and not may(Path(os.path.realpath(entry.path))):
@@ -123,7 +123,7 @@ def _beside(file: Path) -> list[str]:
     for entry in sorted(os.scandir(file.parent), key=lambda e: e.name):
         if entry.name == file.name or entry.is_symlink() or not entry.is_file():
             continue
-        profile = promised(entry.name) in (XPLANE, TRACE)
+        profile = promised(entry.name) == NAMED
         if entry.name.startswith(f"{name}.") and ((profile and stem(entry.name) == name) or _TABLE.search(entry.name)):
             names.append(entry.name)
         else:

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import IO, Any, BinaryIO, cast
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, Buffer, LocalFile, Piece, Stamp, printable, size_text, too_large
-from nbprof.sources import ascend
-from nbprof.sources.folders import TRACE, XPLANE, Listing, promised
-from nbprof.sources.packed import DAMAGED, as_file, encrypted, in_archive, opened, read_all
+from nbprof.core.files import LIMIT_BYTES, Buffer, LocalFile, SourceFile, Stamp, printable, size_text, too_large
+from nbprof.core.packed import DAMAGED, as_file, encrypted, in_archive, opened, read_all
+from nbprof.sources.folders import NAMED, Listing, promised
 from nbprof.sources.sniff import HEAD
 
 Progress = Callable[[str], None] | None
@@ -75,7 +74,7 @@ class _Archive:
 
     cheap = True
 
-    def __init__(self, source: Piece, limit: int = LIMIT_BYTES, progress: Progress = None) -> None:
+    def __init__(self, source: SourceFile, limit: int = LIMIT_BYTES, progress: Progress = None) -> None:
         self.source = source
         self.limit = limit
         self.progress = progress
@@ -119,7 +118,7 @@ class ZipArchive(_Archive):
 
     def listing(self, also: str = "") -> Listing:
         """Everything in it, from its directory; the member `also` whatever its name promises."""
-        out = Listing(also=also, within=ascend.within([self.name]))
+        out = Listing.of([self.name], also)
         with in_archive(self.label):
             infos = [info for info in self._directory().infolist() if info.filename and not info.is_dir()]
             for info in infos:
@@ -191,12 +190,12 @@ class TarArchive(_Archive):
 
     Parameters
     ----------
-    source : Piece
+    source : SourceFile
     packing : str
         `gzip`, `bzip2`, `xz`, or the empty text.
     """
 
-    def __init__(self, source: Piece, packing: str = "", limit: int = LIMIT_BYTES, progress: Progress = None) -> None:
+    def __init__(self, source: SourceFile, packing: str = "", limit: int = LIMIT_BYTES, progress: Progress = None) -> None:
         super().__init__(source, limit, progress)
         self.packing = packing
         self._heads: dict[int, bytes] = {}
@@ -206,14 +205,14 @@ class TarArchive(_Archive):
 
     def listing(self, also: str = "") -> Listing:
         """Everything in it, in one pass; the member `also` whatever its name promises."""
-        out = Listing(also=also, within=ascend.within([self.name]))
+        out = Listing.of([self.name], also)
         with in_archive(self.label), self._opened() as archive:
             for info in archive:
                 at = _clean(info.name)
                 if info.isdir() or not at:
                     continue
                 if not info.isreg():
-                    if promised(at.rpartition("/")[2]) in (XPLANE, TRACE):
+                    if promised(at.rpartition("/")[2]) == NAMED:
                         out.notes.append((at.rpartition("/")[0], f"{printable(at)} in the archive is a link, which was not followed."))
                     continue
                 before = len(out.files)

@@ -1,14 +1,23 @@
-"""Which files of a place are profiles: names say which to look into, and their heads decide."""
+"""Which files of a place are profiles, and which of them are one run.
+
+Names say which files to look into, and their heads decide; then the formats gather each folder in turn.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import printable
-from nbprof.sources.folders import MAYBE, NAMELESS, TRACE, XPLANE, Folder, Found, Listing
-from nbprof.sources.logdir import BESIDE, Candidate, stem
-from nbprof.sources.sniff import HEAD, Kind, recognise
+from nbprof.core.files import RunFiles, printable
+from nbprof.formats import register
+from nbprof.formats.format import Here, Kind, Member
+from nbprof.formats.register import stem, telling
+from nbprof.sources.folders import MAYBE, NAMED, NAMELESS, Folder, Found, Listing
+from nbprof.sources.sniff import HEAD, recognise
 
 CHEAP_LOOKS, DEAR_LOOKS = 2000, 64
 """How many heads are read in a place: on a disk or in an archive, and over a network."""
@@ -16,20 +25,29 @@ CHEAP_LOOKS, DEAR_LOOKS = 2000, 64
 _SHORT = 1 << 13
 
 
-def candidates(folder: Folder, listing: Listing) -> list[Candidate]:
+def candidates(folder: Folder, listing: Listing) -> list[Member]:
     """The files of a place that are profiles.
 
-    `*.xplane.pb` is believed here and looked into when it is to be read, and so is the JSON of the same host beside it. Another
-    `*.trace.json` is looked into, but where each costs a request, only if several in one folder have to be told apart. Other files are
+    A file whose name is believed is looked into when it is to be read, and so is a copy of the same recording beside it. Another whose name
+    tells its format is looked into, but where each costs a request, only if several in one folder have to be told apart. Other files are
     looked into only in folders that have neither, and only so many; how many were not is put among the notes of the listing.
     """
-    out = [Candidate(f, Kind("xspace", sure=False)) for f in listing.files if f.promise == XPLANE]
-    hosts = {(f.parent, stem(f.piece.name)) for f in listing.files if f.promise == XPLANE}
-    hosts |= {(parent, BESIDE) for parent, _ in hosts}
-    traces = [f for f in listing.files if f.promise == TRACE]
-    out += [Candidate(f, Kind("chrome", sure=False, exporter=True)) for f in traces if (f.parent, stem(f.piece.name)) in hosts]
-    traces = [f for f in traces if (f.parent, stem(f.piece.name)) not in hosts]
-    taken = {f.parent for f in listing.files if f.promise in (XPLANE, TRACE)}
+    named = [(f, form) for f in listing.files if f.promise == NAMED and (form := telling(f.file.name))]
+    out = [_member(f, Kind(form.name, sure=False)) for f, form in named if form.by_folder]
+    hosts: dict[str, set[str]] = {}
+    for one in out:
+        hosts.setdefault(one.parent, set()).add(one.stem)
+    traces = []
+    told = {}
+    for f, form in named:
+        if form.by_folder:
+            continue
+        if f.parent in hosts and form.is_copy(stem(f.file.name), hosts[f.parent]):
+            out.append(_member(f, Kind(form.name, sure=False, exporter=True)))
+        else:
+            traces.append(f)
+            told[id(f)] = form.name
+    taken = {f.parent for f, _ in named}
     others = [f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in taken]
     others.sort(key=lambda f: (f.promise, f.at))
     looks = CHEAP_LOOKS if folder.cheap else DEAR_LOOKS
@@ -37,43 +55,47 @@ def candidates(folder: Folder, listing: Listing) -> list[Candidate]:
     unclear = traces if folder.cheap else [f for f in traces if id(f) in several]
     if len(unclear) > looks:
         # The newest runs are what people come for.
-        unclear.sort(key=lambda f: f.piece.modified, reverse=True)
+        unclear.sort(key=lambda f: f.file.modified, reverse=True)
     looked, refused = _look(folder, unclear[:looks], several)
     known = {id(f) for f in unclear[:looks]}
-    out += [c for c in looked if c.kind.format == "chrome" or (c.kind.format == "xspace" and c.kind.sure)]
-    out += [Candidate(f, Kind("chrome", sure=False)) for f in traces if id(f) not in known]
+    alone = {form.name for form in register.FORMATS if form.recordings is None}
+    out += [one for one in looked if one.kind.format in alone and one.kind.sure]
+    out += [_member(f, Kind(told[id(f)], sure=False)) for f in traces if id(f) not in known]
     left = looks - min(len(unclear), looks)
-    taken_in = ("xspace", "chrome", "torch_memory")
     by_content, others_refused = _look(folder, others[:left], set())
-    out += [c for c in by_content if c.kind.format in taken_in and c.kind.sure]
+    out += [one for one in by_content if one.kind.format in alone and one.kind.sure]
     listing.refused += [(f, text, True) for f, text in refused] + [(f, text, False) for f, text in others_refused]
     if len(others) > left:
         listing.notes.append(("", f"{len(others) - left:,} more files without a telling name were not looked into."))
     return out
 
 
+def _member(found: Found, kind: Kind) -> Member:
+    return Member(found.file, kind, stem(found.file.name), found.parent)
+
+
 def _unclear(traces: list[Found]) -> list[Found]:
     stems: dict[str, set[str]] = {}
     for found in traces:
-        stems.setdefault(found.parent, set()).add(stem(found.piece.name).rpartition(".")[0])
+        stems.setdefault(found.parent, set()).add(stem(found.file.name).rpartition(".")[0])
     return [f for f in traces if len(stems[f.parent]) > 1]
 
 
-def _look(folder: Folder, files: list[Found], several: set[int]) -> tuple[list[Candidate], list[tuple[Found, str]]]:
+def _look(folder: Folder, files: list[Found], several: set[int]) -> tuple[list[Member], list[tuple[Found, str]]]:
     """What the heads say, and the files that are no profile; of files in `several` also the rank is wanted, which may stand further
     behind.
     """
 
-    def one(found: Found) -> Candidate | str:
+    def one(found: Found) -> Member | str:
         try:
-            head = b"" if id(found) in several else found.piece.head(_SHORT)
-            kind = recognise(head, found.piece.name, whole=len(head) < _SHORT)
+            head = b"" if id(found) in several else found.file.head(_SHORT)
+            kind = recognise(head, found.file.name, whole=len(head) < _SHORT)
             if not (kind.format and kind.sure) and (len(head) == _SHORT or not head):
-                head = found.piece.head(HEAD)
-                kind = recognise(head, found.piece.name, whole=len(head) < HEAD)
+                head = found.file.head(HEAD)
+                kind = recognise(head, found.file.name, whole=len(head) < HEAD)
         except ReadError as error:
             return f"{printable(found.at)} could not be looked into: {error.reason}"
-        return Candidate(found, kind) if kind.format else f"{printable(found.at)} is {kind.what}, not a profile."
+        return _member(found, kind) if kind.format else f"{printable(found.at)} is {kind.what}, not a profile."
 
     if folder.cheap:
         done = [one(found) for found in files]
@@ -81,4 +103,64 @@ def _look(folder: Folder, files: list[Found], several: set[int]) -> tuple[list[C
         with ThreadPoolExecutor(16) as pool:
             done = list(pool.map(one, files))
     refused = [(found, text) for found, text in zip(files, done, strict=True) if isinstance(text, str)]
-    return [c for c in done if isinstance(c, Candidate)], refused
+    return [c for c in done if isinstance(c, Member)], refused
+
+
+def runs(members: Iterable[Member], sidecars: Iterable[Found], root: str, below: Callable[[str], Path | str]) -> list[RunFiles]:
+    """The runs that some files make, newest first.
+
+    Parameters
+    ----------
+    members : iterable of Member
+        Files that are profiles, from one place.
+    sidecars : iterable of Found
+        What nbprof wrote beside files that it recorded.
+    root : str
+        Name of the place, for a run that lies right in it.
+    below : callable
+        Gives the path or label of a folder of the place.
+    """
+    folders: dict[str, list[Member]] = {}
+    for member in members:
+        folders.setdefault(member.parent, []).append(member)
+    beside = {s.parent: s.file for s in sidecars}
+    named: list[tuple[str, str, RunFiles]] = []
+    for parent, its in folders.items():
+        last = parent.rpartition("/")[2] or root
+        here = Here(sorted(its, key=lambda member: member.file.name), last, below(parent), _is_run_folder(below(parent)))
+        found: list[RunFiles] = []
+        for form in register.FORMATS:
+            found = form.runs(here, found)
+        sidecar = beside.get(parent)
+        if len(found) == 1 and sidecar is not None:
+            found = [replace(found[0], sidecar=sidecar)]
+        named += [(parent, last, run) for run in found]
+    return sorted(_distinct(named), key=lambda r: (r.modified, r.name), reverse=True)
+
+
+def lacks(run: RunFiles, name: str) -> bool:
+    """Whether a file that cannot be read is, by its name, one that a run lacks."""
+    return register.by_name(run.format).lacks(stem(name), [stem(file.name) for file in run.files])
+
+
+def _is_run_folder(folder: Path | str) -> bool:
+    text = folder.absolute().as_posix() if isinstance(folder, Path) else folder
+    return bool(re.search(r"(^|/)plugins/profile/[^/]+$", text))
+
+
+def _distinct(named: list[tuple[str, str, RunFiles]]) -> list[RunFiles]:
+    """Runs of one name are told apart by the folder they are in, as TensorBoard does: `train/2024_05_01` and `eval/2024_05_01`."""
+    seen: dict[str, int] = {}
+    for _, _, run in named:
+        seen[run.name] = seen.get(run.name, 0) + 1
+    out: list[RunFiles] = []
+    for parent, last, run in named:
+        if seen[run.name] > 1 and parent:
+            folder = re.sub(r"(^|/)plugins/profile(?=/)", "", parent).lstrip("/")
+            if run.name == last:
+                out.append(replace(run, name=folder))
+            else:
+                out.append(replace(run, name=f"{folder}/{run.name}"))
+        else:
+            out.append(run)
+    return out

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LocalFile, Piece, could_not_open, printable
-from nbprof.sources import ascend
+from nbprof.core.files import SIDECAR, LocalFile, SourceFile, could_not_open, printable
+from nbprof.formats import register
+from nbprof.formats.format import Claim, Place, Recordings, within
 
 MOST_FILES = 1_000_000
 """A folder with more files below it is no logdir; walking on would look like a kernel that hangs."""
 
-XPLANE, TRACE, MAYBE, NAMELESS, SIDECAR = range(5)
-"""How much a name promises: `*.xplane.pb`, `*.trace.json`, another suffix that profiles have, no suffix; and what nbprof writes beside."""
+NAMED, MAYBE, NAMELESS, BESIDE = range(4)
+"""How much a name promises: one that tells its format, another suffix that profiles have, no suffix; and what nbprof writes beside."""
 
-_PACKING = r"(\.(gz|bz2|xz))?$"
-_XPLANE = re.compile(r"\.xplane\.pb" + _PACKING, re.IGNORECASE)
-_TRACE = re.compile(r"(^|[._-])trace\.json" + _PACKING, re.IGNORECASE)
-_MAYBE = re.compile(r"\.(json|pb|trace|gz|bz2|xz|pickle|pkl)$", re.IGNORECASE)
 _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$", re.IGNORECASE)
 _NEVER = {"package.json", "package-lock.json", "tsconfig.json", "saved_model.pb", "keras_metadata.pb", "fingerprint.pb"}
 # Of these folders nothing is a profile, and some hold very many files.
@@ -35,7 +32,7 @@ class Found:
 
     at: str
     promise: int
-    piece: Piece
+    file: SourceFile
 
     @property
     def parent(self) -> str:
@@ -51,14 +48,8 @@ class Listing:
     top: set[str] = field(default_factory=set)
     """Names at the top, folders with a slash behind."""
     archives: list[str] = field(default_factory=list)
-    ascend: str = ""
-    """A file or folder of Ascend's profiler."""
-    within: str = ""
-    """The folder of Ascend's profiler that the place itself is, or lies in."""
-    npu: list[Found] = field(default_factory=list)
-    """In a place that lists whole paths: files that belong to Ascend's profiler by their names, or by the folder that they are in."""
-    npu_devices: set[str] = field(default_factory=set)
-    """And the folders that it keeps of devices."""
+    claims: dict[Recordings, Claim] = field(default_factory=dict)
+    """What is there of recordings that are folders, by how their format finds them."""
     notes: list[tuple[str, str]] = field(default_factory=list)
     """Sentences about files that were left alone, each with the folder that it is about."""
     refused: list[tuple[Found, str, bool]] = field(default_factory=list)
@@ -69,11 +60,24 @@ class Listing:
     """A file that is taken in whatever its name, for it was asked for."""
     count: int = 0
 
-    def __post_init__(self) -> None:
-        self.ascend = self.ascend or (f"{self.within}/" if self.within else "")
+    @classmethod
+    def of(cls, parts: Sequence[str] = (), also: str = "") -> Listing:
+        """One of a place that is the last of some folders, each in the one before."""
+        kinds = [form.recordings for form in register.FORMATS if form.recordings is not None]
+        return cls(also=also, claims={recordings: Claim(within=within(recordings.is_folder, parts)) for recordings in kinds})
 
-    def add(self, at: str, piece: Callable[[], Piece]) -> None:
-        """Takes in a file; its piece is made only if the name says that it may be a profile."""
+    @property
+    def within(self) -> bool:
+        """Whether the place itself is, or lies in, a recording that is a folder."""
+        return any(claim.within for claim in self.claims.values())
+
+    @property
+    def claimed(self) -> Recordings | None:
+        """Those of which there is a sign."""
+        return next((recordings for recordings, claim in self.claims.items() if claim.sign), None)
+
+    def add(self, at: str, file: Callable[[], SourceFile]) -> None:
+        """Takes in a file, which is made only if the name says that it may be a profile."""
         first, slash, _ = at.partition("/")
         self.top.add(first + slash)
         self.count += 1
@@ -84,84 +88,90 @@ class Listing:
         if at == self.also:
             promise = max(promise, MAYBE)
         if promise >= 0:
-            self.files.append(Found(at, promise, piece()))
+            self.files.append(Found(at, promise, file()))
         elif _ARCHIVE.search(name):
             self.archives.append(at)
-        if not self.ascend and ascend.TABLE.fullmatch(name):
-            self.ascend = at
+        self.note(at)
+
+    def note(self, at: str) -> None:
+        """Sees whether the name of a file shows that there is a recording of which it was taken."""
+        name = at.rpartition("/")[2]
+        for recordings, claim in self.claims.items():
+            if not claim.sign and recordings.is_sign(name):
+                claim.sign = at
 
     def enters(self, at: str) -> bool:
         """Whether the files of a folder are to be added."""
         name = at.rpartition("/")[2]
         if "/" not in at:
             self.top.add(name + "/")
-        if ascend.is_ascend(at):
-            self.ascend = at + "/"
-            return False
+        for recordings, claim in self.claims.items():
+            if recordings.is_folder(at):
+                claim.sign = at + "/"
+                return False
         # A recording that was never finished lies in a folder of its own, hidden.
         return name not in _PRUNED and not name.startswith(".recording-")
 
-    def take(self, at: str, piece: Callable[[], Piece]) -> None:
+    def take(self, at: str, file: Callable[[], SourceFile]) -> None:
         """Takes in a file of a place that lists whole paths, unless it is in a folder that is not entered."""
         *parts, name = at.split("/")
         entered = all(self.enters("/".join(parts[: i + 1])) for i in range(len(parts)))
         if (entered and not self.within) or at == self.also:
-            self.add(at, piece)
-        ours = bool(self.within or ascend.within(parts))
-        if not ours and not entered:
-            return
-        for i, part in enumerate(parts if ours else []):
-            if re.fullmatch(r"device_\d{1,4}", part):
-                self.npu_devices.add("/".join(parts[: i + 1]))
-        if ascend.use_of(name) and not (ours and any(map(ascend.kept_for_itself, parts))):
-            self.npu.append(Found(at, MAYBE, piece()))
+            self.add(at, file)
+        for recordings, claim in self.claims.items():
+            ours = bool(claim.within or within(recordings.is_folder, parts))
+            if not ours and not entered:
+                continue
+            for i, part in enumerate(parts if ours else []):
+                if recordings.counts(part):
+                    claim.folders.add("/".join(parts[: i + 1]))
+            if recordings.is_read(name) and not (ours and any(map(recordings.is_private, parts))):
+                claim.files[at] = file()
 
     def walks(self, at: str) -> bool:
-        """Whether a place that shows one folder at a time is to be asked for this one; of Ascend's profiler, for those that are read."""
+        """Whether a place that shows one folder at a time is to be asked for this one; of a recording, for those that are read."""
         *parts, name = at.split("/")
-        ours = bool(self.within or ascend.within(parts))
-        if ours and re.fullmatch(r"device_\d{1,4}", name):
-            self.npu_devices.add(at)
-        return not (ours and ascend.kept_for_itself(name)) and (self.enters(at) or ascend.is_ascend(at))
+        for recordings, claim in self.claims.items():
+            if claim.within or within(recordings.is_folder, parts):
+                if recordings.counts(name):
+                    claim.folders.add(at)
+                if recordings.is_private(name):
+                    return False
+        return self.enters(at) or any(recordings.is_folder(at) for recordings in self.claims)
 
     def under(self, at: str) -> Listing:
         """What is below one of its folders, as a listing of that folder."""
         start = at + "/"
-        out = Listing(ascend=self.ascend, within=self.within or ascend.within(at.split("/")), doubts=self.doubts)
+        out = Listing(doubts=self.doubts)
         out.notes = [(at[len(start) :], text) for at, text in self.notes if (at + "/").startswith(start)]
         out.archives = [at[len(start) :] for at in self.archives if at.startswith(start)]
         out.files = [replace(found, at=found.at[len(start) :]) for found in self.files if found.at.startswith(start)]
-        out.npu = [replace(found, at=found.at[len(start) :]) for found in self.npu if found.at.startswith(start)]
-        out.npu_devices = {folder[len(start) :] for folder in self.npu_devices if folder.startswith(start)}
+        for recordings, claim in self.claims.items():
+            out.claims[recordings] = Claim(
+                claim.sign,
+                claim.within or within(recordings.is_folder, at.split("/")),
+                {path[len(start) :]: file for path, file in claim.files.items() if path.startswith(start)},
+                {folder[len(start) :] for folder in claim.folders if folder.startswith(start)},
+            )
         out.top = {f.at.partition("/")[0] + ("/" if "/" in f.at else "") for f in out.files}
         return out
 
 
 def promised(name: str) -> int:
-    """How much the name of a file promises, see `XPLANE`; -1 for the name of something else."""
-    if name == "nbprof.json":
-        return SIDECAR
-    if _XPLANE.search(name):
-        return XPLANE
-    if _TRACE.search(name):
-        return TRACE
+    """How much the name of a file promises, see `NAMED`; -1 for the name of something else."""
+    if name == SIDECAR:
+        return BESIDE
+    if register.telling(name) is not None:
+        return NAMED
     if _ARCHIVE.search(name) or name in _NEVER:
         return -1
-    if _MAYBE.search(name):
+    if register.possible(name):
         return MAYBE
     return -1 if "." in name else NAMELESS
 
 
-class Folder(Protocol):
-    """A place with files below it: a folder, an archive, a URL."""
-
-    @property
-    def name(self) -> str:
-        """Base name."""
-
-    @property
-    def label(self) -> str:
-        """What errors and receipts name."""
+class Folder(Place, Protocol):
+    """A place with files below it that can be walked over."""
 
     @property
     def cheap(self) -> bool:
@@ -172,9 +182,6 @@ class Folder(Protocol):
 
     def close(self) -> None:
         """Lets go of what was kept open to look into files."""
-
-    def below(self, at: str) -> Path | str:
-        """The path, or the label, of a folder below."""
 
 
 @dataclass(frozen=True)
@@ -210,9 +217,8 @@ class LocalFolder:
         ReadError
             The folder may not be read, or there are too many files.
         """
-        out = Listing()
-        if ours := ascend.within(self.path.absolute().parts):
-            out.ascend = ours + "/"
+        out = Listing.of(self.path.absolute().parts)
+        if out.within:
             return out
         try:
             entered = [os.path.realpath(self.path)]
@@ -256,7 +262,7 @@ class LocalFolder:
                     else:
                         if not parent:
                             out.top.add(entry.name)
-                        if entry.is_symlink() and promised(entry.name) in (XPLANE, TRACE):
+                        if entry.is_symlink() and promised(entry.name) == NAMED:
                             out.notes.append((parent, f"{printable(at)} is a link to what is not there."))
                 except OSError as error:
                     out.notes.append((parent, f"{printable(at)} could not be looked at: {error.strerror}."))

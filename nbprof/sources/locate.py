@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, LocalFile, Piece, RunFiles, could_not_open, no_file, printable
-from nbprof.sources import ascend, ascend_runs, logdir
-from nbprof.sources.detect import candidates
-from nbprof.sources.folders import SIDECAR, Folder, Found, Listing, LocalFolder, promised
-from nbprof.sources.select_run import choose, kind_of, settled, some
-from nbprof.sources.sniff import HEAD, Kind, recognise
+from nbprof.core.files import LIMIT_BYTES, SIDECAR, LocalFile, RunFiles, SourceFile, could_not_open, join_some, no_file, printable
+from nbprof.formats import register
+from nbprof.formats.format import Kind, Member
+from nbprof.sources import detect
+from nbprof.sources.folders import BESIDE, Folder, Found, Listing, LocalFolder, promised
+from nbprof.sources.select_run import choose, kind_of, resolve
+from nbprof.sources.sniff import HEAD, recognise
 from nbprof.sources.urls import is_url, shown
 
 if TYPE_CHECKING:
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
 
 Source = Any
 """A path or URL (str, bytes, os.PathLike, a UPath), several of them, or what `runs` gave."""
-
-
-_LOOKED_FOR = (
-    "nbprof looks for *.xplane.pb and *.trace.json in it and below it, where TensorBoard keeps them: "
-    "<logdir>/plugins/profile/<run>/<host>.xplane.pb."
-)
 
 
 @dataclass(frozen=True)
@@ -124,12 +119,12 @@ def find(source: Source, run: str | int | None = None, ways: Ways | None = None)
     """
     ways = ways or Ways()
     if isinstance(source, RunFiles):
-        return settled(source, ways.limit_bytes)
+        return resolve(source, ways.limit_bytes)
     found, nothing = _runs(source, ways)
     if not found:
         raise nothing()
     chosen = found[0] if run is None else choose(found, run, _label(source))
-    return settled(chosen, ways.limit_bytes)
+    return resolve(chosen, ways.limit_bytes)
 
 
 def _runs(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
@@ -154,46 +149,52 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     try:
         listing = folder.listing()
     except _IsFile as inside:
-        piece = inside.found.piece
-        head = piece.head(HEAD)
-        if recognise(head, piece.name).format == "archive":
-            raise ReadError("an archive inside an archive is not opened. Unpack the outer one, and load this.", path=piece.label) from None
-        beside = [f.piece for f in inside.listing.files if f.promise == SIDECAR and f.parent == inside.found.parent]
-        return _named(piece, head, next(iter(beside), None))
-    sidecars = [f for f in listing.files if f.promise == SIDECAR]
-    found = logdir.runs(candidates(folder, listing), sidecars, folder.name, folder.below)
+        file = inside.found.file
+        head = file.head(HEAD)
+        if recognise(head, file.name).format == "archive":
+            raise ReadError("an archive inside an archive is not opened. Unpack the outer one, and load this.", path=file.label) from None
+        beside = [f.file for f in inside.listing.files if f.promise == BESIDE and f.parent == inside.found.parent]
+        return _named(file, head, next(iter(beside), None))
+    sidecars = [f for f in listing.files if f.promise == BESIDE]
+    found = detect.runs(detect.candidates(folder, listing), sidecars, folder.name, folder.below)
     lost: dict[int, list[str]] = {}
-    for file, text, named in listing.refused:
-        here = str(folder.below(file.parent))
-        lacking = [i for i, run in enumerate(found) if str(run.folder) == here and logdir.lacks(run, file.piece.name)]
+    for refused, text, named in listing.refused:
+        here = str(folder.below(refused.parent))
+        lacking = [i for i, run in enumerate(found) if str(run.folder) == here and detect.lacks(run, refused.file.name)]
         for i in lacking:
             lost.setdefault(i, []).append(f"{text} It is a rank of this run by its name; what happened there is not in the numbers.")
         if named and not lacking:
-            listing.notes.append((file.parent, text))
+            listing.notes.append((refused.parent, text))
     found = [replace(run, warnings=run.warnings + tuple(lost[i])) if i in lost else run for i, run in enumerate(found)]
     notes: dict[str, list[str]] = {}
     for at, text in listing.notes:
         notes.setdefault(str(folder.below(at)), []).append(text)
     doubts = tuple(listing.doubts)
-    npu, raw = ascend_runs.below(folder, listing)
-    if npu:
-        # A timeline lies beside the tables that it belongs to.
-        taken = {piece.label for run in npu for piece in run.files}
-        found = [run for run in found if any(piece.label not in taken for piece in run.files)]
-        found = sorted([*found, *npu], key=lambda run: (run.modified, run.name), reverse=True)
+    unread: list[str] = []
+    written = {f.parent: f.file for f in sidecars}
+    for recordings, claim in listing.claims.items():
+        if not claim.sign:
+            continue
+        whole, more = recordings.runs_at(folder, claim, written)
+        unread += more
+        if whole:
+            # A timeline lies beside the tables that it belongs to.
+            taken = {file.label for run in whole for file in run.files}
+            found = [run for run in found if any(file.label not in taken for file in run.files)]
+            found = sorted([*found, *whole], key=lambda run: (run.modified, run.name), reverse=True)
     told = [
         replace(run, notes=run.notes + tuple(notes.get(str(run.folder), ())), warnings=run.warnings + doubts)
         if doubts or str(run.folder) in notes
         else run
         for run in found
     ]
-    return told, lambda: _nothing(folder, listing, raw)
+    return told, lambda: _nothing(folder, listing, unread)
 
 
-def _named(piece: Piece, head: bytes, sidecar: Piece | None = None) -> tuple[list[RunFiles], Callable[[], ReadError]]:
+def _named(file: SourceFile, head: bytes, sidecar: SourceFile | None = None) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     """One file that was named: a run, or no profile and the error that says what it is."""
     try:
-        run = _of_file(piece, kind_of(piece, head))
+        run = _of_file(file, kind_of(file, head))
     except ReadError as error:
         no_profile = error
         return [], lambda: no_profile
@@ -208,12 +209,11 @@ def _joined(parts: list[RunFiles]) -> RunFiles:
     """Files that were named one by one, as the hosts of one run."""
     if not parts:
         raise ReadError("no file was given: the list is empty.")
-    formats = {part.format for part in parts}
-    if len(formats) > 1:
+    labels = [form.label for form in register.FORMATS if form.name in {part.format for part in parts}]
+    if len(labels) > 1:
         odd = next(part for part in parts if part.format != parts[0].format)
         raise ReadError(
-            "the files are not of one kind: XSpace (*.xplane.pb) and Chrome traces (JSON) cannot be one run. Load them one by one.",
-            path=odd.files[0].label,
+            f"the files are not of one kind: {' and '.join(labels)} cannot be one run. Load them one by one.", path=odd.files[0].label
         )
     folders = {str(part.folder) for part in parts}
     one = parts[0]
@@ -223,7 +223,7 @@ def _joined(parts: list[RunFiles]) -> RunFiles:
     return RunFiles(
         name,
         one.folder,
-        tuple(piece for part in parts for piece in part.files),
+        tuple(file for part in parts for file in part.files),
         max(part.modified for part in parts),
         one.format,
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
@@ -237,7 +237,7 @@ def _label(source: Source) -> str:
     return shown(text) if is_url(text) else printable(text)
 
 
-def _place(source: Source, ways: Ways) -> Piece | Folder:
+def _place(source: Source, ways: Ways) -> SourceFile | Folder:
     """What a path or URL leads to."""
     if hasattr(source, "fs") and hasattr(source, "path") and not isinstance(source, (str, Path)):
         protocol = getattr(source, "protocol", None)
@@ -256,7 +256,7 @@ def _place(source: Source, ways: Ways) -> Piece | Folder:
     return _at_path(text, ways)
 
 
-def _at_path(text: str, ways: Ways) -> Piece | Folder:
+def _at_path(text: str, ways: Ways) -> SourceFile | Folder:
     try:
         path = Path(text).expanduser()
         mode = path.stat().st_mode
@@ -287,7 +287,7 @@ def _not_there(error: OSError, path: Path) -> ReadError:
     return ReadError(f"{out.reason} Did you mean {printable(near[0])}?", path=out.path) if near else out
 
 
-def _at_url(text: str, ways: Ways) -> Piece | Folder:
+def _at_url(text: str, ways: Ways) -> SourceFile | Folder:
     chained = re.match(r"^(zip|tar)://(.*?)::(.+)$", text, re.DOTALL) or re.match(r"^(zip|tar)()::(.+)$", text, re.DOTALL)
     if chained:
         return _inside(_place(chained[3], ways), chained[2], ways)
@@ -304,7 +304,7 @@ def _at_url(text: str, ways: Ways) -> Piece | Folder:
     return _inside(there, inner, ways) if mark else there
 
 
-def _remote(storage: Storage, path: str, ways: Ways) -> Piece | Folder:
+def _remote(storage: Storage, path: str, ways: Ways) -> SourceFile | Folder:
     from nbprof.sources.remote import RemoteFile, RemoteFolder
 
     folder = RemoteFolder(storage, path, ways.limit_bytes, ways.progress)
@@ -325,15 +325,15 @@ def _remote(storage: Storage, path: str, ways: Ways) -> Piece | Folder:
     return file
 
 
-def _archive(piece: Piece, kind: Kind, ways: Ways) -> ZipArchive | TarArchive:
+def _archive(file: SourceFile, kind: Kind, ways: Ways) -> ZipArchive | TarArchive:
     from nbprof.sources.archives import TarArchive, ZipArchive
 
     if kind.what == "a zip archive":
-        return ZipArchive(piece, ways.limit_bytes, ways.progress)
-    return TarArchive(piece, kind.packed, ways.limit_bytes, ways.progress)
+        return ZipArchive(file, ways.limit_bytes, ways.progress)
+    return TarArchive(file, kind.packed, ways.limit_bytes, ways.progress)
 
 
-def _inside(outer: Piece | Folder, inner: str, ways: Ways) -> Folder:
+def _inside(outer: SourceFile | Folder, inner: str, ways: Ways) -> Folder:
     if hasattr(outer, "listing"):
         raise ReadError("this is a folder, not an archive.", path=outer.label)
     kind = recognise(outer.head(HEAD), outer.name)
@@ -342,51 +342,41 @@ def _inside(outer: Piece | Folder, inner: str, ways: Ways) -> Folder:
     return _Inside(_archive(outer, kind, ways), "/".join(part for part in inner.split("/") if part not in ("", ".", "..")))
 
 
-def _of_file(piece: Piece, kind: Kind) -> RunFiles:
+def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
     """One file that was named, as a run."""
     folder: Path | str
-    sidecar: Piece | None = None
-    notes: tuple[str, ...] = ()
-    if isinstance(piece, LocalFile):
-        folder = piece.path.parent
-        beside = folder / "nbprof.json"
+    sidecar: SourceFile | None = None
+    if isinstance(file, LocalFile):
+        folder = file.path.parent
+        beside = folder / SIDECAR
         sidecar = LocalFile(beside) if beside.is_file() else None
-        notes = _better_beside(piece, kind)
-    elif (archive := getattr(piece, "archive", None)) is not None:
-        folder = archive.below(piece.at.rpartition("/")[0])  # type: ignore[attr-defined]
+    elif (archive := getattr(file, "archive", None)) is not None:
+        folder = archive.below(file.at.rpartition("/")[0])  # type: ignore[attr-defined]
     else:
-        folder = piece.label.rpartition("/")[0]
-    return RunFiles(
-        logdir.stem(piece.name),
-        folder,
-        (piece,),
-        piece.modified,
-        kind.format if kind.format in ("chrome", "msprof", "torch_memory") else "xspace",
-        notes,
-        sidecar=sidecar,
-    )
+        folder = file.label.rpartition("/")[0]
+    member = Member(file, kind, register.stem(file.name))
+    return RunFiles(member.stem, folder, (file,), file.modified, kind.format, register.by_name(kind.format).notes(member), sidecar=sidecar)
 
 
-def _better_beside(piece: LocalFile, kind: Kind) -> tuple[str, ...]:
-    if kind.format != "chrome" or not kind.exporter:
-        return ()
-    better = piece.path.with_name(logdir.stem(piece.path.name) + ".xplane.pb")
-    return (f"{printable(better.name)} lies beside it and holds the same recording whole: load that for more.",) if better.is_file() else ()
-
-
-def _nothing(folder: Folder, listing: Listing, raw: list[ascend.Recording]) -> ReadError:
+def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
     """The error for a place without a profile: what was looked for, and what is there."""
     archive = isinstance(folder, _Inside)
-    if listing.ascend:
-        return ascend_runs.unread(folder, raw)
-    said = [f"no profile is in this {'archive' if archive else 'folder'}. {_LOOKED_FOR}"]
+    if (recordings := listing.claimed) is not None:
+        return recordings.nothing(folder, unread)
+    suffixes = [form.suffixes[0] for form in register.FORMATS if form.names is not None]
+    known = " and ".join(f"*{suffix}" for suffix in suffixes)
+    said = [
+        f"no profile is in this {'archive' if archive else 'folder'}.",
+        f"nbprof looks for {known} in it and below it, where TensorBoard keeps them:",
+        f"<logdir>/plugins/profile/<run>/<host>{suffixes[0]}.",
+    ]
     top = sorted(printable(name) for name in listing.top)
     if listing.archives:
         how = "unpack the outer one first" if archive else "name it to load what is inside"
-        said.append(f"It holds {some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}.")
+        said.append(f"It holds {join_some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}.")
     elif not top:
         said.append(f"The {'archive' if archive else 'folder'} is empty: was the recording stopped, and did it end without an error?")
     else:
-        said.append(f"It holds {some(top, 5)}.")
+        said.append(f"It holds {join_some(top, 5)}.")
     said += (listing.doubts + [text for _, text in listing.notes])[:3]
     return ReadError(" ".join(said), path=folder.label)

@@ -9,9 +9,7 @@ from typing import Any
 
 from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import NbprofError
-
-SIDECAR = "nbprof.json"
-"""Lies beside the trace files; TensorBoard and XProf look for ``*.xplane.pb`` only."""
+from nbprof.core.files import SIDECAR
 
 
 @dataclass

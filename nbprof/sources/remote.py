@@ -17,9 +17,8 @@ from urllib.parse import unquote
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Buffer, Growing, Stamp, printable
-from nbprof.sources import ascend
+from nbprof.core.packed import as_file
 from nbprof.sources.folders import Listing
-from nbprof.sources.packed import as_file
 from nbprof.sources.urls import scrubbed, shown
 
 Progress = Callable[[str], None] | None
@@ -323,7 +322,7 @@ class RemoteFolder:
 
     def listing(self) -> Listing:
         """Everything below, from the storage's own listing."""
-        out = Listing(within=ascend.within([unquote(part) if self.storage.http else part for part in self.path.strip("/").split("/")]))
+        out = Listing.of([unquote(part) if self.storage.http else part for part in self.path.strip("/").split("/")])
         with self.storage.errors(self.label):
             # Runs that came after the last look would not be seen.
             self.storage.fs.invalidate_cache()

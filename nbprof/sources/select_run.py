@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import re
 from dataclasses import replace
 from typing import Any
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, Format, Piece, RunFiles
-from nbprof.sources import ascend
-from nbprof.sources.packed import Unpacked
-from nbprof.sources.sniff import HEAD, Kind, recognise
+from nbprof.core.files import LIMIT_BYTES, RunFiles, SourceFile, join_some
+from nbprof.core.packed import Unpacked
+from nbprof.formats import register
+from nbprof.formats.format import Kind
+from nbprof.sources.sniff import HEAD, recognise
 
 
 def choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:
@@ -35,23 +35,19 @@ def choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:
     if len(begin) == 1:
         return begin[0]
     if begin:
-        raise ReadError(f"{len(begin)} runs begin with {text!r}: {some([one.name for one in begin])}. Say more of the name.", path=label)
+        raise ReadError(
+            f"{len(begin)} runs begin with {text!r}: {join_some([one.name for one in begin])}. Say more of the name.", path=label
+        )
     near = difflib.get_close_matches(text, names, 1, 0.8)
     hint = f" Did you mean {near[0]}?" if near else ""
-    raise ReadError(f"no run is called {text!r}; there are {some(names)}.{hint}", path=label)
+    raise ReadError(f"no run is called {text!r}; there are {join_some(names)}.{hint}", path=label)
 
 
 def _count(number: int) -> str:
     return "one run is" if number == 1 else f"{number:,} runs are"
 
 
-def some(names: list[str], most: int = 10) -> str:
-    """The first names of a list as a text, and how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
-def settled(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
+def resolve(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
     """A run with the files that can be read.
 
     Raises
@@ -59,59 +55,48 @@ def settled(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
     ReadError
         None of the files is a profile; says what it is.
     """
-    archives = {id(piece.archive): piece.archive for piece in run.files if hasattr(piece, "archive")}
-    if run.format == "msprof":
-        # Tables and timelines of several kinds; their reader looks into each.
+    archives = {id(file.archive): file.archive for file in run.files if hasattr(file, "archive")}
+    if register.by_name(run.format).recordings is not None:
+        # Files of several kinds; their reader looks into each.
         for archive in archives.values():
-            archive.prepare([piece for piece in run.files if getattr(piece, "archive", None) is archive])
+            archive.prepare([file for file in run.files if getattr(file, "archive", None) is archive])
         return replace(run, limit_bytes=limit)
     try:
-        return _settled(run, limit, list(archives.values()))
+        return _resolve(run, limit, list(archives.values()))
     finally:
         for archive in archives.values():
             archive.close()
 
 
-def _settled(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
-    kinds: list[tuple[Piece, Kind]] = []
+def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
+    kinds: list[tuple[SourceFile, Kind]] = []
     warnings = list(run.warnings)
     failed: list[ReadError] = []
-    for piece in run.files:
+    for file in run.files:
         try:
-            kinds.append((piece, kind_of(piece)))
+            kinds.append((file, kind_of(file)))
         except ReadError as error:
             failed.append(error)
     if not kinds:
         raise failed[0]
     formats = [kind.format for _, kind in kinds]
-    form: Format = "chrome" if formats.count("chrome") > formats.count("xspace") else "xspace"
-    if set(formats) == {"torch_memory"}:
-        form = "torch_memory"
-    fits = [(piece, kind) for piece, kind in kinds if kind.format == form]
+    form = max(register.FORMATS, key=lambda form: formats.count(form.name))
+    fits = [(file, kind) for file, kind in kinds if kind.format == form.name]
     warnings += [f"A file was left out, and its host is not in the numbers: {error}" for error in failed]
     warnings += [
-        f"{piece.label} is {kind.what} among files of another kind; it was not read." for piece, kind in kinds if kind.format != form
+        f"{file.label} is {kind.what} among files of another kind; it was not read." for file, kind in kinds if kind.format != form.name
     ]
-    kept, copies = _once([piece for piece, _ in fits])
-    packing = {id(piece): kind.packed for piece, kind in fits}
+    kept, copies = _once([file for file, _ in fits])
+    packing = {id(file): kind.packed for file, kind in fits}
     for archive in archives:
-        archive.prepare([piece for piece in kept if getattr(piece, "archive", None) is archive])
-    # The reader of JSON takes gzip as it is.
+        archive.prepare([file for file in kept if getattr(file, "archive", None) is archive])
     files = tuple(
-        Unpacked(piece, packing[id(piece)], limit)
-        if packing[id(piece)] and not (form == "chrome" and packing[id(piece)] == "gzip")
-        else piece
-        for piece in kept
+        Unpacked(file, packing[id(file)], limit) if packing[id(file)] and packing[id(file)] not in form.unpacks else file for file in kept
     )
-    return replace(run, files=files, format=form, warnings=tuple(warnings + copies), limit_bytes=limit)
+    return replace(run, files=files, format=form.name, warnings=tuple(warnings + copies), limit_bytes=limit)
 
 
-_OF_ASCEND = re.compile(rb'"name"\s*:\s*"(Step Trace|HCCL|Communication|Ascend Hardware|CANN)"|"Iteration ID"|"Task Type"')
-_FOUND = re.compile(rb'"Communication (Time|Bandwidth) Info"|"Transit Size\(MB\)"|"Rule (Type|Suggestion)"')
-_READS = "nbprof reads *.xplane.pb, Chrome traces in JSON, and tables (CSV, with commas, in UTF-8) as Ascend's profilers write them."
-
-
-def kind_of(piece: Piece, head: bytes | None = None) -> Kind:
+def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
     """What a file is, whose head may be known already.
 
     Raises
@@ -119,50 +104,46 @@ def kind_of(piece: Piece, head: bytes | None = None) -> Kind:
     ReadError
         It is no profile; says what it is.
     """
-    head = piece.head(HEAD) if head is None else head
-    kind = recognise(head, piece.name, whole=len(head) < HEAD)
-    if kind.format == "chrome" and not kind.packed and ascend.use_of(piece.name) == "partial" and _OF_ASCEND.search(head):
-        # A part of a timeline of msprof, which tells less of who wrote it than the whole.
-        return replace(kind, format="msprof")
-    if not kind.format and not kind.packed and ascend.use_of(piece.name) == "analysed" and _FOUND.search(head):
-        return Kind("msprof", "what Ascend's tools found")
-    if kind.format in ("xspace", "chrome", "msprof", "torch_memory"):
+    head = file.head(HEAD) if head is None else head
+    kind = recognise(head, file.name, whole=len(head) < HEAD, named=True)
+    if kind.format and kind.format != "archive":
         return kind
-    # Damaged, by its name: the reader says where.
-    if ".xplane.pb" in piece.name and head and head[0] in (0x0A, 0x12, 0x1A, 0x22):
-        return Kind("xspace", sure=False)
     if kind.what == "empty":
-        raise ReadError("the file is empty: the profiler was stopped before it wrote anything.", path=piece.label)
+        raise ReadError("the file is empty: the profiler was stopped before it wrote anything.", path=file.label)
     if kind.format == "archive":
-        raise ReadError(f"this is {kind.what} inside a run. Name it alone to load what is inside.", path=piece.label)
-    raise ReadError(f"this is {kind.what}. {kind.remedy or _READS}", path=piece.label)
+        raise ReadError(f"this is {kind.what} inside a run. Name it alone to load what is inside.", path=file.label)
+    raise ReadError(f"this is {kind.what}. {kind.remedy or _readable()}", path=file.label)
 
 
-def _once(pieces: list[Piece]) -> tuple[list[Piece], list[str]]:
+def _readable() -> str:
+    *others, last = [form.label for form in register.FORMATS]
+    return f"nbprof reads {', '.join(others)}, and {last}."
+
+
+def _once(files: list[SourceFile]) -> tuple[list[SourceFile], list[str]]:
     """The files without those that are a copy of another, byte for byte; and a line for each that was left out."""
-    by_size: dict[int, list[Piece]] = {}
-    for piece in pieces:
-        size = piece.size
-        if size is not None and len(pieces) > 1:
-            by_size.setdefault(size, []).append(piece)
-    copy_of: dict[int, Piece] = {}
+    by_size: dict[int, list[SourceFile]] = {}
+    for file in files:
+        size = file.size
+        if size is not None and len(files) > 1:
+            by_size.setdefault(size, []).append(file)
+    copy_of: dict[int, SourceFile] = {}
     for group in by_size.values():
-        heads: dict[bytes, list[Piece]] = {}
-        for piece in group if len(group) > 1 else []:
-            heads.setdefault(piece.head(HEAD), []).append(piece)
+        heads: dict[bytes, list[SourceFile]] = {}
+        for file in group if len(group) > 1 else []:
+            heads.setdefault(file.head(HEAD), []).append(file)
         for alike in heads.values():
-            first: dict[bytes, Piece] = {}
-            for piece in alike if len(alike) > 1 else []:
+            first: dict[bytes, SourceFile] = {}
+            for file in alike if len(alike) > 1 else []:
                 # Two hosts never write the same head, times are in it: so this second reading is rare.
-                digest = hashlib.blake2b(piece.read().data).digest()
+                digest = hashlib.blake2b(file.read().data).digest()
                 if digest in first:
-                    copy_of[id(piece)] = first[digest]
+                    copy_of[id(file)] = first[digest]
                 else:
-                    first[digest] = piece
+                    first[digest] = file
     lines = [
-        f"{piece.label} is a copy of {copy_of[id(piece)].label}, byte for byte; it was read once. "
-        "Was one host's file copied over another's?"
-        for piece in pieces
-        if id(piece) in copy_of
+        f"{file.label} is a copy of {copy_of[id(file)].label}, byte for byte; it was read once. Was one host's file copied over another's?"
+        for file in files
+        if id(file) in copy_of
     ]
-    return [piece for piece in pieces if id(piece) not in copy_of], lines
+    return [file for file in files if id(file) not in copy_of], lines

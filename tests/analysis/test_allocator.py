@@ -14,6 +14,7 @@ from nbprof.analysis.allocator.stacks import NO_STACK, Stacks
 from nbprof.analysis.allocator.state import Replay
 from nbprof.formats.torch_snapshot import machine as torch_machine
 from nbprof.formats.torch_snapshot import memory as torch_memory
+from nbprof.formats.torch_snapshot import snapshot as torch_snapshot
 from tests.support.caching_allocator import (
     ACTIVATION,
     BIG,
@@ -28,7 +29,7 @@ from tests.support.caching_allocator import (
 )
 
 
-def read(taken) -> torch_memory.Snapshot:
+def read(taken) -> torch_snapshot.Snapshot:
     machine = torch_machine.Machine(io.BytesIO(pickle.dumps(taken)).read)
     return torch_memory.result(machine, machine.load())
 
@@ -80,7 +81,7 @@ def test_the_state_of_any_moment_is_that_of_then(seed, expandable):
         state = replay.at(count)
         blocks = [block for segment in segments for block in segment["blocks"]]
         got = state.blocks[["address", "size", "requested", "state"]].to_numpy().tolist()
-        assert [[a, s, r, torch_machine.STATES[k]] for a, s, r, k in got] == [
+        assert [[a, s, r, torch_snapshot.STATES[k]] for a, s, r, k in got] == [
             [b["address"], b["size"], b["requested_size"], b["state"]] for b in blocks
         ]
         assert state.segments[["address", "size", "stream"]].to_numpy().tolist() == [
@@ -107,7 +108,7 @@ def test_a_history_that_lost_its_begin_is_replayed_from_its_end():
     for count, segments in states:
         if count >= lost:
             got = part.at(count - lost).blocks
-            used = got[got["state"] != torch_machine.INACTIVE]
+            used = got[got["state"] != torch_snapshot.INACTIVE]
             want = [(b["address"], b["requested_size"]) for s in segments for b in s["blocks"] if b["state"] != "inactive"]
             assert [tuple(row) for row in used[["address", "requested"]].to_numpy().tolist()] == want
     assert "begins when" in allocator.notes(taken, [part])[0]
@@ -409,7 +410,7 @@ def test_a_rest_of_at_most_a_mebibyte_stays_with_its_block(asked, size):
     replay = Replay(read(snapshot(device)), 0)
     # Before both were freed: at the end nothing tells their sizes.
     blocks = replay.at(replay.count - 4).blocks
-    assert blocks[blocks["state"] != torch_machine.INACTIVE]["size"].tolist() == [9 * MIB, size]
+    assert blocks[blocks["state"] != torch_snapshot.INACTIVE]["size"].tolist() == [9 * MIB, size]
 
 
 def test_a_snapshot_beside_a_trace_belongs_to_it(tmp_path):

@@ -313,7 +313,7 @@ def test_files_that_nobody_will_open_again_are_not_kept(cache, path):
     from nbprof.core.files import LocalFile, RunFiles
     from nbprof.run.run import Run
 
-    files = RunFiles("run", path.parent, (LocalFile(path),), 0.0)
+    files = RunFiles("run", path.parent, (LocalFile(path),), 0.0, "xspace")
     assert len(Run.read(files, keep=False).ops)
     written()
     assert not cache.entries()

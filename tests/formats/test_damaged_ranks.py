@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nbprof
-from nbprof.sources.sniff import unpack
+from nbprof.core.packed import unpack
 from nbprof.tools import dashboard as payload
 from tests.support.ranks import job
 
@@ -61,7 +61,7 @@ def test_rank_with_a_damaged_head_is_still_one(tmp_path):
     packed = gzip.compress(json.dumps(text).encode(), mtime=0)
     at = 2000
     broken = packed[:at] + bytes(400) + packed[at + 400 :]
-    head = unpack(broken[: 1 << 16], "gzip")
+    head = unpack(broken[: 1 << 16], "gzip", 1 << 16)
     assert json.dumps(text).encode().startswith(head[:4096])
     assert len(head) > 4096
     (tmp_path / "job_rank-0.json.gz").write_bytes(broken)

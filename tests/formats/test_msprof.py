@@ -12,9 +12,9 @@ import pytest
 from nbprof.core.errors import RawError, ReadError
 from nbprof.core.files import LocalFile
 from nbprof.formats.msprof import csv as msprof_csv
-from nbprof.formats.msprof import msprof
+from nbprof.formats.msprof import msprof, recordings
 from nbprof.formats.msprof import tables as msprof_tables
-from nbprof.sources import ascend, locate
+from nbprof.sources import locate
 from tests.support import msprof as made
 from tests.support.profiles import real
 
@@ -321,9 +321,9 @@ def test_the_rows_of_the_exporters_own_tests():
 def test_names_say_which_file_is_which():
     assert msprof_tables.parsed("op_summary_slice_3_20250109084754.csv") == msprof_tables.Name("op_summary", (), 3, "20250109084754")
     assert msprof_tables.parsed("op_summary_0_1_1_20230905213000.csv") == msprof_tables.Name("op_summary", (0, 1, 1), 0, "20230905213000")
-    assert ascend.use_of("trace_view.json") == "timeline"
-    assert ascend.use_of("step_trace_0_2_1.json") == "partial"
-    assert ascend.use_of("README.txt") == ""
+    assert recordings.use_of("trace_view.json") == "timeline"
+    assert recordings.use_of("step_trace_0_2_1.json") == "partial"
+    assert recordings.use_of("README.txt") == ""
 
 
 def test_a_column_of_times_is_numbers_also_where_most_of_it_is_not():

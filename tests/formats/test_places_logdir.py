@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nbprof
+from nbprof.formats.hosts import hosts_missing
+from nbprof.formats.register import stem
 from nbprof.sources import locate
-from nbprof.sources.logdir import hosts_missing, stem
 from tests.support.places import gz, space, trace, write
 
 RUN = "plugins/profile"

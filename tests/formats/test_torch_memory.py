@@ -16,6 +16,7 @@ from nbprof.formats.torch_snapshot import machine as torch_machine
 from nbprof.formats.torch_snapshot import memory as torch_memory
 from nbprof.formats.torch_snapshot import plain_pickle
 from nbprof.formats.torch_snapshot import records as torch_records
+from nbprof.formats.torch_snapshot import snapshot as torch_snapshot
 from nbprof.formats.torch_snapshot.plain_pickle import Cut, Unpickler
 from tests.support.caching_allocator import MIB, Allocator, fragmented, snapshot
 
@@ -24,10 +25,10 @@ def load(data: bytes):
     return Unpickler(io.BytesIO(data).read).load()
 
 
-def read(tmp_path: Path, data) -> torch_memory.Snapshot:
+def read(tmp_path: Path, data) -> torch_snapshot.Snapshot:
     path = tmp_path / "s.pickle"
     path.write_bytes(data if isinstance(data, bytes) else pickle.dumps(data))
-    return torch_memory.read(LocalFile(path))
+    return torch_memory.snapshot_in(LocalFile(path))
 
 
 PLAIN = {
@@ -268,14 +269,14 @@ def test_a_snapshot_comes_out_as_it_went_in(tmp_path, protocol):
     for name, values in expected(taken).items():
         assert got.entries[name].tolist() == values, name
     entries = [entry for trace in taken["device_traces"] for entry in trace]
-    assert [torch_machine.ACTIONS[a] for a in got.entries["action"]] == [e["action"] for e in entries]
+    assert [torch_snapshot.ACTIONS[a] for a in got.entries["action"]] == [e["action"] for e in entries]
     assert [[got.frames[f] for f in got.stacks[s]] for s in got.entries["stack"]] == [
         [(f["name"], f["filename"], f["line"]) for f in e["frames"]] for e in entries
     ]
     blocks = [block for segment in taken["segments"] for block in segment["blocks"]]
     for name, key in (("size", "size"), ("address", "address"), ("requested", "requested_size")):
         assert got.blocks[name].tolist() == [b[key] for b in blocks]
-    assert [torch_machine.STATES[s] for s in got.blocks["state"]] == [b["state"] for b in blocks]
+    assert [torch_snapshot.STATES[s] for s in got.blocks["state"]] == [b["state"] for b in blocks]
     for name, key in (("size", "total_size"), ("allocated", "allocated_size"), ("active", "active_size"), ("requested", "requested_size")):
         assert got.segments[name].tolist() == [s[key] for s in taken["segments"]]
     assert got.settings["expandable_segments"] is False
@@ -337,7 +338,7 @@ def test_the_oldest_files_have_segments_only(tmp_path):
     got = read(tmp_path, [segment])
     assert got.blocks["address"].tolist() == [4096, 5120, 6144]
     assert got.blocks["requested"].tolist() == [700, 1000, 0]
-    assert got.blocks["state"].tolist() == [torch_machine.ALLOCATED, torch_machine.PENDING, torch_machine.INACTIVE]
+    assert got.blocks["state"].tolist() == [torch_machine.ALLOCATED, torch_machine.PENDING, torch_snapshot.INACTIVE]
     assert got.frames == [("f", "a.py", 3)]
     assert not got.traced
 

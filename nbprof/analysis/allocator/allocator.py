@@ -23,8 +23,7 @@ from nbprof.activity.activity import text_column
 from nbprof.analysis.allocator.stacks import Stacks
 from nbprof.analysis.allocator.state import Replay, State, units
 from nbprof.core.files import size_text
-from nbprof.formats.torch_snapshot.machine import ACTIONS, ALLOCATED, INACTIVE, OOM, PENDING, STATES, UNKNOWN
-from nbprof.formats.torch_snapshot.memory import Snapshot
+from nbprof.formats.torch_snapshot.snapshot import ACTIONS, ALLOCATED, INACTIVE, OOM, PENDING, STATES, UNKNOWN, Snapshot
 
 _ACTION = np.array(ACTIONS, object)
 _STATE = np.array(STATES, object)

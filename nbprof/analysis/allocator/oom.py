@@ -12,7 +12,7 @@ from nbprof.analysis.allocator.allocator import holders, measures, pinning, star
 from nbprof.analysis.allocator.stacks import Stacks
 from nbprof.analysis.allocator.state import SMALL, Replay, State
 from nbprof.core.files import size_text
-from nbprof.formats.torch_snapshot.machine import INACTIVE, OOM
+from nbprof.formats.torch_snapshot.snapshot import INACTIVE, OOM
 
 MOST = 100
 """Moments that are explained, the last ones of a device: each is a replay of the history."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.formats.torch_snapshot.machine import (
+from nbprof.formats.torch_snapshot.snapshot import (
     ALLOC,
     ALLOCATED,
     FREE_COMPLETED,
@@ -26,8 +26,8 @@ from nbprof.formats.torch_snapshot.machine import (
     SEGMENT_UNMAP,
     UNKNOWN,
     Int64s,
+    Snapshot,
 )
-from nbprof.formats.torch_snapshot.memory import Snapshot
 
 NEVER = np.iinfo(np.int64).max
 ROUND, SMALL, SMALL_PAGE, LARGE_PAGE = 512, 1 << 20, 2 << 20, 20 << 20

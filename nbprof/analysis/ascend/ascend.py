@@ -46,7 +46,7 @@ _CORE_OF = {
 
 
 class Table(Protocol):
-    """One table of one recording, as nbprof/formats/msprof/tables.py reads it."""
+    """One table of one recording, as `nbprof.core.trace.Table` has it."""
 
     kind: str
     device: int | None

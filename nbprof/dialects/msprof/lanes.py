@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.core.trace import Trace
-from nbprof.formats.msprof import events as msprof_events
+from nbprof.formats.msprof.iterations import STEPS as OF_STEPS
 
 Kinds = npt.NDArray[np.uint8]
 
@@ -74,7 +74,7 @@ def _what(process: str, thread: str) -> int:
         return MARKS if "Model ID" in thread or "Step Trace" in thread else STREAM
     if process in ("HCCL", "Communication", "COMMUNICATION"):
         return PLANE if thread.startswith("Plane") else COMMUNICATION
-    if process == msprof_events.STEPS:
+    if process == OF_STEPS:
         return STEPS
     if process == "CANN":
         return CANN

@@ -9,10 +9,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.core.trace import Int64s, Note, Table, Trace
 from nbprof.dialects.allocators import or_na
 from nbprof.dialects.kineto.steps import Steps
-from nbprof.formats.msprof.tables import Table
 
 _NPU = re.compile(r"NPU:?\s*(\d+)", re.IGNORECASE)
 _RECORDS = (("memory_record", "component", "allocated_bytes", "reserved_bytes"), ("npu_mem", "event", "memory_bytes", ""))

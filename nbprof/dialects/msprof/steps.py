@@ -15,7 +15,7 @@ from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects.kineto.steps import Steps
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof.work import Work
-from nbprof.formats.msprof import events as msprof_events
+from nbprof.formats.msprof.iterations import spans as spans_of
 
 MARK = re.compile(r"ProfilerStep#(\d+)\Z")
 
@@ -105,7 +105,7 @@ def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
         frame = iterations(trace, host)
         if frame is None or not {"fp_start_ps", "data_aug_bound_us"} & set(frame.columns):
             continue
-        begin, end = msprof_events.spans(frame)
+        begin, end = spans_of(frame)
         first = np.full(len(frame), -1)
         if "data_aug_bound_us" in frame:
             # What a file says that has no mark of the forward pass.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import Buffer, Piece
+from nbprof.core.files import Buffer, SourceFile
 
 CHUNK = 1 << 22
 MAGIC = b"\x1f\x8b"
@@ -34,8 +34,8 @@ class Source:
         Bytes of text so far.
     """
 
-    def __init__(self, piece: Piece, limit_bytes: int) -> None:
-        self.piece = piece
+    def __init__(self, file: SourceFile, limit_bytes: int) -> None:
+        self.file = file
         self.limit = limit_bytes
         self.trouble = ""
         self.read = 0
@@ -48,7 +48,7 @@ class Source:
         ReadError
             The file can't be read, or unpacks to more than the limit.
         """
-        buffer = self.piece.read()
+        buffer = self.file.read()
         packed = bytes(buffer.data[:2]) == MAGIC
         for chunk in self._unpacked(buffer) if packed else self._plain(buffer):
             self.read += len(chunk)
@@ -56,7 +56,7 @@ class Source:
                 raise ReadError(
                     f"unpacks to more than {self.limit:,} bytes from {buffer.size:,}: this may be a gzip bomb. If it is a real trace, "
                     "raise the limit: nbprof.load(..., limit_bytes=...).",
-                    path=self.piece.label,
+                    path=self.file.label,
                 )
             if chunk:
                 yield chunk

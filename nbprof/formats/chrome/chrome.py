@@ -12,7 +12,7 @@ import gc
 from collections.abc import Callable, Sequence
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import Piece
+from nbprof.core.files import SourceFile
 from nbprof.core.trace import Receipt, Trace
 from nbprof.formats.chrome.build import Builder
 from nbprof.formats.chrome.bytes import LIMIT_BYTES, Source
@@ -23,12 +23,12 @@ _XLA_MOST = 1_000_000
 _SUFFIXES = (".gz", ".json", ".trace", ".pt")
 
 
-def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None, limit_bytes: int = LIMIT_BYTES) -> Trace:
+def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None, limit_bytes: int = LIMIT_BYTES) -> Trace:
     """The events of one run, which may be several files, one a host or rank.
 
     Parameters
     ----------
-    pieces : sequence of Piece
+    files : sequence of SourceFile
     progress : callable, optional
         Called with a sentence as each file is begun.
     limit_bytes : int
@@ -41,10 +41,10 @@ def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None,
     """
     receipt = Receipt()
     builder = Builder(receipt)
-    for piece in pieces:
+    for file in files:
         if progress:
-            progress(f"reading {piece.name}")
-        _add(builder, piece, limit_bytes, label=f"{piece.name}: " if len(pieces) > 1 else "")
+            progress(f"reading {file.name}")
+        _add(builder, file, limit_bytes, label=f"{file.name}: " if len(files) > 1 else "")
     return builder.trace()
 
 
@@ -55,23 +55,23 @@ def host_of(name: str) -> str:
     return name
 
 
-def _add(builder: Builder, piece: Piece, limit_bytes: int, label: str) -> None:
-    source = Source(piece, limit_bytes)
+def _add(builder: Builder, file: SourceFile, limit_bytes: int, label: str) -> None:
+    source = Source(file, limit_bytes)
     collecting = gc.isenabled()
     gc.disable()
     try:
         document = walk(source.chunks())
     except ReadError as error:
         reason = f"{error.reason} {source.trouble}".rstrip()
-        raise ReadError(reason, path=error.path or piece.label, offset=error.offset) from None
+        raise ReadError(reason, path=error.path or file.label, offset=error.offset) from None
     finally:
         if collecting:
             gc.enable()
     receipt = builder.receipt
     if source.trouble:
         receipt.warn(label + source.trouble)
-    tell(receipt, document, label, piece.name)
-    host = host_of(piece.name)
+    tell(receipt, document, label, file.name)
+    host = host_of(file.name)
     taken = {f.host for f in builder.files}
     while host in taken:
         host += "'"

@@ -1,7 +1,7 @@
 """Reads one JSON value at a time, and puts up with what profilers write that is no JSON.
 
 Quotes inside names, lone backslashes, `N/A`, `inf`, commas too many: what has one sensible reading gets it. It is the slow path
-for the few events that the columns of `chrome_scan` refuse, and for the metadata around the events.
+for the few events that the columns of `scan` refuse, and for the metadata around the events.
 """
 
 from __future__ import annotations

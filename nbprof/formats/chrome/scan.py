@@ -1,7 +1,7 @@
 """Reads a stretch of events all at once: numpy finds the strings, brackets, keys and numbers of thousands of events together.
 
 The stretch is checked as it is read: what stands between two values, before a key and behind a number has to be what JSON has there.
-Events that fail are named, to be read one by one with repairs (`chrome_loose`); a stretch whose quotes or brackets don't pair up is
+Events that fail are named, to be read one by one with repairs (`loose`); a stretch whose quotes or brackets don't pair up is
 refused as a whole.
 """
 
@@ -15,9 +15,21 @@ import numpy.typing as npt
 from nbprof.core.trace import DOUBLE, INT, TEXT, UINT, Int32s, Int64s
 from nbprof.formats.chrome import loose
 from nbprof.formats.chrome.digits import POWERS, Decimals, after_spaces, decimals, distinct
-from nbprof.formats.chrome.keys import Bools, Keys, keys_of
 from nbprof.formats.chrome.part import BAD, GOOD, TEXT_FIELDS, Part, Rows, Times
-from nbprof.formats.chrome.tokens import CLOSE_OBJECT, COMMA, OPEN_LIST, OPEN_OBJECT, QUOTE, Level, Tokens, Uneven, tokens
+from nbprof.formats.chrome.tokens import (
+    CLOSE_OBJECT,
+    COMMA,
+    OPEN_LIST,
+    OPEN_OBJECT,
+    QUOTE,
+    Bools,
+    Keys,
+    Level,
+    Tokens,
+    Uneven,
+    keys_of,
+    tokens,
+)
 from nbprof.formats.chrome.values import FARTHEST_US, picoseconds, scalar, text
 
 _TRUE, _NULL, _FALSE = (np.uint64(int.from_bytes(w, "little")) for w in (b"true", b"null", b"fals"))

@@ -1,6 +1,6 @@
 """Single values of a Chrome trace in JSON: texts, numbers and times, exactly as they were written.
 
-Used for what the columns of `chrome_scan` meet rarely (exponents, NaN, very long numbers, escapes) and by `chrome_loose` for
+Used for what the columns of `scan` meet rarely (exponents, NaN, very long numbers, escapes) and by `loose` for
 everything. Decimals never go through a float, unless a float is what the arg is.
 """
 

@@ -11,35 +11,35 @@ from typing import Any
 import pandas as pd
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import Piece, printable
-from nbprof.core.trace import Note
-from nbprof.formats.msprof.tables import Table, newest
+from nbprof.core.files import SourceFile, printable
+from nbprof.core.trace import Note, Table
+from nbprof.formats.msprof.tables import newest
 
 _MOST_BYTES = 1 << 28
 _MB = 1024.0 * 1024.0
 _TOTAL = "Total Op Info"
 
 
-def tables(pieces: Sequence[Piece], host: int, rank: int | None) -> tuple[dict[str, list[Table]], list[Note]]:
+def tables(files: Sequence[SourceFile], host: int, rank: int | None) -> tuple[dict[str, list[Table]], list[Note]]:
     """The tables in the files, by kind, and lines for the receipt."""
     out: dict[str, list[Table]] = {}
     notes: list[Note] = []
-    for piece in newest(pieces)[0]:
-        name = printable(piece.name)
-        if piece.size == 0:
+    for file in newest(files)[0]:
+        name = printable(file.name)
+        if file.size == 0:
             notes.append(Note("warning", f"{name} is empty: its export was stopped, or had nothing to write."))
             continue
-        if (piece.size or 0) > _MOST_BYTES:
+        if (file.size or 0) > _MOST_BYTES:
             notes.append(Note("warning", f"{name} is larger than {_MOST_BYTES >> 20} MiB and was not read."))
             continue
         try:
-            content = json.loads(bytes(piece.read().data))
+            content = json.loads(bytes(file.read().data))
         except (ReadError, ValueError, RecursionError):
             notes.append(Note("warning", f"{name} is damaged and was left out."))
             continue
-        for kind, rows in _rows(piece.name, content).items():
+        for kind, rows in _rows(file.name, content).items():
             if rows:
-                out.setdefault(kind, []).append(_table(kind, rows, host, rank, piece.name))
+                out.setdefault(kind, []).append(_table(kind, rows, host, rank, file.name))
     return out, notes
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, Piece, printable
-from nbprof.core.trace import Events, Receipt, Trace
+from nbprof.core.files import LIMIT_BYTES, SourceFile, printable
+from nbprof.core.trace import Events, Receipt, Table, Trace
 from nbprof.formats.chrome.build import Builder
 from nbprof.formats.chrome.bytes import Source
 from nbprof.formats.chrome.document import walk
@@ -26,8 +26,7 @@ from nbprof.formats.msprof import analysed as msprof_analysed
 from nbprof.formats.msprof import events as msprof_events
 from nbprof.formats.msprof import steps as msprof_steps
 from nbprof.formats.msprof import tables as msprof_tables
-from nbprof.formats.msprof.tables import Table
-from nbprof.sources import ascend
+from nbprof.formats.msprof.recordings import recording_of, use_of
 
 # Moments of a clock that counts from the start of the machine are below, dates above: a century of seconds in ns.
 _DATES_NS = 10**17
@@ -54,7 +53,7 @@ class Recording:
     """
 
     path: str
-    pieces: list[Piece] = field(default_factory=list)
+    files: list[SourceFile] = field(default_factory=list)
     name: str = ""
     rank: int | None = None
     facts: list[dict[str, Any]] = field(default_factory=list)
@@ -64,16 +63,16 @@ class Recording:
     def devices(self) -> list[int]:
         """The devices that its facts or folders name."""
         found = {int(d["id"]) for f in self.facts for d in _list(f.get("DeviceInfo")) if _is_number(d.get("id"))}
-        found |= {int(m[1]) for p in self.pieces for part in p.label.split("/")[:-1] if (m := _DEVICE.match(part))}
+        found |= {int(m[1]) for p in self.files for part in p.label.split("/")[:-1] if (m := _DEVICE.match(part))}
         return sorted(found)
 
 
-def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None, limit_bytes: int = LIMIT_BYTES) -> Trace:
+def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None, limit_bytes: int = LIMIT_BYTES) -> Trace:
     """The trace of one run, which may be several recordings, one a process.
 
     Parameters
     ----------
-    pieces : sequence of Piece
+    files : sequence of SourceFile
     progress : callable, optional
         Called with a sentence as each file is begun.
     limit_bytes : int
@@ -85,15 +84,15 @@ def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None,
         A file could not be read, or none of them holds anything.
     """
     receipt = Receipt()
-    found = _recordings(pieces, receipt)
+    found = _recordings(files, receipt)
     builder = Builder(receipt)
     tables: dict[str, list[Table]] = {}
     for number, one in enumerate(found):
         _timelines(builder, one, receipt, progress, limit_bytes)
         device = one.devices[0] if len(one.devices) == 1 else None
-        csv = [p for p in one.pieces if ascend.use_of(p.name) == "table"]
+        csv = [p for p in one.files if use_of(p.name) == "table"]
         mine, notes = msprof_tables.tables(csv, number, one.rank, device, progress)
-        more, further = msprof_analysed.tables([p for p in one.pieces if ascend.use_of(p.name) == "analysed"], number, one.rank)
+        more, further = msprof_analysed.tables([p for p in one.files if use_of(p.name) == "analysed"], number, one.rank)
         for kind, items in (*mine.items(), *more.items()):
             for table in items:
                 # Of versions whose clock began with the machine.
@@ -104,9 +103,9 @@ def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None,
         for note in (*notes, *further):
             (receipt.warn if note.level == "warning" else receipt.info)(prefix + note.text)
     if not builder.files and not tables:
-        empty = not any(len(piece.head(1)) for piece in pieces if ascend.use_of(piece.name) not in ("facts", ""))
+        empty = not any(len(file.head(1)) for file in files if use_of(file.name) not in ("facts", ""))
         why = "all of its tables are empty: the export was stopped, run msprof --export=on again." if empty else ""
-        raise ReadError(why or "none of its files holds a table or a timeline of Ascend's profilers.", path=pieces[0].label)
+        raise ReadError(why or "none of its files holds a table or a timeline of Ascend's profilers.", path=files[0].label)
     trace = builder.trace() if builder.files else _empty(receipt)
     trace.hosts = [one.name for one in found]
     trace.metadata["ascend"] = [{"path": one.name, "rank": one.rank, "devices": one.devices, "facts": one.facts} for one in found]
@@ -125,13 +124,13 @@ def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None,
     return trace
 
 
-def _recordings(pieces: Sequence[Piece], receipt: Receipt) -> list[Recording]:
+def _recordings(files: Sequence[SourceFile], receipt: Receipt) -> list[Recording]:
     found: dict[str, Recording] = {}
-    for piece in pieces:
-        parts = piece.label.split("/")[:-1]
-        path = "/".join(parts[: ascend.recording_of(parts)])
-        found.setdefault(path, Recording(path)).pieces.append(piece)
-    out = [one for one in found.values() if any(ascend.use_of(p.name) not in ("facts", "") for p in one.pieces)]
+    for file in files:
+        parts = file.label.split("/")[:-1]
+        path = "/".join(parts[: recording_of(parts)])
+        found.setdefault(path, Recording(path)).files.append(file)
+    out = [one for one in found.values() if any(use_of(p.name) not in ("facts", "") for p in one.files)]
     for one in out:
         _facts(one, receipt)
     _named(out, receipt)
@@ -140,17 +139,17 @@ def _recordings(pieces: Sequence[Piece], receipt: Receipt) -> list[Recording]:
 
 def _facts(one: Recording, receipt: Receipt) -> None:
     starts: dict[str, Any] = {}
-    for piece in one.pieces:
-        if ascend.use_of(piece.name) != "facts":
+    for file in one.files:
+        if use_of(file.name) != "facts":
             continue
         try:
-            stated = json.loads(bytes(piece.read().data))
+            stated = json.loads(bytes(file.read().data))
         except (ReadError, ValueError, RecursionError):
-            receipt.info(f"{printable(piece.name)} could not be read: what it says of the machine is not known.")
+            receipt.info(f"{printable(file.name)} could not be read: what it says of the machine is not known.")
             continue
         if not isinstance(stated, dict):
             continue
-        if piece.name.startswith("start_info"):
+        if file.name.startswith("start_info"):
             starts = starts or stated
         else:
             one.facts.append(stated)
@@ -184,26 +183,26 @@ def _named(found: list[Recording], receipt: Receipt) -> None:
 
 def _timelines(builder: Builder, one: Recording, receipt: Receipt, progress: Callable[[str], None] | None, limit_bytes: int) -> None:
     """Adds the timelines of a recording: one after the other those of a folder, which are slices or iterations of the same lanes."""
-    folders: dict[str, list[Piece]] = {}
-    for piece in one.pieces:
-        use = ascend.use_of(piece.name)
+    folders: dict[str, list[SourceFile]] = {}
+    for file in one.files:
+        use = use_of(file.name)
         if use in ("timeline", "partial"):
-            folders.setdefault(piece.label.rpartition("/")[0], []).append(piece)
+            folders.setdefault(file.label.rpartition("/")[0], []).append(file)
     for folder, files in folders.items():
-        whole = [p for p in files if ascend.use_of(p.name) == "timeline"]
+        whole = [p for p in files if use_of(p.name) == "timeline"]
         # The marks of iterations are a table of their own; where they are all there is, they are the timeline too.
-        alone = files if all(ascend.use_of(p.name) in ("partial", "facts") for p in one.pieces) else []
+        alone = files if all(use_of(p.name) in ("partial", "facts") for p in one.files) else []
         kept, notes = msprof_tables.newest(whole or [p for p in files if not p.name.startswith("step_trace")] or alone)
         for text in notes:
             receipt.info(text)
         parts = []
-        for piece in kept:
+        for file in kept:
             if progress:
-                progress(f"reading {piece.name}")
-            if piece.size == 0:
-                receipt.warn(f"{printable(piece.name)} is empty: its export was stopped, or had nothing to write.")
+                progress(f"reading {file.name}")
+            if file.size == 0:
+                receipt.warn(f"{printable(file.name)} is empty: its export was stopped, or had nothing to write.")
                 continue
-            parts += _walked(piece, receipt, limit_bytes)
+            parts += _walked(file, receipt, limit_bytes)
         if not sum(len(part) for part in parts):
             continue
         builder.add(one.name, parts, 0)
@@ -215,18 +214,18 @@ def _timelines(builder: Builder, one: Recording, receipt: Receipt, progress: Cal
         }
 
 
-def _walked(piece: Piece, receipt: Receipt, limit_bytes: int) -> list[Any]:
+def _walked(file: SourceFile, receipt: Receipt, limit_bytes: int) -> list[Any]:
     from nbprof.formats.chrome.chrome import tell
 
-    source = Source(piece, limit_bytes)
+    source = Source(file, limit_bytes)
     try:
         document = walk(source.chunks())
     except ReadError as error:
-        receipt.warn(f"{printable(piece.name)} was left out: {error.reason}")
+        receipt.warn(f"{printable(file.name)} was left out: {error.reason}")
         return []
     if source.trouble:
-        receipt.warn(f"{printable(piece.name)}: {source.trouble}")
-    tell(receipt, document, f"{printable(piece.name)}: ", piece.name)
+        receipt.warn(f"{printable(file.name)}: {source.trouble}")
+    tell(receipt, document, f"{printable(file.name)}: ", file.name)
     return list(document.parts)
 
 
@@ -266,7 +265,7 @@ def _steps(found: list[Recording], trace: Trace, tables: dict[str, list[Table]],
     for number, one in enumerate(found):
         if any(len(table) for table in tables.get("step_trace", []) if table.host == number):
             continue
-        files = [p for p in one.pieces if p.name.startswith("step_trace") and p.name.endswith(".json") and p.size != 0]
+        files = [p for p in one.files if p.name.startswith("step_trace") and p.name.endswith(".json") and p.size != 0]
         more = msprof_steps.of_files(files, number, one.rank, one.devices, (trace.epoch_ns, one.shift_ns), receipt) if files else []
         more = more or msprof_steps.of_trace(trace, number, one.rank)
         if more:

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import Piece, printable
-from nbprof.core.trace import TEXT, Int64s, Receipt, Trace
-from nbprof.formats.msprof.tables import Table, newest
+from nbprof.core.files import SourceFile, printable
+from nbprof.core.trace import TEXT, Int64s, Receipt, Table, Trace
+from nbprof.formats.msprof.tables import newest
 
 _MARK = re.compile(r"(Iteration|FP_BP Time|Iteration Refresh|Reduce|Data_aug Bound|GetNext)(?: |_)?(\d+)?(?:_(\d+))?\Z")
 _MODEL = re.compile(r"Model ID:\s*(\d+)")
@@ -59,20 +59,20 @@ class _Iteration:
 
 
 def of_files(
-    files: Sequence[Piece], host: int, rank: int | None, devices: Sequence[int], clock: tuple[int, int], receipt: Receipt
+    files: Sequence[SourceFile], host: int, rank: int | None, devices: Sequence[int], clock: tuple[int, int], receipt: Receipt
 ) -> list[Table]:
     """The tables that files `step_trace_*.json` hold. `clock` is the begin of the trace in ns since 1970, and what to add to theirs."""
     by_device: dict[int | None, list[_Mark]] = {}
-    for piece in newest(files)[0]:
-        found = next((int(m[1]) for part in reversed(piece.label.split("/")[:-1]) if (m := _DEVICE.match(part))), None)
+    for file in newest(files)[0]:
+        found = next((int(m[1]) for part in reversed(file.label.split("/")[:-1]) if (m := _DEVICE.match(part))), None)
         device = devices[0] if found is None and len(devices) == 1 else found
-        if (piece.size or 0) > _MOST_BYTES:
-            receipt.warn(f"{printable(piece.name)} is too large for a list of iterations and was not read.")
+        if (file.size or 0) > _MOST_BYTES:
+            receipt.warn(f"{printable(file.name)} is too large for a list of iterations and was not read.")
             continue
         try:
-            events = json.loads(bytes(piece.read().data), parse_float=str)
+            events = json.loads(bytes(file.read().data), parse_float=str)
         except (ReadError, ValueError, RecursionError):
-            receipt.warn(f"{printable(piece.name)} is damaged: the iterations in it are not known.")
+            receipt.warn(f"{printable(file.name)} is damaged: the iterations in it are not known.")
             continue
         by_device.setdefault(device, []).extend(_marks(events, device))
     out = []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from nbprof.core.files import Piece, printable
-from nbprof.core.trace import Note
+from nbprof.core.files import SourceFile, printable
+from nbprof.core.trace import Note, Table
 from nbprof.formats.msprof import csv as msprof_csv
 from nbprof.formats.msprof.columns import columns
 
@@ -18,57 +18,6 @@ from nbprof.formats.msprof.columns import columns
 _REACH_NS = 2**53
 _FILE = re.compile(r"^(?P<module>[A-Za-z][A-Za-z_]*?)(?:_slice_(?P<slice>\d+))?(?P<ids>(?:_\d{1,9})*)(?:_(?P<time>\d{14}))?\.\w+$")
 _DEVICE = re.compile(r"^device_(\d{1,4})$")
-
-
-@dataclass(eq=False)
-class Table:
-    """One table of one recording.
-
-    Attributes
-    ----------
-    kind : str
-        `op_summary`, `op_statistic`, `step_trace`, ... whatever the file was called; '' for a header that no exporter is known to write.
-    device : int or None
-        The device of all its rows; None where they are of several, or of the host.
-    rank : int or None
-        Of the process that recorded it, where that is known.
-    frame : DataFrame
-        Columns with units in their names (`_us`, `_bytes`); moments end in `_ps` and count from the begin of the trace.
-    header : list of str
-        As the file has it.
-    source : str
-        Its files.
-    doubts : list of str
-        Ends of sentences that begin with `source`.
-    host : int
-        Which recording, an index into `Trace.hosts`.
-    base_ns : int
-        What the moments count from; `rebase` moves it.
-    """
-
-    kind: str
-    device: int | None
-    rank: int | None
-    frame: pd.DataFrame
-    header: list[str]
-    source: str
-    doubts: list[str] = field(default_factory=list)
-    host: int = 0
-    base_ns: int = 0
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    @property
-    def times(self) -> list[str]:
-        """The columns that hold moments."""
-        return [str(name) for name in self.frame.columns if str(name).endswith("_ps")]
-
-    @property
-    def first_ns(self) -> int | None:
-        """Its first moment, None where it has none."""
-        firsts = [int(low) for name in self.times if pd.notna(low := self.frame[name].min())]
-        return self.base_ns + min(firsts) // 1000 if firsts else None
 
 
 @dataclass(frozen=True)
@@ -90,27 +39,27 @@ def parsed(name: str) -> Name:
     return Name(found["module"], ids, int(found["slice"] or 0), found["time"] or "")
 
 
-def newest(pieces: Sequence[Piece]) -> tuple[list[Piece], list[str]]:
+def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[str]]:
     """The files without those of earlier exports of the same, slices in their order; and a sentence for what was left aside."""
-    groups: dict[tuple[str, str, tuple[int, ...]], dict[str, list[Piece]]] = {}
-    for piece in pieces:
-        name = parsed(piece.name)
-        folder = piece.label.rpartition("/")[0]
-        groups.setdefault((folder, f"{name.module}.{piece.name.rpartition('.')[2]}", name.ids), {}).setdefault(name.time, []).append(piece)
-    kept: list[Piece] = []
+    groups: dict[tuple[str, str, tuple[int, ...]], dict[str, list[SourceFile]]] = {}
+    for file in files:
+        name = parsed(file.name)
+        folder = file.label.rpartition("/")[0]
+        groups.setdefault((folder, f"{name.module}.{file.name.rpartition('.')[2]}", name.ids), {}).setdefault(name.time, []).append(file)
+    kept: list[SourceFile] = []
     notes: list[str] = []
     for (_, module, _), exports in groups.items():
         last = max(exports)
         kept += sorted(exports[last], key=lambda p: parsed(p.name).slice)
         if len(exports) > 1:
-            older = sum(len(files) for time, files in exports.items() if time != last)
+            older = sum(len(same) for time, same in exports.items() if time != last)
             which = "1 file of an earlier export was" if older == 1 else f"{older} files of earlier exports were"
             notes.append(f"{printable(module)} was exported {len(exports)} times: the newest was read, {which} left aside.")
     return kept, notes
 
 
 def tables(
-    pieces: Sequence[Piece],
+    files: Sequence[SourceFile],
     host: int = 0,
     rank: int | None = None,
     device: int | None = None,
@@ -120,7 +69,7 @@ def tables(
 
     Parameters
     ----------
-    pieces : sequence of Piece
+    files : sequence of SourceFile
     host : int
         Which recording of the run it is.
     rank : int, optional
@@ -134,32 +83,32 @@ def tables(
         A file could not be read.
     """
     out: dict[str, list[Table]] = {}
-    kept, told = newest(pieces)
+    kept, told = newest(files)
     notes = [Note("info", text) for text in told]
-    for piece in kept:
+    for file in kept:
         if progress:
-            progress(f"reading {piece.name}")
+            progress(f"reading {file.name}")
         # Behind a URL the size may not be known before.
-        buffer = piece.read() if piece.size != 0 else None
+        buffer = file.read() if file.size != 0 else None
         if buffer is None or not buffer.size:
-            notes.append(Note("warning", f"{printable(piece.name)} is empty: its export was stopped, or had nothing to write."))
+            notes.append(Note("warning", f"{printable(file.name)} is empty: its export was stopped, or had nothing to write."))
             continue
         for section in msprof_csv.read(bytes(buffer.data)):
             if not section.kind:
                 shown = ", ".join(printable(cell) for cell in section.header[:4])
-                notes.append(Note("info", f"{printable(piece.name)} ({shown} …) is a table that nothing here uses."))
+                notes.append(Note("info", f"{printable(file.name)} ({shown} …) is a table that nothing here uses."))
                 continue
-            table = Table(section.kind, None, rank, section.frame, section.header, piece.name, section.doubts, host, section.base_ns)
-            _place(table, device if (at := _device_of(piece)) is None else at)
+            table = Table(section.kind, None, rank, section.frame, section.header, file.name, section.doubts, host, section.base_ns)
+            _place(table, device if (at := _device_of(file)) is None else at)
             out.setdefault(section.kind, []).append(table)
             if not len(section.frame):
-                notes.append(Note("info", f"{printable(piece.name)} has a header and no rows."))
+                notes.append(Note("info", f"{printable(file.name)} has a header and no rows."))
     return {kind: joined(found) for kind, found in out.items()}, notes
 
 
-def _device_of(piece: Piece) -> int | None:
+def _device_of(file: SourceFile) -> int | None:
     """The device that the folder of a file names."""
-    for part in reversed(piece.label.split("/")[:-1]):
+    for part in reversed(file.label.split("/")[:-1]):
         if found := _DEVICE.match(part):
             return int(found[1])
     return None

@@ -9,25 +9,16 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from nbprof.formats.torch_snapshot import records as torch_records
 from nbprof.formats.torch_snapshot.plain_pickle import PART, Dict, List, Unpickler
+from nbprof.formats.torch_snapshot.snapshot import ACTIONS, ALLOCATED, INACTIVE, OTHER, PENDING, UNKNOWN, Int64s
 
-ACTIONS = (
-    "other", "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom",
-    "snapshot",
-)  # fmt: skip
-OTHER, ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP, OOM, SNAPSHOT = range(len(ACTIONS))
-STATES = ("inactive", "active_allocated", "active_pending_free")
-INACTIVE, ALLOCATED, PENDING = range(len(STATES))
 _STATE = {"inactive": INACTIVE, "active_allocated": ALLOCATED, "active_pending_free": PENDING, "active_awaiting_free": PENDING}
 _ACTION = {name: code for code, name in enumerate(ACTIONS)}
-UNKNOWN = -1
 
 _ENTRY = ("action", "addr", "size", "stream", "time_us", "device_free", "pool_id", "category", "frames")
 _BLOCK = ("address", "size", "requested_size", "state", "category", "frames")
-Int64s = npt.NDArray[np.int64]
 _TAKEN = -2
 _SHAPES, _TRIES = 64, 100_000
 LIMITS = np.iinfo(np.int64)

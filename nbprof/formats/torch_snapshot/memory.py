@@ -1,4 +1,4 @@
-"""Reads snapshots of PyTorch's caching allocator (`torch.cuda.memory._dump_snapshot`) into columns.
+"""Reads snapshots of PyTorch's caching allocator (`torch.cuda.memory._dump_snapshot`) into columns, beside a trace or as a profile alone.
 
 The pickle is read by a machine that knows plain data only (`plain_pickle`); what it puts into lists goes to columns at once, so a file
 with millions of entries never is millions of dicts. Frames and stacks are kept once each.
@@ -9,65 +9,93 @@ blocks have `history` in place of `frames`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import Piece
+from nbprof.core.files import SourceFile
+from nbprof.core.trace import Events, Receipt, Trace
 from nbprof.formats.torch_snapshot import records as torch_records
-from nbprof.formats.torch_snapshot.machine import INACTIVE, LIMITS, UNKNOWN, Int64s, Machine, Rows, text_of
+from nbprof.formats.torch_snapshot.machine import LIMITS, Machine, Rows, text_of
 from nbprof.formats.torch_snapshot.plain_pickle import Cut, Dict, List
+from nbprof.formats.torch_snapshot.snapshot import INACTIVE, UNKNOWN, Int64s, Snapshot
+
+_MOST_BYTES, _MOST_ADDRESS = 1 << 42, 1 << 58
+LANES = {
+    "lane": "i8", "host": "object", "process": "object", "thread": "object", "line_id": "i8", "plane": "i8", "kind": "object",
+    "device": "i8", "note": "object", "events": "i8", "order": "i8",
+}  # fmt: skip
 
 
 @dataclass
-class Snapshot:
-    """One snapshot as columns.
+class SnapshotTrace(Trace):
+    """A trace without events; `snapshots` are what its files hold."""
 
-    Attributes
-    ----------
-    segments : dict of str to int64[n]
-        `device address size allocated active requested stream large pool pool_b expandable stack first blocks`: `first` and `blocks` are
-        the rows of its blocks. `large` is 0, 1, or -1 where the file does not say.
-    blocks : dict of str to int64[n]
-        `address size requested state category stack`, by segment, in the order of their addresses.
-    entries : dict of str to int64[n]
-        `device action address size stream time_us device_free pool pool_b category stack`, by device, oldest first.
-    frames : list of (str, str, int)
-        Function, file and line.
-    stacks : list of tuple of int
-        Frames of each stack, innermost first.
-    categories : list of str
-    settings : dict
-        `allocator_settings` of the file.
-    annotations : list of (str, str, int, int)
-        Name, START or END, device, time in us.
-    traced : bool
-        Whether the file has a history, if only an empty one.
-    notes, warnings : list of str
-    cut : bool
-        Whether the file ends in the middle.
+    snapshots: list[Snapshot] = field(default_factory=list)
+
+
+def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None) -> Trace:
+    """The snapshots of one run.
+
+    Raises
+    ------
+    ReadError
+        A file is damaged, or is no snapshot.
     """
+    receipt = Receipt()
+    found = []
+    for file in files:
+        if progress:
+            progress(f"reading {file.name}")
+        found.append(snapshot_in(file))
+        for note in found[-1].notes:
+            receipt.info(note)
+        for warning in found[-1].warnings:
+            receipt.warn(warning)
+    receipt.events = sum(len(one.entries["action"]) for one in found)
+    nothing = np.zeros(0, np.int64)
+    names = np.zeros(0, object)
+    return SnapshotTrace(
+        events=Events(nothing.astype(np.int32), nothing.astype(np.int32), nothing, nothing),
+        names=names,
+        display=names,
+        lanes=pd.DataFrame({name: np.zeros(0, kind) for name, kind in LANES.items()}),
+        planes=[],
+        args={},
+        name_args={},
+        strings=[],
+        modules=[],
+        hosts=[],
+        epoch_ns=0,
+        receipt=receipt,
+        snapshots=found,
+    )
 
-    segments: dict[str, Int64s]
-    blocks: dict[str, Int64s]
-    entries: dict[str, Int64s]
-    frames: list[tuple[str, str, int]]
-    stacks: list[tuple[int, ...]]
-    categories: list[str]
-    settings: dict[str, Any]
-    annotations: list[tuple[str, str, int, int]]
-    traced: bool = False
-    cut: bool = False
-    notes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+
+def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot], list[str]]:
+    """The snapshots of a run, and a sentence about each file beside its trace that could not be read.
+
+    Raises
+    ------
+    ReadError
+        A snapshot that is a profile of its own has changed since.
+    """
+    if isinstance(trace, SnapshotTrace):
+        return trace.snapshots, []
+    found, doubts = [], []
+    for file in files:
+        try:
+            found.append(snapshot_in(file))
+        except ReadError as error:
+            doubts.append(f"{file.name} beside the trace could not be read: {error.reason}")
+    return found, doubts
 
 
-_MOST_BYTES, _MOST_ADDRESS = 1 << 42, 1 << 58
-
-
-def read(piece: Piece) -> Snapshot:
+def snapshot_in(file: SourceFile) -> Snapshot:
     """The snapshot in a file.
 
     Raises
@@ -75,8 +103,8 @@ def read(piece: Piece) -> Snapshot:
     ReadError
         It is no snapshot, is damaged, or asks for something that is no plain data; names the file and the byte.
     """
-    with piece.open() as file:
-        machine = Machine(file.read)
+    with file.open() as opened:
+        machine = Machine(opened.read)
         try:
             try:
                 top, cut = machine.load(), False
@@ -84,7 +112,7 @@ def read(piece: Piece) -> Snapshot:
                 top, cut = machine.remains(), True
             return result(machine, top, cut=cut)
         except ReadError as error:
-            raise ReadError(error.reason, path=error.path or piece.label, offset=error.offset) from None
+            raise ReadError(error.reason, path=error.path or file.label, offset=error.offset) from None
 
 
 def result(machine: Machine, top: Any, *, cut: bool = False) -> Snapshot:

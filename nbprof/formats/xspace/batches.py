@@ -148,7 +148,7 @@ def _run(reader: _Reader, work: Sequence[Batch], each: Callable[[Callable[[Any],
 
 @dataclass
 class _Rest:
-    """What `xspace_general` made of the events that a batch left: their rows in the batch, and which stats are theirs."""
+    """What `general` made of the events that a batch left: their rows in the batch, and which stats are theirs."""
 
     events: xspace_general.EventRows
     first: int

@@ -3,7 +3,7 @@
 The events of a plane have few shapes: the sequence of fields, and which stat each carries. All events of a batch set out together; at
 each field they are held against the shape of the first of them (tag, stat id and type in one 64-bit comparison), and those of another
 shape go on as a group of their own. Within a group the same numpy call reads the same field of every event. What has no common shape,
-or does not fit it to the byte, is left to `xspace_general`, which knows everything the format allows.
+or does not fit it to the byte, is left to `general`, which knows everything the format allows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Events, stats and names in whatever shape the format allows: fields in any order, repeated, unknown, missing.
 
-For what `xspace_events` has no common shape for, and for the messages that are few. Where a field comes twice the last one counts,
+For what `events` has no common shape for, and for the messages that are few. Where a field comes twice the last one counts,
 and of the fields that exclude each other (protobuf's oneof) the last one, too.
 """
 

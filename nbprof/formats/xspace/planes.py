@@ -1,6 +1,6 @@
 """The outer messages of an XSpace file: planes, lines and facts. Events stay undecoded.
 
-Planes and lines are few and walked one by one; names may be many, and `xspace_names` reads those of all planes in lockstep.
+Planes and lines are few and walked one by one; names may be many, and `names` reads those of all planes in lockstep.
 Field numbers follow xplane.proto of the OpenXLA project.
 """
 

@@ -1,6 +1,6 @@
 """Reads `*.xplane.pb` (a serialised `tensorflow.profiler.XSpace`) into a `Trace`, event by event and exactly.
 
-Planes, lines and names come first (`xspace_planes`), then the events in batches (`xspace_batches`); here names, lanes and strings are
+Planes, lines and names come first (`planes`), then the events in batches (`batches`); here names, lanes and strings are
 numbered across files, and what was odd goes into the receipt. Field numbers follow xplane.proto of the OpenXLA project.
 """
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import Buffer, Piece
+from nbprof.core.files import Buffer, SourceFile
 from nbprof.core.trace import Events, Int32s, Int64s, Module, Plane, Receipt, Trace
 from nbprof.formats.xspace import batches as xspace_batches
 from nbprof.formats.xspace.batches import MOST_PS, Batch
@@ -39,14 +39,14 @@ _LANE_COLUMNS = ["lane", "host", "process", "thread", "line_id", "plane", "kind"
 _LINE_COLUMNS = ["line", "display_id", "duration"]
 
 
-def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None) -> Trace:
+def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None) -> Trace:
     """The events of one run, which may be several files, one a host.
 
     Of a file that was cut off, the planes before the cut are kept and the receipt says so; all other damage is an error.
 
     Parameters
     ----------
-    pieces : sequence of Piece
+    files : sequence of SourceFile
         `*.xplane.pb` files, one a host.
     progress : callable, optional
         Called with a sentence as each file is begun.
@@ -57,10 +57,10 @@ def read(pieces: Sequence[Piece], progress: Callable[[str], None] | None = None)
         The file is no XSpace, was cut off before the end of its first plane, or went through a text codec; names the file and the byte.
     """
     builder = _Builder()
-    for piece in pieces:
+    for file in files:
         if progress:
-            progress(f"reading {piece.name}")
-        builder.add(piece)
+            progress(f"reading {file.name}")
+        builder.add(file)
     return builder.trace()
 
 
@@ -117,15 +117,15 @@ class _Builder:
         self.odd: dict[str, dict[str, int]] = {}
         """What is odd about events, and in which planes how many are so."""
 
-    def add(self, piece: Piece) -> None:
+    def add(self, file: SourceFile) -> None:
         """Reads one file."""
-        buffer = piece.read()
+        buffer = file.read()
         if not buffer.size:
-            raise ReadError("the file is empty: the profiler was stopped before it wrote anything.", path=piece.label)
-        with _in_file(piece.label, buffer):
-            self._add(buffer, piece)
+            raise ReadError("the file is empty: the profiler was stopped before it wrote anything.", path=file.label)
+        with _in_file(file.label, buffer):
+            self._add(buffer, file)
 
-    def _add(self, buffer: Buffer, piece: Piece) -> None:
+    def _add(self, buffer: Buffer, file: SourceFile) -> None:
         space = read_space(buffer.array, buffer.size, self.strings)
         if not space.planes:
             raise ReadError("no planes are in it, so it is not an XSpace profile", offset=0)
@@ -136,10 +136,10 @@ class _Builder:
                 self.receipt.warn(f"{said}: {len(texts) - _MOST_NOTES:,} more.")
         if space.cut >= 0:
             self.receipt.warn(
-                f"{piece.label} was cut off: it ends inside the field at byte {space.cut:,}. The {len(space.planes):,} planes before that "
+                f"{file.label} was cut off: it ends inside the field at byte {space.cut:,}. The {len(space.planes):,} planes before that "
                 "are whole and shown; what came behind them is missing. Copy the file again, or record again."
             )
-        host = self._host(space.hostnames, piece.name)
+        host = self._host(space.hostnames, file.name)
         epoch, absolute = _epoch(space.planes)
         self.epochs.append(epoch if absolute >= EPOCH_NS else 0)
         size = xspace_batches.batch_size(sum(len(line.starts) for plane in space.planes for line in plane.lines))

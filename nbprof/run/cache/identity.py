@@ -27,10 +27,10 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import Buffer, LocalFile, Piece, Stamp
+from nbprof.core.files import Buffer, LocalFile, SourceFile, Stamp
+from nbprof.core.packed import Unpacked
 from nbprof.core.version import __version__
 from nbprof.run.cache.folder import Folder
-from nbprof.sources.packed import Unpacked
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ _BLOCK = 1 << 20
 _THREADS = 4
 
 
-def stamp(piece: Piece) -> Stamp | None:
+def stamp(piece: SourceFile) -> Stamp | None:
     """The stamp of a piece; None for one of which nothing is known but its bytes, or that cannot be looked at."""
     state = getattr(piece, "stamp", None)
     try:
@@ -109,7 +109,7 @@ def _of_all(parts: list[bytes]) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def watched(piece: Piece) -> tuple[Watched, Piece]:
+def watched(piece: SourceFile) -> tuple[Watched, SourceFile]:
     """What keeps the digest of a piece, and the piece to be read instead of it. Of one that lies packed, the packed bytes are hashed."""
     if isinstance(piece, Unpacked):
         outer = Watched(piece.packed)
@@ -131,7 +131,7 @@ class Watched:
         None while it is not known: a file on a disk that is settled is hashed by `complete`, when nobody waits for it.
     """
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: SourceFile) -> None:
         self._piece = piece
         self._held: Buffer | None = None
         self.digest: str | None = None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, TypeVar
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import Piece, RunFiles
+from nbprof.core.files import RunFiles, SourceFile
 from nbprof.core.trace import Trace
 from nbprof.run.cache import background
 from nbprof.run.cache.folder import SUFFIX, Folder, enabled, location
@@ -43,12 +43,12 @@ class Shelf:
 
     Attributes
     ----------
-    pieces : tuple of Piece
+    pieces : tuple of SourceFile
         The files, for the reader of their format.
     """
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
-        self.pieces: tuple[Piece, ...] = tuple(pieces)
+    def __init__(self, pieces: Sequence[SourceFile]) -> None:
+        self.pieces: tuple[SourceFile, ...] = tuple(pieces)
 
     def trace(self, read: Callable[[], Trace]) -> Trace:
         """The trace of the run; `read` reads it from `pieces`."""
@@ -65,14 +65,14 @@ class DiskShelf(Shelf):
     Parameters
     ----------
     folder : Folder
-    pieces : sequence of Piece
+    pieces : sequence of SourceFile
     options : dict
         Plain values that change what is read, its format among them.
     write : bool
         False to use what the entry has, and to add nothing.
     """
 
-    def __init__(self, folder: Folder, pieces: Sequence[Piece], options: dict[str, Any], *, write: bool = True) -> None:
+    def __init__(self, folder: Folder, pieces: Sequence[SourceFile], options: dict[str, Any], *, write: bool = True) -> None:
         both = [watched(piece) for piece in pieces]
         super().__init__([piece for _, piece in both])
         self._watched = [watch for watch, _ in both]

@@ -12,8 +12,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.trace import ArgColumn, Events, Flows, Module, Note, Plane, Receipt, Trace
-from nbprof.formats.msprof.tables import Table
+from nbprof.core.trace import ArgColumn, Events, Flows, Module, Note, Plane, Receipt, Table, Trace
 from nbprof.run.cache import values
 
 for _cls in (ArgColumn, Flows, Note, Plane, Receipt, Table):

@@ -10,7 +10,7 @@ import pandas as pd
 from nbprof.analysis.allocator import allocator
 from nbprof.display import wording
 from nbprof.display.codec import coded, numbers
-from nbprof.formats.torch_snapshot.machine import ACTIONS, OOM
+from nbprof.formats.torch_snapshot.snapshot import ACTIONS, OOM
 from nbprof.schema import frames
 from nbprof.tools.memory_viewer.payload import sample
 from nbprof.tools.overview.payload import figure

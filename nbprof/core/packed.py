@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import IO, Any, BinaryIO, cast
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, Piece, printable, too_large
-from nbprof.sources.sniff import unpack
+from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, SourceFile, printable, too_large
 
 DAMAGED = "the archive is damaged or was cut off ({}). Copy it again, or pack the profile again."
 # What the libraries raise on damaged bytes: errors of their own, and those of whom they trusted the bytes with.
@@ -27,6 +26,9 @@ _BROKEN = (
     *(ValueError, LookupError, OverflowError, RuntimeError),
 )
 _BLOCK = 1 << 22
+_FEED = 1 << 9
+PACKINGS = ((b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz"))
+"""What packed files begin with."""
 
 
 @contextlib.contextmanager
@@ -88,7 +90,7 @@ def read_all(file: IO[bytes], label: str, limit: int, size: int | None = None) -
 class Unpacked:
     """A file that lies packed (gzip, bzip2, xz), as if it were not."""
 
-    packed: Piece
+    packed: SourceFile
     packing: str
     limit: int = LIMIT_BYTES
 
@@ -160,3 +162,28 @@ class _Bytes(io.RawIOBase):
 def as_file(buffer: Buffer) -> BinaryIO:
     """A buffer as a file that can be read and sought, without a copy."""
     return io.BufferedReader(_Bytes(buffer))
+
+
+def unpack(head: bytes, packing: str, limit: int) -> bytes:
+    """The first bytes inside a packed file, at most `limit`; what can be had of a damaged one."""
+    try:
+        if packing == "gzip":
+            return _inflated(head, limit)
+        if packing == "bzip2":
+            return bz2.BZ2Decompressor().decompress(head, limit)
+        return lzma.LZMADecompressor(memlimit=1 << 28).decompress(head, limit)
+    except (zlib.error, OSError, lzma.LZMAError, EOFError, ValueError):
+        return b""
+
+
+def _inflated(head: bytes, limit: int) -> bytes:
+    """What comes out of gzip before its first damage. It is fed bit by bit, for an error takes all that one call has unpacked."""
+    unpacker, out = zlib.decompressobj(31), b""
+    for at in range(0, len(head), _FEED):
+        try:
+            out += unpacker.decompress(head[at : at + _FEED], limit - len(out))
+        except zlib.error:
+            break
+        if len(out) >= limit:
+            break
+    return out

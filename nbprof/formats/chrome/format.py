@@ -1,0 +1,99 @@
+"""Chrome traces as a format: JSON of PyTorch (`*.pt.trace.json`), TensorFlow, JAX and others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from nbprof.core.files import LocalFile, printable
+from nbprof.formats.chrome import runs
+from nbprof.formats.format import PACKING, Format, Head, Kind, Member
+
+_NO_TRACE = "nbprof reads traces whose top is a list of events or has a key traceEvents."
+# A key of JSON is followed by a colon; in a text that quotes one (a notebook), the closing quote has a backslash before it.
+_EVENTS = re.compile(rb'"traceEvents"\s*:')
+_PHASE = re.compile(rb'"ph"\s*:\s*"')
+_KINETO = re.compile(
+    rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds|cupti_version|with_stack|displayTimeUnit)"\s*:'
+)
+_RANK = re.compile(rb'"rank"\s*:\s*(\d{1,9})\b')
+_WORLD = re.compile(rb'"world_size"\s*:\s*(\d{1,9})\b')
+
+
+def sniff(head: Head) -> Kind | None:
+    """Whether it is a trace, or other JSON."""
+    if not head.json:
+        return None
+    text = head.text
+    if text[:1] == b"[":
+        return _list(text, head)
+    if _EVENTS.search(text):
+        return _trace(text)
+    if b"memoryProfilePerAllocator" in text[:4096]:
+        return Kind("", "a table that TensorBoard made from a profile", "Name the *.xplane.pb beside it.")
+    if b"speedscope.app" in text[:4096]:
+        return Kind("", "a speedscope profile", "nbprof does not read it.")
+    if b'"nbformat"' in text or text[:64].replace(b" ", b"").replace(b"\n", b"").startswith(b'{"cells":['):
+        return Kind("", "a Jupyter notebook", "Open it in JupyterLab; load the profile that lies where the notebook was run.")
+    # The events of a large job may begin far behind its metadata.
+    if not head.whole and (len(_KINETO.findall(text)) > 1 or "trace" in head.name.lower()):
+        return _trace(text)
+    if head.whole and head.name.endswith((".trace.json", ".trace.json.gz")) and not text.rstrip().endswith(b"}"):
+        return Kind("", "a trace that ends before its first event", "The program was killed while it wrote the file: record it again.")
+    return Kind("", "JSON, but no trace", _NO_TRACE)
+
+
+def _list(text: bytes, head: Head) -> Kind:
+    """A list at the top: of events, by the first of them."""
+    inner = text[1:].lstrip()
+    if inner[:1] not in (b"{", b"]", b""):
+        return Kind("", "JSON, but no trace", _NO_TRACE)
+    if _PHASE.search(text):
+        return _trace(text)
+    empty = inner[:1] == b"]" or (head.whole and not inner)
+    if empty and "trace" in head.name.lower():
+        return _trace(text)
+    return Kind("", "JSON, but no trace: its items are no events", _NO_TRACE)
+
+
+def _trace(text: bytes) -> Kind:
+    # "rank" is also a key of events' args, so it counts only behind distributedInfo and with the size of the world beside it.
+    rank = world = None
+    at = text.find(b'"distributedInfo"')
+    if at >= 0:
+        part = text[at : at + 4096]
+        first, second = _RANK.search(part), _WORLD.search(part)
+        if first and second:
+            rank, world = int(first[1]), int(second[1])
+    exporter = b'"highres-ticks"' in text[:4096]
+    return Kind(runs.NAME, "a Chrome trace", rank=rank, world_size=world, exporter=exporter)
+
+
+def _better_beside(trace: Member) -> tuple[str, ...]:
+    if not trace.kind.exporter or not isinstance(trace.file, LocalFile):
+        return ()
+    better = trace.file.path.with_name(trace.stem + ".xplane.pb")
+    return (f"{printable(better.name)} lies beside it and holds the same recording whole: load that for more.",) if better.is_file() else ()
+
+
+def _framework(path: Path) -> str:
+    return "PyTorch" if ".pt.trace.json" in path.name else ""
+
+
+FORMAT = Format(
+    name=runs.NAME,
+    label="Chrome traces in JSON",
+    sniff=sniff,
+    reader="nbprof.formats.chrome.chrome:read",
+    dialect="nbprof.dialects.kineto.kineto:interpret",
+    suffixes=(".trace.json", ".pt.trace.json", ".json", ".trace"),
+    names=re.compile(r"(^|[._-])trace\.json" + PACKING, re.IGNORECASE),
+    gather=runs.gather,
+    is_copy=runs.is_copy,
+    lacks=runs.lacks,
+    notes=_better_beside,
+    bounded=True,
+    unpacks=frozenset({"gzip"}),
+    says_decoded=True,
+    framework=_framework,
+)

@@ -1,0 +1,324 @@
+"""What nbprof has to know of a file format: `Format`, and what its functions are given and give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from nbprof.core.errors import ReadError
+from nbprof.core.files import RunFiles, SourceFile
+
+if TYPE_CHECKING:
+    from nbprof.core.trace import Trace
+
+PACKING = r"(\.(gz|bz2|xz))?$"
+"""How a name ends whose file may be packed, for the patterns of `Format.names`."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The beginning of a file.
+
+    Attributes
+    ----------
+    data : bytes
+        Its first bytes, unpacked; never empty.
+    name : str
+        Base name, without the suffix of a packing.
+    whole : bool
+        Whether the file ends with them.
+    named : bool
+        Whether the file is going to be read as one of a run: then its name may decide what its bytes leave open.
+    """
+
+    data: bytes
+    name: str = ""
+    whole: bool = False
+    named: bool = False
+
+    @cached_property
+    def text(self) -> bytes:
+        """The bytes without the mark of UTF-8 and blanks before them."""
+        return self.data.removeprefix(b"\xef\xbb\xbf").lstrip()
+
+    @cached_property
+    def json(self) -> bool:
+        """Whether it begins as JSON does; a brace may also be the first byte of something else (marshal, protobuf)."""
+        first, inner = self.text[:1], self.text[1:].lstrip()[:1]
+        if first == b"[":
+            return len(self.text) == 1 or (bool(inner) and inner in b'{]"[-0123456789tfn')
+        return first == b"{" and inner in (b'"', b"}", b"")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a file is.
+
+    Attributes
+    ----------
+    format : str
+        Name of its `Format`, `archive`, or the empty text for what nbprof does not read.
+    what : str
+        A noun phrase for a person.
+    remedy : str
+        What to do instead, as a sentence; the empty text where there is nothing to say.
+    packed : str
+        `gzip`, `bzip2` or `xz` where the profile is inside one of these.
+    sure : bool
+        False where the bytes are not against it, but do not prove it: the file may be damaged, or be something else.
+    rank, world_size : int or None
+        The place of this process in its job, where the head states it.
+    exporter : bool
+        True for what an exporter writes beside another file of the same recording.
+    """
+
+    format: str
+    what: str = ""
+    remedy: str = ""
+    packed: str = ""
+    sure: bool = True
+    rank: int | None = None
+    world_size: int | None = None
+    exporter: bool = False
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file that is a profile, as far as its name or its head tells.
+
+    Attributes
+    ----------
+    file : SourceFile
+    kind : Kind
+    stem : str
+        Its name without suffixes.
+    parent : str
+        The folder that it is in, below the place that was looked through.
+    """
+
+    file: SourceFile
+    kind: Kind
+    stem: str
+    parent: str = ""
+
+
+@dataclass(frozen=True)
+class Here:
+    """One folder with profiles in it.
+
+    Attributes
+    ----------
+    members : list of Member
+        Of all formats, by name.
+    name : str
+        What a run of the whole folder is called.
+    folder : Path or str
+        Its path, or its label.
+    of_one_run : bool
+        Whether it is for one run alone: `plugins/profile/<run>`.
+    """
+
+    members: list[Member]
+    name: str
+    folder: Path | str
+    of_one_run: bool = False
+
+    def of(self, form: str) -> list[Member]:
+        """The files of one format."""
+        return [member for member in self.members if member.kind.format == form]
+
+
+class Place(Protocol):
+    """A place with files below it: a folder, an archive, a URL."""
+
+    @property
+    def name(self) -> str:
+        """Base name."""
+
+    @property
+    def label(self) -> str:
+        """What errors and receipts name."""
+
+    def below(self, at: str) -> Path | str:
+        """The path, or the label, of a folder below."""
+
+
+@dataclass
+class Claim:
+    """What a walk over a place came by of recordings that are folders.
+
+    Attributes
+    ----------
+    sign : str
+        A file or folder that shows that there are some; empty where none was seen.
+    within : str
+        The folder of such a recording that the place itself is, or lies in.
+    files : dict of str to SourceFile
+        In a place that lists whole paths: files that are read of them, by their paths below the place.
+    folders : set of str
+        And the folders of them whose names count.
+    """
+
+    sign: str = ""
+    within: str = ""
+    files: dict[str, SourceFile] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.sign = self.sign or (f"{self.within}/" if self.within else "")
+
+
+class Recordings(Protocol):
+    """How a format whose recordings are folders finds them; a module can be one."""
+
+    def is_folder(self, at: str) -> bool:
+        """Whether a folder of this name or path is such a recording, or a part of one. Nothing else is looked for in it."""
+
+    def is_sign(self, name: str) -> bool:
+        """Whether a file of this name is of such a recording wherever it lies."""
+
+    def is_read(self, name: str) -> bool:
+        """Whether a file of this name is read of a recording."""
+
+    def counts(self, folder: str) -> bool:
+        """Whether a folder of this name says something of the recording that it is in."""
+
+    def is_private(self, folder: str) -> bool:
+        """Whether a folder of this name in a recording holds nothing that is read."""
+
+    def recording_of(self, parts: Sequence[str]) -> int:
+        """How many of the folders that a file is in lead to its recording."""
+
+    def runs_in(self, folder: Path, *, near: bool = False) -> tuple[list[RunFiles], list[str]]:
+        """The runs below a folder, newest first, and the paths of recordings that cannot be read yet; with `near` those right in it."""
+
+    def runs_at(self, place: Place, claim: Claim, sidecars: Mapping[str, SourceFile]) -> tuple[list[RunFiles], list[str]]:
+        """The same of a place that has been walked over; `sidecars` are what nbprof wrote, by the folder that it is in."""
+
+    def not_yet(self, path: str) -> str:
+        """What is said of a recording at `path` that cannot be read yet."""
+
+    def nothing(self, place: Place, unread: Sequence[str]) -> ReadError:
+        """The error for a place in which there is nothing that can be read: how to get it."""
+
+
+def _never(*_: object) -> bool:
+    return False
+
+
+def _nothing(*_: object) -> tuple[str, ...]:
+    return ()
+
+
+def _unknown(*_: object) -> str:
+    return ""
+
+
+@dataclass(frozen=True, eq=False)
+class Format:
+    """A file format: how its files are known, which of them are a run, what reads them and what tells their meaning.
+
+    Its module is imported whenever files are looked for, so it imports no reader.
+
+    Attributes
+    ----------
+    name : str
+        In `nbprof.runs`, and in the cache.
+    label : str
+        What of it is read, for sentences.
+    sniff : callable
+        What a file is by its head: a `Kind` of this format; one without a format for what may be taken for it and is not; or None.
+    reader : str
+        `module:function` that makes a `Trace` of the files of a run.
+    dialect : str
+        `module:function` that makes an `Activity` of that trace.
+    suffixes : tuple of str
+        How names of its files may end, the usual one first.
+    names : pattern, optional
+        Names that are of this format only.
+    by_folder : bool
+        Files of such names are believed until they are read, and all in a folder are taken for the hosts of one run.
+    gather : callable, optional
+        The runs of a folder: those that formats before this one found there, and its own. Without it each file is a run.
+    is_copy : callable, optional
+        Whether a file is, by its stem, the same recording as the hosts in its folder, whose stems are given.
+    lacks : callable, optional
+        Whether a file that cannot be read is one that a run lacks: by its stem, and those of the run.
+    notes : callable, optional
+        What to say where one such file is read alone.
+    recordings : Recordings, optional
+        Of a format whose recordings are folders with files of several kinds: its reader looks into each.
+    bounded : bool
+        The reader unpacks, and takes `limit_bytes`.
+    unpacks : frozenset of str
+        Packings that the reader takes as they are.
+    says_decoded : bool
+        The reader says how far decoding is.
+    framework : callable, optional
+        The framework that a path tells of; the empty text for none.
+    """
+
+    name: str
+    label: str
+    sniff: Callable[[Head], Kind | None]
+    reader: str
+    dialect: str
+    suffixes: tuple[str, ...] = ()
+    names: re.Pattern[str] | None = None
+    by_folder: bool = False
+    gather: Callable[[Here, list[RunFiles]], list[RunFiles]] | None = None
+    is_copy: Callable[[str, set[str]], bool] = _never
+    lacks: Callable[[str, Sequence[str]], bool] = _never
+    notes: Callable[[Member], tuple[str, ...]] = _nothing
+    recordings: Recordings | None = None
+    bounded: bool = False
+    unpacks: frozenset[str] = frozenset()
+    says_decoded: bool = False
+    framework: Callable[[Path], str] = _unknown
+
+    def runs(self, here: Here, before: list[RunFiles]) -> list[RunFiles]:
+        """The runs of a folder: those that formats before this one found there, and its own."""
+        if self.gather is not None:
+            return self.gather(here, before)
+        return before + [RunFiles(one.stem, here.folder, (one.file,), one.file.modified, self.name) for one in here.of(self.name)]
+
+    def read(self, files: Sequence[SourceFile], progress: Callable[[str], None] | None, limit_bytes: int) -> Trace:
+        """The trace of one run.
+
+        Raises
+        ------
+        ReadError
+        """
+        more = {"limit_bytes": limit_bytes} if self.bounded else {}
+        trace: Trace = _entry(self.reader)(files, progress, **more)
+        return trace
+
+    def interpret(self, trace: Trace) -> Any:
+        """The `Activity` of a trace."""
+        return _entry(self.dialect)(trace)
+
+
+def _entry(name: str) -> Any:
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)
+
+
+def within(is_folder: Callable[[str], bool], parts: Sequence[str]) -> str:
+    """The first of some folders, each in the one before, that is a recording or a part of one; the empty text where none is."""
+    return next((part for i, part in enumerate(parts) if is_folder("/".join(parts[max(i - 1, 0) : i + 1]))), "")
+
+
+def is_text(data: bytes) -> bool:
+    """Whether bytes are text in UTF-8, the last letter of which may be cut."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(data) - 3:
+            return False
+        text = data[: error.start].decode("utf-8")
+    return not any(ord(c) < 32 and c not in "\t\n\r" for c in text)

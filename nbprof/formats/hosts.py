@@ -1,0 +1,34 @@
+"""What the names of hosts say of those that are not there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from nbprof.core.files import join_some
+
+
+def hosts_missing(names: Iterable[str]) -> list[str]:
+    """Names that are missing in a series of names that differ by one number: 0, 1, 3 lacks 2."""
+    split = [re.split(r"(\d+)", name) for name in names]
+    if len(split) < 2 or len({len(parts) for parts in split}) != 1:
+        return []
+    differ = [i for i in range(len(split[0])) if len({parts[i] for parts in split}) > 1]
+    if len(differ) != 1 or differ[0] % 2 == 0:
+        return []
+    at = differ[0]
+    numbers = {int(parts[at]) for parts in split}
+    # A series from 0 or 1 is a count of hosts; process ids and ports are not.
+    lacking = sorted(set(range(min(numbers), max(numbers))) - numbers)
+    if min(numbers) > 1 or len(numbers) < len(split) or len(lacking) > len(numbers):
+        return []
+    width = len(split[0][at]) if len({len(parts[at]) for parts in split}) == 1 else 0
+    return ["".join([*split[0][:at], str(n).zfill(width), *split[0][at + 1 :]]) for n in lacking]
+
+
+def warning(names: Iterable[str]) -> tuple[str, ...]:
+    """The line for the receipt of a run whose hosts have these names; none where none is missing."""
+    gaps = hosts_missing(names)
+    if not gaps:
+        return ()
+    return (f"By the names of the others, {join_some(gaps, 4)} should be here too: what happened there is not in the numbers.",)

@@ -1,0 +1,64 @@
+"""What Ascend's profilers (msprof, torch_npu, MindSpore) write, as a format: folders of tables in CSV and timelines in JSON."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from nbprof.formats.chrome.format import sniff as sniff_json
+from nbprof.formats.format import Format, Head, Kind, is_text
+from nbprof.formats.msprof import recordings
+from nbprof.formats.msprof.columns import header_of, kind_of
+from nbprof.formats.msprof.recordings import NAME, database_of, use_of
+
+_HEADER = re.compile(r"task[ _]id|op[ _]name|op type|device[_ ]id|kernel name|model name|total time\(us\)|hbm|aicore", re.IGNORECASE)
+_TIMELINE = re.compile(rb'"name"\s*:\s*"(Step Trace|HCCL|Communication|Ascend Hardware|CANN)"|"Iteration ID"|"Task Type"')
+_FOUND = re.compile(rb'"Communication (Time|Bandwidth) Info"|"Transit Size\(MB\)"|"Rule (Type|Suggestion)"')
+
+
+def sniff(head: Head) -> Kind | None:
+    """Whether it is a table; of a file that is named also whether it is another of theirs; and which databases are left alone."""
+    if head.named and (told := _by_name(head)):
+        return told
+    if head.data.startswith(b"SQLite format 3\0"):
+        how = database_of(head.name)
+        return Kind("", "a database of Ascend's profilers (SQLite)", f"nbprof does not read it. {how}") if how else None
+    if head.json or not is_text(head.data[:4096]):
+        return None
+    line = (head.data[:4096].splitlines() or [b""])[0]
+    if line.count(b",") < 2:
+        return None
+    if kind_of(header_of(line)):
+        return Kind(NAME, "a table of Ascend's profiler (CSV)")
+    if _HEADER.search(line.decode("utf-8", "replace")):
+        return Kind("", "a table of Ascend's profiler (CSV) without the columns that nbprof knows")
+    return None
+
+
+def _by_name(head: Head) -> Kind | None:
+    """A part of a timeline, which tells less of who wrote it than the whole; or what the tools found."""
+    use = use_of(head.name)
+    if use not in ("partial", "analysed"):
+        return None
+    kind = sniff_json(head)
+    trace = kind is not None and kind.format != ""
+    if use == "partial" and kind is not None and trace and _TIMELINE.search(head.data):
+        return replace(kind, format=NAME)
+    return Kind(NAME, "what Ascend's tools found") if use == "analysed" and not trace and _FOUND.search(head.data) else None
+
+
+def _framework(path: Path) -> str:
+    return "PyTorch" if "_ascend_pt" in str(path) else ""
+
+
+FORMAT = Format(
+    name=NAME,
+    label="tables (CSV, with commas, in UTF-8) as Ascend's profilers write them",
+    sniff=sniff,
+    reader="nbprof.formats.msprof.msprof:read",
+    dialect="nbprof.dialects.msprof.msprof:interpret",
+    recordings=recordings,
+    bounded=True,
+    framework=_framework,
+)

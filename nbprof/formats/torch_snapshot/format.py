@@ -1,0 +1,44 @@
+"""Snapshots of PyTorch's caching allocator as a format: pickles of `torch.cuda.memory._dump_snapshot`."""
+
+from __future__ import annotations
+
+import re
+
+from nbprof.core.files import RunFiles
+from nbprof.formats.format import Format, Head, Here, Kind
+
+_NAME = "torch_memory"
+_OLD_PICKLE = (b"(d", b"}q", b"(l", b"]q")
+_SNAPSHOT = re.compile(rb"segments|device_traces|total_size")
+_TEXT_PICKLE = re.compile(rb"\([dl]p\d+\r?\n|\(?[VS][^\n]*\np\d+\r?\n|\([IFL]-?[\d.]+L?\r?\n|c[A-Za-z_][\w.]*\r?\n[A-Za-z_][\w.]*\r?\n[p(]")
+_PICKLES = "Of pickles nbprof opens snapshots of PyTorch's allocator (torch.cuda.memory._dump_snapshot), and runs nothing of them."
+
+
+def sniff(head: Head) -> Kind | None:
+    """Whether it is a snapshot, or another pickle."""
+    data = head.data
+    if (data[0] == 0x80 and data[1:2] and 2 <= data[1] <= 5) or data[:2] in _OLD_PICKLE:
+        # The keys of a snapshot, or of the segments of an old one, stand before everything else.
+        if _SNAPSHOT.search(data[:512]):
+            return Kind(_NAME, "a snapshot of PyTorch's allocator (a pickle)")
+        if data[0] == 0x80:
+            return Kind("", "a Python pickle", _PICKLES)
+    return Kind("", "a Python pickle of protocol 0, which is text", _PICKLES) if _TEXT_PICKLE.match(data) else None
+
+
+def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
+    """Each is a run of its own, but beside a trace they belong to it."""
+    if before:
+        return before
+    return [RunFiles(one.stem, here.folder, (one.file,), one.file.modified, _NAME) for one in here.of(_NAME)]
+
+
+FORMAT = Format(
+    name=_NAME,
+    label="snapshots of PyTorch's allocator",
+    sniff=sniff,
+    reader="nbprof.formats.torch_snapshot.memory:read",
+    dialect="nbprof.dialects.torch_memory:interpret",
+    suffixes=(".pickle", ".pkl", ".memory_snapshot.pickle", ".memory_snapshot.pkl"),
+    gather=gather,
+)

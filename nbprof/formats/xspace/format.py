@@ -1,0 +1,132 @@
+"""XSpace as a format: `*.xplane.pb` of TensorFlow, JAX and PyTorch/XLA.
+
+All such files of a folder are the hosts of one run, which is named after the folder. This is how the profilers write:
+`<logdir>/plugins/profile/<run>/<host>.xplane.pb`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nbprof.core import wire
+from nbprof.core.errors import ReadError
+from nbprof.core.files import RunFiles
+from nbprof.formats import hosts
+from nbprof.formats.format import PACKING, Format, Head, Here, Kind, is_text
+
+_NAME = "xspace"
+_TABLE = "a table that TensorBoard made from a profile"
+_BESIDE = "Name the *.xplane.pb beside it."
+# Other protobuf files that lie where profiles do.
+_OTHERS: tuple[tuple[str, str, str], ...] = (
+    (".hlo_proto.pb", "a compiled program (HLO), kept by XProf beside the profile", _BESIDE),
+    (".op_stats.pb", "a table that XProf made from a profile", _BESIDE),
+    (".overview_page.pb", _TABLE, _BESIDE),
+    (".input_pipeline.pb", _TABLE, _BESIDE),
+    (".tensorflow_stats.pb", _TABLE, _BESIDE),
+    (".kernel_stats.pb", _TABLE, _BESIDE),
+    ("saved_model.pb", "a TensorFlow SavedModel", ""),
+)
+
+
+def sniff(head: Head) -> Kind | None:
+    """Whether it is an XSpace, or another protobuf file."""
+    if not head.json:
+        sure = begins(head.data)
+        if sure is not None:
+            return Kind(_NAME, "an XSpace profile", sure=sure)
+        # Damaged, by its name: the reader says where.
+        if head.named and ".xplane.pb" in head.name and head.data[0] in _TAGS:
+            return Kind(_NAME, sure=False)
+    lower = head.name.lower()
+    for suffix, what, remedy in _OTHERS:
+        if lower.endswith(suffix):
+            return Kind("", what, remedy)
+    return Kind("", "a protobuf file, but no XSpace profile") if lower.endswith(".pb") and not is_text(head.data[:4096]) else None
+
+
+# Fields of an XSpace down to lines and stats: the wire type, _TEXT, or the message that is below.
+_TEXT = 22
+# What is walked field by field: enough to tell, and done in a millisecond.
+_ENOUGH = 1 << 13
+_TAGS = (0x0A, 0x12, 0x1A, 0x22)
+_Shape = dict[int, "int | _Shape"]
+_STAT: _Shape = {1: wire.VARINT, 2: wire.FIXED64, 3: wire.VARINT, 4: wire.VARINT, 5: wire.LENGTH, 6: wire.LENGTH, 7: wire.VARINT}
+_EVENT: _Shape = {1: wire.VARINT, 2: wire.VARINT, 3: wire.VARINT, 4: _STAT, 5: wire.VARINT}
+_LINE: _Shape = {1: wire.VARINT, 2: _TEXT, 3: wire.VARINT, 4: _EVENT, 9: wire.VARINT, 10: wire.VARINT, 11: _TEXT}
+_ENTRY: _Shape = {1: wire.VARINT, 2: wire.LENGTH}
+_PLANE: _Shape = {1: wire.VARINT, 2: _TEXT, 3: _LINE, 4: _ENTRY, 5: _ENTRY, 6: _STAT}
+_SPACE: _Shape = {1: _PLANE, 2: _TEXT, 3: _TEXT, 4: _TEXT}
+
+
+def begins(head: bytes) -> bool | None:
+    """Whether an XSpace begins here: True if it must be one, False if nothing is against it, None if it is none.
+
+    The fields in the head are walked down to lines and stats. Other protobuf files (graphs, SavedModels, compiled programs, tables of
+    TensorBoard) have a field of another type in one of these places.
+    """
+    if head[0] not in _TAGS:
+        return None
+    head = head[:_ENOUGH]
+    planes: list[int] = []
+    if not _fits(head, 0, len(head), _SPACE, planes):
+        return None
+    return bool(planes)
+
+
+def _fits(data: bytes, at: int, end: int, shape: _Shape, planes: list[int]) -> bool:
+    """Whether the fields from `at` to `end` have the types of a message; one that runs over the end of the head is walked that far."""
+    cut = end == len(data)
+    try:
+        while at < end:
+            start = at
+            tag, at = wire.read_varint(data, at, end)
+            number, kind = tag >> 3, tag & 7
+            wanted = shape.get(number)
+            fits = wanted is None or kind == (wanted if wanted in (wire.VARINT, wire.FIXED64, wire.LENGTH) else wire.LENGTH)
+            if not fits or number == 0 or kind not in (wire.VARINT, wire.FIXED64, wire.LENGTH, wire.FIXED32):
+                return False
+            if kind == wire.VARINT:
+                at = wire.read_varint(data, at, end)[1]
+            elif kind != wire.LENGTH:
+                at += 8 if kind == wire.FIXED64 else 4
+            else:
+                length, at = wire.read_varint(data, at, end)
+                here = min(at + length, len(data))
+                if at + length > end and not cut:
+                    return False
+                if wanted == _TEXT and not is_text(data[at:here]):
+                    return False
+                if isinstance(wanted, dict) and not _fits(data, at, here, wanted, planes):
+                    return False
+                at += length
+            if shape is _PLANE and wanted is not None and at - start > 2:
+                planes.append(start)
+    except ReadError:
+        # At the end of the head a number may be cut off; before it, it is wrong.
+        return cut
+    return True
+
+
+def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
+    """All hosts of a folder are one run."""
+    members = here.of(_NAME)
+    if not members:
+        return before
+    files = tuple(member.file for member in members)
+    newest = max(file.modified for file in files)
+    return [*before, RunFiles(here.name, here.folder, files, newest, _NAME, warnings=hosts.warning(member.stem for member in members))]
+
+
+FORMAT = Format(
+    name=_NAME,
+    label="*.xplane.pb",
+    sniff=sniff,
+    reader="nbprof.formats.xspace.xspace:read",
+    dialect="nbprof.dialects.xplane.xplane:interpret",
+    suffixes=(".xplane.pb", ".pb"),
+    names=re.compile(r"\.xplane\.pb" + PACKING, re.IGNORECASE),
+    by_folder=True,
+    gather=gather,
+    says_decoded=True,
+)
