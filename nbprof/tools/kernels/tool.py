@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nbprof.tools.common import chip, may_have_kernels
 from nbprof.tools.kernels import figure, payload, static
 from nbprof.tools.names import NAMES
-from nbprof.tools.overview.payload import chip, may_have_kernels
 from nbprof.tools.tool import Tool, kept
 
 if TYPE_CHECKING:
