@@ -43,7 +43,7 @@ const views = {
     build.onResolve({ filter: /^nbprof:views$/ }, () => ({ path: "views", namespace: "nbprof-views" }));
     build.onLoad({ filter: /.*/, namespace: "nbprof-views" }, async () => {
       const ids = JSON.parse(await readFile(names, "utf8")).map(({ id }) => id);
-      const lines = ids.map((id) => `import { render as ${id} } from "./${id.replaceAll("_", "-")}.ts";`);
+      const lines = ids.map((id) => `import { render as ${id} } from "./${id.replaceAll("_", "-")}/view.ts";`);
       const contents = `${lines.join("\n")}\nexport default { ${ids.join(", ")} };`;
       return { contents, loader: "ts", resolveDir: join(here, "views"), watchFiles: [names] };
     });

@@ -5,7 +5,7 @@ declare module "nbprof:styles" {
 }
 
 declare module "nbprof:views" {
-  /** What draws each tab of nbprof/tools/names.json: `render` of js/views/<id>.ts, whose name has hyphens. */
+  /** What draws each tab of nbprof/tools/names.json: `render` of js/views/<id>/view.ts, where <id> has hyphens. */
   const views: Record<import("./lib/payload.js").TabId, import("./lib/view.js").View>;
   export default views;
 }

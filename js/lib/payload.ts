@@ -315,6 +315,7 @@ export interface Pods {
   cores?: Cores;
 }
 
+/** A view may declare its part itself: `declare module "../../lib/payload.js" { interface Payload { … } }`. */
 export interface Payload {
   meta: Meta;
   overview: Overview;

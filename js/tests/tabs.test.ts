@@ -10,7 +10,7 @@ describe("each tab", () => {
     "$id has a part of the payload, a view, and a section of the docs",
     ({ id, label, about }) => {
       if (id !== "compare") expect(sample()).toHaveProperty(id);
-      expect(existsSync(new URL(`../views/${id.replaceAll("_", "-")}.ts`, import.meta.url))).toBe(true);
+      expect(existsSync(new URL(`../views/${id.replaceAll("_", "-")}/view.ts`, import.meta.url))).toBe(true);
       expect(docs).toContain(`\n## ${label}\n\n${about}\n`);
       expect(about.length).toBeLessThan(340);
     },

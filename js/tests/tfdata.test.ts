@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { textAt } from "../lib/codec.js";
-import { nested } from "../views/input.js";
+import { nested } from "../views/input/view.js";
 import { bottleneck, layout, NODE_HEIGHT } from "../views/tfdata.js";
 import { INPUT_OPS, NODES } from "./sample.js";
 

@@ -8,7 +8,7 @@ import { tableOf } from "../views/trace/saved/slice.js";
 import { stepAt } from "../views/trace/saved/steps.js";
 import type { SliceRef } from "../views/trace/source.js";
 import { sliceUnder } from "../views/trace/under.js";
-import { stepsRange } from "../views/trace.js";
+import { stepsRange } from "../views/trace/view.js";
 import { nothingElse, numbered } from "./lanes.js";
 import { sourceOf } from "./saved-source.js";
 

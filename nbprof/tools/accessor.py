@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 
+from nbprof.tools import register
+
 if TYPE_CHECKING:
     from anywidget import AnyWidget
+    from bokeh.model import Model
 
     from nbprof.run.run import Run
 
@@ -41,6 +44,10 @@ class View:
     def widget(self, **options: Any) -> AnyWidget:
         """A live widget of this view; its selected steps can be read and set from Python."""
         return self._profile.widget(**{"views": [self._tab], **options})
+
+    def _figure(self, key: str, **options: Any) -> Model:
+        figure: Model = register.tool(self._tab).figures[key](self._profile.run, **options)
+        return figure
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
         return self._profile.mimebundle(views=[self._tab])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +11,11 @@ from bokeh.resources import INLINE
 
 from nbprof.core.errors import NbprofError
 from nbprof.display.categories import BY_KEY
-from nbprof.tools import figures
+from nbprof.tools import register
 from tests.views import fake
+
+figures = SimpleNamespace(**{key: figure for tool in register.tools().values() for key, figure in tool.figures.items()})
+"""By key."""
 
 
 def test_steps_are_stacked_in_order_and_colour_and_add_up_to_the_step():

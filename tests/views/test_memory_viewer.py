@@ -13,6 +13,7 @@ import pytest
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.tools import dashboard as payload
+from nbprof.tools.common import MOST_BOXES
 from nbprof.tools.memory_viewer import payload as memory_viewer
 from nbprof.tools.memory_viewer import static
 from tests.support import hlo
@@ -62,7 +63,7 @@ def test_a_large_program_is_thinned_to_what_a_screen_shows(tmp_path):
     part = memory_viewer.payload(p.run)
     space = part["modules"][0]["spaces"][0]
     assert space["points"] == len(whole.timeline) > 10_000
-    assert space["rows"] == len(space["position"].values) <= 2 * memory_viewer.MOST_BOXES + 3
+    assert space["rows"] == len(space["position"].values) <= 2 * MOST_BOXES + 3
     kept = space["position"].values
     assert np.array_equal(whole.timeline["allocated_bytes"].to_numpy()[kept], space["allocated_bytes"])
     assert kept[0] == 0

@@ -14,7 +14,7 @@ from nbprof.display.categories import CATEGORIES
 from nbprof.profiles.load import load
 from nbprof.profiles.report.static import static_html
 from nbprof.tools import dashboard as payload
-from nbprof.tools import figures
+from nbprof.tools.pods import figure as figures
 from nbprof.tools.pods import payload as pods
 from tests.support.profiles import real
 from tests.views import fake

@@ -1,5 +1,6 @@
 """Every tool in every place, and one that is made up."""
 
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +30,12 @@ def test_each_tool_is_in_every_place(tab: str) -> None:
     assert Show(views=[tab]).views == [tab]
     assert DashboardWidget(run, whole, views=[tab]).views == [tab]
     assert register.tool(tab).static(whole) in static_html(whole)
+
+
+@pytest.mark.parametrize("tab", names.NAMES)
+def test_a_tool_knows_no_other(tab: str) -> None:
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "nbprof/tools" / tab).glob("*.py"))
+    assert set(re.findall(r"(?:from|import) nbprof\.tools\.(\w+)", sources)) & names.NAMES.keys() == {tab}
 
 
 @pytest.mark.parametrize("name", [*names.NAMES.values(), names.COMPARE], ids=lambda name: name.id)

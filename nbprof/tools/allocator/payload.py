@@ -12,8 +12,7 @@ from nbprof.display import wording
 from nbprof.display.codec import coded, numbers
 from nbprof.formats.torch_snapshot.snapshot import ACTIONS, OOM
 from nbprof.schema import frames
-from nbprof.tools.memory_viewer.payload import sample
-from nbprof.tools.overview.payload import figure
+from nbprof.tools.common import figure, sample
 from nbprof.tools.tables import table_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, DEVICE, HOST, OTHER, mix
 from nbprof.run.parts_ascend import LACKS
 from nbprof.tools.ascend.payload import PARTS, WHOLE_REFRESH
-from nbprof.tools.figures import _bokeh, _style
+from nbprof.tools.plot import bokeh, style
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def iterations(
     NbprofError
         Bokeh is not installed, or there is no such iteration.
     """
-    plotting, models = _bokeh()
+    plotting, models = bokeh()
     frame = run.ascend_iterations
     if frame.empty:
         raise NbprofError(LACKS["iterations"])
@@ -87,7 +87,7 @@ def iterations(
     rows = [(label, f"@{name}{{0.00}} ms") for name, _, label in reversed(parts)]
     head = [("Iteration", "@iteration"), ("End to end", "@total{0.00} ms"), ("Iteration Time", "@reported{0.00} ms")]
     plot.add_tools(models.HoverTool(tooltips=[*head, *rows]))
-    _style(plot, "iteration", "ms")
+    style(plot, "iteration", "ms")
     plot.y_range.start = 0
     plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)
     labels = [str(number) for number in mine["iteration"]]
@@ -106,7 +106,7 @@ def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> F
     NbprofError
         Bokeh is not installed, or no op is known.
     """
-    plotting, models = _bokeh()
+    plotting, models = bokeh()
     frame = run.ascend_op_types
     if frame.empty:
         raise NbprofError(LACKS["op_types"])
@@ -129,7 +129,7 @@ def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> F
     plot.add_tools(
         models.HoverTool(tooltips=[("Type", "@name"), ("Time", "@ms{0,0.000} ms"), ("Of all", "@percent{0.0}%"), ("Tasks", "@tasks{0,0}")])
     )
-    _style(plot, "ms", None)
+    style(plot, "ms", None)
     plot.x_range.start = 0
     plot.ygrid.visible = False
     return cast("Figure", plot)
@@ -143,7 +143,7 @@ def pmu(run: Run, most: int = 12, *, width: int = 700, **options: Any) -> Figure
     NbprofError
         Bokeh is not installed, or no counters of pipes were recorded.
     """
-    plotting, models = _bokeh()
+    plotting, models = bokeh()
     rows = run.ascend_pmu_types
     pipes = {f"{name.lower()}_fraction": name for name in PIPES.values()}
     if rows.empty or not rows[list(pipes)].notna().to_numpy().any():
@@ -169,6 +169,6 @@ def pmu(run: Run, most: int = 12, *, width: int = 700, **options: Any) -> Figure
         x="pipe", y="name", text="text", text_color="ink", text_align="center", text_baseline="middle", text_font_size="11px", source=source
     )
     plot.add_tools(models.HoverTool(tooltips=[("Type", "@name"), ("Pipe", "@pipe"), ("Busy", "@percent{0.0}% of its cycles")]))
-    _style(plot, None, None)
+    style(plot, None, None)
     plot.grid.visible = False
     return cast("Figure", plot)

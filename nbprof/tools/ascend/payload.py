@@ -14,7 +14,7 @@ from nbprof.run.parts_ascend import LACKS
 from nbprof.schema import frames
 from nbprof.schema.columns import Col
 from nbprof.tools.ascend import tables as ascend_tables_view
-from nbprof.tools.overview.payload import figure
+from nbprof.tools.common import figure
 from nbprof.tools.tables import column, floats, head, hidden
 
 if TYPE_CHECKING:

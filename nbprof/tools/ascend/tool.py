@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbprof.tools.ascend import payload, static
+from nbprof.tools.ascend import figures, payload, static
 from nbprof.tools.tool import Alone, Tool, kept
 
 if TYPE_CHECKING:
@@ -22,4 +22,5 @@ TOOL = Tool(
     has=payload.has,
     alone=_alone,
     static=static.html,
+    figures={"iterations": figures.iterations, "op_types": figures.op_types, "pmu": figures.pmu},
 )

@@ -12,7 +12,7 @@ from nbprof.analysis.compare.compare import STEP
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
-from nbprof.tools.figures import _bokeh, _style
+from nbprof.tools.plot import bokeh, style
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
@@ -37,7 +37,7 @@ def compare(categories: pd.DataFrame, names: Sequence[str], *, width: int = 900,
     NbprofError
         Bokeh is not installed, or neither run has steps.
     """
-    plotting, models = _bokeh()
+    plotting, models = bokeh()
     rows = {str(row["category"]): [float(row["before_ms"]), float(row["after_ms"])] for row in categories.to_dict("records")}
     if np.isnan(rows[STEP]).all():
         raise NbprofError("neither run has steps, so there are no step times to compare; mark them with `with nbprof.step():`")
@@ -57,7 +57,7 @@ def compare(categories: pd.DataFrame, names: Sequence[str], *, width: int = 900,
     )
     tips = [("Run", "@run"), ("Step time", "@total{0.000} ms"), *((c.label, f"@{c.key}{{0.000}} ms") for c in known)]
     plot.add_tools(models.HoverTool(tooltips=tips))
-    _style(plot, "ms", None)
+    style(plot, "ms", None)
     plot.x_range.start = 0
     plot.ygrid.visible = False
     if plot.legend:

@@ -207,9 +207,7 @@ class DeviceTime(View):
         NbprofError
             There is nothing to draw, or no such figure.
         """
-        from nbprof.tools.device_time import figures as device_time_figures
-
-        return device_time_figures.figure(self._profile.run, what, **options)
+        return self._figure("device_time", what=what, **options)
 
     def __repr__(self) -> str:
         from nbprof.tools.device_time import payload as device_time

@@ -11,7 +11,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, OTHER
 from nbprof.tools.device_time.payload import PARTS, WAITS
-from nbprof.tools.figures import _bokeh, _style
+from nbprof.tools.plot import bokeh, style
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -82,7 +82,7 @@ def _cut(text: object, most: int = 60) -> str:
 
 
 def _stacked(names: list[str], parts: dict[str, Any], unit: str, title: str, options: dict[str, Any]) -> Model:
-    plotting, models = _bokeh()
+    plotting, models = bokeh()
     source = models.ColumnDataSource({"name": names, **parts})
     plot: Any = plotting.figure(
         **{"width": 900, "height": 140 + 24 * len(names), "y_range": names[::-1], "tools": "xpan,xwheel_zoom,reset,save", "title": title}
@@ -91,7 +91,7 @@ def _stacked(names: list[str], parts: dict[str, Any], unit: str, title: str, opt
     keys = list(parts)
     plot.hbar_stack(keys, y="name", height=0.75, color=[_COLOURS[k] for k in keys], source=source, legend_label=[_word(k) for k in keys])
     plot.add_tools(models.HoverTool(tooltips=[("", "@name"), *((_word(k), f"@{k}{{0,0.00}} {unit}") for k in keys)]))
-    _style(plot, unit, None)
+    style(plot, unit, None)
     plot.ygrid.visible = False
     plot.legend.orientation, plot.legend.border_line_color = "horizontal", None
     plot.add_layout(plot.legend[0], "below")
@@ -117,7 +117,7 @@ def _idle(run: Run, **options: Any) -> Model:
 
 
 def _steps(rows: Any, by: str, value: str, unit: str, title: str, options: dict[str, Any]) -> Model:
-    plotting, models = _bokeh()
+    plotting, models = bokeh()
     if not len(rows):
         raise NbprofError(f"{title}: nothing of it is in this profile.")
     plot: Any = plotting.figure(**{"width": 900, "height": 260, "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save", "title": title} | options)
@@ -131,7 +131,7 @@ def _steps(rows: Any, by: str, value: str, unit: str, title: str, options: dict[
         plot.step(
             "time", "value", mode="after", color=colour, source=source, legend_label=f"{_label(host, device, several)}: {_cut(name, 40)}"
         )
-    _style(plot, "ms", unit)
+    style(plot, "ms", unit)
     plot.y_range.start = 0
     plot.legend.border_line_color = None
     # Beside the plot: below it eight lines of a legend would leave it no room.
@@ -148,7 +148,7 @@ def _bandwidth(run: Run, **options: Any) -> Model:
 
 
 def _stragglers(run: Run, **options: Any) -> Model:
-    plotting, models = _bokeh()
+    plotting, models = bokeh()
     rows = run.device_time["device_stragglers"]
     rows = rows[rows["step"].notna()] if len(rows) else rows
     if not len(rows):
@@ -171,12 +171,12 @@ def _stragglers(run: Run, **options: Any) -> Model:
     plot.add_tools(models.HoverTool(tooltips=[("", "@name"), ("Step", "@step"), ("Waited for it", "@cost{0,0.00} ms")]))
     plot.add_layout(models.ColorBar(color_mapper=paint["transform"], title="ms waited", width=12), "right")
     plot.xaxis.ticker = models.BasicTicker(min_interval=1)
-    _style(plot, "step", None)
+    style(plot, "step", None)
     return plot  # type: ignore[no-any-return]
 
 
 def _path(run: Run, *, most: int = 20, **options: Any) -> Model:
-    plotting, models = _bokeh()
+    plotting, models = bokeh()
     rows = run.device_time["device_critical_path"].head(most)
     names = [f"{i + 1}. {_cut(n or 'nothing recorded')}" for i, n in enumerate(rows["name"])]
     kinds = [_KINDS.get(str(kind), ("Not known", OTHER)) for kind in rows["kind"]]
@@ -196,7 +196,7 @@ def _path(run: Run, *, most: int = 20, **options: Any) -> Model:
     plot.add_tools(
         models.HoverTool(tooltips=[("", "@name"), ("Kind", "@kind"), ("Time", "@us{0,0.0} µs"), ("Of the step", "@percent{0.0}%")])
     )
-    _style(plot, "% of the step", None)
+    style(plot, "% of the step", None)
     plot.ygrid.visible = False
     plot.legend.location, plot.legend.border_line_color = "bottom_right", None
     return plot  # type: ignore[no-any-return]

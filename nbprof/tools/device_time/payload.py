@@ -11,7 +11,7 @@ import pandas as pd
 from nbprof.display import wording
 from nbprof.display.codec import short
 from nbprof.schema import frames as schema
-from nbprof.tools.overview.payload import figure
+from nbprof.tools.common import figure
 from nbprof.tools.tables import table_of
 
 if TYPE_CHECKING:

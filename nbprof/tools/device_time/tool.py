@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbprof.tools.device_time import payload, static
+from nbprof.tools.device_time import figures, payload, static
 from nbprof.tools.tool import Tool, kept
 
 TOOL = Tool(
@@ -10,4 +10,5 @@ TOOL = Tool(
     nothing=payload.nothing,
     has=payload.has,
     static=static.html,
+    figures={"device_time": figures.figure},
 )

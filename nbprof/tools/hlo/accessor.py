@@ -60,6 +60,4 @@ class Hlo(OfPrograms):
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh bar chart: self time by category, and within each by op."""
-        from nbprof.tools.hlo import figures as hlo_figures
-
-        return hlo_figures.hlo(self._profile.run, **options)
+        return self._figure("hlo", **options)

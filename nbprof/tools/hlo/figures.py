@@ -1,4 +1,4 @@
-"""Ops of compiled programs as Bokeh figures: time by category, the op profile, the roofline."""
+"""Ops of compiled programs as Bokeh figures: time by category, and the roofline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import DEVICE, OTHER
-from nbprof.tools.figures import _bokeh, _style
+from nbprof.tools.plot import bokeh, style
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
@@ -23,7 +23,6 @@ _UNKNOWN = "#C9CCD0"
 _SCALE = ("#D7EAE3", "#B0D5C7", "#86BFAB", "#5CA98F", "#33947A", "#0E6B50")
 """Utilization from 0 to 1: one hue, which is read without telling red from green, pale where it is low."""
 _ROOF = "#6B6B6B"
-_LEVELS = 3
 _DECADES = 0.5
 
 
@@ -45,7 +44,7 @@ def hlo(run: Run, *, top: int = 15, width: int = 900, height: int = 0, **options
     NbprofError
         Bokeh is not installed, or no op of a compiled program ran on a device.
     """
-    plotting, models = _bokeh()
+    plotting, models = bokeh()
     frame = run.hlo
     if frame.empty:
         raise NbprofError(run.hlo_missing)
@@ -66,79 +65,7 @@ def hlo(run: Run, *, top: int = 15, width: int = 900, height: int = 0, **options
     plot.hbar(y="name", right="ms", height=0.7, color="colour", source=models.ColumnDataSource(data))
     tips = [("Category", "@name"), ("Self time", "@ms{0.000} ms (@part{0.0}%)"), ("Ops", "@ops{0,0}")]
     plot.add_tools(models.HoverTool(tooltips=tips))
-    _style(plot, "ms", None)
-    plot.x_range.start = 0
-    plot.ygrid.visible = False
-    return cast("Figure", plot)
-
-
-def op_profile(tree: pd.DataFrame, *, levels: int = _LEVELS, top: int = 40, width: int = 900, height: int = 0, **options: Any) -> Figure:
-    """The upper levels of an op profile: a bar a node, as long as its time, the part that is wasted pale.
-
-    Parameters
-    ----------
-    tree : DataFrame
-        `p.op_profile.frame` or `.tree(...)`.
-    levels : int
-        How deep.
-    top : int
-        Nodes at most, those with the most time.
-    width, height : int
-        Pixels; 0 for a height that suits the number of bars.
-    **options
-        Passed to `bokeh.plotting.figure`.
-
-    Raises
-    ------
-    NbprofError
-        Bokeh is not installed, or there is nothing to draw.
-    """
-    plotting, models = _bokeh()
-    shown = tree[(tree["depth"] <= levels) & (tree["kind"] != "fused")]
-    if shown.empty:
-        raise NbprofError("no op of a compiled XLA program ran on a device in this profile, so there is no op profile")
-    kept = shown["time_us"].rank(method="first", ascending=False) <= top
-    shown = shown[kept]
-    used = shown["flops_utilization"].to_numpy(np.float64)
-    ms, wasted = shown["time_us"].to_numpy(np.float64) / 1000, shown["wasted_us"].to_numpy(np.float64) / 1000
-    labels = [
-        f"{number:>3}  {'  ' * deep}{wording.one_line(str(name))[:60]}"
-        for number, deep, name in zip(range(1, len(shown) + 1), shown["depth"], shown["name"], strict=True)
-    ]
-    # Labels stand right-aligned; of one width they show the tree.
-    wide = max(map(len, labels))
-    labels = [label.ljust(wide, "\u00a0").replace(" ", "\u00a0") for label in labels]
-    data = {
-        "label": labels,
-        "path": shown["path"].astype(str).to_list(),
-        "category": shown["category"].astype(str).to_list(),
-        "ms": ms,
-        "part": 100 * shown["time_fraction"].to_numpy(np.float64),
-        "wasted": [_ms(value) for value in wasted],
-        "used": ms - np.nan_to_num(wasted),
-        "flops": [_percent(value) for value in used],
-        "memory": [_percent(value) for value in shown["bandwidth_utilization"].to_numpy(np.float64)],
-    }
-    defaults = {"width": width, "height": height or 70 + 22 * len(shown), "y_range": labels[::-1], "tools": "save"}
-    plot: Any = plotting.figure(**defaults | options)
-    source = models.ColumnDataSource(data)
-    named = {"legend_label": "at the peak"}, {"legend_label": "wasted"}
-    known = bool(np.isfinite(wasted).any())
-    plot.hbar(y="label", right="used", height=0.6, color=DEVICE, source=source, **(named[0] if known else {}))
-    if known:
-        plot.hbar(y="label", left="used", right="ms", height=0.6, color=DEVICE, alpha=0.35, source=source, **named[1])
-        plot.legend.location = "bottom_right"
-    tips = [
-        ("", "@path"),
-        ("Category", "@category"),
-        ("Self time", "@ms{0.000} ms (@part{0.0}%)"),
-        ("FLOPS utilization", "@flops"),
-        ("Bandwidth utilization", "@memory"),
-        ("Wasted", "@wasted"),
-    ]
-    plot.add_tools(models.HoverTool(tooltips=tips))
-    _style(plot, "ms", None)
-    plot.yaxis.major_label_text_font = "monospace"
+    style(plot, "ms", None)
     plot.x_range.start = 0
     plot.ygrid.visible = False
     return cast("Figure", plot)
@@ -171,7 +98,7 @@ def roofline(frame: pd.DataFrame, peaks: Peaks, missing: str, *, width: int = 90
     NbprofError
         Bokeh is not installed, or of no op both FLOPs and bytes are known.
     """
-    plotting, models = _bokeh()
+    plotting, models = bokeh()
     drawn = frame[(frame["operational_intensity"] > 0) & (frame["flops_per_second"] > 0)]
     if drawn.empty:
         raise NbprofError(missing or "of no op of this profile are both FLOPs and bytes known and above 0, so there is no roofline to draw")
@@ -221,14 +148,10 @@ def roofline(frame: pd.DataFrame, peaks: Peaks, missing: str, *, width: int = 90
         ("Of the roof", "@roof"),
     ]
     plot.add_tools(models.HoverTool(tooltips=tips, renderers=[points]))
-    _style(plot, "operational intensity, FLOP/B", "GFLOP/s")
+    style(plot, "operational intensity, FLOP/B", "GFLOP/s")
     if plot.legend:
         plot.legend.location = "bottom_right"
     return cast("Figure", plot)
-
-
-def _ms(value: float) -> str:
-    return f"{value:.3f} ms" if np.isfinite(value) else "unknown"
 
 
 def _percent(value: float) -> str:

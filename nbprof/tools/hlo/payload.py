@@ -18,7 +18,7 @@ from nbprof.display.categories import CATEGORIES
 from nbprof.display.codec import numbers
 from nbprof.schema import frames
 from nbprof.schema.columns import Col
-from nbprof.tools.overview.payload import bar, figure
+from nbprof.tools.common import bar, figure
 from nbprof.tools.tables import column, explained
 
 if TYPE_CHECKING:

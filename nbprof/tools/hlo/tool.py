@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbprof.tools.hlo import payload, static
+from nbprof.tools.hlo import figures, payload, static
 from nbprof.tools.tool import Tool, kept
 
 if TYPE_CHECKING:
@@ -22,4 +22,5 @@ TOOL = Tool(
     has=payload.has,
     omissions=_omissions,
     static=static.html,
+    figures={"hlo": figures.hlo},
 )

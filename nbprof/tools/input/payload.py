@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.display import wording
-from nbprof.tools.overview.payload import bar, by_torch, figure, fix_lines, has_device, unknown
+from nbprof.tools.common import bar, by_torch, figure, fix_lines, has_device, unknown
 from nbprof.tools.tables import floats, hidden, longest, table
 
 if TYPE_CHECKING:

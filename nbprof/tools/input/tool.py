@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nbprof.tools.input import payload
+from nbprof.tools.steps import figure
 from nbprof.tools.steps import payload as steps
 from nbprof.tools.tool import Tool, kept, stored
 
@@ -12,4 +13,5 @@ TOOL = Tool(
     # The summary of every report stands on the steps.
     beside=lambda run: {"steps": stored(run, "steps", steps.payload)},
     follows=lambda _run, bound: bound == "input",
+    figures={"steps": figure.steps},
 )

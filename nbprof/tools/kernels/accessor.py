@@ -70,6 +70,4 @@ class Kernels(Framed):
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh bar chart of the kernels with the most time."""
-        from nbprof.tools import figures
-
-        return figures.kernels(self._profile.run, **options)
+        return self._figure("kernels", **options)

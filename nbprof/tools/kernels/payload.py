@@ -9,7 +9,7 @@ import pandas as pd
 
 from nbprof.analysis.kernels import mean_occupancy
 from nbprof.display import wording
-from nbprof.tools.overview.payload import bar, chip, figure, has_device, may_have_kernels, unknown
+from nbprof.tools.common import bar, chip, figure, has_device, may_have_kernels, unknown
 from nbprof.tools.tables import floats, hidden, table
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbprof.tools.kernels import payload, static
+from nbprof.tools.common import chip, may_have_kernels
+from nbprof.tools.kernels import figure, payload, static
 from nbprof.tools.names import NAMES
-from nbprof.tools.overview.payload import chip, may_have_kernels
 from nbprof.tools.tool import Tool, kept
 
 if TYPE_CHECKING:
@@ -27,4 +27,5 @@ TOOL = Tool(
     follows=lambda run, bound: bound == "device_compute" and not run.kernels.empty,
     omissions=_omissions,
     static=static.html,
+    figures={"kernels": figure.kernels},
 )

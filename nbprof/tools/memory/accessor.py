@@ -106,6 +106,4 @@ class Memory(View):
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh figure: stack, heap and free over time, fragmentation on the right axis."""
-        from nbprof.tools import figures
-
-        return figures.memory(self._profile.run, **options)
+        return self._figure("memory", **options)

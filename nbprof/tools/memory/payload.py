@@ -13,7 +13,7 @@ from nbprof.analysis.memory import memory
 from nbprof.dialects.xplane.memory import DATA_TYPES
 from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, short
-from nbprof.tools.overview.payload import by_jax, by_torch, figure, unknown
+from nbprof.tools.common import by_jax, by_torch, figure, unknown
 from nbprof.tools.tables import floats, table
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nbprof.tools.header import out_of_memory
-from nbprof.tools.memory import payload, static
+from nbprof.tools.memory import figure, payload, static
 from nbprof.tools.tool import Tool, kept
 
 TOOL = Tool(
@@ -12,4 +12,5 @@ TOOL = Tool(
     # What has to be looked at is what stood in the memory.
     first=out_of_memory,
     static=static.html,
+    figures={"memory": figure.memory},
 )

@@ -9,8 +9,8 @@ import numpy as np
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import HEAP, STACK
-from nbprof.tools.figures import _bokeh, _stepped, _style
 from nbprof.tools.memory_viewer.payload import sample
+from nbprof.tools.plot import bokeh, staircase, style
 
 if TYPE_CHECKING:
     from bokeh.models import GridPlot
@@ -39,7 +39,7 @@ def figure(module: str, seen: View, *, width: int = 900, height: int = 280, most
     NbprofError
         Bokeh is not installed, or the program has no temporary buffers, so that there is nothing to draw over its points.
     """
-    plotting, models = _bokeh()
+    plotting, models = bokeh()
     if seen.timeline.empty:
         raise NbprofError(f"{module} has no temporary buffers, so its memory does not change: {wording.size(seen.peak_bytes)} throughout")
     from bokeh.layouts import gridplot
@@ -53,7 +53,7 @@ def figure(module: str, seen: View, *, width: int = 900, height: int = 280, most
     }
     tools = "xpan,xbox_zoom,xwheel_zoom,reset,save"
     plot: Any = plotting.figure(**{"width": width, "height": height, "tools": tools, "title": wording.one_line(module)} | options)
-    area = models.ColumnDataSource({key: _stepped(values, shift=key != "position") for key, values in data.items()})
+    area = models.ColumnDataSource({key: staircase(values, shift=key != "position") for key, values in data.items()})
     area.add(np.zeros(len(area.data["position"])), "base")
     plot.varea("position", "base", "values", color=HEAP, source=area, legend_label="Values")
     plot.varea("position", "values", "memory", color=STACK, source=area, legend_label="Padding")
@@ -67,7 +67,7 @@ def figure(module: str, seen: View, *, width: int = 900, height: int = 280, most
     ]
     plot.add_tools(models.HoverTool(renderers=[marks], mode="vline", tooltips=tips))
     plot.add_layout(models.Span(location=seen.peak_bytes / _MIB, dimension="width", line_dash="dashed", line_color="#6B6B6B"))
-    _style(plot, "program point", "MiB")
+    style(plot, "program point", "MiB")
     plot.y_range.start = 0
     plot.legend.orientation, plot.legend.border_line_color = "horizontal", None
     plot.add_layout(plot.legend[0], "below")
@@ -75,7 +75,7 @@ def figure(module: str, seen: View, *, width: int = 900, height: int = 280, most
 
 
 def _lifetimes(seen: View, above: Any, width: int, most: int) -> Any:
-    plotting, models = _bokeh()
+    plotting, models = bokeh()
     rows = seen.at_peak.sort_values("size_bytes", ascending=False, kind="stable").head(most)
     # Two buffers may have the same name.
     names = [f"{i + 1}. {wording.one_line(str(name))[:60]}" for i, name in enumerate(rows["buffer"])]
@@ -101,6 +101,6 @@ def _lifetimes(seen: View, above: Any, width: int, most: int) -> Any:
         ("Shape", "@shape"),
     ]
     plot.add_tools(models.HoverTool(tooltips=[*tips, ("Framework op", "@framework_op")]))
-    _style(plot, "program point", None)
+    style(plot, "program point", None)
     plot.ygrid.visible = False
     return plot

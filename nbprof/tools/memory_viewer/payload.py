@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from nbprof.analysis.memory import viewer as memory_viewer
@@ -16,14 +14,12 @@ from nbprof.display.codec import Delta, coded, numbers
 from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.hlo import Program
 from nbprof.schema import frames
-from nbprof.tools.overview.payload import figure
+from nbprof.tools.common import figure, sample
 from nbprof.tools.tables import table_of
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
-MOST_BOXES = 500
-"""Of a long timeline the largest and the least of each of so many boxes are kept: it is drawn no wider than that."""
 MOST_BUFFERS = 300
 """Buffers that are told one by one; the rest of the peak is told as a sum."""
 ALL_POINTS, ALL_BUFFERS, ALL_MODULES = 12_000, 3_000, 40
@@ -34,8 +30,6 @@ _BUFFER = (
     "buffer", "category", "size_bytes", "unpadded_bytes", "padding_ratio", "shape", "framework_op", "allocation", "start", "end", "opcode",
     "source",
 )  # fmt: skip
-
-Ints = npt.NDArray[np.int64]
 
 
 def payload(run: Run) -> dict[str, Any]:
@@ -90,17 +84,6 @@ def nothing() -> dict[str, Any]:
 def has(run: Run) -> bool:
     """Whether the profile has a program whose memory is known."""
     return bool(run.memory_modules["peak_bytes"].notna().any())
-
-
-def sample(values: npt.NDArray[np.int64], keep: Sequence[int] = (), boxes: int = MOST_BOXES) -> Ints:
-    """The rows to keep of a timeline: the first, the last, those of `keep`, and of each box the largest and the least."""
-    count = len(values)
-    if count <= 2 * boxes:
-        return np.arange(count)
-    edges = np.linspace(0, count, boxes + 1).astype(np.int64)
-    spans = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-    rows = [at for a, b in spans for at in (a + int(np.argmax(values[a:b])), a + int(np.argmin(values[a:b])))]
-    return np.unique(np.array([0, count - 1, *(at for at in keep if 0 <= at < count), *rows], np.int64))
 
 
 def text(module: str, seen: memory_viewer.View, most: int) -> str:

@@ -85,6 +85,6 @@ class OpProfile(OfPrograms):
 
     def figure(self, by: str = "program", **options: Any) -> Model:
         """A Bokeh figure of the upper levels of the tree: a bar a node, as long as its time, the part that is wasted pale."""
-        from nbprof.tools.hlo import figures as hlo_figures
+        from nbprof.tools.op_profile import figure as op_profile_figure
 
-        return hlo_figures.op_profile(self.tree(by), **options)
+        return op_profile_figure.op_profile(self.tree(by), **options)

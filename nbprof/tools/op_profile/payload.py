@@ -14,7 +14,7 @@ from nbprof.analysis.ops import ops
 from nbprof.display import wording
 from nbprof.display.codec import coded, numbers, short
 from nbprof.schema import frames as schema
-from nbprof.tools.overview.payload import figure
+from nbprof.tools.common import figure
 from nbprof.tools.tables import floats, head
 
 if TYPE_CHECKING:

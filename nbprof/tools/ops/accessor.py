@@ -109,6 +109,4 @@ class Ops(Framed):
 
     def figure(self, **options: Any) -> Model:
         """Bokeh pies: device and host, by op and by type."""
-        from nbprof.tools import figures
-
-        return figures.ops(self._profile.run, **options)
+        return self._figure("ops", **options)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof.tools.op_profile import payload as op_profile
-from nbprof.tools.overview.payload import by_torch, unknown
+from nbprof.tools.common import by_torch, unknown
 from nbprof.tools.tables import floats, hidden, longest, table
 from nbprof.tools.torch_ops import ops_torch
 
@@ -97,7 +96,7 @@ def _empty(run: Run) -> dict[str, Any]:
             "text": "The profile holds no framework op: it was recorded without the CPU side. The host's ops need ProfilerActivity.CPU:",
             "code": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
         }
-    if not run.activity.has_device and op_profile.has(run):
+    if not run.activity.has_device and not run.hlo_missing:
         return {
             "title": "The ops of this run are in compiled programs",
             # The view has the link to Op profile below.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbprof.tools.ops import payload
+from nbprof.tools.ops import figure, payload
 from nbprof.tools.tool import Tool, kept
 from nbprof.tools.torch_ops import ops_torch
 
@@ -24,4 +24,5 @@ TOOL = Tool(
     count=lambda run: len(payload.without_idle(run.ops)),
     follows=lambda run, bound: bound == "host_compute" or (bound == "device_compute" and run.kernels.empty),
     omissions=_omissions,
+    figures={"ops": figure.ops},
 )

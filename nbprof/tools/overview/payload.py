@@ -9,6 +9,7 @@ import pandas as pd
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
 from nbprof.tools import register
+from nbprof.tools.common import bar, chip, figure, fix_lines, has_device, may_have_kernels
 from nbprof.tools.names import NAMES
 from nbprof.tools.tables import floats, hidden, longest, table
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 MOST_ADVICE = 5
-_KINDS = {"-": "removed", "+": "added"}
 
 
 def payload(run: Run) -> dict[str, Any]:
@@ -115,54 +115,6 @@ def figures(run: Run) -> list[dict[str, Any]]:
     of_device = [_busy(run), *([_flops(run), _bandwidth(run)] if of_tpu else [_op_time(facts), _precision(facts)])]
     middle = of_device if on_device else [_host_compute(run), _rate(facts), _eager(facts)]
     return [_average(run), _waiting(run), *middle, _memory(run)]
-
-
-def by_torch(run: Run) -> bool:
-    """Whether PyTorch wrote the profile: its words differ from TensorFlow's."""
-    return "torch" in str(run.overview.get("framework") or "").lower()
-
-
-def by_jax(run: Run) -> bool:
-    """Whether JAX wrote the profile."""
-    return "jax" in str(run.overview.get("framework") or "").lower()
-
-
-def unknown(run: Run, view: str, title: str) -> dict[str, str] | None:
-    """Why a view of a trace is empty that no known framework wrote; None where one did."""
-    text = getattr(run, "missing", {}).get(view, "")
-    return {"title": title, "text": text} if text and not run.overview.get("framework") else None
-
-
-def has_device(run: Run) -> bool:
-    """Whether anything but a host was recorded."""
-    return len(run.devices) > 0
-
-
-def may_have_kernels(run: Run) -> bool:
-    """Whether GPU kernels can be in the profile.
-
-    Not where every device that was recorded is of another kind, such as a TPU, nor without a device where XLA's programs ran on the CPU.
-    """
-    if len(run.kernels) > 0 or bool((run.devices["kind"] == "GPU").any()):
-        return True
-    return run.devices.empty and bool(run.hlo_missing)
-
-
-def chip(run: Run) -> str:
-    """What kernels ran on: "NPU" where every device is one, or tables of Ascend's profiler name none, else "GPU"."""
-    kinds = set(run.devices["kind"])
-    return "NPU" if kinds == {"NPU"} or (not kinds and run.ascend_kinds) else "GPU"
-
-
-def figure(label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> dict[str, Any]:
-    """One `Figure`; a value that was not measured is None and its note says why."""
-    return {"label": label, "value": wording.real(value), "unit": unit, "digits": digits, "note": note, **more}
-
-
-def bar(*parts: tuple[str, Any]) -> dict[str, Any]:
-    """The bar below a figure, from (category, percent); nothing when a part was not measured."""
-    known = [{"category": key, "percent": value} for key, part in parts if (value := wording.real(part)) is not None]
-    return {"bar": known} if len(known) == len(parts) else {}
 
 
 def _summary(run: Run, category: str) -> dict[Any, Any]:
@@ -315,13 +267,6 @@ def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
         "link": link.replace("GPU kernels", f"{chip(run)} kernels") if isinstance(link, str) else "",
         "target": _target(run, str(row.get("rule") or "")) if view == "trace" else None,
     }
-
-
-def fix_lines(fix: object) -> list[dict[str, str]]:
-    """The lines of a diff: a leading "-" removes, "+" adds, a blank or anything else stays."""
-    if not isinstance(fix, str) or not fix.strip():
-        return []
-    return [{"kind": _KINDS.get(line[:1], "same"), "text": line[1:] if line[:1] in ("-", "+", " ") else line} for line in fix.splitlines()]
 
 
 def _no_advice(run: Run) -> str:

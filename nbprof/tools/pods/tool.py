@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbprof.tools.pods import payload, static
+from nbprof.tools.pods import figure, payload, static
 from nbprof.tools.tool import Tool, kept
 
 if TYPE_CHECKING:
@@ -22,4 +22,5 @@ TOOL = Tool(
     has=payload.has,
     count=_count,
     static=static.html,
+    figures={"pods": figure.pods},
 )

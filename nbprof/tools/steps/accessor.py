@@ -77,6 +77,4 @@ class Steps(Framed):
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh figure: one stacked bar a step."""
-        from nbprof.tools import figures
-
-        return figures.steps(self._profile.run, **options)
+        return self._figure("steps", **options)

@@ -11,7 +11,7 @@ import pandas as pd
 from nbprof.analysis.steps import step_count
 from nbprof.display.categories import CATEGORIES
 from nbprof.display.codec import coded, short
-from nbprof.tools.overview.payload import by_jax, by_torch, unknown
+from nbprof.tools.common import by_jax, by_torch, unknown
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:

@@ -1,22 +1,31 @@
 /** Pods: the workers of a job beside each other, step by step. */
 
-import { canvas } from "../lib/canvas.js";
-import { textAt } from "../lib/codec.js";
-import { boxOf, clear, h, handled, listen, marked, modified } from "../lib/dom.js";
-import { num } from "../lib/format.js";
-import { categoryRows, downloadButton, emptyView, heading, hoverCard, legend, link, segmented } from "../lib/parts.js";
-import { CATEGORIES } from "../lib/payload.js";
-import { mostOf } from "../lib/rows.js";
-import { niceMax, ticks } from "../lib/scale.js";
-import { type ColumnSpec, table } from "../lib/table.js";
-import type { View, ViewContext } from "../lib/view.js";
-import { toStep } from "./jump.js";
-import { coreTable } from "./pods/cores.js";
-import { drawBars, field, ROW } from "./pods/draw.js";
-import { barsOf, type Order, type PodBar, sentence, stepTable } from "./pods/model.js";
-import { Shown, spreadStrip } from "./pods/strip.js";
-import { axisLimit } from "./stepstats.js";
-import { onTheme, themeReader } from "./trace/palette.js";
+import { canvas } from "../../lib/canvas.js";
+import { textAt } from "../../lib/codec.js";
+import { boxOf, clear, h, handled, listen, marked, modified } from "../../lib/dom.js";
+import { num } from "../../lib/format.js";
+import {
+  categoryRows,
+  downloadButton,
+  emptyView,
+  heading,
+  hoverCard,
+  legend,
+  link,
+  segmented,
+} from "../../lib/parts.js";
+import { CATEGORIES } from "../../lib/payload.js";
+import { mostOf } from "../../lib/rows.js";
+import { niceMax, ticks } from "../../lib/scale.js";
+import { type ColumnSpec, table } from "../../lib/table.js";
+import type { View, ViewContext } from "../../lib/view.js";
+import { toStep } from "../jump.js";
+import { axisLimit } from "../stepstats.js";
+import { onTheme, themeReader } from "../trace/palette.js";
+import { coreTable } from "./cores.js";
+import { drawBars, field, ROW } from "./draw.js";
+import { barsOf, type Order, type PodBar, sentence, stepTable } from "./model.js";
+import { Shown, spreadStrip } from "./strip.js";
 
 /** Most px of bars before they scroll. */
 const TALLEST = 396;

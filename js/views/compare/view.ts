@@ -1,14 +1,14 @@
 /** Two runs side by side: is the second one faster, is that more than chance, and what changed. */
 
-import type { Compare, ComparedRun, Pair } from "../lib/compared.js";
-import { clear, h } from "../lib/dom.js";
-import { button, copyButton, emptyView, heading, picker } from "../lib/parts.js";
-import type { View, ViewContext } from "../lib/view.js";
-import { missingNote } from "./breakdown.js";
-import { changes } from "./compare/changes.js";
-import { averages, categoryTable, figures, stepDots } from "./compare/draw.js";
-import { categoryRows, pairOf, picked } from "./compare/model.js";
-import { adviceCard } from "./overview.js";
+import type { Compare, ComparedRun, Pair } from "../../lib/compared.js";
+import { clear, h } from "../../lib/dom.js";
+import { button, copyButton, emptyView, heading, picker } from "../../lib/parts.js";
+import type { View, ViewContext } from "../../lib/view.js";
+import { missingNote } from "../breakdown.js";
+import { adviceCard } from "../overview/view.js";
+import { changes } from "./changes.js";
+import { averages, categoryTable, figures, stepDots } from "./draw.js";
+import { categoryRows, pairOf, picked } from "./model.js";
 
 function answer(pair: Pair): HTMLElement {
   return h(

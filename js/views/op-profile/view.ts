@@ -1,16 +1,16 @@
 /** Op profile: where the time of compiled programs goes, as a tree, and how well each part uses the device. */
 
-import { numberAt, textAt } from "../lib/codec.js";
-import { append, clear, h, handled, listen, marked, modified } from "../lib/dom.js";
-import { known, num, percent } from "../lib/format.js";
-import { downloadButton, emptyView, figures, heading, picker, segmented, toggle } from "../lib/parts.js";
-import type { TabId } from "../lib/payload.js";
-import type { View, ViewHandle } from "../lib/view.js";
-import { filterField } from "./folding.js";
-import { fillName } from "./names.js";
-import { csv, heads } from "./op-profile/columns.js";
-import { details, time } from "./op-profile/details.js";
-import { all, type By, build, type Node, opened, type Row, rows, type Sort, use, value } from "./op-profile/model.js";
+import { numberAt, textAt } from "../../lib/codec.js";
+import { append, clear, h, handled, listen, marked, modified } from "../../lib/dom.js";
+import { known, num, percent } from "../../lib/format.js";
+import { downloadButton, emptyView, figures, heading, picker, segmented, toggle } from "../../lib/parts.js";
+import type { TabId } from "../../lib/payload.js";
+import type { View, ViewHandle } from "../../lib/view.js";
+import { filterField } from "../folding.js";
+import { fillName } from "../names.js";
+import { csv, heads } from "./columns.js";
+import { details, time } from "./details.js";
+import { all, type By, build, type Node, opened, type Row, rows, type Sort, use, value } from "./model.js";
 
 /** Rows drawn at most: what is beyond is found by closing others, or by searching. */
 const MOST_ROWS = 1000;

@@ -1,19 +1,19 @@
 /** Ops: which operations took the time, on the device and on the host. */
 
-import { textAt } from "../lib/codec.js";
-import { clear, h } from "../lib/dom.js";
-import { count, MISSING, ms } from "../lib/format.js";
-import { donut, emptyView, heading, picker, swatch, toggle } from "../lib/parts.js";
-import type { Payload, Table } from "../lib/payload.js";
-import { filterRows } from "../lib/rows.js";
-import type { ColumnSpec } from "../lib/table.js";
-import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
-import { nameCell } from "./fold.js";
-import { filterField, foldingTable } from "./folding.js";
-import { toOp, toPrograms } from "./jump.js";
-import { fillName } from "./names.js";
-import { type By, bases, bySelf, donutParts, groups, types, type Where, withPercents } from "./ops/rows.js";
-import { modulesTable, shapesTable } from "./ops/torch.js";
+import { textAt } from "../../lib/codec.js";
+import { clear, h } from "../../lib/dom.js";
+import { count, MISSING, ms } from "../../lib/format.js";
+import { donut, emptyView, heading, picker, swatch, toggle } from "../../lib/parts.js";
+import type { Payload, Table } from "../../lib/payload.js";
+import { filterRows } from "../../lib/rows.js";
+import type { ColumnSpec } from "../../lib/table.js";
+import type { Hint, View, ViewContext, ViewHandle } from "../../lib/view.js";
+import { nameCell } from "../fold.js";
+import { filterField, foldingTable } from "../folding.js";
+import { toOp, toPrograms } from "../jump.js";
+import { fillName } from "../names.js";
+import { type By, bases, bySelf, donutParts, groups, types, type Where, withPercents } from "./rows.js";
+import { modulesTable, shapesTable } from "./torch.js";
 
 const SIDES: readonly Where[] = ["device", "host"];
 const TITLE = { device: "Device", host: "Host" } as const;

@@ -1,33 +1,33 @@
 /** The trace: every track of the run on one time axis. */
 
-import { type Canvas, canvas } from "../lib/canvas.js";
-import { clear, h, handled, listen, modified } from "../lib/dom.js";
-import { count, ms, num } from "../lib/format.js";
-import { emptyView, field, hoverCard, legend, link } from "../lib/parts.js";
-import { CATEGORIES, type Steps, type Trace } from "../lib/payload.js";
-import type { Selection } from "../lib/store.js";
-import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
-import { connect, coverage } from "./trace/connect.js";
-import { drawLanes, fitter, lengthText, RULER } from "./trace/draw.js";
-import { drawArrows } from "./trace/flows.js";
-import { inspect } from "./trace/inspect.js";
-import { fewKeys, keyRows } from "./trace/keys.js";
-import { labels } from "./trace/labels.js";
-import { type Band, bandsIn, processes } from "./trace/layout.js";
-import { crowdOf, longTime } from "./trace/lone.js";
-import { Model } from "./trace/model.js";
-import { motion } from "./trace/motion.js";
-import { Pace } from "./trace/pace.js";
-import { Painter } from "./trace/paint.js";
-import { onTheme, themeReader } from "./trace/palette.js";
-import { pointer } from "./trace/pointer.js";
-import { room } from "./trace/room.js";
-import { stepAt } from "./trace/saved/steps.js";
-import { SavedSource } from "./trace/saved.js";
-import type { SliceRef } from "./trace/source.js";
-import { overviewStrip } from "./trace/strips.js";
-import type { Under } from "./trace/under.js";
-import { around, type Span } from "./trace/window.js";
+import { type Canvas, canvas } from "../../lib/canvas.js";
+import { clear, h, handled, listen, modified } from "../../lib/dom.js";
+import { count, ms, num } from "../../lib/format.js";
+import { emptyView, field, hoverCard, legend, link } from "../../lib/parts.js";
+import { CATEGORIES, type Steps, type Trace } from "../../lib/payload.js";
+import type { Selection } from "../../lib/store.js";
+import type { Hint, View, ViewContext, ViewHandle } from "../../lib/view.js";
+import { connect, coverage } from "./connect.js";
+import { drawLanes, fitter, lengthText, RULER } from "./draw.js";
+import { drawArrows } from "./flows.js";
+import { inspect } from "./inspect.js";
+import { fewKeys, keyRows } from "./keys.js";
+import { labels } from "./labels.js";
+import { type Band, bandsIn, processes } from "./layout.js";
+import { crowdOf, longTime } from "./lone.js";
+import { Model } from "./model.js";
+import { motion } from "./motion.js";
+import { Pace } from "./pace.js";
+import { Painter } from "./paint.js";
+import { onTheme, themeReader } from "./palette.js";
+import { pointer } from "./pointer.js";
+import { room } from "./room.js";
+import { stepAt } from "./saved/steps.js";
+import { SavedSource } from "./saved.js";
+import type { SliceRef } from "./source.js";
+import { overviewStrip } from "./strips.js";
+import type { Under } from "./under.js";
+import { around, type Span } from "./window.js";
 
 /** Times of the selected steps in ms: from the start of the first to the end of the last; null when none is among them. */
 export function stepsRange(steps: Steps, selection: Selection | null): [number, number] | null {

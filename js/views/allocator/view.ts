@@ -1,16 +1,16 @@
 /** PyTorch's allocator: why memory ran out, its levels over time, the map of its segments, and who keeps free memory. */
 
-import { textAt } from "../lib/codec.js";
-import { toCsv } from "../lib/csv.js";
-import { clear, h, listen } from "../lib/dom.js";
-import { bytesText, count } from "../lib/format.js";
-import { downloadButton, emptyView, figures, heading, picker } from "../lib/parts.js";
-import type { Table } from "../lib/payload.js";
-import type { AllocatorDevice } from "../lib/payload-allocator.js";
-import { type ColumnSpec, table } from "../lib/table.js";
-import type { View } from "../lib/view.js";
-import { segmentMap } from "./allocator/map.js";
-import { levels } from "./allocator/plot.js";
+import { textAt } from "../../lib/codec.js";
+import { toCsv } from "../../lib/csv.js";
+import { clear, h, listen } from "../../lib/dom.js";
+import { bytesText, count } from "../../lib/format.js";
+import { downloadButton, emptyView, figures, heading, picker } from "../../lib/parts.js";
+import type { Table } from "../../lib/payload.js";
+import type { AllocatorDevice } from "../../lib/payload-allocator.js";
+import { type ColumnSpec, table } from "../../lib/table.js";
+import type { View } from "../../lib/view.js";
+import { segmentMap } from "./map.js";
+import { levels } from "./plot.js";
 
 const NONE = { title: "No snapshot of PyTorch's allocator", text: "" };
 

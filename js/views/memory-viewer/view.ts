@@ -1,17 +1,17 @@
 /** Memory of compiled programs: their working set from program point to program point, and what is alive at its peak. */
 
-import { textAt } from "../lib/codec.js";
-import { toCsv } from "../lib/csv.js";
-import { clear, h, listen } from "../lib/dom.js";
-import { bytesText, count, known, ms, num } from "../lib/format.js";
-import { downloadButton, emptyView, figures, heading, picker, segmented } from "../lib/parts.js";
-import type { ProgramMemory, ProgramSpace } from "../lib/payload.js";
-import { type ColumnSpec, table } from "../lib/table.js";
-import type { View } from "../lib/view.js";
-import { bars } from "./memory-viewer/bars.js";
-import { details, first, label, type Order, ordered, spaceLabel } from "./memory-viewer/model.js";
-import { workingSet } from "./memory-viewer/plot.js";
-import { fillName } from "./names.js";
+import { textAt } from "../../lib/codec.js";
+import { toCsv } from "../../lib/csv.js";
+import { clear, h, listen } from "../../lib/dom.js";
+import { bytesText, count, known, ms, num } from "../../lib/format.js";
+import { downloadButton, emptyView, figures, heading, picker, segmented } from "../../lib/parts.js";
+import type { ProgramMemory, ProgramSpace } from "../../lib/payload.js";
+import { type ColumnSpec, table } from "../../lib/table.js";
+import type { View } from "../../lib/view.js";
+import { fillName } from "../names.js";
+import { bars } from "./bars.js";
+import { details, first, label, type Order, ordered, spaceLabel } from "./model.js";
+import { workingSet } from "./plot.js";
 
 const NONE = { title: "No program whose memory is known", text: "The profile has no compiled XLA program." };
 

@@ -1,18 +1,18 @@
 /** GPU kernels: what ran on the device, how long, with which launch shape. */
 
-import { numberAt, textAt } from "../lib/codec.js";
-import { nameNode } from "../lib/columns.js";
-import { h } from "../lib/dom.js";
-import { count, kernelName, MISSING, ms, num } from "../lib/format.js";
-import { donut, emptyView, figures, heading, link, picker } from "../lib/parts.js";
-import type { Figure, Table } from "../lib/payload.js";
-import { allRows, filterRows, mostOf } from "../lib/rows.js";
-import type { ColumnSpec } from "../lib/table.js";
-import type { Hint, View, ViewContext, ViewHandle } from "../lib/view.js";
-import { isMember, nameCell } from "./fold.js";
-import { filterField, foldingTable } from "./folding.js";
-import { toKernel } from "./jump.js";
-import { type By, type Cores, coresMatch, groups, hasOccupancy, occupancyNote, topKernels } from "./kernels/rows.js";
+import { numberAt, textAt } from "../../lib/codec.js";
+import { nameNode } from "../../lib/columns.js";
+import { h } from "../../lib/dom.js";
+import { count, kernelName, MISSING, ms, num } from "../../lib/format.js";
+import { donut, emptyView, figures, heading, link, picker } from "../../lib/parts.js";
+import type { Figure, Table } from "../../lib/payload.js";
+import { allRows, filterRows, mostOf } from "../../lib/rows.js";
+import type { ColumnSpec } from "../../lib/table.js";
+import type { Hint, View, ViewContext, ViewHandle } from "../../lib/view.js";
+import { isMember, nameCell } from "../fold.js";
+import { filterField, foldingTable } from "../folding.js";
+import { toKernel } from "../jump.js";
+import { type By, type Cores, coresMatch, groups, hasOccupancy, occupancyNote, topKernels } from "./rows.js";
 
 const UNUSED = "Eligible, not used";
 const LABEL = { kernel: "Kernel", op: "Op" } as const;

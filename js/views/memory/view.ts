@@ -1,20 +1,20 @@
 /** Memory: how much was in use, when it was most, and what was alive then. */
 
-import { numberAt, textAt } from "../lib/codec.js";
-import { toCsv } from "../lib/csv.js";
-import { clear, h, listen } from "../lib/dom.js";
-import { bytesText, count, known, ms, percent } from "../lib/format.js";
-import { downloadButton, emptyView, figures, heading, link, picker, segmented } from "../lib/parts.js";
-import type { MemoryId } from "../lib/payload.js";
-import { mostOf } from "../lib/rows.js";
-import { type ColumnSpec, table } from "../lib/table.js";
-import type { View, ViewContext } from "../lib/view.js";
-import { toMoment } from "./jump.js";
-import { aliveAt, bySize, isRest, split, total } from "./memory/peak.js";
-import { type Plot, plot } from "./memory/plot.js";
-import { peakIndex } from "./memory/series.js";
-import { fillName } from "./names.js";
-import { stepCount } from "./stepstats.js";
+import { numberAt, textAt } from "../../lib/codec.js";
+import { toCsv } from "../../lib/csv.js";
+import { clear, h, listen } from "../../lib/dom.js";
+import { bytesText, count, known, ms, percent } from "../../lib/format.js";
+import { downloadButton, emptyView, figures, heading, link, picker, segmented } from "../../lib/parts.js";
+import type { MemoryId } from "../../lib/payload.js";
+import { mostOf } from "../../lib/rows.js";
+import { type ColumnSpec, table } from "../../lib/table.js";
+import type { View, ViewContext } from "../../lib/view.js";
+import { toMoment } from "../jump.js";
+import { fillName } from "../names.js";
+import { stepCount } from "../stepstats.js";
+import { aliveAt, bySize, isRest, split, total } from "./peak.js";
+import { type Plot, plot } from "./plot.js";
+import { peakIndex } from "./series.js";
 
 export const render: View = (el, context) => {
   const { empty, ids } = context.payload.memory;

@@ -1,8 +1,8 @@
 /** HLO & roofline: ops of compiled programs, how near each comes to what the device can do, and all that is known of them. */
 
-import { numberAt, textAt } from "../lib/codec.js";
-import { clear, h } from "../lib/dom.js";
-import { count, MISSING, ms } from "../lib/format.js";
+import { numberAt, textAt } from "../../lib/codec.js";
+import { clear, h } from "../../lib/dom.js";
+import { count, MISSING, ms } from "../../lib/format.js";
 import {
   donut,
   downloadButton,
@@ -14,15 +14,15 @@ import {
   picker,
   snippet,
   toggle,
-} from "../lib/parts.js";
-import { CATEGORIES } from "../lib/payload.js";
-import type { Hlo } from "../lib/payload-hlo.js";
-import { allRows, filterRows, type Sort } from "../lib/rows.js";
-import { type ColumnSpec, type TableHandle, table } from "../lib/table.js";
-import type { Hint, View, ViewHandle } from "../lib/view.js";
-import { filterField } from "./folding.js";
-import { choices, details, points, remarks } from "./hlo/model.js";
-import { type RoofChart, roofChart } from "./hlo/plot.js";
+} from "../../lib/parts.js";
+import { CATEGORIES } from "../../lib/payload.js";
+import type { Hlo } from "../../lib/payload-hlo.js";
+import { allRows, filterRows, type Sort } from "../../lib/rows.js";
+import { type ColumnSpec, type TableHandle, table } from "../../lib/table.js";
+import type { Hint, View, ViewHandle } from "../../lib/view.js";
+import { filterField } from "../folding.js";
+import { choices, details, points, remarks } from "./model.js";
+import { type RoofChart, roofChart } from "./plot.js";
 
 /** What the filter looks at. */
 const NAMES = ["op", "framework_op", "category", "source", "expression"];

@@ -1,19 +1,19 @@
 /** Ascend: iterations of a graph on an NPU with their verdict, rules, ops, counters, waits, fusion and calls of the host. */
 
-import { numberAt, textAt } from "../lib/codec.js";
-import { clear, h } from "../lib/dom.js";
-import { ms, num } from "../lib/format.js";
-import { categoryClass, donut, downloadButton, emptyView, figures, heading, legend, picker } from "../lib/parts.js";
-import { CATEGORIES, type Steps, type Table } from "../lib/payload.js";
-import type { Ascend, AscendRule, AscendSection } from "../lib/payload-ascend.js";
-import { mostOf } from "../lib/rows.js";
-import { createStore } from "../lib/store.js";
-import { type ColumnSpec, type TableHandle, table } from "../lib/table.js";
-import type { View, ViewContext } from "../lib/view.js";
-import { toTrace, typeParts } from "./ascend/model.js";
-import { plainTable, statisticsTable } from "./breakdown.js";
-import { stepChart } from "./stepchart.js";
-import { breakdown, leftOutNote, selectedRows } from "./stepstats.js";
+import { numberAt, textAt } from "../../lib/codec.js";
+import { clear, h } from "../../lib/dom.js";
+import { ms, num } from "../../lib/format.js";
+import { categoryClass, donut, downloadButton, emptyView, figures, heading, legend, picker } from "../../lib/parts.js";
+import { CATEGORIES, type Steps, type Table } from "../../lib/payload.js";
+import type { Ascend, AscendRule, AscendSection } from "../../lib/payload-ascend.js";
+import { mostOf } from "../../lib/rows.js";
+import { createStore } from "../../lib/store.js";
+import { type ColumnSpec, type TableHandle, table } from "../../lib/table.js";
+import type { View, ViewContext } from "../../lib/view.js";
+import { plainTable, statisticsTable } from "../breakdown.js";
+import { stepChart } from "../stepchart.js";
+import { breakdown, leftOutNote, selectedRows } from "../stepstats.js";
+import { toTrace, typeParts } from "./model.js";
 
 const SEVERITIES = {
   high: ["high", "High"],

@@ -1,16 +1,16 @@
 /** What bounds the step, the proof of it, and what to do. */
 
-import { numberAt, textAt } from "../lib/codec.js";
-import { clear, h, marked } from "../lib/dom.js";
-import { num, percent } from "../lib/format.js";
-import { categoryClass, codeBox, emptyView, figures, heading, link } from "../lib/parts.js";
-import type { Advice, Figure, Overview, Steps } from "../lib/payload.js";
-import { nameNode } from "../lib/table.js";
-import type { View, ViewContext } from "../lib/view.js";
-import { averageBar, barCell, breakdownTable, cells, type Head, missingNote, plainTable } from "./breakdown.js";
-import { toOp, toPrograms } from "./jump.js";
-import { stepChart } from "./stepchart.js";
-import { breakdown, leftOutNote, rangeText, selectedRows, stepCount } from "./stepstats.js";
+import { numberAt, textAt } from "../../lib/codec.js";
+import { clear, h, marked } from "../../lib/dom.js";
+import { num, percent } from "../../lib/format.js";
+import { categoryClass, codeBox, emptyView, figures, heading, link } from "../../lib/parts.js";
+import type { Advice, Figure, Overview, Steps } from "../../lib/payload.js";
+import { nameNode } from "../../lib/table.js";
+import type { View, ViewContext } from "../../lib/view.js";
+import { averageBar, barCell, breakdownTable, cells, type Head, missingNote, plainTable } from "../breakdown.js";
+import { toOp, toPrograms } from "../jump.js";
+import { stepChart } from "../stepchart.js";
+import { breakdown, leftOutNote, rangeText, selectedRows, stepCount } from "../stepstats.js";
 
 const LEVELS = { high: 3, medium: 2, low: 1, none: 0 } as const;
 const LEVEL = { high: "High", moderate: "Some", no: "No", unknown: "–" } as const;

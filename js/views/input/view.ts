@@ -1,8 +1,8 @@
 /** Steps & input: the device side, the host side, the tf.data graph and the input ops. */
 
-import { numberAt, textAt } from "../lib/codec.js";
-import { clear, h, listen, marked } from "../lib/dom.js";
-import { num } from "../lib/format.js";
+import { numberAt, textAt } from "../../lib/codec.js";
+import { clear, h, listen, marked } from "../../lib/dom.js";
+import { num } from "../../lib/format.js";
 import {
   codeBox,
   downloadButton,
@@ -14,15 +14,15 @@ import {
   link,
   picker,
   segmented,
-} from "../lib/parts.js";
-import { CATEGORIES, type Input, type Table } from "../lib/payload.js";
-import { table } from "../lib/table.js";
-import type { Hint, View, ViewContext } from "../lib/view.js";
-import { barCell, cells, missingNote, plainTable, statisticsTable } from "./breakdown.js";
-import { toInput, toStep } from "./jump.js";
-import { stepChart } from "./stepchart.js";
-import { breakdown, leftOutNote, selectedRows, stepCount } from "./stepstats.js";
-import { drawGraph } from "./tfdata.js";
+} from "../../lib/parts.js";
+import { CATEGORIES, type Input, type Table } from "../../lib/payload.js";
+import { table } from "../../lib/table.js";
+import type { Hint, View, ViewContext } from "../../lib/view.js";
+import { barCell, cells, missingNote, plainTable, statisticsTable } from "../breakdown.js";
+import { toInput, toStep } from "../jump.js";
+import { stepChart } from "../stepchart.js";
+import { breakdown, leftOutNote, selectedRows, stepCount } from "../stepstats.js";
+import { drawGraph } from "../tfdata.js";
 
 /** The longest of the selected steps where it stands out: over the mean by 2 standard deviations and a tenth. */
 function longest(context: ViewContext, rows: readonly number[]): HTMLElement | null {

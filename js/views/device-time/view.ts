@@ -1,14 +1,14 @@
 /** What devices did with their time, what they waited for, and what the step could not have been shorter without. */
 
-import { textAt } from "../lib/codec.js";
-import { clear, h, listen, marked } from "../lib/dom.js";
-import { num } from "../lib/format.js";
-import { downloadButton, emptyView, figures, heading, legend, picker, swatch } from "../lib/parts.js";
-import type { Table } from "../lib/payload.js";
-import { type ColumnSpec, nameNode, table } from "../lib/table.js";
-import type { View, ViewContext } from "../lib/view.js";
-import { kindOf, PARTS, type Part, partsOf, sum, toPiece, WAITS } from "./device-time/model.js";
-import { series } from "./device-time/series.js";
+import { textAt } from "../../lib/codec.js";
+import { clear, h, listen, marked } from "../../lib/dom.js";
+import { num } from "../../lib/format.js";
+import { downloadButton, emptyView, figures, heading, legend, picker, swatch } from "../../lib/parts.js";
+import type { Table } from "../../lib/payload.js";
+import { type ColumnSpec, nameNode, table } from "../../lib/table.js";
+import type { View, ViewContext } from "../../lib/view.js";
+import { kindOf, PARTS, type Part, partsOf, sum, toPiece, WAITS } from "./model.js";
+import { series } from "./series.js";
 
 const NONE = { title: "No time of a device", text: "No work of a device is in this profile." };
 

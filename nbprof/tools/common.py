@@ -1,0 +1,84 @@
+"""What the tools share: words that depend on who wrote the profile, figures, the lines of a diff, long timelines made short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.display import wording
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+MOST_BOXES = 500
+"""Of a long timeline the largest and the least of each of so many boxes are kept: it is drawn no wider than that."""
+_KINDS = {"-": "removed", "+": "added"}
+
+
+def by_torch(run: Run) -> bool:
+    """Whether PyTorch wrote the profile: its words differ from TensorFlow's."""
+    return "torch" in str(run.overview.get("framework") or "").lower()
+
+
+def by_jax(run: Run) -> bool:
+    """Whether JAX wrote the profile."""
+    return "jax" in str(run.overview.get("framework") or "").lower()
+
+
+def unknown(run: Run, view: str, title: str) -> dict[str, str] | None:
+    """Why a view of a trace is empty that no known framework wrote; None where one did."""
+    text = getattr(run, "missing", {}).get(view, "")
+    return {"title": title, "text": text} if text and not run.overview.get("framework") else None
+
+
+def has_device(run: Run) -> bool:
+    """Whether anything but a host was recorded."""
+    return len(run.devices) > 0
+
+
+def may_have_kernels(run: Run) -> bool:
+    """Whether GPU kernels can be in the profile.
+
+    Not where every device that was recorded is of another kind, such as a TPU, nor without a device where XLA's programs ran on the CPU.
+    """
+    if len(run.kernels) > 0 or bool((run.devices["kind"] == "GPU").any()):
+        return True
+    return run.devices.empty and bool(run.hlo_missing)
+
+
+def chip(run: Run) -> str:
+    """What kernels ran on: "NPU" where every device is one, or tables of Ascend's profiler name none, else "GPU"."""
+    kinds = set(run.devices["kind"])
+    return "NPU" if kinds == {"NPU"} or (not kinds and run.ascend_kinds) else "GPU"
+
+
+def figure(label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> dict[str, Any]:
+    """One `Figure`; a value that was not measured is None and its note says why."""
+    return {"label": label, "value": wording.real(value), "unit": unit, "digits": digits, "note": note, **more}
+
+
+def bar(*parts: tuple[str, Any]) -> dict[str, Any]:
+    """The bar below a figure, from (category, percent); nothing when a part was not measured."""
+    known = [{"category": key, "percent": value} for key, part in parts if (value := wording.real(part)) is not None]
+    return {"bar": known} if len(known) == len(parts) else {}
+
+
+def fix_lines(fix: object) -> list[dict[str, str]]:
+    """The lines of a diff: a leading "-" removes, "+" adds, a blank or anything else stays."""
+    if not isinstance(fix, str) or not fix.strip():
+        return []
+    return [{"kind": _KINDS.get(line[:1], "same"), "text": line[1:] if line[:1] in ("-", "+", " ") else line} for line in fix.splitlines()]
+
+
+def sample(values: npt.NDArray[np.int64], keep: Sequence[int] = (), boxes: int = MOST_BOXES) -> npt.NDArray[np.int64]:
+    """The rows to keep of a timeline: the first, the last, those of `keep`, and of each box the largest and the least."""
+    count = len(values)
+    if count <= 2 * boxes:
+        return np.arange(count)
+    edges = np.linspace(0, count, boxes + 1).astype(np.int64)
+    spans = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+    rows = [at for a, b in spans for at in (a + int(np.argmax(values[a:b])), a + int(np.argmin(values[a:b])))]
+    return np.unique(np.array([0, count - 1, *(at for at in keep if 0 <= at < count), *rows], np.int64))

@@ -1,0 +1,68 @@
+"""Steps as a Bokeh figure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from nbprof.core.errors import NbprofError
+from nbprof.tools.plot import bokeh, style
+from nbprof.tools.steps.payload import recorded
+from nbprof.tools.tables import floats
+
+if TYPE_CHECKING:
+    from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
+
+    from nbprof.run.run import Run
+
+
+def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> Figure:
+    """A bar a step, stacked by category in ms, with a hover card.
+
+    Parameters
+    ----------
+    run : Run
+    width, height : int
+        Pixels.
+    **options
+        Passed to `bokeh.plotting.figure`.
+
+    Raises
+    ------
+    NbprofError
+        Bokeh is not installed, or the run has no steps.
+    """
+    plotting, models = bokeh()
+    frame = run.steps
+    if frame.empty:
+        raise NbprofError("this run has no steps, so there is no step graph; mark them with `with nbprof.step():`")
+    categories = recorded(frame)
+    # Several hosts record the same step numbers: positions keep their bars apart.
+    data: dict[str, Any] = {"x": np.arange(len(frame)), "step": frame["step"].to_numpy(), "total": floats(frame["step_time_ms"])}
+    data |= {c.key: np.nan_to_num(floats(frame[c.column])) for c in categories}
+    plot: Any = plotting.figure(
+        **{"width": width, "height": height, "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save", "toolbar_location": "right"} | options
+    )
+    source = models.ColumnDataSource(data)
+    plot.vbar_stack(
+        [c.key for c in categories],
+        x="x",
+        width=0.86,
+        color=[c.colour for c in categories],
+        source=source,
+        legend_label=[c.label for c in categories],
+    )
+    rows = [(c.label, f"@{c.key}{{0.00}} ms") for c in reversed(categories)]
+    plot.add_tools(models.HoverTool(tooltips=[("Step", "@step"), ("Step time", "@total{0.00} ms"), *rows]))
+    style(plot, "step number", "ms")
+    plot.y_range.start = 0
+    plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)
+    labels = [str(step) for step in frame["step"]]
+    plot.xaxis.formatter = models.CustomJSTickFormatter(args={"labels": labels}, code="return labels[tick] ?? ''")
+    plot.xgrid.visible = False
+    if plot.legend:
+        plot.add_layout(plot.legend[0], "right")
+        plot.legend[0].items = plot.legend[0].items[::-1]
+        plot.legend[0].border_line_color = None
+    return cast("Figure", plot)
