@@ -1,5 +1,5 @@
 /**
- * What Python sends and the views draw: the twin of nbprof/tools/*/payload.py.
+ * What Python sends and the views draw: the twin of the payload modules in nbprof/tools.
  *
  * A missing number is NaN in a float array and null elsewhere: drawn as "–", never as 0.
  * Times carry their unit in the key. Nothing here is HTML: every string is foreign text.
