@@ -47,7 +47,8 @@ def advice(
     evidence = evidence or Evidence()
     if overview["step_time_ms"] is None:
         return frame(without_steps(evidence))
-    percent = _by_category(summary, "percent")
+    shares = summary["percent"].fillna(0.0).astype(float)
+    percent: dict[str, float] = dict(zip(summary["category"].astype(str), shares, strict=True))
     # Of all steps, as the shares are: the means are of the steps of the hosts that recorded a category.
     mean = {category: share * float(overview["step_time_ms"]) / 100 for category, share in percent.items()}
     return frame(_findings(Facts(overview, mean, percent, pipelines, nodes, kernels, runtime, evidence)))
@@ -100,7 +101,3 @@ def _merged(found: list[Finding], facts: Facts) -> list[Finding]:
     high = [one.severity for one in (precise, cores) if one.severity == "high"]
     joined = joined._replace(severity="high" if high else precise.severity)
     return [joined if one is precise else one for one in found if one is not cores]
-
-
-def _by_category(summary: pd.DataFrame, column: str) -> dict[str, float]:
-    return dict(zip(summary["category"].astype(str), summary[column].fillna(0.0).astype(float), strict=True))

@@ -100,7 +100,7 @@ def _where(main: pd.DataFrame, row: dict[Hashable, Any]) -> str:
 def _wait(facts: Facts, limit: Threshold) -> Measured | None:
     if facts.ops is None or facts.ops["wait_us"].isna().all():
         return None
-    share = ascend_waits.rule_share(facts.ops)
+    share = ascend_waits.rule_share(facts.ops, limit["long_us"])
     long = facts.ops[facts.ops["wait_us"] > limit["long_us"]]
     text = f"Streams waited {percent(share)} of the time of their tasks and waits, in {len(long):,} waits of more than 10 µs each."
     before = long.groupby("op")["wait_us"].sum().sort_values(ascending=False).index
