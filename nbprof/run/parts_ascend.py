@@ -15,6 +15,7 @@ from nbprof.analysis.ascend import rules as ascend_rules
 from nbprof.analysis.ascend import tables as ascend_tables
 from nbprof.analysis.ascend import verdict as ascend_verdict
 from nbprof.analysis.ascend import waits as ascend_waits
+from nbprof.analysis.ascend.facts import Facts as AscendFacts
 from nbprof.dialects.msprof import tasks as msprof_tasks
 from nbprof.run.lazy import Cached, Kept
 from nbprof.run.parts_base import Base
@@ -124,9 +125,9 @@ class Ascend(Base):
         return shaped("ascend.api.frame", self._made("api_statistic", ascend_tables.api))
 
     @Cached
-    def ascend_facts(self) -> ascend_rules.Facts:
+    def ascend_facts(self) -> AscendFacts:
         """What the rules look at."""
-        return ascend_rules.Facts(
+        return AscendFacts(
             iterations=self.ascend_iterations,
             summary=self.ascend_iterations_summary,
             ops=self.ascend_ops,

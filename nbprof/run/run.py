@@ -217,8 +217,8 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
         frames = self._overview, self.steps_summary, self.tf_data_pipelines, self.tf_data_nodes, self.kernels
         return advice.advice(*frames, figures, self._evidence())
 
-    def _evidence(self, *texts: str) -> advice_evidence.Evidence:
-        """What advice looks at beyond the frames of the views; `texts` are what the runtime wrote besides the names of events."""
+    def _evidence(self) -> advice_evidence.Evidence:
+        """What advice looks at beyond the frames of the views."""
         return advice_evidence.gather(
             self.activity,
             steps=self.steps,
@@ -228,7 +228,7 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
             modules=lambda: self.memory_modules,
             compiled=self.compiled,
             pods=self.pods,
-            texts=advice_host_buffer.speaks_of_it([*map(str, self.trace.names), *texts]),
+            texts=advice_host_buffer.speaks_of_it(map(str, self.trace.names)),
             started=advice_host_buffer.started(self.trace),
             npu_rules=self.ascend_rules if (self.activity.devices["kind"] == "NPU").any() else None,
         )
@@ -240,7 +240,8 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
         # How it was recorded is no part of the files.
         error = self.capture.error if self.capture is not None and self.capture.error else ""
         if advice_host_buffer.speaks_of_it([error]):
-            more = advice_host_buffer.findings(self._evidence(error).texts)
+            texts = advice_host_buffer.speaks_of_it([*map(str, self.trace.names), error])
+            more = advice.without_steps(advice_evidence.Evidence(texts=texts))
             known = set(out["rule"])
             rows = pd.DataFrame([one for one in more if one.rule not in known], columns=out.columns)
             out = pd.concat([out.head(advice.MOST - len(rows)), rows], ignore_index=True) if len(rows) else out

@@ -69,8 +69,10 @@ def test_a_kernel_of_many_blocks_does_not_make_up_for_one_of_few() -> None:
         computing=(kernels, 100.0),
         compute_ms=50.0,
         mean={"step_time": 100.0},
+        level=lambda gain: "medium",
     )
-    (found,) = advice_device._few_blocks(facts)
+    (rule,) = (rule for rule in advice_device.RULES if rule.name == "few_blocks")
+    found = rule.finding(rule.ask(facts))
     # A kernel of 2 blocks leaves 8 of 10 multiprocessors empty for 40 of 100 µs.
     assert "**40%** of kernel time" in found.evidence
     assert "**32%** of the device stands idle" in found.evidence
@@ -82,4 +84,4 @@ def test_a_kernel_of_many_blocks_does_not_make_up_for_one_of_few() -> None:
     (one,) = advice_device.one_batch([found, whole])
     assert (one.rule, one.evidence) == ("small_batch", f"Busy **7%**. {found.evidence}")
     kernels.loc[0, "grid"] = "10,1,1"
-    assert advice_device._few_blocks(facts) == []
+    assert rule.ask(facts) is None

@@ -1,4 +1,4 @@
-"""Rules of advice on compiled programs, kernels, memory and workers: each speaks from its threshold on, and not below it."""
+"""The rules of advice: each speaks from its threshold on, and not below it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.analysis.advice import host_buffer as advice_host_buffer
-from nbprof.analysis.advice.advice import WORTH_PERCENT
+from nbprof.analysis.advice import step as advice_step
+from nbprof.analysis.advice.advice import WORTH_PERCENT, every, without_steps
 from nbprof.analysis.advice.evidence import Evidence, Padding, Placed, Spread
 from nbprof.analysis.advice.programs import Product, Work
 from nbprof.analysis.ops.torch_runtime import Calls, Runtime
+from nbprof.analysis.rule import ALL, JAX, OURS, PYTORCH, TENSORFLOW, Found, Rule, Target, Threshold
 from tests.analysis.test_advice import OWN_LOOP, code, found
+from tests.support import advice_page
 
 MS = 1e9
 GIB = 2**30
@@ -72,8 +74,154 @@ def short(count, mean, share=10):
     return kernels({"occurrences": count * share, "total_us": count * share * mean})
 
 
+def pipeline(*chain, own=50.0, input_ms=50.0, **more):
+    """Steps that wait for a pipeline of these iterators, the last of which is its bottleneck."""
+    names = ["::".join(["Iterator", *chain[: i + 1]]) for i in range(len(chain))]
+    nodes = pd.DataFrame(
+        {"host": "h", "pipeline": "Host:0", "iterator": chain, "long_name": names, "id": names, "parent": [None, *names[:-1]]}
+    )
+    nodes = nodes.assign(self_ms=own, total_ms=own, calls=10, bottleneck=[False] * (len(chain) - 1) + [True], note="")
+    slowest = {
+        "host": "h",
+        "pipeline": "Host:0",
+        "bottleneck": chain[-1],
+        "advice": "Read in **parallel**.",
+        "fix": "+ds = ds",
+        "max_us": 9e3,
+    }
+    return {"parts": {"input": input_ms}, "nodes": nodes, "pipelines": pd.DataFrame([slowest]), **more}
+
+
+def eligible(share):
+    row = {"op_tensor_core_eligible": True, "uses_tensor_core": False, "total_us": share}
+    return kernels(row, {"total_us": 100.0 - share})
+
+
+def loader(kind, ms=1.0, input_ms=5.0):
+    return torch({"input": input_ms}, loader=f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__", loader_ms=ms)
+
+
+def traced(percent, ms):
+    return {"functions": OWN_LOOP.assign(expensive_percent=percent, expensive_ms_per_step=ms)}
+
+
+def called(kind, ms, parts=None, **more):
+    return {**torch(parts, calls={kind: Calls(9, ms, "cudaCall")}), **more}
+
+
+def host_ops(share=15.0, eager=50.0, idle=15.0, **more):
+    return {
+        **torch({"host_compute": share, "device_compute": 100.0 - share}, **more),
+        "device_idle_percent": idle,
+        "eager_host_percent": eager,
+    }
+
+
 SMALL, WIDE = {"own": 50.0}, {"own": 50.0, "bandwidth_fraction": 0.5}
 RULES = {
+    "input_ahead": [
+        ({"parts": {"input": 5.0}, "framework": "JAX"}, True),
+        ({"parts": {"input": 4.99}, "framework": "JAX"}, False),
+        ({"parts": {"input": 5.0}}, False),
+    ],
+    "input_outside_tf_data": [
+        ({"parts": {"input": 5.0}}, True),
+        ({"parts": {"input": 4.99}}, False),
+        ({"parts": {"input": 5.0}, "framework": "JAX"}, False),
+        (pipeline("Root", "ParallelMapV2", "Zip[0]", "FlatMap"), True),
+    ],
+    "input_copies": [
+        (pipeline("Root", "Prefetch", own=49.9), True),
+        (pipeline("Root", "Prefetch", own=50.0), False),
+        (pipeline("Root", "Prefetch", own=49.9, devices=0), False),
+    ],
+    "map_serial": [
+        (pipeline("Root", "Map"), True),
+        (pipeline("Root", "ParallelMapV2"), False),
+        (pipeline("Root", "Map", input_ms=4.99), False),
+        (pipeline("Root", "Map", own=49.9), False),
+    ],
+    "input_bottleneck": [(pipeline("Root", "TFRecord"), True), (pipeline("Root", "Map"), False), (pipeline("Root", "TFRecord", own=49.9), False)],
+    "prefetch_missing": [(pipeline("Root", "Map"), True), (pipeline("Root", "Prefetch", "Map"), False)],
+    "loader_none": [
+        (torch({"input": 5.0}, iterator_ms=1.0), True),
+        (torch({"input": 5.0}, iterator_ms=0.99), False),
+        (torch({"input": 4.99}, iterator_ms=4.0), False),
+    ],
+    "loader_in_process": [
+        (loader("SingleProcess"), True),
+        (loader("SingleProcess", 0.99), False),
+        (loader("SingleProcess", 4.0, 4.99), False),
+        (loader("MultiProcessing"), False),
+    ],
+    "loader_workers": [(loader("MultiProcessing"), True), (loader("MultiProcessing", 0.99), False), (loader("SingleProcess"), False)],
+    "pinned_memory": [
+        (torch({"input": 5.0}, pageable_bytes=2.0**20, calls={"copy H2D": Calls(1, 1.0, "cudaMemcpyAsync")}), True),
+        (torch({"input": 5.0}, pageable_bytes=2.0**20, calls={"copy H2D": Calls(1, 0.99, "cudaMemcpyAsync")}), False),
+        (torch({"input": 5.0}, calls={"copy H2D": Calls(1, 1.0, "cudaMemcpyAsync")}), False),
+        (torch({"input": 4.99}, pageable_bytes=2.0**20, calls={"copy H2D": Calls(1, 1.0, "cudaMemcpyAsync")}), False),
+    ],
+    "kernel_launch": [
+        ({"parts": {"kernel_launch": 3.0}}, True),
+        ({"parts": {"kernel_launch": 2.99}}, False),
+        (torch({"kernel_launch": 3.0}), True),
+        (torch({"kernel_launch": 2.99}), False),
+    ],
+    "allocator": [(called("allocate", 3.0), True), (called("allocate", 2.99), False)],
+    "host_ops": [
+        (host_ops(), True),
+        (host_ops(14.9), False),
+        (host_ops(eager=49.9), False),
+        (host_ops(idle=None), False),
+        (host_ops(calls={"allocate": Calls(9, 12.1, "cudaFree")}), False),
+    ],
+    "mixed_precision": [
+        (gpu(compute_16bit_percent=9.9), True),
+        (gpu(compute_16bit_percent=10.0), False),
+        (gpu(compute_16bit_percent=0.0, environment={"devices": [{**GPU, "compute_capability": "6.1"}]}), False),
+        ({**torch(), "compute_16bit_percent": 9.9}, True),
+        ({**torch(), "compute_16bit_percent": 10.0}, False),
+        ({**torch(capability=(6, 1)), "compute_16bit_percent": 0.0}, False),
+    ],
+    "tensor_cores": [
+        (gpu(kernels=eligible(10.0)), True),
+        (gpu(kernels=eligible(9.9)), False),
+        ({**torch(capability=(8, 0)), "kernels": eligible(10.0)}, True),
+        ({**torch(capability=(8, 0)), "kernels": eligible(9.9)}, False),
+        ({**torch(capability=(6, 1)), "kernels": eligible(90.0)}, False),
+    ],
+    "eager": [({"eager_host_percent": 10.1}, True), ({"eager_host_percent": 10.0}, False), ({**torch(), "eager_host_percent": 90.0}, False)],
+    "tf_function": [(traced(20.0, 3.0), True), (traced(19.9, 3.0), False), (traced(20.0, 2.99), False)],
+    "outside_compilation": [(jax(outside_compilation_percent=5.1), True), (jax(outside_compilation_percent=5.0), False)],
+    "collectives": [
+        ({"parts": {"device_collectives": 3.0}}, True),
+        ({"parts": {"device_collectives": 2.99}}, False),
+        (torch({"device_collectives": 3.0}), True),
+        (torch({"device_collectives": 2.99}), False),
+    ],
+    "output": [
+        ({"parts": {"output": 5.0}}, True),
+        ({"parts": {"output": 4.99}}, False),
+        (torch({"output": 5.0}), True),
+        ({"parts": {"output": 9.0}, "host_transfer_percent": 5.0}, False),
+    ],
+    "host_memory": [
+        ({"parts": {"input": 5.0, "output": 4.0}, "framework": "JAX", "host_transfer_percent": 5.0}, True),
+        ({"parts": {"input": 5.0, "output": 4.0}, "framework": "JAX", "host_transfer_percent": 4.99}, False),
+        ({"parts": {"input": 6.0, "output": 4.0}, "framework": "JAX", "host_transfer_percent": 5.0}, False),
+    ],
+    "waits": [
+        (called("sync", 3.0, device_idle_percent=10.0), True),
+        (called("sync", 2.99, device_idle_percent=10.0), False),
+        (called("sync", 3.0, device_idle_percent=9.9), False),
+        (called("copy D2H", 3.0, device_idle_percent=10.0), True),
+    ],
+    "other": [
+        ({"parts": {"other": 15.0}}, True),
+        ({"parts": {"other": 14.99}}, False),
+        (torch({"other": 15.0}), True),
+        (torch({"other": 14.99}), False),
+    ],
     "batch_per_core": [
         (jax(evidence=work({"own": 10.0}, rest=90.0, products=[product(9, 512, 512, 9)])), True),
         (jax(evidence=work({"own": 9.9}, rest=90.1, products=[product(9, 512, 512, 9)])), False),
@@ -96,6 +244,8 @@ RULES = {
     ],
     "tile_padding": [
         (jax(evidence=Evidence(padding=Padding("jit_f(1)", 111 * GIB, 100 * GIB, "x.1", "f32[8,3]", GIB, GIB // 40))), True),
+        (jax(evidence=Evidence(padding=Padding("jit_f(1)", 111 * GIB, 100 * GIB), device_bytes=120 * GIB)), True),
+        (jax(evidence=Evidence(padding=Padding("jit_f(1)", 2**26 - 1, 2**25))), False),
         (jax(evidence=Evidence(padding=Padding("jit_f(1)", 110 * GIB, 100 * GIB, "x.1", "f32[8,3]", GIB, GIB // 40))), False),
     ],
     "single_ops": [
@@ -228,6 +378,16 @@ RULES = {
         ({"evidence": Evidence(texts=("CreateTpuSystemState: took 90s",))}, False),
     ],
 }  # fmt: skip
+
+
+def test_every_rule_has_a_case_in_which_it_speaks_and_one_in_which_it_is_silent():
+    names = [rule.name for rule in every()]
+    assert len(names) == len(set(names))
+    assert set(RULES) == set(names)
+    for rule, cases in RULES.items():
+        assert {speaks for _, speaks in cases} == {True, False}, rule
+
+
 CASES = [pytest.param(rule, asked, speaks, id=f"{rule}-{i}") for rule, cases in RULES.items() for i, (asked, speaks) in enumerate(cases)]
 
 
@@ -257,7 +417,7 @@ def test_a_rule_speaks_from_its_threshold_on(rule, asked, speaks):
 
 @pytest.mark.parametrize("framework", ["TensorFlow", "JAX"])
 @pytest.mark.parametrize(
-    "rule", [rule for rule, cases in RULES.items() if not cases[0][0].get("runtime") and rule not in ("single_ops", "placement")]
+    "rule", [rule.name for rule in every() if rule.applies not in (TENSORFLOW, JAX, PYTORCH) and rule.name != "host_memory"]
 )
 def test_the_code_is_of_the_framework(rule, framework):
     asked = {**RULES[rule][0][0], "framework": framework, "functions": OWN_LOOP}
@@ -277,6 +437,15 @@ def test_gains_are_of_the_compute_in_a_step():
     assert "**512 × 96** by **96 × 512**, which fills **75%**" in told.loc["mxu_size", "evidence"]
     told = found(**jax(evidence=work({"own": 40.0}, rest=60.0, products=[product(100, 512, 512, 100)])))
     assert told.loc["batch_per_core", "gain_ms_per_step"] == pytest.approx(90.0 * 0.4 * 4 / 104)
+
+
+@pytest.mark.parametrize(
+    ("peak", "room", "severity"),
+    [(111, None, "medium"), (150, None, "medium"), (151, None, "high"), (111, 120, "high"), (111, 124, "medium")],
+)
+def test_padding_is_urgent_where_it_is_much_or_memory_is_nearly_full(peak, room, severity):
+    padded = Evidence(padding=Padding("jit_f(1)", peak * GIB, 100 * GIB), device_bytes=room and room * GIB)
+    assert found(**jax(evidence=padded)).loc["tile_padding", "severity"] == severity
 
 
 def test_what_saves_next_to_nothing_is_no_finding():
@@ -316,15 +485,19 @@ def test_short_ops_and_lost_time_have_causes_of_their_own():
     assert told.loc["utilisation", "gain_ms_per_step"] == pytest.approx(0.9 * (70 * 0.9 + 30 * 0.5))
 
 
+def said(*texts):
+    return without_steps(Evidence(texts=texts))
+
+
 def test_the_premapped_buffer_grows_to_what_is_asked_for_in_whole_pages():
-    (one,) = advice_host_buffer.findings(["premapped RESOURCE_EXHAUSTED: Attempting to allocate 6,442,450,945 bytes"])
+    (one,) = said("premapped RESOURCE_EXHAUSTED: Attempting to allocate 6,442,450,945 bytes")
     assert "**6.00 GiB**" in one.evidence
     assert "'12884905984'" in one.fix
     assert 12884905984 % 4096 == 0
-    (one,) = advice_host_buffer.findings(["using TPU host premapped buffer of size 17179869184", "premapped: RESOURCE_EXHAUSTED"])
+    (one,) = said("using TPU host premapped buffer of size 17179869184", "premapped: RESOURCE_EXHAUSTED")
     assert "**16.00 GiB**" in one.evidence
     assert "'34359738368'" in one.fix
-    assert not advice_host_buffer.findings(["RESOURCE_EXHAUSTED: Attempting to allocate 6.00G in HBM"])
+    assert not said("RESOURCE_EXHAUSTED: Attempting to allocate 6.00G in HBM")
 
 
 NPU = {"name": "Ascend NPU", "kind": "NPU", "compute_capability": None, "architecture": None, "count": 1}
@@ -366,3 +539,42 @@ def test_without_steps_only_what_the_runtime_reported_is_told():
     told = found(step_time_ms=None, evidence=Evidence(texts=("premapped region RESOURCE_EXHAUSTED",), between_ms=99.0))
     assert told.index.tolist() == ["premapped_small"]
     assert found(step_time_ms=None, evidence=Evidence(between_ms=99.0)).empty
+
+
+def test_the_numbers_of_a_threshold_are_those_that_the_check_compares_with(monkeypatch):
+    """The page of rules states what a threshold has: the check goes by the same numbers."""
+    read = advice_page.numbers_read(monkeypatch)
+    for cases in RULES.values():
+        for asked, _ in cases:
+            found(**{"functions": OWN_LOOP, **asked})
+    assert {rule.name: read[rule.name] for rule in every()} == {rule.name: set(rule.threshold.numbers) for rule in every()}
+
+
+def test_another_threshold_is_another_answer(monkeypatch):
+    (rule,) = (rule for rule in advice_step.RULES if rule.name == "eager")
+    asked = {"eager_host_percent": 20.0, "functions": OWN_LOOP}
+    assert "eager" in found(**asked).index
+    monkeypatch.setitem(rule.threshold.numbers, "over", 20.0)
+    assert "eager" not in found(**asked).index
+    assert "> 20 % of op time" in advice_page.page()
+
+
+def test_a_rule_is_added_in_one_module(monkeypatch):
+    """It is asked, and stands on the page of rules, with nothing else touched."""
+
+    def check(facts, limit):
+        share = facts.percent["host_compute"]
+        return (
+            Found(f"**{share:.0f}%** of a step.", limit.severity(share), facts.mean["host_compute"]) if share >= limit["moderate"] else None
+        )
+
+    limit = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=31.0, high=47.0)
+    made = Rule("made_up", check, limit, OURS, Target("ops", "Ops"), ALL, "What was made up", "Make up less", "-a()\n+b()")
+    monkeypatch.setattr(advice_step, "RULES", (*advice_step.RULES, made))
+    told = found({"host_compute": 40.0, "device_compute": 60.0}, OWN_LOOP).loc["made_up"]
+    assert told.to_dict() == {
+        "severity": "medium", "title": "Make up less", "evidence": "**40%** of a step.", "gain_ms_per_step": 40.0, "fix": "-a()\n+b()",
+        "view": "ops", "link": "Ops",
+    }  # fmt: skip
+    assert "made_up" not in found({"host_compute": 30.9, "device_compute": 69.1}, OWN_LOOP).index
+    assert "| `made_up` | all | What was made up | ≥ 31 % of step time (high from 47 %) | nbprof |" in advice_page.page()

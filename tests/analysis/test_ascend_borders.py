@@ -10,10 +10,8 @@ import pytest
 from nbprof.analysis.ascend import iterations as ascend_iterations
 from nbprof.analysis.ascend import ops as ascend_ops
 from nbprof.analysis.ascend import rules as ascend_rules
-from nbprof.analysis.ascend import rules_ops as ascend_rules_ops
-from nbprof.analysis.ascend import rules_run as ascend_rules_run
 from nbprof.analysis.ascend import waits as ascend_waits
-from nbprof.analysis.ascend.rules import Facts
+from nbprof.analysis.ascend.facts import Facts
 from tests.analysis.test_ascend import gathered, iterations
 from tests.support.ascend import run, steps, table, tasks
 
@@ -79,10 +77,15 @@ def test_severity_at_its_borders(share: float | None, level: str) -> None:
     assert ascend_rules.severity(share) == level
 
 
+def measured(name: str, facts: Facts) -> Any:
+    (rule,) = (rule for rule in ascend_rules.every() if rule.name == name)
+    return rule.ask(facts)
+
+
 def test_blocks_that_fill_all_cores_are_even() -> None:
     rows = [(str(count), "MatMul", "AI_CORE", 1, 100 * i, 10) for i, count in enumerate((7, 8, 9, 16, 20))]
     facts = Facts(ops=ops(rows, block_num=[7, 8, 9, 16, 20]), ai_cores={("rank 0", 0): 8})
-    few, uneven = ascend_rules_ops._few_blocks(facts), ascend_rules_ops._uneven_blocks(facts)
+    few, uneven = measured("few_blocks", facts), measured("uneven_blocks", facts)
     assert few is not None
     assert uneven is not None
     assert (list(few.ops), few.share) == (["7"], pytest.approx(0.2))
@@ -103,7 +106,7 @@ def test_blocks_that_fill_all_cores_are_even() -> None:
     ],
 )
 def test_what_the_ai_cpu_did_alone(others: list[tuple[Any, ...]], share: float) -> None:
-    found = ascend_rules_run._serial(Facts(ops=ops([*others, ("b", "X", "AI_CPU", 2, 30, 30)])))
+    found = measured("aicpu_serial", Facts(ops=ops([*others, ("b", "X", "AI_CPU", 2, 30, 30)])))
     assert found is not None
     assert found.share == pytest.approx(share)
 

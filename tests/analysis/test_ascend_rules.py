@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from nbprof.analysis.ascend import rules as ascend_rules
-from nbprof.analysis.ascend import rules_ops as ascend_rules_ops
-from nbprof.analysis.ascend import rules_run as ascend_rules_run
+from tests.support import advice_page
 from tests.support.ascend import run, steps, table, tasks
 
 CLEAN = [("a", "MatMul", "AI_CORE", 1, 0, 100.0), ("b", "Add", "AI_VECTOR_CORE", 1, 100, 90.0), *(
@@ -31,7 +30,7 @@ def state(found: Any, rule: str) -> str:
 
 
 def test_every_rule_is_there_once_and_says_what_it_found_or_lacks() -> None:
-    every = [rule.name for rule in (*ascend_rules_run.RULES, *ascend_rules_ops.RULES)]
+    every = [rule.name for rule in ascend_rules.every()]
     assert len(set(every)) == len(every) > 30
     found = rules(step_trace=[table("step_trace", **steps())])
     assert sorted(found.index) == sorted(every)
@@ -70,24 +69,24 @@ def test_a_slow_first_iteration() -> None:
     assert state(rules(step_trace=[table("step_trace", **steps())]), "first_iteration") == "not found"
 
 
-@pytest.mark.parametrize(
-    ("rule", "rows", "more"),
-    [
-        ("wait", [("a", "A", "AI_CORE", 1, 0, 100.0), ("b", "B", "AI_CORE", 1, 150, 100.0)], {}),
-        ("conversions", [(f"t{i}", "TransData", "AI_VECTOR_CORE", 1, i, 1.0) for i in range(3)], {}),
-        ("ai_cpu", [("x", "Where", "AI_CPU", 1, 0, 30.0)], {}),
-        ("ai_cpu_int64", [("x", "Where", "AI_CPU", 1, 0, 30.0)], {"input_data_types": ["INT64;FLOAT"]}),
-        ("strided_slice_grad", [("x", "StridedSliceGrad", "AI_CPU", 1, 0, 30.0)], {}),
-        ("get_next", [("x", "GetNext", "AI_CPU", 1, 0, 30.0)], {}),
-        ("aicpu_serial", [("x", "Where", "AI_CPU", 1, 0, 30.0), ("y", "A", "AI_CORE", 1, 40, 100.0)], {}),
-        ("one_type", [("x", "Conv2D", "AI_CORE", 1, 0, 30.0)], {}),
-        ("full_precision", [("x", "MatMulV2", "AI_CORE", 1, 0, 30.0)], {"input_data_types": ["FLOAT;FLOAT"], "hf32_eligible": ["NO"]}),
-        ("unaligned", [("x", "MatMulV2", "AI_CORE", 1, 0, 30.0)], {"input_shapes": ["32,100;100,256"]}),
-        ("is_finite", [("x", "IsFinite", "AI_CORE", 1, 0, 1.0)], {}),
-        ("sync_batch_norm", [(f"x{i}", "SyncBatchNormGather", "AI_CORE", 1, i, 1.0) for i in range(21)], {}),
-        ("dynamic", [("x", "A", "AI_CORE", 1, 0, 1.0)], {"op_state": ["dynamic"]}),
-    ],
-)
+OF_OPS = [
+    ("wait", [("a", "A", "AI_CORE", 1, 0, 100.0), ("b", "B", "AI_CORE", 1, 150, 100.0)], {}),
+    ("conversions", [(f"t{i}", "TransData", "AI_VECTOR_CORE", 1, i, 1.0) for i in range(3)], {}),
+    ("ai_cpu", [("x", "Where", "AI_CPU", 1, 0, 30.0)], {}),
+    ("ai_cpu_int64", [("x", "Where", "AI_CPU", 1, 0, 30.0)], {"input_data_types": ["INT64;FLOAT"]}),
+    ("strided_slice_grad", [("x", "StridedSliceGrad", "AI_CPU", 1, 0, 30.0)], {}),
+    ("get_next", [("x", "GetNext", "AI_CPU", 1, 0, 30.0)], {}),
+    ("aicpu_serial", [("x", "Where", "AI_CPU", 1, 0, 30.0), ("y", "A", "AI_CORE", 1, 40, 100.0)], {}),
+    ("one_type", [("x", "Conv2D", "AI_CORE", 1, 0, 30.0)], {}),
+    ("full_precision", [("x", "MatMulV2", "AI_CORE", 1, 0, 30.0)], {"input_data_types": ["FLOAT;FLOAT"], "hf32_eligible": ["NO"]}),
+    ("unaligned", [("x", "MatMulV2", "AI_CORE", 1, 0, 30.0)], {"input_shapes": ["32,100;100,256"]}),
+    ("is_finite", [("x", "IsFinite", "AI_CORE", 1, 0, 1.0)], {}),
+    ("sync_batch_norm", [(f"x{i}", "SyncBatchNormGather", "AI_CORE", 1, i, 1.0) for i in range(21)], {}),
+    ("dynamic", [("x", "A", "AI_CORE", 1, 0, 1.0)], {"op_state": ["dynamic"]}),
+]
+
+
+@pytest.mark.parametrize(("rule", "rows", "more"), OF_OPS)
 def test_a_rule_of_ops_is_found_where_its_cause_is(rule: str, rows: list[tuple[Any, ...]], more: dict[str, Any]) -> None:
     found = rules(op_summary=[summary(rows, **more)])
     assert state(found, rule) == "found", found.loc[rule, "evidence"]
@@ -103,20 +102,20 @@ def test_a_rule_of_ops_is_found_where_its_cause_is(rule: str, rows: list[tuple[A
 API = table("api_statistic", device=None, level=["acl"], api_name=["aclrtLaunchKernel"], time_us=[100.0], count=[10])
 
 
-@pytest.mark.parametrize(
-    ("rule", "counters"),
-    [
-        ("memory_bound", {"aic_mte2_ratio": [0.9], "aic_mac_ratio": [0.2]}),
-        ("no_bound", {"aic_mte2_ratio": [0.5], "aic_mac_ratio": [0.2]}),
-        ("scalar", {"aic_scalar_ratio": [0.85]}),
-        ("vector_bound", {"aiv_vec_ratio": [0.6], "aiv_mte2_ratio": [0.2]}),
-        ("cube_on_vector", {"vec_ratio": [0.9], "mac_ratio": [0.1]}),
-        ("low_cube", {"aic_mac_ratio": [0.3]}),
-        ("bank_group_conflict", {"aiv_vec_bankgroup_cflt_ratio": [0.05]}),
-        ("bank_conflict", {"aiv_vec_bank_cflt_ratio": [0.05]}),
-        ("affinity", {"aic_mac_ratio": [0.3], "aic_mte2_ratio": [0.5]}),
-    ],
-)
+OF_COUNTERS = [
+    ("memory_bound", {"aic_mte2_ratio": [0.9], "aic_mac_ratio": [0.2]}),
+    ("no_bound", {"aic_mte2_ratio": [0.5], "aic_mac_ratio": [0.2]}),
+    ("scalar", {"aic_scalar_ratio": [0.85]}),
+    ("vector_bound", {"aiv_vec_ratio": [0.6], "aiv_mte2_ratio": [0.2]}),
+    ("cube_on_vector", {"vec_ratio": [0.9], "mac_ratio": [0.1]}),
+    ("low_cube", {"aic_mac_ratio": [0.3]}),
+    ("bank_group_conflict", {"aiv_vec_bankgroup_cflt_ratio": [0.05]}),
+    ("bank_conflict", {"aiv_vec_bank_cflt_ratio": [0.05]}),
+    ("affinity", {"aic_mac_ratio": [0.3], "aic_mte2_ratio": [0.5]}),
+]
+
+
+@pytest.mark.parametrize(("rule", "counters"), OF_COUNTERS)
 def test_a_rule_of_counters_is_found_where_its_cause_is(rule: str, counters: dict[str, Any]) -> None:
     row = [("x", "MatMul", "AI_CORE", 1, 0, 50.0)]
     assert state(rules(op_summary=[summary(row, **counters)]), rule) == "found"
@@ -153,6 +152,70 @@ def test_workspace() -> None:
     columns = {"fusion_op": ["a", "b"], "original_ops": ["a;c", "b"], "memory_workspace_bytes": [2.0**20, 0.0]}
     found = rules(fusion_op=[table("fusion_op", device=None, **columns)])
     assert (state(found, "workspace"), found.loc["workspace", "value"]) == ("found", 1.0)
+
+
+def iterated(*devices: dict[str, Any]) -> Any:
+    return rules(step_trace=[table("step_trace", device=number, **steps(**one)) for number, one in enumerate(devices)])
+
+
+def first_takes(more_ms: int) -> Any:
+    columns = steps()
+    columns["fp_start_ps"] = np.array(columns["fp_start_ps"])
+    columns["fp_start_ps"][0] -= more_ms * 10**9
+    return rules(step_trace=[table("step_trace", **columns)])
+
+
+def with_blocks(*counts: int) -> Any:
+    facts = run({"op_summary": [summary(CLEAN[: len(counts)], block_num=list(counts))]}).ascend_facts
+    facts.ai_cores = {("rank 0", 0): 8}
+    return ascend_rules.frame(facts).set_index("rule")
+
+
+def calling(name: str, count: int, time_us: float) -> Any:
+    columns = {"level": ["acl"] * 2, "api_name": [name, "aclrtLaunchKernel"], "time_us": [time_us, 100.0], "count": [count, 9]}
+    return rules(api_statistic=[table("api_statistic", device=None, **columns)])
+
+
+def taking(workspace: float) -> Any:
+    columns = {"fusion_op": ["a"], "original_ops": ["a;c"], "memory_workspace_bytes": [workspace]}
+    return rules(fusion_op=[table("fusion_op", device=None, **columns)])
+
+
+OF_RUNS = {
+    "input": (lambda: iterated({"data_aug": 0.7}), lambda: iterated({"data_aug": 0.5})),
+    "all_reduce": (lambda: iterated({"reduce": 1.1}), lambda: iterated({"reduce": 0.9})),
+    "first_iteration": (lambda: first_takes(100), lambda: first_takes(0)),
+    "slow_device": (lambda: iterated({}, {"data_aug": 5.6}), lambda: iterated({}, {"data_aug": 5.4})),
+    "slow_input": (lambda: iterated({}, {"data_aug": 8.0}), lambda: iterated({}, {"data_aug": 7.0})),
+    "sync": (lambda: calling("aclrtSynchronizeStream", 1, 101.0), lambda: calling("aclrtSynchronizeStream", 1, 100.0)),
+    "compile": (lambda: calling("aclopCompileAndExecute", 21, 1.0), lambda: calling("aclopCompileAndExecute", 20, 1.0)),
+    "allocations": (lambda: calling("aclrtFree", 1, 10_001.0), lambda: calling("aclrtFree", 1, 10_000.0)),
+    "workspace": (lambda: taking(1.0), lambda: taking(0.0)),
+    "few_blocks": (lambda: with_blocks(7), lambda: with_blocks(8)),
+    "uneven_blocks": (lambda: with_blocks(9), lambda: with_blocks(16)),
+}
+
+
+@pytest.mark.parametrize("rule", OF_RUNS)
+def test_a_rule_of_a_run_is_found_from_its_limit_on(rule: str) -> None:
+    above, below = OF_RUNS[rule]
+    assert (state(above(), rule), state(below(), rule)) == ("found", "not found")
+
+
+def test_every_rule_has_a_case_in_which_it_is_found_and_one_in_which_it_is_not() -> None:
+    tried = [*(rule for rule, *_ in OF_OPS), *(rule for rule, _ in OF_COUNTERS), *OF_RUNS]
+    assert sorted(tried) == sorted(rule.name for rule in ascend_rules.every())
+
+
+def test_the_numbers_of_a_threshold_are_those_that_the_check_compares_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = advice_page.numbers_read(monkeypatch)
+    for _, rows, more in OF_OPS:
+        rules(op_summary=[summary(rows, **more)])
+    for _, counters in OF_COUNTERS:
+        rules(op_summary=[summary([("x", "MatMul", "AI_CORE", 1, 0, 50.0)], **counters)])
+    for above, _ in OF_RUNS.values():
+        above()
+    assert read == {rule.name: set(rule.threshold.numbers) for rule in ascend_rules.every() if rule.threshold.numbers}
 
 
 def test_what_msprof_itself_found() -> None:

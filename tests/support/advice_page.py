@@ -1,11 +1,16 @@
-"""The page docs/advice.md: every rule of `p.advice`, made of the table of rules. To write it anew: `python -m tests.support.advice_page`."""
+"""The page docs/advice.md: every rule of `p.advice` and of `p.ascend.rules`. To write it anew: `python -m tests.support.advice_page`."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
-from nbprof.analysis.advice.advice import MOST, WORTH_PERCENT
-from nbprof.analysis.advice.rules import RULES
+import pytest
+
+from nbprof.analysis.advice.advice import MOST, WORTH_PERCENT, every
+from nbprof.analysis.ascend.rules import every as every_of_ascend
+from nbprof.analysis.rule import Rule, Threshold
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "advice.md"
 HEAD = f"""# What advice looks at
@@ -27,12 +32,41 @@ evidence in numbers of this profile, the code that changes it in the framework t
 | Rule | Applies to | What is checked | Threshold | Source |
 |---|---|---|---|---|
 """
+ASCEND = """
+## On an NPU: `p.ascend.rules`
+
+The rules of Ascend's own tools, computed from the tables of msprof. *nbprof* as the source means that these tools have no such rule.
+
+| Rule | About | What is checked | Threshold | Source |
+|---|---|---|---|---|
+"""
 
 
 def page() -> str:
     """The text of the page."""
-    rows = (f"| `{r.rule}` | {r.applies} | {r.looks_at} | {r.threshold} | {r.source} |\n" for r in sorted(RULES))
-    return HEAD + "".join(rows)
+    return HEAD + _rows(every()) + ASCEND + _rows(every_of_ascend())
+
+
+def _rows(rules: Iterable[Rule]) -> str:
+    ordered = sorted(rules, key=lambda rule: rule.name)
+    return "".join(f"| `{r.name}` | {r.about or r.applies} | {r.looks_at} | {r.threshold} | {r.source} |\n" for r in ordered)
+
+
+def numbers_read(monkeypatch: pytest.MonkeyPatch) -> defaultdict[str, set[str]]:
+    """By rule, the names of the numbers of its threshold that its check reads from now on."""
+    read: defaultdict[str, set[str]] = defaultdict(set)
+
+    class Told(Threshold):
+        def __init__(self, rule: Rule) -> None:
+            super().__init__(rule.threshold.text, **rule.threshold.numbers)
+            self.name = rule.name
+
+        def __getitem__(self, name: str) -> float:
+            read[self.name].add(name)
+            return super().__getitem__(name)
+
+    monkeypatch.setattr(Rule, "ask", lambda rule, facts: rule.check(facts, Told(rule)))
+    return read
 
 
 if __name__ == "__main__":

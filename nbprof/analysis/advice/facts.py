@@ -6,56 +6,37 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from nbprof.analysis.advice.checks import INPUT_HIGH, INPUT_MODERATE, NONE_PERCENT, PART_HIGH, PART_MODERATE, input_class
 from nbprof.analysis.advice.evidence import Evidence
+from nbprof.analysis.advice.programs import Work, part_in_16_bit
 from nbprof.analysis.ops.torch_runtime import Runtime
-
-__all__ = [
-    "INPUT_HIGH",
-    "INPUT_MODERATE",
-    "PART_HIGH",
-    "PART_MODERATE",
-    "TENSOR_CORES",
-    "Facts",
-    "Finding",
-    "named",
-    "only",
-    "part",
-    "severity",
-    "unused_tensor_cores",
-]
+from nbprof.analysis.rule import Found, Rule, Target, Threshold, severity
 
 # What Keras calls the functions of its fit, evaluate and predict.
 _OF_KERAS = ("train_function", "test_function", "predict_function", "one_step_on_", "multi_step_on_")
 
 
 TENSOR_CORES = "TensorCores"
+IDLE_PERCENT = 10.0
+"""From where on a device that waits for the host is said to run dry."""
 _COMMUNICATES = re.compile(r"nccl|rccl|hccl|oneccl|nvshmem|all_?reduce|memcpy|memset", re.IGNORECASE)
 _LONG = 300
 _AMD = re.compile("AMD|Radeon|Instinct")
-# Kernels that compute no product of matrices, though the op that they belong to is one: they prepare what it reads, or move what it made.
-_NO_PRODUCT = re.compile(
-    r"transpose(?!Params)|nchwToNhwc|nhwcToNchw|tensorTransform|SwapDimension|im2col|col2im|^(?:loop|input|wrapped)_|memcpy|memset",
-    re.IGNORECASE,
-)
 
+INPUT_SHARE = Threshold("input ≥ {moderate:g} % of step time (high from {high:g} %)", moderate=INPUT_MODERATE, high=INPUT_HIGH)
+COPIES_SHARE = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=INPUT_MODERATE, high=INPUT_HIGH)
+STEP_SHARE = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_MODERATE, high=PART_HIGH)
+"""Thresholds that several rules have: those of TensorFlow Profiler for input, copies, and other parts of a step."""
 
-class Finding(NamedTuple):
-    """One row of `p.advice`. `fix` holds diff lines that begin with `-`, `+` or a blank; `evidence` marks **bold** parts."""
+TRACE, KERNELS, OPS = Target("trace", "Trace"), Target("kernels", "GPU kernels"), Target("ops", "Ops")
+MEMORY, INPUT = Target("memory", "Memory"), Target("input", "Steps & input")
 
-    rule: str
-    severity: str
-    title: str
-    evidence: str
-    gain_ms_per_step: float
-    fix: str
-    view: str
-    link: str
+_T = TypeVar("_T")
 
 
 @dataclass
@@ -70,11 +51,24 @@ class Facts:
     kernels: pd.DataFrame
     runtime: Runtime | None = None
     evidence: Evidence = field(default_factory=Evidence)
+    _known: dict[Callable[[Facts], Any], Any] = field(default_factory=dict, repr=False)
+
+    def once(self, look: Callable[[Facts], _T]) -> _T:
+        """What several rules look for, looked for once."""
+        if look not in self._known:
+            self._known[look] = look(self)
+        found: _T = self._known[look]
+        return found
 
     @property
     def torch(self) -> bool:
         """Whether PyTorch wrote the profile."""
         return self.runtime is not None
+
+    @property
+    def torch_runtime(self) -> Runtime:
+        """What PyTorch's runtime did; nothing of another framework."""
+        return self.runtime if self.runtime is not None else Runtime()
 
     @cached_property
     def computing(self) -> tuple[pd.DataFrame, float]:
@@ -86,6 +80,30 @@ class Facts:
     def compute_ms(self) -> float:
         """What a step computes on devices, ms."""
         return self.mean["device_compute"]
+
+    @property
+    def work(self) -> Work | None:
+        """The ops of compiled programs, where devices computed."""
+        return self.evidence.work if self.compute_ms > 0 else None
+
+    @property
+    def programs_16_bit_percent(self) -> float | None:
+        """Percent of the time of compiled programs in ops that read or make numbers of 16 bits or fewer; None where they do not tell.
+
+        The names of kernels that libraries and XLA make say nothing of the width of their numbers.
+        """
+        work = self.work
+        return None if work is None else part_in_16_bit(work.ops["own"], work.ops["narrow"], work.own)
+
+    @property
+    def in_host_memory(self) -> bool:
+        """Whether most input and output is what the program on a TPU itself moves from and to the memory of the host."""
+        moved = self.overview.get("host_transfer_percent") or 0.0
+        return moved >= INPUT_MODERATE and moved > (self.percent["input"] + self.percent["output"]) / 2
+
+    def level(self, gain_ms: float) -> str:
+        """Severity by what a step would save: of the step as much as input has to take."""
+        return severity(100 * gain_ms / self.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)
 
     def of_compute(self, own: float) -> float:
         """Ms a step of the device's compute that are the part `own` (ps of all runs) of the compiled programs' work."""
@@ -137,8 +155,9 @@ class Facts:
 
     @property
     def before_ampere(self) -> bool:
-        """Whether a GPU of NVIDIA knows neither bfloat16 nor TF32."""
-        return self._capability is not None and self._capability < (8, 0)
+        """Whether a GPU knows neither bfloat16 nor TF32."""
+        capability = self._capability if self.runtime is None else self.runtime.capability
+        return capability is not None and capability < (8, 0)
 
     @property
     def only_16_bit_cores(self) -> bool:
@@ -149,9 +168,10 @@ class Facts:
     @property
     def matrix_units(self) -> str:
         """What the devices call their units for products of matrices; '' where they have none (GPUs of NVIDIA before Volta)."""
-        if self._capability is not None and self._capability < (7, 0):
+        capability = self._capability if self.runtime is None else self.runtime.capability
+        if capability is not None and capability < (7, 0):
             return ""
-        amd = any(_AMD.search(str(d["name"])) for d in self._gpus)
+        amd = any(_AMD.search(str(d["name"])) for d in self._gpus) if self.runtime is None else self.runtime.amd
         return "matrix cores" if amd else "its matrix units" if self.tpu else TENSOR_CORES
 
     @property
@@ -170,11 +190,6 @@ def named(kernels: pd.DataFrame, pattern: re.Pattern[str], *, hit: bool = True) 
     return found
 
 
-def severity(value: float, moderate: float, high: float) -> str:
-    """`high`, `medium` or `low`."""
-    return "high" if value >= high else "medium" if value >= moderate else "low"
-
-
 def only(percent: float) -> str:
     """A small part at the begin of a sentence, marked: "Only **7%**", "Less than **1%**", "**None**"."""
     if percent < NONE_PERCENT:
@@ -182,30 +197,10 @@ def only(percent: float) -> str:
     return "Less than **1%**" if percent < 1.0 else f"Only **{percent:.0f}%**"
 
 
-def unused_tensor_cores(facts: Facts) -> tuple[float, pd.Series] | None:
-    """Percent of kernel time in kernels whose op could use TensorCores and does not, and the largest of them; None below 10 %."""
-    kernels = facts.kernels
-    whole = float(kernels["total_us"].sum()) if len(kernels) else 0.0
-    if not whole:
-        return None
-    # Where the name does not tell whether a kernel uses them, nothing is missed for certain.
-    eligible, used = kernels["op_tensor_core_eligible"].astype(bool), kernels["uses_tensor_core"].fillna(True).astype(bool)
-    unused = kernels[eligible & ~used]
-    unused = unused[~unused["kernel"].astype(str).str.contains(_NO_PRODUCT)]
-    share = 100 * float(unused["total_us"].sum()) / whole
-    return (share, unused.iloc[0]) if share >= 10.0 else None
+def short(op: object) -> str:
+    """The last parts of an op's name."""
+    return "/".join(str(op).split("/")[-3:]).replace("*", "")
 
 
-def part(
-    rule: str, category: str, title: str, what: str, fix: str = "", bounds: tuple[float, float] = (PART_MODERATE, PART_HIGH)
-) -> Callable[[Facts], list[Finding]]:
-    """A rule that fires where one category of the step is large."""
-
-    def check(facts: Facts) -> list[Finding]:
-        share, time = facts.percent[category], facts.mean[category]
-        if share < bounds[0]:
-            return []
-        text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) is {what}."
-        return [Finding(rule, severity(share, *bounds), title, text, time, fix, "trace", "Trace")]
-
-    return check
+AdviceRule: TypeAlias = Rule[Facts, Found]
+"""A rule of `p.advice`."""

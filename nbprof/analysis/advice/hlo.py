@@ -5,54 +5,48 @@ Source of the TPU rules: the performance guide and the profiling page of Cloud T
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from math import ceil
 
-from nbprof.analysis.advice.facts import INPUT_HIGH, INPUT_MODERATE, Facts, Finding, severity
-from nbprof.analysis.advice.programs import ELEMENTWISE_KINDS, MOSTLY_KNOWN, Product, Work, part_in_16_bit
+from nbprof.analysis.advice.evidence import MUCH_PADDING
+from nbprof.analysis.advice.facts import KERNELS, AdviceRule, Facts, named, short
+from nbprof.analysis.advice.programs import ELEMENTWISE_KINDS, MOSTLY_KNOWN, Product, Work
+from nbprof.analysis.rule import ALL, GPU_GUIDE_CHOICE, JAX, TPU, TPU_GUIDE_CHOICE, XLA, Found, Rule, Target, Threshold
 
-SUBLANES, LANES = 8, 128
-"""A TPU keeps arrays in tiles of so many rows and columns; a batch is best a multiple of the one, or of both."""
-LOST_PERCENT = 5.0
-"""Of the time of ops that compute: what sizes that do not fit may cost before they are a finding."""
-OFTEN = 10.0
-"""Percent of the time of ops that compute in which a batch that does not fit is used."""
+LANES = 128
+"""A TPU keeps arrays in tiles of 8 rows and so many columns; a batch is best a multiple of the one, or of both."""
+SUBLANES = 8
 BOUND_BY_MEMORY = 0.5
 """An op that moves this part of what the memory can at most is not slow because of its sizes in the matrix unit."""
-PADDED, PADDED_MUCH = 1.1, 1.5
-NEARLY_FULL = 0.9
-UNFUSED_PERCENT = 20.0
-BROADCAST_PERCENT = 2.0
-LAYOUT_PERCENT = 5.0
-LITTLE_USED = 0.5
 SHORT_OP_US = 10.0
-BUSY_PERCENT = 50.0
+_LOST = Threshold("≥ {lost:g} % of compute time lost to it", lost=5.0)
+_UNFUSED = 20.0
 
+_OP_PROFILE, _HLO = Target("op_profile", "Op profile"), Target("hlo", "HLO & roofline")
 
-def _work(facts: Facts) -> Work | None:
-    return facts.evidence.work if facts.compute_ms > 0 else None
+# What kernels are called that move values from one layout to another: those of cuDNN, MIOpen, TensorFlow and PyTorch.
+_LAYOUT = re.compile(
+    r"nchw_?to_?nhwc|nhwc_?to_?nchw|nchw2nhwc|nhwc2nchw|tensorTransform|batched_transpose|SwapDimension\dAnd\d|transpose_kernel|"
+    r"transpose_readWrite|transpose(?:Fused|Nchw|Nhwc)",
+    re.IGNORECASE,
+)
 
 
 def _named(work: Work, row: int) -> str:
     """What an op goes by: the framework's name of it, shortened, or its name in the program."""
     op = work.ops.iloc[row]
-    text = str(op["framework_op"]) or str(op["name"])
-    return "/".join(text.split("/")[-3:]).replace("*", "")
+    return short(str(op["framework_op"]) or str(op["name"]))
 
 
-def _level(facts: Facts, gain: float) -> str:
-    return severity(100 * gain / facts.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)
-
-
-def _batch(facts: Facts) -> list[Finding]:
+def _batch(facts: Facts, limit: Threshold) -> Found | None:
     """T2, T3: a batch per core that is no multiple of 8."""
-    work = _work(facts)
+    work = facts.work
     if work is None or not work.matrix_unit:
-        return []
+        return None
     ill = [p for p in _once(work) if p.batch and p.batch % SUBLANES]
     own = _own(work, ill)
-    if work.share(own) < OFTEN:
-        return []
+    if work.share(own) < limit["often"]:
+        return None
     by_size: dict[int, float] = {}
     for product in ill:
         by_size[product.batch] = by_size.get(product.batch, 0.0) + float(work.ops["own"].iloc[product.op])
@@ -65,8 +59,7 @@ def _batch(facts: Facts) -> list[Finding]:
         f"tiles of a TPU are {SUBLANES} by {LANES}, and what does not fill them is padded. Best are multiples of {LANES}."
     )
     fix = f"-batch_per_core = {size}\n+batch_per_core = {full}  # a multiple of {SUBLANES}, or of {LANES}"
-    level = severity(100 * gain / facts.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)
-    return [Finding("batch_per_core", level, "Make the batch a multiple of 8 per core", text, gain, fix, "op_profile", "Op profile")]
+    return Found(text, facts.level(gain), gain, fix)
 
 
 def _once(work: Work) -> list[Product]:
@@ -101,49 +94,67 @@ def _lost(product: Product, unit: int) -> float:
     return 1 - _fills(product.depth, unit) * max(_fills(product.columns, unit), _fills(product.rows, unit))
 
 
-def _matrix_unit(facts: Facts) -> list[Finding]:
-    """T4 and the feature sizes of T3: sizes below the matrix unit's, or no multiples of it."""
-    work = _work(facts)
+def _misfits(facts: Facts) -> tuple[list[Product], list[Product]]:
+    """T4 and the feature sizes of T3: products with a size below the matrix unit's, and those with one that is no multiple of it."""
+    work = facts.work
     if work is None or not work.matrix_unit:
-        return []
-    unit, out = work.matrix_unit, []
+        return [], []
+    unit = work.matrix_unit
     bandwidth = work.ops["bandwidth_fraction"].fillna(0.0).to_numpy(float)
     products = [p for p in _once(work) if bandwidth[p.op] < BOUND_BY_MEMORY and _lost(p, unit) > 0]
     small = [p for p in products if min(p.depth, max(p.columns, p.rows)) < unit]
-    for rule, mine in (("mxu_size", small), ("mxu_alignment", [p for p in products if p not in small])):
-        costs = [float(work.ops["own"].iloc[p.op]) * _lost(p, unit) for p in mine]
-        if work.share(sum(costs)) < LOST_PERCENT:
-            continue
-        worst = mine[costs.index(max(costs))]
-        gain = facts.of_compute(sum(costs))
-        text = (
-            f"Matrix products leave **{work.share(sum(costs)):.0f}%** of compute time unused in the {unit} by {unit} matrix unit. "
-            f"The largest part is {_named(work, worst.op)}: **{worst.rows:,} × {worst.depth:,}** by **{worst.depth:,} × "
-            f"{worst.columns:,}**, which fills **{100 * (1 - _lost(worst, unit)):.0f}%** of it."
-        )
-        low = min(worst.depth, worst.columns)
-        if rule == "mxu_size":
-            title = f"Make matrix products at least {unit} wide"
-            fix = (
-                f"-features = {low}\n+features = {unit}  # or join several products of {low} into one:\n"
-                "+out = x @ jnp.concatenate([w_q, w_k, w_v], axis=1)"
-                if facts.jax
-                else f"-x = layers.Dense({low})(x)\n+x = layers.Dense({unit})(x)"
-            )
-        else:
-            title = f"Round sizes up to multiples of {unit}"
-            bad = next((n for n in (worst.depth, worst.columns, worst.rows) if n % unit), low)
-            fix = f"-features = {bad}\n+features = {_up(bad, unit)}  # a multiple of {unit}"
-        out.append(Finding(rule, _level(facts, gain), title, text, gain, fix, "op_profile", "Op profile"))
-    return out
+    return small, [p for p in products if p not in small]
 
 
-def _padding(facts: Facts) -> list[Finding]:
+def _empty(facts: Facts, mine: list[Product], limit: Threshold) -> tuple[str, float, Product, int] | None:
+    """What products cost that leave a part of the matrix unit empty: the evidence, ms a step, the worst of them, and the unit."""
+    work = facts.work
+    if work is None or not mine:
+        return None
+    unit = work.matrix_unit
+    costs = [float(work.ops["own"].iloc[p.op]) * _lost(p, unit) for p in mine]
+    if work.share(sum(costs)) < limit["lost"]:
+        return None
+    worst = mine[costs.index(max(costs))]
+    text = (
+        f"Matrix products leave **{work.share(sum(costs)):.0f}%** of compute time unused in the {unit} by {unit} matrix unit. "
+        f"The largest part is {_named(work, worst.op)}: **{worst.rows:,} × {worst.depth:,}** by **{worst.depth:,} × "
+        f"{worst.columns:,}**, which fills **{100 * (1 - _lost(worst, unit)):.0f}%** of it."
+    )
+    return text, facts.of_compute(sum(costs)), worst, unit
+
+
+def _small_products(facts: Facts, limit: Threshold) -> Found | None:
+    if (found := _empty(facts, facts.once(_misfits)[0], limit)) is None:
+        return None
+    text, gain, worst, unit = found
+    low = min(worst.depth, worst.columns)
+    fix = (
+        f"-features = {low}\n+features = {unit}  # or join several products of {low} into one:\n"
+        "+out = x @ jnp.concatenate([w_q, w_k, w_v], axis=1)"
+        if facts.jax
+        else f"-x = layers.Dense({low})(x)\n+x = layers.Dense({unit})(x)"
+    )
+    return Found(text, facts.level(gain), gain, fix, f"Make matrix products at least {unit} wide")
+
+
+def _unaligned_products(facts: Facts, limit: Threshold) -> Found | None:
+    if (found := _empty(facts, facts.once(_misfits)[1], limit)) is None:
+        return None
+    text, gain, worst, unit = found
+    bad = next((n for n in (worst.depth, worst.columns, worst.rows) if n % unit), min(worst.depth, worst.columns))
+    fix = f"-features = {bad}\n+features = {_up(bad, unit)}  # a multiple of {unit}"
+    return Found(text, facts.level(gain), gain, fix, f"Round sizes up to multiples of {unit}")
+
+
+def _padding(facts: Facts, limit: Threshold) -> Found | None:
     """T5, T6: memory that goes to filling tiles."""
     found = facts.evidence.padding
-    if found is None or found.expansion <= PADDED:
-        return []
+    if found is None or found.expansion <= limit["times"]:
+        return None
     lost = found.peak_bytes - found.unpadded_bytes
+    if lost < limit["least_mib"] * 2**20:
+        return None
     text = (
         f"Padding takes **{_size_text(lost)}** of the **{_size_text(found.peak_bytes)}** at the peak of {found.program} "
         f"(**{found.expansion:.2f}×** of what its values need)."
@@ -153,17 +164,12 @@ def _padding(facts: Facts) -> list[Finding]:
             f" The largest part is {found.buffer}, {found.shape}: **{_size_text(found.buffer_bytes)}** for "
             f"**{_size_text(found.buffer_unpadded_bytes)}**."
         )
-    level = "high" if found.expansion > PADDED_MUCH else "medium"
+    level = "high" if found.expansion > limit["much"] else "medium"
     room = facts.evidence.device_bytes
-    if room and found.peak_bytes > NEARLY_FULL * room:
+    if room and found.peak_bytes > limit["full"] * room:
         text += f" The peak is **{100 * found.peak_bytes / room:.0f}%** of the device's memory."
         level = "high"
-    fix = (
-        f"-x = x.reshape(batch, -1, 3)  # the last dimension is padded to {LANES}, the one before it to {SUBLANES}\n"
-        f"+x = x.reshape(batch, -1)  # large dimensions last, multiples of {LANES}"
-    )
-    title = f"Choose shapes that fill tiles of {SUBLANES} by {LANES}"
-    return [Finding("tile_padding", level, title, text, float("nan"), fix, "memory_viewer", "Program memory")]
+    return Found(text, level)
 
 
 def _size_text(count: float) -> str:
@@ -173,43 +179,49 @@ def _size_text(count: float) -> str:
     return f"{count:,.0f} B"
 
 
-def _unfused(facts: Facts) -> list[Finding]:
-    """T7: elementwise ops by themselves, one program each or one op each."""
-    work = _work(facts)
-    if work is None:
-        return []
-    out, ops = [], work.ops
+def _single_ops(facts: Facts, limit: Threshold) -> Found | None:
+    """T7: elementwise ops by themselves, one program each."""
+    work = facts.work
+    if work is None or not facts.jax:
+        return None
     alone = work.lonely
     own = float(alone["own"].sum())
-    if facts.jax and len(alone) > 1 and work.share(own) >= UNFUSED_PERCENT:
-        gain = facts.of_compute(own - float(alone["own"].max()))
-        text = (
-            f"**{work.share(own):.0f}%** of compute is in **{len(alone):,}** programs of one elementwise op each, the largest "
-            f"{alone['program'].iloc[int(alone['own'].to_numpy().argmax())]}: each reads and writes all of its values. "
-            "In one jit they are fused."
-        )
-        fix = "-y = jnp.tanh(x * w + b)  # each op a program of its own\n+@jax.jit\n+def layer(x, w, b):\n+    return jnp.tanh(x * w + b)"
-        out.append(Finding("single_ops", _level(facts, gain), "Put ops together into one jit", text, gain, fix, "hlo", "HLO & roofline"))
-    plain = ops[ops["category"] == ELEMENTWISE_KINDS[1]]
+    if len(alone) < 2 or work.share(own) < limit["least"]:
+        return None
+    gain = facts.of_compute(own - float(alone["own"].max()))
+    text = (
+        f"**{work.share(own):.0f}%** of compute is in **{len(alone):,}** programs of one elementwise op each, the largest "
+        f"{alone['program'].iloc[int(alone['own'].to_numpy().argmax())]}: each reads and writes all of its values. "
+        "In one jit they are fused."
+    )
+    return Found(text, facts.level(gain), gain)
+
+
+def _unfused(facts: Facts, limit: Threshold) -> Found | None:
+    """T7: elementwise ops in no fusion, where they are not even in one program."""
+    work = facts.work
+    if work is None or _single_ops(facts, limit) is not None:
+        return None
+    plain = work.ops[work.ops["category"] == ELEMENTWISE_KINDS[1]]
     own = float(plain["own"].sum())
-    if work.share(own) >= UNFUSED_PERCENT and not out:
-        gain = facts.of_compute(own)
-        text = (
-            f"**{work.share(own):.0f}%** of compute is in **{len(plain):,}** elementwise ops that are in no fusion, the largest "
-            f"{_named(work, int(plain.index[0]))}. Host callbacks, prints and barriers between ops keep XLA from fusing them."
-        )
-        fix = "-x = jax.lax.optimization_barrier(x)\n-jax.debug.print('{}', x)\n y = jnp.tanh(x * w + b)" if facts.jax else (
-            "-tf.print(x)\n y = tf.tanh(x * w + b)  # nothing for the host between ops of one function"
-        )  # fmt: skip
-        out.append(Finding("unfused", _level(facts, gain), "Let elementwise ops be fused", text, gain, fix, "hlo", "HLO & roofline"))
-    return out
+    if work.share(own) < limit["least"]:
+        return None
+    gain = facts.of_compute(own)
+    text = (
+        f"**{work.share(own):.0f}%** of compute is in **{len(plain):,}** elementwise ops that are in no fusion, the largest "
+        f"{_named(work, int(plain.index[0]))}. Host callbacks, prints and barriers between ops keep XLA from fusing them."
+    )
+    fix = "-x = jax.lax.optimization_barrier(x)\n-jax.debug.print('{}', x)\n y = jnp.tanh(x * w + b)" if facts.jax else (
+        "-tf.print(x)\n y = tf.tanh(x * w + b)  # nothing for the host between ops of one function"
+    )  # fmt: skip
+    return Found(text, facts.level(gain), gain, fix)
 
 
-def _chains(facts: Facts) -> list[Finding]:
+def _chains(facts: Facts, limit: Threshold) -> Found | None:
     """T7: neighbours bound by memory of which the second alone reads what the first wrote."""
-    work = _work(facts)
-    if work is None or work.share(work.chained) < LOST_PERCENT:
-        return []
+    work = facts.work
+    if work is None or work.share(work.chained) < limit["least"]:
+        return None
     gain = facts.of_compute(work.chained)
     text = (
         f"**{work.chains:,}** elementwise ops bound by memory read what another such op wrote for them alone, up to "
@@ -221,18 +233,18 @@ def _chains(facts: Facts) -> list[Finding]:
         if facts.jax
         else "-h = tf.identity(f(x))\n-tf.print(h)\n-y = g(h)\n+y = g(f(x))  # nothing between them"
     )
-    return [Finding("missed_fusion", _level(facts, gain), "Let neighbouring ops be fused", text, gain, fix, "hlo", "HLO & roofline")]
+    return Found(text, facts.level(gain), gain, fix)
 
 
-def _broadcast(facts: Facts) -> list[Finding]:
+def _broadcast(facts: Facts, limit: Threshold) -> Found | None:
     """T8: broadcasts that are written to memory."""
-    work = _work(facts)
+    work = facts.work
     if work is None:
-        return []
+        return None
     mine = work.ops[work.ops["spreads"].astype(bool)]
     own = float(mine["own"].sum())
-    if work.share(own) < BROADCAST_PERCENT:
-        return []
+    if work.share(own) < limit["least"]:
+        return None
     gain = facts.of_compute(own)
     worst = int(mine.index[0])
     text = (
@@ -242,47 +254,76 @@ def _broadcast(facts: Facts) -> list[Finding]:
     fix = "-best = jnp.argmax(v[None, :] + jnp.zeros((n, m)), axis=1)\n+best = jnp.full(n, jnp.argmax(v))  # reduce first, broadcast then"
     if not facts.jax:
         fix = "-best = tf.argmax(v[None, :] + tf.zeros([n, m]), axis=1)\n+best = tf.fill([n], tf.argmax(v))  # reduce first, broadcast then"
-    return [Finding("broadcast", _level(facts, gain), "Do not write broadcasts to memory", text, gain, fix, "hlo", "HLO & roofline")]
+    return Found(text, facts.level(gain), gain, fix)
 
 
-def _layout(facts: Facts) -> list[Finding]:
-    """G10 for compiled programs: transposes and copies to another layout."""
-    work = _work(facts)
+def _layout(facts: Facts, limit: Threshold) -> Found | None:
+    """G10: what only moves values to another layout. Of a compiled program it is known by its ops, else by the names of kernels."""
+    return _layout_of_kernels(facts, limit) if facts.evidence.work is None else _layout_of_programs(facts, limit)
+
+
+def _layout_of_programs(facts: Facts, limit: Threshold) -> Found | None:
+    work = facts.work
     if work is None:
-        return []
+        return None
     mine = work.ops[work.ops["moves"].astype(bool)]
     own = float(mine["own"].sum())
-    if work.share(own) < LAYOUT_PERCENT:
-        return []
+    if work.share(own) < limit["least"]:
+        return None
     gain = facts.of_compute(own)
     worst = int(mine.index[0])
     text = (
         f"**{work.share(own):.0f}%** of compute (**{gain:.2f} ms** a step) only moves values to another layout, most of all "
         f"{_named(work, worst)}, {work.ops['shape'].iloc[worst]}."
     )
-    fix = (
-        "-dims = ('NCHW', 'OIHW', 'NCHW')\n+dims = ('NHWC', 'HWIO', 'NHWC')  # and the arrays so\n"
-        " y = jax.lax.conv_general_dilated(x, w, strides, padding,\n                                  dimension_numbers=dims)"
-        if facts.jax
-        else "-layout = 'channels_first'\n+layout = 'channels_last'\n x = layers.Conv2D(64, 3, data_format=layout)(x)"
+    fix = _CHANNELS_LAST
+    if facts.jax:
+        fix = (
+            "-dims = ('NCHW', 'OIHW', 'NCHW')\n+dims = ('NHWC', 'HWIO', 'NHWC')  # and the arrays so\n"
+            " y = jax.lax.conv_general_dilated(x, w, strides, padding,\n                                  dimension_numbers=dims)"
+        )
+    return Found(text, facts.level(gain), gain, fix, "Keep arrays in the layout that ops want", _HLO)
+
+
+def _layout_of_kernels(facts: Facts, limit: Threshold) -> Found | None:
+    kernels, whole = facts.computing
+    if not whole:
+        return None
+    mine = named(kernels, _LAYOUT)
+    share = 100 * float(mine["total_us"].sum()) / whole
+    if share < limit["least"]:
+        return None
+    gain = facts.compute_ms * share / 100
+    worst = mine.iloc[int(mine["total_us"].to_numpy().argmax())]
+    text = (
+        f"**{share:.0f}%** of kernel time is in kernels that move values to another layout, most of all for {short(worst['op'])} "
+        f"(**{worst['total_us'] / 1000:.2f} ms**)."
     )
-    title = "Keep arrays in the layout that ops want"
-    return [Finding("layout", _level(facts, gain), title, text, gain, fix, "hlo", "HLO & roofline")]
+    fix = _CHANNELS_LAST
+    if facts.torch:
+        text += " Convolutions want channels last; models in that layout need no such kernels."
+        fix = (
+            " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)\n+x = x.to(memory_format=torch.channels_last)"
+        )
+    return Found(text, facts.level(gain), gain, fix, "Keep arrays in the layout that kernels want", KERNELS)
 
 
-def _utilisation(facts: Facts) -> list[Finding]:
+_CHANNELS_LAST = "-layout = 'channels_first'\n+layout = 'channels_last'\n x = layers.Conv2D(64, 3, data_format=layout)(x)"
+
+
+def _utilisation(facts: Facts, limit: Threshold) -> Found | None:
     """T15: a device that is the limit and is used for less than half of what it can, with the likely cause."""
-    work = _work(facts)
-    if work is None or facts.percent["device_compute"] < BUSY_PERCENT:
-        return []
+    work = facts.work
+    if work is None or facts.percent["device_compute"] < limit["busy"]:
+        return None
     ops = work.ops
     known = ops[ops["known"].astype(bool) & ops["compute_fraction"].notna() & ops["bandwidth_fraction"].notna()]
     own = known["own"].astype(float)
     if not len(known) or float(own.sum()) < MOSTLY_KNOWN * work.own:
-        return []
+        return None
     compute, moved = (float((own * known[name].clip(upper=1.0)).sum() / own.sum()) for name in ("compute_fraction", "bandwidth_fraction"))
-    if max(compute, moved) >= LITTLE_USED:
-        return []
+    if max(compute, moved) >= limit["used"]:
+        return None
     best = known[["compute_fraction", "bandwidth_fraction"]].max(axis=1).clip(upper=1.0)
     wasted = own * (1 - best)
     gain = facts.of_compute(float(wasted.sum()))
@@ -304,7 +345,7 @@ def _utilisation(facts: Facts) -> list[Finding]:
         text += f"Most of what is lost is in ops of the category **{worst}** (**{100 * by_category.max() / wasted.sum():.0f}%**)."
         title = f"Make {worst} ops faster"
         fix = _CAUSES.get(_cause(worst), _CAUSES["other"])[0 if facts.jax else 1]
-    return [Finding("utilisation", _level(facts, gain), title, text, gain, fix, "op_profile", "Op profile")]
+    return Found(text, facts.level(gain), gain, fix, title)
 
 
 _CAUSES = {
@@ -323,24 +364,56 @@ def _cause(category: str) -> str:
     return "product" if any(word in category for word in ("convolution", "dot", "gemm", "output fusion")) else "other"
 
 
-def in_16_bit(facts: Facts) -> float | None:
-    """Percent of the time of compiled programs in ops that read or make numbers of 16 bits or fewer; None where the programs do not tell.
-
-    The names of kernels that libraries and XLA make say nothing of the width of their numbers.
-    """
-    work = _work(facts)
-    if work is None:
-        return None
-    return part_in_16_bit(work.ops["own"], work.ops["narrow"], work.own)
-
-
-RULES: tuple[Callable[[Facts], list[Finding]], ...] = (
-    _batch,
-    _matrix_unit,
-    _padding,
-    _unfused,
-    _chains,
-    _broadcast,
-    _layout,
-    _utilisation,
-)
+RULES: tuple[AdviceRule, ...] = (
+    Rule(
+        "batch_per_core", _batch,
+        Threshold(f"no multiple of {SUBLANES}, in ≥ {{often:g}} % of compute time", often=10.0), TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
+        "The batch of convolutions and the rows of forward products on a core", f"Make the batch a multiple of {SUBLANES} per core",
+    ),
+    Rule(
+        "mxu_size", _small_products, _LOST, TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
+        "Matrix products with a size below the matrix unit's (128, 256 from v6e on), not bound by memory",
+    ),
+    Rule(
+        "mxu_alignment", _unaligned_products, _LOST, TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
+        "Matrix products whose sizes are no multiples of the matrix unit's, not bound by memory",
+    ),
+    Rule(
+        "tile_padding", _padding,
+        Threshold(
+            "> {times:g}× and ≥ {least_mib:g} MiB (high from {much:g}×, or where the peak is over {full:percent} of the memory)",
+            times=1.1, least_mib=MUCH_PADDING / 2**20, much=1.5, full=0.9,
+        ),
+        TPU_GUIDE_CHOICE, Target("memory_viewer", "Program memory"), TPU,
+        "Memory at the peak of a program, with and without padding to tiles", f"Choose shapes that fill tiles of {SUBLANES} by {LANES}",
+        f"-x = x.reshape(batch, -1, 3)  # the last dimension is padded to {LANES}, the one before it to {SUBLANES}\n"
+        f"+x = x.reshape(batch, -1)  # large dimensions last, multiples of {LANES}",
+    ),
+    Rule(
+        "single_ops", _single_ops, Threshold("≥ {least:g} % of compute time in several", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, JAX,
+        "Programs of one elementwise op each", "Put ops together into one jit",
+        "-y = jnp.tanh(x * w + b)  # each op a program of its own\n+@jax.jit\n+def layer(x, w, b):\n+    return jnp.tanh(x * w + b)",
+    ),
+    Rule(
+        "unfused", _unfused, Threshold("≥ {least:g} % of compute time", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, XLA,
+        "Elementwise ops that are in no fusion", "Let elementwise ops be fused",
+    ),
+    Rule(
+        "missed_fusion", _chains, Threshold("up to ≥ {least:g} % of compute time saved", least=5.0), TPU_GUIDE_CHOICE, _HLO, XLA,
+        "Elementwise ops bound by memory that alone read what another such op wrote", "Let neighbouring ops be fused",
+    ),
+    Rule(
+        "broadcast", _broadcast, Threshold("≥ {least:g} % of compute time", least=2.0), TPU_GUIDE_CHOICE, _HLO, XLA,
+        "Ops that only broadcast", "Do not write broadcasts to memory",
+    ),
+    Rule(
+        "layout", _layout, Threshold("≥ {least:g} % of compute time", least=5.0), GPU_GUIDE_CHOICE, _HLO, ALL,
+        "Ops of programs, and kernels, that only move values to another layout",
+    ),
+    Rule(
+        "utilisation", _utilisation,
+        Threshold("both < {used:percent}, device compute ≥ {busy:g} % of step time", used=0.5, busy=50.0),
+        "XProf's smart suggestions; share of step time of nbprof", _OP_PROFILE, XLA,
+        "FLOP/s and memory bandwidth of ops by the device's peaks, where the device is the limit",
+    ),
+)  # fmt: skip

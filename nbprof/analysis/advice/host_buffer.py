@@ -8,21 +8,21 @@ when the program starts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
-from nbprof.analysis.advice.facts import Facts, Finding
+from nbprof.analysis.advice.facts import TRACE, AdviceRule, Facts
+from nbprof.analysis.rule import ANY, TPU, TPU_GUIDE_CHOICE, Found, Rule, Threshold
 from nbprof.core.trace import Trace
 
 DEFAULT_BYTES = 4 * 2**30
 PAGE = 4096
-SLOW_START_S = 15.0
 
 _EXHAUSTED = re.compile(r"premapped", re.IGNORECASE)
-_FAILED = re.compile(r"RESOURCE_EXHAUSTED|out of memory|attempting to allocate", re.IGNORECASE)
+_FAILURE = re.compile(r"RESOURCE_EXHAUSTED|out of memory|attempting to allocate", re.IGNORECASE)
 _ASKED = re.compile(r"allocate\s+([\d.,]+)\s*([KMGT]i?B?|B|bytes)?\b", re.IGNORECASE)
-_SIZE = re.compile(r"premapped buffer of size\s+([\d.,]+)\s*([KMGT]i?B?|B|bytes)?", re.IGNORECASE)
+_STATED = re.compile(r"premapped buffer of size\s+([\d.,]+)\s*([KMGT]i?B?|B|bytes)?", re.IGNORECASE)
 _START = re.compile(r"CreateTpuSystemState.*?took\s+([\d.]+)\s*s", re.IGNORECASE | re.DOTALL)
 _START_EVENT = re.compile(r"CreateTpuSystemState\b|InitializeTpuSystem\b")
 _SETTING = "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_PREMAPPED_BUFFER_SIZE'] = '{}'  # bytes, a multiple of 4096"
@@ -63,45 +63,51 @@ def _text(count: int) -> str:
     return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
 
 
-def findings(texts: Iterable[str], start_s: float | None = None) -> list[Finding]:
-    """What the texts of a runtime (log lines, error messages, names of events) say of the buffer; none where they say nothing.
-
-    Parameters
-    ----------
-    texts : iterable of str
-    start_s : float, optional
-        How long the start of the TPU system took, where that was measured.
-    """
-    out: list[Finding] = []
-    lines = list(texts)
-    size = next((found for line in lines if (found := _bytes(_SIZE.search(line)))), None)
-    failed = [line for line in lines if _EXHAUSTED.search(line) and _FAILED.search(line)]
-    if failed:
-        asked = max((count for line in failed if (count := _bytes(_ASKED.search(line)))), default=0)
-        times = f"**{len(failed)}** time{'s' if len(failed) > 1 else ''}"
-        text = f"The premapped buffer, through which the host and the TPU exchange data, ran out {times}"
-        if asked:
-            text += f"; a transfer asked for **{_text(asked)}**"
-        wanted = _rounded(max(2 * (size or DEFAULT_BYTES), 2 * asked))
-        text += f". It has **{_text(size)}**." if size else f". It has **{_text(DEFAULT_BYTES)}** unless set otherwise."
-        fix = f"{_SETTING.format(wanted)}\n+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] = '{wanted}'"
-        out.append(
-            Finding("premapped_small", "high", "Give transfers a larger premapped buffer", text, float("nan"), fix, "trace", "Trace")
-        )
-    took = max((float(said.group(1)) for line in lines if (said := _START.search(line))), default=start_s or 0.0)
-    if took > SLOW_START_S and size and not failed:
-        text = (
-            f"The TPU system took **{took:.1f} s** to start: the larger the premapped buffer of the host, the longer that takes. It has "
-            f"**{_text(size)}**."
-        )
-        lower = _rounded(max(size // 2, PAGE))
-        fix = _SETTING.format(lower)
-        out.append(Finding("premapped_large", "low", "Make the premapped buffer smaller", text, float("nan"), fix, "trace", "Trace"))
-    return out
+def _size(texts: Iterable[str]) -> int | None:
+    """Bytes of the buffer, where a text says so."""
+    return next((found for text in texts if (found := _bytes(_STATED.search(text)))), None)
 
 
-def _buffer(facts: Facts) -> list[Finding]:
-    return findings(facts.evidence.texts, facts.evidence.tpu_start_s)
+def _failed(texts: Iterable[str]) -> list[str]:
+    return [text for text in texts if _EXHAUSTED.search(text) and _FAILURE.search(text)]
 
 
-RULES: tuple[Callable[[Facts], list[Finding]], ...] = (_buffer,)
+def _too_small(facts: Facts, _: Threshold) -> Found | None:
+    texts = facts.evidence.texts
+    size, failed = _size(texts), _failed(texts)
+    if not failed:
+        return None
+    asked = max((count for text in failed if (count := _bytes(_ASKED.search(text)))), default=0)
+    times = f"**{len(failed)}** time{'s' if len(failed) > 1 else ''}"
+    text = f"The premapped buffer, through which the host and the TPU exchange data, ran out {times}"
+    if asked:
+        text += f"; a transfer asked for **{_text(asked)}**"
+    wanted = _rounded(max(2 * (size or DEFAULT_BYTES), 2 * asked))
+    text += f". It has **{_text(size)}**." if size else f". It has **{_text(DEFAULT_BYTES)}** unless set otherwise."
+    fix = f"{_SETTING.format(wanted)}\n+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] = '{wanted}'"
+    return Found(text, "high", fix=fix)
+
+
+def _too_large(facts: Facts, limit: Threshold) -> Found | None:
+    texts = facts.evidence.texts
+    size = _size(texts)
+    took = max((float(said.group(1)) for text in texts if (said := _START.search(text))), default=facts.evidence.tpu_start_s or 0.0)
+    if took <= limit["start_s"] or not size or _failed(texts):
+        return None
+    text = (
+        f"The TPU system took **{took:.1f} s** to start: the larger the premapped buffer of the host, the longer that takes. It has "
+        f"**{_text(size)}**."
+    )
+    return Found(text, "low", fix=_SETTING.format(_rounded(max(size // 2, PAGE))))
+
+
+RULES: tuple[AdviceRule, ...] = (
+    Rule(
+        "premapped_small", _too_small, ANY, "Cloud TPU troubleshooting", TRACE, TPU,
+        "Messages that the premapped buffer is exhausted (RESOURCE_EXHAUSTED)", "Give transfers a larger premapped buffer",
+    ),
+    Rule(
+        "premapped_large", _too_large, Threshold("> {start_s:g} s", start_s=15.0), TPU_GUIDE_CHOICE, TRACE, TPU,
+        "How long the TPU system takes to start, where the size of the premapped buffer is known", "Make the premapped buffer smaller",
+    ),
+)  # fmt: skip

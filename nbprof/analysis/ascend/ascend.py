@@ -12,8 +12,6 @@ import pandas as pd
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
 Texts = npt.NDArray[np.object_]
-Tables = Mapping[str, pd.DataFrame]
-"""Frames by kind, as `gathered` makes them."""
 
 NOT_TOLD = -1
 """The device of rows that do not tell it."""

@@ -1,17 +1,16 @@
 """What to change on an NPU: the rules of Ascend's own tools, computed from the tables of msprof.
 
 msprof wrote its advice to `prof_rule_*.json` until 2024, and asks for those of PyTorch and MindSpore since; for TensorFlow no tool computes
-them. Thresholds are those of msprof, msprof-analyze and msadvisor; where they have none, the help of the rule says that the limit is ours.
+them. Thresholds are those of msprof, msprof-analyze and msadvisor; where they have none, the source of the rule says that it is ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-
 import pandas as pd
 
+from nbprof.analysis.ascend import rules_ops, rules_run
 from nbprof.analysis.ascend.ascend import texts
+from nbprof.analysis.ascend.facts import AscendRule, Facts
 
 FOUND, CLEAR, UNKNOWN = "found", "not found", "not known"
 COLUMNS = ["rule", "about", "title", "state", "severity", "value", "limit", "unit", "share", "evidence", "fix", "ops", "source"]
@@ -21,88 +20,9 @@ _SEVERE = ((0.2, "High"), (0.05, "Medium"))
 _NO_SHARE = "Low"
 
 
-@dataclass
-class Facts:
-    """What rules look at; a frame that was not recorded is None.
-
-    Attributes
-    ----------
-    iterations, summary : DataFrame
-        Of `ascend_iterations`.
-    ops, types : DataFrame
-        Of `ascend_ops`.
-    pmu : DataFrame
-        Of `ascend_pmu.frame`.
-    waits : DataFrame
-        Of `ascend_waits.frame`.
-    fusion, api : DataFrame
-        Of `ascend_tables`.
-    ai_cores : dict
-        Cores for matrices of a device, by (recording, device).
-    vector_cores : dict
-        Its vector cores.
-    """
-
-    iterations: pd.DataFrame | None = None
-    summary: pd.DataFrame | None = None
-    ops: pd.DataFrame | None = None
-    types: pd.DataFrame | None = None
-    pmu: pd.DataFrame | None = None
-    waits: pd.DataFrame | None = None
-    fusion: pd.DataFrame | None = None
-    api: pd.DataFrame | None = None
-    ai_cores: dict[tuple[str, int], int] = field(default_factory=dict)
-    vector_cores: dict[tuple[str, int], int] = field(default_factory=dict)
-
-    @property
-    def main(self) -> pd.DataFrame | None:
-        """The summary of the main model of each device, where it has iterations that are not warm-up."""
-        if self.summary is None or not len(self.summary):
-            return None
-        rows = self.summary[self.summary["main"] & (self.summary["counted"] > 0) & self.summary["iteration_ms"].notna()]
-        return rows if len(rows) else None
-
-
-@dataclass
-class Found:
-    """What a rule measured. `value` against `limit` in `unit` ("fraction", "us", "ms", "" for a count); `share` of the device's time."""
-
-    value: float | None
-    found: bool
-    evidence: str
-    ops: Iterable[str] = ()
-    share: float | None = None
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One rule.
-
-    Attributes
-    ----------
-    name, about, title : str
-        `about` groups rules on screen.
-    needs : tuple of str
-        Fields of `Facts` without which nothing is known.
-    limit : float or None
-    unit : str
-    fix : str
-        What to do, when it is found.
-    check : callable
-        None where a number that it needs was not recorded.
-    lacks : str
-        The sentence then, and where a field is absent.
-    """
-
-    name: str
-    about: str
-    title: str
-    needs: tuple[str, ...]
-    limit: float | None
-    unit: str
-    fix: str
-    check: Callable[[Facts], Found | None]
-    lacks: str
+def every() -> tuple[AscendRule, ...]:
+    """All rules, those of iterations and the host before those of ops."""
+    return (*rules_run.RULES, *rules_ops.RULES)
 
 
 def frame(facts: Facts, stated: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -114,10 +34,7 @@ def frame(facts: Facts, stated: pd.DataFrame | None = None) -> pd.DataFrame:
     stated : DataFrame, optional
         The tables `prof_rule`, gathered: what msprof itself found.
     """
-    from nbprof.analysis.ascend import rules_ops as ascend_rules_ops
-    from nbprof.analysis.ascend import rules_run as ascend_rules_run
-
-    rows = [_row(rule, facts) for rule in (*ascend_rules_run.RULES, *ascend_rules_ops.RULES)]
+    rows = [_row(rule, facts) for rule in every()]
     if stated is not None and len(stated):
         rows += _stated(stated)
     out = pd.DataFrame(rows, columns=COLUMNS)
@@ -131,11 +48,12 @@ def frame(facts: Facts, stated: pd.DataFrame | None = None) -> pd.DataFrame:
     )
 
 
-def _row(rule: Rule, facts: Facts) -> tuple[object, ...]:
+def _row(rule: AscendRule, facts: Facts) -> tuple[object, ...]:
     there = all(getattr(facts, name) is not None and len(getattr(facts, name)) for name in rule.needs)
-    found = rule.check(facts) if there else None
+    found = rule.ask(facts) if there else None
+    limit = rule.threshold.numbers.get("limit")
     if found is None:
-        return (rule.name, rule.about, rule.title, UNKNOWN, "", None, rule.limit, rule.unit, None, rule.lacks, "", "", "computed")
+        return (rule.name, rule.about, rule.title, UNKNOWN, "", None, limit, rule.unit, None, rule.lacks, "", "", "computed")
     return (
         rule.name,
         rule.about,
@@ -143,7 +61,7 @@ def _row(rule: Rule, facts: Facts) -> tuple[object, ...]:
         FOUND if found.found else CLEAR,
         severity(found.share) if found.found else "",
         found.value,
-        rule.limit,
+        limit,
         rule.unit,
         found.share,
         found.evidence,

@@ -10,10 +10,10 @@ import pandas as pd
 
 from nbprof.analysis.ascend import ascend
 from nbprof.analysis.ascend.ascend import KEYS, part
+from nbprof.analysis.ascend.facts import ASCEND, NO_OPS, AscendCheck, AscendRule, Facts, Measured, percent
 from nbprof.analysis.ascend.pmu import LONG_US, SATURATED
-from nbprof.analysis.ascend.rules import Facts, Found, Rule
+from nbprof.analysis.rule import MSADVISOR, MSPROF, MSPROF_ANALYZE, NPU, OURS, Rule, Threshold
 
-_NO_OPS = "No op_summary was recorded: run with task_trace on."
 _NO_TYPES = "Neither op_statistic nor op_summary was recorded: run with task_trace on."
 _NO_PMU = "No counters of this group were recorded: run with aic_metrics PipeUtilization."
 _NO_CONFLICTS = "No counters of this group were recorded: run with aic_metrics ResourceConflictRatio."
@@ -22,11 +22,6 @@ _NO_BLOCKS = "Either the blocks of ops or the cores of the device were not recor
 
 CONVERSIONS = ("transdata", "transpose", "transposed", "cast")
 _MATRIX = ("matmul", "conv", "batchmatmul", "gemm")
-_HALF = 0.5
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}%"
 
 
 def _time(facts: Facts) -> float:
@@ -44,7 +39,7 @@ def _said(count: int, what: str, share: float) -> str:
 
 
 def _of_time(share: float) -> str:
-    return f", {_percent(share)} of the time" if np.isfinite(share) else ""
+    return f", {percent(share)} of the time" if np.isfinite(share) else ""
 
 
 def _longest(rows: pd.DataFrame) -> Any:
@@ -57,7 +52,7 @@ def _kind(names: pd.Series[Any], words: tuple[str, ...]) -> Any:
     return np.logical_or.reduce([lower.str.startswith(word).to_numpy(np.bool_) for word in words])
 
 
-def _conversions(facts: Facts) -> Found | None:
+def _conversions(facts: Facts, limit: Threshold) -> Measured | None:
     types = facts.types
     if types is None or not _types_time(types) > 0:
         return None
@@ -65,141 +60,134 @@ def _conversions(facts: Facts) -> Found | None:
     count, share = int(rows["tasks"].sum()), part(float(rows["total_us"].sum()), _types_time(types))
     data = int(rows[rows["op_type"].str.lower() == "transdata"]["tasks"].sum())
     kinds = ", ".join(f"{name} {number:,}" for name, number in rows.groupby("op_type")["tasks"].sum().items())
-    text = f"{count:,} tasks convert formats and types ({kinds}), {_percent(share)} of the time." if count else "No task converts formats."
-    return Found(share, share > 0.1 or data > 2, text, rows["op_type"], share)
+    text = f"{count:,} tasks convert formats and types ({kinds}), {percent(share)} of the time." if count else "No task converts formats."
+    return Measured(share, share > limit["limit"] or data > limit["trans_data"], text, rows["op_type"], share)
 
 
-def _ai_cpu(facts: Facts) -> Found | None:
+def _ai_cpu(facts: Facts, limit: Threshold) -> Measured | None:
     types = facts.types
     if types is None or not len(types):
         return None
     rows = types[types["core"] == ascend.AI_CPU]
     if not len(rows):
-        return Found(0.0, False, "No op ran on the AI CPU.")
+        return Measured(0.0, False, "No op ran on the AI CPU.")
     share = part(float(rows["total_us"].sum()), _types_time(types))
     # A table without a column of the longest says by its means how long that was at least.
     longest, stated = float(rows["max_us"].fillna(rows["avg_us"]).max()), bool(rows["max_us"].notna().all())
     text = _said(int(rows["tasks"].sum()), "ran on the AI CPU", share)
     if not np.isfinite(longest):
-        return Found(None, True, f"{text} How long the longest took was not recorded.", rows["op_type"], share)
+        return Measured(None, True, f"{text} How long the longest took was not recorded.", rows["op_type"], share)
     text = f"{text.removesuffix('.')}; the longest took {'' if stated else 'at least '}{longest:,.1f} µs."
-    return Found(longest, longest >= LONG_US, text, rows["op_type"], share)
+    return Measured(longest, longest >= limit["limit"], text, rows["op_type"], share)
 
 
-def _get_next(facts: Facts) -> Found | None:
+def _get_next(facts: Facts, limit: Threshold) -> Measured | None:
     types = facts.types
     if types is None or not _types_time(types) > 0:
         return None
     rows = types[(types["core"] == ascend.AI_CPU) & types["op_type"].str.lower().str.contains("getnext", regex=False)]
     share = part(float(rows["total_us"].sum()), _types_time(types))
-    text = f"GetNext on the AI CPU takes {_percent(share)} of the time of tasks." if len(rows) else "No GetNext ran on the AI CPU."
-    return Found(share, share > 0.1, text, rows["op_type"], share)
+    text = f"GetNext on the AI CPU takes {percent(share)} of the time of tasks." if len(rows) else "No GetNext ran on the AI CPU."
+    return Measured(share, share > limit["limit"], text, rows["op_type"], share)
 
 
-def _one_type(facts: Facts) -> Found | None:
+def _one_type(facts: Facts, limit: Threshold) -> Measured | None:
     types = facts.types
     if types is None or not _types_time(types) > 0:
         return None
     sums = types.groupby("op_type")["total_us"].sum()
     name, share = str(sums.idxmax()), part(float(sums.max()), _types_time(types))
     # Where to look, and nothing that is wrong: it stands behind what is.
-    return Found(share, share > 0.2, f"{name} takes {_percent(share)} of the time of tasks.", [name])
+    return Measured(share, share > limit["limit"], f"{name} takes {percent(share)} of the time of tasks.", [name])
 
 
-def _is_finite(facts: Facts) -> Found | None:
-    return _present(facts, ("isfinite",), 0, "check numbers for overflow")
+def _present(words: tuple[str, ...], what: str) -> AscendCheck:
+    """A check that counts tasks whose type begins with one of some words; `what` follows their number."""
 
+    def check(facts: Facts, limit: Threshold) -> Measured | None:
+        types = facts.types
+        if types is None or not len(types):
+            return None
+        rows = types[_kind(types["op_type"], words)]
+        count, share = int(rows["tasks"].sum()), part(float(rows["total_us"].sum()), _types_time(types))
+        return Measured(count, count > limit["limit"], _said(count, what, share), rows["op_type"], share)
 
-def _sync_norm(facts: Facts) -> Found | None:
-    return _present(facts, ("syncbatchnorm", "synclbn"), 20, "synchronise batch norms of devices")
-
-
-def _present(facts: Facts, words: tuple[str, ...], most: int, what: str) -> Found | None:
-    types = facts.types
-    if types is None or not len(types):
-        return None
-    rows = types[_kind(types["op_type"], words)]
-    count, share = int(rows["tasks"].sum()), part(float(rows["total_us"].sum()), _types_time(types))
-    return Found(count, count > most, _said(count, what, share), rows["op_type"], share)
+    return check
 
 
 def _ops_where(
-    chosen: Callable[[pd.DataFrame], Any], text: str, needs: Callable[[pd.DataFrame], bool] = lambda _: True
-) -> Callable[[Facts], Found | None]:
-    """A rule that counts tasks of op_summary; `text` follows their number and ends before their share."""
+    chosen: Callable[[pd.DataFrame, Threshold], Any], text: str, needs: Callable[[pd.DataFrame], bool] = lambda _: True
+) -> AscendCheck:
+    """A check that counts tasks of op_summary; `text` follows their number and ends before their share."""
 
-    def check(facts: Facts) -> Found | None:
+    def check(facts: Facts, limit: Threshold) -> Measured | None:
         ops = facts.ops
         if ops is None or not needs(ops):
             return None
-        rows = ops[chosen(ops)]
+        rows = ops[chosen(ops, limit)]
         share = part(float(rows["duration_us"].sum()), _time(facts))
-        return Found(len(rows), len(rows) > 0, _said(len(rows), text, share), _longest(rows), share)
+        return Measured(len(rows), len(rows) > limit["limit"], _said(len(rows), text, share), _longest(rows), share)
 
     return check
 
 
-def _counters_where(chosen: Callable[[pd.DataFrame], Any], text: str, *needs: str) -> Callable[[Facts], Found | None]:
+def _counters_where(chosen: Callable[[pd.DataFrame, Threshold], Any], text: str, *needs: str) -> AscendCheck:
     """The same of counters; nothing is known where a column of `needs` has no number."""
 
-    def check(facts: Facts) -> Found | None:
+    def check(facts: Facts, limit: Threshold) -> Measured | None:
         pmu = facts.pmu
         if pmu is None or any(pmu[name].isna().all() for name in needs):
             return None
-        rows = pmu[chosen(pmu)]
+        rows = pmu[chosen(pmu, limit)]
         share = part(float(rows["duration_us"].sum()), _time(facts))
-        return Found(len(rows), len(rows) > 0, _said(len(rows), text, share), _longest(rows), share)
+        return Measured(len(rows), len(rows) > 0, _said(len(rows), text, share), _longest(rows), share)
 
     return check
 
 
-def _memory_bound(facts: Facts) -> Found | None:
+def _memory_bound(facts: Facts, limit: Threshold) -> Measured | None:
     pmu = facts.pmu
     if pmu is None or pmu["memory_bound"].isna().all():
         return None
-    rows = pmu[pmu["memory_bound"] > 1]
+    rows = pmu[pmu["memory_bound"] > limit["bound"]]
     share = part(float(rows["duration_us"].sum()), _time(facts))
-    return Found(share, share > _HALF, _said(len(rows), "move more than they compute", share), _longest(rows), share)
+    return Measured(share, share > limit["limit"], _said(len(rows), "move more than they compute", share), _longest(rows), share)
 
 
-def _affinity(facts: Facts) -> Found | None:
+def _affinity(facts: Facts, limit: Threshold) -> Measured | None:
     pmu = facts.pmu
     if pmu is None or (pmu["bound_by"] == "").all():
         return None
     cube = float(pmu[pmu["bound_by"] == "cube"]["duration_us"].sum())
     share = part(cube, float(pmu["duration_us"].sum()))
-    return Found(share, share < _HALF, f"The cube is the busiest pipe for {_percent(share)} of the time of tasks with counters.")
+    return Measured(share, share < limit["limit"], f"The cube is the busiest pipe for {percent(share)} of the time of tasks with counters.")
 
 
-def _few_blocks(facts: Facts) -> Found | None:
-    return _blocks(facts, lambda blocks, cores: blocks < cores, "use fewer blocks than there are cores")
+def _blocks(wrong: Callable[[Any, Any], Any], text: str) -> AscendCheck:
+    """A check that compares the blocks of AI Core and vector tasks with the cores of their device."""
+
+    def check(facts: Facts, limit: Threshold) -> Measured | None:
+        ops = facts.ops
+        if ops is None or not facts.ai_cores:
+            return None
+        keys = pd.MultiIndex.from_frame(ops[KEYS])
+        matrix = pd.Series(facts.ai_cores).reindex(keys).to_numpy(np.float64)
+        vector = pd.Series(facts.vector_cores or facts.ai_cores).reindex(keys).to_numpy(np.float64)
+        cores = np.where(ops["core"] == ascend.VECTOR, vector, matrix)
+        blocks = ops["block_num"].astype("Float64").to_numpy(np.float64, na_value=np.nan)
+        on_core = ops["core"].isin([ascend.AI_CORE, ascend.VECTOR, ascend.MIX]).to_numpy(np.bool_)
+        known = on_core & (cores > 0) & (blocks > 0)
+        if not known.any():
+            return None
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rows = ops[known & wrong(blocks, cores)]
+        share = part(float(rows["duration_us"].sum()), _time(facts))
+        return Measured(len(rows), len(rows) > limit["limit"], _said(len(rows), text, share), _longest(rows), share)
+
+    return check
 
 
-def _uneven_blocks(facts: Facts) -> Found | None:
-    return _blocks(facts, lambda blocks, cores: (blocks > cores) & (blocks % cores != 0), "leave cores idle in their last round of blocks")
-
-
-def _blocks(facts: Facts, wrong: Callable[[Any, Any], Any], text: str) -> Found | None:
-    """Compares the blocks of AI Core and vector tasks with the cores of their device."""
-    ops = facts.ops
-    if ops is None or not facts.ai_cores:
-        return None
-    keys = pd.MultiIndex.from_frame(ops[KEYS])
-    matrix = pd.Series(facts.ai_cores).reindex(keys).to_numpy(np.float64)
-    vector = pd.Series(facts.vector_cores or facts.ai_cores).reindex(keys).to_numpy(np.float64)
-    cores = np.where(ops["core"] == ascend.VECTOR, vector, matrix)
-    blocks = ops["block_num"].astype("Float64").to_numpy(np.float64, na_value=np.nan)
-    on_core = ops["core"].isin([ascend.AI_CORE, ascend.VECTOR, ascend.MIX]).to_numpy(np.bool_)
-    known = on_core & (cores > 0) & (blocks > 0)
-    if not known.any():
-        return None
-    with np.errstate(invalid="ignore", divide="ignore"):
-        rows = ops[known & wrong(blocks, cores)]
-    share = part(float(rows["duration_us"].sum()), _time(facts))
-    return Found(len(rows), len(rows) > 0, _said(len(rows), text, share), _longest(rows), share)
-
-
-def _dynamic(facts: Facts) -> Found | None:
+def _dynamic(facts: Facts, limit: Threshold) -> Measured | None:
     ops = facts.ops
     if ops is None or (ops["op_state"] == "").all():
         return None
@@ -207,97 +195,207 @@ def _dynamic(facts: Facts) -> Found | None:
     if not len(told):
         return None
     share = float((told["op_state"] == "dynamic").mean())
-    return Found(share, share == 1.0, f"{_percent(share)} of the tasks have dynamic shapes.", _longest(told[told["op_state"] == "dynamic"]))
+    return Measured(
+        share, share >= limit["limit"], f"{percent(share)} of the tasks have dynamic shapes.", _longest(told[told["op_state"] == "dynamic"])
+    )
 
 
-def _long(ops: pd.DataFrame) -> Any:
-    return ops["duration_us"] > LONG_US
+def _long(rows: pd.DataFrame, limit: Threshold) -> Any:
+    return rows["duration_us"] > limit["long_us"]
 
 
-def _cpu(ops: pd.DataFrame) -> Any:
-    return (ops["core"] == ascend.AI_CPU) & _long(ops)
+def _long_on_cpu(ops: pd.DataFrame, limit: Threshold) -> Any:
+    return (ops["core"] == ascend.AI_CPU) & _long(ops, limit)
 
 
-def _full_precision(ops: pd.DataFrame) -> Any:
+def _int64(ops: pd.DataFrame, limit: Threshold) -> Any:
+    return _long_on_cpu(ops, limit) & ops["input_data_types"].str.upper().str.contains("INT64", regex=False)
+
+
+def _strided_slice_grad(ops: pd.DataFrame, limit: Threshold) -> Any:
+    return _long_on_cpu(ops, limit) & (ops["op_type"].str.lower() == "stridedslicegrad")
+
+
+def _full_precision(ops: pd.DataFrame, _: Threshold) -> Any:
     """Matrix ops on FLOAT alone, without HF32."""
     matrix = _kind(ops["op_type"], _MATRIX)
     return matrix & ops["input_data_types"].str.upper().str.fullmatch(r"FLOAT(;FLOAT)*;?") & (ops["hf32_eligible"].str.upper() != "YES")
 
 
-def _unaligned(ops: pd.DataFrame) -> Any:
+def _unaligned(ops: pd.DataFrame, limit: Threshold) -> Any:
     """Matrix products whose inner size is no multiple of 256; without transposes, that is the last size of the first input."""
-    matrix = ops["op_type"].str.lower().str.contains("matmul", regex=False) & _long(ops)
+    matrix = ops["op_type"].str.lower().str.contains("matmul", regex=False) & _long(ops, limit)
     inner = pd.to_numeric(ops["input_shapes"].str.extract(r"^[^;]*?(\d+)\s*(?:;|$)")[0], errors="coerce")
-    return matrix & inner.notna() & (inner % 256 != 0)
+    return matrix & inner.notna() & (inner % limit["multiple"] != 0)
 
 
-def _counters(name: str, title: str, limit: float | None, fix: str, check: Any, about: str = "Pipes", lacks: str = _NO_PMU) -> Rule:
-    return Rule(name, about, title, ("pmu",), limit, "fraction" if limit is not None and limit <= 1 else "", fix, check, lacks)
+def _no_bound(pmu: pd.DataFrame, limit: Threshold) -> Any:
+    return (pmu["duration_us"] >= limit["long_us"]) & (pmu["bound_fraction"] <= limit["busy"])
 
 
-def _over(name: str, limit: float) -> Callable[[pd.DataFrame], Any]:
-    return lambda pmu: pmu[name] > limit
+def _vector_bound(pmu: pd.DataFrame, _: Threshold) -> Any:
+    return pmu["vector_fraction"] > pmu[["mte2_fraction", "cube_fraction"]].max(axis=1).fillna(0)
 
 
-RULES = (
+def _cube_on_vector(pmu: pd.DataFrame, limit: Threshold) -> Any:
+    return (pmu["vector_fraction"] > limit["limit"]) & (pmu["cube_fraction"] > 0) & _long(pmu, limit)
+
+
+def _low_cube(pmu: pd.DataFrame, limit: Threshold) -> Any:
+    return (pmu["cube_fraction"] > 0) & (pmu["cube_fraction"] < limit["limit"]) & _long(pmu, limit)
+
+
+def _over(name: str) -> Callable[[pd.DataFrame, Threshold], Any]:
+    return lambda pmu, limit: pmu[name] > limit["limit"]
+
+
+def _has(name: str) -> Callable[[pd.DataFrame], bool]:
+    return lambda ops: bool((ops[name] != "").any())
+
+
+RULES: tuple[AscendRule, ...] = (
     Rule(
-        "conversions", "Ops", "Convert formats less often", ("types",), 0.1, "fraction",
-        "Keep one format through the network (channels a multiple of 16), merge casts, drop transposes of the input.", _conversions,
-        _NO_TYPES,
+        "conversions", _conversions,
+        Threshold("> {limit:percent} of the time of tasks, or > {trans_data:g} TransData", limit=0.1, trans_data=2),
+        f"{MSPROF}; share of time of nbprof", ASCEND, NPU, "Tasks that convert formats and types", "Convert formats less often",
+        "Keep one format through the network (channels a multiple of 16), merge casts, drop transposes of the input.",
+        about="Ops", unit="fraction", needs=("types",), lacks=_NO_TYPES,
     ),
-    Rule("ai_cpu", "AI CPU", "Move ops off the AI CPU", ("types",), LONG_US, "us",
-         "Change their type of data, or replace the op: AI Core has kernels for float, float16 and int32 of most.", _ai_cpu, _NO_TYPES),
-    Rule("ai_cpu_int64", "AI CPU", "Cast INT64 inputs to INT32", ("ops",), 0, "",
-         "tf.cast(x, tf.int32) before the op, where the values fit.",
-         _ops_where(lambda ops: _cpu(ops) & ops["input_data_types"].str.upper().str.contains("INT64", regex=False),
-                    "on the AI CPU have INT64 inputs and take more than 20 µs"), _NO_OPS),
-    Rule("strided_slice_grad", "AI CPU", "Move StridedSliceGrad to the AI Core", ("ops",), 0, "",
-         "Slice along the first dimension, or use tf.split or tf.gather.",
-         _ops_where(lambda ops: _cpu(ops) & (ops["op_type"].str.lower() == "stridedslicegrad"),
-                    "of StridedSliceGrad on the AI CPU take more than 20 µs"), _NO_OPS),
-    Rule("get_next", "AI CPU", "Sink the data queue to the device", ("types",), 0.1, "fraction",
-         "Set enable_data_pre_proc, so that the next batch is on the device when GetNext asks for it.", _get_next, _NO_TYPES),
-    Rule("one_type", "Ops", "Look at the type of op that takes the most", ("types",), 0.2, "fraction",
-         "See its pipes below: an op that keeps none busy can be tuned (AOE), one bound by memory wants fusion.", _one_type, _NO_TYPES),
-    Rule("full_precision", "Ops", "Compute matrices in mixed precision", ("ops",), 0, "",
-         "Set precision_mode to allow_mix_precision, or allow HF32.",
-         _ops_where(_full_precision, "multiply matrices of FLOAT without HF32",
-                    lambda ops: bool((ops["input_data_types"] != "").any())), _NO_OPS),
-    Rule("unaligned", "Ops", "Pad matrices to a multiple of 256", ("ops",), 0, "",
-         "Round the size that is summed over up to a multiple of 256.",
-         _ops_where(_unaligned, "multiply matrices whose inner size is no multiple of 256, each longer than 20 µs",
-                    lambda ops: bool((ops["input_shapes"] != "").any())), _NO_OPS),
-    Rule("is_finite", "Ops", "Check for overflow on the device", ("types",), 0, "",
-         "Use the loss scale manager of the adapter, which reads a flag of the device.", _is_finite, _NO_TYPES),
-    Rule("sync_batch_norm", "Ops", "Synchronise batch norms less often", ("types",), 20, "",
-         "Remove SyncBatchNorm, or use its fast version.", _sync_norm, _NO_TYPES),
-    Rule("dynamic", "Ops", "Keep shapes the same", ("ops",), 1, "fraction",
-         "Pad or bucket inputs; with dynamic shapes set jit_compile to False.", _dynamic, "No op_summary says whether shapes are dynamic."),
-    Rule("few_blocks", "Blocks", "Use all cores", ("ops",), 0, "", "Larger inputs, or tune the op (AOE).", _few_blocks, _NO_BLOCKS),
-    Rule("uneven_blocks", "Blocks", "Spread blocks evenly over the cores", ("ops",), 0, "",
-         "Tune the op (AOE), so that its blocks are a multiple of the cores.", _uneven_blocks, _NO_BLOCKS),
-    _counters("memory_bound", "Move less data", 0.5, "Fuse ops, move larger pieces at a time, avoid moving the same data again.",
-              _memory_bound),
-    _counters("no_bound", "Tune long ops that keep no pipe busy", None, "Tune the op (AOE), or use another implementation.",
-              _counters_where(lambda pmu: (pmu["duration_us"] >= LONG_US) & (pmu["bound_fraction"] <= SATURATED),
-                              "of 20 µs and more keep no pipe busy for more than 80%", "bound_fraction")),
-    _counters("scalar", "Reduce scalar work", SATURATED, "Fewer branches and address computations: larger tiles.",
-              _counters_where(_over("scalar_fraction", SATURATED), "keep the scalar unit busy for more than 80%", "scalar_fraction")),
-    _counters("vector_bound", "Use the vector unit better", None, "Longer repeats and full masks in vector instructions.",
-              _counters_where(lambda pmu: pmu["vector_fraction"] > pmu[["mte2_fraction", "cube_fraction"]].max(axis=1).fillna(0),
-                              "are bound by the vector unit", "vector_fraction")),
-    _counters("cube_on_vector", "Keep matrix ops off the vector unit", SATURATED, "Fuse what surrounds the product, or another format.",
-              _counters_where(lambda pmu: (pmu["vector_fraction"] > SATURATED) & (pmu["cube_fraction"] > 0) & _long(pmu),
-                              "that use the cube spend more than 80% on the vector unit", "vector_fraction", "cube_fraction")),
-    _counters("low_cube", "Use the cube better", SATURATED, "Larger sizes, multiples of 16; see what the ops are bound by.",
-              _counters_where(lambda pmu: (pmu["cube_fraction"] > 0) & (pmu["cube_fraction"] < SATURATED) & _long(pmu),
-                              "longer than 20 µs keep the cube busy for less than 80%", "cube_fraction")),
-    _counters("bank_group_conflict", "Avoid conflicts of bank groups", 0.04, "Other addresses or strides of the vector's operands.",
-              _counters_where(_over("bank_group_conflict_fraction", 0.04), "lose more than 4% to conflicts of bank groups",
-                              "bank_group_conflict_fraction"), lacks=_NO_CONFLICTS),
-    _counters("bank_conflict", "Avoid conflicts of banks", 0.04, "Other addresses or strides of the vector's operands.",
-              _counters_where(_over("bank_conflict_fraction", 0.04), "lose more than 4% to conflicts of banks", "bank_conflict_fraction"),
-              lacks=_NO_CONFLICTS),
-    _counters("affinity", "Give the cube more of the work", 0.5, "Matrix products and convolutions instead of element by element ops.",
-              _affinity),
+    Rule(
+        "ai_cpu", _ai_cpu, Threshold("the longest ≥ {limit:g} µs", limit=LONG_US), MSPROF_ANALYZE, ASCEND, NPU,
+        "Tasks on the AI CPU", "Move ops off the AI CPU",
+        "Change their type of data, or replace the op: AI Core has kernels for float, float16 and int32 of most.",
+        about="AI CPU", unit="us", needs=("types",), lacks=_NO_TYPES,
+    ),
+    Rule(
+        "ai_cpu_int64", _ops_where(_int64, "on the AI CPU have INT64 inputs and take more than 20 µs"),
+        Threshold("any > {long_us:g} µs", limit=0, long_us=LONG_US), MSPROF, ASCEND, NPU,
+        "Tasks on the AI CPU with INT64 inputs", "Cast INT64 inputs to INT32", "tf.cast(x, tf.int32) before the op, where the values fit.",
+        about="AI CPU", needs=("ops",), lacks=NO_OPS,
+    ),
+    Rule(
+        "strided_slice_grad", _ops_where(_strided_slice_grad, "of StridedSliceGrad on the AI CPU take more than 20 µs"),
+        Threshold("any > {long_us:g} µs", limit=0, long_us=LONG_US), MSPROF, ASCEND, NPU,
+        "StridedSliceGrad on the AI CPU", "Move StridedSliceGrad to the AI Core",
+        "Slice along the first dimension, or use tf.split or tf.gather.",
+        about="AI CPU", needs=("ops",), lacks=NO_OPS,
+    ),
+    Rule(
+        "get_next", _get_next, Threshold("> {limit:percent} of the time of tasks", limit=0.1), OURS, ASCEND, NPU,
+        "GetNext on the AI CPU", "Sink the data queue to the device",
+        "Set enable_data_pre_proc, so that the next batch is on the device when GetNext asks for it.",
+        about="AI CPU", unit="fraction", needs=("types",), lacks=_NO_TYPES,
+    ),
+    Rule(
+        "one_type", _one_type, Threshold("> {limit:percent} of the time of tasks", limit=0.2), OURS, ASCEND, NPU,
+        "The type of op that takes the most", "Look at the type of op that takes the most",
+        "See its pipes below: an op that keeps none busy can be tuned (AOE), one bound by memory wants fusion.",
+        advises=False, about="Ops", unit="fraction", needs=("types",), lacks=_NO_TYPES,
+    ),
+    Rule(
+        "full_precision", _ops_where(_full_precision, "multiply matrices of FLOAT without HF32", _has("input_data_types")),
+        Threshold("any", limit=0), OURS, ASCEND, NPU, "Matrix ops on FLOAT alone, without HF32", "Compute matrices in mixed precision",
+        "Set precision_mode to allow_mix_precision, or allow HF32.",
+        about="Ops", needs=("ops",), lacks=NO_OPS,
+    ),
+    Rule(
+        "unaligned",
+        _ops_where(_unaligned, "multiply matrices whose inner size is no multiple of 256, each longer than 20 µs", _has("input_shapes")),
+        Threshold("any > {long_us:g} µs, no multiple of {multiple:g}", limit=0, long_us=LONG_US, multiple=256), MSPROF_ANALYZE, ASCEND, NPU,
+        "The size that matrix products sum over", "Pad matrices to a multiple of 256",
+        "Round the size that is summed over up to a multiple of 256.",
+        about="Ops", needs=("ops",), lacks=NO_OPS,
+    ),
+    Rule(
+        "is_finite", _present(("isfinite",), "check numbers for overflow"), Threshold("any", limit=0), MSADVISOR, ASCEND, NPU,
+        "Tasks of IsFinite", "Check for overflow on the device",
+        "Use the loss scale manager of the adapter, which reads a flag of the device.",
+        about="Ops", needs=("types",), lacks=_NO_TYPES,
+    ),
+    Rule(
+        "sync_batch_norm", _present(("syncbatchnorm", "synclbn"), "synchronise batch norms of devices"),
+        Threshold("> {limit:g}", limit=20), MSPROF_ANALYZE, ASCEND, NPU, "Tasks of SyncBatchNorm", "Synchronise batch norms less often",
+        "Remove SyncBatchNorm, or use its fast version.",
+        about="Ops", needs=("types",), lacks=_NO_TYPES,
+    ),
+    Rule(
+        "dynamic", _dynamic, Threshold("{limit:percent} of the tasks", limit=1), MSPROF_ANALYZE, ASCEND, NPU,
+        "Tasks with dynamic shapes", "Keep shapes the same", "Pad or bucket inputs; with dynamic shapes set jit_compile to False.",
+        about="Ops", unit="fraction", needs=("ops",), lacks="No op_summary says whether shapes are dynamic.",
+    ),
+    Rule(
+        "few_blocks", _blocks(lambda blocks, cores: blocks < cores, "use fewer blocks than there are cores"), Threshold("any", limit=0),
+        MSPROF, ASCEND, NPU, "Tasks with fewer blocks than there are cores", "Use all cores", "Larger inputs, or tune the op (AOE).",
+        about="Blocks", needs=("ops",), lacks=_NO_BLOCKS,
+    ),
+    Rule(
+        "uneven_blocks",
+        _blocks(lambda blocks, cores: (blocks > cores) & (blocks % cores != 0), "leave cores idle in their last round of blocks"),
+        Threshold("any", limit=0), MSPROF_ANALYZE, ASCEND, NPU,
+        "Tasks with more blocks than cores whose blocks are no multiple of them", "Spread blocks evenly over the cores",
+        "Tune the op (AOE), so that its blocks are a multiple of the cores.",
+        about="Blocks", needs=("ops",), lacks=_NO_BLOCKS,
+    ),
+    Rule(
+        "memory_bound", _memory_bound,
+        Threshold("> {limit:percent} of the time, in tasks bound by memory > {bound:g}", limit=0.5, bound=1), MSPROF, ASCEND, NPU,
+        "Tasks that move more than they compute", "Move less data",
+        "Fuse ops, move larger pieces at a time, avoid moving the same data again.",
+        about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
+    ),
+    Rule(
+        "no_bound", _counters_where(_no_bound, "of 20 µs and more keep no pipe busy for more than 80%", "bound_fraction"),
+        Threshold("any ≥ {long_us:g} µs with no pipe > {busy:percent} busy", long_us=LONG_US, busy=SATURATED),
+        MSPROF_ANALYZE, ASCEND, NPU, "Pipes of long tasks", "Tune long ops that keep no pipe busy",
+        "Tune the op (AOE), or use another implementation.",
+        about="Pipes", needs=("pmu",), lacks=_NO_PMU,
+    ),
+    Rule(
+        "scalar", _counters_where(_over("scalar_fraction"), "keep the scalar unit busy for more than 80%", "scalar_fraction"),
+        Threshold("any > {limit:percent} busy", limit=SATURATED), MSPROF, ASCEND, NPU, "The scalar unit", "Reduce scalar work",
+        "Fewer branches and address computations: larger tiles.",
+        about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
+    ),
+    Rule(
+        "vector_bound", _counters_where(_vector_bound, "are bound by the vector unit", "vector_fraction"), Threshold("any"),
+        MSPROF, ASCEND, NPU, "Tasks whose vector unit is busier than the cube and MTE2", "Use the vector unit better",
+        "Longer repeats and full masks in vector instructions.",
+        about="Pipes", needs=("pmu",), lacks=_NO_PMU,
+    ),
+    Rule(
+        "cube_on_vector",
+        _counters_where(_cube_on_vector, "that use the cube spend more than 80% on the vector unit", "vector_fraction", "cube_fraction"),
+        Threshold("any > {limit:percent} busy, > {long_us:g} µs", limit=SATURATED, long_us=LONG_US), MSPROF, ASCEND, NPU,
+        "The vector unit in tasks that use the cube", "Keep matrix ops off the vector unit",
+        "Fuse what surrounds the product, or another format.",
+        about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
+    ),
+    Rule(
+        "low_cube", _counters_where(_low_cube, "longer than 20 µs keep the cube busy for less than 80%", "cube_fraction"),
+        Threshold("any < {limit:percent} busy, > {long_us:g} µs", limit=SATURATED, long_us=LONG_US), MSPROF, ASCEND, NPU,
+        "The cube in tasks that use it", "Use the cube better", "Larger sizes, multiples of 16; see what the ops are bound by.",
+        about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
+    ),
+    Rule(
+        "bank_group_conflict",
+        _counters_where(
+            _over("bank_group_conflict_fraction"), "lose more than 4% to conflicts of bank groups", "bank_group_conflict_fraction"
+        ),
+        Threshold("any > {limit:percent} of its cycles", limit=0.04), MSPROF, ASCEND, NPU, "Conflicts of bank groups",
+        "Avoid conflicts of bank groups", "Other addresses or strides of the vector's operands.",
+        about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_CONFLICTS,
+    ),
+    Rule(
+        "bank_conflict",
+        _counters_where(_over("bank_conflict_fraction"), "lose more than 4% to conflicts of banks", "bank_conflict_fraction"),
+        Threshold("any > {limit:percent} of its cycles", limit=0.04), MSPROF, ASCEND, NPU, "Conflicts of banks",
+        "Avoid conflicts of banks", "Other addresses or strides of the vector's operands.",
+        about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_CONFLICTS,
+    ),
+    Rule(
+        "affinity", _affinity, Threshold("< {limit:percent} of the time", limit=0.5), MSPROF, ASCEND, NPU,
+        "Time in which the cube is the busiest pipe", "Give the cube more of the work",
+        "Matrix products and convolutions instead of element by element ops.",
+        advises=False, about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
+    ),
 )  # fmt: skip

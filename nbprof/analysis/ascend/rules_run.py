@@ -11,17 +11,14 @@ from nbprof.analysis.ascend import ascend
 from nbprof.analysis.ascend import ops as ascend_ops
 from nbprof.analysis.ascend import tables as ascend_tables
 from nbprof.analysis.ascend import waits as ascend_waits
-from nbprof.analysis.ascend.rules import Facts, Found, Rule
+from nbprof.analysis.ascend.facts import ASCEND, NO_OPS, AscendRule, Facts, Measured, percent
+from nbprof.analysis.rule import MSADVISOR, MSPROF, MSPROF_ANALYZE, NPU, OURS, Rule, Threshold
 
 _NO_ITERATIONS = "No iteration trace was recorded: run with training_trace on."
-_NO_OPS = "No op_summary was recorded: run with task_trace on."
+_ONE_DEVICE = "One device was recorded: there is none to compare it with."
 _NO_API = "No api_statistic was recorded: run with runtime_api on."
 _SYNC = "synchronize"
 _MEMORY_CALLS = ("aclmallocmeminner", "aclrtfreephysical", "aclrtfree", "aclrtmalloc", "aclrtmallocphysical")
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}%"
 
 
 def _largest(rows: pd.DataFrame, column: str) -> dict[Hashable, Any]:
@@ -29,30 +26,30 @@ def _largest(rows: pd.DataFrame, column: str) -> dict[Hashable, Any]:
     return rows.sort_values(column, ascending=False, kind="stable", na_position="last").head(1).to_dict("records")[0]
 
 
-def _input(facts: Facts) -> Found | None:
+def _input(facts: Facts, limit: Threshold) -> Measured | None:
     main = facts.main
     if main is None or main["data_aug_fraction"].isna().all():
         return None
     row = _largest(main, "data_aug_fraction")
     share = float(row["data_aug_fraction"])
     of = f"{row['data_aug_ms']:.2f} of {row['iteration_ms']:.2f} ms"
-    text = f"{_percent(share)} of an iteration{_where(main, row)} ({of}) passes before FP Start."
-    return Found(share, share > 0.1, text, share=share)
+    text = f"{percent(share)} of an iteration{_where(main, row)} ({of}) passes before FP Start."
+    return Measured(share, share > limit["limit"], text, share=share)
 
 
-def _reduce(facts: Facts) -> Found | None:
+def _reduce(facts: Facts, limit: Threshold) -> Measured | None:
     main = facts.main
     if main is None or main["all_reduce_fraction"].isna().all():
         return None
     row = _largest(main, "all_reduce_fraction")
     share, hidden = float(row["all_reduce_fraction"]), float(row["hidden_all_reduce_ms"])
-    text = f"{_percent(share)} of an iteration{_where(main, row)} ({row['all_reduce_ms']:.2f} ms) is the all-reduce "
+    text = f"{percent(share)} of an iteration{_where(main, row)} ({row['all_reduce_ms']:.2f} ms) is the all-reduce "
     text += "of gradients after BP End; "
     text += f"{hidden:.2f} ms more run behind the backward pass." if hidden > 0 else "none runs behind the backward pass."
-    return Found(share, share > 0.1, text, share=share)
+    return Measured(share, share > limit["limit"], text, share=share)
 
 
-def _first(facts: Facts) -> Found | None:
+def _first(facts: Facts, limit: Threshold) -> Measured | None:
     iterations = facts.iterations
     main = facts.main
     if iterations is None or main is None:
@@ -63,21 +60,23 @@ def _first(facts: Facts) -> Found | None:
     if pd.isna(first) or not mean > 0:
         return None
     ratio = float(first) / mean
-    return Found(ratio, ratio > 2, f"The first iteration took {first:.1f} ms, {ratio:.1f} times the mean of those after warm-up.")
+    return Measured(
+        ratio, ratio > limit["limit"], f"The first iteration took {first:.1f} ms, {ratio:.1f} times the mean of those after warm-up."
+    )
 
 
-def _slow(facts: Facts) -> Found | None:
+def _slow(facts: Facts, limit: Threshold) -> Measured | None:
     main = facts.main
     if main is None or len(main) < 2:
         return None
     times = main["iteration_ms"]
     spread = float((times.max() - times.min()) / times.mean())
     slow = _largest(main, "iteration_ms")
-    text = f"Mean iterations of {len(main)} devices differ by {_percent(spread)}; {_device(slow)} is the slowest with {times.max():.2f} ms."
-    return Found(spread, spread > 0.05, text, share=spread if spread > 0.05 else None)
+    text = f"Mean iterations of {len(main)} devices differ by {percent(spread)}; {_device(slow)} is the slowest with {times.max():.2f} ms."
+    return Measured(spread, spread > limit["limit"], text, share=spread if spread > limit["limit"] else None)
 
 
-def _slow_input(facts: Facts) -> Found | None:
+def _slow_input(facts: Facts, limit: Threshold) -> Measured | None:
     main = facts.main
     if main is None or len(main) < 2 or main["data_aug_ms"].isna().any() or not main["data_aug_ms"].mean() > 0:
         return None
@@ -85,7 +84,7 @@ def _slow_input(facts: Facts) -> Found | None:
     off = (main["data_aug_ms"] - mean).abs() / mean
     worst = _largest(main.assign(off=off), "off")
     text = f"The Data Aug Bound of {_device(worst)} is {worst['data_aug_ms']:.2f} ms, the mean of all devices {mean:.2f} ms."
-    return Found(float(off.max()), float(off.max()) > 0.2, text)
+    return Measured(float(off.max()), float(off.max()) > limit["limit"], text)
 
 
 def _device(row: dict[Hashable, Any]) -> str:
@@ -98,17 +97,17 @@ def _where(main: pd.DataFrame, row: dict[Hashable, Any]) -> str:
     return f" on {_device(row)}" if len(main) > 1 else ""
 
 
-def _wait(facts: Facts) -> Found | None:
+def _wait(facts: Facts, limit: Threshold) -> Measured | None:
     if facts.ops is None or facts.ops["wait_us"].isna().all():
         return None
-    share = ascend_waits.rule_share(facts.ops)
-    long = facts.ops[facts.ops["wait_us"] > ascend_waits.LONG_US]
-    text = f"Streams waited {_percent(share)} of the time of their tasks and waits, in {len(long):,} waits of more than 10 µs each."
+    share = ascend_waits.rule_share(facts.ops, limit["long_us"])
+    long = facts.ops[facts.ops["wait_us"] > limit["long_us"]]
+    text = f"Streams waited {percent(share)} of the time of their tasks and waits, in {len(long):,} waits of more than 10 µs each."
     before = long.groupby("op")["wait_us"].sum().sort_values(ascending=False).index
     still, for_input = _standing(facts.waits)
     if for_input > 0:
-        text += f" Of the time in which nothing ran on the device {_percent(for_input)} was Data Aug Bound."
-    return Found(share, share > 0.03, text, before, still)
+        text += f" Of the time in which nothing ran on the device {percent(for_input)} was Data Aug Bound."
+    return Measured(share, share > limit["limit"], text, before, still)
 
 
 def _standing(waits: pd.DataFrame | None) -> tuple[float | None, float]:
@@ -120,7 +119,7 @@ def _standing(waits: pd.DataFrame | None) -> tuple[float | None, float]:
     return ascend.part(max(wait - for_input, 0.0), wait + busy), min(1.0, ascend.part(for_input, wait)) if wait > 0 else 0.0
 
 
-def _sync(facts: Facts) -> Found | None:
+def _sync(facts: Facts, limit: Threshold) -> Measured | None:
     api = facts.api
     if api is None:
         return None
@@ -130,29 +129,31 @@ def _sync(facts: Facts) -> Found | None:
     waiting = acl[acl["api"].str.lower().str.contains(_SYNC, regex=False)]
     share = float(waiting["total_us"].sum() / acl["total_us"].sum())
     calls = int(waiting["count"].sum())
-    text = f"{_percent(share)} of the time in AscendCL calls is in {calls:,} calls that wait for the device."
-    return Found(share, share > 0.5, text, waiting["api"])
+    text = f"{percent(share)} of the time in AscendCL calls is in {calls:,} calls that wait for the device."
+    return Measured(share, share > limit["limit"], text, waiting["api"])
 
 
-def _compile(facts: Facts) -> Found | None:
+def _compile(facts: Facts, limit: Threshold) -> Measured | None:
     api = facts.api
     if api is None:
         return None
     calls = api[api["api"].str.contains("aclopCompile", case=False, regex=False)]
     count = int(calls["count"].sum())
-    return Found(count, count > 20, f"{count:,} calls compiled an op while the program ran.", calls["api"])
+    return Measured(count, count > limit["limit"], f"{count:,} calls compiled an op while the program ran.", calls["api"])
 
 
-def _allocations(facts: Facts) -> Found | None:
+def _allocations(facts: Facts, limit: Threshold) -> Measured | None:
     api = facts.api
     if api is None:
         return None
     calls = api[api["api"].str.lower().isin(_MEMORY_CALLS)]
     total = float(calls["total_us"].sum()) / 1000
-    return Found(total, total > 10, f"{total:.1f} ms went to calls that take and give back memory of the device.", calls["api"])
+    return Measured(
+        total, total > limit["limit"], f"{total:.1f} ms went to calls that take and give back memory of the device.", calls["api"]
+    )
 
 
-def _workspace(facts: Facts) -> Found | None:
+def _workspace(facts: Facts, limit: Threshold) -> Measured | None:
     fusion = facts.fusion
     if fusion is None or fusion["memory_workspace_bytes"].isna().all():
         return None
@@ -160,141 +161,90 @@ def _workspace(facts: Facts) -> Found | None:
     total = float(used["memory_workspace_bytes"].sum()) / 2**20
     before, after = ascend_tables.fused_away(fusion)
     text = f"{len(used):,} of {after:,} ops of the graph, made of {before:,}, take {total:.1f} MiB of workspace."
-    return Found(total, len(used) > 0, text, used.sort_values("memory_workspace_bytes", ascending=False)["fused_op"])
+    return Measured(total, total > limit["limit"], text, used.sort_values("memory_workspace_bytes", ascending=False)["fused_op"])
 
 
-def _serial(facts: Facts) -> Found | None:
+def _serial(facts: Facts, limit: Threshold) -> Measured | None:
     if facts.ops is None:
         return None
     alone, whole = ascend_ops.ai_cpu_alone(facts.ops)
     if not whole > 0:
         return None
     share = alone / whole
-    text = f"AI CPU tasks ran alone for {_percent(share)} of the time in which the device computed."
-    return Found(share, share > 0.05, text, share=share)
+    text = f"AI CPU tasks ran alone for {percent(share)} of the time in which the device computed."
+    return Measured(share, share > limit["limit"], text, share=share)
 
 
-RULES = (
+RULES: tuple[AscendRule, ...] = (
     Rule(
-        "input",
-        "Iterations",
-        "Feed the device faster",
-        ("summary",),
-        0.1,
-        "fraction",
+        "input", _input, Threshold("> {limit:percent} of an iteration", limit=0.1), MSADVISOR, ASCEND, NPU,
+        "The Data Aug Bound: what of an iteration passes before FP Start", "Feed the device faster",
         "Read and decode in parallel (num_parallel_calls), prefetch, cache; sink the data queue to the device.",
-        _input,
-        _NO_ITERATIONS,
+        about="Iterations", unit="fraction", needs=("summary",), lacks=_NO_ITERATIONS,
     ),
     Rule(
-        "all_reduce",
-        "Iterations",
-        "Overlap the all-reduce with the backward pass",
-        ("summary",),
-        0.1,
-        "fraction",
+        "all_reduce", _reduce, Threshold("> {limit:percent} of an iteration", limit=0.1), OURS, ASCEND, NPU,
+        "All-reduce of gradients after BP End, which nothing hides", "Overlap the all-reduce with the backward pass",
         "Split the gradients into more all-reduce groups (hccl set_split_strategy), so that the first starts before BP End.",
-        _reduce,
-        "No all-reduce was recorded with the iterations.",
+        about="Iterations", unit="fraction", needs=("summary",), lacks="No all-reduce was recorded with the iterations.",
     ),
     Rule(
-        "first_iteration",
-        "Iterations",
-        "Leave the first iterations out of measurements",
-        ("summary", "iterations"),
-        2,
-        "times",
+        "first_iteration", _first, Threshold("> {limit:g} times the mean of those after warm-up", limit=2), OURS, ASCEND, NPU,
+        "The time of the first iteration", "Leave the first iterations out of measurements",
         "It compiles the graph and fills the queues: start the profiler after it, or keep compiled ops in a cache.",
-        _first,
-        _NO_ITERATIONS,
+        about="Iterations", unit="times", needs=("summary", "iterations"), lacks=_NO_ITERATIONS,
     ),
     Rule(
-        "slow_device",
-        "Iterations",
-        "Find what holds the slowest device up",
-        ("summary",),
-        0.05,
-        "fraction",
+        "slow_device", _slow, Threshold("> {limit:percent} of the mean", limit=0.05), f"{MSPROF_ANALYZE} (slow rank)", ASCEND, NPU,
+        "How far the mean iterations of devices lie apart", "Find what holds the slowest device up",
         "Compare its parts of an iteration with those of the others: input means its host, compute its clock, all-reduce its link.",
-        _slow,
-        "One device was recorded: there is none to compare it with.",
+        about="Iterations", unit="fraction", needs=("summary",), lacks=_ONE_DEVICE,
     ),
     Rule(
-        "slow_input",
-        "Iterations",
-        "Even out the input of the devices",
-        ("summary",),
-        0.2,
-        "fraction",
+        "slow_input", _slow_input, Threshold("> {limit:percent} off the mean", limit=0.2), f"{MSPROF} (slow node)", ASCEND, NPU,
+        "The Data Aug Bound of each device by the mean of all", "Even out the input of the devices",
         "Give each device the same share of the data and its own cores of the host.",
-        _slow_input,
-        "One device was recorded: there is none to compare it with.",
+        about="Iterations", unit="fraction", needs=("summary",), lacks=_ONE_DEVICE,
     ),
     Rule(
-        "wait",
-        "Schedule",
-        "Close the gaps between tasks",
-        ("ops",),
-        0.03,
-        "fraction",
+        "wait", _wait,
+        Threshold(
+            "> {limit:percent} of the time of tasks and waits, in waits of > {long_us:g} µs", limit=0.03, long_us=ascend_waits.LONG_US
+        ),
+        MSPROF, ASCEND, NPU, "Waits of streams between their tasks", "Close the gaps between tasks",
         "Run more iterations in one call (iterations_per_loop), use a graph instead of single ops, a larger batch; look for what the host "
         "does in the longest gap.",
-        _wait,
-        _NO_OPS,
+        about="Schedule", unit="fraction", needs=("ops",), lacks=NO_OPS,
     ),
     Rule(
-        "aicpu_serial",
-        "AI CPU",
-        "Move what the AI CPU does alone",
-        ("ops",),
-        0.05,
-        "fraction",
+        "aicpu_serial", _serial, Threshold("> {limit:percent} of the time in which the device computes", limit=0.05), MSPROF, ASCEND, NPU,
+        "AI CPU tasks that run alone", "Move what the AI CPU does alone",
         "Replace the ops, or give them types that AI Core has a kernel for.",
-        _serial,
-        _NO_OPS,
+        about="AI CPU", unit="fraction", needs=("ops",), lacks=NO_OPS,
     ),
     Rule(
-        "sync",
-        "Host",
-        "Wait for the device less often",
-        ("api",),
-        0.5,
-        "fraction",
+        "sync", _sync, Threshold("> {limit:percent} of the time in AscendCL calls", limit=0.5),
+        f"{MSPROF_ANALYZE} (stream synchronization); threshold of nbprof", ASCEND, NPU,
+        "Calls of AscendCL that wait for the device", "Wait for the device less often",
         "Unset ASCEND_LAUNCH_BLOCKING; read losses and metrics every few iterations only.",
-        _sync,
-        _NO_API,
+        about="Host", unit="fraction", needs=("api",), lacks=_NO_API,
     ),
     Rule(
-        "compile",
-        "Host",
-        "Do not compile ops while the program runs",
-        ("api",),
-        20,
-        "",
+        "compile", _compile, Threshold("> {limit:g} calls", limit=20), "MindStudio Insight (operators dispatch)", ASCEND, NPU,
+        "Calls that compile an op while the program runs", "Do not compile ops while the program runs",
         "Set jit_compile to False, or keep shapes the same.",
-        _compile,
-        _NO_API,
+        about="Host", needs=("api",), lacks=_NO_API,
     ),
     Rule(
-        "allocations",
-        "Host",
-        "Take memory of the device less often",
-        ("api",),
-        10,
-        "ms",
+        "allocations", _allocations, Threshold("> {limit:g} ms", limit=10), f"{MSPROF_ANALYZE} (memory)", ASCEND, NPU,
+        "Calls that take and give back memory of the device", "Take memory of the device less often",
         "Allow expandable segments, do not empty the cache, or take a smaller batch.",
-        _allocations,
-        _NO_API,
+        about="Host", unit="ms", needs=("api",), lacks=_NO_API,
     ),
     Rule(
-        "workspace",
-        "Memory",
-        "Reduce the workspace of ops",
-        ("fusion",),
-        0,
-        "MiB",
+        "workspace", _workspace, Threshold("any", limit=0), MSPROF, ASCEND, NPU,
+        "Workspace of ops of the graph", "Reduce the workspace of ops",
         "Choose other implementations of these ops, where memory is short.",
-        _workspace,
-        "No fusion_op was recorded: it is there for graphs.",
+        about="Memory", unit="MiB", needs=("fusion",), lacks="No fusion_op was recorded: it is there for graphs.",
     ),
-)
+)  # fmt: skip

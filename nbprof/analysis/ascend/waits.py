@@ -100,8 +100,8 @@ def _inside(at: Int64s, start: Int64s, end: Int64s) -> Int64s:
     return out
 
 
-def rule_share(ops: pd.DataFrame) -> float:
-    """Waits above 10 us of all of the time of tasks and waits, as the rule of msprof has it; communication left out."""
+def rule_share(ops: pd.DataFrame, long_us: float = LONG_US) -> float:
+    """Waits above `long_us` of all of the time of tasks and waits, as the rule of msprof has it; communication left out."""
     rows = ops[(ops["core"] != COMMUNICATION) & ops["duration_us"].notna()]
     wait, duration = rows["wait_us"].fillna(0).to_numpy(np.float64), rows["duration_us"].to_numpy(np.float64)
-    return part(float(wait[wait > LONG_US].sum()), float((wait + duration).sum()))
+    return part(float(wait[wait > long_us].sum()), float((wait + duration).sum()))

@@ -1,0 +1,116 @@
+"""The rules of advice about the training loop: activations that fill the memory, the optimizer, several devices and their processes.
+
+Sources: torch_tb_profiler, PyTorch's performance tuning guide.
+"""
+
+from __future__ import annotations
+
+from nbprof.analysis.advice.checks import PART_HIGH, PART_MODERATE
+from nbprof.analysis.advice.facts import MEMORY, TRACE, AdviceRule, Facts
+from nbprof.analysis.rule import ALL, ANY, PYTORCH, TORCH_GUIDE, TORCH_TB, Found, Rule, Threshold
+
+# Classes of torch.optim: those that can update all parameters in one kernel, and those that can at least do many in one.
+_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+_FOREACH = ("ASGD", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop")
+
+
+def _full(facts: Facts, limit: Threshold) -> Found | None:
+    """G16: a peak near the end of the memory."""
+    peak, capacity = facts.overview["peak_memory_bytes"], facts.overview["memory_capacity_bytes"]
+    if not peak or not capacity or peak < limit["part"] * capacity:
+        return None
+    text = f"The peak of **{peak / 2**30:.2f} GiB** is **{100 * peak / capacity:.0f}%** of "
+    if facts.torch:
+        text += "the device's memory: a little more, and it fails. "
+        text += "Checkpointing computes activations again instead of keeping them; mixed precision halves them."
+        return Found(text, fix="-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)")
+    text += "what the allocator may have: a little more, and it fails. "
+    text += "Computing activations again instead of keeping them makes room."
+    fix = "-y = block(x)\n+y = tf.recompute_grad(block)(x)"
+    if facts.jax:
+        fix = "-y = block(x)\n+y = jax.checkpoint(block)(x)"
+    return Found(text, fix=fix)
+
+
+def _data_parallel(facts: Facts, _: Threshold) -> Found | None:
+    if not facts.torch_runtime.data_parallel or facts.overview["devices"] < 2:
+        return None
+    return Found(
+        f"torch.nn.DataParallel drives **{facts.overview['devices']}** devices from one process: it copies the model in every step, "
+        "and one Python feeds them all. DistributedDataParallel has a process for each."
+    )
+
+
+def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
+    """An optimizer that goes through the parameters one by one; one that takes all of them together launches a few kernels."""
+    runtime = facts.torch_runtime
+    name = runtime.optimizer.rpartition("#")[2].removesuffix(".step")
+    if name not in _FUSED + _FOREACH or runtime.optimizer_launches < limit["kernels"]:
+        return None
+    # While the device still works off what was launched before, the host's time costs nothing.
+    gain = min(runtime.optimizer_ms, runtime.optimizer_idle_ms)
+    share = 100 * gain / facts.mean["step_time"] if facts.mean["step_time"] else 0.0
+    if share < limit["moderate"]:
+        return None
+    text = (
+        f"{name}.step takes the host **{runtime.optimizer_ms:.2f} ms** a step and launches **{runtime.optimizer_launches:,.0f}** kernels, "
+        f"a few for each parameter, and the device stands idle for **{gain:.2f} ms** of that."
+    )
+    how = "fused=True" if name in _FUSED else "foreach=True"
+    text += " One kernel can update all of them." if name in _FUSED else " A few kernels can update all of them."
+    fix = f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr, {how})"
+    return Found(text, limit.severity(share), gain, fix)
+
+
+def _gloo(facts: Facts, _: Threshold) -> Found | None:
+    runtime = facts.torch_runtime
+    old = runtime.capability is not None and runtime.capability < (3, 5)
+    if not runtime.gloo or not facts.overview["devices"] or runtime.amd or old:
+        return None
+    text = (
+        f"**{runtime.gloo:,}** calls of Gloo were recorded, on a machine with **{facts.overview['devices']}** GPU"
+        f"{'s' if facts.overview['devices'] > 1 else ''}: Gloo moves data through the memory of the host, NCCL from device to device."
+    )
+    return Found(text, gain_ms=facts.mean["device_collectives"] or float("nan"))
+
+
+def _out_of_memory(facts: Facts, _: Threshold) -> Found | None:
+    count = facts.torch_runtime.out_of_memory
+    if not count:
+        return None
+    peak = facts.overview["peak_memory_bytes"]
+    text = f"The allocator ran out of memory **{count:,}** time{'s' if count > 1 else ''}"
+    text += f"; the peak that it reached is **{peak / 2**30:.2f} GiB**. " if peak else ". "
+    text += "It then gives back what it kept and tries again, which waits for the whole device."
+    return Found(text, "high")
+
+
+RULES: tuple[AdviceRule, ...] = (
+    Rule(
+        "memory_full", _full, Threshold("≥ {part:percent} of its memory", part=0.9), TORCH_TB, MEMORY, ALL, "Peak of the allocator",
+        "Keep fewer activations", on_npu=True,
+    ),
+    Rule(
+        "data_parallel", _data_parallel, ANY, TORCH_TB, TRACE, PYTORCH, "torch.nn.DataParallel with several devices",
+        "One process for each device",
+        "-model = torch.nn.DataParallel(model)\n+model = torch.nn.parallel.DistributedDataParallel(model)", on_npu=True,
+    ),
+    Rule(
+        "optimizer_loop", _optimizer,
+        Threshold(
+            "≥ {kernels:g} kernels a step, idle ≥ {moderate:g} % of step time (high from {high:g} %)",
+            kernels=50, moderate=PART_MODERATE, high=PART_HIGH,
+        ),
+        TORCH_GUIDE, TRACE, PYTORCH, "Kernels that an optimizer launches, and how long the device is idle meanwhile",
+        "Update all parameters at once", on_npu=True,
+    ),
+    Rule(
+        "gloo", _gloo, ANY, TORCH_TB, TRACE, PYTORCH, "Calls of Gloo beside GPUs of NVIDIA", "Communicate with NCCL",
+        '-torch.distributed.init_process_group("gloo")\n+torch.distributed.init_process_group("nccl")',
+    ),
+    Rule(
+        "out_of_memory", _out_of_memory, ANY, TORCH_GUIDE, MEMORY, PYTORCH, "Failures of the allocator", "Make room in memory",
+        "-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)\n-batch_size = 64\n+batch_size = 48",
+        on_npu=True,
+    ),
+)  # fmt: skip
