@@ -9,7 +9,7 @@ import numpy as np
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import HEAP, STACK
-from nbprof.tools.memory_viewer.payload import sample
+from nbprof.tools.common import sample
 from nbprof.tools.plot import bokeh, staircase, style
 
 if TYPE_CHECKING:
