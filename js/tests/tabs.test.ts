@@ -6,15 +6,11 @@ import { sample } from "./sample.js";
 describe("each tab", () => {
   const docs = readFileSync(new URL("../../docs/views.md", import.meta.url), "utf8");
 
-  it.each(Object.values(NAMES))(
-    "$id has a part of the payload, a view, and a section of the docs",
-    ({ id, label, about }) => {
-      if (id !== "compare") expect(sample()).toHaveProperty(id);
-      expect(existsSync(new URL(`../views/${id.replaceAll("_", "-")}/view.ts`, import.meta.url))).toBe(true);
-      expect(docs).toContain(`\n## ${label}\n\n${about}\n`);
-      expect(about.length).toBeLessThan(340);
-    },
-  );
+  it.each(Object.values(NAMES))("$id has a view, and a section of the docs", ({ id, label, about }) => {
+    expect(existsSync(new URL(`../views/${id.replaceAll("_", "-")}/view.ts`, import.meta.url))).toBe(true);
+    expect(docs).toContain(`\n## ${label}\n\n${about}\n`);
+    expect(about.length).toBeLessThan(340);
+  });
 
   it("is in the order in which a dashboard has them", () => {
     const ids = sample().meta.tabs.map(({ id }) => id);

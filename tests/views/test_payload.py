@@ -28,12 +28,15 @@ from tests.views import fake
 
 LIB = Path(__file__).parents[2] / "js" / "lib"
 TWIN = "\n".join(path.read_text(encoding="utf-8") for path in [*sorted(LIB.glob("payload*.ts")), LIB / "compared.ts"])
+VIEWS = "\n".join(path.read_text(encoding="utf-8") for path in sorted((LIB.parent / "views").glob("*/*.ts")))
 
 
 def interface(name):
     """Required and optional keys of an interface of the twin."""
     body = re.search(rf"export interface {name} {{(.*?)\n}}", TWIN, re.DOTALL)[1]
-    found = re.findall(r"^  (\w+)(\??):", body, re.MULTILINE)
+    # A view may add its own.
+    added = re.findall(rf"^  interface {name} {{(.*?)\n  }}", VIEWS, re.DOTALL | re.MULTILINE)
+    found = re.findall(r"^  (\w+)(\??):", body, re.MULTILINE) + re.findall(r"^    (\w+)(\??):", "".join(added), re.MULTILINE)
     return {key for key, mark in found if not mark}, {key for key, mark in found if mark}
 
 

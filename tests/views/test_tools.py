@@ -35,7 +35,7 @@ def test_each_tool_is_in_every_place(tab: str) -> None:
 @pytest.mark.parametrize("tab", names.NAMES)
 def test_a_tool_knows_no_other(tab: str) -> None:
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "nbprof/tools" / tab).glob("*.py"))
-    assert set(re.findall(r"(?:from|import) nbprof\.tools\.(\w+)", sources)) & names.NAMES.keys() == {tab}
+    assert set(re.findall(r"(?:from|import) nbprof\.tools\.(\w+)", sources)) & names.NAMES.keys() <= {tab}
 
 
 @pytest.mark.parametrize("name", [*names.NAMES.values(), names.COMPARE], ids=lambda name: name.id)
