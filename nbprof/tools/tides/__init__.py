@@ -1,0 +1,1 @@
+"""Tides: all of it that is not analysis."""
