@@ -1,1 +1,0 @@
-"""Tides: all of it that is not analysis."""
