@@ -4,7 +4,7 @@
  */
 
 /** Bytes that the dashboards of a page take together before one that is far out of view has to rest. */
-export const BUDGET = 64e6;
+const BUDGET = 64e6;
 
 /** What an element of the page costs with its styles and listeners, and a byte of a payload once it is opened (measured in Chromium). */
 const ELEMENT = 1600;

@@ -3,7 +3,42 @@
  * stderr, and that is the output of whatever cell runs.
  */
 
-import type { Comm, Future, Kernel } from "./kernel.js";
+export interface Message {
+  header: { msg_type: string };
+  parent_header: { msg_type?: string };
+  content: Record<string, unknown>;
+  buffers?: (ArrayBuffer | ArrayBufferView)[] | undefined;
+}
+
+/** What is sent for and when it is done. */
+interface Future<T = unknown> {
+  readonly done: Promise<T>;
+}
+
+/** What is needed of JupyterLab's IComm; the last three came with 4.4. */
+export interface Comm {
+  readonly isDisposed: boolean;
+  onMsg: (message: Message) => unknown;
+  onClose: (message: Message) => unknown;
+  open(data?: unknown): Future | undefined;
+  send(data: unknown): unknown;
+  close(): unknown;
+  readonly commsOverSubshells?: string;
+  readonly subshellStarted?: Promise<void>;
+  readonly subshellId?: string | null;
+}
+
+/** What is needed of JupyterLab's IKernelConnection. */
+export interface Kernel {
+  readonly status: string;
+  readonly info: Promise<unknown>;
+  readonly supportsSubshells?: boolean;
+  readonly clientId?: string;
+  readonly username?: string;
+  sendShellMessage?(message: object, expectReply: boolean, disposeOnDone: boolean): Future;
+  createComm(target: string): Comm;
+  requestCommInfo(content: { target_name: string }): Promise<{ content: { comms?: object } }>;
+}
 
 /**
  * One comm of each target that is neither opened nor closed. JupyterLab has a kernel answer each target on a thread of

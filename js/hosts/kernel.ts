@@ -8,9 +8,9 @@
 
 import type { Line } from "../lib/live.js";
 import { Letters } from "../lib/wire.js";
-import { answersBeside, knows, newComm, open } from "./comm.js";
+import { answersBeside, type Comm, type Kernel, knows, type Message, newComm, open } from "./comm.js";
 
-export const TARGET = "nbprof";
+const TARGET = "nbprof";
 const KEY = /^[0-9a-f]{1,16}-[0-9a-f]{32,40}$/;
 const MOST_TRIES = 20;
 const PAUSE_MS = 3000;
@@ -21,44 +21,7 @@ const GONE = "The kernel of this notebook has ended; what was saved is shown.";
 const CLOSED = "The kernel has closed the connection; what was saved is shown.";
 const ABSENT = "nbprof is not imported in this kernel; what was saved is shown.";
 
-interface Message {
-  header: { msg_type: string };
-  parent_header: { msg_type?: string };
-  content: Record<string, unknown>;
-  buffers?: (ArrayBuffer | ArrayBufferView)[] | undefined;
-}
-
-/** What is sent for and when it is done. */
-export interface Future<T = unknown> {
-  readonly done: Promise<T>;
-}
-
-/** What is needed of JupyterLab's IComm; the last three came with 4.4. */
-export interface Comm {
-  readonly isDisposed: boolean;
-  onMsg: (message: Message) => unknown;
-  onClose: (message: Message) => unknown;
-  open(data?: unknown): Future | undefined;
-  send(data: unknown): unknown;
-  close(): unknown;
-  readonly commsOverSubshells?: string;
-  readonly subshellStarted?: Promise<void>;
-  readonly subshellId?: string | null;
-}
-
-/** What is needed of JupyterLab's IKernelConnection. */
-export interface Kernel {
-  readonly status: string;
-  readonly info: Promise<unknown>;
-  readonly supportsSubshells?: boolean;
-  readonly clientId?: string;
-  readonly username?: string;
-  sendShellMessage?(message: object, expectReply: boolean, disposeOnDone: boolean): Future;
-  createComm(target: string): Comm;
-  requestCommInfo(content: { target_name: string }): Promise<{ content: { comms?: object } }>;
-}
-
-export interface Signal<T> {
+interface Signal<T> {
   connect(slot: (sender: never, value: T) => void, thisArg: object): boolean;
   disconnect(slot: (sender: never, value: T) => void, thisArg: object): boolean;
 }

@@ -6,8 +6,9 @@
 import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
 import { Widget } from "@lumino/widgets";
 import { h } from "../lib/dom.js";
+import type { Comm, Kernel } from "./comm.js";
 import { answersBeside, newComm, open } from "./comm.js";
-import type { Comm, Kernel, Session } from "./kernel.js";
+import type { Session } from "./kernel.js";
 import { sessionOf } from "./mime.js";
 
 export const STRIP_TYPE = "application/vnd.nbprof.strip.v1+json";

@@ -6,7 +6,7 @@ import { CATEGORIES, type CategoryKey } from "./payload.js";
 import { swatch } from "./swatch.js";
 
 /** Client coordinates of what a hover card describes. */
-export interface MarkRect {
+interface MarkRect {
   left: number;
   right: number;
   top: number;

@@ -82,7 +82,7 @@ export function bytesIn(value: Maybe, unit: ByteUnit): string {
 }
 
 /** Bytes in their own unit (or the given one), number and unit apart. */
-export function bytes(value: Maybe, unit: ByteUnit = byteUnit(value)): { value: string; unit: string } {
+function bytes(value: Maybe, unit: ByteUnit = byteUnit(value)): { value: string; unit: string } {
   return known(value) ? { value: bytesIn(value, unit), unit } : { value: MISSING, unit: "" };
 }
 

@@ -5,7 +5,7 @@ import { num } from "./format.js";
 import { CATEGORIES, type CategoryKey, type Empty, type Figure } from "./payload.js";
 import { swatch } from "./swatch.js";
 
-export { type CardContent, categoryRows, type HoverCard, hoverCard, type MarkRect } from "./card.js";
+export { type CardContent, categoryRows, type HoverCard, hoverCard } from "./card.js";
 export { type DonutPart, donut } from "./donut.js";
 export { swatch } from "./swatch.js";
 
@@ -127,7 +127,7 @@ export function downloadButton(file: string, text: () => string, label = "Downlo
   return button(label, () => download(file, new Blob([text()], { type: "text/csv;charset=utf-8" })));
 }
 
-export function download(file: string, blob: Blob): void {
+function download(file: string, blob: Blob): void {
   const url = URL.createObjectURL(blob);
   h("a", { href: url, download: file }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);

@@ -12,7 +12,7 @@ export interface DeviceSeries {
 }
 
 /** What a step could not have been shorter without. */
-export interface DevicePath {
+interface DevicePath {
   /** Name of the step; "" of the whole recording. */
   step: string;
   /** Where there are several. */

@@ -4,7 +4,7 @@ import type { DonutPart } from "./donut.js";
 import type { Empty, Figure, Table } from "./payload.js";
 
 /** How fast a memory is at most. */
-export interface Roof {
+interface Roof {
   /** "HBM", "Device memory" where that is no HBM, "Main memory" of a CPU, "VMEM Read". */
   label: string;
   bytes_per_second: number;

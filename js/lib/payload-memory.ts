@@ -36,7 +36,7 @@ export interface MemoryId {
 }
 
 /** Blocks alive at the drawn events, as what changes from one moment to the next. */
-export interface Moments {
+interface Moments {
   /** By moment: index of its event. Moments are in the order of their steps, then in time. */
   point: NumberArray;
   /** Kinds of blocks: op, region_type, data_type, shape, requested_bytes, allocated_bytes. */

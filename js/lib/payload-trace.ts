@@ -40,7 +40,7 @@ export interface Lane {
 }
 
 /** How busy the events keep a row that were left out: one row a lane and level that has such. */
-export interface Rest {
+interface Rest {
   /** Equal parts of `from`…`to`. */
   bins: number;
   /** Ticks: from the first to the last event that was left out. */

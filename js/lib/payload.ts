@@ -18,11 +18,11 @@ import type { Trace } from "./payload-trace.js";
 import type { Target } from "./view.js";
 
 export type { Cores } from "./payload-cores.js";
-export type { DevicePath, DeviceSeries, DeviceTime } from "./payload-device-time.js";
-export type { Memory, MemoryId, Moments } from "./payload-memory.js";
-export type { MemoryViewer, ProgramMemory, ProgramSpace } from "./payload-memory-viewer.js";
+export type { DeviceSeries, DeviceTime } from "./payload-device-time.js";
+export type { MemoryId } from "./payload-memory.js";
+export type { ProgramMemory, ProgramSpace } from "./payload-memory-viewer.js";
 export type { OpProfile } from "./payload-op-profile.js";
-export type { Gaps, Lane, Links, Rest, Strip, Trace } from "./payload-trace.js";
+export type { Gaps, Lane, Links, Strip, Trace } from "./payload-trace.js";
 
 export type NumberArray = Float64Array | Float32Array | Int32Array | Uint32Array | Uint16Array | Uint8Array;
 

@@ -15,7 +15,7 @@ function channels(color: string): [number, number, number, number] | null {
 }
 
 /** Relative luminance (WCAG) of a computed colour, or null when it is transparent. */
-export function luminance(color: string): number | null {
+function luminance(color: string): number | null {
   const parts = channels(color);
   if (!parts || parts[3] < 0.5) return null;
   const [r, g, b] = parts.slice(0, 3).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)) as [
@@ -33,7 +33,7 @@ function above(element: Element): Element | null {
 }
 
 /** The theme that suits what is behind `element`: dark below a luminance of 0.35. */
-export function themeOf(element: Element): Theme {
+function themeOf(element: Element): Theme {
   for (let node: Element | null = element; node; node = above(node)) {
     const value = luminance(getComputedStyle(node).backgroundColor);
     if (value !== null) return value < 0.35 ? "dark" : "light";

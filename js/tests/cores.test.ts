@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Cores } from "../lib/payload.js";
-import { longest, looks, stepOf } from "../views/pods/coremodel.js";
+import { longest, looks, stepOf } from "../views/pods/cores.js";
 
 const column = (key: string, label: string): Cores["heads"][number] => ({
   key,

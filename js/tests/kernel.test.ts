@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { type About, about, type Comm, type Kernel, Link, type Session } from "../hosts/kernel.js";
+import type { Comm, Kernel } from "../hosts/comm.js";
+import { type About, about, Link, type Session } from "../hosts/kernel.js";
 import { Line } from "../lib/live.js";
 
 const KEY = `1f-${"ab".repeat(20)}`;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createStore } from "../lib/store.js";
 import { selectBars, selectedBars } from "../views/brush.js";
-import { anchored, clearest } from "../views/meanlabel.js";
+import { anchored, clearest } from "../views/stepchart.js";
 import { axisLimit, bars, breakdown, leftOutNote, rangeText, selectedRows, statistics } from "../views/stepstats.js";
 import { sample } from "./sample.js";
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { CATEGORIES } from "../lib/payload.js";
 import { fillsOf, stem, tintOf } from "../views/trace/colours.js";
-import { overview, strip } from "../views/trace/strip.js";
+import { overview, strip } from "../views/trace/strips.js";
 import { lane, trace } from "./lanes.js";
 
 describe("colours", () => {

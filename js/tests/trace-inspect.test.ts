@@ -1,8 +1,8 @@
 import { describe, expect, it, vi } from "vitest";
 import { foundWords, Queue, rangeWords, sliceWords } from "../views/trace/announce.js";
+import { sumOf } from "../views/trace/details.js";
 import { curves, follow, headingOf, leaves, type Stage } from "../views/trace/flows.js";
 import { nextGap } from "../views/trace/gaps.js";
-import { sumOf } from "../views/trace/info/many.js";
 import { busyCsv, head, nextOrder, sharesCsv, sortBusy, sortShares, unitOf } from "../views/trace/info/shares.js";
 import { argsText } from "../views/trace/info/slice.js";
 import { exactLength, exactMoment, laneText, missingWords, otherEnd } from "../views/trace/info/words.js";

@@ -9,7 +9,7 @@ import { NAMES } from "../lib/tabs.js";
 export const HELP_EVENT = "nbprof-help";
 const HAS_HELP = "nbprofHelp";
 
-export const hasHelp = (): boolean => HAS_HELP in document.body.dataset;
+const hasHelp = (): boolean => HAS_HELP in document.body.dataset;
 export const offerHelp = (): void => {
   document.body.dataset[HAS_HELP] = "";
 };

@@ -11,7 +11,7 @@ import type { Part, Statistics } from "./stepstats.js";
 export const barCell = (css: string, percent: number, width: number, of = percent): HTMLElement =>
   barOf(css, num(percent, 1), of, width);
 
-export function categoryCell(part: Part): HTMLTableCellElement {
+function categoryCell(part: Part): HTMLTableCellElement {
   return h("td", swatch(part.css, part.stats.mean === 0), "\u2002", part.label);
 }
 

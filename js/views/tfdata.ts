@@ -5,14 +5,14 @@ import { num } from "../lib/format.js";
 import { hoverCard } from "../lib/parts.js";
 import type { Pipeline, TfDataNode } from "../lib/payload.js";
 
-export interface Placed {
+interface Placed {
   node: TfDataNode;
   column: number;
   x: number;
   y: number;
 }
 
-export interface Edge {
+interface Edge {
   from: Placed;
   to: Placed;
   critical: boolean;

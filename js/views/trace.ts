@@ -24,9 +24,8 @@ import { pointer } from "./trace/pointer.js";
 import { room } from "./trace/room.js";
 import { stepAt } from "./trace/saved/steps.js";
 import { SavedSource } from "./trace/saved.js";
-import type { SliceRef } from "./trace/source.js";
+import type { SliceRef, Under } from "./trace/source.js";
 import { overviewStrip } from "./trace/strips.js";
-import type { Under } from "./trace/under.js";
 import { around, type Span } from "./trace/window.js";
 
 /** Times of the selected steps in ms: from the start of the first to the end of the last; null when none is among them. */
@@ -44,7 +43,7 @@ export function stepsRange(steps: Steps, selection: Selection | null): [number, 
 }
 
 /** What a canvas says to those who do not see it. */
-export function summary(trace: Trace, drawn: { shown: number; total: number } = trace): string {
+function summary(trace: Trace, drawn: { shown: number; total: number } = trace): string {
   const kinds = [...processes(trace.lanes)].map(([process, lanes]) => `${process} with ${count(lanes.length)} tracks`);
   return `Timeline of ${ms((trace.end * trace.tick_ns) / 1e6)}: ${kinds.join(", ")}; ${coverage(drawn, false)} Arrow keys move between slices.`;
 }

@@ -1,4 +1,4 @@
-/** The lines of a cell that a selection touches. */
+/** The text of a cell: the lines that a selection touches, and its first line `%%nbprof`. */
 
 interface Place {
   line: number;
@@ -24,4 +24,12 @@ export function linesOf(source: string, from: Place, to: Place): Lines | null {
   while (first <= last && !all[first]?.trim()) first++;
   while (last >= first && !all[last]?.trim()) last--;
   return first > last ? null : { text: all.slice(first, last + 1).join("\n"), first: first + 1, last: last + 1 };
+}
+
+const FIRST = /^%%nbprof(?=\s|$)/;
+
+/** What to insert at the top of a cell; null where it is there already. */
+export function magicLine(source: string, options: string): string | null {
+  if (FIRST.test(source.trimStart())) return null;
+  return `%%nbprof${options ? ` ${options}` : ""}\n`;
 }

@@ -48,7 +48,7 @@ export function newest(a: Run, b: Run): number {
 const names = new Intl.Collator("en", { numeric: true });
 
 /** The folder of the list that a path belongs to: the nearest above it. */
-export function watcherOf(path: string, watched: readonly Watched[]): Watched | null {
+function watcherOf(path: string, watched: readonly Watched[]): Watched | null {
   let best: Watched | null = null;
   for (const one of watched) {
     if (inside(path, one.path) && (best === null || one.path.length > best.path.length)) best = one;

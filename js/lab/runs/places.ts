@@ -4,7 +4,7 @@ import type { Watched } from "./groups.js";
 import { folderOf, inside, logdirOf } from "./run.js";
 
 /** Where %%nbprof saves runs, beside the notebook. */
-export const DEFAULT = "nbprof-results";
+const DEFAULT = "nbprof-results";
 
 const MOST_PLACES = 50;
 /** As many files of an output are looked at; the others lie beside them. */

@@ -4,12 +4,12 @@ import { h } from "../../lib/dom.js";
 import type { Group } from "./groups.js";
 import { ago, facts, fullTime, many, type Run, spoken, stepTime, verdict } from "./run.js";
 
-export interface FolderLine {
+interface FolderLine {
   readonly kind: "folder";
   readonly group: Group;
 }
 
-export interface RunLine {
+interface RunLine {
   readonly kind: "run";
   readonly run: Run;
   /** Why it could not be analysed, or "". */

@@ -58,7 +58,7 @@ export function runOf(told: unknown): Run | null {
 }
 
 /** The last part of a path. */
-export const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
+const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 
 /** The folder that something is in; "" is the one that Jupyter serves. */
 export const folderOf = (path: string): string => path.slice(0, Math.max(0, path.lastIndexOf("/")));

@@ -2,28 +2,20 @@
 
 import { canvas } from "../../lib/canvas.js";
 import { textAt } from "../../lib/codec.js";
-import { boxOf, h, handled, listen, modified } from "../../lib/dom.js";
-import { bytesText, byteUnit, count, num } from "../../lib/format.js";
-import { hoverCard } from "../../lib/parts.js";
+import { h } from "../../lib/dom.js";
+import { bytesText, count, num } from "../../lib/format.js";
 import type { AllocatorDevice } from "../../lib/payload-allocator.js";
 import { tickDigits, ticks } from "../../lib/scale.js";
+import { lowest } from "../../lib/search.js";
 import { cssColor } from "../../lib/theme.js";
-import { byteAxis, columns } from "../memory/series.js";
-import { onTheme } from "../trace/palette.js";
+import { columns } from "../memory/series.js";
+import { bytesBeside, pointed } from "../pointed.js";
 
 const HEIGHT = 180;
-const UNIT = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 } as const;
 
 /** The last row at or before a place on the axis; the first where there is none. */
 export function rowAt(x: ArrayLike<number>, at: number): number {
-  let low = 0;
-  let high = x.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((x[middle] as number) <= at) low = middle + 1;
-    else high = middle;
-  }
-  return Math.max(0, low - 1);
+  return Math.max(0, lowest(x.length, (i) => (x[i] as number) > at) - 1);
 }
 
 export function levels(device: AllocatorDevice, signal: AbortSignal): HTMLElement {
@@ -33,12 +25,10 @@ export function levels(device: AllocatorDevice, signal: AbortSignal): HTMLElemen
   const span = Math.max((x[n - 1] as number) - from, 1e-9);
   let most = 1;
   for (const value of reserved) most = Math.max(most, value);
-  const unit = byteUnit(most);
-  const axis = byteAxis((1.06 * most) / UNIT[unit]);
-  const top = axis.max * UNIT[unit];
-  let hover = -1;
+  const { unit, top, element: left } = bytesBeside(most, 1.06, HEIGHT);
 
   const shown = (at: number): string => (timed ? num(at, span < 100 ? 2 : 0) : count(at));
+  const share = (row: number): number => ((x[row] as number) - from) / span;
   const bottom = ticks(span, 6).filter((tick) => tick <= span);
   const stage = h("div.plot");
   const status = h("p.sr", { role: "status" });
@@ -65,24 +55,12 @@ export function levels(device: AllocatorDevice, signal: AbortSignal): HTMLElemen
       fill(allocated, "--m-stack", 1);
       context.fillStyle = colour("--err");
       for (const at of device.oom_at) context.fillRect(Math.min(width - 2, ((at - from) / span) * width), 0, 2, height);
-      if (hover < 0) return;
+      if (pointer.row < 0) return;
       context.fillStyle = colour("--accent");
-      context.fillRect(Math.round((((x[hover] as number) - from) / span) * width), 0, 1, height);
+      context.fillRect(Math.round(share(pointer.row) * width), 0, 1, height);
     },
   });
-  area.element.tabIndex = 0;
-  onTheme(stage, signal, area.redraw);
-  const card = hoverCard(stage, signal);
-
-  function show(row: number, spoken = false): void {
-    hover = row;
-    area.redraw();
-    if (row < 0) {
-      card.hide();
-      return;
-    }
-    const box = boxOf(area.element);
-    const at = box.left + (((x[row] as number) - from) / span) * box.width;
+  const card = (row: number) => {
     const bytes = (values: ArrayLike<number>): string => bytesText(values[row] as number);
     const title = timed ? `${shown(x[row] as number)} ms` : `entry ${shown(x[row] as number)}`;
     const what = `${textAt(device.action, row)} ${bytesText(device.size[row] as number)}`;
@@ -92,45 +70,24 @@ export function levels(device: AllocatorDevice, signal: AbortSignal): HTMLElemen
       { css: "m-stack", label: "Allocated", value: bytes(allocated) },
       { label: what, value: textAt(device.where, row) },
     ];
-    card.show({ left: at - 4, right: at + 4, top: box.top, bottom: box.bottom }, { title, rows, two: true });
-    if (spoken) status.textContent = [title, ...rows.map((each) => `${each.label} ${each.value}`)].join(", ");
-  }
-
-  listen(area.element, "pointermove", (event) => {
-    const box = boxOf(area.element);
-    show(rowAt(x, from + ((event.clientX - box.left) / Math.max(1, box.width)) * span));
-  });
-  listen(area.element, "pointerleave", () => show(-1));
-  listen(area.element, "blur", () => show(-1));
-  listen(area.element, "keydown", (event) => {
-    if (modified(event)) return;
-    const far = event.shiftKey ? 10 : 1;
-    const moves: Record<string, number> = {
-      ArrowLeft: hover - far,
-      ArrowRight: hover + far,
-      PageUp: hover - Math.ceil(n / 10),
-      PageDown: hover + Math.ceil(n / 10),
-      Home: 0,
-      End: n - 1,
-    };
-    const target = moves[event.key];
-    if (target !== undefined) show(Math.max(0, Math.min(n - 1, target)), true);
-    else if (event.key === "Escape" && hover >= 0) show(-1);
-    else return;
-    handled(event);
+    return { title, rows, two: true };
+  };
+  const pointer = pointed(area, stage, signal, {
+    rows: n,
+    at: (share) => rowAt(x, from + share * span),
+    share,
+    card,
+    say(row) {
+      const { title, rows } = card(row);
+      status.textContent = [title, ...rows.map((each) => `${each.label} ${each.value}`)].join(", ");
+    },
   });
   return h(
     "div",
     h(
       "div.chart.program",
       h("div.unit", h("span", unit), h("span", timed ? "ms →" : "entries →")),
-      h(
-        "div.ax",
-        { style: { height: `${HEIGHT}px` } },
-        ...axis.ticks.map((tick) =>
-          h("span", { style: { top: `${HEIGHT * (1 - tick / axis.max)}px` } }, num(tick, tickDigits(axis.ticks))),
-        ),
-      ),
+      left,
       stage,
       h(
         "div.axp",

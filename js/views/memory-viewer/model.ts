@@ -4,19 +4,13 @@ import { numberAt, textAt } from "../../lib/codec.js";
 import { bytesText, count, known, num, percent } from "../../lib/format.js";
 import type { CardContent } from "../../lib/parts.js";
 import type { ProgramMemory, ProgramSpace } from "../../lib/payload.js";
+import { lowest } from "../../lib/search.js";
 
 export type Order = "program" | "size";
 
 /** The last row at or before a program point; -1 before the first. */
 export function rowAt(space: ProgramSpace, point: number): number {
-  let low = 0;
-  let high = space.rows;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((space.position[middle] as number) <= point) low = middle + 1;
-    else high = middle;
-  }
-  return low - 1;
+  return lowest(space.rows, (i) => (space.position[i] as number) > point) - 1;
 }
 
 /** The row of the peak: of those with most memory the one at the peak's point; -1 without a timeline. */

@@ -2,18 +2,17 @@
 
 import { canvas } from "../../lib/canvas.js";
 import { numberAt } from "../../lib/codec.js";
-import { boxOf, h, handled, listen, modified } from "../../lib/dom.js";
-import { bytesText, byteUnit, count, num } from "../../lib/format.js";
-import { hoverCard } from "../../lib/parts.js";
+import { h } from "../../lib/dom.js";
+import { bytesText, count } from "../../lib/format.js";
 import type { ProgramSpace } from "../../lib/payload.js";
-import { tickDigits, ticks } from "../../lib/scale.js";
+import { ticks } from "../../lib/scale.js";
 import { cssColor } from "../../lib/theme.js";
-import { byteAxis, columns } from "../memory/series.js";
-import { onTheme, themeReader } from "../trace/palette.js";
+import { BYTES, columns } from "../memory/series.js";
+import { bytesBeside, pointed } from "../pointed.js";
+import { themeReader } from "../trace/palette.js";
 import { lifetime, peakRow, pointCard, pointText, rowAt } from "./model.js";
 
 const HEIGHT = 200;
-const UNIT = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 } as const;
 
 export interface WorkingSet {
   element: HTMLElement;
@@ -25,20 +24,10 @@ export function workingSet(space: ProgramSpace, signal: AbortSignal): WorkingSet
   const n = space.rows;
   const end = Math.max(1, space.points);
   const peak = peakRow(space);
-  let hover = -1;
   let marked = -1;
 
-  const unit = byteUnit(space.peak_bytes);
   // Room above the peak for its label.
-  const axis = byteAxis((1.14 * space.peak_bytes) / UNIT[unit]);
-  const top = axis.max * UNIT[unit];
-  const left = h(
-    "div.ax",
-    { style: { height: `${HEIGHT}px` } },
-    ...axis.ticks.map((tick) =>
-      h("span", { style: { top: `${HEIGHT * (1 - tick / axis.max)}px` } }, num(tick, tickDigits(axis.ticks))),
-    ),
-  );
+  const { unit, axis, top, element: left } = bytesBeside(space.peak_bytes, 1.14, HEIGHT);
   const points = ticks(end - 1, 6).filter((tick) => Number.isInteger(tick));
   const bottom = h(
     "div.axp",
@@ -86,7 +75,7 @@ export function workingSet(space: ProgramSpace, signal: AbortSignal): WorkingSet
       context.globalAlpha = 0.45;
       context.fillStyle = bg;
       for (const tick of axis.ticks)
-        if (tick > 0 && tick < axis.max) context.fillRect(0, Math.round(y(tick * UNIT[unit])), width, 1);
+        if (tick > 0 && tick < axis.max) context.fillRect(0, Math.round(y(tick * BYTES[unit])), width, 1);
       context.globalAlpha = 1;
 
       if (marked >= 0) {
@@ -127,56 +116,26 @@ export function workingSet(space: ProgramSpace, signal: AbortSignal): WorkingSet
         context.lineWidth = 1.5;
         context.stroke();
       }
-      if (hover >= 0) {
+      if (pointer.row >= 0) {
         context.fillStyle = accent;
-        context.fillRect(Math.round(x((space.position[hover] as number) + 0.5)), 0, 1, height);
+        context.fillRect(Math.round(x((space.position[pointer.row] as number) + 0.5)), 0, 1, height);
       }
     },
   });
-  area.element.tabIndex = 0;
-  onTheme(stage, signal, area.redraw);
-  const card = hoverCard(stage, signal);
-
-  function show(row: number, spoken = false): void {
-    hover = row;
-    area.redraw();
-    if (row < 0) {
-      card.hide();
-      return;
-    }
-    const box = boxOf(area.element);
-    const x = box.left + (((space.position[row] as number) + 0.5) / end) * box.width;
-    card.show({ left: x - 4, right: x + 4, top: box.top, bottom: box.bottom }, pointCard(space, row));
-    if (spoken) status.textContent = pointText(space, row);
-  }
-
-  listen(area.element, "pointermove", (event) => {
-    const box = boxOf(area.element);
-    const point = ((event.clientX - box.left) / Math.max(1, box.width)) * end;
-    // Near the peak it is meant, also where a pixel holds a hundred points.
-    const near =
-      peak >= 0 && Math.abs((space.position[peak] as number) + 0.5 - point) < (3 * end) / Math.max(1, box.width);
-    show(near ? peak : rowAt(space, point));
-  });
-  listen(area.element, "pointerleave", () => show(-1));
-  listen(area.element, "blur", () => show(-1));
-  listen(area.element, "keydown", (event) => {
-    if (!n || modified(event)) return;
-    const present = hover >= 0 ? hover : peak;
-    const far = event.shiftKey ? 10 : 1;
-    const moves: Record<string, number> = {
-      ArrowLeft: hover < 0 ? present : present - far,
-      ArrowRight: hover < 0 ? present : present + far,
-      PageUp: present - Math.ceil(n / 10),
-      PageDown: present + Math.ceil(n / 10),
-      Home: 0,
-      End: n - 1,
-    };
-    const target = moves[event.key];
-    if (target !== undefined) show(Math.max(0, Math.min(n - 1, target)), true);
-    else if (event.key === "Escape" && hover >= 0) show(-1);
-    else return;
-    handled(event);
+  const pointer = pointed(area, stage, signal, {
+    rows: n,
+    at(share, pixel) {
+      const point = share * end;
+      // Near the peak it is meant, also where a pixel holds a hundred points.
+      const near = peak >= 0 && Math.abs((space.position[peak] as number) + 0.5 - point) < 3 * end * pixel;
+      return near ? peak : rowAt(space, point);
+    },
+    share: (row) => ((space.position[row] as number) + 0.5) / end,
+    card: (row) => pointCard(space, row),
+    say(row) {
+      status.textContent = pointText(space, row);
+    },
+    begin: () => ({ row: peak, moves: false }),
   });
   return {
     element,

@@ -1,17 +1,18 @@
 /** The timeline of memory: what it shows, and how pointer and keys move on it. */
 
 import { canvas } from "../../lib/canvas.js";
-import { boxOf, clear, h, handled, listen, modified } from "../../lib/dom.js";
+import { boxOf, clear, h, listen } from "../../lib/dom.js";
 import { bytesText, num } from "../../lib/format.js";
-import { hoverCard, link } from "../../lib/parts.js";
+import { link } from "../../lib/parts.js";
 import type { MemoryId } from "../../lib/payload.js";
 import { cssColor } from "../../lib/theme.js";
-import { onTheme, themeReader } from "../trace/palette.js";
+import { pointed } from "../pointed.js";
+import { themeReader } from "../trace/palette.js";
 import { draw } from "./draw.js";
 import { cardRows, momentText, ticksText } from "./moment.js";
 import { axis, firstScope, fragmentationAxis, largest, peakIndex, type Scope, sampleAt, timeTicks } from "./series.js";
 
-export const HEIGHT = 224;
+const HEIGHT = 224;
 
 export interface Plot {
   element: HTMLElement;
@@ -30,7 +31,6 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
   const peak = peakIndex(id);
   const fragmented = id.fragmentation.some((value) => Number.isFinite(value));
   let scope = firstScope(id);
-  let hover = -1;
   let pinned = -1;
 
   const left = h("div.ax", { style: { height: `${HEIGHT}px` } });
@@ -71,7 +71,7 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
         left: left_axis,
         right_max: right_axis.max,
         peak,
-        hover,
+        hover: pointer.row,
         pinned,
         colours: {
           stack: colour("--m-stack"),
@@ -87,9 +87,6 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
       });
     },
   });
-  area.element.tabIndex = 0;
-  const card = hoverCard(stage, signal);
-  onTheme(stage, signal, area.redraw);
 
   function drawAxes(): void {
     left_axis = axis(id, scope, id.free_bytes[peak] ?? Number.NaN);
@@ -113,18 +110,6 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
     area.redraw();
   }
 
-  function show(index: number): void {
-    hover = index;
-    area.redraw();
-    if (index < 0) {
-      card.hide();
-      return;
-    }
-    const box = boxOf(area.element);
-    const x = box.left + (((id.time_ms[index] as number) - from) / (end - from)) * box.width;
-    card.show({ left: x - 4, right: x + 4, top: box.top, bottom: box.bottom }, cardRows(id, index));
-  }
-
   function pin(index: number): void {
     pinned = index;
     onPin(index);
@@ -140,36 +125,27 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
     }
   }
 
-  const at = (event: PointerEvent): number => {
+  const at = (share: number, pixel: number): number =>
+    sampleAt(id, from + share * (end - from), 1.5 * (end - from) * pixel);
+  const pointer = pointed(area, stage, signal, {
+    rows: n,
+    at,
+    share: (index) => ((id.time_ms[index] as number) - from) / (end - from),
+    card: (index) => cardRows(id, index),
+    begin: () => (pinned >= 0 ? { row: pinned, moves: true } : { row: peak, moves: false }),
+    key(event) {
+      if ((event.key === "Enter" || event.key === " ") && pointer.row >= 0) pin(pointer.row);
+      else if (event.key === "Escape" && (pointer.row >= 0 || pinned >= 0)) {
+        pointer.show(-1);
+        pin(-1);
+      } else return false;
+      return true;
+    },
+  });
+  listen(area.element, "click", (event) => {
     const box = boxOf(area.element);
-    const pixel = (end - from) / Math.max(1, box.width);
-    return sampleAt(id, from + (event.clientX - box.left) * pixel, 1.5 * pixel);
-  };
-  listen(area.element, "pointermove", (event) => show(at(event)));
-  listen(area.element, "pointerleave", () => show(-1));
-  listen(area.element, "blur", () => show(-1));
-  listen(area.element, "click", (event) => pin(at(event as PointerEvent)));
-  listen(area.element, "keydown", (event) => {
-    if (!n || modified(event)) return;
-    const present = hover >= 0 ? hover : pinned >= 0 ? pinned : peak;
-    const far = event.shiftKey ? 10 : 1;
-    const started = hover >= 0 || pinned >= 0;
-    const moves: Record<string, number> = {
-      ArrowLeft: started ? present - far : present,
-      ArrowRight: started ? present + far : present,
-      PageUp: present - Math.ceil(n / 10),
-      PageDown: present + Math.ceil(n / 10),
-      Home: 0,
-      End: n - 1,
-    };
-    const target = moves[event.key];
-    if (target !== undefined) show(Math.max(0, Math.min(n - 1, target)));
-    else if ((event.key === "Enter" || event.key === " ") && hover >= 0) pin(hover);
-    else if (event.key === "Escape" && (hover >= 0 || pinned >= 0)) {
-      show(-1);
-      pin(-1);
-    } else return;
-    handled(event);
+    const pixel = 1 / Math.max(1, box.width);
+    pin(at((event.clientX - box.left) * pixel, pixel));
   });
   drawAxes();
   pin(-1);

@@ -3,6 +3,7 @@
 import { bytesText, byteUnit } from "../../lib/format.js";
 import type { MemoryId } from "../../lib/payload.js";
 import { niceMax, ticks } from "../../lib/scale.js";
+import { lowest } from "../../lib/search.js";
 
 /** Ends of a byte axis between 1 and 10, and into how many parts each divides evenly: closer than `niceMax`, as areas need room. */
 const ENDS: readonly (readonly [end: number, parts: number])[] = [
@@ -85,13 +86,7 @@ export function peakIndex(id: MemoryId): number {
 /** The sample a pointer means: of those within `slack` of the time the one with most in use, else the one that holds then. */
 export function sampleAt(id: MemoryId, time: number, slack: number): number {
   const n = id.time_ms.length;
-  let low = 0;
-  let high = n;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((id.time_ms[middle] as number) > time) high = middle;
-    else low = middle + 1;
-  }
+  const low = lowest(n, (i) => (id.time_ms[i] as number) > time);
   let best = Math.max(0, low - 1);
   if (!n) return -1;
   let near = -1;
@@ -115,7 +110,7 @@ export interface Axis {
   cut: string;
 }
 
-const SCALE = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 } as const;
+export const BYTES = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 } as const;
 
 const known = (value: number | null): value is number =>
   typeof value === "number" && Number.isFinite(value) && value > 0;
@@ -137,7 +132,7 @@ export function axis(id: MemoryId, scope: Scope, free_bytes: number): Axis {
   const whole = scope === "device" && known(id.capacity_bytes);
   const top = whole ? Math.max(most, id.capacity_bytes) : most;
   const unit = byteUnit(top);
-  const size = SCALE[unit];
+  const size = BYTES[unit];
   // The whole device ends where the device ends: there is nothing above.
   // Room above the peak for its label.
   const nice = byteAxis((1.12 * top) / size);

@@ -36,7 +36,7 @@ const MOST_DEEP = 40;
 /** The sum of what is known; NaN where nothing is. */
 const plus = (a: number, b: number): number => (Number.isNaN(a) ? b : Number.isNaN(b) ? a : a + b);
 
-/** The scopes of a framework op and its own name; a slash in brackets parts nothing. The twin of nbprof/analysis/ops/op_scopes.py. */
+/** The scopes of a framework op and its own name; a slash in brackets parts nothing. The twin of op_profile.py of nbprof/analysis. */
 export function scopes(path: string): string[] {
   const out: string[] = [];
   let depth = 0;

@@ -1,15 +1,15 @@
 /** Under the lanes: what is selected at the left, the marked range at the right. */
 
 import { headCell } from "../../lib/columns.js";
-import { clear, h, reason } from "../../lib/dom.js";
-import { heading } from "../../lib/parts.js";
-import { manyView } from "./info/many.js";
+import { type Child, clear, h, reason } from "../../lib/dom.js";
+import { count } from "../../lib/format.js";
+import { heading, link } from "../../lib/parts.js";
 import { rangeView } from "./info/range.js";
 import { HEADS, head, restRow, shareRow, sortShares, unitOf } from "./info/shares.js";
 import { briefly, type Go, sliceView } from "./info/slice.js";
-import type { LaneOf } from "./info/words.js";
+import { type LaneOf, length } from "./info/words.js";
 import type { Model } from "./model.js";
-import type { RangeInfo, SliceInfo } from "./source.js";
+import type { RangeInfo, SliceInfo, SliceRef } from "./source.js";
 
 /** Names of several slices that are shown. */
 const NAMES = 8;
@@ -153,4 +153,42 @@ function names(info: RangeInfo, go: Go): HTMLElement {
       h("tbody", ...rows),
     ),
   );
+}
+
+export interface Sum {
+  count: number;
+  sum_ns: number;
+  mean_ns: number;
+  min: SliceRef;
+  max: SliceRef;
+}
+
+/** Of at least one slice. */
+export function sumOf(slices: readonly SliceRef[]): Sum {
+  const [first] = slices as [SliceRef];
+  let [min, max, sum_ns] = [first, first, 0];
+  for (const slice of slices) {
+    sum_ns += slice.duration_ns;
+    if (slice.duration_ns < min.duration_ns) min = slice;
+    if (slice.duration_ns > max.duration_ns) max = slice;
+  }
+  return { count: slices.length, sum_ns, mean_ns: sum_ns / slices.length, min, max };
+}
+
+/** `names` is the table by name, once it is known. */
+export function manyView(slices: readonly SliceRef[], info: RangeInfo | null, go: Go, names: Child): HTMLElement[] {
+  const { count: n, sum_ns, mean_ns, min, max } = sumOf(slices);
+  const to = (slice: SliceRef): HTMLElement => link(length(slice.duration_ns), () => go.to(slice));
+  const rows: [string, Child][] = [
+    ["Sum", length(sum_ns)],
+    ["Mean", length(mean_ns)],
+    ["Shortest", to(min)],
+    ["Longest", to(max)],
+  ];
+  if (info) rows.push(["From first to last", length(info.to - info.from)]);
+  return [
+    heading(`${count(n)} slices`, "Ctrl+click adds and removes, Esc lets go"),
+    h("dl.env", ...rows.flatMap(([term, part]) => [h("dt", term), h("dd", part)])),
+    h("div", names),
+  ];
 }

@@ -129,7 +129,7 @@ interface View {
 const chosen = new WeakMap<readonly number[], number[]>();
 
 /** The lanes of a closed band that are drawn in it: those with the most events. */
-export function together(model: Model, lanes: readonly number[]): number[] {
+function together(model: Model, lanes: readonly number[]): number[] {
   const known = chosen.get(lanes);
   if (known) return known;
   const drawn = lanes.filter((id) => {
@@ -231,7 +231,7 @@ function drawTexts(
 }
 
 /** A step by name and length; without the length, or by its number alone, where there is no room: a cut number would be wrong. */
-export function stepText(name: string, length_ms: number, cut: (text: string) => string): string {
+function stepText(name: string, length_ms: number, cut: (text: string) => string): string {
   const number = /\d+$/.exec(name)?.[0] ?? "";
   const texts = [`${name} · ${lengthText(length_ms)}`, name, number];
   return texts.find((text) => text && cut(text) === text) ?? (number ? "" : cut(name));
@@ -320,7 +320,7 @@ function drawRuler(context: CanvasRenderingContext2D, scene: Scene, width: numbe
 }
 
 /** A profile this long (ms) is measured in seconds. */
-export const IN_SECONDS = 10_000;
+const IN_SECONDS = 10_000;
 
 /** A length of time in the unit that suits it. */
 export function lengthText(value_ms: number): string {

@@ -7,7 +7,7 @@ import type { Theme } from "./palette.js";
 import type { Arrow, SliceRef } from "./source.js";
 
 /** More are not told apart; the details list all. */
-export const MOST_ARROWS = 64;
+const MOST_ARROWS = 64;
 /** Length and half the width of a head, in px. */
 const HEAD = { length: 7, half: 4 };
 /** How far an arrow goes straight before it bends. */

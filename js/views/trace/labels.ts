@@ -12,7 +12,7 @@ import type { LaneHead } from "./source.js";
 import { axisText } from "./units.js";
 
 /** "the longest 1,200 of 9,000 events" for the tooltip of a lane. */
-export function laneTitle(lane: LaneHead): string {
+function laneTitle(lane: LaneHead): string {
   const { shown, events } = lane;
   const what = lane.kind === "counter" ? "samples" : "events";
   const here = shown < events ? `the longest ${count(shown)} of ${count(events)} ${what}` : `${count(events)} ${what}`;

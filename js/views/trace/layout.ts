@@ -1,9 +1,10 @@
 /** Where each lane lies: the tree of processes and lanes, from top to bottom. */
 
+import { lowest } from "../../lib/search.js";
 import type { LaneHead } from "./source.js";
 
 export const ROW = 18;
-export const COUNTER = 34;
+const COUNTER = 34;
 
 export type Band =
   | { kind: "process"; key: string; process: string; open: boolean; lanes: number[]; top: number; height: number }
@@ -88,14 +89,7 @@ export const levelTop = (depth: number): number => 1 + depth * (ROW - 1);
 
 /** The bands that touch top…bottom, by binary search. */
 export function bandsIn(bands: readonly Band[], top: number, bottom: number): Band[] {
-  let low = 0;
-  let high = bands.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    const band = bands[middle] as Band;
-    if (band.top + band.height > top) high = middle;
-    else low = middle + 1;
-  }
+  const low = lowest(bands.length, (i) => (bands[i] as Band).top + (bands[i] as Band).height > top);
   const found: Band[] = [];
   for (let i = low; i < bands.length && (bands[i] as Band).top < bottom; i++) found.push(bands[i] as Band);
   return found;

@@ -5,8 +5,7 @@ import { matcher } from "../../lib/rows.js";
 import { History } from "./history.js";
 import type { Band, Folding } from "./layout.js";
 import { layout, levelTop, reveal } from "./layout.js";
-import type { Direction, Found, LaneHead, SliceRef, Source } from "./source.js";
-import type { Under } from "./under.js";
+import type { Direction, Found, LaneHead, SliceRef, Source, Under } from "./source.js";
 import { around, clamp, pan, type Span, shortest, show, zoom } from "./window.js";
 
 /** What a reader has made of the trace, besides its search and its filter. */

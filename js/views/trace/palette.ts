@@ -30,7 +30,7 @@ export const categoryColour = (theme: Theme, key: string): string =>
   theme.categories[CATEGORIES.findIndex((category) => category.key === key)] ?? theme.fg2;
 
 /** The element that carries the theme. */
-export const frameOf = (el: Element): HTMLElement | null => el.closest<HTMLElement>("[data-theme]");
+const frameOf = (el: Element): HTMLElement | null => el.closest<HTMLElement>("[data-theme]");
 
 /** Calls `fn` whenever the theme of the dashboard, or the colours of its categories, change. */
 export function onTheme(el: Element, signal: AbortSignal, fn: () => void): void {

@@ -7,7 +7,8 @@ import { RULER } from "./draw.js";
 import { levelTop } from "./layout.js";
 import { snap } from "./measure.js";
 import type { Model } from "./model.js";
-import { rowUnder, sliceUnder, type Under } from "./under.js";
+import type { Under } from "./source.js";
+import { rowUnder, sliceUnder } from "./under.js";
 import type { Span } from "./window.js";
 
 /** A press that moves less is a click. */

@@ -4,6 +4,7 @@
  */
 
 import type { Lane } from "../../lib/payload.js";
+import { lowest } from "../../lib/search.js";
 
 export interface Row {
   /** Index of each slice in its lane, by start. */
@@ -16,18 +17,6 @@ export interface Row {
   busy: Float64Array;
   /** Longest slice of each block of 2^k: level 0 is blocks of two. */
   longest: Uint32Array[];
-}
-
-/** The first i in 0…n for which `fits` holds; `fits` is false, then true. */
-export function lowest(n: number, fits: (i: number) => boolean): number {
-  let low = 0;
-  let high = n;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (fits(middle)) high = middle;
-    else low = middle + 1;
-  }
-  return low;
 }
 
 /** The rows of a lane, outermost first. */
@@ -164,15 +153,14 @@ function shortRun(row: Row, first: number, last: number, bin: number): number {
   const at = longestOf(row, first, last);
   if ((row.end[at] as number) - (row.start[at] as number) < bin) return last;
   // At most one slice of a bin or more can start in a bin unless slices overlap: look for the first.
-  let low = first + 1;
-  let high = at;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    const longest = longestOf(row, first, middle + 1);
-    if ((row.end[longest] as number) - (row.start[longest] as number) >= bin) high = middle;
-    else low = middle + 1;
-  }
-  return high;
+  return lowest(
+    at,
+    (i) => {
+      const longest = longestOf(row, first, i + 1);
+      return (row.end[longest] as number) - (row.start[longest] as number) >= bin;
+    },
+    first + 1,
+  );
 }
 
 /** Busy time of from…to in which at least one of the rows has a slice. */

@@ -2,14 +2,14 @@
 
 import { kernelName } from "../../lib/format.js";
 import type { Payload, Lane as SavedLane, Trace } from "../../lib/payload.js";
+import { lowest } from "../../lib/search.js";
 import { fillsOf } from "./colours.js";
-import { eachMark, lowest, type Row } from "./rows.js";
+import { eachMark, type Row } from "./rows.js";
 import { SavedAnswers } from "./saved/answers.js";
 import { hitSums } from "./saved/find.js";
 import type { SavedLanes } from "./saved/lanes.js";
-import { restOf } from "./saved/rest.js";
 import { type Answers, idsOf, type LaneHead, type Series, type Sink, type Source, type Strip } from "./source.js";
-import { overview } from "./strip.js";
+import { overview } from "./strips.js";
 
 /** What of a payload the trace is made of. */
 export type Saved = Pick<Payload, "trace" | "steps" | "ops" | "kernels" | "input"> & {
@@ -20,7 +20,7 @@ export type Saved = Pick<Payload, "trace" | "steps" | "ops" | "kernels" | "input
 const STEP = 107;
 
 /** The bin (ns, a power of two) that suits pixels of a length: neither more than one nor less than half of it. */
-export const binOf = (pixel_ns: number): number => 2 ** Math.floor(Math.log2(pixel_ns));
+const binOf = (pixel_ns: number): number => 2 ** Math.floor(Math.log2(pixel_ns));
 
 export class SavedSource implements Source {
   readonly live = false;
@@ -188,4 +188,27 @@ function largest(lane: SavedLane): number {
   let most = 0;
   for (const value of lane.value ?? []) if (value > most) most = value;
   return most;
+}
+
+/** A function that tells a sink how busy the events that were left out of a row keep it in from…to. */
+export function restOf(trace: Trace): (lane: number, depth: number, from: number, to: number, sink: Sink) => void {
+  const { bins, lane: lanes, depth: depths, busy } = trace.rest;
+  const start = trace.rest.from * trace.tick_ns;
+  const length = ((trace.rest.to - trace.rest.from) * trace.tick_ns) / Math.max(1, bins);
+  const rows = new Map<string, number>();
+  for (let row = 0; row < lanes.length; row++) rows.set(`${lanes[row]} ${depths[row]}`, row);
+  return (lane, depth, from, to, sink) => {
+    const row = rows.get(`${lane} ${depth}`);
+    if (row === undefined || !(length > 0)) return;
+    const first = Math.max(0, Math.floor((from - start) / length));
+    const last = Math.min(bins, Math.ceil((to - start) / length));
+    // Equal neighbours are one: a wide part of a row is then one piece.
+    for (let bin = first; bin < last; ) {
+      const share = busy[row * bins + bin] as number;
+      let stop = bin + 1;
+      while (stop < last && busy[row * bins + stop] === share) stop++;
+      if (share) sink.rest(start + bin * length, start + stop * length, share);
+      bin = stop;
+    }
+  };
 }

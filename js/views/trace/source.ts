@@ -5,7 +5,10 @@
  * these are the same in all sources with the same `ids`.
  */
 
+import type { Lane, Strip } from "../../lib/payload.js";
 import type { Target } from "../../lib/view.js";
+
+export type { Strip };
 
 /** A slice as it is selected and passed around. */
 export interface SliceRef {
@@ -19,26 +22,20 @@ export interface SliceRef {
   name: string;
 }
 
+/** A slice as drawn, or the longest of those that are drawn as one. */
+export interface Under extends SliceRef {
+  /** Slices drawn as one, 1 for one of its own. */
+  count: number;
+}
+
 /** A lane as it is drawn and labelled; its slices are asked for. */
-export interface LaneHead {
-  id: number;
-  /** Section heading ("GPU 0", "Host"). */
-  process: string;
-  name: string;
-  /** Small text beside the name ("compute", "main"). */
-  note: string;
-  kind: "steps" | "device" | "host" | "counter";
-  /** Events in the profile (of a counter: samples). */
-  events: number;
-  /** Those of them that this source can show. */
+export interface LaneHead
+  extends Pick<
+    Lane,
+    "id" | "process" | "name" | "note" | "kind" | "events" | "depths" | "folded" | "derived" | "unit"
+  > {
+  /** Those of its events that this source can show. */
   shown: number;
-  depths: number;
-  /** Closed at first. */
-  folded: boolean;
-  /** Made from what was recorded. */
-  derived: boolean;
-  /** Of a counter. */
-  unit?: "bytes" | "percent" | "count";
   /** Of a counter: its largest value, where that is known before it is drawn. */
   most?: number;
 }
@@ -73,14 +70,6 @@ export interface Series {
   low: Float64Array;
   high: Float64Array;
   last: Float64Array;
-}
-
-/** The whole profile in equal parts, 0…255. */
-export interface Strip {
-  above: Uint8Array;
-  below: Uint8Array;
-  /** What the lower one shows; a run on the CPU has no device. */
-  below_is: "device" | "host";
 }
 
 export type Kind = "launch" | "producer" | "forward" | "flow";

@@ -1,13 +1,13 @@
 /** Tiles that came from Python, by row, level of zoom and place; the ones not looked at for longest go first. */
 
+import { lowest } from "../../lib/search.js";
 import type { Sink } from "./source.js";
 
 /** Bins of a tile. A bin of level k is 2^k ns. */
-export const TILE = 512;
+const TILE = 512;
 /** Bytes of tiles that are kept. */
 const MOST_BYTES = 60e6;
 
-export const binAt = (level: number): number => 2 ** level;
 export const tileLength = (level: number): number => TILE * 2 ** level;
 
 /** Numbers in the narrowest type that holds them. */
@@ -159,13 +159,7 @@ export function pour(
   const hits = tile.block.query === query && query !== "";
   const [least, most] = [from - base, to - base];
   // Tiles hold few marks beside those in view; halving finds the first of them.
-  let low = tile.first;
-  let high = last;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((marks.end[middle] as number) < least) low = middle + 1;
-    else high = middle;
-  }
+  const low = lowest(last, (i) => (marks.end[i] as number) >= least, tile.first);
   for (let i = low; i < last; i++) {
     const start = marks.start[i] as number;
     if (start > most) break;

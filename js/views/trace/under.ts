@@ -3,16 +3,10 @@
 import { RULER } from "./draw.js";
 import { bandsIn, ROW } from "./layout.js";
 import type { Model } from "./model.js";
-import type { Sink, SliceRef } from "./source.js";
+import type { Sink, Under } from "./source.js";
 
 /** How near to a slice counts as on it, in pixels, for those of a pixel. */
 const SLACK = 2;
-
-/** A slice as drawn, or the longest of those that are drawn as one. */
-export interface Under extends SliceRef {
-  /** Slices drawn as one, 1 for one of its own. */
-  count: number;
-}
 
 /** Looks for the mark at a time; within `slack` of it the nearest counts, of those as near the longest. */
 export class Finder implements Sink {

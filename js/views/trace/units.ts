@@ -17,7 +17,7 @@ export function counterMost(lane: LaneHead, series: Series): number {
 }
 
 /** A value in its unit. */
-export function valueText(value: number, unit: LaneHead["unit"]): string {
+function valueText(value: number, unit: LaneHead["unit"]): string {
   if (unit === "bytes") return format.bytesText(value);
   if (unit === "percent") return `${format.num(value, 1)}%`;
   return format.count(Math.round(value));

@@ -30,7 +30,7 @@ const FIRST = { names: 6, lanes: 8 };
 /** Most chips of idle devices: the list of lanes tells the rest. */
 const CHIPS = 4;
 
-export type Scope = "all" | "pinned" | "view";
+type Scope = "all" | "pinned" | "view";
 
 const SCOPES: { id: Scope; label: string }[] = [
   { id: "all", label: "All" },

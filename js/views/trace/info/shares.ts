@@ -47,7 +47,7 @@ export function unitOf(most_ns: number): { unit: "ms" | "µs"; size: number; dig
   return { unit: "µs", size: 1e3, digits: most_ns >= 10e3 ? 1 : 3 };
 }
 
-export const cssOf = (fill: number): string => CATEGORIES[fill - 1]?.css ?? "other";
+const cssOf = (fill: number): string => CATEGORIES[fill - 1]?.css ?? "other";
 
 /** The first `n`, and what the others sum up to; one left over is told like the rest. */
 export function head(

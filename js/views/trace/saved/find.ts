@@ -4,7 +4,8 @@ import { reason } from "../../../lib/dom.js";
 import { count } from "../../../lib/format.js";
 import type { Lane } from "../../../lib/payload.js";
 import { matcher } from "../../../lib/rows.js";
-import { lowest, type Row } from "../rows.js";
+import { lowest } from "../../../lib/search.js";
+import type { Row } from "../rows.js";
 import type { Found, Hit, HitAt } from "../source.js";
 import type { At, SavedLanes } from "./lanes.js";
 

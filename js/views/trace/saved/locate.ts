@@ -2,9 +2,10 @@
 
 import { numberAt, textAt } from "../../../lib/codec.js";
 import type { Table } from "../../../lib/payload.js";
+import { lowest } from "../../../lib/search.js";
 import { candidates } from "../ask.js";
 import { length } from "../info/words.js";
-import { lowest, visible } from "../rows.js";
+import { visible } from "../rows.js";
 import type { Located, Target } from "../source.js";
 import { hitAt, hitsOf } from "./find.js";
 import type { At, SavedLanes } from "./lanes.js";
@@ -16,7 +17,7 @@ const AT = "_at_ms";
 const FOR = "_for_ms";
 
 /** Where the longest call of a row lies, in ms as its table counts; null where that does not say. */
-export function longestOf(table: Table, row: number): { from: number; to: number } | null {
+function longestOf(table: Table, row: number): { from: number; to: number } | null {
   const from = numberAt(table.data[AT], row);
   const to = from + numberAt(table.data[FOR], row);
   return to >= from ? { from, to } : null;
@@ -26,7 +27,7 @@ export function longestOf(table: Table, row: number): { from: number; to: number
  * The slice that lies from…to, to within what a tick rounds; of several the innermost of the name, else the innermost. One of the
  * name that only starts there will do: a device may count its ops by a clock of its own.
  */
-export function sliceLike(saved: SavedLanes, from: number, to: number, names: readonly string[]): At | null {
+function sliceLike(saved: SavedLanes, from: number, to: number, names: readonly string[]): At | null {
   const slack = 1.5 * saved.tick;
   let best: At | null = null;
   let rank = 0;

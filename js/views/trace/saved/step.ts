@@ -1,7 +1,8 @@
 /** From one slice to another, in what a report holds. */
 
 import type { Lane } from "../../../lib/payload.js";
-import { longestOf, lowest, type Row } from "../rows.js";
+import { lowest } from "../../../lib/search.js";
+import { longestOf, type Row } from "../rows.js";
 import type { Direction } from "../source.js";
 import type { At, SavedLanes } from "./lanes.js";
 
