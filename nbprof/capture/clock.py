@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,6 +38,18 @@ class Span(Protocol):
 
     def close(self) -> None:
         """End it."""
+
+
+class ContextSpan:
+    """A context manager of the framework as a span: entered at once, left when it is closed."""
+
+    def __init__(self, context: AbstractContextManager[object]) -> None:
+        self._context = context
+        context.__enter__()
+
+    def close(self) -> None:
+        """End it."""
+        self._context.__exit__(None, None, None)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nbprof.capture.clock import STAGE, WAIT, Marker, Span, StepClock
+from nbprof.capture.clock import STAGE, WAIT, ContextSpan, Marker, Span, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.core import remedies
@@ -106,7 +106,7 @@ class JaxBackend:
 
     def open_wait(self) -> Span:
         """Open a span around what a step waits for."""
-        return _Wait(self._jax.profiler.TraceAnnotation(WAIT, **STAGE))
+        return ContextSpan(self._jax.profiler.TraceAnnotation(WAIT, **STAGE))
 
     def versions(self) -> str:
         """Return the versions that matter for reading the run."""
@@ -263,17 +263,6 @@ class JaxBackend:
     def _note(self, text: str) -> None:
         if text not in self._notes:
             self._notes.append(text)
-
-
-class _Wait:
-    """An annotation that stays open until it is closed."""
-
-    def __init__(self, span: Any) -> None:
-        self._span = span
-        span.__enter__()
-
-    def close(self) -> None:
-        self._span.__exit__(None, None, None)
 
 
 class _Annotation:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import mmap
 import sys
 import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from nbprof.capture import levels, tensorflow_npu
-from nbprof.capture.clock import STAGE, WAIT, Marker, Span, StepClock
+from nbprof.capture import tensorflow_npu
+from nbprof.capture.clock import STAGE, WAIT, ContextSpan, Marker, Span, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
-from nbprof.core import remedies
-from nbprof.core.errors import CaptureError
+from nbprof.core import remedies, wire
+from nbprof.core.errors import CaptureError, ReadError
 
 if TYPE_CHECKING:
     from nbprof.capture.windows import Windows
@@ -96,7 +97,7 @@ class TensorFlowBackend:
         if asked == (2, 0):
             return
         for path in folder.rglob("*.xplane.pb"):
-            found = levels.of_file(path)
+            found = recorded_levels(path)
             if found is not None and found != asked:
                 words = [f"--host-level {asked[0]}"] * (found[0] != asked[0]) + ["--python"] * (found[1] != asked[1])
                 calls = "with" if found[1] else "without"
@@ -147,7 +148,7 @@ class TensorFlowBackend:
 
     def open_wait(self) -> Span:
         """Open a span around what a step waits for."""
-        return _Wait(self._tf.profiler.experimental.Trace(WAIT, **STAGE))
+        return ContextSpan(self._tf.profiler.experimental.Trace(WAIT, **STAGE))
 
     def versions(self) -> str:
         """Return the versions that matter for reading the run."""
@@ -202,16 +203,6 @@ class _TraceSpan:
         self._trace.__exit__(None, None, None)
 
 
-class _Wait:
-    """A TraceMe, which is open from the beginning."""
-
-    def __init__(self, trace: Any) -> None:
-        self._trace = trace
-
-    def close(self) -> None:
-        self._trace.__exit__(None, None, None)
-
-
 def _hook_roots(trace: Any, clock: StepClock, patches: Patches) -> None:
     init, leave = trace.__init__, trace.__exit__
     # Two clocks may listen: that of a recording, and that of a program that is sampled from elsewhere.
@@ -235,3 +226,48 @@ def _hook_roots(trace: Any, clock: StepClock, patches: Patches) -> None:
 
     patches.replace(trace, "__init__", opened)
     patches.replace(trace, "__exit__", closed)
+
+
+# Numbers of fields: XSpace.planes; XPlane.name, .stat_metadata, .stats; XStat.metadata_id, .bytes_value; ProfileOptions.
+_PLANES, _NAME, _STAT_NAMES, _STATS, _ID, _BYTES, _HOST_LEVEL, _PYTHON_LEVEL = 1, 2, 5, 6, 1, 6, 2, 4
+_PLANE, _STAT = b"Task Environment", b"profile_options"
+
+
+def recorded_levels(path: Path) -> tuple[int, int] | None:
+    """Host level and level of Python calls that an XSpace file says it was recorded with; None where it does not say so.
+
+    Parameters
+    ----------
+    path : Path
+        Only the heads of its planes are read, but for the one that tells.
+    """
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _levels_of(cast("wire.Data", data))
+    except (OSError, ValueError, ReadError, IndexError):
+        return None
+
+
+def _levels_of(data: wire.Data) -> tuple[int, int] | None:
+    for number, kind, start, end in wire.fields(data, 0, len(data)):
+        # The name is among the first fields; in a plane of events the others are a million.
+        if (number, kind) == (_PLANES, wire.LENGTH) and _PLANE in bytes(data[start : min(end, start + 64)]):
+            options = _options_stat(data, start, end)
+            if options is not None:
+                values = {field: value for field, kind, value, _ in wire.fields(options, 0, len(options)) if kind == wire.VARINT}
+                return values.get(_HOST_LEVEL, 0), values.get(_PYTHON_LEVEL, 0)
+    return None
+
+
+def _options_stat(data: wire.Data, start: int, end: int) -> bytes | None:
+    """The value of the plane's stat that holds the options."""
+    wanted, values = 0, {}
+    for number, kind, at, stop in wire.fields(data, start, end):
+        if kind != wire.LENGTH or number not in (_STAT_NAMES, _STATS):
+            continue
+        inner = {field: (value, upto) for field, _, value, upto in wire.fields(data, at, stop)}
+        if number == _STAT_NAMES and _STAT in bytes(data[at:stop]):
+            wanted = inner.get(_ID, (0, 0))[0]
+        elif number == _STATS and _BYTES in inner:
+            values[inner.get(_ID, (0, 0))[0]] = bytes(data[slice(*inner[_BYTES])])
+    return values.get(wanted)

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nbprof.capture import torch_npu, torch_trace
-from nbprof.capture.clock import WAIT, Marker, Span, StepClock
+from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock
 from nbprof.capture.logged import stderr_lines
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
@@ -211,7 +211,7 @@ class TorchBackend:
 
     def open_wait(self) -> Span:
         """Open a span around what a step waits for."""
-        return _Wait(self._torch.profiler.record_function(WAIT))
+        return ContextSpan(self._torch.profiler.record_function(WAIT))
 
     def versions(self) -> str:
         """Return the versions that matter for reading the run."""
@@ -267,17 +267,6 @@ class TorchBackend:
                 return _original(*args, **kwargs)
 
             patches.replace(kind, method, begin)
-
-
-class _Wait:
-    """An annotation that stays open until it is closed."""
-
-    def __init__(self, span: Any) -> None:
-        self._span = span
-        span.__enter__()
-
-    def close(self) -> None:
-        self._span.__exit__(None, None, None)
 
 
 def _somebody_records(torch: Any) -> bool:

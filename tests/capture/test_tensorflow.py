@@ -231,16 +231,16 @@ def test_no_memory_is_honest_about_having_no_switch(record, tf):
 
 
 def test_levels_that_tensorflow_did_not_take_are_told(record, tf):
-    from nbprof.capture import levels
+    from nbprof.capture import tensorflow
 
     def cell():
         float(tf.reduce_sum(tf.ones((3, 3))))
 
     plain, asked = record(cell), record(cell, host_level=3, python=True)
-    assert levels.of_file(plain.host_file) == (2, 0)
+    assert tensorflow.recorded_levels(plain.host_file) == (2, 0)
     assert plain.info.notes == []
     # 2.21 records as ever; another version may do as it is told.
-    host, python = levels.of_file(asked.host_file)
+    host, python = tensorflow.recorded_levels(asked.host_file)
     said = [note for note in asked.info.notes if "did not take" in note]
     if (host, python) == (3, 1):
         assert said == []
@@ -252,7 +252,7 @@ def test_levels_that_tensorflow_did_not_take_are_told(record, tf):
 
 
 def test_a_file_without_levels_tells_none(record, tf, tmp_path):
-    from nbprof.capture import levels
+    from nbprof.capture import tensorflow
 
     whole = record(lambda: float(tf.ones(()))).host_file.read_bytes()
     for name, content in (
@@ -262,8 +262,8 @@ def test_a_file_without_levels_tells_none(record, tf, tmp_path):
         ("none", whole.replace(b"Task Environment", b"Task environment")),
     ):
         (tmp_path / name).write_bytes(content)
-        assert levels.of_file(tmp_path / name) is None
-    assert levels.of_file(tmp_path / "absent") is None
+        assert tensorflow.recorded_levels(tmp_path / name) is None
+    assert tensorflow.recorded_levels(tmp_path / "absent") is None
 
 
 def test_xprof_opens_the_run_and_finds_the_steps(record, model, data):

@@ -9,7 +9,7 @@ import pytest
 import nbprof
 from nbprof.capture import clock
 from nbprof.capture.options import Options
-from nbprof.capture.remote.marks import StandingMarks
+from nbprof.capture.remote.serve import StandingMarks
 from nbprof.capture.session import Session
 
 

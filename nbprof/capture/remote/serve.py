@@ -10,10 +10,80 @@ import socket
 import sys
 import threading
 import warnings
+from types import ModuleType
 from typing import Any
 
+from nbprof.capture import keras
+from nbprof.capture.clock import Marker, Span, StepClock, current, set_standing
 from nbprof.capture.detect import TITLES
+from nbprof.capture.imports import ImportWatch
+from nbprof.capture.patches import Patches
 from nbprof.core.errors import CaptureError
+
+
+class Unmarked:
+    """Stands where a step is marked by somebody else."""
+
+    def close(self, step: int | None, batches: int = 1) -> None:
+        """Do nothing."""
+
+
+class StandingMarks:
+    """Marks the steps of this process from now on: of Keras, and those that ``nbprof.step`` and ``nbprof.steps`` tell of.
+
+    So whoever samples the process sees steps, though nobody starts a recording in it; while nothing is recorded, the framework drops the
+    markers. A recording that is made in this process, as by ``%%nbprof``, marks its steps itself, and these are silent meanwhile.
+
+    Parameters
+    ----------
+    name : str
+        ``tensorflow`` or ``jax``.
+    module : module
+        The framework.
+    """
+
+    def __init__(self, name: str, module: ModuleType) -> None:
+        backends = importlib.import_module(f"nbprof.capture.{name}")
+        self._backend: Any = (backends.TensorFlowBackend if name == "tensorflow" else backends.JaxBackend)(module)
+        self.clock = StepClock()
+        self.clock.open_marker = self._open
+        self.clock.open_wait = self._open_wait
+        self._patches = Patches()
+        self._watch = ImportWatch({keras.MODULE: self._keras_is_here})
+
+    def install(self) -> None:
+        """Begin."""
+        self._backend.hook(self.clock, self._patches, lambda: None)
+        self._watch.install()
+        set_standing(self.clock)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.clock.abandon)
+
+    def remove(self) -> None:
+        """End."""
+        set_standing(None)
+        self._watch.remove()
+        self._patches.restore()
+        self.clock.abandon()
+
+    def _open(self, kind: str, number: int) -> Marker:
+        # Two roots around one batch would be two steps.
+        if current() is not self.clock:
+            return Unmarked()
+        marker: Marker = self._backend.open_marker(kind, number)
+        return marker
+
+    def _open_wait(self) -> Span:
+        span: Span = self._backend.open_wait()
+        return span
+
+    def _keras_is_here(self, module: ModuleType) -> None:
+        try:
+            keras.hook(module, self.clock, self._patches)
+        except Exception as error:
+            # Nothing of ours may fail the person's import.
+            self.clock.fault = f"the steps of Keras could not be found: {type(error).__name__}: {error}"
+
 
 SERVERS = ("tensorflow", "jax")
 _OWN_WAYS = "%%nbprof above its cell, or `with nbprof.profile():` in its script, records it"
@@ -82,8 +152,6 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
 
 
 def _mark_steps(name: str, module: Any) -> None:
-    from nbprof.capture.remote.marks import StandingMarks
-
     marks = StandingMarks(name, module)
     try:
         marks.install()
