@@ -6,12 +6,9 @@ import math
 import re
 from collections.abc import Mapping
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nbprof.core.errors import NbprofError
-
-if TYPE_CHECKING:
-    from nbprof.activity.activity import Activity
 
 ON_CHIP = {
     "cmem_read": "CMEM Read",
@@ -85,11 +82,3 @@ def _parsed(text: str) -> dict[str, Any]:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
-
-
-def put(activity: Activity, peaks: Mapping[str, float]) -> None:
-    """Gives all devices of a profile these peaks."""
-    if not peaks:
-        return
-    activity.given_peaks = dict(peaks)
-    activity.devices = activity.devices.assign(**{KEYS[name]: value for name, value in peaks.items()})

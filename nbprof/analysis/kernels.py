@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.analysis import occupancy
-from nbprof.core.factorize import distinct
+from nbprof.core.factorize import unique_rows
 
 Floats = npt.NDArray[np.float64]
 
@@ -74,7 +74,7 @@ def _grouped(kernels: pd.DataFrame, launch_shapes: list[dict[str, object]], acti
     """Launches grouped by all that tells them apart, sorted as TensorFlow Profiler does: by total time, then by the key itself."""
     if not len(kernels):
         return pd.DataFrame()
-    first, code = distinct(*(kernels[key].to_numpy(np.int64) for key in ("kernel", "op", "details", "eligible", "tensor_core")))
+    first, code = unique_rows(*(kernels[key].to_numpy(np.int64) for key in ("kernel", "op", "details", "eligible", "tensor_core")))
     duration = kernels["duration"].to_numpy(np.int64) // 1000
     total, shortest, longest = np.zeros(len(first), np.int64), duration[first], duration[first]
     np.add.at(total, code, duration)

@@ -351,7 +351,7 @@ def _evidence(steps: pd.DataFrame, bound: str, dropped: int) -> list[tuple[bool,
     share = 100 * steps[f"{bound}_ms"].fillna(0.0).to_numpy(np.float64) / time
     spread = f" ({share.min():.0f}–{share.max():.0f}%)" if count > 1 else f" ({share[0]:.0f}%)"
     every = "the only step" if count == 1 else f"all {count:,} steps" if leading == count else f"{leading:,} of {count:,} steps"
-    told = step_count.told(steps)
+    told = step_count.format_count(steps)
     if steps["host"].nunique() > 1:
         every += f", each {step_count.noun(steps)}'s counted"
     largest = leading >= 0.9 * count

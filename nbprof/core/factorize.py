@@ -14,7 +14,7 @@ _HEAD = 32
 _MOST = 1 << 62
 
 
-def distinct(*columns: Int64s) -> tuple[Int64s, Int64s]:
+def unique_rows(*columns: Int64s) -> tuple[Int64s, Int64s]:
     """First row of each different combination of codes, and the combination of each row as its number; codes are >= -1."""
     code = np.zeros(len(columns[0]), np.int64)
     sizes = [int(column.max(initial=-1)) + 2 for column in columns]

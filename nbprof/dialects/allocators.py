@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.activity import activity as act
 from nbprof.core.trace import Int32s, Int64s
 
 Column = Int64s | pd.arrays.IntegerArray
@@ -15,6 +16,17 @@ Column = Int64s | pd.arrays.IntegerArray
 def or_na(values: Int64s, absent: npt.NDArray[np.bool_]) -> Column:
     """Values with NA where `absent` says so; a plain array where it never does."""
     return pd.arrays.IntegerArray(np.where(absent, 0, values), absent) if absent.any() else values
+
+
+def allocation_table(out: act.Activity, **stated: object) -> pd.DataFrame:
+    """The `allocations` table of columns that a producer states; of the others numbers are NA, texts empty."""
+    count = len(stated["event"])  # type: ignore[arg-type]
+    unknown = {
+        "i8": pd.arrays.IntegerArray(np.zeros(count, np.int64), np.ones(count, np.bool_)),
+        "i4": np.full(count, out.texts.code(""), np.int32),
+        "f8": np.full(count, np.nan),
+    }
+    return pd.DataFrame({name: stated[name] if name in stated else unknown[kind] for name, kind in act.ALLOCATIONS.items()})
 
 
 def added_up(memory: Int32s, size: Int64s, total: Int64s) -> Int64s:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from nbprof.activity import given_peaks as peaks
 from nbprof.activity.activity import Activity
 from nbprof.analysis import overview
 from nbprof.analysis.steps import steps
@@ -42,7 +41,7 @@ class Base(Lazy):
     def activity(self) -> Activity:
         """What the dialect makes of the trace."""
         activity = self._interpret(self._trace)
-        peaks.put(activity, self._given_peaks)
+        activity.give_peaks(self._given_peaks)
         return activity
 
     @property

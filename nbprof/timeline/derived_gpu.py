@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from nbprof.core.factorize import distinct
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import TEXT, Events, Int64s, Trace
 from nbprof.timeline.derived import HLO, MODULES, OPS, SCOPES, STEPS, Line, Made, chains, runs
 from nbprof.timeline.lanes import heading, section, step_names
@@ -137,7 +137,7 @@ class _Gpus:
         module, hlo = _texts(trace, "hlo_module", kernels), _texts(trace, "hlo_op", kernels)
 
         def of(a: Int64s, b: Int64s, path: Callable[[int, int], list[int]]) -> tuple[list[Int64s], Int64s]:
-            first, code = distinct(a, pd.factorize(b)[0])
+            first, code = unique_rows(a, pd.factorize(b)[0])
             levels, names = chains([path(int(a[row]), int(b[row])) for row in first.tolist()])
             return [level[code] for level in levels], names
 

@@ -23,7 +23,7 @@ class BadRequest(NbprofError):  # noqa: N818 -- as HTTP says it
     """What is wrong with a request, as a sentence."""
 
 
-class Asked:
+class Request:
     """A request, from which values are taken by name; each is of the right type and in its range, or the request is refused.
 
     Raises

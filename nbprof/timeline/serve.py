@@ -18,7 +18,7 @@ import numpy as np
 from nbprof.core.errors import NbprofError
 from nbprof.core.quiet import quietly
 from nbprof.display import codec
-from nbprof.timeline.request import MOST_EVENTS, MOST_LANES, Asked, BadRequest
+from nbprof.timeline.request import MOST_EVENTS, MOST_LANES, BadRequest, Request
 
 if TYPE_CHECKING:
     from nbprof.timeline.details import Details
@@ -144,7 +144,7 @@ class Timeline:
     def answer(self, request: object) -> Answer:
         """What a request asks for, as JSON values and columns; never raises."""
         try:
-            asked = Asked(request)
+            asked = Request(request)
             kind = asked.ask
             if kind not in _ANSWERS:
                 raise BadRequest(f"Nothing is known of a request {kind[:40]!r}.")
@@ -192,7 +192,7 @@ def _columns(value: Any) -> Any:
     return value
 
 
-def _open(timeline: Timeline, asked: Asked) -> Answer:  # noqa: ARG001  nothing is given
+def _open(timeline: Timeline, request: Request) -> Answer:  # noqa: ARG001  nothing is given
     from nbprof.core.version import __version__
     from nbprof.timeline.lane_header import head, notes
 
@@ -210,89 +210,89 @@ def _open(timeline: Timeline, asked: Asked) -> Answer:  # noqa: ARG001  nothing 
     }
 
 
-def _tiles(timeline: Timeline, asked: Asked) -> Answer:
+def _tiles(timeline: Timeline, request: Request) -> Answer:
     from nbprof.timeline.tiles import tiles
 
-    level, want = asked.level(), asked.wanted(timeline.lanes)
-    hits = timeline.hits(asked.text("query", "", MOST_QUERY))
+    level, want = request.level(), request.wanted(timeline.lanes)
+    hits = timeline.hits(request.text("query", "", MOST_QUERY))
     return tiles(timeline.index, {"level": level, "want": want}, None if hits is None else hits.ids)
 
 
-def _slice(timeline: Timeline, asked: Asked) -> Answer:
-    return timeline.details.info(asked.whole("event", 0, timeline.events - 1))
+def _slice(timeline: Timeline, request: Request) -> Answer:
+    return timeline.details.info(request.whole("event", 0, timeline.events - 1))
 
 
-def _step(timeline: Timeline, asked: Asked) -> Answer:
-    event, to = asked.whole("event", 0, timeline.events - 1), asked.one_of("to", *STEPS)
+def _step(timeline: Timeline, request: Request) -> Answer:
+    event, to = request.whole("event", 0, timeline.events - 1), request.one_of("to", *STEPS)
     return {"slice": timeline.slices.ref_or_none(timeline.slices.step(event, to))}  # type: ignore[arg-type]
 
 
-def _first(timeline: Timeline, asked: Asked) -> Answer:
-    start, end = asked.window()
-    found = timeline.slices.first(start, end, asked.wholes("lanes", timeline.lanes, MOST_LANES))
+def _first(timeline: Timeline, request: Request) -> Answer:
+    start, end = request.window()
+    found = timeline.slices.first(start, end, request.wholes("lanes", timeline.lanes, MOST_LANES))
     return {"slice": timeline.slices.ref_or_none(found)}
 
 
-def _range(timeline: Timeline, asked: Asked) -> Answer:
+def _range(timeline: Timeline, request: Request) -> Answer:
     from nbprof.timeline.ranges import range_info
 
-    lanes = asked.wholes("lanes", timeline.lanes, MOST_LANES) if "lanes" in asked else None
-    return range_info(timeline.slices, *asked.window(), lanes)
+    lanes = request.wholes("lanes", timeline.lanes, MOST_LANES) if "lanes" in request else None
+    return range_info(timeline.slices, *request.window(), lanes)
 
 
-def _many(timeline: Timeline, asked: Asked) -> Answer:
+def _many(timeline: Timeline, request: Request) -> Answer:
     from nbprof.timeline.ranges import many_info
 
-    return many_info(timeline.slices, asked.wholes("events", timeline.events, MOST_EVENTS))
+    return many_info(timeline.slices, request.wholes("events", timeline.events, MOST_EVENTS))
 
 
-def _search(timeline: Timeline, asked: Asked) -> Answer:
-    return timeline.finder.search(asked.text("query", "", MOST_QUERY))
+def _search(timeline: Timeline, request: Request) -> Answer:
+    return timeline.finder.search(request.text("query", "", MOST_QUERY))
 
 
-def _hit(timeline: Timeline, asked: Asked) -> Answer:
-    query = asked.text("query", "", MOST_QUERY)
+def _hit(timeline: Timeline, request: Request) -> Answer:
+    query = request.text("query", "", MOST_QUERY)
     at: dict[str, Any]
-    if "index" in asked:
-        at = {"index": asked.whole("index", -(2**53), 2**53)}
-    elif "event" in asked:
-        at = {"event": asked.whole("event", 0, timeline.events - 1), "by": _by(asked)}
-    elif "time_ns" in asked:
-        at = {"time_ns": asked.number("time_ns"), "by": _by(asked)}
-    elif asked.yes("longest"):
+    if "index" in request:
+        at = {"index": request.whole("index", -(2**53), 2**53)}
+    elif "event" in request:
+        at = {"event": request.whole("event", 0, timeline.events - 1), "by": _by(request)}
+    elif "time_ns" in request:
+        at = {"time_ns": request.number("time_ns"), "by": _by(request)}
+    elif request.yes("longest"):
         at = {"longest": True}
     else:
         raise BadRequest("A hit is asked for by index, event, time_ns or longest.")
     return timeline.finder.hit(query, at)
 
 
-def _by(asked: Asked) -> int:
-    by = asked.whole("by", -1, 1)
+def _by(request: Request) -> int:
+    by = request.whole("by", -1, 1)
     if not by:
         raise BadRequest("by is 0; it is 1 for the next hit or -1 for the one before.")
     return by
 
 
-def _locate(timeline: Timeline, asked: Asked) -> Answer:
+def _locate(timeline: Timeline, request: Request) -> Answer:
     from nbprof.timeline.locate import locate
 
-    target: dict[str, Any] = {"kind": asked.one_of("kind", *TARGETS)}
-    target |= {name: asked.text(name, most=MOST_NAME) for name in ("name", "host", "device", "where") if name in asked}
-    if "step" in asked:
-        target["step"] = asked.whole("step", -(2**53), 2**53)
-    if "time_ms" in asked:
-        target["time_ms"] = asked.number("time_ms")
+    target: dict[str, Any] = {"kind": request.one_of("kind", *TARGETS)}
+    target |= {name: request.text(name, most=MOST_NAME) for name in ("name", "host", "device", "where") if name in request}
+    if "step" in request:
+        target["step"] = request.whole("step", -(2**53), 2**53)
+    if "time_ms" in request:
+        target["time_ms"] = request.number("time_ms")
     return locate(timeline, target)
 
 
-def _gaps(timeline: Timeline, asked: Asked) -> Answer:
+def _gaps(timeline: Timeline, request: Request) -> Answer:
     from nbprof.timeline import gaps
 
-    start, end = asked.window() if "from" in asked or "to" in asked else (None, None)
-    return gaps.answer(timeline.slices, start, end, asked.whole("most", 1, MOST_GAPS, 100))
+    start, end = request.window() if "from" in request or "to" in request else (None, None)
+    return gaps.answer(timeline.slices, start, end, request.whole("most", 1, MOST_GAPS, 100))
 
 
-_ANSWERS: dict[str, tuple[tuple[str, ...], Callable[[Timeline, Asked], Answer]]] = {
+_ANSWERS: dict[str, tuple[tuple[str, ...], Callable[[Timeline, Request], Answer]]] = {
     "open": (("_asking",), _open),
     "tiles": (("_drawing",), _tiles),
     "slice": (("_asking",), _slice),

@@ -25,7 +25,7 @@ def facts(run: Run) -> list[str]:
     """What follows the label: steps, length, device, time of day, and what a run of a file was called when it was recorded."""
     if (alone := register.alone(run)) and alone.facts:
         return [*alone.facts, device(run)]
-    result = [step_count.told(run.steps, len(run.hosts))]
+    result = [step_count.format_count(run.steps, len(run.hosts))]
     if (length := seconds(run)) is not None:
         result.append(wording.duration(length))
     result.append(device(run))
@@ -72,7 +72,7 @@ def notice(run: Run) -> dict[str, Any] | None:
     """The one notice line, the gravest first: failed, partial, no steps."""
     error = wording.one_line(str(getattr(run.capture, "error", None) or "")).strip()
     if _cell_failed(run):
-        seen = step_count.told(run.steps, len(run.hosts))
+        seen = step_count.format_count(run.steps, len(run.hosts))
         what = f"The {error}" if error.startswith("cell ") else "The cell stopped with an error" + (f": {error}" if error else "")
         return {
             "kind": "partial",

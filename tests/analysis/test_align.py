@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbprof.analysis.steps.align import HostSteps, align, offset_by_overlap
+from nbprof.analysis.steps.pods import HostSteps, align, offset_by_overlap
 
 STEPS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), min_size=1, max_size=8).map(sorted)
 

@@ -25,12 +25,12 @@ from tests.support.ranks import job
 )
 def test_steps_of_hosts_are_not_added_up(hosts: list[str], of: int, text: str, most: int) -> None:
     steps = pd.DataFrame({"host": hosts})
-    assert step_count.told(steps, of) == text
+    assert step_count.format_count(steps, of) == text
     assert step_count.most(steps) == most
 
 
 def test_a_table_without_hosts_is_of_one() -> None:
-    assert step_count.told(pd.DataFrame({"step": range(5)})) == "5 steps"
+    assert step_count.format_count(pd.DataFrame({"step": range(5)})) == "5 steps"
 
 
 def test_the_dashboard_counts_the_steps_of_one_rank(tmp_path):

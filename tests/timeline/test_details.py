@@ -11,8 +11,7 @@ from hypothesis import given
 
 from nbprof import load
 from nbprof.profiles.profile import Profile
-from nbprof.timeline.args import MOST_ARGS, MOST_VALUE, shown
-from nbprof.timeline.details import Details
+from nbprof.timeline.details import MOST_ARGS, MOST_VALUE, Details, shown
 from nbprof.timeline.links import Links
 from nbprof.timeline.slices import KINDS, Slices
 from nbprof.timeline.tracks import tracks

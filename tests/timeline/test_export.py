@@ -18,7 +18,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.trace import Events
 from nbprof.profiles.load import load
 from nbprof.timeline import export as module
-from nbprof.timeline.args import value_of
+from nbprof.timeline.details import value_of
 from nbprof.timeline.export_args import plain
 from nbprof.timeline.threads import threads
 from tests.support.chrome import complete, document

@@ -5,7 +5,7 @@ import pytest
 
 import nbprof
 from nbprof.analysis.op_profile import leaves as op_profile_leaves
-from nbprof.analysis.ops import op_scopes
+from nbprof.analysis.op_profile.op_profile import MOST_DEEP, NONE, scopes
 from nbprof.display import codec
 from nbprof.hlo.shapes import Shape
 from nbprof.profiles.report import static
@@ -282,15 +282,15 @@ def test_the_tree_by_framework_op_has_the_same_ops_and_time(tmp_path):
     ("path", "parts"),
     [
         ("jit(f)/transpose(jvp(a/b))//dot", ["jit(f)", "transpose(jvp(a/b))", "dot"]),
-        ("", [op_scopes.NONE]),
+        ("", [NONE]),
         ("a)/b(/c", ["a)", "b(/c"]),
     ],
 )
 def test_scopes_of_a_framework_op(path, parts):
-    assert op_scopes.split(path) == parts
+    assert scopes(path) == parts
 
 
 def test_very_deep_scopes_end_in_one():
-    parts = op_scopes.split("x/" * 5000 + "y")
-    assert len(parts) == op_scopes.MOST_DEEP
+    parts = scopes("x/" * 5000 + "y")
+    assert len(parts) == MOST_DEEP
     assert parts[-1].endswith("/y")

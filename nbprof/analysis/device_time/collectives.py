@@ -17,7 +17,7 @@ import pandas as pd
 
 from nbprof.activity.activity import CORE_KINDS, Activity
 from nbprof.analysis.device_time.device_time import KEYS, Work, missing, rank_column
-from nbprof.core.factorize import distinct
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s, Note, Trace
 
 Floats = npt.NDArray[np.float64]
@@ -166,7 +166,7 @@ def _step_of(calls: pd.DataFrame, hosts: list[str], steps: pd.DataFrame) -> pd.S
 def _matched(calls: pd.DataFrame, done: Work, notes: list[Note]) -> Int64s:
     """int64[n]: the same number for the calls of several ranks that are one collective; -1 where the others are not known."""
     host, device = calls["host"].to_numpy(np.int64), calls["device"].to_numpy(np.int64)
-    _, member = distinct(host, device)
+    _, member = unique_rows(host, device)
     out = np.full(len(calls), -1, np.int64)
     single = calls["collective"].isin(_ONE_SIDED).to_numpy()
     # A rank that several files claim to be can't be told from its double.
@@ -177,12 +177,12 @@ def _matched(calls: pd.DataFrame, done: Work, notes: list[Note]) -> Int64s:
     usable = ~single & ~np.isin(host, doubles)
     if len(np.unique(member[usable])) < 2:
         return out
-    _, kind = distinct(pd.factorize(calls["collective"])[0].astype(np.int64))
+    _, kind = unique_rows(pd.factorize(calls["collective"])[0].astype(np.int64))
     step = calls["step"].fillna(-1).to_numpy(np.int64)
     group, members, sequence = (calls[key].to_numpy(np.int64) for key in ("process_group", "members", "sequence"))
     # The sequence number tells the collective; without one it is told by its place among those of its step.
     counted = sequence >= 0
-    _, key = distinct(group, members, kind, np.where(counted, sequence, -1), np.where(counted, -1, step))
+    _, key = unique_rows(group, members, kind, np.where(counted, sequence, -1), np.where(counted, -1, step))
     place = _place(key, member)
     per_member = np.bincount(key * (member.max() + 1) + member, weights=usable, minlength=(key.max() + 1) * (member.max() + 1))
     per_member = per_member.reshape(key.max() + 1, -1)
@@ -199,7 +199,7 @@ def _matched(calls: pd.DataFrame, done: Work, notes: list[Note]) -> Int64s:
             )
         )
     good = usable & even[key]
-    first, match = distinct(key[good], place[good])
+    first, match = unique_rows(key[good], place[good])
     count = np.bincount(match)
     size = calls["group_size"].to_numpy(np.int64)[good][first]
     # One name may stand for several groups: more ranks than the group has are no one collective.

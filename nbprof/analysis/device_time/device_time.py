@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import CORE_KINDS, Activity, text_column
-from nbprof.core.factorize import distinct
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
 
 Floats = npt.NDArray[np.float64]
@@ -324,9 +324,11 @@ def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
     if not len(done):
         return pd.DataFrame(columns=[*KERNELS, "_at_ms", "_for_ms"])
     # A TPU's op that has others inside is several pieces.
-    first, run = distinct(done.event)
+    first, run = unique_rows(done.event)
     length = np.bincount(run, done.end - done.start).astype(np.int64)
-    group_first, group = distinct(done.host[first].astype(np.int64), done.device[first].astype(np.int64), done.cls[first], done.name[first])
+    group_first, group = unique_rows(
+        done.host[first].astype(np.int64), done.device[first].astype(np.int64), done.cls[first], done.name[first]
+    )
     order = np.lexsort((length, group))
     count = np.bincount(group)
     stop = np.cumsum(count)

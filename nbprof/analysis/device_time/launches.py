@@ -7,7 +7,7 @@ import pandas as pd
 
 from nbprof.activity.activity import text_column
 from nbprof.analysis.device_time.device_time import CLASS_NAMES, KEYS, Work, rank_column
-from nbprof.core.factorize import distinct
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Trace
 
 CALL_PS, DELAY_PS = 50_000_000, 100_000_000
@@ -27,7 +27,7 @@ def each(done: Work, trace: Trace) -> pd.DataFrame:
     """
     known = np.flatnonzero(done.launch >= 0)
     # Sorted by device and start, so that the first row of a call is its first work.
-    first, call = distinct(done.launch[known], done.host[known].astype(np.int64), done.device[known].astype(np.int64))
+    first, call = unique_rows(done.launch[known], done.host[known].astype(np.int64), done.device[known].astype(np.int64))
     row = known[first]
     events, start = done.launch[row], trace.events.start
     length = np.bincount(call, (done.end - done.start)[known], len(first))

@@ -8,7 +8,7 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity, text_column
 from nbprof.analysis.device_time.device_time import KEYS, Work, rank_column
-from nbprof.core.factorize import distinct
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s, Trace
 
 FULL = 1024
@@ -113,7 +113,7 @@ def rates(activity: Activity) -> npt.NDArray[np.float64]:
 
 def _groups(activity: Activity) -> tuple[Int64s, Int64s]:
     moved = activity.transfers
-    return distinct(*(moved[key].to_numpy(np.int64) for key in ("host", "device", "kind")))
+    return unique_rows(*(moved[key].to_numpy(np.int64) for key in ("host", "device", "kind")))
 
 
 def _copy_labels(activity: Activity, ranks: list[int | None], rows: Int64s) -> dict[str, object]:

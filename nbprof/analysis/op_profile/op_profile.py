@@ -16,7 +16,7 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.analysis import hlo
-from nbprof.analysis.ops import op_scopes, ops
+from nbprof.analysis.ops import ops
 from nbprof.core.errors import ReadError
 from nbprof.hlo import category as hlo_category
 from nbprof.hlo.programs import Programs
@@ -112,7 +112,7 @@ def _in_scopes(leaves: list[_Node], framework: pd.Series) -> list[_Node]:
     top = _Node("", "scope")
     inside: dict[tuple[str, ...], _Node] = {(): top}
     for leaf, text in zip(leaves, framework.str.removesuffix(":").tolist(), strict=True):
-        path = tuple(op_scopes.split(text))
+        path = tuple(scopes(text))
         for deep in range(1, len(path) + 1):
             if path[:deep] not in inside:
                 node = inside[path[:deep]] = _Node(path[deep - 1], "scope")
@@ -245,3 +245,26 @@ def _rows(activity: Activity, root: _Node, found: pd.DataFrame, working: float) 
 
 def _typed(out: pd.DataFrame) -> pd.DataFrame:
     return out.astype(frames.dtypes("op_profile.frame"))[COLUMNS]
+
+
+MOST_DEEP = 40
+"""Scopes of a path; what is deeper goes by its remaining path."""
+NONE = "(no framework op)"
+
+
+def scopes(path: str) -> list[str]:
+    """The scopes of a framework op and its own name: `jit(f)/transpose(jvp(a/b))/dot` has three. A slash in brackets parts nothing.
+
+    Empty ones are left out; an op without a name is in a scope that says so.
+    """
+    out, depth, begin = [], 0, 0
+    for at, letter in enumerate(path):
+        if letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth = max(0, depth - 1)
+        elif letter == "/" and depth == 0:
+            out.append(path[begin:at])
+            begin = at + 1
+    out = [part for part in (*out, path[begin:]) if part]
+    return [*out[: MOST_DEEP - 1], "/".join(out[MOST_DEEP - 1 :])] if len(out) > MOST_DEEP else out or [NONE]

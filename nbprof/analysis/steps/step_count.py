@@ -23,7 +23,7 @@ def most(steps: pd.DataFrame) -> int:
     return max(of_each(steps), default=0)
 
 
-def told(steps: pd.DataFrame, hosts: int = 0) -> str:
+def format_count(steps: pd.DataFrame, hosts: int = 0) -> str:
     """The count of steps in words; the rows of several hosts are not added up, as they ran side by side.
 
     Parameters

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.core.factorize import distinct
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.dialects import tensorcores, torchnames
 from nbprof.dialects.kineto.lanes import KERNEL
@@ -62,7 +62,7 @@ class Work:
     def cls(self) -> Int64s:
         """Step class of each."""
         trace = self.links.trace
-        first, code = distinct(self.name, self.input_type, self.is_kernel.astype(np.int64))
+        first, code = unique_rows(self.name, self.input_type, self.is_kernel.astype(np.int64))
         table = np.zeros(len(first), np.int64)
         for i, row in enumerate(first.tolist()):
             name = str(trace.names[self.name[row]])
@@ -80,7 +80,7 @@ class Work:
         launch = links.launch[at]
         registers = trace.arg("registers per thread")[rows]
         shared, block, grid = (_or_launch(trace.arg("shared memory"), rows, launch), *self._shape_codes(rows, launch))
-        first, details = distinct(registers, shared, block, grid)
+        first, details = unique_rows(registers, shared, block, grid)
         shapes: list[dict[str, object]] = [
             {
                 "registers": _known(registers[i]),
@@ -94,7 +94,7 @@ class Work:
         ]
         eligible_op = self.eligible
         host = links.host[rows]
-        pairs, code = distinct(self.name[at], links.work_name[at], self.input_type[at], host.astype(np.int64))
+        pairs, code = unique_rows(self.name[at], links.work_name[at], self.input_type[at], host.astype(np.int64))
         kernel, op = np.zeros(len(pairs), np.int32), np.zeros(len(pairs), np.int32)
         uses, whole = np.zeros(len(pairs), np.int8), np.zeros(len(pairs), np.bool_)
         for i, row in enumerate(pairs.tolist()):
@@ -161,11 +161,7 @@ class Work:
         code = code.reshape(-1)
         return pd.DataFrame(
             {
-                "event": self.rows,
-                "host": links.host[self.rows],
-                "device": links.device[self.rows],
-                "start": events.start[self.rows],
-                "end": events.end[self.rows],
+                **act.located(events, self.rows, links.host[self.rows], device=links.device[self.rows]),
                 "op": op[code],
                 "type": kind[code],
                 "eager": eager,
@@ -193,11 +189,7 @@ class Work:
         events = trace.events
         return pd.DataFrame(
             {
-                "event": rows,
-                "host": links.host[rows],
-                "device": links.device[rows],
-                "start": events.start[rows],
-                "end": events.end[rows],
+                **act.located(events, rows, links.host[rows], device=links.device[rows]),
                 "kind": kind[codes],
                 "bytes": trace.arg("bytes")[rows],
                 "pageable": pageable[codes],
@@ -236,7 +228,7 @@ class Work:
         links, trace = self.links, self.links.trace
         rows = self.rows[self.collective]
         stated, dtype = trace.text_arg("Collective name")[rows], trace.text_arg("dtype")[rows]
-        first, code = distinct(trace.events.name[rows].astype(np.int64), stated, dtype)
+        first, code = unique_rows(trace.events.name[rows].astype(np.int64), stated, dtype)
         name, width = np.zeros(len(first), np.int32), np.zeros(len(first), np.int64)
         for i, row in enumerate(first.tolist()):
             given = trace.strings[stated[row]] if stated[row] >= 0 else ""
@@ -247,11 +239,7 @@ class Work:
         moved = {key: np.where((n >= 0) & (size > 0), n * size, -1) for key, n in count.items()}
         return pd.DataFrame(
             {
-                "event": rows,
-                "host": links.host[rows],
-                "device": links.device[rows],
-                "start": trace.events.start[rows],
-                "end": trace.events.end[rows],
+                **act.located(trace.events, rows, links.host[rows], device=links.device[rows]),
                 "name": name[code] if len(first) else np.zeros(0, np.int32),
                 "bytes": moved["In"],
                 "group_size": trace.arg("Group size")[rows].astype(np.int32),

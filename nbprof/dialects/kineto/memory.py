@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.core.factorize import distinct
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
-from nbprof.dialects.allocators import added_up, or_na
+from nbprof.dialects.allocators import added_up, allocation_table, or_na
 from nbprof.dialects.kineto.lanes import MEMORY
 from nbprof.dialects.kineto.links import Links
 from nbprof.dialects.kineto.steps import Steps
@@ -40,33 +40,23 @@ def allocations(links: Links, steps: Steps, out: act.Activity) -> pd.DataFrame:
     code = np.where(around >= 0, events.name[links.ops.rows[around]], -1) if len(links.ops.rows) else np.full(len(rows), -1)
     for one in pd.unique(code).tolist():
         op_names[one] = out.ops.code(str(trace.names[one]) if one >= 0 else "")
-    nothing = out.texts.code("")
-    unknown = or_na(np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_))
     heap = added_up(memory, size, total)
     free = or_na(reserved - total, (reserved <= 0) | (total < 0) | (reserved < total))
     # torch_npu and others write an address that is no number, or beyond int64; equal addresses still mean the same block.
     known = or_na(address, address == -1)
-    return pd.DataFrame(
-        {
-            "event": rows,
-            "host": host,
-            "memory": memory,
-            "time": events.start[rows],
-            "allocation": size >= 0,
-            "requested": unknown,
-            "allocated": np.abs(size),
-            "address": known,
-            "stack": unknown,
-            "heap": heap,
-            "free": free,
-            "fragmentation": np.full(len(rows), np.nan),
-            "lifetime_peak": unknown,
-            "group": _group(steps, host, events.start[rows]),
-            "op": op_names[code],
-            "region": np.full(len(rows), nothing, np.int32),
-            "data_type": np.full(len(rows), nothing, np.int32),
-            "shape": np.full(len(rows), nothing, np.int32),
-        }
+    return allocation_table(
+        out,
+        event=rows,
+        host=host,
+        memory=memory,
+        time=events.start[rows],
+        allocation=size >= 0,
+        allocated=np.abs(size),
+        address=known,
+        heap=heap,
+        free=free,
+        group=steps.group_at(host, events.start[rows]),
+        op=op_names[code],
     )
 
 
@@ -95,21 +85,10 @@ def _memory(links: Links, kind: Int64s, ordinal: Int64s, host: np.ndarray, out: 
     hosts = links.trace.hosts
     families = links.trace.lanes.loc[links.trace.lanes["kind"] == "device", "process"]
     other = str(families.iloc[0]).partition(" ")[0] if len(families) else "device"
-    first, which = distinct(kind, ordinal, host.astype(np.int64))
+    first, which = unique_rows(kind, ordinal, host.astype(np.int64))
     codes = np.zeros(len(first), np.int32)
     for i, row in enumerate(first.tolist()):
         family = _DEVICE_TYPES.get(int(kind[row]), "NPU" if kind[row] == 20 and other in ("GPU", "device") else other)
         text = family if family == "CPU" else f"{family} {max(int(ordinal[row]), 0)}"
         codes[i] = out.texts.code(_label(text, hosts[int(host[row])], len(hosts) > 1))
     return codes[which]
-
-
-def _group(steps: Steps, host: np.ndarray, time: Int64s) -> Int64s:
-    """The step that holds each moment, -1 for none."""
-    out = np.full(len(time), -1, np.int64)
-    for one in np.unique(steps.host).tolist():
-        mine = np.flatnonzero(steps.host == one)
-        at = np.searchsorted(steps.start[mine], time, side="right") - 1
-        within = (host == one) & (at >= 0) & (time < steps.end[mine][at])
-        out[within] = steps.group[mine][at[within]]
-    return out

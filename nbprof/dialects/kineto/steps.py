@@ -6,6 +6,7 @@ last device work launched in it, whichever is later: so steps neither overlap no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +16,6 @@ import pandas as pd
 from nbprof.activity import activity as act
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import torchnames
-from nbprof.dialects.kineto import cut as kineto_cut
 from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, OP, UNKNOWN
 from nbprof.dialects.kineto.links import Links
 
@@ -47,21 +47,36 @@ class Steps:
     cut: set[tuple[int, int]] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Steps]) -> Steps:
+        """The steps of several hosts."""
+        none = np.zeros(0, np.int64)
+        columns = [np.concatenate([none, *(getattr(part, key) for part in parts)]) for key in ("host", "group", "event", "start", "end")]
+        return cls(
+            columns[0],
+            columns[1],
+            columns[2],
+            columns[3],
+            columns[4],
+            [name for part in parts for name in part.names],
+            {step for part in parts for step in part.cut},
+            [note for part in parts for note in part.notes],
+        )
+
+    def group_at(self, host: npt.NDArray[np.integer], time: Int64s) -> Int64s:
+        """The step of a host that holds each moment, -1 for none."""
+        out = np.full(len(time), -1, np.int64)
+        for one in np.unique(self.host).tolist():
+            mine = np.flatnonzero(self.host == one)
+            at = np.searchsorted(self.start[mine], time, side="right") - 1
+            within = (host == one) & (at >= 0) & (time < self.end[mine][at])
+            out[within] = self.group[mine][at[within]]
+        return out
+
 
 def find(links: Links) -> Steps:
     """The steps, from `ProfilerStep#N`; where a host has none, from its optimizer steps or the batches that it asked for."""
-    parts = [part for host in range(len(links.trace.hosts)) if (part := _of_host(links, host)) is not None]
-    if not parts:
-        nothing = np.zeros(0, np.int64)
-        return Steps(nothing, nothing, nothing, nothing, nothing, [])
-    host, group, event, start, end = (
-        np.concatenate([getattr(p, key) for p in parts]) for key in ("host", "group", "event", "start", "end")
-    )
-    out = Steps(host, group, event, start, end, [n for p in parts for n in p.names])
-    for part in parts:
-        out.cut |= part.cut
-        out.notes += part.notes
-    return out
+    return Steps.joined([part for host in range(len(links.trace.hosts)) if (part := _of_host(links, host)) is not None])
 
 
 def _of_host(links: Links, host: int) -> Steps | None:
@@ -95,7 +110,7 @@ def _of_host(links: Links, host: int) -> Steps | None:
         marks, labels = turns, [f"{what} {i}" for i in range(len(turns))]
         text = f"No ProfilerStep is in the profile{where}: steps are taken from {text}. prof.step() marks them exactly."
         notes.append(Note("info", text))
-    broken = kineto_cut.by_ops(links, marks, start, end)
+    broken = by_ops(links, marks, start, end)
     start, end, matched = _with_device(links, host, start, end)
     group = np.arange(len(start))
     if hidden := [name for name, length in zip(labels, (end - start).tolist(), strict=True) if length <= 0]:
@@ -109,7 +124,7 @@ def _of_host(links: Links, host: int) -> Steps | None:
                 f"and {'is' if one else 'are'} not listed ({listed}).",
             )
         )
-    cut, last = kineto_cut.by_work(matched)
+    cut, last = by_work(matched)
     if broken and not cut:
         cut, last = 1, broken
     if cut:
@@ -292,3 +307,61 @@ def call_kinds(links: Links) -> Int64s:
             if direction in ("H2D", "D2H"):
                 out[at[names == code]] = torchnames.CALL_KINDS.index(f"copy {direction}")
     return out
+
+
+# The last steps of a recording are cut where less than this part of the device events of the step before was seen.
+WHOLE_STEP = 0.8
+
+
+def by_work(matched: Int64s) -> tuple[int, str]:
+    """How many steps at the end have fewer device events than a whole one, and a sentence's part that says so; 0 and '' for none.
+
+    Parameters
+    ----------
+    matched : int64[n]
+        Device events of each step.
+    """
+    last = len(matched)
+    while last > 1 and matched[last - 1] < WHOLE_STEP * matched[last - 2]:
+        last -= 1
+    # A loop whose steps shrink all the way down says nothing about its end.
+    cut = len(matched) - last if last > 1 else 0
+    return cut, f"{matched[-1]:,} device events against {matched[-cut - 1]:,} in the step before" if cut else ""
+
+
+def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
+    """What says that the host broke off in the last step, '' where nothing does: it ran the first ops of the steps before, and no others.
+
+    That holds for a step as well that follows two with a check behind their training, so it must not equal any step before.
+
+    Parameters
+    ----------
+    marks : int64[n]
+        Markers of the steps, all of one lane.
+    start, end : int64[n]
+        Begin and end of the steps on that lane, ps.
+    """
+    if len(marks) < 2:
+        return ""
+    events = links.trace.events
+    rows = links.rows(OP, ANNOTATION)
+    rows = rows[(events.lane[rows] == events.lane[marks[0]]) & ~np.isin(rows, marks)]
+    # Only what is in nothing else: ops of the last step may lack inner ones where it broke off.
+    reach = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, events.end[rows][:-1])) if len(rows) else rows
+    rows = rows[events.start[rows] >= reach]
+    low, high = np.searchsorted(events.start[rows], start), np.searchsorted(events.start[rows], end)
+    names = events.name[rows]
+    count = high - low
+    seen = names[low[-1] : high[-1]]
+    n = len(seen)
+    if not n or any(np.array_equal(names[low[i] : high[i]], seen) for i in np.flatnonzero(count[:-1] == n).tolist()):
+        return ""
+    # Two steps before it are evidence; of a single one at least a fifth must be missing.
+    before = range(max(0, len(marks) - 3), len(marks) - 1)
+    if any(count[i] <= n or not np.array_equal(names[low[i] : low[i] + n], seen) for i in before):
+        return ""
+    if len(before) == 1 and n >= WHOLE_STEP * count[-2]:
+        return ""
+    return (
+        f"it ran the first {n:,} of the {count[-2]:,} ops of the step before" if n > 1 else "it ran the first op of the step before alone"
+    )

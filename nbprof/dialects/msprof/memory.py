@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.core.trace import Int64s, Note, Table, Trace
-from nbprof.dialects.allocators import or_na
+from nbprof.core.trace import Note, Table, Trace
+from nbprof.dialects.allocators import allocation_table, or_na
 from nbprof.dialects.kineto.steps import Steps
 
 _NPU = re.compile(r"NPU:?\s*(\d+)", re.IGNORECASE)
@@ -55,7 +55,7 @@ def allocations(trace: Trace, steps: Steps, out: act.Activity) -> tuple[pd.DataF
         return act.table(act.ALLOCATIONS), notes
     frame = pd.concat([part for part in parts if len(part)], ignore_index=True).sort_values("time", kind="stable", ignore_index=True)
     frame["event"] = np.arange(len(frame))
-    frame["group"] = _group(steps, frame["host"].to_numpy(np.int64), frame["time"].to_numpy(np.int64))
+    frame["group"] = steps.group_at(frame["host"].to_numpy(np.int64), frame["time"].to_numpy(np.int64))
     return frame[list(act.ALLOCATIONS)], notes
 
 
@@ -83,7 +83,6 @@ def _blocks(trace: Trace, table: Table, out: act.Activity, first: int) -> tuple[
         used, held = (_column(frame, f"{at}_{what}_bytes")[known] for what in ("allocated", "reserved"))
         halves.append(
             _rows(
-                int(known.sum()),
                 out,
                 host=table.host,
                 memory=memory[known],
@@ -91,7 +90,7 @@ def _blocks(trace: Trace, table: Table, out: act.Activity, first: int) -> tuple[
                 allocation=np.full(int(known.sum()), sign),
                 size=size[known],
                 # Equal for the two halves of a row, and even, as addresses are.
-                address=2 * (first + np.flatnonzero(known)),
+                address=pd.arrays.IntegerArray(2 * (first + np.flatnonzero(known)), np.zeros(int(known.sum()), np.bool_)),
                 used=used,
                 held=held,
                 op=op[known],
@@ -141,14 +140,12 @@ def _records(trace: Trace, table: Table, out: act.Activity, who: str, used: str,
     begins = np.diff(memory, prepend=-1) != 0
     step[begins] = value[begins]
     return _rows(
-        len(time),
         out,
         host=table.host,
         memory=memory,
         time=time,
         allocation=step >= 0,
         size=np.abs(step),
-        address=None,
         used=value,
         held=reserved,
         op=np.full(len(time), out.ops.code(""), np.int32),
@@ -156,46 +153,25 @@ def _records(trace: Trace, table: Table, out: act.Activity, who: str, used: str,
 
 
 def _rows(
-    count: int,
     out: act.Activity,
     *,
     host: int,
-    memory: npt.NDArray[np.int32],
-    time: Int64s,
-    allocation: npt.NDArray[np.bool_],
     size: npt.NDArray[np.float64],
-    address: Int64s | None,
     used: npt.NDArray[np.float64],
     held: npt.NDArray[np.float64],
-    op: npt.NDArray[np.int32],
+    **stated: object,
 ) -> pd.DataFrame:
-    unknown = pd.arrays.IntegerArray(np.zeros(count, np.int64), np.ones(count, np.bool_))
-    heap = np.rint(np.nan_to_num(used)).astype(np.int64)
-    free = np.rint(np.nan_to_num(held - used)).astype(np.int64)
-    blank = np.full(count, out.texts.code(""), np.int32)
     with np.errstate(invalid="ignore"):
         nowhere = np.isnan(used) | np.isnan(held) | (held < used)
-    return pd.DataFrame(
-        {
-            "event": np.zeros(count, np.int64),
-            "host": np.full(count, host, np.int32),
-            "memory": memory,
-            "time": time,
-            "allocation": allocation,
-            "requested": unknown,
-            "allocated": np.rint(size).astype(np.int64),
-            "address": unknown if address is None else pd.arrays.IntegerArray(address, np.zeros(count, np.bool_)),
-            "stack": unknown,
-            "heap": or_na(heap, np.isnan(used)),
-            "free": or_na(free, nowhere),
-            "fragmentation": np.full(count, np.nan),
-            "lifetime_peak": unknown,
-            "group": np.full(count, -1, np.int64),
-            "op": op,
-            "region": blank,
-            "data_type": blank,
-            "shape": blank,
-        }
+    return allocation_table(
+        out,
+        event=np.zeros(len(size), np.int64),
+        host=np.full(len(size), host, np.int32),
+        allocated=np.rint(size).astype(np.int64),
+        heap=or_na(np.rint(np.nan_to_num(used)).astype(np.int64), np.isnan(used)),
+        free=or_na(np.rint(np.nan_to_num(held - used)).astype(np.int64), nowhere),
+        group=np.full(len(size), -1, np.int64),
+        **stated,
     )
 
 
@@ -227,14 +203,3 @@ def _memory(trace: Trace, table: Table, out: act.Activity, column: str, who: str
         table_ = np.array([[out.texts.code(f"{host}{d} {p}") for p in [*parts.categories, "other"]] for d in labels], np.int32)
         return np.asarray(table_[code, parts.codes], np.int32)
     return np.asarray(np.array([out.texts.code(host + text) for text in labels], np.int32)[code], np.int32)
-
-
-def _group(steps: Steps, host: Int64s, time: Int64s) -> Int64s:
-    """The step that holds each moment, -1 for none."""
-    out = np.full(len(time), -1, np.int64)
-    for one in np.unique(steps.host).tolist():
-        mine = np.flatnonzero(steps.host == one)
-        at = np.searchsorted(steps.start[mine], time, side="right") - 1
-        within = (host == one) & (at >= 0) & (time < steps.end[mine][at])
-        out[within] = steps.group[mine][at[within]]
-    return out

@@ -194,11 +194,7 @@ class _Ascend:
         code = trace.events.name[rows]
         return pd.DataFrame(
             {
-                "event": rows,
-                "host": self.work.host(rows),
-                "lane": trace.events.lane[rows],
-                "start": trace.events.start[rows],
-                "end": trace.events.end[rows],
+                **act.located(trace.events, rows, self.work.host(rows), lane=trace.events.lane[rows]),
                 "op": op[code],
                 "type": kind[code],
                 "dataset": loads[code],

@@ -34,17 +34,7 @@ def find(trace: Trace, work: Work, launch: Int64s) -> Steps:
         part = _numbered(trace, host) if part is None else part
         if part is not None:
             parts.append(part)
-    nothing = np.zeros(0, np.int64)
-    if not parts:
-        return Steps(nothing, nothing, nothing, nothing, nothing, [])
-    host_, group, event, start, end = (
-        np.concatenate([getattr(p, key) for p in parts]) for key in ("host", "group", "event", "start", "end")
-    )
-    out = Steps(host_, group, event, start, end, [n for p in parts for n in p.names])
-    for part in parts:
-        out.cut |= part.cut
-        out.notes += part.notes
-    return out
+    return Steps.joined(parts)
 
 
 def _steps(host: int, event: Int64s, start: Int64s, end: Int64s, names: list[str]) -> Steps:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.core.factorize import distinct
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.msprof import lanes as on
 
@@ -234,7 +234,7 @@ class Work:
         trace = self.trace
         name = trace.events.name[rows].astype(np.int64)
         kind = self._of_table("op_type", 0)[rows]
-        first, code = distinct(name, kind, self.kind[rows].astype(np.int64))
+        first, code = unique_rows(name, kind, self.kind[rows].astype(np.int64))
         ops, types = [], []
         for i in first.tolist():
             op = str(trace.names[name[i]])
@@ -247,7 +247,7 @@ class Work:
         """The `kernels` table: operators by type, the node of the graph as op, and how many blocks were launched as grid."""
         rows = self.of(COMPUTE)
         grid, mixed = self._of_table("grid", -1)[rows], self._of_table("mixed", -1)[rows]
-        first, details = distinct(grid, mixed)
+        first, details = unique_rows(grid, mixed)
         shapes: list[dict[str, object]] = [
             {
                 "registers": None,
@@ -297,11 +297,7 @@ class Work:
         kind = np.array([out.types.code(text) for text in types] or [0], np.int32)
         return pd.DataFrame(
             {
-                "event": rows,
-                "host": self.host(rows),
-                "device": self.device(rows),
-                "start": events.start[rows],
-                "end": events.end[rows],
+                **act.located(events, rows, self.host(rows), device=self.device(rows)),
                 "op": op[pair],
                 "type": kind[pair],
                 "eager": np.zeros(len(rows), np.bool_),
@@ -316,11 +312,7 @@ class Work:
         rows, events = self.of(COPY), self.trace.events
         return pd.DataFrame(
             {
-                "event": rows,
-                "host": self.host(rows),
-                "device": self.device(rows),
-                "start": events.start[rows],
-                "end": events.end[rows],
+                **act.located(events, rows, self.host(rows), device=self.device(rows)),
                 "kind": np.array([out.texts.code(text) for text in self.directions(rows)], np.int32),
                 "bytes": self.trace.arg("size(B)")[rows],
             }
@@ -329,15 +321,11 @@ class Work:
     def collectives(self, out: act.Activity) -> pd.DataFrame:
         """The `collectives` table."""
         rows, events = self.of(COLLECTIVE), self.trace.events
-        first, code = distinct(events.name[rows].astype(np.int64))
+        first, code = unique_rows(events.name[rows].astype(np.int64))
         name = np.array([out.texts.code(_plain(str(self.trace.names[events.name[rows[i]]]))) for i in first.tolist()] or [0], np.int32)
         return pd.DataFrame(
             {
-                "event": rows,
-                "host": self.host(rows),
-                "device": self.device(rows),
-                "start": events.start[rows],
-                "end": events.end[rows],
+                **act.located(events, rows, self.host(rows), device=self.device(rows)),
                 "name": name[code],
                 "bytes": self._bytes(rows),
                 "group_size": self.trace.arg("rank_size")[rows].astype(np.int32),

@@ -146,11 +146,7 @@ def _transfers(placed: Placed, out: act.Activity) -> pd.DataFrame:
         moved = _copied_bytes(trace, rows)
     return pd.DataFrame(
         {
-            "event": rows,
-            "host": placed.host[rows],
-            "device": placed.device[rows],
-            "start": events.start[rows],
-            "end": events.start[rows] + events.duration[rows],
+            **act.located(events, rows, placed.host[rows], device=placed.device[rows]),
             "kind": kind[events.name[rows]],
             "bytes": moved,
         }
@@ -179,11 +175,7 @@ def _collectives(placed: Placed, out: act.Activity) -> pd.DataFrame:
     rows = np.flatnonzero(placed.named("nccl", "NCCL", "rccl", "RCCL")[events.name] & placed.on_gpu)
     return pd.DataFrame(
         {
-            "event": rows,
-            "host": placed.host[rows],
-            "device": placed.device[rows],
-            "start": events.start[rows],
-            "end": events.start[rows] + events.duration[rows],
+            **act.located(events, rows, placed.host[rows], device=placed.device[rows]),
             "name": np.array([out.texts.code(n) for n in trace.names[events.name[rows]]], np.int32),
             "bytes": np.full(len(rows), -1, np.int64),
             "group_size": np.full(len(rows), -1, np.int32),

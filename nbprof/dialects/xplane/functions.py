@@ -22,11 +22,7 @@ def functions(placed: Placed, out: act.Activity) -> pd.DataFrame:
     names = {code: out.texts.code(str(trace.names[code])) for code in np.unique(events.name[rows]).tolist()}
     return pd.DataFrame(
         {
-            "event": rows,
-            "host": placed.host[rows],
-            "lane": events.lane[rows],
-            "start": events.start[rows],
-            "end": events.start[rows] + events.duration[rows],
+            **act.located(events, rows, placed.host[rows], lane=events.lane[rows]),
             "name": np.array([names[c] for c in events.name[rows].tolist()], np.int32),
             "mode": np.array([codes[c] for c in mode[rows].tolist()], np.int32),
             "tracings": trace.arg("tracing_count", 0)[rows],
@@ -68,11 +64,7 @@ def with_stages(placed: Placed, out: act.Activity, ops: pd.DataFrame) -> pd.Data
     events = placed.trace.events
     added = pd.DataFrame(
         {
-            "event": rows,
-            "host": placed.host[rows],
-            "lane": events.lane[rows],
-            "start": events.start[rows],
-            "end": events.start[rows] + events.duration[rows],
+            **act.located(events, rows, placed.host[rows], lane=events.lane[rows]),
             "op": op,
             "type": kind,
             "dataset": True,

@@ -60,11 +60,7 @@ def _table(
     events = placed.trace.events
     return pd.DataFrame(
         {
-            "event": rows,
-            "host": placed.host[rows],
-            "lane": events.lane[rows],
-            "start": events.start[rows],
-            "end": events.start[rows] + events.duration[rows],
+            **act.located(events, rows, placed.host[rows], lane=events.lane[rows]),
             "op": op,
             "type": kind,
             "dataset": dataset,

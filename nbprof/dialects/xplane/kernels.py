@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.core.factorize import distinct as combinations
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s, Trace, distinct
 from nbprof.dialects import tensorcores
 from nbprof.dialects.xplane import opnames
@@ -133,7 +133,7 @@ def _table(
     plane = trace.lanes["plane"].to_numpy()[events.lane[rows]]
     # What is said of a kernel depends on its name, its op, the vendor of its plane and its equation alone.
     columns = (events.name[rows].astype(np.int64), ops.codes[rows], plane.astype(np.int64), trace.text_arg("equation")[rows])
-    first, back = combinations(*columns)
+    first, back = unique_rows(*columns)
     kernel_code, op_code, tensor, eligible = [], [], [], []
     for name, op, where, formula in zip(*(column[first].tolist() for column in columns), strict=True):
         kernel = str(trace.names[name])

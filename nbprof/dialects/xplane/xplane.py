@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.core.trace import Int64s, Trace
+from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.dialects import sanity
 from nbprof.dialects.environment import environment
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
 from nbprof.dialects.xplane import iterators as xplane_iterators
@@ -23,8 +24,8 @@ from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
 from nbprof.dialects.xplane import tpu_ops as xplane_tpu_ops
 from nbprof.dialects.xplane.device import device_activity, devices
 from nbprof.dialects.xplane.functions import functions, with_stages
+from nbprof.dialects.xplane.grouping import match
 from nbprof.dialects.xplane.host_ops import eager_calls, eager_notes, host_ops, tagged_calls
-from nbprof.dialects.xplane.launches import launches, notes
 from nbprof.dialects.xplane.memory import allocations, has_allocations
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.hlo.programs import Programs
@@ -235,3 +236,50 @@ def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
             "or it ran before the capture."
         )
     return missing
+
+
+def launches(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """Calls on a host that carry a correlation id, with the device event that has the same and the op around them."""
+    trace, host = placed.trace, placed.host
+    events = trace.events
+    correlation = trace.arg("correlation_id", 0)
+    calls = np.flatnonzero((correlation > 0) & placed.on_host)
+    work = np.flatnonzero((correlation > 0) & placed.on_gpu)
+    up, down = match(calls, [correlation[calls], host[calls].astype(np.int64)], work, [correlation[work], host[work].astype(np.int64)])
+    found = np.zeros(len(events), np.bool_)
+    found[up] = True
+    lost = calls[~found[calls]]
+    event = np.concatenate([up, lost])
+    target = np.concatenate([down, np.full(len(lost), -1, np.int64)])
+    order = np.lexsort((target, event))
+    is_op = np.zeros(len(events) + 1, np.bool_)
+    is_op[out.host_ops["event"].to_numpy(np.int64)] = True
+    op = event.copy()
+    # Outwards from each call to the first op around it.
+    open_ = np.flatnonzero(~is_op[op])
+    while len(open_):
+        op[open_] = events.parent[op[open_]]
+        open_ = open_[(op[open_] >= 0) & ~is_op[op[open_]]]
+    return pd.DataFrame({"event": event[order], "host": host[event[order]], "target": target[order], "op": op[order]})
+
+
+# Calls that wait, ask or allocate also carry a correlation id, but leave nothing on a device.
+_STARTS_WORK = re.compile(r"(cu|cuda|hip|Mod|hipMod)\w*(Launch|Memcpy|Memset)", re.IGNORECASE)
+
+
+def notes(placed: Placed, out: act.Activity) -> list[Note]:
+    """What looks wrong: for the receipt."""
+    trace = placed.trace
+    found = sanity.hosts(trace)
+    if out.has_device:
+        starts = placed.named(*"CcHhMm")
+        for code in np.flatnonzero(starts).tolist():
+            starts[code] = bool(_STARTS_WORK.match(trace.names[code]))
+        calls = out.launches
+        found += sanity.lost_launches(calls, starts[trace.events.name[calls["event"].to_numpy(np.int64)]])
+        work = np.flatnonzero((trace.arg("correlation_id", 0) > 0) & placed.on_gpu)
+        launched = np.zeros(len(trace.events) + 1, np.bool_)
+        launched[calls["target"].to_numpy(np.int64)] = True
+        found += sanity.unlaunched(int((~launched[work]).sum()), len(work))
+        found += sanity.overlaps(trace, ("device",), "device event")
+    return found

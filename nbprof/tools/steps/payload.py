@@ -67,7 +67,7 @@ def payload(run: Run) -> dict[str, Any]:
         part["warmup"] = (~counted).to_numpy(np.uint8)
         part["left_out"] = _left_out(steps)
     if len(hosts["values"]) > 1 or (len(run.hosts) > 1 and len(steps)):
-        part["count"] = step_count.told(steps, len(run.hosts))
+        part["count"] = step_count.format_count(steps, len(run.hosts))
     if len(hosts["values"]) > 1:
         part["host"] = hosts["codes"].astype(np.uint16)
     return part
