@@ -307,7 +307,7 @@ def recorded_in_child(code, tmp_path, **environment):
     text = textwrap.dedent(code)
     out = child(
         f"import os, json, time\nos.chdir({str(tmp_path)!r})\nfrom nbprof.capture.options import Options\n"
-        "from nbprof.capture.session import Session\nfrom nbprof.profiles import open_recording\n"
+        "from nbprof.capture.session import Session\nfrom nbprof.profiles.load import open_recording\n"
         f"def say(session):\n    recording = session.stop()\n    p = open_recording(recording) if recording else None\n"
         "    print('SAID', json.dumps([p.steps.frame['name'].tolist() if p else None, str(p.receipt) if p else session.failure,"
         " p.steps.frame[['step_time_ms', 'start_ms']].values.tolist() if p else []]))\n" + text,

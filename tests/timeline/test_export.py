@@ -19,8 +19,8 @@ from nbprof.core.trace import Events
 from nbprof.profiles.load import load
 from nbprof.timeline import export as module
 from nbprof.timeline.details import value_of
+from nbprof.timeline.export import threads
 from nbprof.timeline.export_args import plain
-from nbprof.timeline.threads import threads
 from tests.support.chrome import complete, document
 from tests.support.profiles import real
 from tests.support.xspace import PlaneWriter, chunk, gpu_run, training_run, xspace
