@@ -1,6 +1,6 @@
 /**
  * What a run is called, everywhere: by its folder, or by its file without the suffixes. The twin of `stem` in
- * nbprof/sources/logdir.py.
+ * nbprof/formats/register.py; tests/formats/test_stem.py holds them together.
  */
 
 const STEM =
