@@ -23,9 +23,6 @@ _HUGE = 1 << 22
 LIMIT_BYTES = 1 << 34
 """How much a packed file may unpack to, where nothing else is asked for: 16 GiB. A file of some MB can claim any size."""
 
-SIDECAR = "nbprof.json"
-"""What nbprof writes beside the files that it recorded."""
-
 # Private memory: pages of a shared mapping would stay in the kernel's hands when they are given back.
 _ANONYMOUS = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
 

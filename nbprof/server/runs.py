@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles, printable
+from nbprof.core.sidecar import SIDECAR
 from nbprof.formats.register import by_name, stem
 from nbprof.server import runs_recordings
 from nbprof.server.found import OnDisk, Problem
@@ -117,7 +118,7 @@ class Search:
         here = _Here(above, folder, self)
         try:
             here.take(name, real.stat())
-            sidecar = folder / "nbprof.json"
+            sidecar = folder / SIDECAR
             if sidecar.is_file():
                 here.take(sidecar.name, sidecar.stat())
         except OSError as error:

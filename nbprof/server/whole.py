@@ -14,6 +14,7 @@ from pathlib import Path
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
+from nbprof.core.sidecar import SIDECAR
 from nbprof.formats.register import stem
 from nbprof.server.found import OnDisk
 from nbprof.server.paths import RefusedError, could_not, inside, locate, nameable, reaches
@@ -128,8 +129,8 @@ def _beside(file: Path) -> list[str]:
             names.append(entry.name)
         else:
             others = others or profile
-    if not others and (file.parent / "nbprof.json").is_file():
-        names.append("nbprof.json")
+    if not others and (file.parent / SIDECAR).is_file():
+        names.append(SIDECAR)
     return names
 
 
@@ -155,7 +156,7 @@ def renamed(run: Whole, name: object) -> list[tuple[str, str]]:
         old = run.names[0]
         base = stem(old)
         wanted = stem(wanted) if wanted != stem(wanted) and wanted.endswith(old[len(base) :]) else wanted
-        pairs = [(each, wanted + each[len(base) :]) for each in run.names if each != "nbprof.json"]
+        pairs = [(each, wanted + each[len(base) :]) for each in run.names if each != SIDECAR]
         moves = [(f"{above}/{a}" if above else a, f"{above}/{b}" if above else b) for a, b in pairs]
     for before, after in moves:
         # Another case of the same letters may be the same file; what may not is for Jupyter to see.

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import SIDECAR, LocalFile, SourceFile, could_not_open, printable
+from nbprof.core.files import LocalFile, SourceFile, could_not_open, printable
+from nbprof.core.sidecar import SIDECAR
 from nbprof.formats import register
 from nbprof.formats.format import Claim, Place, Recordings, within
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, SIDECAR, LocalFile, RunFiles, SourceFile, could_not_open, join_some, no_file, printable
+from nbprof.core.files import LIMIT_BYTES, LocalFile, RunFiles, SourceFile, could_not_open, join_some, no_file, printable
+from nbprof.core.sidecar import SIDECAR
 from nbprof.formats import register
 from nbprof.formats.format import Kind, Member
 from nbprof.sources import detect

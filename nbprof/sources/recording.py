@@ -9,7 +9,7 @@ from typing import Any
 
 from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import SIDECAR
+from nbprof.core.sidecar import SIDECAR
 
 
 @dataclass
@@ -142,8 +142,11 @@ class Recording:
     @property
     def host_file(self) -> Path:
         """The trace file of this host."""
-        for pattern in ("*.xplane.pb", "*.pt.trace.json*"):
-            found = sorted(self.path.glob(pattern))
+        # Late, for what finds and reads files imports numpy, and a cell may be recorded that does not.
+        from nbprof.formats.register import FORMATS
+
+        for form in FORMATS:
+            found = sorted(file for file in self.path.glob("*") if form.names is not None and form.names.search(file.name))
             if found:
                 return found[0]
         return self.path

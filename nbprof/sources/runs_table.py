@@ -38,8 +38,8 @@ def runs(
     -------
     DataFrame
         One row a run: `run`, its name, as `load(source, run=...)` takes it; `hosts`, files that are hosts or ranks of it; `format`,
-        `xspace` or `chrome`; `bytes` of its files as they lie there, missing where the place does not say; `modified`, local time; `path`,
-        which `load` takes too.
+        `xspace`, `chrome`, `msprof` or `torch_memory`; `bytes` of its files as they lie there, missing where the place does not say;
+        `modified`, local time; `path`, which `load` takes too.
 
     Raises
     ------

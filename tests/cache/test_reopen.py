@@ -335,7 +335,7 @@ def test_the_receipt_names_the_file_where_it_lies_now(cache, tmp_path, monkeypat
 @pytest.mark.parametrize("first", ["recorded", "found"])
 def test_how_it_was_recorded_is_not_kept(first, path, reads, monkeypatch):
     """The same bytes with and without what nbprof notes beside its own recordings, in either order."""
-    from nbprof.sources.recording import SIDECAR
+    from nbprof.core.sidecar import SIDECAR
 
     sidecar = path.parent / SIDECAR
     for kind in (first, "found" if first == "recorded" else "recorded"):

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nbprof.core.errors import RawError, ReadError
-from nbprof.core.files import SIDECAR, LocalFile, RunFiles, SourceFile, printable
+from nbprof.core.files import LocalFile, RunFiles, SourceFile, printable
+from nbprof.core.sidecar import SIDECAR
 from nbprof.formats.format import Claim, Place, within
 
 NAME = "msprof"

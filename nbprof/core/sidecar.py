@@ -1,0 +1,3 @@
+"""What the file is called that nbprof writes beside those that it recorded."""
+
+SIDECAR = "nbprof.json"
