@@ -128,6 +128,8 @@ export function complete(payload: Payload): Payload {
   fill(payload, { allocator: NO_ALLOCATOR });
   fill(payload, { device_time: NO_DEVICE_TIME });
   fill(payload, { ascend: NO_ASCEND });
+  const none = { columns: [], data: {}, rows: 0 };
+  fill(payload.kernels, { by_name: none, by_op: none, top: { ms: Number.NaN, parts: [] } });
   fill(payload.ops, { modules: null, shapes: null });
   fill(payload.overview, { checks: [] });
   fill(payload.input, { statement: "", next_step: "", share: [] });

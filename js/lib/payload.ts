@@ -6,6 +6,7 @@
  */
 
 import type { Compare } from "./compared.js";
+import type { DonutPart } from "./donut.js";
 import type { Allocator } from "./payload-allocator.js";
 import type { Ascend } from "./payload-ascend.js";
 import type { Cores } from "./payload-cores.js";
@@ -108,6 +109,8 @@ export interface Meta {
 }
 
 export interface Figure {
+  /** What finds it: "step_time". Reports of 0.1 lack it. */
+  key?: string;
   label: string;
   /** null: not measured. */
   value: number | null;
@@ -271,6 +274,11 @@ export interface Kernels {
   /** rank, kernel, total_us, occurrences, avg_us, min_us, max_us, op_tensor_core_eligible, uses_tensor_core, occupancy_percent,
    *  occupancy_source, registers, shared_bytes, block, grid, op */
   table: Table;
+  /** `p.kernels.by_name()` and `.by_op()` of the names in the table, of all rows of the profile. */
+  by_name: Table;
+  by_op: Table;
+  /** The kernels with the most time, of all of it. */
+  top: { ms: number; parts: DonutPart[] };
   figures: Figure[];
 }
 

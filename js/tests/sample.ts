@@ -192,6 +192,8 @@ export interface SampleOptions {
 }
 
 /** The sample. `steps: 0` is a run without step markers. */
+const NO_ROWS: Table = { columns: [], data: {}, rows: 0 };
+
 export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): Payload {
   const next = random(7);
   const at = (mean: number): Float64Array =>
@@ -447,7 +449,14 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       shapes: null,
     },
     hlo: hloSample(),
-    kernels: { empty: none, table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }), figures: [] },
+    kernels: {
+      empty: none,
+      table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }),
+      by_name: NO_ROWS,
+      by_op: NO_ROWS,
+      top: { ms: 0, parts: [] },
+      figures: [],
+    },
     device_time: deviceTimeSample(),
     pods: podsSample(n || 1, 4),
     ascend: { ...NO_ASCEND, empty: { ...none, title: "No tables of Ascend's profiler" } },

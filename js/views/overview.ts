@@ -38,11 +38,11 @@ function selectedFigures(figs: readonly Figure[], steps: Steps, rows: readonly n
   const { total, parts } = breakdown(steps, rows);
   const input = parts.find((part) => part.key === "input");
   return figs.map((fig) => {
-    if (fig.label === "Average step") {
+    if (fig.key === "step_time") {
       const spread = total.n > 1 ? `± ${num(total.sd, fig.digits)}` : "";
       return { ...fig, value: total.mean, spread, note: `range ${num(total.min, 2)}–${num(total.max, 2)}` };
     }
-    if (fig.label === "Waiting for input" && input) {
+    if (fig.key === "input" && input) {
       const bar = [{ category: input.key, percent: input.percent }];
       return { ...fig, value: input.percent, note: `${num(input.stats.mean, 2)} ms a step`, bar };
     }

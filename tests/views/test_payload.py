@@ -160,22 +160,22 @@ def test_the_prefix_is_what_all_step_names_share(names, prefix):
 
 
 def test_figures_say_why_they_are_missing():
-    figures = {figure["label"]: figure for figure in overview.figures(fake.run(steps=0))}
-    assert figures["Average step"]["value"] is None
-    assert figures["Average step"]["note"] == "no steps"
-    cpu = [figure["label"] for figure in overview.figures(fake.run(device=False))]
-    assert cpu == ["Average step", "Waiting for input", "Host compute", "Steps per second", "Run eagerly", "Peak memory"]
+    figures = {figure["key"]: figure for figure in overview.figures(fake.run(steps=0))}
+    assert figures["step_time"]["value"] is None
+    assert figures["step_time"]["note"] == "no steps"
+    cpu = [figure["key"] for figure in overview.figures(fake.run(device=False))]
+    assert cpu == ["step_time", "input", "host_compute", "steps_per_second", "eager", "peak_memory"]
 
 
 def test_figures_carry_the_numbers_of_the_frames():
-    figures = {figure["label"]: figure for figure in overview.figures(fake.run())}
-    assert figures["Average step"]["value"] == 8.16
-    assert figures["Average step"]["spread"] == "± 0.44"
-    assert figures["Average step"]["note"] == "range 8.00–9.25"
-    assert figures["Waiting for input"]["hot"]
-    assert figures["Waiting for input"]["note"] == "4.15 ms a step"
-    assert (round(figures["Peak memory"]["value"], 2), figures["Peak memory"]["unit"]) == (43.40, "MiB")
-    assert figures["Peak memory"]["note"] == "of 16.00 GiB (0.3%)"
+    figures = {figure["key"]: figure for figure in overview.figures(fake.run())}
+    assert figures["step_time"]["value"] == 8.16
+    assert figures["step_time"]["spread"] == "± 0.44"
+    assert figures["step_time"]["note"] == "range 8.00–9.25"
+    assert figures["input"]["hot"]
+    assert figures["input"]["note"] == "4.15 ms a step"
+    assert (round(figures["peak_memory"]["value"], 2), figures["peak_memory"]["unit"]) == (43.40, "MiB")
+    assert figures["peak_memory"]["note"] == "of 16.00 GiB (0.3%)"
 
 
 def test_a_fix_is_a_diff():
@@ -192,10 +192,12 @@ def test_a_fix_is_a_diff():
 
 def test_kernel_figures_follow_the_time_and_the_launches():
     part = kernels.payload(fake.run())
-    values = {figure["label"]: figure["value"] for figure in part["figures"]}
-    times = {"Kernel time": 4.0, "Kernels": 2, "Median kernel": 41.7}
-    in_use = {"GPU in use": 50.0, "Est. SM efficiency": 20.0}
-    assert values == {**times, "TensorCores used": 0.0, "Eligible, not used": 75.0, **in_use, "Mean occupancy": 62.5}
+    values = {figure["key"]: figure["value"] for figure in part["figures"]}
+    times = {"kernel_time": 4.0, "kernels": 2, "median_kernel": 41.7}
+    in_use = {"in_use": 50.0, "sm_efficiency": 20.0}
+    assert values == {**times, "tensor_cores_used": 0.0, "tensor_cores_unused": 75.0, **in_use, "occupancy": 62.5}
+    assert part["top"]["ms"] == 4.0
+    assert [share["percent"] for share in part["top"]["parts"]] == [75.0, 25.0]
     table = part["table"]["data"]
     assert table["block"]["values"] == ["8×8×1", "1024×1×1"]
     assert table["shared_bytes"].tolist() == [4352, 0]
@@ -203,7 +205,8 @@ def test_kernel_figures_follow_the_time_and_the_launches():
 
 
 def test_kernels_of_a_device_that_states_less_are_missing_not_zero():
-    bare = fake.run().kernels.drop(columns=["static_shared_bytes", "dynamic_shared_bytes", "block", "grid", "uses_tensor_core"])
+    bare = fake.run().kernels.drop(columns=["static_shared_bytes", "dynamic_shared_bytes", "block", "grid"])
+    bare = bare.assign(uses_tensor_core=pd.array([None, None], dtype="boolean"))
     part = kernels.payload(fake.run(kernels=bare))
     assert np.isnan(part["table"]["data"]["shared_bytes"]).all()
     assert part["table"]["data"]["block"]["values"] == [""]

@@ -146,25 +146,36 @@ def figures(run: Run) -> list[dict[str, Any]]:
         note = f"{wording.percent(100 * refresh)} all-reduce" if refresh is not None else "no all-reduce recorded"
         reported = {"end to end": "end to end", "own start": "from its own start", "from FP Start": "from FP Start"}
         return [
-            figure("Iteration", row["iteration_ms"], "ms", 2, of, **more),
+            figure("iteration", "Iteration", row["iteration_ms"], "ms", 2, of, **more),
             _share("Data Aug Bound", row, "data_aug", "input"),
             _share("FP to BP Time", row, "fp_to_bp", "device_compute"),
             {**_share("Grad Refresh Bound", row, "grad_refresh", "device_collectives"), "note": note},
-            figure("Iteration Time", row["reported_iteration_ms"], "ms", 2, f"as reported: {reported.get(row['convention'], 'unclear')}"),
+            figure(
+                "reported_iteration",
+                "Iteration Time",
+                row["reported_iteration_ms"],
+                "ms",
+                2,
+                f"as reported: {reported.get(row['convention'], 'unclear')}",
+            ),
         ]
     all_streams = run.ascend_waits[run.ascend_waits["stream"].isna()]
     cores = run.ascend_cores
     out = []
     if len(all_streams):
         busy, wait = float(all_streams["busy_us"].sum()), float(all_streams["wait_us"].sum())
-        out.append(figure("Device busy", _percent(busy, busy + wait), "%", 1, "of first to last task"))
-        out.append(figure("Waits", wait / 1000, "ms", 2, wording.plural(len(all_streams), "device")))
+        out.append(figure("device_busy", "Device busy", _percent(busy, busy + wait), "%", 1, "of first to last task"))
+        out.append(figure("waits", "Waits", wait / 1000, "ms", 2, wording.plural(len(all_streams), "device")))
     if len(cores):
         total = float(cores["total_us"].sum())
         for name in ("AI Core", "Vector core", "AI CPU", "Communication"):
             own = float(cores.loc[cores["core"] == name, "total_us"].sum())
             if own or name == "AI CPU":
-                out.append(figure(name, _percent(own, total), "%", 1, f"{wording.number(own / 1000, 2)} ms of tasks"))
+                out.append(
+                    figure(
+                        name.lower().replace(" ", "_"), name, _percent(own, total), "%", 1, f"{wording.number(own / 1000, 2)} ms of tasks"
+                    )
+                )
     return out
 
 
@@ -177,7 +188,7 @@ def _share(label: str, row: Any, name: str, category: str) -> dict[str, Any]:
     percent = None if share is None else 100 * share
     bar = {} if percent is None else {"bar": [{"category": category, "percent": percent}]}
     note = f"{wording.number(row[f'{name}_ms'], 2)} ms" if percent is not None else "not recorded"
-    return figure(label, percent, "%", 1, note, **bar)
+    return figure(name, label, percent, "%", 1, note, **bar)
 
 
 def iterations(run: Run) -> list[dict[str, Any]]:

@@ -82,10 +82,10 @@ def _said(run: Run) -> dict[str, Any]:
     share = [_share(known)] if known.get("input_percent") is not None else []
     if (ratio := wording.real(known.get("enqueue_ratio"))) and known.get("enqueue_ratio_from"):
         note = f"from {known['enqueue_ratio_from']}; the other kinds are scaled to the rest"
-        share.append(figure("Enqueuing", 100 * ratio, "%", 1, note))
+        share.append(figure("enqueuing", "Enqueuing", 100 * ratio, "%", 1, note))
     # What copying a batch costs the host is recorded only where it enqueues; 0 of it says nothing.
     if has_device(run) and (copied := wording.real(known.get("copy_percent"))):
-        share.append(figure("Copies to the device", copied, "%", 1, f"of input time: {known.get('copy_level')}"))
+        share.append(figure("copies", "Copies to the device", copied, "%", 1, f"of input time: {known.get('copy_level')}"))
     return {"statement": str(known.get("statement") or ""), "next_step": str(known.get("next_step") or ""), "share": share}
 
 
@@ -95,7 +95,7 @@ def _share(known: dict[str, Any]) -> dict[str, Any]:
     # Of one step there is neither a spread nor a range.
     more = {} if spread is None else {"spread": f"± {wording.number(spread, 1)}"}
     note = "of one step" if spread is None else f"range {wording.number(low, 1)}–{wording.number(high, 1)}, mean of the steps"
-    return figure("Input share of a step", mean, "%", 1, note, **bar(("input", mean)), **more)
+    return figure("input_share", "Input share of a step", mean, "%", 1, note, **bar(("input", mean)), **more)
 
 
 def _categories(run: Run) -> list[dict[str, Any]]:

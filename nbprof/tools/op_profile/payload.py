@@ -117,11 +117,11 @@ def figures(run: Run) -> list[dict[str, Any]]:
     scale, unit = next((scale, unit) for scale, unit, least in _TIMES if root["time_us"] >= least)
     time, wasted = float(root["time_us"]), float(root["wasted_us"])
     return [
-        figure("Time of ops", time / scale, unit, 2, f"{wording.plural(count, 'op')} of {wording.plural(programs, 'program')}"),
-        figure("FLOPS utilization", _percent(root["flops_utilization"]), "%", 1, _rate(root["flops"], time, "FLOP/s")),
-        figure("Memory bandwidth", _percent(root["bandwidth_utilization"]), "%", 1, _rate(root["bytes"], time, "B/s")),
+        figure("time", "Time of ops", time / scale, unit, 2, f"{wording.plural(count, 'op')} of {wording.plural(programs, 'program')}"),
+        figure("flops_utilization", "FLOPS utilization", _percent(root["flops_utilization"]), "%", 1, _rate(root["flops"], time, "FLOP/s")),
+        figure("memory_bandwidth", "Memory bandwidth", _percent(root["bandwidth_utilization"]), "%", 1, _rate(root["bytes"], time, "B/s")),
         figure(
-            "Wasted", wasted / scale, unit, 2,
+            "wasted", "Wasted", wasted / scale, unit, 2,
             f"{wording.percent(100 * wasted / time)} of the time of ops" if time and wasted == wasted else "the peaks are not known",
         ),
     ]  # fmt: skip
