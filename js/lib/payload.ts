@@ -256,10 +256,19 @@ export interface Input {
 export interface Ops {
   empty: Empty | null;
   /** rank, where ("device"|"host"), type, op, occurrences, total_us, avg_us, self_us, avg_self_us, eager; IDLE rows excluded;
-   *  where known tensor_core_percent, gflops_per_second, gbytes_per_second, operational_intensity, bound_by */
+   *  where known tensor_core_percent, gflops_per_second, gbytes_per_second, operational_intensity, bound_by; self_percent and
+   *  cumulative_percent of the side without idle */
   table: Table;
   /** Self time of each side without idle, and its idle time; NaN where the side was not recorded. */
   totals: { device_us: number; host_us: number; device_idle_us: number; host_idle_us: number };
+  /** Self time of a side by op and by type. */
+  rings: {
+    where: "device" | "host";
+    by: "op" | "type";
+    ms: number;
+    parts: DonutPart[];
+    with_idle: { ms: number; parts: DonutPart[] };
+  }[];
   /** PyTorch: name, percent, calls, where there is a device device_total_us and backward_device_us, host_total_us, backward_host_us,
    *  module ("" of a sum); _depth; a tree in preorder. null where with_stack was off. */
   modules: Table | null;

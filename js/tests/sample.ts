@@ -445,6 +445,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       empty: none,
       table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }),
       totals: { device_us: Number.NaN, host_us: 1, device_idle_us: Number.NaN, host_idle_us: 0 },
+      rings: [],
       modules: null,
       shapes: null,
     },

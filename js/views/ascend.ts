@@ -10,7 +10,7 @@ import { mostOf } from "../lib/rows.js";
 import { createStore } from "../lib/store.js";
 import { type ColumnSpec, type TableHandle, table } from "../lib/table.js";
 import type { View, ViewContext } from "../lib/view.js";
-import { toTrace, typeParts } from "./ascend/model.js";
+import { toTrace } from "./ascend/model.js";
 import { plainTable, statisticsTable } from "./breakdown.js";
 import { stepChart } from "./stepchart.js";
 import { breakdown, leftOutNote, selectedRows } from "./stepstats.js";
@@ -189,7 +189,7 @@ function tableSection(el: HTMLElement, section: AscendSection, context: ViewCont
   body.append(heading(title, scope, csv()));
   if (id === "op_types") {
     const side = h("div");
-    body.append(h("div.split.b", ring(data), side));
+    body.append(h("div.split.b", ring(context.payload.ascend.ring), side));
     if (cores?.table.rows) {
       side.append(heading(cores.title, cores.scope));
       draw(side, cores, context);
@@ -235,15 +235,14 @@ function columns(id: string, data: Table): ColumnSpec[] {
 }
 
 /** The types that take the most as a ring. */
-function ring(data: Table): HTMLElement {
-  const { parts, total_us } = typeParts(data);
+function ring({ ms: total, parts }: Ascend["ring"]): HTMLElement {
   const figure = donut({
     title: "Time by type",
     total: "",
     hue: "d",
     parts,
     size: 160,
-    center: [ms(total_us / 1000, 1), "of tasks"],
+    center: [ms(total, 1), "of tasks"],
   });
   figure.classList.add("big");
   figure.querySelector("h4")?.remove();

@@ -419,3 +419,27 @@ def test_advice_about_waiting_goes_to_the_longest_idle_gap():
     run = SimpleNamespace(activity=SimpleNamespace(has_device=True))
     assert overview._target(run, "other") == {"kind": "gap"}
     assert overview._target(run, "collectives") is None
+
+
+def test_rings_of_ops_are_of_a_side_without_idle_time_and_with_it():
+    part = ops.payload(fake.run())
+    assert [(ring["where"], ring["by"]) for ring in part["rings"]] == [(w, b) for w in ("device", "host") for b in ("op", "type")]
+    host = part["rings"][3]
+    totals = part["totals"]
+    assert host["ms"] == pytest.approx(totals["host_us"] / 1000)
+    assert host["with_idle"]["ms"] == pytest.approx((totals["host_us"] + totals["host_idle_us"]) / 1000)
+    assert [one["label"] for one in host["parts"]] == ["Dataset", "_Send"]
+    assert [one["kind"] for one in host["with_idle"]["parts"]] == ["rank", "rank", "idle"]
+    for ring in part["rings"]:
+        for shares in (ring["parts"], ring["with_idle"]["parts"]):
+            assert sum(one["percent"] for one in shares) == pytest.approx(100)
+    # No idle time of the device is known here.
+    assert [one["kind"] for one in part["rings"][0]["with_idle"]["parts"]] == ["rank", "rank"]
+
+
+def test_shares_of_ops_are_those_of_the_frame():
+    run = fake.run()
+    data = ops.payload(run)["table"]["data"]
+    assert data["self_percent"].tolist() == pytest.approx((100 * run.ops["self_fraction"]).tolist())
+    assert data["cumulative_percent"].tolist() == pytest.approx((100 * run.ops["cumulative_fraction"]).tolist())
+    assert data["rank"].tolist() == run.ops["rank"].tolist()

@@ -13,6 +13,7 @@ from nbprof.display.codec import short
 from nbprof.run.parts_ascend import LACKS
 from nbprof.schema import frames
 from nbprof.schema.columns import Col
+from nbprof.tools import rings
 from nbprof.tools.ascend import tables as ascend_tables_view
 from nbprof.tools.overview.payload import figure
 from nbprof.tools.tables import column, floats, head, hidden
@@ -24,6 +25,8 @@ MOST_ROWS = {"op_types": 100, "ops": 300, "pmu_types": 60, "waits": 64, "fusion"
 """Rows that a report holds of each table; the line below it says what is left out."""
 MOST_GROUPS, MOST_ITERATIONS = 16, 4_000
 """Models on devices whose iterations a report holds, and iterations of each."""
+MOST_PARTS = 8
+"""Types that the ring tells by name."""
 _LONGEST = 300
 """Letters of a text."""
 
@@ -96,6 +99,7 @@ def payload(run: Run) -> dict[str, Any]:
         "iterations_missing": "" if len(run.ascend_iterations) else LACKS["iterations"],
         "rules": rules(run),
         "sections": [section(run, name) for name in _TITLES] + ascend_tables_view.sections(run),
+        "ring": _ring(run.ascend_op_types),
         "notes": list(run.ascend_notes),
     }
 
@@ -110,8 +114,15 @@ def nothing() -> dict[str, Any]:
         "iterations_missing": "",
         "rules": [],
         "sections": [],
+        "ring": {"ms": 0.0, "parts": []},
         "notes": [],
     }
+
+
+def _ring(types: pd.DataFrame) -> dict[str, Any]:
+    """Time by type of op, whatever it ran on."""
+    times = types.groupby("op_type", sort=False)["total_us"].sum().sort_values(ascending=False, kind="stable")
+    return {"ms": float(times.sum()) / 1000, "parts": rings.parts(times, MOST_PARTS)}
 
 
 _EMPTY = {
