@@ -101,6 +101,8 @@ export interface Meta {
   notice: Notice | null;
   /** `note` is small text behind the label. */
   tabs: { id: TabId; label: string; count: number | null; flag: CategoryKey | null; note?: string }[];
+  /** Columns of the tables that views draw row by row, by the frame of nbprof/schema that they show; earlier reports lack them. */
+  heads?: Record<string, Column[]>;
   /** The tab that is shown first, where that is not the first one. */
   tab?: TabId;
   footer: { events: number; dropped: number; analysed_s: number | null; file: string; bytes: number | null };

@@ -33,12 +33,20 @@ def payload(run: Run) -> dict[str, Any]:
         **_said(run),
         "pipelines": pipelines(run),
         "ops": hidden(
-            table(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), "input_pipeline.frame", _COLUMNS),
+            _listed(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), by_torch(run)),
             *longest(ops, run.longest_calls, ("host", "input")),
         ),
         "bottleneck": _bottleneck(run),
         "noun": "op" if by_torch(run) else "iterator",
     }
+
+
+def _listed(ops: pd.DataFrame, torch: bool) -> dict[str, Any]:
+    """The ops as a table; iterators are those of tf.data."""
+    made = table(ops, "input_pipeline.frame", _COLUMNS)
+    if torch:
+        made["columns"][0] |= {"label": "Op", "help": "Input op."}
+    return made
 
 
 def nothing() -> dict[str, Any]:

@@ -92,10 +92,18 @@ def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
         "data_type": _texts(_typed(kept), "data_type"),
         "shape": _texts(kept, "shape"),
         **{key: _column(kept, key) for key in ("stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes")},
-        "peak": table(_typed(_shares(alive.head(MOST_ALIVE), peak)), "memory.peak", _PEAK),
+        "peak": _alive(_typed(_shares(alive.head(MOST_ALIVE), peak))),
         "moments": _moments(rows, drawn, most),
         "ops": table(_most(of_id(run.memory_ops, row["memory_id"])), "memory.ops", _OPS),
     }
+
+
+def _alive(rows: pd.DataFrame) -> dict[str, Any]:
+    """What was alive at the peak; the page has the same table for other moments."""
+    made = table(rows, "memory.peak", _PEAK)
+    share = next(head for head in made["columns"] if head["key"] == "percent")
+    share |= {"label": "% in use", "help": "Part of all that was in use then."}
+    return made
 
 
 def _most(ops: pd.DataFrame) -> pd.DataFrame:

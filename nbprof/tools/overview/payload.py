@@ -357,7 +357,9 @@ def _top_ops(run: Run) -> dict[str, Any]:
         frame = frame.assign(ms_per_step=floats(frame["ms_per_step"]) * hosts / devices)
     where = ("host" if run.overview.get("top_ops_where") == "host" else "device",)
     made = hidden(table(frame.head(10), "overview.top_ops", keys), *longest(frame.head(10), run.longest_calls, where))
-    head = next(head for head in made["columns"] if head["key"] == "ms_per_step")
+    by_key = {head["key"]: head for head in made["columns"]}
+    by_key["percent"]["label"] = f"% of {where[0]}"
+    head = by_key["ms_per_step"]
     if run.steps.empty:
         head["label"] = "ms"
         head["help"] = "Self time in the whole profile, summed over devices and threads: there are no steps to divide it by."
