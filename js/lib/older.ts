@@ -135,7 +135,10 @@ export function complete(payload: Payload): Payload {
   fill(payload.overview, { checks: [] });
   fill(payload.input, { statement: "", next_step: "", share: [] });
   for (const category of payload.input.categories) fill(category, { per_step_ms: null });
-  for (const pipeline of payload.input.pipelines) fill(pipeline, { fix: [], slowest: [] });
+  for (const pipeline of payload.input.pipelines) {
+    fill(pipeline, { fix: [], slowest: [], critical_ms: null });
+    for (const node of pipeline.nodes) fill(node, { percent: null });
+  }
   for (const id of payload.memory.ids) fill(id, { moments: null, ops: { columns: [], data: {}, rows: 0 } });
   fill(payload.trace, NO_REST);
   number(payload.trace);

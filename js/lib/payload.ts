@@ -198,6 +198,8 @@ export interface TfDataNode {
   note: string;
   total_ms: number;
   self_ms: number;
+  /** Of the self time of all iterators of the graph; null where it has none. */
+  percent: number | null;
   calls: number;
   critical: boolean;
   bottleneck: boolean;
@@ -207,6 +209,8 @@ export interface TfDataNode {
 export interface TfDataCall {
   start_ms: number;
   duration_us: number;
+  /** Self time of the iterators on the critical path. */
+  critical_ms: number | null;
   nodes: TfDataNode[];
 }
 
@@ -223,6 +227,7 @@ export interface Pipeline {
   /** Code for the advice, as lines of a diff. */
   fix: Advice["fix"];
   /** The times of all calls together. */
+  critical_ms: number | null;
   nodes: TfDataNode[];
   /** The slowest calls one by one, the longest first. */
   slowest: TfDataCall[];

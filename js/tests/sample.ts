@@ -95,7 +95,19 @@ function node(
   bottleneck = false,
 ): TfDataNode {
   const long_name = `Iterator::${id}`;
-  return { id, parent, name, long_name, note, self_ms, total_ms: self_ms * 1.4, calls, critical, bottleneck };
+  return {
+    id,
+    parent,
+    name,
+    long_name,
+    note,
+    self_ms,
+    percent: self_ms,
+    total_ms: self_ms * 1.4,
+    calls,
+    critical,
+    bottleneck,
+  };
 }
 
 export const NODES: TfDataNode[] = [
@@ -421,8 +433,9 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           max_us: 5000,
           advice: "**Map** limits this pipeline.",
           fix: [],
+          critical_ms: 70.5,
           nodes: NODES,
-          slowest: [{ start_ms: 3, duration_us: 5000, nodes: NODES }],
+          slowest: [{ start_ms: 3, duration_us: 5000, critical_ms: 4.5, nodes: NODES }],
         },
         {
           name: HOSTILE,
@@ -434,6 +447,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           max_us: 5,
           advice: "",
           fix: [],
+          critical_ms: null,
           nodes: NODES.slice(0, 2),
           slowest: [],
         },

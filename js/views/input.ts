@@ -143,7 +143,7 @@ function graph(el: HTMLElement, context: ViewContext): void {
     clear(section);
     const one = pipeline.slowest[call];
     const nodes = one?.nodes ?? pipeline.nodes;
-    const critical = nodes.reduce((sum, node) => sum + (node.critical ? node.self_ms : 0), 0);
+    const critical = (one ?? pipeline).critical_ms;
     const mine = pipelines.flatMap((item, i) =>
       item.host === pipeline.host ? [{ id: String(i), label: item.name }] : [],
     );

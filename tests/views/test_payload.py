@@ -218,7 +218,13 @@ def test_the_bottleneck_of_a_pipeline_is_marked_in_the_table():
     assert part["bottleneck"].tolist() == [1, 0]
     assert part["total_ms"] == 52.0
     assert part["per_step_ms"] == 6.5
-    assert [node["parent"] for node in part["pipelines"][0]["nodes"]] == [None, "n0", "n1"]
+    pipeline = part["pipelines"][0]
+    nodes = pipeline["nodes"]
+    assert [node["parent"] for node in nodes] == [None, "n0", "n1"]
+    for graph in (pipeline, *pipeline["slowest"]):
+        own = [node["self_ms"] for node in graph["nodes"]]
+        assert [node["percent"] for node in graph["nodes"]] == pytest.approx([100 * one / sum(own) for one in own])
+        assert graph["critical_ms"] == pytest.approx(sum(node["self_ms"] for node in graph["nodes"] if node["critical"]))
     assert part["ops"]["data"]["us_per_call"].tolist() == [500.0, 312.5]
 
 

@@ -199,7 +199,7 @@ def _pipeline(row: dict[Any, Any], nodes: pd.DataFrame, slowest: pd.DataFrame, c
         "max_us": wording.real(row["max_us"]),
         "advice": advice if isinstance(advice, str) else "",
         "fix": fix_lines(row.get("fix")),
-        "nodes": [_node(node) for node in mine.head(MOST_NODES).to_dict("records")],
+        **_graph(mine),
         "slowest": _slowest(parts, listed),
     }
 
@@ -208,11 +208,23 @@ def _slowest(nodes: pd.DataFrame, calls: pd.DataFrame) -> list[dict[str, Any]]:
     """The slowest calls of a pipeline, each with the times of its iterators in it alone."""
     out = []
     for row in calls[calls["rank"] < MOST_CALLS].to_dict("records") if len(calls) else ():
-        mine = nodes[nodes["rank"] == row["rank"]].head(MOST_NODES).to_dict("records")
+        mine = nodes[nodes["rank"] == row["rank"]]
         times = {"start_ms": wording.real(row["start_ms"]), "duration_us": wording.real(row["duration_us"])}
-        if mine:
-            out.append({**times, "nodes": [_node(node) for node in mine]})
+        if len(mine):
+            out.append({**times, **_graph(mine)})
     return out
+
+
+def _graph(nodes: pd.DataFrame) -> dict[str, Any]:
+    """The iterators of a graph, each with its part of their self time, and the self time of those on the critical path."""
+    own = np.nan_to_num(floats(nodes["self_ms"])) if len(nodes) else np.zeros(0)
+    on_path = nodes["critical"].fillna(False).astype(bool).to_numpy() if len(nodes) else np.zeros(0, np.bool_)
+    parts = 100 * own / own.sum() if own.sum() > 0 else np.full(len(own), np.nan)
+    shown = nodes.head(MOST_NODES).to_dict("records")
+    return {
+        "critical_ms": float(own[on_path].sum()),
+        "nodes": [{**_node(node), "percent": wording.real(part)} for node, part in zip(shown, parts[: len(shown)].tolist(), strict=True)],
+    }
 
 
 def _of(frame: pd.DataFrame, row: dict[Any, Any]) -> pd.DataFrame:
