@@ -3,7 +3,7 @@
 import { numberAt, textAt } from "./codec.js";
 import { type Child, h, type Props } from "./dom.js";
 import { bytesIn, type byteUnit, kernelName, MISSING, num, tailPath } from "./format.js";
-import type { Column, Table } from "./payload.js";
+import type { Column, Meta, Table } from "./payload.js";
 
 export interface ColumnSpec {
   key: string;
@@ -57,6 +57,16 @@ export function fullColumns(wanted: readonly (string | ColumnSpec)[] | undefined
 export function headCell(props: Props, label: Child, help: string, first = false): HTMLTableCellElement {
   const text = h("span.why", { title: help, tabindex: first ? "0" : "-1" }, label);
   return h("th", { scope: "col", ...props }, text);
+}
+
+export interface Head extends Column {
+  class?: string;
+}
+
+/** What nbprof/schema says of the columns of a table that a view draws row by row. */
+export function headsOf({ heads }: Pick<Meta, "heads">, frame: string): (key: string, css?: string) => Head {
+  const known = new Map(heads?.[frame]?.map((column) => [column.key, column]));
+  return (key, css) => ({ key, label: key, kind: "number", help: "", ...known.get(key), class: css });
 }
 
 export const isNumber = (column: Full): boolean =>

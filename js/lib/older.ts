@@ -128,11 +128,17 @@ export function complete(payload: Payload): Payload {
   fill(payload, { allocator: NO_ALLOCATOR });
   fill(payload, { device_time: NO_DEVICE_TIME });
   fill(payload, { ascend: NO_ASCEND });
-  fill(payload.ops, { modules: null, shapes: null });
+  fill(payload.ascend, { ring: NO_ASCEND.ring });
+  const none = { columns: [], data: {}, rows: 0 };
+  fill(payload.kernels, { by_name: none, by_op: none, top: { ms: Number.NaN, parts: [] } });
+  fill(payload.ops, { rings: [], modules: null, shapes: null });
   fill(payload.overview, { checks: [] });
   fill(payload.input, { statement: "", next_step: "", share: [] });
   for (const category of payload.input.categories) fill(category, { per_step_ms: null });
-  for (const pipeline of payload.input.pipelines) fill(pipeline, { fix: [], slowest: [] });
+  for (const pipeline of payload.input.pipelines) {
+    fill(pipeline, { fix: [], slowest: [], critical_ms: null });
+    for (const node of pipeline.nodes) fill(node, { percent: null });
+  }
   for (const id of payload.memory.ids) fill(id, { moments: null, ops: { columns: [], data: {}, rows: 0 } });
   fill(payload.trace, NO_REST);
   number(payload.trace);

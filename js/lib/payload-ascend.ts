@@ -1,5 +1,6 @@
 /** What Ascend's profiler measured on an NPU: the twin of nbprof/tools/ascend/payload.py. */
 
+import type { DonutPart } from "./donut.js";
 import type { CategoryKey, Empty, Figure, Steps, Table } from "./payload.js";
 
 export interface AscendRule {
@@ -38,6 +39,8 @@ export interface Ascend {
   iterations_missing: string;
   rules: AscendRule[];
   sections: AscendSection[];
+  /** Time by type of op, whatever it ran on. */
+  ring: { ms: number; parts: DonutPart[] };
   /** What of the tables contradicts itself. */
   notes: string[];
 }
@@ -50,5 +53,6 @@ export const NO_ASCEND: Ascend = {
   iterations_missing: "",
   rules: [],
   sections: [],
+  ring: { ms: 0, parts: [] },
   notes: [],
 };

@@ -6,6 +6,7 @@
  */
 
 import type { Compare } from "./compared.js";
+import type { DonutPart } from "./donut.js";
 import type { Allocator } from "./payload-allocator.js";
 import type { Ascend } from "./payload-ascend.js";
 import type { Cores } from "./payload-cores.js";
@@ -100,6 +101,8 @@ export interface Meta {
   notice: Notice | null;
   /** `note` is small text behind the label. */
   tabs: { id: TabId; label: string; count: number | null; flag: CategoryKey | null; note?: string }[];
+  /** Columns of the tables that views draw row by row, by the frame of nbprof/schema that they show; earlier reports lack them. */
+  heads?: Record<string, Column[]>;
   /** The tab that is shown first, where that is not the first one. */
   tab?: TabId;
   footer: { events: number; dropped: number; analysed_s: number | null; file: string; bytes: number | null };
@@ -108,6 +111,8 @@ export interface Meta {
 }
 
 export interface Figure {
+  /** What finds it: "step_time". Reports of 0.1 lack it. */
+  key?: string;
   label: string;
   /** null: not measured. */
   value: number | null;
@@ -193,6 +198,8 @@ export interface TfDataNode {
   note: string;
   total_ms: number;
   self_ms: number;
+  /** Of the self time of all iterators of the graph; null where it has none. */
+  percent: number | null;
   calls: number;
   critical: boolean;
   bottleneck: boolean;
@@ -202,6 +209,8 @@ export interface TfDataNode {
 export interface TfDataCall {
   start_ms: number;
   duration_us: number;
+  /** Self time of the iterators on the critical path. */
+  critical_ms: number | null;
   nodes: TfDataNode[];
 }
 
@@ -218,6 +227,7 @@ export interface Pipeline {
   /** Code for the advice, as lines of a diff. */
   fix: Advice["fix"];
   /** The times of all calls together. */
+  critical_ms: number | null;
   nodes: TfDataNode[];
   /** The slowest calls one by one, the longest first. */
   slowest: TfDataCall[];
@@ -253,10 +263,19 @@ export interface Input {
 export interface Ops {
   empty: Empty | null;
   /** rank, where ("device"|"host"), type, op, occurrences, total_us, avg_us, self_us, avg_self_us, eager; IDLE rows excluded;
-   *  where known tensor_core_percent, gflops_per_second, gbytes_per_second, operational_intensity, bound_by */
+   *  where known tensor_core_percent, gflops_per_second, gbytes_per_second, operational_intensity, bound_by; self_percent and
+   *  cumulative_percent of the side without idle */
   table: Table;
   /** Self time of each side without idle, and its idle time; NaN where the side was not recorded. */
   totals: { device_us: number; host_us: number; device_idle_us: number; host_idle_us: number };
+  /** Self time of a side by op and by type. */
+  rings: {
+    where: "device" | "host";
+    by: "op" | "type";
+    ms: number;
+    parts: DonutPart[];
+    with_idle: { ms: number; parts: DonutPart[] };
+  }[];
   /** PyTorch: name, percent, calls, where there is a device device_total_us and backward_device_us, host_total_us, backward_host_us,
    *  module ("" of a sum); _depth; a tree in preorder. null where with_stack was off. */
   modules: Table | null;
@@ -271,6 +290,11 @@ export interface Kernels {
   /** rank, kernel, total_us, occurrences, avg_us, min_us, max_us, op_tensor_core_eligible, uses_tensor_core, occupancy_percent,
    *  occupancy_source, registers, shared_bytes, block, grid, op */
   table: Table;
+  /** `p.kernels.by_name()` and `.by_op()` of the names in the table, of all rows of the profile. */
+  by_name: Table;
+  by_op: Table;
+  /** The kernels with the most time, of all of it. */
+  top: { ms: number; parts: DonutPart[] };
   figures: Figure[];
 }
 

@@ -1,37 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { categoryRows } from "../lib/card.js";
 import { CATEGORIES, type Steps, type Table } from "../lib/payload.js";
-import { toTrace, typeParts } from "../views/ascend/model.js";
+import { toTrace } from "../views/ascend/model.js";
 import { breakdown, rangeText } from "../views/stepstats.js";
 
 const coded = (values: string[]) => ({ codes: Uint8Array.from(values, (_, i) => i), values });
-const types = (names: string[], total_us: number[]): Table => ({
-  columns: [],
-  rows: names.length,
-  data: { op_type: names, total_us: Float32Array.from(total_us) },
-});
-
-describe("the ring of types", () => {
-  it("puts together what runs on several kinds of cores, and adds up", () => {
-    const { parts, total_us } = typeParts(types(["Cast", "Conv2D", "Cast"], [10, 50, 40]));
-    expect(total_us).toBe(100);
-    expect(parts).toEqual([
-      { label: "Cast", percent: 50 },
-      { label: "Conv2D", percent: 50 },
-    ]);
-  });
-  it("names eight and sums up the others", () => {
-    const names = Array.from({ length: 11 }, (_, i) => `T${i}`);
-    const { parts } = typeParts(types(names, [20, 10, 10, 10, 10, 10, 10, 10, 5, 3, 2]));
-    expect(parts).toHaveLength(9);
-    expect(parts[8]).toEqual({ label: "3 others", percent: 10, kind: "others" });
-    expect(parts.reduce((sum, part) => sum + part.percent, 0)).toBeCloseTo(100);
-  });
-  it("is of nothing where no time is known", () => {
-    expect(typeParts(types(["A"], [Number.NaN])).parts).toEqual([{ label: "A", percent: 0 }]);
-  });
-});
-
 describe("links into the trace", () => {
   const data: Table = {
     columns: [],

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { Column, Table } from "../lib/payload.js";
-import { coresMatch, groups, topKernels } from "../views/kernels/rows.js";
+import { coresMatch, groups } from "../views/kernels/rows.js";
+import { tableOf } from "./columns.js";
+import python from "./sums.json" with { type: "json" };
 
 const TEXT = new Set(["kernel", "op", "block", "grid"]);
 
@@ -46,6 +48,7 @@ const data = table([
   kernel("copy", "", 5, { op_tensor_core_eligible: Number.NaN, uses_tensor_core: Number.NaN }),
 ]);
 const rows = [0, 1, 2, 3, 4];
+const NONE: Table = { columns: [], data: {}, rows: 0 };
 
 describe("TensorCores", () => {
   const chosen = (cores: "any" | "used" | "unused") => rows.filter((row) => coresMatch(data, row, cores));
@@ -56,22 +59,9 @@ describe("TensorCores", () => {
   });
 });
 
-describe("the donut", () => {
-  it("adds up launches of the same kernel and gives the rest to the others", () => {
-    expect(topKernels(data, 200, 2)).toEqual([
-      { label: "gemm", percent: 20 },
-      { label: "relu", percent: 20 },
-      { label: "2 others", percent: 60, kind: "others" },
-    ]);
-  });
-  it("names a single other", () => {
-    expect(topKernels(data, 105, 3).map((part) => part.label)).toEqual(["gemm", "relu", "wmma", "copy"]);
-  });
-});
-
 describe("folding", () => {
   it("by name: sums, means over launches, extremes, and what all have in common", () => {
-    const list = groups(data, rows, "kernel");
+    const list = groups(data, rows, "kernel", NONE);
     const gemm = list.find((group) => group.key === "gemm");
     expect(gemm?.rows).toEqual([1, 0]);
     expect(gemm?.values).toMatchObject({
@@ -91,11 +81,41 @@ describe("folding", () => {
     expect(list.map((group) => group.values.rank)).toEqual([1, 2, 3, 4]);
   });
   it("by op: most time first", () => {
-    const list = groups(data, rows, "op");
+    const list = groups(data, rows, "op", NONE);
     expect(list.map((group) => [group.key, group.values.total_us, group.values.kernel])).toEqual([
       ["dense", 70, "3 kernels"],
       ["dense_1", 30, "gemm"],
       ["", 5, "copy"],
     ]);
+  });
+});
+
+describe("sums of rows", () => {
+  const made = python.kernels;
+  const all = tableOf(made.rows);
+  const keys = ["total_us", "occurrences", "avg_us", "min_us", "max_us", "occupancy_percent"];
+  const numbers = (rows: readonly object[]) =>
+    rows.map((row) => keys.map((key) => (row as Record<string, number | null>)[key] ?? Number.NaN));
+  const folded = (rows: readonly number[], by: "kernel" | "op", sums = NONE) =>
+    groups(all, rows, by, sums).map((group) => keys.map((key) => group.values[key] as number));
+  const close = (found: number[][], wanted: number[][]): void => {
+    expect(found.map((row) => row.map((value) => Number(value.toFixed(6))))).toEqual(
+      wanted.map((row) => row.map((value) => Number(value.toFixed(6)))),
+    );
+  };
+  const every = [...made.rows.keys()];
+  it("are those of p.kernels.by_name and by_op, occupancy weighted by time", () => {
+    close(folded(every, "kernel"), numbers(made.by_name));
+    close(folded(every, "op"), numbers(made.by_op));
+  });
+  it("are so of the rows that a filter leaves", () => {
+    close(folded(made.dense.rows, "kernel"), numbers(made.dense.by_name));
+  });
+  it("are of the whole profile where all rows of a name are there, though the table is cut", () => {
+    const sums = tableOf(made.by_name.map((row) => ({ ...row, total_us: row.total_us + 100 })));
+    const totals = (rows: readonly number[]) =>
+      groups(all, rows, "kernel", sums).map((group) => [group.key, group.values.total_us]);
+    expect(totals(every)[0]).toEqual(["gemm", 147.75]);
+    expect(totals(made.dense.rows)[0]).toEqual(["gemm", 40.5]);
   });
 });

@@ -63,12 +63,12 @@ export function opProfile(
     statement: "**fusion** first.",
     notes: [],
     heads: [
-      head("time_fraction", "Time %"),
-      head("time_us", "Self µs"),
-      head("wasted_us", "Wasted µs"),
-      head("flops_utilization", "FLOPS %"),
-      head("bandwidth_utilization", "Memory %"),
-      head("occurrences", "Count"),
+      head("name", "Op"),
+      head("time", "Time %"),
+      head("wasted", "Wasted %"),
+      head("flops", "FLOPS %"),
+      head("bytes", "Memory %"),
+      head("runs", "Count"),
     ],
     ops: {
       ...sums(list),

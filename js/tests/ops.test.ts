@@ -4,8 +4,10 @@ import type { Column, Ops, Table } from "../lib/payload.js";
 import { sortRows } from "../lib/rows.js";
 import { common, extreme, foldTable, sum } from "../views/fold.js";
 import { tailStart } from "../views/names.js";
-import { bases, donutParts, groups, layerOf, types, withPercents } from "../views/ops/rows.js";
+import { groups, layerOf, types, withShares } from "../views/ops/rows.js";
 import { opened, tree, visible } from "../views/ops/torch.js";
+import { tableOf } from "./columns.js";
+import python from "./sums.json" with { type: "json" };
 
 const KINDS: Record<string, Column["kind"]> = { where: "text", type: "text", op: "code" };
 
@@ -23,7 +25,7 @@ function table(rows: Record<string, number | string>[]): Table {
   };
 }
 
-const op = (where: string, type: string, name: string, self_us: number, occurrences = 1) => ({
+const op = (where: string, type: string, name: string, self_us: number, occurrences = 1, shares = [0, 0]) => ({
   rank: 0,
   where,
   type,
@@ -34,80 +36,42 @@ const op = (where: string, type: string, name: string, self_us: number, occurren
   self_us,
   avg_self_us: self_us / occurrences,
   eager: 0,
+  self_percent: shares[0] as number,
+  cumulative_percent: shares[1] as number,
 });
 
 const rows = table([
-  op("device", "Conv2D", "model/conv_1/Conv2D", 30, 3),
-  op("host", "Dataset", "Iterator::Root::Map", 100),
-  op("device", "MatMul", "model/dense/MatMul", 50),
-  op("device", "Conv2D", "model/conv_2/Conv2D", 20),
-  op("host", "_Send", "send", 60),
+  op("device", "Conv2D", "model/conv_1/Conv2D", 30, 3, [30, 80]),
+  op("host", "Dataset", "Iterator::Root::Map", 100, 1, [50, 50]),
+  op("device", "MatMul", "model/dense/MatMul", 50, 1, [50, 50]),
+  op("device", "Conv2D", "model/conv_2/Conv2D", 20, 1, [20, 100]),
+  op("host", "_Send", "send", 60, 1, [30, 80]),
 ]);
 const ops: Ops = {
   empty: null,
   table: rows,
   totals: { device_us: 100, host_us: 200, device_idle_us: 300, host_idle_us: Number.NaN },
+  rings: [],
   modules: null,
   shapes: null,
 };
 
-describe("what 100% is", () => {
-  it("is the self time of a side, with its idle time where that is included and known", () => {
-    expect(bases(ops.totals, false)).toEqual({ device: 100, host: 200 });
-    expect(bases(ops.totals, true)).toEqual({ device: 400, host: 200 });
-  });
-});
-
 describe("the percent columns", () => {
-  const full = withPercents(rows, bases(ops.totals, false));
-  const column = (key: string, t = full): number[] =>
-    Array.from({ length: t.rows }, (_, i) => numberAt(t.data[key], i));
-  it("are shares of the row's own side, summed up from the largest", () => {
-    expect(column("self_percent")).toEqual([30, 50, 50, 20, 30]);
-    expect(column("cumulative_percent")).toEqual([80, 50, 50, 100, 80]);
-    expect(column("rank")).toEqual([4, 1, 3, 5, 2]);
+  const column = (key: string, table: Table): number[] =>
+    Array.from({ length: table.rows }, (_, i) => numberAt(table.data[key], i));
+  it("are those of Python while idle is left out", () => {
+    expect(withShares(rows, ops.totals, false)).toBe(rows);
   });
-  it("change with idle time while the order stays", () => {
-    const idle = withPercents(rows, bases(ops.totals, true));
+  it("become smaller on a side whose idle time is known, where that is included", () => {
+    const idle = withShares(rows, ops.totals, true);
     expect(column("self_percent", idle)).toEqual([7.5, 50, 12.5, 5, 30]);
-    expect(column("rank", idle)).toEqual(column("rank"));
-  });
-  it("are missing, not zero, where the side was not recorded", () => {
-    const none = withPercents(rows, { device: Number.NaN, host: 0 });
-    expect(column("self_percent", none).every(Number.isNaN)).toBe(true);
-  });
-});
-
-describe("donuts", () => {
-  it("have the largest by op or type, and the others", () => {
-    const { total_us, parts } = donutParts(ops, "device", "op", false, 1);
-    expect(total_us).toBe(100);
-    expect(parts).toEqual([
-      { label: "model/dense/MatMul", percent: 50 },
-      { label: "2 others", percent: 50, kind: "others" },
-    ]);
-    expect(donutParts(ops, "device", "type", false).parts.map((part) => part.percent)).toEqual([50, 50]);
-  });
-  it("count what the table leaves out with the others", () => {
-    const { parts } = donutParts(ops, "host", "op", false, 0);
-    expect(parts).toEqual([{ label: "2 others", percent: 100, kind: "others" }]);
-  });
-  it("have idle time last, and only where it is known", () => {
-    const { parts } = donutParts(ops, "device", "op", true, 1);
-    expect(parts.map((part) => part.percent)).toEqual([12.5, 12.5, 75]);
-    expect(parts.at(-1)?.kind).toBe("idle");
-    expect(donutParts(ops, "host", "op", true).parts.some((part) => part.kind === "idle")).toBe(false);
-  });
-  it("add up to 100", () => {
-    for (const idle of [true, false]) {
-      const { parts } = donutParts(ops, "device", "op", idle, 1);
-      expect(parts.reduce((total, part) => total + part.percent, 0)).toBeCloseTo(100);
-    }
+    expect(column("cumulative_percent", idle)).toEqual([20, 50, 12.5, 25, 80]);
+    expect(column("rank", idle)).toEqual(column("rank", rows));
   });
 });
 
 describe("folding", () => {
-  const full = withPercents(rows, bases(ops.totals, false));
+  const full = rows;
   const all = [0, 1, 2, 3, 4];
   it("names the layer of an op", () => {
     expect(layerOf("gradient_tape/sequential/conv2d/Conv2D")).toBe("gradient_tape/sequential/conv2d");
@@ -133,11 +97,35 @@ describe("folding", () => {
     });
     expect(list.map((group) => group.values.cumulative_percent)).toEqual([50, 80, 50, 100]);
   });
+  it("is that of p.ops.by_type and by_scope, of all rows and of those that a filter leaves", () => {
+    const made = python.ops;
+    const whole = tableOf(made.rows.map((row) => ({ ...row, self_percent: 100 * row.self_fraction })));
+    const found = (by: "type" | "layer", among: readonly number[]) =>
+      groups(whole, among, by)
+        .map(({ values: v }) => [
+          v.where,
+          v.op,
+          v.occurrences,
+          v.total_us,
+          v.self_us,
+          Number(v.self_percent).toFixed(6),
+        ])
+        .sort();
+    const wanted = (list: typeof made.by_type | typeof made.by_scope) =>
+      list
+        .map((row) => [
+          row.where,
+          ("type" in row ? row.type : row.scope) || "(no scope)",
+          ...[row.occurrences, row.total_us, row.self_us, (100 * row.self_fraction).toFixed(6)],
+        ])
+        .sort();
+    const every = [...made.rows.keys()];
+    expect(found("type", every)).toEqual(wanted(made.by_type));
+    expect(found("layer", every)).toEqual(wanted(made.by_scope));
+    expect(found("type", made.some.rows)).toEqual(wanted(made.some.by_type));
+  });
   it("does not mix device and host", () => {
-    const mixed = withPercents(
-      table([op("device", "_Send", "a/x", 1), op("host", "_Send", "a/y", 1)]),
-      bases(ops.totals, false),
-    );
+    const mixed = table([op("device", "_Send", "a/x", 1), op("host", "_Send", "a/y", 1)]);
     expect(groups(mixed, [0, 1], "type")).toHaveLength(2);
     expect(groups(mixed, [0, 1], "layer")).toHaveLength(2);
   });

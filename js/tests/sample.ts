@@ -95,7 +95,19 @@ function node(
   bottleneck = false,
 ): TfDataNode {
   const long_name = `Iterator::${id}`;
-  return { id, parent, name, long_name, note, self_ms, total_ms: self_ms * 1.4, calls, critical, bottleneck };
+  return {
+    id,
+    parent,
+    name,
+    long_name,
+    note,
+    self_ms,
+    percent: self_ms,
+    total_ms: self_ms * 1.4,
+    calls,
+    critical,
+    bottleneck,
+  };
 }
 
 export const NODES: TfDataNode[] = [
@@ -192,6 +204,8 @@ export interface SampleOptions {
 }
 
 /** The sample. `steps: 0` is a run without step markers. */
+const NO_ROWS: Table = { columns: [], data: {}, rows: 0 };
+
 export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): Payload {
   const next = random(7);
   const at = (mean: number): Float64Array =>
@@ -419,8 +433,9 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           max_us: 5000,
           advice: "**Map** limits this pipeline.",
           fix: [],
+          critical_ms: 70.5,
           nodes: NODES,
-          slowest: [{ start_ms: 3, duration_us: 5000, nodes: NODES }],
+          slowest: [{ start_ms: 3, duration_us: 5000, critical_ms: 4.5, nodes: NODES }],
         },
         {
           name: HOSTILE,
@@ -432,6 +447,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           max_us: 5,
           advice: "",
           fix: [],
+          critical_ms: null,
           nodes: NODES.slice(0, 2),
           slowest: [],
         },
@@ -443,11 +459,19 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       empty: none,
       table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }),
       totals: { device_us: Number.NaN, host_us: 1, device_idle_us: Number.NaN, host_idle_us: 0 },
+      rings: [],
       modules: null,
       shapes: null,
     },
     hlo: hloSample(),
-    kernels: { empty: none, table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }), figures: [] },
+    kernels: {
+      empty: none,
+      table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }),
+      by_name: NO_ROWS,
+      by_op: NO_ROWS,
+      top: { ms: 0, parts: [] },
+      figures: [],
+    },
     device_time: deviceTimeSample(),
     pods: podsSample(n || 1, 4),
     ascend: { ...NO_ASCEND, empty: { ...none, title: "No tables of Ascend's profiler" } },

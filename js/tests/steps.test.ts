@@ -3,7 +3,9 @@ import { createStore } from "../lib/store.js";
 import { selectBars, selectedBars } from "../views/brush.js";
 import { anchored, clearest } from "../views/stepchart.js";
 import { axisLimit, bars, breakdown, leftOutNote, rangeText, selectedRows, statistics } from "../views/stepstats.js";
+import { tableOf } from "./columns.js";
 import { sample } from "./sample.js";
+import python from "./sums.json" with { type: "json" };
 
 describe("warm-up", () => {
   const steps = { ...sample().steps, warmup: new Uint8Array(sample().steps.step.length) };
@@ -54,6 +56,33 @@ describe("selection", () => {
     expect(sizes).toEqual([...sizes].sort((a, b) => b - a));
     expect(parts.reduce((sum, part) => sum + part.percent, 0)).toBeCloseTo(100, 9);
     expect(missing).toEqual(["output"]);
+  });
+
+  it("has the shares of p.steps.summary, also where one of two hosts recorded no device", () => {
+    const { rows, summary } = python.steps;
+    const { data } = tableOf(rows);
+    const of = (key: string) => data[key] as Float64Array;
+    const two = {
+      ...steps,
+      step: Int32Array.from(of("step")),
+      step_time_ms: of("step_time_ms"),
+      warmup: Uint8Array.from(rows, (row) => Number(!row.counted)),
+      categories: { device_compute: of("device_compute_ms"), input: of("input_ms"), other: of("other_ms") },
+    };
+    const { total, parts } = breakdown(two, selectedRows(two, null));
+    const wanted = new Map(summary.map((row) => [row.category, row]));
+    const numbers = ({ mean, sd, min, max }: typeof total, percent: number) => [mean, sd, min, max, percent];
+    for (const [key, found] of [
+      ["step_time", numbers(total, 100)] as const,
+      ...parts.map((part) => [part.key, numbers(part.stats, part.percent)] as const),
+    ]) {
+      const row = wanted.get(key);
+      const expected = [row?.mean_ms, row?.sd_ms, row?.min_ms, row?.max_ms, row?.percent];
+      found.forEach((value, i) => {
+        expect(value, `${key} ${i}`).toBeCloseTo(expected[i] as number, 6);
+      });
+    }
+    expect(parts.reduce((sum, part) => sum + part.percent, 0)).toBeCloseTo(100, 9);
   });
 
   it("goes to bars and back; all bars are no selection", () => {

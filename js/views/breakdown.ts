@@ -1,6 +1,6 @@
 /** Where a step goes: the one-row bar and the tables of categories, for the selected steps. */
 
-import { barOf, headCell } from "../lib/columns.js";
+import { barOf, type Head, headCell } from "../lib/columns.js";
 import { type Child, h } from "../lib/dom.js";
 import { num } from "../lib/format.js";
 import { categoryLabel, swatch } from "../lib/parts.js";
@@ -15,16 +15,12 @@ function categoryCell(part: Part): HTMLTableCellElement {
   return h("td", swatch(part.css, part.stats.mean === 0), "\u2002", part.label);
 }
 
-const CATEGORY = "Step-time category: what the step spends its time on. Each moment counts once.";
-
-export interface Head {
-  label: string;
-  class?: string;
-  help: string;
-}
-
 /** A small table that needs no sorting: its order is its message. */
-export function plainTable(heads: readonly Head[], rows: readonly HTMLTableRowElement[], css = ""): HTMLElement {
+export function plainTable(
+  heads: readonly Pick<Head, "label" | "help" | "class">[],
+  rows: readonly HTMLTableRowElement[],
+  css = "",
+): HTMLElement {
   const head = heads.map((item, i) => headCell({ class: item.class }, item.label, item.help, i === 0));
   return h("div.tx", h("table", { class: `t ${css}` }, h("thead", h("tr", ...head)), h("tbody", ...rows)));
 }
@@ -68,34 +64,31 @@ export function averageBar(parts: readonly Part[], total: Statistics): HTMLEleme
   );
 }
 
+/** The columns of a table by their keys, as headsOf gives them. */
+type Heads = (key: string, css?: string) => Head;
+
 /** Categories by size: ms and share of the step. */
-export function breakdownTable(parts: readonly Part[], total: Statistics): HTMLElement {
+export function breakdownTable(parts: readonly Part[], total: Statistics, head: Heads): HTMLElement {
+  const digits = head("mean_ms").digits ?? 2;
   const rows = parts.map((part) =>
     h(
       "tr",
       { class: part.stats.mean === 0 ? "zero" : undefined },
       categoryCell(part),
-      ...cells("n", num(part.stats.mean, 2), barCell(part.css, part.percent, 72)),
+      ...cells("n", num(part.stats.mean, digits), barCell(part.css, part.percent, 72)),
     ),
   );
-  rows.push(h("tr.sum", h("td", "Step"), ...cells("n", num(total.mean, 2), num(100, 1))));
-  return plainTable(
-    [
-      { label: "Category", help: CATEGORY },
-      { label: "ms", class: "n", help: "Mean time a step." },
-      { label: "% of step", class: "n on", help: "Part of the mean step time." },
-    ],
-    rows,
-    "stats",
-  );
+  rows.push(h("tr.sum", h("td", "Step"), ...cells("n", num(total.mean, digits), num(100, 1))));
+  return plainTable([head("category"), head("mean_ms", "n"), head("percent", "n on")], rows, "stats");
 }
 
 /** Categories by size with mean, standard deviation, least and largest. */
-export function statisticsTable(parts: readonly Part[], total: Statistics, noun = "step"): HTMLElement {
+export function statisticsTable(parts: readonly Part[], total: Statistics, head: Heads, noun = "step"): HTMLElement {
+  const digits = (key: string): number => head(key).digits ?? 2;
   // On the narrowest outputs the extremes make room for the names.
   const numbers = (stats: Statistics): HTMLTableCellElement[] => [
-    ...cells("n", num(stats.mean, 2), num(stats.sd, 2)),
-    ...cells("n hide-s", num(stats.min, 2), num(stats.max, 2)),
+    ...cells("n", num(stats.mean, digits("mean_ms")), num(stats.sd, digits("sd_ms"))),
+    ...cells("n hide-s", num(stats.min, digits("min_ms")), num(stats.max, digits("max_ms"))),
   ];
   const rows = [
     h(
@@ -114,15 +107,16 @@ export function statisticsTable(parts: readonly Part[], total: Statistics, noun 
       ),
     ),
   ];
-  const heads = [
-    { label: "mean", help: `Mean over the ${noun}s, ms.` },
-    { label: "sd", help: "Sample standard deviation (n − 1), ms." },
-    { label: "min", class: "n hide-s", help: `Smallest ${noun}, ms.` },
-    { label: "max", class: "n hide-s", help: `Largest ${noun}, ms.` },
-    { label: "%", help: `Part of the mean ${noun} time.` },
-  ];
   const n = total.n === 1 ? `1 ${noun}` : `${num(total.n)} ${noun}s`;
-  return plainTable([{ label: n, help: CATEGORY }, ...heads.map((item) => ({ class: "n", ...item }))], rows, "stats");
+  const heads = [
+    { ...head("category"), label: n },
+    head("mean_ms", "n"),
+    head("sd_ms", "n"),
+    head("min_ms", "n hide-s"),
+    head("max_ms", "n hide-s"),
+    head("percent", "n"),
+  ];
+  return plainTable(heads, rows, "stats");
 }
 
 /** Which categories were not recorded, or nothing. With no accelerator most are, and one reason says it for all. */

@@ -67,7 +67,7 @@ export interface Part {
   css: string;
   label: string;
   stats: Statistics;
-  /** Of the mean step time. */
+  /** Of the time of all these steps, as in `p.steps.summary`: also where some recorded nothing of it. */
   percent: number;
 }
 
@@ -88,7 +88,7 @@ export function breakdown(
         css,
         label: steps.labels?.[key] ?? label,
         stats,
-        percent: total.mean > 0 ? (stats.mean / total.mean) * 100 : Number.NaN,
+        percent: total.mean > 0 ? ((stats.mean * stats.n) / (total.mean * total.n)) * 100 : Number.NaN,
       });
     } else missing.push(key);
   }

@@ -109,9 +109,8 @@ export function drawGraph(
   const fitting = (room - (probe.columns - 1) * GAP - 2) / probe.columns;
   const width = Math.max(140, Math.min(170, Math.floor(fitting)));
   const plan = layout(nodes, width);
-  const total = nodes.reduce((sum, node) => sum + (node.self_ms || 0), 0);
   const hot = bottleneck(nodes);
-  const share = (node: TfDataNode): number => (total > 0 ? (node.self_ms / total) * 100 : Number.NaN);
+  const share = (node: TfDataNode): number => node.percent ?? Number.NaN;
   const id = `nbp-arrow-${++serial}`;
   const arrow = (name: string, color: string): SVGElement =>
     s(

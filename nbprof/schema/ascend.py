@@ -216,7 +216,7 @@ SCHEMA: dict[str, list[Col]] = {
         text("rule", "Rule", "Name of the rule."),
         text("about", "About", "What the rule is about."),
         text("title", "What to do", "What it advises, when it is found."),
-        text("state", "Result", "found, not found, or not known because something was not recorded."),
+        text("state", "Found", "found, not found, or not known because something was not recorded."),
         text("severity", "Severity", "High from a fifth of the time on, Medium from a twentieth on, else Low."),
         Col("value", "float64", "", "Value", "What the rule measured, in its unit.", "number", 3),
         Col("limit", "float64", "", "Limit", "From which value on it is found.", "number", 3),

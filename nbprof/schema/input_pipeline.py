@@ -19,7 +19,7 @@ SCHEMA: dict[str, list[Col]] = {
     "input_pipeline.categories": [
         text("category", "Category", "Key of the kind of input work."),
         text("label", "Kind of work", "Kind of input work."),
-        ms("time_ms", "ms", "Self time of its ops."),
+        ms("time_ms", "ms", "Self time of its ops, as recorded."),
         percent("percent", "% of input time", "Part of the self time of all input ops."),
         text("advice", "What helps", "What to try; empty where no time was spent."),
     ],

@@ -56,7 +56,7 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "memory.ops": [
         text("memory_id", "Memory", "Name of the allocator."),
-        text("op", "Op", "Innermost op around the events; empty for those in no op."),
+        text("op", "Op", "Innermost op around the events; empty for those in no op.", "code"),
         count("allocations", "Allocations", "How often it took memory."),
         size("allocated_bytes", "Allocated", "What it took in all."),
         count("deallocations", "Deallocations", "How often it gave memory back."),

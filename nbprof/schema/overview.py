@@ -10,8 +10,8 @@ SCHEMA: dict[str, list[Col]] = {
     "overview.checks": [
         text("check", "Check", "What was looked at."),
         percent("percent", "%", "Its measure: of step time, compute or op time."),
-        text("level", "Level", "high, moderate, no or unknown."),
-        text("statement", "Finding", "What follows, with the number."),
+        text("level", "Level", "What was found: high, moderate, no or unknown."),
+        text("statement", "What follows", "What it means, with the number."),
         text("view", "View", "Tab that shows it."),
     ],
     "overview.tf_functions": [

@@ -64,7 +64,7 @@ SCHEMA: dict[str, list[Col]] = {
         ms("host_to_device_ms", "Copied in", "The part of Input in which data was copied to the device."),
     ],
     "steps.summary": [
-        text("category", "Category", "Step-time category; step_time is the whole step."),
+        text("category", "Category", "Step-time category, each moment counts once; step_time is the whole step."),
         ms("mean_ms", "mean", "Mean over the steps, warm-up left out."),
         ms("sd_ms", "sd", "Sample standard deviation (n - 1)."),
         ms("min_ms", "min", "Smallest step."),

@@ -55,9 +55,18 @@ def chip(run: Run) -> str:
     return "NPU" if kinds == {"NPU"} or (not kinds and run.ascend_kinds) else "GPU"
 
 
-def figure(label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> dict[str, Any]:
-    """One `Figure`; a value that was not measured is None and its note says why."""
-    return {"label": label, "value": wording.real(value), "unit": unit, "digits": digits, "note": note, **more}
+def figure(key: str, label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> dict[str, Any]:
+    """One `Figure`; by its key it is found, and a value that was not measured is None and its note says why."""
+    return {"key": key, "label": label, "value": wording.real(value), "unit": unit, "digits": digits, "note": note, **more}
+
+
+def bytes_figure(key: str, label: str, value: Any, note: str) -> dict[str, Any]:
+    """One `Figure` of bytes, in the unit that suits them."""
+    known = wording.real(value)
+    if known is None:
+        return figure(key, label, None, "", 0, "not recorded")
+    scaled, unit, digits = wording.scale_bytes(known)
+    return figure(key, label, scaled, unit, digits, note)
 
 
 def bar(*parts: tuple[str, Any]) -> dict[str, Any]:

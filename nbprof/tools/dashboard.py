@@ -14,7 +14,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.version import __version__
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
-from nbprof.tools import register
+from nbprof.tools import drawn, register
 from nbprof.tools.header import created, facts, label, notice
 from nbprof.tools.names import NAMES, by_word
 from nbprof.tools.tool import MOST_EVENTS
@@ -126,6 +126,7 @@ def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> dict[str, Any]:
         "has_device": len(run.devices) > 0,
         "notice": notice(run),
         "tabs": [_tab(run, tab, tools[tab]) for tab in shown],
+        "heads": drawn.heads(),
         "footer": {
             "events": receipt.events,
             "dropped": receipt.dropped,

@@ -20,16 +20,6 @@ DERIVED = {
         Col("percent", "float64", "percent", "%", "Part of the whole that this row makes up.", "percent", 1),
         Col("us_per_call", "float64", "us", "µs / call", "Self time divided by the number of calls.", "number", 1),
         Col("shared_bytes", "float64", "bytes", "Shared B", "Static and dynamic shared memory of one block, in bytes.", "number", 0),
-        Col(
-            "ms_per_step",
-            "float64",
-            "ms",
-            "ms / step",
-            "Self time by the number of steps, summed over devices and threads: it may exceed the step.",
-            "number",
-            3,
-        ),
-        Col("cumulative_percent", "float64", "percent", "cum. %", "This row and all above it.", "percent", 1),
         Col("worker_steps", "int64", "", "Steps", "Steps of the worker that the means are made of.", "number", 0),
         Col("mean_step_ms", "float64", "ms", "Step ms", "Mean duration of a step on this worker.", "number", 2),
         Col(
@@ -52,7 +42,6 @@ DERIVED = {
             1,
         ),
         Col("gbytes_per_second", "float64", "", "GB/s", "Bytes read and written a second, in 10⁹, over the total time.", "number", 1),
-        Col("tensor_core_percent", "float64", "percent", "TC %", "Part of the time of its kernels on TensorCores.", "percent", 1),
         Col("per_step_ms", "float64", "ms", "ms / step", "Time a step.", "number", 2),
         Col("block", "string", "", "Block", "Threads of one block: x × y × z.", "text", None),
         Col("grid", "string", "", "Grid", "Blocks of one launch: x × y × z.", "text", None),
@@ -117,7 +106,17 @@ def longest(frame: pd.DataFrame, calls: pd.DataFrame, where: Sequence[str]) -> t
 
 def heads(name: str, keys: Sequence[str]) -> list[dict[str, Any]]:
     """What the columns of a frame are called, and how they are shown."""
-    return [head(DERIVED.get(key) or frames.column(name, key)) for key in keys]
+    return [head(_declared(name, key)) for key in keys]
+
+
+def _declared(name: str, key: str) -> Col:
+    """A column as a view shows it: a fraction of the frame as percent."""
+    part = f"{key.removesuffix('_percent')}_fraction"
+    if key in DERIVED:
+        return DERIVED[key]
+    if part in frames.names(name) or part in (col.name for col in frames.WHERE_KNOWN.get(name, ())):
+        return frames.column(name, part)._replace(name=key)
+    return frames.column(name, key)
 
 
 def head(col: Col) -> dict[str, Any]:

@@ -255,6 +255,8 @@ def _ops(device: bool) -> pd.DataFrame:
     ]
     frame = pd.DataFrame(rows, columns=["rank", "where", "type", "op", "occurrences", "total_us", "self_us", "eager"])
     frame = frame.assign(avg_us=frame["total_us"] / frame["occurrences"], avg_self_us=frame["self_us"] / frame["occurrences"])
+    frame["self_fraction"] = frame["self_us"] / frame.groupby("where")["self_us"].transform("sum")
+    frame["cumulative_fraction"] = frame.groupby("where")["self_fraction"].cumsum()
     return frame if device else frame[frame["where"] == "host"].reset_index(drop=True)
 
 

@@ -203,3 +203,10 @@ def test_kernels_of_an_npu_are_told_in_its_words(story: profiles.Profile) -> Non
     assert not [text for text in told if isinstance(text, str) and ("GPU" in text or "TensorCore" in text)]
     assert "Top NPU kernels" in static.static_html(data)
     assert not [one for one in data["overview"]["advice"] if "GPU" in one["link"]]
+
+
+def test_the_ring_puts_together_what_runs_on_several_kinds_of_cores():
+    types = {"op_type": ["Cast", "Conv2D", "Cast"], "core_type": ["AI_CORE", "AI_CORE", "AI_CPU"], "total_us": [10.0, 40.0, 50.0]}
+    made = run({"op_statistic": [table("op_statistic", **types, count=[1, 1, 1])]})
+    ring = ascend.payload(made)["ring"]
+    assert (ring["ms"], [(part["label"], part["percent"]) for part in ring["parts"]]) == (0.1, [("Cast", 60.0), ("Conv2D", 40.0)])

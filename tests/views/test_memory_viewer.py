@@ -52,9 +52,9 @@ def test_what_is_drawn_is_what_the_frames_have(tmp_path):
     # The peak's point is the row that has it.
     assert space["allocated_bytes"][space["peak"]] == space["peak_bytes"] == 16 * KIB
     assert space["buffers"]["data"]["size_bytes"].tolist() == [4 * KIB, 8 * KIB, 4 * KIB]
-    figures = {figure["label"]: figure for figure in space["figures"]}
-    assert figures["Peak"]["note"] == "at point 2 of 3"
-    assert figures["Peak without padding"]["note"] == "padding: 30.5% of the peak"
+    figures = {figure["key"]: figure for figure in space["figures"]}
+    assert figures["peak"]["note"] == "at point 2 of 3"
+    assert figures["peak_unpadded"]["note"] == "padding: 30.5% of the peak"
 
 
 def test_a_large_program_is_thinned_to_what_a_screen_shows(tmp_path):

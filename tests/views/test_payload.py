@@ -163,22 +163,22 @@ def test_the_prefix_is_what_all_step_names_share(names, prefix):
 
 
 def test_figures_say_why_they_are_missing():
-    figures = {figure["label"]: figure for figure in overview.figures(fake.run(steps=0))}
-    assert figures["Average step"]["value"] is None
-    assert figures["Average step"]["note"] == "no steps"
-    cpu = [figure["label"] for figure in overview.figures(fake.run(device=False))]
-    assert cpu == ["Average step", "Waiting for input", "Host compute", "Steps per second", "Run eagerly", "Peak memory"]
+    figures = {figure["key"]: figure for figure in overview.figures(fake.run(steps=0))}
+    assert figures["step_time"]["value"] is None
+    assert figures["step_time"]["note"] == "no steps"
+    cpu = [figure["key"] for figure in overview.figures(fake.run(device=False))]
+    assert cpu == ["step_time", "input", "host_compute", "steps_per_second", "eager", "peak_memory"]
 
 
 def test_figures_carry_the_numbers_of_the_frames():
-    figures = {figure["label"]: figure for figure in overview.figures(fake.run())}
-    assert figures["Average step"]["value"] == 8.16
-    assert figures["Average step"]["spread"] == "± 0.44"
-    assert figures["Average step"]["note"] == "range 8.00–9.25"
-    assert figures["Waiting for input"]["hot"]
-    assert figures["Waiting for input"]["note"] == "4.15 ms a step"
-    assert (round(figures["Peak memory"]["value"], 2), figures["Peak memory"]["unit"]) == (43.40, "MiB")
-    assert figures["Peak memory"]["note"] == "of 16.00 GiB (0.3%)"
+    figures = {figure["key"]: figure for figure in overview.figures(fake.run())}
+    assert figures["step_time"]["value"] == 8.16
+    assert figures["step_time"]["spread"] == "± 0.44"
+    assert figures["step_time"]["note"] == "range 8.00–9.25"
+    assert figures["input"]["hot"]
+    assert figures["input"]["note"] == "4.15 ms a step"
+    assert (round(figures["peak_memory"]["value"], 2), figures["peak_memory"]["unit"]) == (43.40, "MiB")
+    assert figures["peak_memory"]["note"] == "of 16.00 GiB (0.3%)"
 
 
 def test_a_fix_is_a_diff():
@@ -195,10 +195,12 @@ def test_a_fix_is_a_diff():
 
 def test_kernel_figures_follow_the_time_and_the_launches():
     part = kernels.payload(fake.run())
-    values = {figure["label"]: figure["value"] for figure in part["figures"]}
-    times = {"Kernel time": 4.0, "Kernels": 2, "Median kernel": 41.7}
-    in_use = {"GPU in use": 50.0, "Est. SM efficiency": 20.0}
-    assert values == {**times, "TensorCores used": 0.0, "Eligible, not used": 75.0, **in_use, "Mean occupancy": 62.5}
+    values = {figure["key"]: figure["value"] for figure in part["figures"]}
+    times = {"kernel_time": 4.0, "kernels": 2, "median_kernel": 41.7}
+    in_use = {"in_use": 50.0, "sm_efficiency": 20.0}
+    assert values == {**times, "tensor_cores_used": 0.0, "tensor_cores_unused": 75.0, **in_use, "occupancy": 62.5}
+    assert part["top"]["ms"] == 4.0
+    assert [share["percent"] for share in part["top"]["parts"]] == [75.0, 25.0]
     table = part["table"]["data"]
     assert table["block"]["values"] == ["8×8×1", "1024×1×1"]
     assert table["shared_bytes"].tolist() == [4352, 0]
@@ -206,7 +208,8 @@ def test_kernel_figures_follow_the_time_and_the_launches():
 
 
 def test_kernels_of_a_device_that_states_less_are_missing_not_zero():
-    bare = fake.run().kernels.drop(columns=["static_shared_bytes", "dynamic_shared_bytes", "block", "grid", "uses_tensor_core"])
+    bare = fake.run().kernels.drop(columns=["static_shared_bytes", "dynamic_shared_bytes", "block", "grid"])
+    bare = bare.assign(uses_tensor_core=pd.array([None, None], dtype="boolean"))
     part = kernels.payload(fake.run(kernels=bare))
     assert np.isnan(part["table"]["data"]["shared_bytes"]).all()
     assert part["table"]["data"]["block"]["values"] == [""]
@@ -218,7 +221,13 @@ def test_the_bottleneck_of_a_pipeline_is_marked_in_the_table():
     assert part["bottleneck"].tolist() == [1, 0]
     assert part["total_ms"] == 52.0
     assert part["per_step_ms"] == 6.5
-    assert [node["parent"] for node in part["pipelines"][0]["nodes"]] == [None, "n0", "n1"]
+    pipeline = part["pipelines"][0]
+    nodes = pipeline["nodes"]
+    assert [node["parent"] for node in nodes] == [None, "n0", "n1"]
+    for graph in (pipeline, *pipeline["slowest"]):
+        own = [node["self_ms"] for node in graph["nodes"]]
+        assert [node["percent"] for node in graph["nodes"]] == pytest.approx([100 * one / sum(own) for one in own])
+        assert graph["critical_ms"] == pytest.approx(sum(node["self_ms"] for node in graph["nodes"] if node["critical"]))
     assert part["ops"]["data"]["us_per_call"].tolist() == [500.0, 312.5]
 
 
@@ -419,3 +428,27 @@ def test_advice_about_waiting_goes_to_the_longest_idle_gap():
     run = SimpleNamespace(activity=SimpleNamespace(has_device=True))
     assert overview._target(run, "other") == {"kind": "gap"}
     assert overview._target(run, "collectives") is None
+
+
+def test_rings_of_ops_are_of_a_side_without_idle_time_and_with_it():
+    part = ops.payload(fake.run())
+    assert [(ring["where"], ring["by"]) for ring in part["rings"]] == [(w, b) for w in ("device", "host") for b in ("op", "type")]
+    host = part["rings"][3]
+    totals = part["totals"]
+    assert host["ms"] == pytest.approx(totals["host_us"] / 1000)
+    assert host["with_idle"]["ms"] == pytest.approx((totals["host_us"] + totals["host_idle_us"]) / 1000)
+    assert [one["label"] for one in host["parts"]] == ["Dataset", "_Send"]
+    assert [one["kind"] for one in host["with_idle"]["parts"]] == ["rank", "rank", "idle"]
+    for ring in part["rings"]:
+        for shares in (ring["parts"], ring["with_idle"]["parts"]):
+            assert sum(one["percent"] for one in shares) == pytest.approx(100)
+    # No idle time of the device is known here.
+    assert [one["kind"] for one in part["rings"][0]["with_idle"]["parts"]] == ["rank", "rank"]
+
+
+def test_shares_of_ops_are_those_of_the_frame():
+    run = fake.run()
+    data = ops.payload(run)["table"]["data"]
+    assert data["self_percent"].tolist() == pytest.approx((100 * run.ops["self_fraction"]).tolist())
+    assert data["cumulative_percent"].tolist() == pytest.approx((100 * run.ops["cumulative_fraction"]).tolist())
+    assert data["rank"].tolist() == run.ops["rank"].tolist()

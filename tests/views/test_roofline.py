@@ -46,14 +46,15 @@ def test_the_table_has_every_column_of_the_frame(tmp_path):
 def test_figures_and_parts_add_up(tmp_path):
     p = profile(tmp_path, tpu())
     part = roofline.payload(p.run)
-    figures = {one["label"]: one for one in part["figures"]}
+    figures = {one["key"]: one for one in part["figures"]}
     by = p.hlo.frame.groupby("bound_by")["self_fraction"].sum() * 100
-    assert figures["Bound by compute"]["value"] == pytest.approx(by["Compute"])
-    assert figures["Bound by HBM"]["value"] == pytest.approx(by["HBM"])
-    assert figures["Bound by HBM"]["note"] == f"{by['VMEM Read']:.1f}% by memory on the chip"
-    assert figures["Of the roof"]["value"] == pytest.approx(100 * p.roofline.total["roof_fraction"])
-    assert figures["FLOP rate"]["unit"] == "TFLOP/s"
-    assert figures["FLOP rate"]["note"] == "of 100 TFLOP/s, idle time included"
+    assert figures["bound_by_compute"]["value"] == pytest.approx(by["Compute"])
+    assert figures["bound_by_memory"]["value"] == pytest.approx(by["HBM"])
+    assert figures["bound_by_memory"]["label"] == "Bound by HBM"
+    assert figures["bound_by_memory"]["note"] == f"{by['VMEM Read']:.1f}% by memory on the chip"
+    assert figures["roof"]["value"] == pytest.approx(100 * p.roofline.total["roof_fraction"])
+    assert figures["flop_rate"]["unit"] == "TFLOP/s"
+    assert figures["flop_rate"]["note"] == "of 100 TFLOP/s, idle time included"
     for ring in part["donuts"]:
         assert sum(one["percent"] for one in ring["parts"]) == pytest.approx(100)
     assert [(one["label"], one["ridge"]) for one in part["roofs"]] == [("HBM", 100), ("VMEM Read", 5), ("VMEM Write", 10)]
@@ -70,9 +71,9 @@ def test_a_device_that_is_not_known(tmp_path):
     assert (part["peak_flops"], part["roofs"]) == (None, [])
     assert part["missing"].startswith("The peak FLOP/s and memory bandwidth of ")
     assert part["code"] == roofline.CODE
-    notes = {one["label"]: (one["value"], one["note"]) for one in part["figures"]}
-    assert notes["Of the roof"] == (None, "peaks not known")
-    assert notes["Bound by device memory"] == (None, "not known")
+    notes = {one["key"]: (one["value"], one["note"]) for one in part["figures"]}
+    assert notes["roof"] == (None, "peaks not known")
+    assert notes["bound_by_memory"] == (None, "not known")
     assert part["donuts"][1]["parts"] == [{"label": "not known", "percent": 100.0, "kind": "others"}]
     shown = p.roofline(peak_flops=1e12, peak_bytes=1e9)._repr_mimebundle_()[0]["text/html"]
     assert "Device memory" in shown
@@ -152,5 +153,5 @@ def test_copies_between_a_tpu_and_the_memory_of_the_host_are_input_and_output_as
 def test_rates_on_the_cpu_are_over_the_time_of_its_ops(peaks, notes):
     p = load("tests/data/xspace/jax_loop.xplane.pb", peaks=peaks)
     part = roofline.payload(p.run)
-    assert [one["note"] for one in part["figures"] if one["label"] in ("FLOP rate", "Memory bandwidth")] == notes
+    assert [one["note"] for one in part["figures"] if one["key"] in ("flop_rate", "memory_bandwidth")] == notes
     assert part["missing"] == ("" if peaks else "The peak FLOP/s and memory bandwidth of the CPU are not known.")

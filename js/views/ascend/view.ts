@@ -1,6 +1,7 @@
 /** Ascend: iterations of a graph on an NPU with their verdict, rules, ops, counters, waits, fusion and calls of the host. */
 
 import { numberAt, textAt } from "../../lib/codec.js";
+import { headsOf } from "../../lib/columns.js";
 import { clear, h } from "../../lib/dom.js";
 import { ms, num } from "../../lib/format.js";
 import { categoryClass, donut, downloadButton, emptyView, figures, heading, legend, picker } from "../../lib/parts.js";
@@ -13,7 +14,7 @@ import type { View, ViewContext } from "../../lib/view.js";
 import { plainTable, statisticsTable } from "../breakdown.js";
 import { stepChart } from "../stepchart.js";
 import { breakdown, leftOutNote, selectedRows } from "../stepstats.js";
-import { toTrace, typeParts } from "./model.js";
+import { toTrace } from "./model.js";
 
 const SEVERITIES = {
   high: ["high", "High"],
@@ -46,7 +47,7 @@ export const render: View = (el, context) => {
   if (ascend.figures.length) el.append(h("section", figures(ascend.figures)));
   // Of a table that was opened by itself there is neither.
   if (ascend.iterations.length || ascend.iterations_missing) iterations(el, context);
-  if (ascend.rules.length) el.append(rules(ascend.rules));
+  if (ascend.rules.length) el.append(rules(ascend.rules, context));
   const { sections } = ascend;
   const cores = sections.find(({ id }) => id === "cores");
   for (const section of sections) if (section !== cores) tableSection(el, section, context, cores);
@@ -106,7 +107,7 @@ function iterations(el: HTMLElement, context: ViewContext): void {
       const selection = own.store.get("selection");
       const { total, parts } = breakdown(steps, selectedRows(steps, selection));
       clear(side);
-      side.append(statisticsTable(parts, total, steps.noun));
+      side.append(statisticsTable(parts, total, headsOf(context.payload.meta, "ascend.iterations"), steps.noun));
       const left_out = leftOutNote(steps, selection);
       if (left_out) side.append(h("p.more", left_out));
     };
@@ -118,7 +119,7 @@ function iterations(el: HTMLElement, context: ViewContext): void {
 }
 
 /** What to do, with its evidence, and all that was looked at. */
-function rules(all: readonly AscendRule[]): HTMLElement {
+function rules(all: readonly AscendRule[], context: ViewContext): HTMLElement {
   const found = all.filter((rule) => rule.state === "found");
   const known = all.filter((rule) => rule.state !== "unknown");
   const sev = (rule: AscendRule): HTMLElement => {
@@ -155,12 +156,8 @@ function rules(all: readonly AscendRule[]): HTMLElement {
       h("td.dim.helps", rule.evidence),
     );
   });
-  const heads = [
-    { label: "Found", help: "Severity of what was found; No: nothing; –: not known." },
-    { label: "About", class: "hide-n", help: "What the rule is about." },
-    { label: "Rule", help: "What it advises when it is found." },
-    { label: "Evidence", help: "What was found, or what was not recorded." },
-  ];
+  const head = headsOf(context.payload.meta, "ascend.rules.frame");
+  const heads = [head("state"), head("about", "hide-n"), head("title"), head("evidence")];
   return h(
     "section",
     heading("Next steps", found.length ? "rules of Ascend's tools, by the time that they concern" : ""),
@@ -189,7 +186,7 @@ function tableSection(el: HTMLElement, section: AscendSection, context: ViewCont
   body.append(heading(title, scope, csv()));
   if (id === "op_types") {
     const side = h("div");
-    body.append(h("div.split.b", ring(data), side));
+    body.append(h("div.split.b", ring(context.payload.ascend.ring), side));
     if (cores?.table.rows) {
       side.append(heading(cores.title, cores.scope));
       draw(side, cores, context);
@@ -235,15 +232,14 @@ function columns(id: string, data: Table): ColumnSpec[] {
 }
 
 /** The types that take the most as a ring. */
-function ring(data: Table): HTMLElement {
-  const { parts, total_us } = typeParts(data);
+function ring({ ms: total, parts }: Ascend["ring"]): HTMLElement {
   const figure = donut({
     title: "Time by type",
     total: "",
     hue: "d",
     parts,
     size: 160,
-    center: [ms(total_us / 1000, 1), "of tasks"],
+    center: [ms(total, 1), "of tasks"],
   });
   figure.classList.add("big");
   figure.querySelector("h4")?.remove();

@@ -1,6 +1,7 @@
 /** Ops and kernels by how much they changed. */
 
 import { numberAt, textAt } from "../../lib/codec.js";
+import { headsOf } from "../../lib/columns.js";
 import type { Pair } from "../../lib/compared.js";
 import { h } from "../../lib/dom.js";
 import { num } from "../../lib/format.js";
@@ -78,7 +79,7 @@ function kindOf(
     {
       key: "_bar",
       label: most >= 1000 ? zeroAxis(most / 1000, " ms") : zeroAxis(most, " µs"),
-      help: "The change as a bar: to the left where the second run takes less, in the colour of the category.",
+      help: headsOf(context.payload.meta, "comparison.ops")("bar").help,
       align: "right",
       width: 128,
       narrow: true,

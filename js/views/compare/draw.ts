@@ -1,9 +1,11 @@
 /** The drawings of Compare: dots of steps, two average steps on one scale, bars from a zero line. */
 
+import { headsOf } from "../../lib/columns.js";
 import type { ComparedFigure, ComparedRun, Pair } from "../../lib/compared.js";
 import { boxOf, h, listen, s, shareAt } from "../../lib/dom.js";
 import { num, signed } from "../../lib/format.js";
 import { categoryClass, hoverCard, legend, swatch } from "../../lib/parts.js";
+import type { Meta } from "../../lib/payload.js";
 import { tickDigits, ticks } from "../../lib/scale.js";
 import { cells, plainTable } from "../breakdown.js";
 import { axisEnd, type CategoryRow, changed, compact, dots, fromZero, MOST_TICKS, mean, percentOf } from "./model.js";
@@ -161,7 +163,8 @@ export const zeroAxis = (most: number, unit = ""): string => {
 };
 
 /** Categories with what became of them. */
-export function categoryTable(rows: readonly CategoryRow[], pair: Pair): HTMLElement {
+export function categoryTable(rows: readonly CategoryRow[], pair: Pair, meta: Meta): HTMLElement {
+  const head = headsOf(meta, "comparison.categories");
   const { digits } = pair;
   const most = Math.max(...rows.map((row) => Math.abs(row.change_ms ?? 0)), 0);
   const lines = rows.map((row) => {
@@ -182,16 +185,12 @@ export function categoryTable(rows: readonly CategoryRow[], pair: Pair): HTMLEle
     );
   });
   const heads = [
-    { label: "ms per step", help: "Step-time category: what the step spends its time on. Each moment counts once." },
-    { label: "Before", class: "n", help: "Mean of the counted steps before." },
-    { label: "After", class: "n", help: "Mean of the counted steps after." },
-    { label: "Change", class: "n on", help: "After less before; the 95% interval is at each number." },
-    {
-      label: most ? zeroAxis(most) : "",
-      class: "n hide-s",
-      help: "The change as a bar: to the left where the second run takes less. Faint where it may be chance.",
-    },
-    { label: "%", class: "n", help: "Change in percent of what it was." },
+    head("category"),
+    head("before_ms", "n"),
+    head("after_ms", "n"),
+    head("change_ms", "n on"),
+    { ...head("bar", "n hide-s"), label: most ? zeroAxis(most) : "" },
+    head("change_percent", "n"),
   ];
   return plainTable(heads, lines, "categories");
 }

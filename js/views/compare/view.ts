@@ -53,7 +53,7 @@ function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
     h(
       "div",
       heading("By category"),
-      categoryTable(rows, pair),
+      categoryTable(rows, pair, context.payload.meta),
       doubtful && h("p.more", h("span", "A faint bar may be chance: the 95% interval of its change has 0 in it.")),
       missingNote(missing, context.payload.meta.has_device),
     ),

@@ -199,19 +199,16 @@ export function markCard(mark: RoofMark): CardContent {
   };
 }
 
-/** What is known of an op, label and value. */
-export function details(hlo: Hlo, row: number): [label: string, value: string][] {
-  const { data } = hlo.table;
-  const rows: [string, string][] = [
-    ["Op", textAt(data.op, row)],
-    ["Program", textAt(data.program, row)],
-    ["Framework op", textAt(data.framework_op, row)],
-    ["Source", textAt(data.source, row)],
-    ["Shape", textAt(data.shape, row)],
-    ["Layout", textAt(data.layout, row)],
-    ["Expression", textAt(data.expression, row)],
-  ];
-  return rows.filter(([, value]) => value !== "");
+/** What a column is called. */
+export const labelOf = ({ table }: Hlo, key: string): string =>
+  table.columns.find((column) => column.key === key)?.label ?? key;
+
+const TOLD = ["op", "program", "framework_op", "source", "shape", "layout", "expression"] as const;
+
+/** What is known of an op. */
+export function details(hlo: Hlo, row: number): { key: string; label: string; value: string }[] {
+  const all = TOLD.map((key) => ({ key, label: labelOf(hlo, key), value: textAt(hlo.table.data[key], row) }));
+  return all.filter(({ value }) => value !== "");
 }
 
 /** Distinct texts of a column, those with most self time first. */

@@ -21,17 +21,13 @@ import { allRows, filterRows, type Sort } from "../../lib/rows.js";
 import { type ColumnSpec, type TableHandle, table } from "../../lib/table.js";
 import type { Hint, View, ViewHandle } from "../../lib/view.js";
 import { filterField } from "../folding.js";
-import { choices, details, points, remarks } from "./model.js";
+import { choices, details, labelOf, points, remarks } from "./model.js";
 import { type RoofChart, roofChart } from "./plot.js";
 
 /** What the filter looks at. */
 const NAMES = ["op", "framework_op", "category", "source", "expression"];
-const CODE = new Set(["Op", "Source", "Shape", "Layout", "Expression"]);
-const PICKS = [
-  { key: "program", label: "Program" },
-  { key: "category", label: "Category" },
-  { key: "bound_by", label: "Bound by" },
-] as const;
+const CODE = new Set(["op", "source", "shape", "layout", "expression"]);
+const PICKS = ["program", "category", "bound_by"] as const;
 
 export const render: View = (el, context, hint) => {
   const { hlo } = context.payload;
@@ -61,8 +57,8 @@ export const render: View = (el, context, hint) => {
       told.append(h("dt", "Click an op, in the chart or in the table, for all that is known of it."));
       return;
     }
-    for (const [name, value] of details(hlo, row))
-      told.append(h("dt", name), h("dd", CODE.has(name) ? h("code", value) : value));
+    for (const { key, label, value } of details(hlo, row))
+      told.append(h("dt", label), h("dd", CODE.has(key) ? h("code", value) : value));
     told.append(
       h("dt", "Trace"),
       h(
@@ -101,11 +97,11 @@ export const render: View = (el, context, hint) => {
     match = test;
     refresh();
   });
-  const lists = PICKS.flatMap(({ key, label }) => {
+  const lists = PICKS.flatMap((key) => {
     const texts = choices(hlo, key);
     if (texts.length < 2) return [];
     const options = texts.map((text, i) => ({ id: String(i), label: text || "(not known)" }));
-    return picker(label, [{ id: "", label: "Any" }, ...options], "", (id) => {
+    return picker(labelOf(hlo, key), [{ id: "", label: "Any" }, ...options], "", (id) => {
       if (id) wanted.set(key, texts[Number(id)] as string);
       else wanted.delete(key);
       refresh();

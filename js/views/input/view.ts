@@ -1,6 +1,7 @@
 /** Steps & input: the device side, the host side, the tf.data graph and the input ops. */
 
 import { numberAt, textAt } from "../../lib/codec.js";
+import { headsOf } from "../../lib/columns.js";
 import { clear, h, listen, marked } from "../../lib/dom.js";
 import { num } from "../../lib/format.js";
 import {
@@ -69,7 +70,7 @@ function deviceSide(el: HTMLElement, context: ViewContext): void {
     const rows = selectedRows(steps, selection);
     const { total, parts, missing } = breakdown(steps, rows);
     clear(side);
-    side.append(statisticsTable(parts, total));
+    side.append(statisticsTable(parts, total, headsOf(context.payload.meta, "steps.summary")));
     const leftOut = leftOutNote(steps, selection);
     for (const note of [longest(context, rows), missingNote(missing, context.payload.meta.has_device)])
       if (note) side.append(note);
@@ -109,14 +110,13 @@ function hostSide(input: Input, context: ViewContext): HTMLElement {
       h("td.dim.hide-n.helps", ...(category.advice ? marked(category.advice) : ["–"])),
     ),
   );
+  const head = headsOf(context.payload.meta, "input_pipeline.categories");
   const heads = [
-    { label: "Kind of work", help: "Kind of input work." },
-    { label: "ms", class: "n", help: "Self time of its ops, as recorded." },
-    ...(scaled
-      ? [{ label: "ms / step", class: "n hide-s", help: "Time a step, scaled where part of it is enqueuing." }]
-      : []),
-    { label: "% of input time", class: "n on", help: "Part of the self time of all input ops." },
-    { label: "What helps", class: "hide-n", help: "What to try; empty where no time was spent." },
+    head("label"),
+    head("time_ms", "n"),
+    ...(scaled ? [head("per_step_ms", "n hide-s")] : []),
+    head("percent", "n on"),
+    head("advice", "hide-n"),
   ];
   return h("section", heading("Host side", scope), plainTable(heads, rows));
 }
@@ -143,7 +143,7 @@ function graph(el: HTMLElement, context: ViewContext): void {
     clear(section);
     const one = pipeline.slowest[call];
     const nodes = one?.nodes ?? pipeline.nodes;
-    const critical = nodes.reduce((sum, node) => sum + (node.critical ? node.self_ms : 0), 0);
+    const critical = (one ?? pipeline).critical_ms;
     const mine = pipelines.flatMap((item, i) =>
       item.host === pipeline.host ? [{ id: String(i), label: item.name }] : [],
     );
@@ -233,7 +233,6 @@ function inputOps(el: HTMLElement, context: ViewContext): (hint: Hint) => void {
   const { ops, bottleneck } = context.payload.input;
   const { order, depth } = nested(ops);
   const noun = context.payload.input.noun ?? "iterator";
-  const titled = noun === "op" ? "Op" : "Iterator";
   let tree = true;
   const name = (row: number, cell: HTMLTableCellElement): void => {
     const full = textAt(ops.data["op"], row);
@@ -254,14 +253,14 @@ function inputOps(el: HTMLElement, context: ViewContext): (hint: Hint) => void {
     label: "Input ops",
     signal: context.signal,
     columns: [
-      { key: "op", label: titled, grow: true, cell: name, width: 160 },
+      { key: "op", grow: true, cell: name, width: 160 },
       { key: "category", narrow: true, dim: true },
-      { key: "occurrences", label: "Count" },
-      { key: "total_ms", digits: 2 },
+      { key: "occurrences" },
+      { key: "total_ms" },
       { key: "total_percent", narrow: true, dim: true },
-      { key: "self_ms", digits: 2 },
+      { key: "self_ms" },
       { key: "self_percent", bar: { css: "input", width: 88 } },
-      { key: "us_per_call", digits: 1 },
+      { key: "us_per_call" },
     ],
     rowClass: (row) => (bottleneck[row] ? "sel" : ""),
     onRow: (row) => context.go("trace", toInput(ops, row)),

@@ -1,8 +1,8 @@
 /** The kernels as the donut and the table need them. */
 
 import { numberAt, textAt } from "../../lib/codec.js";
-import type { DonutPart } from "../../lib/parts.js";
 import type { Table } from "../../lib/payload.js";
+import { allRows } from "../../lib/rows.js";
 import { common, extreme, type Group, groupRows, sum } from "../fold.js";
 
 export type Cores = "any" | "used" | "unused";
@@ -40,54 +40,49 @@ export function occupancyNote(table: Table, torch: boolean): string {
   return computed === all ? ` Occupancy is ${made}.` : ` Occupancy is ${recorded}, or, set faint, ${made}.`;
 }
 
-/** The `n` kernels with most time, by name, and the others; `total_us` is all the time there is. */
-export function topKernels(table: Table, total_us: number, n = 10): DonutPart[] {
-  const sums = new Map<string, number>();
-  for (let row = 0; row < table.rows; row++) {
-    const name = textAt(table.data.kernel, row);
-    sums.set(name, (sums.get(name) ?? 0) + (numberAt(table.data.total_us, row) || 0));
+/** Columns in which the rows of a group add up, as `p.kernels.by_name()` has them. */
+const SUMS = ["total_us", "occurrences", "avg_us", "min_us", "max_us", "occupancy_percent"] as const;
+
+/** Mean over rows, each weighted by its time; missing where no row has a value. */
+function weighted({ data }: Table, key: string, rows: readonly number[]): number {
+  let [sum, time] = [0, 0];
+  for (const row of rows) {
+    const value = numberAt(data[key], row);
+    const weight = numberAt(data.total_us, row);
+    if (Number.isNaN(value) || !(weight > 0)) continue;
+    sum += value * weight;
+    time += weight;
   }
-  const ranked = [...sums].sort((a, b) => b[1] - a[1]);
-  const head = ranked.length === n + 1 ? n + 1 : n;
-  const parts: DonutPart[] = ranked
-    .slice(0, head)
-    .map(([label, time]) => ({ label, percent: total_us > 0 ? (100 * time) / total_us : Number.NaN }));
-  const left = total_us - ranked.slice(0, head).reduce((total, [, time]) => total + time, 0);
-  if (ranked.length > head) {
-    parts.push({
-      label: `${ranked.length - head} others`,
-      percent: total_us > 0 ? (100 * Math.max(0, left)) / total_us : Number.NaN,
-      kind: "others",
-    });
-  }
-  return parts;
+  return time > 0 ? sum / time : Number.NaN;
 }
 
-/** Rows folded by kernel name or by op, most time first. What differs within a group is missing in its line. */
-export function groups(table: Table, rows: ArrayLike<number>, by: "kernel" | "op"): Group[] {
+/**
+ * Rows folded by kernel name or by op, most time first. What differs within a group is missing in its line.
+ *
+ * A group of all rows of its name has the sums of the profile, `sums`; of those that a filter leaves they are made here, alike.
+ */
+export function groups(table: Table, rows: ArrayLike<number>, by: "kernel" | "op", sums: Table): Group[] {
   const { data } = table;
   const time = (row: number): number => numberAt(data.total_us, row) || 0;
   const order = Array.from(rows).sort((a, b) => time(b) - time(a) || a - b);
   const other = by === "kernel" ? "op" : "kernel";
+  const whole = new Map<string, number>();
+  for (const row of allRows(table)) whole.set(textAt(data[by], row), (whole.get(textAt(data[by], row)) ?? 0) + 1);
+  const known = new Map(Array.from(allRows(sums), (row) => [textAt(sums.data[by], row), row]));
   const list = groupRows(
     order,
     (row) => textAt(data[by], row),
     (members, key) => {
-      const count = sum(data.occurrences, members);
-      const total = sum(data.total_us, members);
       const others = new Set(members.map((row) => textAt(data[other], row)));
+      const row = members.length === whole.get(key) ? known.get(key) : undefined;
+      const made = row === undefined ? added(table, members) : SUMS.map((name) => numberAt(sums.data[name], row));
       return {
         [by]: key,
         [other]:
           others.size === 1 ? ([...others][0] as string) : `${others.size} ${other === "op" ? "ops" : "kernels"}`,
-        total_us: total,
-        occurrences: count,
-        avg_us: count > 0 ? total / count : Number.NaN,
-        min_us: extreme(data.min_us, members, -1),
-        max_us: extreme(data.max_us, members, 1),
+        ...Object.fromEntries(SUMS.map((name, i) => [name, made[i] as number])),
         op_tensor_core_eligible: common(data.op_tensor_core_eligible, members, false),
         uses_tensor_core: common(data.uses_tensor_core, members, false),
-        occupancy_percent: common(data.occupancy_percent, members, false),
         occupancy_source: common(data.occupancy_source, members, true),
         registers: common(data.registers, members, false),
         shared_bytes: common(data.shared_bytes, members, false),
@@ -101,4 +96,13 @@ export function groups(table: Table, rows: ArrayLike<number>, by: "kernel" | "op
     group.values.rank = i + 1;
   });
   return list;
+}
+
+/** What some rows add up to, in the order of SUMS. */
+function added(table: Table, rows: readonly number[]): number[] {
+  const { data } = table;
+  const [total, count] = [sum(data.total_us, rows), sum(data.occurrences, rows)];
+  const mean = count > 0 ? total / count : Number.NaN;
+  const ends = [extreme(data.min_us, rows, -1), extreme(data.max_us, rows, 1)];
+  return [total, count, mean, ...ends, weighted(table, "occupancy_percent", rows)];
 }

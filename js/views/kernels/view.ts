@@ -5,17 +5,14 @@ import { nameNode } from "../../lib/columns.js";
 import { h } from "../../lib/dom.js";
 import { count, kernelName, MISSING, ms, num } from "../../lib/format.js";
 import { donut, emptyView, figures, heading, link, picker } from "../../lib/parts.js";
-import type { Figure, Table } from "../../lib/payload.js";
+import type { Figure, Kernels, Table } from "../../lib/payload.js";
 import { allRows, filterRows, mostOf } from "../../lib/rows.js";
 import type { ColumnSpec } from "../../lib/table.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../../lib/view.js";
 import { isMember, nameCell } from "../fold.js";
 import { filterField, foldingTable } from "../folding.js";
 import { toKernel } from "../jump.js";
-import { type By, type Cores, coresMatch, groups, hasOccupancy, occupancyNote, topKernels } from "./rows.js";
-
-const UNUSED = "Eligible, not used";
-const LABEL = { kernel: "Kernel", op: "Op" } as const;
+import { type By, type Cores, coresMatch, groups, hasOccupancy, occupancyNote } from "./rows.js";
 
 export const render: View = (el, context, hint) => {
   const { kernels } = context.payload;
@@ -24,7 +21,7 @@ export const render: View = (el, context, hint) => {
     return;
   }
   const list = kernelsTable(context);
-  el.append(keyFigures(kernels.figures, list.showUnused), top(kernels.table, kernels.figures), list.element);
+  el.append(keyFigures(kernels.figures, list.showUnused), top(kernels), list.element);
   if (hint) list.hint(hint);
   return { hint: list.hint, focusFilter: list.focusFilter } satisfies ViewHandle;
 };
@@ -32,7 +29,7 @@ export const render: View = (el, context, hint) => {
 /** The figures; the note of the last becomes a link to the kernels it counts. */
 function keyFigures(figs: readonly Figure[], showUnused: () => void): HTMLElement {
   const element = figures(figs);
-  const index = figs.findIndex((fig) => fig.label === UNUSED && (fig.value ?? 0) > 0);
+  const index = figs.findIndex((fig) => fig.key === "tensor_cores_unused" && (fig.value ?? 0) > 0);
   const note = [...(element.children[index]?.querySelector("dd")?.childNodes ?? [])].find(
     (node) => node.nodeType === Node.TEXT_NODE,
   );
@@ -40,20 +37,15 @@ function keyFigures(figs: readonly Figure[], showUnused: () => void): HTMLElemen
   return element;
 }
 
-function top(kernels: Table, figs: readonly Figure[]): HTMLElement {
-  let total = 0;
-  for (let row = 0; row < kernels.rows; row++) total += numberAt(kernels.data.total_us, row) || 0;
-  // The table may be cut; the figure counts all.
-  const figure = figs.find((fig) => fig.label === "Kernel time" && fig.unit === "ms")?.value;
-  const total_us = Math.max(total, (figure ?? 0) * 1000);
-  const parts = topKernels(kernels, total_us);
+function top({ top: { ms: total, parts } }: Kernels): HTMLElement | "" {
+  if (!parts.length) return "";
   const ring = donut({
     title: "Kernel time by kernel",
     total: "",
     hue: "d",
     parts,
     size: 160,
-    center: [ms(total_us / 1000, 1), "kernel time"],
+    center: [ms(total, 1), "kernel time"],
     label: (part) => {
       const { name, template } = kernelName(part.label);
       return h("span", { title: part.label }, `${name}${template}`);
@@ -74,7 +66,8 @@ interface KernelsTable {
 }
 
 function kernelsTable(context: ViewContext): KernelsTable {
-  const { table: full } = context.payload.kernels;
+  const { table: full, by_name, by_op } = context.payload.kernels;
+  const sums = { kernel: by_name, op: by_op };
   let cores: Cores = "any";
   const tests: Record<"kernel" | "op", ((text: string) => boolean) | null> = { kernel: null, op: null };
   const rowsText = h("span");
@@ -104,16 +97,15 @@ function kernelsTable(context: ViewContext): KernelsTable {
       }
       return rows;
     },
-    groups: (rows, by) => groups(full, rows, by as "kernel" | "op"),
+    groups: (rows, by) => groups(full, rows, by as "kernel" | "op", sums[by as "kernel" | "op"]),
     columns: (data) => columns(full, data, npu),
     folded: (spec, by, now, open) => {
       const other = by === "op" ? "kernel" : "op";
-      if (spec.key === "op") return { ...opColumn(() => now().real, other), label: LABEL[other] };
+      if (spec.key === "op") return opColumn(() => now().real, other);
       if (spec.key !== "kernel") return undefined;
       return {
         ...spec,
         key: by,
-        label: LABEL[by as "kernel" | "op"],
         // Under its group a member is told apart by the other name.
         cell: (row, cell) =>
           nameCell(now(), open, row, cell, textAt(now().real.data[isMember(now(), row) ? other : by], row)),
@@ -175,7 +167,6 @@ function kernelsTable(context: ViewContext): KernelsTable {
 function opColumn(data: () => Table, key: "op" | "kernel"): ColumnSpec {
   return {
     key,
-    label: LABEL[key],
     width: 150,
     cell: (row, cell) => {
       const full = textAt(data().data[key], row);
@@ -200,32 +191,28 @@ function columns(full: Table, data: () => Table, npu: boolean): ColumnSpec[] {
   const yes = (cell: HTMLTableCellElement, value: number): void =>
     cell.append(value === 1 ? "✓" : h("span.dim", MISSING));
   const launch: ColumnSpec[] = [
-    { key: "registers", label: "Regs" },
+    { key: "registers" },
     {
       key: "shared_bytes",
-      label: "Shared B",
-      kind: "number",
       cell: (row, cell) => cell.append(num(numberAt(data().data.shared_bytes, row))),
     },
-    { key: "block", label: "Block", align: "right" },
+    { key: "block", align: "right" },
   ];
   return [
-    { key: "rank", label: "#", dim: true, sticky: 0, width: 28 },
-    { key: "kernel", label: "Kernel", grow: true, sticky: 28, width: 176 },
-    { key: "total_us", label: "Total µs", bar: { css: "device", max: max * 1.06, width: 40 } },
+    { key: "rank", dim: true, sticky: 0, width: 28 },
+    { key: "kernel", grow: true, sticky: 28, width: 176 },
+    { key: "total_us", bar: { css: "device", max: max * 1.06, width: 40 } },
     { key: "occurrences", label: "Count" },
     { key: "avg_us", label: "Avg µs" },
-    { key: "min_us", label: "Min", dim: true },
-    { key: "max_us", label: "Max", dim: true },
+    { key: "min_us", dim: true },
+    { key: "max_us", dim: true },
     {
       key: eligible,
-      label: npu ? "Cube elig." : "TC elig.",
       align: "center",
       cell: (row, cell) => yes(cell, flag(eligible, row)),
     },
     {
       key: used,
-      label: "used",
       align: "center",
       cell: (row, cell) => {
         if (flag(eligible, row) === 1 && flag(used, row) === 0) cell.append(h("b", "no"));
@@ -233,9 +220,9 @@ function columns(full: Table, data: () => Table, npu: boolean): ColumnSpec[] {
       },
     },
     // A column of nothing but "–" takes the room of the names; the line below the table says that it is missing.
-    ...(hasOccupancy(full) ? [{ key: "occupancy_percent", label: "Occup. %", cell: occupied }] : []),
+    ...(hasOccupancy(full) ? [{ key: "occupancy_percent", cell: occupied }] : []),
     ...(npu ? [] : launch),
-    { key: "grid", label: npu ? "Blocks" : "Grid", align: "right" },
+    { key: "grid", align: "right" },
     opColumn(data, "op"),
   ];
 }

@@ -129,8 +129,6 @@ function byOp({ memory_id, ops }: MemoryId, context: ViewContext, signal: AbortS
     columns: [
       {
         key: "op",
-        label: "Op",
-        kind: "code",
         grow: true,
         cell: (row, cell) => {
           const name = textAt(ops.data.op, row);
@@ -187,8 +185,6 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
   const columns: ColumnSpec[] = [
     {
       key: "op",
-      label: "Op",
-      kind: "code",
       grow: true,
       cell: (row, cell) => fillName(cell, textAt(live.data.op, row)),
     },
@@ -199,7 +195,6 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
     { key: "allocated_bytes" },
     {
       key: "percent",
-      label: at < 0 ? "% of peak" : "% in use",
       bar: { css: "mem", max: most * 1.2 || 100, width: 88 },
     },
     {

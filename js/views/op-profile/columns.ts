@@ -1,7 +1,7 @@
 /** The columns of the tree, and the ops as CSV. */
 
 import { toCsv } from "../../lib/csv.js";
-import type { Column, OpProfile } from "../../lib/payload.js";
+import type { OpProfile } from "../../lib/payload.js";
 import type { Sort } from "./model.js";
 
 export interface Head {
@@ -11,32 +11,14 @@ export interface Head {
   css: string;
 }
 
-/** The columns: of rates instead of parts where a peak is not known. */
-export function heads(profile: OpProfile): Head[] {
-  const from = new Map(profile.heads.map((column): [string, Column] => [column.key, column]));
-  const head = (key: Sort, column: string, css: string, label?: string, help?: string): Head => {
-    const { label: own = "", help: says = "" } = from.get(column) ?? {};
-    return { key, label: label ?? own, help: help ?? says, css };
-  };
-  const none = profile.peak_flops === null && profile.peak_bytes === null;
-  return [
-    {
-      key: "name",
-      label: "Op",
-      help: "Program, category or scope; the ops in it; and the ops inside a fusion.",
-      css: "",
-    },
-    head("time", "time_fraction", "n"),
-    ...(none ? [] : [head("wasted", "wasted_us", "n", "Wasted %")]),
-    profile.peak_flops === null
-      ? head("flops", "", "n", "GFLOP/s", "Floating-point operations a second, in 10⁹, narrow ones by their width.")
-      : head("flops", "flops_utilization", "n"),
-    profile.peak_bytes === null
-      ? head("bytes", "", "n", "GB/s", "Bytes of main memory a second, in 10⁹.")
-      : head("bytes", "bandwidth_utilization", "n"),
-    head("runs", "occurrences", "n hide-n"),
-  ];
-}
+/** The columns; numbers but the name at the right, runs where there is room. */
+export const heads = (profile: OpProfile): Head[] =>
+  profile.heads.map(({ key, label, help }) => ({
+    key: key as Head["key"],
+    label,
+    help,
+    css: key === "name" ? "" : key === "runs" ? "n hide-n" : "n",
+  }));
 
 const IN_FILE = [
   ...["program", "name", "category", "time_us", "flops", "bytes", "runs", "framework_op", "source", "shape", "layout"],

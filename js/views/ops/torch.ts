@@ -116,7 +116,7 @@ export function modulesTable(context: ViewContext, modules: Table, test: () => T
       // Rows of a tree keep its order: heads that have no data don't sort.
       table: { columns: modules.columns, data: {}, rows: modules.rows },
       columns: [
-        { key: "name", label: "Module", grow: true, cell: name },
+        { key: "name", grow: true, cell: name },
         { key: "percent", align: "right", cell: bar },
         ...[forward, backward, ...(device ? ["host_total_us", "backward_host_us"] : []), "calls"].map((key) => ({
           key,

@@ -12,7 +12,7 @@ import { nameCell } from "../fold.js";
 import { filterField, foldingTable } from "../folding.js";
 import { toOp, toPrograms } from "../jump.js";
 import { fillName } from "../names.js";
-import { type By, bases, bySelf, donutParts, groups, types, type Where, withPercents } from "./rows.js";
+import { type By, bySelf, groups, types, type Where, withShares } from "./rows.js";
 import { modulesTable, shapesTable } from "./torch.js";
 
 const SIDES: readonly Where[] = ["device", "host"];
@@ -54,11 +54,10 @@ export const render: View = (el, context, hint) => {
   return { hint: list.hint, focusFilter: list.focusFilter } satisfies ViewHandle;
 };
 
-/** The two donuts of a side, or why there are none. */
+/** The two rings of a side, or why there are none. */
 function side(payload: Payload, where: Where, idle: boolean): HTMLElement[] {
   const title = TITLE[where];
-  const recorded = donutParts(payload.ops, where, "op", idle);
-  if (!(recorded.total_us > 0)) {
+  if (!(payload.ops.totals[`${where}_us`] > 0)) {
     const why =
       where === "device"
         ? payload.meta.has_device
@@ -68,10 +67,12 @@ function side(payload: Payload, where: Where, idle: boolean): HTMLElement[] {
     return [h("div.donut.none", h("h4", h("b", title)), h("p.dim", why))];
   }
   const hue = where === "device" ? "d" : "h";
-  return (["op", "type"] as const).map((by) => {
-    const { total_us, parts } = by === "op" ? recorded : donutParts(payload.ops, where, by, idle);
-    return donut({ title: `${title}, by ${by}`, total: ms(total_us / 1000, 1), hue, parts });
-  });
+  return payload.ops.rings
+    .filter((ring) => ring.where === where)
+    .map((ring) => {
+      const { ms: total, parts } = idle ? ring.with_idle : ring;
+      return donut({ title: `${title}, by ${ring.by}`, total: ms(total, 1), hue, parts });
+    });
 }
 
 /** What a row is; `By` are those that are made of the table of ops. */
@@ -86,7 +87,7 @@ interface OpsTable {
 
 function opsTable(context: ViewContext): OpsTable {
   const { ops } = context.payload;
-  let full = withPercents(ops.table, bases(ops.totals, false));
+  let full = ops.table;
   const order = bySelf(full);
   let where: Where | "any" = "any";
   let type = "";
@@ -184,7 +185,7 @@ function opsTable(context: ViewContext): OpsTable {
   return {
     element: h("section", toolbar, list.holder, h("p.more", rowsText, h("span", selfText && `Self time ${selfText}`))),
     setIdle(on) {
-      full = withPercents(ops.table, bases(ops.totals, on));
+      full = withShares(ops.table, ops.totals, on);
       list.renew();
     },
     hint: (hint) => {
@@ -200,10 +201,9 @@ function opsTable(context: ViewContext): OpsTable {
 function columns(full: Table, data: () => Table): ColumnSpec[] {
   const css = (row: number): string => (textAt(data().data.where, row) === "device" ? "device" : "host");
   return [
-    { key: "rank", label: "#", dim: true },
+    { key: "rank", dim: true },
     {
       key: "where",
-      label: "Where",
       cell: (row, cell) => {
         const name = css(row) === "device" ? "Device" : "Host";
         cell.append(swatch(css(row)), h("span.hide-n", `\u2002${name}`));
@@ -212,7 +212,6 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
     },
     {
       key: "type",
-      label: "Type",
       narrow: true,
       cell: (row, cell) => {
         const type = textAt(data().data.type, row);
@@ -222,15 +221,14 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
     },
     {
       key: "op",
-      label: "Operation",
       grow: true,
       cell: (row, cell) => fillName(cell, textAt(data().data.op, row)),
     },
     { key: "occurrences", label: "Count" },
-    { key: "total_us", label: "Total µs", narrow: true },
-    { key: "avg_us", label: "Avg µs", narrow: true },
+    { key: "total_us", narrow: true },
+    { key: "avg_us", narrow: true },
     { key: "self_us", label: "Self µs" },
-    { key: "avg_self_us", label: "Avg self", narrow: true },
+    { key: "avg_self_us", narrow: true },
     { key: "self_percent", bar: { css, width: 72 } },
     { key: "cumulative_percent", dim: true, narrow: true },
     ...RATES.filter((key) => full.data[key] !== undefined).map((key): ColumnSpec => ({ key, narrow: true })),

@@ -1,13 +1,14 @@
 /** What bounds the step, the proof of it, and what to do. */
 
 import { numberAt, textAt } from "../../lib/codec.js";
+import { type Head, headsOf } from "../../lib/columns.js";
 import { clear, h, marked } from "../../lib/dom.js";
 import { num, percent } from "../../lib/format.js";
 import { categoryClass, codeBox, emptyView, figures, heading, link } from "../../lib/parts.js";
 import type { Advice, Figure, Overview, Steps } from "../../lib/payload.js";
 import { nameNode } from "../../lib/table.js";
 import type { View, ViewContext } from "../../lib/view.js";
-import { averageBar, barCell, breakdownTable, cells, type Head, missingNote, plainTable } from "../breakdown.js";
+import { averageBar, barCell, breakdownTable, cells, missingNote, plainTable } from "../breakdown.js";
 import { toOp, toPrograms } from "../jump.js";
 import { stepChart } from "../stepchart.js";
 import { breakdown, leftOutNote, rangeText, selectedRows, stepCount } from "../stepstats.js";
@@ -38,11 +39,11 @@ function selectedFigures(figs: readonly Figure[], steps: Steps, rows: readonly n
   const { total, parts } = breakdown(steps, rows);
   const input = parts.find((part) => part.key === "input");
   return figs.map((fig) => {
-    if (fig.label === "Average step") {
+    if (fig.key === "step_time") {
       const spread = total.n > 1 ? `± ${num(total.sd, fig.digits)}` : "";
       return { ...fig, value: total.mean, spread, note: `range ${num(total.min, 2)}–${num(total.max, 2)}` };
     }
-    if (fig.label === "Waiting for input" && input) {
+    if (fig.key === "input" && input) {
       const bar = [{ category: input.key, percent: input.percent }];
       return { ...fig, value: input.percent, note: `${num(input.stats.mean, 2)} ms a step`, bar };
     }
@@ -104,12 +105,8 @@ function checked(overview: Overview, context: ViewContext): HTMLElement | null {
       ),
     ),
   );
-  const heads = [
-    { label: "Level", help: "What was found: high, moderate, no, or not known." },
-    { label: "Check", help: "What was looked at." },
-    { label: "%", class: "n", help: "Its measure: part of step time, compute or op time." },
-    { label: "What follows", help: "What it means, with the number." },
-  ];
+  const head = headsOf(context.payload.meta, "overview.checks");
+  const heads = [head("level"), head("check"), head("percent", "n"), head("statement")];
   return h(
     "details.checks",
     h(
@@ -147,17 +144,16 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
     context.go("trace", toOp(overview.top_ops, row, where));
   };
   const all = context.payload.ops.table.rows;
-  // What the payload says of its columns, but for their labels here.
-  const head = (key: string, label: string, css = "n"): Head => {
-    return { label, class: css, help: overview.top_ops.columns.find((column) => column.key === key)?.help ?? "" };
-  };
+  const { columns } = overview.top_ops;
+  const head = (key: string, css = "n"): Head[] =>
+    columns.filter((column) => column.key === key).map((column) => ({ ...column, class: css }));
   const heads = [
-    head("rank", "#"),
-    head("op", "Operation", ""),
-    head("ms_per_step", context.payload.steps.step.length ? "ms / step" : "ms"),
-    head("percent", `% of ${where}`, "n on"),
-    ...(rate ? [head("gflops_per_second", "GFLOP/s", "n hide-n")] : []),
-    head("cumulative_percent", "cum. %", "n hide-n"),
+    ...head("rank"),
+    ...head("op", ""),
+    ...head("ms_per_step"),
+    ...head("percent", "n on"),
+    ...head("gflops_per_second", "n hide-n"),
+    ...head("cumulative_percent", "n hide-n"),
   ];
   return h(
     "div",
@@ -220,7 +216,10 @@ export const render: View = (el, context) => {
     if (parts.length > 0) bar.append(...averageBar(parts, total).childNodes);
     strip.append(figures(selection ? selectedFigures(overview.figures, steps, rows) : overview.figures));
     const scope = selection ? rangeText(selection.first, selection.last) : "";
-    side.append(heading("Where a step goes", scope), breakdownTable(parts, total));
+    side.append(
+      heading("Where a step goes", scope),
+      breakdownTable(parts, total, headsOf(context.payload.meta, "overview.step")),
+    );
     const note = missingNote(missing, context.payload.meta.has_device);
     if (note) side.append(note);
     const leftOut = leftOutNote(steps, selection);

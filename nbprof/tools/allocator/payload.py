@@ -12,7 +12,7 @@ from nbprof.display import wording
 from nbprof.display.codec import coded, numbers
 from nbprof.formats.torch_snapshot.snapshot import ACTIONS, OOM
 from nbprof.schema import frames
-from nbprof.tools.common import figure, sample
+from nbprof.tools.common import bytes_figure, figure, sample
 from nbprof.tools.tables import table_of
 
 if TYPE_CHECKING:
@@ -124,17 +124,12 @@ def _figures(now: dict[str, float | int], row: dict[Any, Any]) -> list[dict[str,
     largest = wording.size(now["largest_free_bytes"])
     peak = f"peak {wording.size(row['peak_reserved_bytes'])}" if row["entries"] else "no history"
     return [
-        _bytes("Reserved", now["reserved_bytes"], f"{wording.plural(int(now['segments']), 'segment')}, {peak}"),
-        _bytes("In use", now["allocated_bytes"], f"{share} of it; rounding {wording.size(now['rounding_bytes'])}"),
-        _bytes("Free inside", now["inactive_bytes"], f"largest block {largest}"),
-        figure("Fragmentation", wording.real(now["fragmentation_percent"]), "%", 1, stranded),
-        _bytes("Releasable", now["releasable_bytes"], "by torch.cuda.empty_cache()"),
+        bytes_figure("reserved", "Reserved", now["reserved_bytes"], f"{wording.plural(int(now['segments']), 'segment')}, {peak}"),
+        bytes_figure("allocated", "In use", now["allocated_bytes"], f"{share} of it; rounding {wording.size(now['rounding_bytes'])}"),
+        bytes_figure("inactive", "Free inside", now["inactive_bytes"], f"largest block {largest}"),
+        figure("fragmentation", "Fragmentation", wording.real(now["fragmentation_percent"]), "%", 1, stranded),
+        bytes_figure("releasable", "Releasable", now["releasable_bytes"], "by torch.cuda.empty_cache()"),
     ]
-
-
-def _bytes(label: str, value: float, note: str) -> dict[str, Any]:
-    scaled, unit, digits = wording.scale_bytes(float(value))
-    return figure(label, scaled, unit, digits, note)
 
 
 def _levels(run: Run, replay: Replay) -> dict[str, Any]:

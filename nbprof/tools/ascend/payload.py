@@ -13,6 +13,7 @@ from nbprof.display.codec import short
 from nbprof.run.parts_ascend import LACKS
 from nbprof.schema import frames
 from nbprof.schema.columns import Col
+from nbprof.tools import rings
 from nbprof.tools.ascend import tables as ascend_tables_view
 from nbprof.tools.common import figure
 from nbprof.tools.tables import column, floats, head, hidden
@@ -24,6 +25,8 @@ MOST_ROWS = {"op_types": 100, "ops": 300, "pmu_types": 60, "waits": 64, "fusion"
 """Rows that a report holds of each table; the line below it says what is left out."""
 MOST_GROUPS, MOST_ITERATIONS = 16, 4_000
 """Models on devices whose iterations a report holds, and iterations of each."""
+MOST_PARTS = 8
+"""Types that the ring tells by name."""
 _LONGEST = 300
 """Letters of a text."""
 
@@ -96,6 +99,7 @@ def payload(run: Run) -> dict[str, Any]:
         "iterations_missing": "" if len(run.ascend_iterations) else LACKS["iterations"],
         "rules": rules(run),
         "sections": [section(run, name) for name in _TITLES] + ascend_tables_view.sections(run),
+        "ring": _ring(run.ascend_op_types),
         "notes": list(run.ascend_notes),
     }
 
@@ -110,8 +114,15 @@ def nothing() -> dict[str, Any]:
         "iterations_missing": "",
         "rules": [],
         "sections": [],
+        "ring": {"ms": 0.0, "parts": []},
         "notes": [],
     }
+
+
+def _ring(types: pd.DataFrame) -> dict[str, Any]:
+    """Time by type of op, whatever it ran on."""
+    times = types.groupby("op_type", sort=False)["total_us"].sum().sort_values(ascending=False, kind="stable")
+    return {"ms": float(times.sum()) / 1000, "parts": rings.parts(times, MOST_PARTS)}
 
 
 _EMPTY = {
@@ -146,25 +157,36 @@ def figures(run: Run) -> list[dict[str, Any]]:
         note = f"{wording.percent(100 * refresh)} all-reduce" if refresh is not None else "no all-reduce recorded"
         reported = {"end to end": "end to end", "own start": "from its own start", "from FP Start": "from FP Start"}
         return [
-            figure("Iteration", row["iteration_ms"], "ms", 2, of, **more),
+            figure("iteration", "Iteration", row["iteration_ms"], "ms", 2, of, **more),
             _share("Data Aug Bound", row, "data_aug", "input"),
             _share("FP to BP Time", row, "fp_to_bp", "device_compute"),
             {**_share("Grad Refresh Bound", row, "grad_refresh", "device_collectives"), "note": note},
-            figure("Iteration Time", row["reported_iteration_ms"], "ms", 2, f"as reported: {reported.get(row['convention'], 'unclear')}"),
+            figure(
+                "reported_iteration",
+                "Iteration Time",
+                row["reported_iteration_ms"],
+                "ms",
+                2,
+                f"as reported: {reported.get(row['convention'], 'unclear')}",
+            ),
         ]
     all_streams = run.ascend_waits[run.ascend_waits["stream"].isna()]
     cores = run.ascend_cores
     out = []
     if len(all_streams):
         busy, wait = float(all_streams["busy_us"].sum()), float(all_streams["wait_us"].sum())
-        out.append(figure("Device busy", _percent(busy, busy + wait), "%", 1, "of first to last task"))
-        out.append(figure("Waits", wait / 1000, "ms", 2, wording.plural(len(all_streams), "device")))
+        out.append(figure("device_busy", "Device busy", _percent(busy, busy + wait), "%", 1, "of first to last task"))
+        out.append(figure("waits", "Waits", wait / 1000, "ms", 2, wording.plural(len(all_streams), "device")))
     if len(cores):
         total = float(cores["total_us"].sum())
         for name in ("AI Core", "Vector core", "AI CPU", "Communication"):
             own = float(cores.loc[cores["core"] == name, "total_us"].sum())
             if own or name == "AI CPU":
-                out.append(figure(name, _percent(own, total), "%", 1, f"{wording.number(own / 1000, 2)} ms of tasks"))
+                out.append(
+                    figure(
+                        name.lower().replace(" ", "_"), name, _percent(own, total), "%", 1, f"{wording.number(own / 1000, 2)} ms of tasks"
+                    )
+                )
     return out
 
 
@@ -177,7 +199,7 @@ def _share(label: str, row: Any, name: str, category: str) -> dict[str, Any]:
     percent = None if share is None else 100 * share
     bar = {} if percent is None else {"bar": [{"category": category, "percent": percent}]}
     note = f"{wording.number(row[f'{name}_ms'], 2)} ms" if percent is not None else "not recorded"
-    return figure(label, percent, "%", 1, note, **bar)
+    return figure(name, label, percent, "%", 1, note, **bar)
 
 
 def iterations(run: Run) -> list[dict[str, Any]]:

@@ -210,9 +210,10 @@ def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
     count = float(all_["launches"].sum()) if len(all_) else 0.0
     exposed = share(float(overlap["exposed_communication_ms"].sum()), time)
     return [
-        figure("Computing", share(float(whole["compute_ms"].sum()), time), "%", 1, "of the time of devices"),
-        figure("Idle", share(float(whole["idle_ms"].sum()), time), "%", 1, f"{wording.plural(len(whole), 'device')}"),
+        figure("compute", "Computing", share(float(whole["compute_ms"].sum()), time), "%", 1, "of the time of devices"),
+        figure("idle", "Idle", share(float(whole["idle_ms"].sum()), time), "%", 1, f"{wording.plural(len(whole), 'device')}"),
         figure(
+            "host_wait",
             "Waiting for the host",
             share(float(waits["host_wait"]), float(waits.sum())) if "host_wait" in waits else None,
             "%",
@@ -220,6 +221,7 @@ def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
             "of idle time" if "host_wait" in waits else "no launch is known",
         ),
         figure(
+            "communication_hidden",
             "Communication hidden",
             share(hidden, communication),
             "%",
@@ -227,6 +229,7 @@ def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
             f"{exposed:.1f}% of the time is communication alone" if communication and exposed is not None else "nothing communicated",
         ),
         figure(
+            "launch_delay",
             "Launch delay",
             float((all_["delay_us"] * all_["launches"]).sum()) / count if count else None,
             "µs",
@@ -234,6 +237,7 @@ def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
             "mean, from call to kernel" if count else "no launch is known",
         ),
         figure(
+            "short_kernels",
             "Short kernels",
             share(float(all_["short"].sum()), count) if count else None,
             "%",

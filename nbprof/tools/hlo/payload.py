@@ -18,6 +18,7 @@ from nbprof.display.categories import CATEGORIES
 from nbprof.display.codec import numbers
 from nbprof.schema import frames
 from nbprof.schema.columns import Col
+from nbprof.tools import rings
 from nbprof.tools.common import bar, figure
 from nbprof.tools.tables import column, explained
 
@@ -159,17 +160,33 @@ def _figures(frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks) -
     )
     return [
         figure(
+            "self_time",
             "Self time of ops",
             ms,
             "ms",
             1,
             f"{wording.plural(len(frame), 'op')} of {programs}" + (f"; idle {wording.percent(100 * idle)}" if idle > 0 else ""),
         ),
-        _rate("FLOP rate", flops, peaks.flops_per_second, "FLOP/s", peaks.memory),
-        _rate("Memory bandwidth", moved, peaks.bytes_per_second, "B/s", peaks.memory),
-        figure("Of the roof", part, "%", 1, _nearest(total) if math.isfinite(part) else "peaks not known", **bar(("device_compute", part))),
-        figure("Bound by compute", compute, "%", 1, "of op time" if compute is not None else "not known"),
-        figure(f"Bound by {_within(peaks.memory)}", memory, "%", 1, note or ("of op time" if memory is not None else "not known")),
+        _rate("flop_rate", "FLOP rate", flops, peaks.flops_per_second, "FLOP/s", peaks.memory),
+        _rate("memory_bandwidth", "Memory bandwidth", moved, peaks.bytes_per_second, "B/s", peaks.memory),
+        figure(
+            "roof",
+            "Of the roof",
+            part,
+            "%",
+            1,
+            _nearest(total) if math.isfinite(part) else "peaks not known",
+            **bar(("device_compute", part)),
+        ),
+        figure("bound_by_compute", "Bound by compute", compute, "%", 1, "of op time" if compute is not None else "not known"),
+        figure(
+            "bound_by_memory",
+            f"Bound by {_within(peaks.memory)}",
+            memory,
+            "%",
+            1,
+            note or ("of op time" if memory is not None else "not known"),
+        ),
     ]
 
 
@@ -182,7 +199,7 @@ def _within(resource: str) -> str:
     return resource.lower() if resource in (ops.COMPUTE, ops.DEVICE_MEMORY, ops.HOST_MEMORY) else resource
 
 
-def _rate(label: str, value: float, peak: float, unit: str, memory: str) -> dict[str, Any]:
+def _rate(key: str, label: str, value: float, peak: float, unit: str, memory: str) -> dict[str, Any]:
     """A rate of one device over the whole time, beside its peak, each in the unit that suits it; on the CPU over the time of its ops."""
     by, prefix = (_TERA, "T") if value >= _TERA else (_GIGA, "G")
     # Of the threads of a CPU it is not known when they could have run an op and did not.
@@ -192,7 +209,7 @@ def _rate(label: str, value: float, peak: float, unit: str, memory: str) -> dict
         most, its = (_TERA, "T") if peak >= _TERA else (_GIGA, "G")
         of = f"of {wording.number(peak / most, 0 if peak >= 10 * most else 2)} {its}{unit}, {when}"
     digits = 2 if value >= 0.01 * by else 4
-    return figure(label, value / by, f"{prefix}{unit}", digits, of, **bar(("device_compute", 100 * value / peak)))
+    return figure(key, label, value / by, f"{prefix}{unit}", digits, of, **bar(("device_compute", 100 * value / peak)))
 
 
 def _donut(frame: pd.DataFrame, key: str, title: str) -> dict[str, Any]:
@@ -201,14 +218,7 @@ def _donut(frame: pd.DataFrame, key: str, title: str) -> dict[str, Any]:
     # What is not known is no kind of its own among those that are ranked.
     unknown = float(sums.pop("")) if "" in sums.index else 0.0
     whole = (float(sums.sum()) + unknown) or 1.0
-    most = _PARTS + 1 if len(sums) == _PARTS + 1 else _PARTS
-    parts = [
-        {"label": wording.one_line(str(name)), "percent": 100 * float(us) / whole, "kind": "rank"} for name, us in sums.head(most).items()
-    ]
-    if len(sums) > most:
-        parts.append(
-            {"label": wording.plural(len(sums) - most, "other"), "percent": 100 * float(sums.iloc[most:].sum()) / whole, "kind": "others"}
-        )
+    parts = rings.parts(sums, _PARTS, whole)
     if unknown:
         parts.append({"label": "not known", "percent": 100 * unknown / whole, "kind": "others"})
     return {"title": title, "ms": (float(sums.sum()) + unknown) / 1000, "parts": parts}

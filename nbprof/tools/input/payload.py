@@ -33,12 +33,20 @@ def payload(run: Run) -> dict[str, Any]:
         **_said(run),
         "pipelines": pipelines(run),
         "ops": hidden(
-            table(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), "input_pipeline.frame", _COLUMNS),
+            _listed(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), by_torch(run)),
             *longest(ops, run.longest_calls, ("host", "input")),
         ),
         "bottleneck": _bottleneck(run),
         "noun": "op" if by_torch(run) else "iterator",
     }
+
+
+def _listed(ops: pd.DataFrame, torch: bool) -> dict[str, Any]:
+    """The ops as a table; iterators are those of tf.data."""
+    made = table(ops, "input_pipeline.frame", _COLUMNS)
+    if torch:
+        made["columns"][0] |= {"label": "Op", "help": "Input op."}
+    return made
 
 
 def nothing() -> dict[str, Any]:
@@ -82,10 +90,10 @@ def _said(run: Run) -> dict[str, Any]:
     share = [_share(known)] if known.get("input_percent") is not None else []
     if (ratio := wording.real(known.get("enqueue_ratio"))) and known.get("enqueue_ratio_from"):
         note = f"from {known['enqueue_ratio_from']}; the other kinds are scaled to the rest"
-        share.append(figure("Enqueuing", 100 * ratio, "%", 1, note))
+        share.append(figure("enqueuing", "Enqueuing", 100 * ratio, "%", 1, note))
     # What copying a batch costs the host is recorded only where it enqueues; 0 of it says nothing.
     if has_device(run) and (copied := wording.real(known.get("copy_percent"))):
-        share.append(figure("Copies to the device", copied, "%", 1, f"of input time: {known.get('copy_level')}"))
+        share.append(figure("copies", "Copies to the device", copied, "%", 1, f"of input time: {known.get('copy_level')}"))
     return {"statement": str(known.get("statement") or ""), "next_step": str(known.get("next_step") or ""), "share": share}
 
 
@@ -95,7 +103,7 @@ def _share(known: dict[str, Any]) -> dict[str, Any]:
     # Of one step there is neither a spread nor a range.
     more = {} if spread is None else {"spread": f"± {wording.number(spread, 1)}"}
     note = "of one step" if spread is None else f"range {wording.number(low, 1)}–{wording.number(high, 1)}, mean of the steps"
-    return figure("Input share of a step", mean, "%", 1, note, **bar(("input", mean)), **more)
+    return figure("input_share", "Input share of a step", mean, "%", 1, note, **bar(("input", mean)), **more)
 
 
 def _categories(run: Run) -> list[dict[str, Any]]:
@@ -191,7 +199,7 @@ def _pipeline(row: dict[Any, Any], nodes: pd.DataFrame, slowest: pd.DataFrame, c
         "max_us": wording.real(row["max_us"]),
         "advice": advice if isinstance(advice, str) else "",
         "fix": fix_lines(row.get("fix")),
-        "nodes": [_node(node) for node in mine.head(MOST_NODES).to_dict("records")],
+        **_graph(mine),
         "slowest": _slowest(parts, listed),
     }
 
@@ -200,11 +208,23 @@ def _slowest(nodes: pd.DataFrame, calls: pd.DataFrame) -> list[dict[str, Any]]:
     """The slowest calls of a pipeline, each with the times of its iterators in it alone."""
     out = []
     for row in calls[calls["rank"] < MOST_CALLS].to_dict("records") if len(calls) else ():
-        mine = nodes[nodes["rank"] == row["rank"]].head(MOST_NODES).to_dict("records")
+        mine = nodes[nodes["rank"] == row["rank"]]
         times = {"start_ms": wording.real(row["start_ms"]), "duration_us": wording.real(row["duration_us"])}
-        if mine:
-            out.append({**times, "nodes": [_node(node) for node in mine]})
+        if len(mine):
+            out.append({**times, **_graph(mine)})
     return out
+
+
+def _graph(nodes: pd.DataFrame) -> dict[str, Any]:
+    """The iterators of a graph, each with its part of their self time, and the self time of those on the critical path."""
+    own = np.nan_to_num(floats(nodes["self_ms"])) if len(nodes) else np.zeros(0)
+    on_path = nodes["critical"].fillna(False).astype(bool).to_numpy() if len(nodes) else np.zeros(0, np.bool_)
+    parts = 100 * own / own.sum() if own.sum() > 0 else np.full(len(own), np.nan)
+    shown = nodes.head(MOST_NODES).to_dict("records")
+    return {
+        "critical_ms": float(own[on_path].sum()),
+        "nodes": [{**_node(node), "percent": wording.real(part)} for node, part in zip(shown, parts[: len(shown)].tolist(), strict=True)],
+    }
 
 
 def _of(frame: pd.DataFrame, row: dict[Any, Any]) -> pd.DataFrame:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis.kernels import mean_occupancy
+from nbprof.analysis import kernels as analysis
 from nbprof.display import wording
+from nbprof.tools import rings
 from nbprof.tools.common import bar, chip, figure, has_device, may_have_kernels, unknown
 from nbprof.tools.tables import floats, hidden, table
 
@@ -19,7 +20,11 @@ COLUMNS = (
     *("rank", "kernel", "total_us", "occurrences", "avg_us", "min_us", "max_us", "op_tensor_core_eligible", "uses_tensor_core"),
     *("occupancy_percent", "occupancy_source", "registers", "shared_bytes", "block", "grid", "op"),
 )
+FOLDED = ("total_us", "occurrences", "avg_us", "min_us", "max_us", "occupancy_percent")
+"""What rows that are folded add up to."""
 MOST_ROWS = 3000
+MOST_NAMES = 10
+"""Kernels that the ring tells by name."""
 _NOT_OF_NPU = frozenset(("registers", "shared_bytes", "block", "occupancy_percent", "occupancy_source"))
 _NPU_WORDS = {
     "op_tensor_core_eligible": ("Cube elig.", "Whether the op could use the Cube, the unit for products of matrices, by its name."),
@@ -38,13 +43,30 @@ def payload(run: Run) -> dict[str, Any]:
         "empty": _empty(run) if kernels.empty else None,
         "chip": chip(run),
         "table": hidden(shown, longest["at_ms"], longest["for_ms"]),
+        "by_name": _folded(analysis.by_name(kernels), "kernel", kernels),
+        "by_op": _folded(analysis.by_op(kernels), "op", kernels),
+        "top": _top(kernels),
         "figures": [] if kernels.empty else figures(run),
     }
 
 
 def nothing() -> dict[str, Any]:
     """The part without kernels."""
-    return {"chip": "GPU", "table": {"columns": [], "data": {}, "rows": 0}, "figures": []}
+    none: dict[str, Any] = {"columns": [], "data": {}, "rows": 0}
+    return {"chip": "GPU", "table": none, "by_name": none, "by_op": none, "top": {"ms": 0.0, "parts": []}, "figures": []}
+
+
+def _folded(sums: pd.DataFrame, key: str, kernels: pd.DataFrame) -> dict[str, Any]:
+    """What all rows of one kernel, or of one op, come to: of those of which the table has a row."""
+    mine = sums[sums[key].isin(kernels[key].head(MOST_ROWS))] if len(sums) else sums
+    return table(mine, f"kernels.by_{'name' if key == 'kernel' else key}", (key, *FOLDED))
+
+
+def _top(kernels: pd.DataFrame) -> dict[str, Any]:
+    """The kernels with the most time, of all time of kernels."""
+    names = analysis.by_name(kernels)
+    times = pd.Series(floats(names["total_us"]), names["kernel"].to_numpy(object)) if len(names) else pd.Series([], dtype=np.float64)
+    return {"ms": float(times.sum()) / 1000, "parts": rings.parts(times, MOST_NAMES)}
 
 
 def _of_npu(head: dict[str, Any]) -> dict[str, Any]:
@@ -63,12 +85,20 @@ def figures(run: Run) -> list[dict[str, Any]]:
     # A kernel of which it is not known is in neither part.
     known = kernels["uses_tensor_core"].notna().to_numpy() if used is not None else None
     unused = None if used is None or eligible is None else _part(time, eligible & ~used & known)
-    occupied = mean_occupancy(kernels) if "occupancy_percent" in kernels.columns else None
+    occupied = analysis.mean_occupancy(kernels) if "occupancy_percent" in kernels.columns else None
     return [
-        figure("Kernel time", total / 1000, "ms", 2, f"{wording.number(total / 1000 / steps, 2)} ms a step" if steps else "no steps"),
-        figure("Kernels", len(kernels), "", 0, _launches(launches, steps)),
-        figure("Median kernel", _weighted_median(mean, count), "µs", 1, "half of the launches are shorter"),
         figure(
+            "kernel_time",
+            "Kernel time",
+            total / 1000,
+            "ms",
+            2,
+            f"{wording.number(total / 1000 / steps, 2)} ms a step" if steps else "no steps",
+        ),
+        figure("kernels", "Kernels", len(kernels), "", 0, _launches(launches, steps)),
+        figure("median_kernel", "Median kernel", _weighted_median(mean, count), "µs", 1, "half of the launches are shorter"),
+        figure(
+            "tensor_cores_used",
             "Cube used" if chip(run) == "NPU" else "TensorCores used",
             in_use,
             "%",
@@ -77,6 +107,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
             **bar(("device_compute", in_use)),
         ),
         figure(
+            "tensor_cores_unused",
             "Eligible, not used",
             unused,
             "%",
@@ -85,7 +116,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
             **bar(("device_compute", unused)),
         ),
         *_in_use(run),
-        *([figure("Mean occupancy", occupied, "%", 1, _occupancy_note(kernels))] if occupied is not None else []),
+        *([figure("occupancy", "Mean occupancy", occupied, "%", 1, _occupancy_note(kernels))] if occupied is not None else []),
     ]
 
 
@@ -95,10 +126,10 @@ def _in_use(run: Run) -> list[dict[str, Any]]:
     of = "mean over the steps" if len(devices) == 1 else f"mean of {len(devices)} {chip(run)}s"
     used, efficiency = (devices[key].mean() for key in ("utilization_percent", "sm_efficiency_percent"))
     return [
-        figure(title, float(value), "%", 1, note, **bar(("device_compute", float(value))))
-        for title, value, note in (
-            (f"{chip(run)} in use", used, of),
-            ("Est. SM efficiency", efficiency, "multiprocessors with a block to work on"),
+        figure(key, title, float(value), "%", 1, note, **bar(("device_compute", float(value))))
+        for key, title, value, note in (
+            ("in_use", f"{chip(run)} in use", used, of),
+            ("sm_efficiency", "Est. SM efficiency", efficiency, "multiprocessors with a block to work on"),
         )
         if not np.isnan(value)
     ]

@@ -13,7 +13,7 @@ from nbprof.analysis.memory import memory
 from nbprof.dialects.xplane.memory import DATA_TYPES
 from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, short
-from nbprof.tools.common import by_jax, by_torch, figure, unknown
+from nbprof.tools.common import by_jax, by_torch, bytes_figure, figure, unknown
 from nbprof.tools.tables import floats, table
 
 if TYPE_CHECKING:
@@ -92,10 +92,18 @@ def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
         "data_type": _texts(_typed(kept), "data_type"),
         "shape": _texts(kept, "shape"),
         **{key: _column(kept, key) for key in ("stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes")},
-        "peak": table(_typed(_shares(alive.head(MOST_ALIVE), peak)), "memory.peak", _PEAK),
+        "peak": _alive(_typed(_shares(alive.head(MOST_ALIVE), peak))),
         "moments": _moments(rows, drawn, most),
         "ops": table(_most(of_id(run.memory_ops, row["memory_id"])), "memory.ops", _OPS),
     }
+
+
+def _alive(rows: pd.DataFrame) -> dict[str, Any]:
+    """What was alive at the peak; the page has the same table for other moments."""
+    made = table(rows, "memory.peak", _PEAK)
+    share = next(head for head in made["columns"] if head["key"] == "percent")
+    share |= {"label": "% in use", "help": "Part of all that was in use then."}
+    return made
 
 
 def _most(ops: pd.DataFrame) -> pd.DataFrame:
@@ -141,12 +149,12 @@ def _figures(row: dict[Any, Any], full: pd.DataFrame, step: int | None) -> list[
     if lifetime is None:
         return _torch_figures(row, when, counted(full))
     return [
-        _bytes("Peak, whole run", lifetime, of_capacity),
-        _bytes("Peak, in this capture", row.get("peak_bytes"), when),
-        _bytes("At that peak: heap", row.get("peak_heap_bytes"), f"stack {wording.size(row.get('peak_stack_bytes'))}"),
-        _bytes("Free", row.get("peak_free_bytes"), "at the peak"),
-        figure("Fragmentation", None if part is None else 100 * part, "%", 2, worst_text),
-        figure("Allocations", row.get("allocations"), "", 0, f"{wording.number(row.get('deallocations'))} freed"),
+        bytes_figure("lifetime_peak", "Peak, whole run", lifetime, of_capacity),
+        bytes_figure("peak", "Peak, in this capture", row.get("peak_bytes"), when),
+        bytes_figure("peak_heap", "At that peak: heap", row.get("peak_heap_bytes"), f"stack {wording.size(row.get('peak_stack_bytes'))}"),
+        bytes_figure("peak_free", "Free", row.get("peak_free_bytes"), "at the peak"),
+        figure("fragmentation", "Fragmentation", None if part is None else 100 * part, "%", 2, worst_text),
+        figure("allocations", "Allocations", row.get("allocations"), "", 0, f"{wording.number(row.get('deallocations'))} freed"),
     ]
 
 
@@ -159,21 +167,13 @@ def _torch_figures(row: dict[Any, Any], when: str, added_up: bool) -> list[dict[
     """The figures of PyTorch's allocators, which state no stack, no fragmentation and nothing of the time before the recording."""
     capacity, peak, free = (wording.real(row.get(key)) for key in ("capacity_bytes", "peak_bytes", "peak_free_bytes"))
     part = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})" if capacity and peak is not None else when
-    held = [] if free is None or peak is None else [_bytes("Reserved", peak + free, "from the device, at the peak")]
-    loose = [] if free is None else [_bytes("Reserved, not allocated", free, "at most this is fragmentation")]
-    count = figure("Allocations", row.get("allocations"), "", 0, f"{wording.number(row.get('deallocations'))} freed")
-    at = figure("Peak at", row.get("peak_time_ms"), "ms", 1, when.partition(", ")[2]) if part != when else None
+    held = [] if free is None or peak is None else [bytes_figure("reserved", "Reserved", peak + free, "from the device, at the peak")]
+    loose = [] if free is None else [bytes_figure("peak_free", "Reserved, not allocated", free, "at most this is fragmentation")]
+    count = figure("allocations", "Allocations", row.get("allocations"), "", 0, f"{wording.number(row.get('deallocations'))} freed")
+    at = figure("peak_at", "Peak at", row.get("peak_time_ms"), "ms", 1, when.partition(", ")[2]) if part != when else None
     if added_up:
         part = "added up; without what was there before"
-    return [_bytes("Peak, in this capture", peak, part), *([at] if at else []), *held, *loose, count]
-
-
-def _bytes(label: str, value: Any, note: str) -> dict[str, Any]:
-    known = wording.real(value)
-    if known is None:
-        return figure(label, None, "", 0, "not recorded")
-    scaled, unit, digits = wording.scale_bytes(known)
-    return figure(label, scaled, unit, digits, note)
+    return [bytes_figure("peak", "Peak, in this capture", peak, part), *([at] if at else []), *held, *loose, count]
 
 
 def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64], row: dict[Any, Any]) -> int | None:

@@ -14,7 +14,7 @@ from nbprof.display.codec import Delta, coded, numbers
 from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.hlo import Program
 from nbprof.schema import frames
-from nbprof.tools.common import figure, sample
+from nbprof.tools.common import bytes_figure, figure, sample
 from nbprof.tools.tables import table_of
 
 if TYPE_CHECKING:
@@ -171,20 +171,18 @@ def _figures(seen: memory_viewer.View, instructions: int) -> list[dict[str, Any]
     where = f"at point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}" if seen.peak_position >= 0 else "nothing temporary"
     parts = f"parameters {wording.size(seen.parameter_bytes)}, results {wording.size(seen.output_bytes)}"
     return [
-        _bytes("Peak", seen.peak_bytes, where),
-        _bytes("Peak without padding", seen.peak_unpadded_bytes, share),
-        _bytes("Live throughout", seen.throughout_bytes, parts),
-        _bytes(
-            "Temporary at the peak", seen.peak_bytes - seen.throughout_bytes, f"{wording.plural(len(seen.at_peak), 'buffer')} alive in all"
+        bytes_figure("peak", "Peak", seen.peak_bytes, where),
+        bytes_figure("peak_unpadded", "Peak without padding", seen.peak_unpadded_bytes, share),
+        bytes_figure("throughout", "Live throughout", seen.throughout_bytes, parts),
+        bytes_figure(
+            "temporary",
+            "Temporary at the peak",
+            seen.peak_bytes - seen.throughout_bytes,
+            f"{wording.plural(len(seen.at_peak), 'buffer')} alive in all",
         ),
-        _bytes("Set aside in all", seen.total_bytes, f"not reusable: {wording.size(seen.not_reusable_bytes)}"),
-        figure("Instructions", float(instructions), "", 0, "of all its computations"),
+        bytes_figure("total", "Set aside in all", seen.total_bytes, f"not reusable: {wording.size(seen.not_reusable_bytes)}"),
+        figure("instructions", "Instructions", float(instructions), "", 0, "of all its computations"),
     ]
-
-
-def _bytes(label: str, value: int, note: str) -> dict[str, Any]:
-    scaled, unit, digits = wording.scale_bytes(float(value))
-    return figure(label, scaled, unit, digits, note)
 
 
 def _table(rows: pd.DataFrame) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ from nbprof.analysis.op_profile.leaves import MOST_OPS, MOST_TOLD, Leaves
 from nbprof.analysis.ops import ops
 from nbprof.display import wording
 from nbprof.display.codec import coded, numbers, short
-from nbprof.schema import frames as schema
+from nbprof.schema import columns, frames
+from nbprof.schema.columns import Col, rate
 from nbprof.tools.common import figure
 from nbprof.tools.tables import floats, head
 
@@ -28,7 +30,9 @@ _SEEN = 0.001
 _SLACK = 1.05
 """What a rate may be above a peak for which clocks and rounding are reason enough."""
 _TIMES = ((1e6, "s", 1e7), (1e3, "ms", 1e3), (1.0, "µs", 0.0))
-_HEADS = ("time_fraction", "time_us", "wasted_us", "flops_utilization", "bandwidth_utilization", "occurrences")
+_NAME = columns.text("name", "Op", "Program, category or scope; the ops in it; and the ops inside a fusion.")
+_GFLOPS = rate("flops", "", "GFLOP/s", "Floating-point operations a second, in 10⁹, narrow ones by their width.")
+_GBYTES = rate("bytes", "", "GB/s", "Bytes of main memory a second, in 10⁹.")
 
 
 def payload(run: Run) -> dict[str, Any]:
@@ -49,7 +53,7 @@ def payload(run: Run) -> dict[str, Any]:
         "figures": figures(run),
         "statement": statement(run),
         "notes": _notes(run, leaves, peaks, on_cpu),
-        "heads": [_head(key) for key in _HEADS],
+        "heads": _heads(peaks),
         "ops": _ops(leaves),
         "rest": {
             **_columns(leaves.rest, ("program", "category")),
@@ -117,11 +121,11 @@ def figures(run: Run) -> list[dict[str, Any]]:
     scale, unit = next((scale, unit) for scale, unit, least in _TIMES if root["time_us"] >= least)
     time, wasted = float(root["time_us"]), float(root["wasted_us"])
     return [
-        figure("Time of ops", time / scale, unit, 2, f"{wording.plural(count, 'op')} of {wording.plural(programs, 'program')}"),
-        figure("FLOPS utilization", _percent(root["flops_utilization"]), "%", 1, _rate(root["flops"], time, "FLOP/s")),
-        figure("Memory bandwidth", _percent(root["bandwidth_utilization"]), "%", 1, _rate(root["bytes"], time, "B/s")),
+        figure("time", "Time of ops", time / scale, unit, 2, f"{wording.plural(count, 'op')} of {wording.plural(programs, 'program')}"),
+        figure("flops_utilization", "FLOPS utilization", _percent(root["flops_utilization"]), "%", 1, _rate(root["flops"], time, "FLOP/s")),
+        figure("memory_bandwidth", "Memory bandwidth", _percent(root["bandwidth_utilization"]), "%", 1, _rate(root["bytes"], time, "B/s")),
         figure(
-            "Wasted", wasted / scale, unit, 2,
+            "wasted", "Wasted", wasted / scale, unit, 2,
             f"{wording.percent(100 * wasted / time)} of the time of ops" if time and wasted == wasted else "the peaks are not known",
         ),
     ]  # fmt: skip
@@ -160,14 +164,14 @@ def by_category(part: dict[str, Any], most: int) -> list[dict[str, Any]]:
 
     Each has `name`, `ops` (how many), `share` and `wasted` (of the time of all ops), `flops` and `bytes` (of the peaks); None: not known.
     """
-    frames = []
+    tables = []
     for table, many in ((part["ops"], 1), (part["rest"], part["rest"].get("ops", 0))):
         if table["rows"]:
             names = np.array(table["category"]["values"], object)[table["category"]["codes"]]
-            frames.append(pd.DataFrame({"name": names, "ops": many, **{key: table[key] for key in ("time_us", "flops", "bytes")}}))
-    if not frames:
+            tables.append(pd.DataFrame({"name": names, "ops": many, **{key: table[key] for key in ("time_us", "flops", "bytes")}}))
+    if not tables:
         return []
-    sums = pd.concat(frames).groupby("name", sort=False).sum(min_count=1).sort_values("time_us", ascending=False, kind="stable")
+    sums = pd.concat(tables).groupby("name", sort=False).sum(min_count=1).sort_values("time_us", ascending=False, kind="stable")
     if len(sums) > most:
         others = sums.iloc[most:].sum(min_count=1).rename(wording.plural(len(sums) - most, "other category", "other categories"))
         sums = pd.concat([sums.head(most), others.to_frame().T])
@@ -271,9 +275,22 @@ def _sums(frame: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _head(key: str) -> dict[str, Any]:
-    col = schema.column("op_profile.frame", key)
-    return {**head(col), "digits": col.digits}
+def _heads(peaks: roofline.Peaks) -> list[dict[str, Any]]:
+    """The columns of the tree, by what the page sorts them by: rates in place of parts where a peak is not known."""
+    flops, moved = math.isfinite(peaks.flops_per_second), math.isfinite(peaks.bytes_per_second)
+    columns = {
+        "name": _NAME,
+        "time": _declared("time_fraction"),
+        "wasted": _declared("wasted_us")._replace(label="Wasted %", unit="percent") if flops or moved else None,
+        "flops": _declared("flops_utilization") if flops else _GFLOPS,
+        "bytes": _declared("bandwidth_utilization") if moved else _GBYTES,
+        "runs": _declared("occurrences"),
+    }
+    return [{**head(col), "key": key} for key, col in columns.items() if col is not None]
+
+
+def _declared(key: str) -> Col:
+    return frames.column("op_profile.frame", key)
 
 
 def _cut(text: object, most: int) -> str:

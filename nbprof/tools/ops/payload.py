@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.analysis.ops import ops as analysis
+from nbprof.tools import rings
 from nbprof.tools.common import by_torch, unknown
 from nbprof.tools.tables import floats, hidden, longest, table
 from nbprof.tools.torch_ops import ops_torch
@@ -17,16 +19,20 @@ if TYPE_CHECKING:
 COLUMNS = ("rank", "where", "type", "op", "occurrences", "total_us", "avg_us", "self_us", "avg_self_us", "eager")
 RATES = ("tensor_core_percent", "gflops_per_second", "gbytes_per_second", "operational_intensity", "bound_by")
 """Columns that are there only where an op has a value."""
+SHARES = ("self_percent", "cumulative_percent")
 MOST_ROWS = 3000
+MOST_PARTS = 5
+"""Ops, or types of them, that a ring tells by name."""
 
 
 def payload(run: Run) -> dict[str, Any]:
     """The `Ops` part: 3,000 rows of each side (the ones with most self time), the totals over all, PyTorch's modules and shapes."""
-    ops = without_idle(run.ops)
+    frame = without_idle(run.ops)
     return {
-        "empty": _empty(run) if ops.empty else None,
-        "table": _table(_largest(ops), run.longest_calls),
+        "empty": _empty(run) if frame.empty else None,
+        "table": _table(_largest(frame), run.longest_calls),
         "totals": totals(run),
+        "rings": [_ring(run, where, by) for where in ("device", "host") for by in ("op", "type")],
         "modules": ops_torch.modules(run),
         "shapes": ops_torch.shapes(run),
     }
@@ -35,7 +41,7 @@ def payload(run: Run) -> dict[str, Any]:
 def nothing() -> dict[str, Any]:
     """The part without ops."""
     totals = dict.fromkeys(("device_us", "host_us", "device_idle_us", "host_idle_us"), float("nan"))
-    return {"table": {"columns": [], "data": {}, "rows": 0}, "totals": totals, "modules": None, "shapes": None}
+    return {"table": {"columns": [], "data": {}, "rows": 0}, "totals": totals, "rings": [], "modules": None, "shapes": None}
 
 
 def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
@@ -45,11 +51,29 @@ def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
         ("gflops_per_second", "flops_per_second", 1e-9),
         ("gbytes_per_second", "bytes_per_second", 1e-9),
         ("tensor_core_percent", "tensor_core_fraction", 100.0),
+        ("self_percent", "self_fraction", 100.0),
+        ("cumulative_percent", "cumulative_fraction", 100.0),
     ):
         if source in ops.columns:
             shown[key] = floats(ops[source]) * scale
     known = [key for key in RATES if key in shown.columns and _told(shown[key])]
-    return hidden(table(shown, "ops.frame", (*COLUMNS, *known)), *longest(ops, calls, ("device", "host")))
+    return hidden(table(shown, "ops.frame", (*COLUMNS, *known, *SHARES)), *longest(ops, calls, ("device", "host")))
+
+
+def _ring(run: Run, where: str, by: str) -> dict[str, Any]:
+    """Self time of a side by op or by type, as `p.ops.distribution` has it: without idle time, and with it."""
+    sums = analysis.distribution(without_idle(run.ops), where, by)
+    times = pd.Series(floats(sums["self_us"]), sums[by].to_numpy(object))
+    work, idle = float(times.sum()), totals(run)[f"{where}_idle_us"]
+    whole = work + (idle if idle > 0 else 0.0)
+    last = [{"label": "Idle", "percent": 100 * idle / whole, "kind": "idle"}] if idle > 0 else []
+    return {
+        "where": where,
+        "by": by,
+        "ms": work / 1000,
+        "parts": rings.parts(times, MOST_PARTS),
+        "with_idle": {"ms": whole / 1000, "parts": [*rings.parts(times, MOST_PARTS, whole), *last]},
+    }
 
 
 def _told(values: pd.Series[Any]) -> bool:

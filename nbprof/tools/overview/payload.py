@@ -9,7 +9,7 @@ import pandas as pd
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
 from nbprof.tools import register
-from nbprof.tools.common import bar, chip, figure, fix_lines, has_device, may_have_kernels
+from nbprof.tools.common import bar, bytes_figure, chip, figure, fix_lines, has_device, may_have_kernels
 from nbprof.tools.names import NAMES
 from nbprof.tools.tables import floats, hidden, longest, table
 
@@ -130,7 +130,7 @@ def _average(run: Run) -> dict[str, Any]:
     if (low := wording.real(row.get("min_ms"))) is not None and mean is not None:
         note = f"range {wording.number(low, 2)}–{wording.number(row.get('max_ms'), 2)}" if len(run.steps) > 1 else "one step"
     more = {"spread": f"± {wording.number(spread, 2)}"} if spread is not None and mean is not None and len(run.steps) > 1 else {}
-    return figure("Average step", mean, "ms", 2, note, **more)
+    return figure("step_time", "Average step", mean, "ms", 2, note, **more)
 
 
 def _waiting(run: Run) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def _waiting(run: Run) -> dict[str, Any]:
     if percent is not None:
         note = f"{wording.number(percent * mean / 100, 2)} ms a step" if mean is not None else ""
     hot = {"hot": True} if run.overview.get("bound") == "input" else {}
-    return figure("Waiting for input", percent, "%", 1, note, **bar(("input", percent)), **hot)
+    return figure("input", "Waiting for input", percent, "%", 1, note, **bar(("input", percent)), **hot)
 
 
 def _busy(run: Run) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _busy(run: Run) -> dict[str, Any]:
         note = f"{kind}, mean of {len(run.devices):,} devices" if len(run.devices) > 1 else f"{kind}, 1 device"
     if wording.real(percent) is not None and (run.devices["kind"] == "TPU").any():
         note += "; copies and infeed count"
-    return figure("Device busy", percent, "%", 1, note, **bar(("device_compute", percent)))
+    return figure("device_busy", "Device busy", percent, "%", 1, note, **bar(("device_compute", percent)))
 
 
 def _flops(run: Run) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _flops(run: Run) -> dict[str, Any]:
     if (counter := wording.real(run.overview.get("mxu_utilization_percent"))) is not None:
         note += f"; MXU counter {wording.percent(counter)}"
     percent = run.overview.get("flops_utilization_percent")
-    return figure("FLOPS utilization", percent, "%", 1, note, **bar(("device_compute", percent)))
+    return figure("flops_utilization", "FLOPS utilization", percent, "%", 1, note, **bar(("device_compute", percent)))
 
 
 def _bandwidth(run: Run) -> dict[str, Any]:
@@ -168,45 +168,44 @@ def _bandwidth(run: Run) -> dict[str, Any]:
     known = wording.real(percent) is not None
     peak = wording.real(run.devices["memory_bytes_per_second"].max())
     note = f"{wording.size(rate)}/s of {wording.size(peak)}/s a device" if known else "not recorded"
-    return figure("Memory bandwidth", percent, "%", 1, note, **bar(("device_compute", percent)))
+    return figure("memory_bandwidth", "Memory bandwidth", percent, "%", 1, note, **bar(("device_compute", percent)))
 
 
 def _op_time(facts: dict[str, Any]) -> dict[str, Any]:
     device, host = wording.real(facts.get("device_op_percent")), wording.real(facts.get("host_op_percent"))
     note = f"on host {wording.percent(host)}" if device is not None else "no ops recorded"
-    return figure("Op runs on device", device, "%", 1, note, **bar(("device_compute", device), ("host_compute", host)))
+    return figure("op_runs_on_device", "Op runs on device", device, "%", 1, note, **bar(("device_compute", device), ("host_compute", host)))
 
 
 def _precision(facts: dict[str, Any]) -> dict[str, Any]:
     half, full = wording.real(facts.get("compute_16bit_percent")), wording.real(facts.get("compute_32bit_percent"))
     note = f"32-bit {wording.percent(full)}" if half is not None else "not recorded" if facts.get("steps") else "no steps"
-    return figure("16-bit compute", half, "%", 1, note, **bar(("device_compute", half)))
+    return figure("compute_16bit", "16-bit compute", half, "%", 1, note, **bar(("device_compute", half)))
 
 
 def _host_compute(run: Run) -> dict[str, Any]:
     row = _summary(run, "host_compute")
     percent = wording.real(row.get("percent"))
     note = f"{wording.number(row.get('mean_ms'), 2)} ms a step" if percent is not None else "no steps"
-    return figure("Host compute", percent, "%", 1, note, **bar(("host_compute", percent)))
+    return figure("host_compute", "Host compute", percent, "%", 1, note, **bar(("host_compute", percent)))
 
 
 def _rate(facts: dict[str, Any]) -> dict[str, Any]:
     mean = wording.real(facts.get("step_time_ms"))
-    return figure("Steps per second", 1000 / mean if mean else None, "", 1, "no accelerator" if mean else "no steps")
+    return figure("steps_per_second", "Steps per second", 1000 / mean if mean else None, "", 1, "no accelerator" if mean else "no steps")
 
 
 def _eager(facts: dict[str, Any]) -> dict[str, Any]:
     percent = wording.real(facts.get("eager_host_percent"))
     outside = "of op time, not compiled" if "torch" in str(facts.get("framework") or "").lower() else "of op time on host"
     note = outside if percent is not None else "no ops recorded"
-    return figure("Run eagerly", percent, "%", 1, note, **bar(("host_compute", percent)))
+    return figure("eager", "Run eagerly", percent, "%", 1, note, **bar(("host_compute", percent)))
 
 
 def _memory(run: Run) -> dict[str, Any]:
     peak = wording.real(run.overview.get("peak_memory_bytes"))
     if peak is None:
-        return figure("Peak memory", None, "", 0, "not recorded")
-    value, unit, digits = wording.scale_bytes(peak)
+        return bytes_figure("peak_memory", "Peak memory", None, "")
     note = ""
     summary = run.memory_summary
     if len(summary) and "capacity_bytes" in summary.columns:
@@ -220,7 +219,7 @@ def _memory(run: Run) -> dict[str, Any]:
         rows = run.memory_timeline
         if "address" in rows.columns and rows.loc[rows["memory_id"] == largest["memory_id"], "address"].isna().all():
             note = "at least: what was there before is not in it"
-    return figure("Peak memory", value, unit, digits, note)
+    return bytes_figure("peak_memory", "Peak memory", peak, note)
 
 
 # What shows the evidence of a rule in the trace: the copy to the device that took longest, or where the device stood still.
@@ -294,7 +293,9 @@ def _top_ops(run: Run) -> dict[str, Any]:
         frame = frame.assign(ms_per_step=floats(frame["ms_per_step"]) * hosts / devices)
     where = ("host" if run.overview.get("top_ops_where") == "host" else "device",)
     made = hidden(table(frame.head(10), "overview.top_ops", keys), *longest(frame.head(10), run.longest_calls, where))
-    head = next(head for head in made["columns"] if head["key"] == "ms_per_step")
+    by_key = {head["key"]: head for head in made["columns"]}
+    by_key["percent"]["label"] = f"% of {where[0]}"
+    head = by_key["ms_per_step"]
     if run.steps.empty:
         head["label"] = "ms"
         head["help"] = "Self time in the whole profile, summed over devices and threads: there are no steps to divide it by."

@@ -44,7 +44,12 @@ def modules(run: Run) -> dict[str, Any] | None:
     whole = float(time[kept["depth"].to_numpy() == 0].sum())
     kept = kept.assign(percent=100 * time / whole if whole > 0 else np.nan)
     keys = ("calls", *(_PARTS if device else _PARTS[2:]))
-    columns = [_MODULES["name"], _percent("modules", device=device), *(_MODULES[key] for key in keys), _MODULES["module"]]
+    columns = [
+        _MODULES["name"]._replace(label="Module"),
+        _percent("modules", device=device),
+        *(_MODULES[key] for key in keys),
+        _MODULES["module"],
+    ]
     out = table_of(kept, columns)
     out["data"]["_depth"] = kept["depth"].to_numpy(np.uint16)
     return out

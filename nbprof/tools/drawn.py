@@ -1,0 +1,46 @@
+"""Heads of the small tables that the page draws row by row, out of the schema: what a column is called, and its tooltip."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbprof.schema import frames
+from nbprof.schema.columns import Col, ms, percent, text
+from nbprof.tools.tables import DERIVED, head
+
+_CATEGORY = text("category", "Category", "Step-time category: what the step spends its time on. Each moment counts once.")
+_FRAMES = ("steps.summary", "overview.checks", "input_pipeline.categories", "ascend.rules.frame", "comparison.categories")
+_LEFT = "The change as a bar: to the left where the second run takes less"
+_BAR = text("bar", "", f"{_LEFT}. Faint where it may be chance.")
+_MORE = {
+    "overview.step": [
+        _CATEGORY,
+        ms("mean_ms", "ms", "Mean time a step."),
+        percent("percent", "% of step", "Part of the time of the steps."),
+    ],
+    "ascend.iterations": [
+        _CATEGORY,
+        ms("mean_ms", "mean", "Mean over the iterations."),
+        ms("sd_ms", "sd", "Sample standard deviation (n - 1)."),
+        ms("min_ms", "min", "Smallest iteration."),
+        ms("max_ms", "max", "Largest iteration."),
+        percent("percent", "%", "Part of the time of the iterations."),
+    ],
+}
+"""Tables that are no frame."""
+_BESIDE: dict[str, list[Col]] = {
+    "input_pipeline.categories": [
+        DERIVED["per_step_ms"]._replace(help="Time a step, scaled where part of it is enqueuing."),
+    ],
+    "comparison.categories": [_BAR],
+    "comparison.ops": [
+        _BAR._replace(help="The change as a bar: to the left where the second run takes less, in the colour of the category.")
+    ],
+}
+"""Columns that a frame has on the page alone."""
+
+
+def heads() -> dict[str, list[dict[str, Any]]]:
+    """The heads by the frame that a table shows, or by a name of its own."""
+    tables = {**{name: frames.SCHEMA[name] for name in _FRAMES}, **_MORE}
+    return {name: [head(col) for col in (*tables.get(name, ()), *_BESIDE.get(name, ()))] for name in (*tables, "comparison.ops")}
