@@ -11,28 +11,11 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 from nbprof.analysis import occupancy
 from nbprof.core.factorize import unique_rows
+from nbprof.schema import frames
 
 Floats = npt.NDArray[np.float64]
 
-COLUMNS = [
-    "rank",
-    "kernel",
-    "registers",
-    "static_shared_bytes",
-    "dynamic_shared_bytes",
-    "block",
-    "grid",
-    "occupancy_percent",
-    "op_tensor_core_eligible",
-    "uses_tensor_core",
-    "op",
-    "occurrences",
-    "total_us",
-    "avg_us",
-    "min_us",
-    "max_us",
-    "occupancy_source",
-]
+COLUMNS = frames.names("kernels.frame")
 XPROF_ROWS = 1000
 """XProf shows the rows with the most time only."""
 

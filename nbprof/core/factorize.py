@@ -1,4 +1,4 @@
-"""Rows that are alike in several columns of codes, and names that are alike, without a Python object a row or a name."""
+"""Rows that are alike in several columns of codes, rows by key, and names that are alike, without a Python object a row or a name."""
 
 from __future__ import annotations
 
@@ -30,6 +30,14 @@ def unique_rows(*columns: Int64s) -> tuple[Int64s, Int64s]:
     first = np.full(int(code.max(initial=-1)) + 1, -1, np.int64)
     first[code[::-1]] = np.arange(len(code))[::-1]
     return first, code
+
+
+def lookup(keys: npt.NDArray[np.integer], values: Int64s, wanted: Int64s) -> Int64s:
+    """The value of each of some keys, -1 for one that is not there; `keys` ascend, of equal ones the first counts."""
+    if not len(keys) or not len(wanted):
+        return np.full(len(wanted), -1, np.int64)
+    at = np.minimum(np.searchsorted(keys, wanted.astype(keys.dtype)), len(keys) - 1)
+    return np.where(keys[at] == wanted, values[at], -1)
 
 
 def heads(names: npt.NDArray[np.object_]) -> npt.NDArray[np.str_]:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.core import wire
+from nbprof.core.factorize import lookup
 from nbprof.core.wire import LENGTH, VARINT, Bytes, Int64s
 from nbprof.hlo.hlo import Program
 from nbprof.hlo.shapes import numbers
@@ -219,11 +220,9 @@ def _allocations(buf: Bytes, buffers: Buffers, start: Int64s, end: Int64s) -> tu
     parts = _Messages(buf, at, stop, _DEPTH + 2)
     ident = parts.numbers(_ASSIGNED_BUFFER)
     order = np.argsort(buffers.ident, kind="stable")
-    place = np.minimum(np.searchsorted(buffers.ident[order], ident), max(len(order) - 1, 0))
-    row = order[place] if len(order) else np.full(len(ident), -1, np.int64)
-    if len(order):
-        row = np.where(buffers.ident[row] == ident, row, -1)
-    return allocations, Assigned(owner, row, parts.numbers(_ASSIGNED_OFFSET), parts.numbers(_ASSIGNED_SIZE))
+    return allocations, Assigned(
+        owner, lookup(buffers.ident[order], order, ident), parts.numbers(_ASSIGNED_OFFSET), parts.numbers(_ASSIGNED_SIZE)
+    )
 
 
 def _trace(buf: Bytes, start: int, end: int) -> HeapTrace:

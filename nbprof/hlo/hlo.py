@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nbprof.core import wire
+from nbprof.core.factorize import lookup
 from nbprof.core.wire import LENGTH, VARINT, Bytes, Int64s
 from nbprof.hlo import shapes as hlo_shapes
 from nbprof.hlo.shapes import Shape
@@ -244,9 +245,8 @@ class Program:
     def _operand_places(self) -> list[int]:
         idents = self._packed_operands[2]
         order = np.argsort(self.idents, kind="stable")
-        at = np.minimum(np.searchsorted(self.idents[order], idents), max(len(order) - 1, 0))
-        known = self.idents[order[at]] == idents if len(order) else np.zeros(0, np.bool_)
-        return np.where(known, order[at], -1).tolist() if len(order) else []
+        places: list[int] = lookup(self.idents[order], order, idents).tolist()
+        return places
 
     @cached_property
     def _packed_operands(self) -> tuple[list[int], list[int], Int64s]:

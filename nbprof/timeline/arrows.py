@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
+from nbprof.core.factorize import lookup
 from nbprof.core.trace import INT, UINT, ArgColumn, Int64s
 from nbprof.timeline.links import CORRELATED, FLOW_BITS, LAUNCHES, MOST, OF_FILE, Links
 
@@ -295,14 +297,14 @@ class _Kept:
         activity = self._links.run.activity
         op = np.full(len(self._kept), -1, np.int64)
         device = np.flatnonzero(self._device)
-        op[device] = _looked_up(activity.device_ops, self._kept[device])
+        op[device] = _op_of(activity.device_ops, self._kept[device])
         # A text of "" is no op.
         texts = np.append(activity.ops.values, "")
         empty = texts[op] == ""
         open_ = np.flatnonzero(self._device & empty & (launch >= 0))
         at = launch[open_]
         while len(open_):
-            found = _looked_up(activity.host_ops, at)
+            found = _op_of(activity.host_ops, at)
             op[open_] = found
             at = self._events.parent[at].astype(np.int64)
             left = (texts[found] == "") & (at >= 0)
@@ -365,13 +367,9 @@ def _join(left: Int64s, right: Int64s) -> tuple[Int64s, Int64s]:
     return a, np.asarray(order[low[a] + nth], np.int64)
 
 
-def _looked_up(table: Any, events: Int64s) -> Int64s:
+def _op_of(table: pd.DataFrame, events: Int64s) -> Int64s:
     """Codes of ops of events out of a table by event; -1 where they are not in it."""
-    rows = table["event"].to_numpy(np.int64)
-    if not len(rows):
-        return np.full(len(events), -1, np.int64)
-    at = np.minimum(np.searchsorted(rows, events), len(rows) - 1)
-    return np.where(rows[at] == events, table["op"].to_numpy(np.int64)[at], -1)
+    return lookup(table["event"].to_numpy(np.int64), table["op"].to_numpy(np.int64), events)
 
 
 def _none(kind: int) -> tuple[int, Int64s, Int64s]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from nbprof.core.factorize import unique_rows
+from nbprof.core.factorize import lookup, unique_rows
 from nbprof.core.trace import TEXT, Events, Int64s, Trace
 from nbprof.timeline.derived import HLO, MODULES, OPS, SCOPES, STEPS, Line, Made, chains, runs
 from nbprof.timeline.lanes import heading, section, step_names
@@ -174,9 +174,8 @@ class _Gpus:
     def _framework_ops(self, kernels: Int64s) -> tuple[Int64s, Int64s]:
         """Codes of the op of each kernel and of its type, -1 where it has none."""
         table = self.run.activity.device_ops
-        op, kind = np.full(len(kernels), -1, np.int64), np.full(len(kernels), -1, np.int64)
-        if not len(table) or not len(kernels):
-            return op, kind
+        event, op, kind = (table[column].to_numpy(np.int64) for column in ("event", "op", "type"))
+        return lookup(event, op, kernels), lookup(event, kind, kernels)
         event = table["event"].to_numpy(np.int64)
         at = np.minimum(np.searchsorted(event, kernels), len(event) - 1)
         known = event[at] == kernels
@@ -240,18 +239,9 @@ def _line(
 def _texts(trace: Trace, key: str, rows: Int64s) -> Int64s:
     """String codes of an arg of some events, ascending; -1 where they have none."""
     column = trace.args.get(key)
-    return np.full(len(rows), -1, np.int64) if column is None else _at(rows, *column.of(TEXT))
+    return np.full(len(rows), -1, np.int64) if column is None else lookup(*column.of(TEXT), rows)
 
 
 def _numbers(trace: Trace, key: str, rows: Int64s) -> Int64s:
     column = trace.args.get(key)
-    return np.full(len(rows), -1, np.int64) if column is None else _at(rows, column.event, column.values)
-
-
-def _at(rows: Int64s, event: np.ndarray, values: Int64s) -> Int64s:
-    if not len(event) or not len(rows):
-        return np.full(len(rows), -1, np.int64)
-    if len(event) == len(rows) and np.array_equal(event, rows):
-        return values
-    at = np.minimum(np.searchsorted(event, rows.astype(event.dtype)), len(event) - 1)
-    return np.where(event[at] == rows, values[at], -1)
+    return np.full(len(rows), -1, np.int64) if column is None else lookup(column.event, column.values, rows)

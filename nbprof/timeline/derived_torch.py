@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.factorize import lookup
 from nbprof.core.trace import Events, Int64s, Trace
 from nbprof.timeline.derived import SCOPES as SCOPES
 from nbprof.timeline.derived import STEPS, TORCH_MODULES, TORCH_OPS, Line, Made, runs
@@ -52,15 +53,8 @@ def _launched(run: Drawable, event: Int64s) -> tuple[Int64s, Int64s]:
     target = table["target"].to_numpy(np.int64)
     known = np.flatnonzero(target >= 0)
     order = known[np.argsort(target[known], kind="stable")]
-    out = []
-    at = np.searchsorted(target[order], event)
-    at[at == len(order)] = 0
-    found = target[order[at]] == event if len(order) else np.zeros(len(event), np.bool_)
-    for column in ("event", "op"):
-        values = np.full(len(event), -1, np.int64)
-        values[found] = table[column].to_numpy(np.int64)[order[at[found]]]
-        out.append(values)
-    return out[0], out[1]
+    launch, op = (lookup(target[order], table[column].to_numpy(np.int64)[order], event) for column in ("event", "op"))
+    return launch, op
 
 
 def _steps(run: Drawable, made: Made, work: _Work, rows: Int64s, host: str, device: str, process: str) -> Line:

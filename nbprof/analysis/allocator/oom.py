@@ -13,6 +13,7 @@ from nbprof.analysis.allocator.stacks import Stacks
 from nbprof.analysis.allocator.state import SMALL, Replay, State
 from nbprof.core.files import size_text
 from nbprof.formats.torch_snapshot.snapshot import INACTIVE, OOM
+from nbprof.schema import frames
 
 MOST = 100
 """Moments that are explained, the last ones of a device: each is a replay of the history."""
@@ -27,30 +28,8 @@ def frame(replays: Sequence[Replay], stacks: Stacks, settings: Mapping[str, Any]
     for replay in replays:
         for at in np.flatnonzero(replay.entries["action"] == OOM)[-MOST:].tolist():
             rows.append(_moment(replay, at, stacks, settings, origin))
-    out = pd.DataFrame(rows, columns=list(_COLUMNS))
-    return out.astype(_COLUMNS).sort_values(["time_ms", "device", "entry"], kind="stable", ignore_index=True)
-
-
-_COLUMNS = {
-    "device": "int64",
-    "entry": "int64",
-    "time_ms": "float64",
-    "asked_bytes": "int64",
-    "device_free_bytes": "Int64",
-    "reserved_bytes": "int64",
-    "allocated_bytes": "int64",
-    "inactive_bytes": "int64",
-    "largest_usable_bytes": "int64",
-    "largest_free_bytes": "int64",
-    "stranded_bytes": "int64",
-    "stranded_segments": "int64",
-    "fragmentation_percent": "float64",
-    "cause": "object",
-    "pinned_by": "object",
-    "location": "object",
-    "explanation": "object",
-    "remedy": "object",
-}
+    out = pd.DataFrame(rows, columns=frames.names("allocator.oom"))
+    return out.astype(frames.dtypes("allocator.oom")).sort_values(["time_ms", "device", "entry"], kind="stable", ignore_index=True)
 
 
 def _moment(replay: Replay, at: int, stacks: Stacks, settings: Mapping[str, Any], origin: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.ascend.ascend import KEYS, NOT_TOLD, Floats, Int64s, floats, integers, moments, nullable
+from nbprof.schema import frames
 
 WHOLE, OWN_START, FROM_FP, UNKNOWN = "end to end", "own start", "from FP Start", ""
 """What a file's `Iteration Time` counts: from the end of the iteration before; from a mark of its own between that and FP Start; from FP
@@ -225,22 +226,7 @@ def summary(iterations: pd.DataFrame) -> pd.DataFrame:
     return out.astype({"model": "Int64"}) if len(out) else out
 
 
-SUMMARY = [
-    "host",
-    "device",
-    "model",
-    "main",
-    "iterations",
-    "counted",
-    "iteration_ms",
-    "sd_ms",
-    *PARTS,
-    "grad_refresh_ms",
-    "hidden_all_reduce_ms",
-    "reported_iteration_ms",
-    *(f"{name[:-3]}_fraction" for name in (*PARTS, "grad_refresh_ms")),
-    "convention",
-]
+SUMMARY = frames.names("ascend.iterations.summary")
 
 
 def _doubts(out: pd.DataFrame, backward: int) -> list[str]:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from nbprof.analysis.ascend import ascend
 from nbprof.analysis.ascend.ascend import CORES, KEYS, NOT_TOLD, Int64s, floats, integers, moments, nullable, texts, union
+from nbprof.schema import frames
 
 _PS_OF_US, _PS_OF_MS = 1e6, 1e9
 _TEXTS = (
@@ -19,30 +20,10 @@ _TEXTS = (
     "output_data_types",
     "output_formats",
 )
-OPS = [
-    "host",
-    "device",
-    "model",
-    "stream",
-    "task",
-    "op",
-    "op_type",
-    "task_type",
-    "core",
-    "op_state",
-    "iteration",
-    "start_ms",
-    "duration_us",
-    "wait_us",
-    "reported_wait_us",
-    "block_num",
-    "mix_block_num",
-    "hf32_eligible",
-    *_TEXTS,
-]
-TYPES = ["host", "device", "model", "op_type", "task_type", "core", "tasks", "total_us", "avg_us", "min_us", "max_us", "fraction", "source"]
+OPS = frames.names("ascend.ops.frame")
+TYPES = frames.names("ascend.op_types.frame")
 _COMPUTE = (ascend.AI_CORE, ascend.VECTOR, ascend.MIX, ascend.AI_CPU)
-CORE_COLUMNS = ["host", "device", "core", "tasks", "total_us", "busy_us", "alone_us", "fraction"]
+CORE_COLUMNS = frames.names("ascend.op_types.cores")
 
 
 def frame(tasks: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataFrame:

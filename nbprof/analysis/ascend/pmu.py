@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.ascend.ascend import COMMUNICATION, Floats, floats
+from nbprof.schema import frames
 
 PIPES = {
     "mac": "cube",
@@ -50,21 +51,7 @@ _HITS = (
     ("write_local_l2_hit", "write_local_l2_miss"),
 )
 _KEPT = ["host", "device", "op", "op_type", "task_type", "core", "stream", "task", "iteration", "start_ms", "duration_us", "block_num"]
-COLUMNS = [
-    *_KEPT,
-    "core_us",
-    *(f"{name}_fraction" for name in ("cube", "vector", "scalar", "mte1", "mte2", "mte3", "fixpipe")),
-    "bound_by",
-    "bound_fraction",
-    "memory_bound",
-    "cube_utilization_fraction",
-    "icache_miss_fraction",
-    "bank_group_conflict_fraction",
-    "bank_conflict_fraction",
-    "cache_hit_fraction",
-    "read_bytes_per_second",
-    "write_bytes_per_second",
-]
+COLUMNS = frames.names("ascend.pmu.frame")
 
 
 def groups(tasks: pd.DataFrame) -> list[str]:

@@ -9,24 +9,11 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.ascend.ascend import Floats, floats, integers, nullable, texts
+from nbprof.schema import frames
 
 _NAMES = re.compile(r"[;,]")
-FUSION = [
-    "host",
-    "device",
-    "model",
-    "fused_op",
-    "original_ops",
-    "originals",
-    "tasks",
-    "total_us",
-    "memory_input_bytes",
-    "memory_output_bytes",
-    "memory_weight_bytes",
-    "memory_workspace_bytes",
-    "memory_total_bytes",
-]
-API = ["host", "device", "level", "api", "count", "total_us", "avg_us", "min_us", "max_us", "sd_us", "fraction"]
+FUSION = frames.names("ascend.fusion.frame")
+API = frames.names("ascend.api.frame")
 
 
 def fusion(table: pd.DataFrame, ops: pd.DataFrame | None = None) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from nbprof.activity.activity import CORE_KINDS, Activity
 from nbprof.analysis.device_time.device_time import KEYS, Work, missing, rank_column
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.schema import frames
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,10 +27,7 @@ EACH = [
     *(*KEYS, "step", "collective", "process_group", "group_size", "sequence", "bytes", "start_ms", "time_us", "ranks_seen", "real_us"),
     *("wait_us", "late_us", "last", "algorithm_gb_per_second", "bus_gb_per_second"),
 ]
-COLLECTIVES = [
-    *("collective", "process_group", "group_size", "bytes", "collectives", "calls", "time_ms", "wait_ms", "wait_percent", "real_us"),
-    *("min_real_us", "max_real_us", "algorithm_gb_per_second", "bus_gb_per_second"),
-]
+COLLECTIVES = frames.names("device_time.collectives")
 _MS = 1e9
 
 _KINDS = (
@@ -264,7 +262,7 @@ def _harmonic(rates: pd.Series) -> float:
     return float(len(known) / (1 / known).sum()) if len(known) else float("nan")
 
 
-STRAGGLERS = ["step", *KEYS, "collectives", "last_in", "late_ms", "wait_ms", "wait_percent", "cost_ms", "straggler"]
+STRAGGLERS = frames.names("device_time.stragglers")
 LATE = 0.01
 """A rank is a straggler where the others waited for it for more than this part of the step."""
 

@@ -23,10 +23,11 @@ from nbprof.analysis.device_time.device_time import CLASS_NAMES, Work, union
 from nbprof.analysis.device_time.idle import FOLLOWS_PS
 from nbprof.analysis.ops.innermost import Innermost
 from nbprof.core.trace import Int64s, Trace
+from nbprof.schema import frames
 
 KINDS = ("compute", "communication", "memory", "launch_delay", "kernel_wait", "launch", "wait", "input", "op", "host", "unknown")
 """What a piece of the path is."""
-SEGMENTS = ["kind", "name", "op", "where", "start_ms", "duration_us"]
+SEGMENTS = frames.names("device_time.critical_path_pieces")
 PATH = ["kind", "name", "op", "pieces", "total_us", "percent", "longest_us", "_at_ms", "_for_ms"]
 _SYNC = re.compile(
     r"(?:cuda|cu|hip)(?:Device|Ctx|Context|Stream|Event)Synchronize|urQueueFinish|urEventWait|ze\w+Synchronize|aclrtSynchronize",

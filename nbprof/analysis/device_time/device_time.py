@@ -19,6 +19,7 @@ import pandas as pd
 from nbprof.activity.activity import CORE_KINDS, Activity, text_column
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
+from nbprof.schema import frames
 
 Floats = npt.NDArray[np.float64]
 
@@ -300,20 +301,7 @@ def _percent(part: npt.NDArray[np.integer], whole: npt.NDArray[np.integer]) -> F
     return np.asarray(np.divide(100.0 * part, whole, out=np.full(len(part), np.nan), where=whole > 0))
 
 
-KERNELS = [
-    *KEYS,
-    "class",
-    "kernel",
-    "occurrences",
-    "total_us",
-    "avg_us",
-    "sd_us",
-    "min_us",
-    "median_us",
-    "max_us",
-    "percent",
-    "cumulative_percent",
-]
+KERNELS = frames.names("device_time.kernels")
 
 
 def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:

@@ -12,9 +12,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity
-from nbprof.analysis.device_time.device_time import KEYS, Work, union
+from nbprof.analysis.device_time.device_time import Work, union
 from nbprof.analysis.sweep import flatten
 from nbprof.core.trace import Int64s, Trace
+from nbprof.schema import frames
 
 FOLLOWS_PS = 30_000_000
 """A gap shorter than this is what a kernel takes to follow another: 30 µs."""
@@ -42,8 +43,8 @@ _OF_CALL = {
     "allocate": 3,
     "other": 1,
 }
-IDLE = [*KEYS, "stream", "category", "gaps", "idle_ms", "percent", "mean_us", "median_us", "max_us"]
-CAUSE = [*KEYS, "cause", "idle_ms", "percent"]
+IDLE = frames.names("device_time.idle")
+CAUSE = frames.names("device_time.idle_causes")
 _MS = 1e9
 
 

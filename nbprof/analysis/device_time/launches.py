@@ -6,17 +6,15 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import text_column
-from nbprof.analysis.device_time.device_time import CLASS_NAMES, KEYS, Work, rank_column
+from nbprof.analysis.device_time.device_time import CLASS_NAMES, Work, rank_column
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Trace
+from nbprof.schema import frames
 
 CALL_PS, DELAY_PS = 50_000_000, 100_000_000
 """A call longer than 50 µs, and a delay longer than 100 µs, stand out."""
-EACH = [*KEYS, "call", "class", "kernel", "kernels", "start_ms", "call_us", "kernel_us", "delay_us", "short"]
-LAUNCHES = [
-    *(*KEYS, "class", "kernel", "launches", "kernels", "call_us", "median_call_us", "max_call_us", "kernel_us", "median_kernel_us"),
-    *("delay_us", "median_delay_us", "max_delay_us", "short", "slow_calls", "long_delays"),
-]
+EACH = frames.names("device_time.each_launch")
+LAUNCHES = frames.names("device_time.launches")
 
 
 def each(done: Work, trace: Trace) -> pd.DataFrame:

@@ -7,19 +7,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity, text_column
-from nbprof.analysis.device_time.device_time import KEYS, Work, rank_column
+from nbprof.analysis.device_time.device_time import Work, rank_column
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s, Trace
+from nbprof.schema import frames
 
 FULL = 1024
 """Launches that CUDA holds on a stream before the launching call has to wait."""
-QUEUE_SERIES = [*KEYS, "stream", "time_ms", "queue_length"]
-QUEUE = [*KEYS, "stream", "works", "mean_length", "median_length", "max_length", "empty_percent", "full_ms", "full_percent"]
-BANDWIDTH_SERIES = [*KEYS, "copy", "time_ms", "gb_per_second"]
-BANDWIDTH = [
-    *(*KEYS, "copy", "copies", "bytes", "time_ms", "gb_per_second", "min_gb_per_second", "median_gb_per_second"),
-    *("max_gb_per_second", "peak_gb_per_second", "unknown"),
-]
+QUEUE_SERIES = frames.names("device_time.queue_series")
+QUEUE = frames.names("device_time.queue")
+BANDWIDTH_SERIES = frames.names("device_time.bandwidth_series")
+BANDWIDTH = frames.names("device_time.bandwidth")
 COPIES = {
     "H2D": "host to device",
     "D2H": "device to host",

@@ -29,21 +29,16 @@ from nbprof.analysis.advice import tf_data as tf_data_advice
 from nbprof.analysis.advice.tf_data import SLOW_CALL_US
 from nbprof.core import nesting
 from nbprof.core.trace import Int64s
+from nbprof.schema import frames as schema
 
 SLOW_CALL_PS = int(SLOW_CALL_US * 1e6)
 MAX_DEPTH = 100
 # Of each pipeline the iterators of this many of its slowest calls are at hand; those of the others are made when they are asked for.
 SLOWEST = 10
 
-PIPELINES = [
-    *("host", "pipeline", "calls", "slow_calls", "mean_us", "min_us", "max_us", "bottleneck", "advice"),
-    *("bottleneck_path", "bottleneck_us", "fix"),
-]
-NODES = [
-    *("iterator", "long_name", "parent", "start_ms", "total_ms", "self_ms", "calls", "critical", "bottleneck"),
-    *("pipeline", "host", "note", "id", "blocking"),
-]
-CALLS = ["host", "pipeline", "rank", "start_ms", "duration_us", "bottleneck", "bottleneck_path", "bottleneck_us"]
+PIPELINES = schema.names("tf_data.pipelines")
+NODES = schema.names("tf_data.nodes")
+CALLS = schema.names("tf_data.calls")
 
 Flags = npt.NDArray[np.bool_]
 

@@ -9,12 +9,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core.trace import Int64s
+from nbprof.schema import frames
 
 UNUSED = "unused preallocated device memory"
 EARLIER = "allocated before the recording"
 UNTOLD = "in use; the file states no addresses to tell blocks apart"
 
-COLUMNS = ["memory_id", "op", "allocated_bytes", "requested_bytes", "occurrences", "region_type", "data_type", "shape"]
+COLUMNS = frames.names("memory.peak")
 _ALIKE = ["allocated_bytes", "requested_bytes", "op", "region_type", "data_type", "shape"]
 
 

@@ -9,29 +9,9 @@ import pandas as pd
 from nbprof.activity.activity import Activity, text_column
 from nbprof.analysis.memory.alive import allocating
 from nbprof.core.trace import Int32s, Int64s, Note
+from nbprof.schema import frames
 
-COLUMNS = [
-    "memory_id",
-    "time_ms",
-    "event",
-    "requested_bytes",
-    "allocated_bytes",
-    "op",
-    "step",
-    "region_type",
-    "data_type",
-    "shape",
-    "stack_bytes",
-    "heap_bytes",
-    "free_bytes",
-    "fragmentation",
-    "in_use_bytes",
-    "order",
-    "address",
-    "lifetime_peak_bytes",
-    "capacity_bytes",
-    "host",
-]
+COLUMNS = [*frames.names("memory.timeline"), "order", "address", "lifetime_peak_bytes", "capacity_bytes", "host"]
 """Of the timeline; those from `order` on are for the analyses alone, and `step` is a group there: `numbered` gives the steps' numbers."""
 
 
@@ -160,21 +140,7 @@ def _step(memory: Int32s, stated: Int64s) -> Int64s:
     return out
 
 
-SUMMARY = [
-    "memory_id",
-    "allocations",
-    "deallocations",
-    "capacity_bytes",
-    "lifetime_peak_bytes",
-    "peak_bytes",
-    "peak_time_ms",
-    "peak_stack_bytes",
-    "peak_heap_bytes",
-    "peak_free_bytes",
-    "peak_fragmentation",
-    "peak_step",
-    "peak_host",
-]
+SUMMARY = [*frames.names("memory.summary"), "peak_step", "peak_host"]
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:

@@ -6,16 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import Activity
-
-COLUMNS = {
-    "memory_id": "object",
-    "op": "object",
-    "allocations": "int64",
-    "allocated_bytes": "int64",
-    "deallocations": "int64",
-    "freed_bytes": "int64",
-    "increase_bytes": "int64",
-}
+from nbprof.schema import frames
 
 
 def frame(activity: Activity) -> pd.DataFrame:
@@ -28,7 +19,7 @@ def frame(activity: Activity) -> pd.DataFrame:
     size = rows["allocated"]
     known = size.notna().to_numpy(np.bool_)
     if not known.any():
-        return pd.DataFrame({name: np.zeros(0, kind) for name, kind in COLUMNS.items()})
+        return frames.empty("memory.ops")
     taken = rows["allocation"].to_numpy(np.bool_)[known]
     nbytes = size.to_numpy(np.int64, na_value=0)[known]
     memory, op = rows["memory"].to_numpy(np.int64)[known], rows["op"].to_numpy(np.int64)[known]

@@ -19,12 +19,10 @@ from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.buffers import FREE, SHARE, Assignment, HeapTrace
 from nbprof.hlo.hlo import EMPTY, Program
 from nbprof.hlo.shapes import Shape
+from nbprof.schema import frames
 
-TIMELINE = ["position", "instruction", "allocated_bytes", "unpadded_bytes"]
-AT_PEAK = [
-    "buffer", "category", "size_bytes", "unpadded_bytes", "padding_ratio", "shape", "framework_op", "allocation", "start", "end",
-    "opcode", "source", "buffer_id",
-]  # fmt: skip
+TIMELINE = frames.names("memory_viewer[module].timeline")
+AT_PEAK = frames.names("memory_viewer[module].at_peak")
 PARAMETER, OUTPUT, CONSTANT, THREAD_LOCAL, TEMPORARY = "Parameter", "Output", "Constant", "Thread-local", "Temporary"
 
 

@@ -20,21 +20,9 @@ from nbprof.activity.given_peaks import KEYS, ON_CHIP
 from nbprof.analysis.ops import self_time
 from nbprof.core import nesting
 from nbprof.core.trace import Int32s, Int64s
+from nbprof.schema import frames as schema
 
-COLUMNS = [
-    "rank",
-    "where",
-    "type",
-    "op",
-    "occurrences",
-    "total_us",
-    "avg_us",
-    "self_us",
-    "avg_self_us",
-    "self_fraction",
-    "cumulative_fraction",
-    "eager",
-]
+COLUMNS = schema.names("ops.with_idle")
 RATES = ["flops_per_second", "bytes_per_second", "operational_intensity", "bound_by", "tensor_core_fraction"]
 """Columns that a frame has where a row of it does."""
 COMPUTE, HBM, DEVICE_MEMORY, HOST_MEMORY = "Compute", "HBM", "Device memory", "Main memory"

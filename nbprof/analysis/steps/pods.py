@@ -11,10 +11,11 @@ import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES
 from nbprof.core.trace import Int64s, Note
+from nbprof.schema import frames
 
 _TIMES = ["step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
 COLUMNS = ["step", "worker", *_TIMES, "bottleneck", "name", "start_ms", "host", "group"]
-SUMMARY = ["step", "workers", "slowest", "slowest_ms", "fastest_ms", "spread_percent"]
+SUMMARY = frames.names("pods.summary")
 
 
 def frame(steps: pd.DataFrame, cores: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
