@@ -162,7 +162,7 @@ class Registry:
 
 
 def _size(run: Run) -> int:
-    return int(run._trace.receipt.events)
+    return int(run.as_read.receipt.events)
 
 
 def _read(paths: list[Path], limit: int) -> Run | None:

@@ -46,13 +46,13 @@ def may_have_kernels(run: Run) -> bool:
     """
     if len(run.kernels) > 0 or bool((run.devices["kind"] == "GPU").any()):
         return True
-    return run.devices.empty and bool(run.hlo_missing)
+    return run.devices.empty and bool(run.programs.hlo_missing)
 
 
 def chip(run: Run) -> str:
     """What kernels ran on: "NPU" where every device is one, or tables of Ascend's profiler name none, else "GPU"."""
     kinds = set(run.devices["kind"])
-    return "NPU" if kinds == {"NPU"} or (not kinds and run.ascend_kinds) else "GPU"
+    return "NPU" if kinds == {"NPU"} or (not kinds and run.ascend.kinds) else "GPU"
 
 
 def figure(label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> dict[str, Any]:

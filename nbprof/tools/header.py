@@ -58,7 +58,7 @@ def device(run: Run) -> str:
 
 def seconds(run: Run) -> float | None:
     """The length of the profile: from the first event to the end of the last."""
-    return run.kept("seconds", partial(_seconds, run))
+    return run.persist("seconds", partial(_seconds, run))
 
 
 def _seconds(run: Run) -> float | None:

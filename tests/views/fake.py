@@ -45,10 +45,12 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "overview": _overview(steps, device),
         "input_ops": _input_ops(),
         "input_categories": _input_categories(),
-        "tf_data_pipelines": _pipelines(),
-        "tf_data_nodes": _nodes(),
-        "tf_data_slowest": _nodes().assign(rank=0, self_ms=[0.25, 0.25, 4.8]),
-        "tf_data_calls": pd.DataFrame({"host": "worker-0", "pipeline": "Host:0", "rank": [0], "start_ms": [3.5], "duration_us": [5300.0]}),
+        "tf_data": SimpleNamespace(
+            pipelines=_pipelines(),
+            nodes=_nodes(),
+            slowest=_nodes().assign(rank=0, self_ms=[0.25, 0.25, 4.8]),
+            calls=pd.DataFrame({"host": "worker-0", "pipeline": "Host:0", "rank": [0], "start_ms": [3.5], "duration_us": [5300.0]}),
+        ),
         "input_summary": _input_summary(steps),
         "longest_calls": pd.DataFrame({"where": ["host"], "op": ["IteratorGetNext"], "at_ms": [8.5], "for_ms": [4.25]}),
         "longest_launches": pd.DataFrame({"at_ms": [0.5, 9.0], "for_ms": [0.25, 0.125]})
@@ -66,14 +68,12 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
         "memory_peak": _peak(),
         "memory_ops": _memory_ops(),
         "snapshot_pieces": (),
-        "allocator_replays": [],
-        "allocator_notes": [],
-        "device_time": {"device_time": pd.DataFrame()},
-        "device_time_missing": "No GPU kernel is in this profile.",
-        "memory_modules": memory_modules.frame({}, {}),
-        "hlo_missing": "No op of a compiled XLA program ran.",
-        "compiled": {},
-        "ascend_kinds": [],
+        "allocator": SimpleNamespace(replays=[], notes=[]),
+        "device_time": SimpleNamespace(frames={"device_time": pd.DataFrame()}, missing="No GPU kernel is in this profile."),
+        "programs": SimpleNamespace(
+            memory_modules=memory_modules.frame({}, {}), hlo_missing="No op of a compiled XLA program ran.", compiled={}
+        ),
+        "ascend": SimpleNamespace(kinds=[]),
         "advice": _advice() if steps else _advice().head(0),
         "devices": _devices() if device else _devices().head(0),
         "hosts": ["worker-0"],
@@ -101,7 +101,7 @@ def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
             created="2026-11-25 09:10:11",
         ),
         "capture": None,
-        "kept": lambda name, compute: compute(),
+        "persist": lambda name, compute: compute(),
     }
     idle = {"rank": pd.NA, "where": "host", "type": "IDLE", "op": "IDLE", "occurrences": 0, "total_us": 5000.0, "avg_us": np.nan}
     parts["ops_with_idle"] = pd.concat([parts["ops"], pd.DataFrame([{**idle, "self_us": 5000.0, "avg_self_us": np.nan, "eager": False}])])

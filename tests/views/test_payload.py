@@ -57,10 +57,11 @@ RUNS = {
     "nothing": fake.run(
         steps=0,
         device=False,
+        tf_data=SimpleNamespace(**{name: frame.head(0) for name, frame in vars(fake.run().tf_data).items()}),
         **{
             key: getattr(fake.run(), key).head(0)
             for key in (
-                *("input_ops", "input_categories", "tf_data_pipelines", "tf_data_nodes", "ops", "ops_with_idle"),
+                *("input_ops", "input_categories", "ops", "ops_with_idle"),
                 *("memory_summary", "memory_timeline", "memory_peak", "memory_ops"),
             )
         },

@@ -226,7 +226,11 @@ def _empty(run: Run) -> dict[str, Any]:
         }
     if by_jax(run):
         # Recording them is no option of JAX's, so there is nothing to ask for.
-        planned = " What its compiled programs take is in the tab Program memory." if run.memory_modules["peak_bytes"].notna().any() else ""
+        planned = (
+            " What its compiled programs take is in the tab Program memory."
+            if run.programs.memory_modules["peak_bytes"].notna().any()
+            else ""
+        )
         return {
             "title": "No allocations in this run",
             "text": f"The profile has no memory events. JAX records those of GPUs and TPUs, none of the CPU.{planned}",

@@ -89,7 +89,7 @@ def _joined(run: Run, tracks: Tracks, kept: Ints, shown: int, most: int) -> dict
         more = [f"{plural(found.left_out, 'more arrow')}"] if found.left_out else []
         return {**vars(found), "lacks": [*arrows.lacks(links, whole=whole), *more]}
 
-    made: dict[str, Any] = run.kept("timeline_arrows", make) if most == MOST_EVENTS else make()
+    made: dict[str, Any] = run.persist("timeline_arrows", make) if most == MOST_EVENTS else make()
     return made
 
 
