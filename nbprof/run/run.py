@@ -339,7 +339,10 @@ class Run(Frames):
 
     def torch_ops_by(self, key: str) -> pd.DataFrame:
         """The same, apart by another key too."""
-        return self.torch_ops if key == "op" else self.persist(f"torch ops by {key}", partial(torch_ops.frame, self.activity, key))
+        if key == "op":
+            return self.torch_ops
+        name = f"torch_ops_by_{key}"
+        return self.memo.get(name, lambda: self.persist(name, partial(torch_ops.frame, self.activity, key)))
 
     @persisted
     def torch_modules(self) -> pd.DataFrame:
