@@ -30,7 +30,7 @@ def by_jax(run: Run) -> bool:
 
 def unknown(run: Run, view: str, title: str) -> dict[str, str] | None:
     """Why a view of a trace is empty that no known framework wrote; None where one did."""
-    text = getattr(run, "missing", {}).get(view, "")
+    text = run.missing.get(view, "")
     return {"title": title, "text": text} if text and not run.overview.get("framework") else None
 
 

@@ -209,12 +209,7 @@ def _slowest(nodes: pd.DataFrame, calls: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _of(frame: pd.DataFrame, row: dict[Any, Any]) -> pd.DataFrame:
     """The rows of one pipeline of one host."""
-    if not len(frame):
-        return frame
-    mine = frame["pipeline"] == row["pipeline"]
-    if "host" in frame.columns and "host" in row:
-        mine &= frame["host"] == row["host"]
-    found: pd.DataFrame = frame[mine]
+    found: pd.DataFrame = frame[(frame["pipeline"] == row["pipeline"]) & (frame["host"] == row["host"])]
     return found
 
 
