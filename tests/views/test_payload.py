@@ -33,7 +33,7 @@ VIEWS = "\n".join(path.read_text(encoding="utf-8") for path in sorted((LIB.paren
 
 def interface(name):
     """Required and optional keys of an interface of the twin."""
-    body = re.search(rf"export interface {name} {{(.*?)\n}}", TWIN, re.DOTALL)[1]
+    body = re.search(rf"^(?:export )?interface {name} {{(.*?)\n}}", TWIN, re.DOTALL | re.MULTILINE)[1]
     # A view may add its own.
     added = re.findall(rf"^  interface {name} {{(.*?)\n  }}", VIEWS, re.DOTALL | re.MULTILINE)
     found = re.findall(r"^  (\w+)(\??):", body, re.MULTILINE) + re.findall(r"^    (\w+)(\??):", "".join(added), re.MULTILINE)
