@@ -27,8 +27,8 @@ run = p.run
 a = run.activity
 made = run.steps, a.kernels, a.transfers, a.collectives, a.launches, a.host_ops, a.calls, run.trace.events.parent
 began = time.perf_counter()
-frames = run.device_time
-series = run.queue_series(), run.bandwidth_series(), run.each_launch()
+frames = run.device_time.frames
+series = run.device_time.queue_series(), run.device_time.bandwidth_series(), run.device_time.each_launch()
 print(json.dumps([time.perf_counter() - began, len(run.trace.events), int(frames["device_kernels"]["occurrences"].sum())]))
 """
 HTA = """

@@ -240,7 +240,7 @@ def side(run: Run, label: str) -> Side:
     """What a comparison needs of a run."""
     capture = run.capture
     # The framework by its name alone: where nbprof recorded, the overview has its versions in it.
-    overview = {**run.overview, "framework": run._overview["framework"]}
+    overview = {**run.overview, "framework": run.overview_of_files["framework"]}
     return Side(
         label,
         run.steps,

@@ -49,7 +49,7 @@ def files(run: Run) -> list[str]:
     out = []
     try:
         here = Path.cwd().resolve()
-        for path, _, _ in getattr(run.source, "local", ()):
+        for path, _, _ in run.source.local:
             out.append(path.resolve().relative_to(here).as_posix())
     except (OSError, ValueError, RuntimeError):
         return []
@@ -107,7 +107,7 @@ class Registry:
             with self._lock:
                 self._alive[known] = run
             self._use(known, run)
-        if where := [str(path) for path, _, _ in getattr(run.source, "local", ())]:
+        if where := [str(path) for path, _, _ in run.source.local]:
             _remember(known, where, run.source.limit_bytes)
         return known
 
@@ -162,7 +162,7 @@ class Registry:
 
 
 def _size(run: Run) -> int:
-    return int(run._trace.receipt.events)
+    return int(run.as_read.receipt.events)
 
 
 def _read(paths: list[Path], limit: int) -> Run | None:

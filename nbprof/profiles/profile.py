@@ -130,12 +130,12 @@ class Profile:
     @property
     def hlo(self) -> Hlo:
         """Time by op of compiled XLA programs."""
-        return Hlo(self, "hlo", "hlo")
+        return Hlo(self, "hlo", "programs.hlo")
 
     @property
     def op_profile(self) -> OpProfile:
         """The time of compiled XLA programs as a tree, and how well each part uses the device."""
-        return OpProfile(self, "op_profile", "op_profile")
+        return OpProfile(self, "op_profile", "programs.op_profile")
 
     @property
     def roofline(self) -> Roofline:

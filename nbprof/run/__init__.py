@@ -1,1 +1,1 @@
-"""Which frames does this profile have? A `Run` computes each when it is first asked for, or has it from the cache."""
+"""Which frames does this profile have? See `nbprof.run.run.Run`."""

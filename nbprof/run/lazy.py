@@ -1,4 +1,4 @@
-"""Frames that are computed when first asked for, and kept: what a `Run` is made of."""
+"""Frames that are computed when they are first asked for: what a `Run` and its groups of frames are made of."""
 
 from __future__ import annotations
 
@@ -8,39 +8,49 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from nbprof.run.source import RunSource
-
 if TYPE_CHECKING:
-    from nbprof.run.cache.run_cache import Shelf
+    from nbprof.run.cache.run_cache import RunCache
+    from nbprof.run.run import Run
+    from nbprof.run.source import RunSource
 
 T = TypeVar("T")
 
 
-class Lazy:
-    """Has frames that are each computed once, out of the cache where that has them.
+class Memo:
+    """What was computed of a run: each value once, also when two threads ask for it at a time.
 
     Parameters
     ----------
     source : RunSource
-    shelf : Shelf, optional
-        What the cache has of the profile; no cache when left out.
+        It counts how long the analysis took.
+    run_cache : RunCache, optional
+        What the disk has of the run; no cache when left out.
     """
 
-    def __init__(self, source: RunSource, shelf: Shelf | None = None) -> None:
-        self.source = source
-        self._shelf = shelf
-        self._cache: dict[str, Any] = {}
+    def __init__(self, source: RunSource, run_cache: RunCache | None = None) -> None:
+        self.run_cache = run_cache
+        self.values: dict[str, Any] = {}
+        self._source = source
         self._lock = threading.RLock()
         self._timing = False
 
-    def kept(self, name: str, compute: Callable[[], T]) -> T:
-        """A value that follows from the files alone, out of the cache where that has it; `compute` makes it otherwise."""
-        return compute() if self._shelf is None else self._shelf.value(name, compute)
+    def get(self, name: str, compute: Callable[[], T]) -> T:
+        """The value of that name, computed when it is first asked for."""
+        with self._lock:
+            if name not in self.values:
+                with self._timed():
+                    self.values[name] = compute()
+            value: T = self.values[name]
+            return value
+
+    def persisted(self, name: str, compute: Callable[[], T]) -> T:
+        """The value of that name out of the cache on disk, which keeps it otherwise."""
+        return compute() if self.run_cache is None else self.run_cache.value(name, compute)
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
         """Adds the time of a computation, once where several are nested, to how long the analysis took."""
-        if self._timing or self.source.analysed_s is None:
+        if self._timing or self._source.analysed_s is None:
             yield
             return
         self._timing, began = True, time.perf_counter()
@@ -48,31 +58,53 @@ class Lazy:
             yield
         finally:
             self._timing = False
-            self.source.analysed_s += time.perf_counter() - began
+            self._source.analysed_s += time.perf_counter() - began
 
 
-class Cached(Generic[T]):
-    """A frame that is computed once, also when two threads ask for it at a time."""
+class Frames:
+    """Has methods that `cached` or `persisted` made frames of.
+
+    Attributes
+    ----------
+    memo : Memo
+    prefix : str
+        What the names of its frames begin with in `memo` and in the cache.
+    """
+
+    memo: Memo
+    prefix = ""
+
+
+class Group(Frames):
+    """The frames of one family, such as `run.allocator`. It is made when it is asked for and holds no values itself: `run` has them.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.memo = run.memo
+
+
+class cached(Generic[T]):  # noqa: N801 -- a decorator
+    """A frame that is computed once in the life of a run."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self.compute = compute
         self.name = compute.__name__
         self.__doc__ = compute.__doc__
 
-    def __get__(self, run: Lazy, owner: type[Lazy]) -> T:
-        with run._lock:
-            if self.name not in run._cache:
-                with run._timed():
-                    run._cache[self.name] = self._make(run)
-            value: T = run._cache[self.name]
-            return value
+    def __get__(self, frames: Frames, owner: type[Frames]) -> T:
+        return frames.memo.get(frames.prefix + self.name, lambda: self._make(frames))
 
-    def _make(self, run: Lazy) -> T:
-        return self.compute(run)
+    def _make(self, frames: Frames) -> T:
+        return self.compute(frames)
 
 
-class Kept(Cached[T]):
-    """A frame that follows from the files alone: when they are opened again, it is there."""
+class persisted(cached[T]):  # noqa: N801 -- a decorator
+    """A frame that follows from the files alone and is kept in the cache: when they are opened again, it is there."""
 
-    def _make(self, run: Lazy) -> T:
-        return run.kept(self.name, lambda: self.compute(run))
+    def _make(self, frames: Frames) -> T:
+        return frames.memo.persisted(frames.prefix + self.name, lambda: self.compute(frames))

@@ -1,47 +1,56 @@
-"""Which frames does this profile have? A `Run` computes each when first asked, and keeps it."""
+"""Which frames does this profile have? A `Run` computes each when it is first asked for, or has it from the cache.
+
+To add a frame, write a method that computes it: under `@persisted` the cache keeps it, which it may where it follows from the files alone;
+under `@cached` it lives as long as the run. What several tools ask for is a frame of the run itself; the frames of one family are a group
+in a module beside this one, as those of `run.allocator` in nbprof/run/allocator.py.
+"""
 
 from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pandas as pd
 
-from nbprof.activity.activity import ITERATIONS
-from nbprof.analysis import overview
+from nbprof.activity.activity import ITERATIONS, Activity
+from nbprof.analysis import kernels, multiprocessors, overview
 from nbprof.analysis.advice import advice
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
 from nbprof.analysis.advice import programs as advice_programs
-from nbprof.analysis.advice import tf_data as tf_data_advice
 from nbprof.analysis.ascend import verdict as ascend_verdict
 from nbprof.analysis.device_time import use as device_use
 from nbprof.analysis.input import input_pipeline
+from nbprof.analysis.memory import alive as memory_alive
 from nbprof.analysis.memory import memory
-from nbprof.analysis.ops import torch_runtime
+from nbprof.analysis.memory import ops as memory_ops
+from nbprof.analysis.ops import longest_calls, ops, torch_ops, torch_runtime, xprof_ops
 from nbprof.analysis.steps import pods, steps, tpu_cores, warmup, xprof_steps
 from nbprof.core import remedies
-from nbprof.core.files import RunFiles
-from nbprof.core.trace import Note, Receipt
+from nbprof.core.files import RunFiles, SourceFile
+from nbprof.core.trace import Note, Receipt, Trace
+from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
 from nbprof.formats.torch_snapshot.beside import beside
-from nbprof.run.cache.run_cache import open_shelf
-from nbprof.run.lazy import Cached, Kept
-from nbprof.run.parts_allocator import Allocator
-from nbprof.run.parts_ascend import Ascend
-from nbprof.run.parts_device_time import DeviceTime
-from nbprof.run.parts_inputs import Inputs
-from nbprof.run.parts_programs import Programs
-from nbprof.run.parts_torch_ops import TorchOps
-from nbprof.run.source import RunSource, dialect, facts, reader
+from nbprof.run.allocator import AllocatorFrames
+from nbprof.run.ascend import AscendFrames
+from nbprof.run.cache.run_cache import RunCache, open_run_cache
+from nbprof.run.device_time import DeviceTimeFrames
+from nbprof.run.lazy import Frames, Memo, cached, persisted
+from nbprof.run.programs import ProgramFrames
+from nbprof.run.source import Dialect, RunSource, dialect, facts, reader
+from nbprof.run.tf_data import TfDataFrames
 
 if TYPE_CHECKING:
     from nbprof.sources.recording import CaptureInfo
     from nbprof.timeline.serve import Timeline
 
+T = TypeVar("T")
 
-class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
+
+class Run(Frames):
     """The frames of one profile, each computed when first asked for.
 
     Parameters
@@ -53,11 +62,39 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
     source : RunSource
     capture : CaptureInfo, optional
         How it was recorded, when nbprof recorded it.
-    shelf : Shelf, optional
+    run_cache : RunCache, optional
         What the cache has of it; no cache when left out.
     given_peaks : dict, optional
         Peaks of the devices, by the names of `given_peaks.KEYS`.
+
+    Attributes
+    ----------
+    as_read : Trace
+        The trace before the dialect names its lanes; `trace` is the one after.
+    snapshot_pieces : sequence of SourceFile
+        Files of snapshots of an allocator: the profile itself, or what lies beside its trace.
     """
+
+    def __init__(
+        self,
+        trace: Trace,
+        interpret: Dialect,
+        source: RunSource,
+        capture: CaptureInfo | None = None,
+        run_cache: RunCache | None = None,
+        given_peaks: Mapping[str, float] | None = None,
+    ) -> None:
+        self.source = source
+        self.capture = capture
+        self.as_read = trace
+        self.snapshot_pieces: Sequence[SourceFile] = ()
+        self.memo = Memo(source, run_cache)
+        self._interpret = interpret
+        self._given_peaks = dict(given_peaks or {})
+
+    def persist(self, name: str, compute: Callable[[], T]) -> T:
+        """A value that follows from the files alone, out of the cache where that has it; `compute` makes it otherwise."""
+        return self.memo.persisted(name, compute)
 
     @classmethod
     def read(
@@ -86,8 +123,8 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
             given_peaks = capture.peaks
         # Averages and utilizations depend on them, and are kept.
         options = {"warmup": left_out, "peaks": given_peaks or None}
-        shelf = open_shelf(files, {key: value for key, value in options.items() if value is not None}, keep=keep, write=write)
-        trace = shelf.trace(lambda: reader(files)(shelf.pieces, progress))
+        run_cache = open_run_cache(files, {key: value for key, value in options.items() if value is not None}, keep=keep, write=write)
+        trace = run_cache.trace(lambda: reader(files)(run_cache.pieces, progress))
         for note in files.notes:
             trace.receipt.info(note)
         for warning in files.warnings:
@@ -96,11 +133,64 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
         if not keep:
             # They are gone when the profile is.
             source.local = ()
-        out = cls(trace, dialect(files.format), source, capture, shelf, given_peaks)
+        out = cls(trace, dialect(files.format), source, capture, run_cache, given_peaks)
         out.snapshot_pieces = beside(files)
         return out
 
-    @Cached
+    @property
+    def tf_data(self) -> TfDataFrames:
+        """Pipelines of tf.data."""
+        return TfDataFrames(self)
+
+    @property
+    def programs(self) -> ProgramFrames:
+        """Compiled XLA programs."""
+        return ProgramFrames(self)
+
+    @property
+    def device_time(self) -> DeviceTimeFrames:
+        """What each device did with its time."""
+        return DeviceTimeFrames(self)
+
+    @property
+    def allocator(self) -> AllocatorFrames:
+        """Snapshots of PyTorch's allocator."""
+        return AllocatorFrames(self)
+
+    @property
+    def ascend(self) -> AscendFrames:
+        """Tables of Ascend's profiler."""
+        return AscendFrames(self)
+
+    @cached
+    def activity(self) -> Activity:
+        """What the dialect makes of the trace."""
+        activity = self._interpret(self.as_read)
+        activity.give_peaks(self._given_peaks)
+        return activity
+
+    @property
+    def trace(self) -> Trace:
+        """Every event, on lanes that the dialect has named."""
+        _ = self.activity
+        return self.as_read
+
+    @persisted
+    def hosts(self) -> list[str]:
+        """Machines that recorded."""
+        return list(self.trace.hosts)
+
+    @persisted
+    def devices(self) -> pd.DataFrame:
+        """One row a device."""
+        return self.activity.devices
+
+    @persisted
+    def devices_and_cores(self) -> pd.DataFrame:
+        """One row a device, and one for each SparseCore of a TPU."""
+        return tpu_cores.with_sparse_cores(self.activity.devices, xplane_tpu_cores.sparse_cores(self.trace))
+
+    @cached
     def timeline(self) -> Timeline:
         """What is drawn of the events in a window of time, and what is asked about them. It lives as long as the run."""
         from nbprof.timeline.serve import Timeline
@@ -108,74 +198,160 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
         # A reference back would keep the columns of a run that nobody has any more until the garbage collector comes.
         return Timeline(cast(Run, weakref.proxy(self)))
 
-    @Cached
-    def receipt(self) -> Receipt:
-        """What was read, skipped or looks wrong."""
-        receipt = self._trace.receipt
-        # What profilers write about GPUs into their files names a function of a library; the remedy is known.
-        for remedy in remedies.named([line.text for line in receipt.notes if line.level == "warning"]):
-            receipt.warn(remedy)
-        if self.capture is not None:
-            for note in self.capture.notes:
-                receipt.info(note)
-            for warning in self.capture.warnings:
-                receipt.warn(warning)
-            if about := warmup.about_warmup(self.steps, self.capture.warmup):
-                receipt.info(about)
-            if self.capture.cell_failed:
-                receipt.warn(f"The cell failed: {self.capture.error}")
-        for line in self._notes:
-            (receipt.warn if line.level == "warning" else receipt.info)(line.text)
-        for text in dict.fromkeys(self.missing.values()):
-            receipt.info(text)
-        for text in self.allocator_notes:
-            receipt.info(text)
-        if self._given_peaks:
-            told = ", ".join(f"{name} {value:.4g}" for name, value in self._given_peaks.items())
-            receipt.info(f"Peaks of the devices that were given, in operations and bytes a second: {told}.")
-        if self._trace.modules:
-            count = len(self._trace.modules)
-            what = "1 compiled XLA program is" if count == 1 else f"{count:,} compiled XLA programs are"
-            receipt.info(f"{what} in the profile: the framework's names of ops and the plans of memory come from there.")
-        return receipt
+    @persisted
+    def _steps_and_share(self) -> tuple[pd.DataFrame, float | None, pd.DataFrame, float | None]:
+        frame = steps.frame(self.activity, warmup=self.capture.warmup if self.capture is not None else None)
+        busy = overview.busy(self.activity, frame)
+        out = frame, steps.share_of_16_bit(self.activity), steps.by_core(self.activity), busy
+        # Nothing else is made of the classified spans, and they are as many as the events.
+        self.activity.forget("work")
+        return out
 
-    @Kept
+    @cached
+    def steps(self) -> pd.DataFrame:
+        """Steps with their breakdown."""
+        return self._steps_and_share[0]
+
+    @persisted
+    def steps_summary(self) -> pd.DataFrame:
+        """Mean, sd and range of each category."""
+        return steps.summary(self.steps)
+
+    @persisted
     def xprof_steps(self) -> pd.DataFrame:
         """Steps by the rules of XProf 2.24."""
         out = xprof_steps.frame(self.activity)
         self.activity.forget("xprof_work")
         return out
 
-    @Kept
+    @persisted
     def _pods(self) -> tuple[pd.DataFrame, list[Note]]:
         return pods.frame(self.steps, self._steps_and_share[2])
 
-    @property
+    @cached
     def pods(self) -> pd.DataFrame:
         """Each step on each worker."""
         return self._pods[0]
 
-    @Kept
+    @persisted
     def pods_summary(self) -> pd.DataFrame:
         """The slowest worker of each step, and the spread."""
         return pods.summary(self.pods)
 
-    @Kept
+    @persisted
     def pods_cores(self) -> pd.DataFrame:
         """Each step on each core of a TPU, by what the core did."""
         return tpu_cores.frame(self.activity, self.steps)
 
-    @Kept
-    def tf_data_summary(self) -> dict[str, Any]:
-        """Whether the slowest host pipeline limits the program."""
-        missing = self.activity.missing.get("input", "")
-        if not missing and self.activity.framework == "PyTorch":
-            source = "a DataLoader of PyTorch or an iterator of Python"
-            missing = f"The input comes through {source}, not through tf.data: see the input pipeline."
-        return tf_data_advice.summary(self.tf_data_pipelines, missing, self._overview["input_percent"])
+    @cached
+    def _host_ops(self) -> tuple[pd.DataFrame, int]:
+        return ops.host_self_times(self.activity)
 
-    @Kept
-    def _overview(self) -> dict[str, Any]:
+    @persisted
+    def _ops_pair(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        return ops.frames(self.activity, *self._host_ops)
+
+    @cached
+    def ops(self) -> pd.DataFrame:
+        """Time by op, idle left out."""
+        return self._ops_pair[0]
+
+    @cached
+    def ops_with_idle(self) -> pd.DataFrame:
+        """Time by op, with the idle row of each side."""
+        return self._ops_pair[1]
+
+    @persisted
+    def xprof_ops(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Time by op by the rules of XProf 2.24, without and with idle rows."""
+        return xprof_ops.frames(self.activity)
+
+    @persisted
+    def longest_calls(self) -> pd.DataFrame:
+        """The longest run of each op: `where op at_ms for_ms`."""
+        return longest_calls.ops(self.activity, self.trace.events.start)
+
+    @persisted
+    def longest_launches(self) -> pd.DataFrame:
+        """The longest launch of each row of `kernels`: `at_ms for_ms`, NaN where it is not known."""
+        at, length = longest_calls.kernels(self.activity, self.kernels, self.trace.events.start)
+        return pd.DataFrame({"at_ms": at, "for_ms": length})
+
+    @persisted
+    def kernels(self) -> pd.DataFrame:
+        """GPU kernels."""
+        return kernels.frame(self.activity)
+
+    @persisted
+    def kernel_devices(self) -> pd.DataFrame:
+        """How much of each GPU its kernels used."""
+        return multiprocessors.frame(self.activity, self.steps, self.trace.events.start)
+
+    @persisted
+    def xprof_kernels(self) -> pd.DataFrame:
+        """GPU kernels by the rules of XProf 2.24."""
+        return kernels.as_xprof(self.activity)
+
+    @persisted
+    def memory_timeline(self) -> pd.DataFrame:
+        """Allocator events in time order."""
+        out = memory.timeline(self.activity)
+        # Only this frame is made of it, and it is as large.
+        self.activity.forget("allocations")
+        return out
+
+    @persisted
+    def memory_ops(self) -> pd.DataFrame:
+        """Bytes that each op took and gave back itself."""
+        out = memory_ops.frame(self.activity)
+        self.activity.forget("allocations")
+        return out
+
+    @persisted
+    def memory_summary(self) -> pd.DataFrame:
+        """One row an allocator."""
+        return memory.summary(self.memory_timeline)
+
+    @persisted
+    def memory_peak(self) -> pd.DataFrame:
+        """Allocations alive at the peak of each allocator."""
+        return memory_alive.at_peak(self.memory_timeline, self.memory_summary)
+
+    @persisted
+    def input_ops(self) -> pd.DataFrame:
+        """Input ops by self time."""
+        return input_pipeline.ops(self.activity, self._host_ops[0])
+
+    @persisted
+    def input_categories(self) -> pd.DataFrame:
+        """The five kinds of input work."""
+        return input_pipeline.categories(self.input_ops, self.activity.framework)
+
+    @persisted
+    def input_summary(self) -> dict[str, Any]:
+        """How much of a step is input, of which kinds, and what to do next."""
+        return input_pipeline.summary(self.activity, self.steps, self.input_ops, self._host_ops[0])
+
+    @persisted
+    def torch_ops(self) -> pd.DataFrame:
+        """Ops, annotations and runtime calls by name."""
+        return torch_ops.frame(self.activity)
+
+    def torch_ops_by(self, key: str) -> pd.DataFrame:
+        """The same, apart by another key too."""
+        if key == "op":
+            return self.torch_ops
+        name = f"torch_ops_by_{key}"
+        return self.memo.get(name, lambda: self.persist(name, partial(torch_ops.frame, self.activity, key)))
+
+    @persisted
+    def torch_modules(self) -> pd.DataFrame:
+        """The tree of modules."""
+        return torch_ops.modules(self.activity)
+
+    @persisted
+    def overview_of_files(self) -> dict[str, Any]:
+        """The overview without what is told of the recording."""
         steps, half, _, busy = self._steps_and_share
         if half is not None and self.activity.framework == "JAX" and (self.activity.devices["kind"] == "GPU").any():
             # Names of kernels that XLA makes say nothing of the width of their numbers, its programs do.
@@ -193,14 +369,14 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
             self.receipt.dropped,
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
         )
-        if out["bound"] == "other" and ITERATIONS in self.activity.traits and self.ascend_verdict["text"]:
-            out |= ascend_verdict.of_marks(out, self.ascend_verdict)
+        if out["bound"] == "other" and ITERATIONS in self.activity.traits and self.ascend.verdict["text"]:
+            out |= ascend_verdict.of_marks(out, self.ascend.verdict)
         return out | device_use.use(self.activity, self.ops_with_idle) | tpu_cores.shares(self.pods_cores)
 
-    @Cached
+    @cached
     def overview(self) -> dict[str, Any]:
         """The answer: what bounds the step, and the figures that prove it."""
-        out = dict(self._overview)
+        out = dict(self.overview_of_files)
         if self.capture is not None and self.capture.framework:
             out["framework"] = self.capture.framework
             # "TensorFlow 2.21.0, Keras 3.15.1"
@@ -211,12 +387,6 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
         out["run_facts"] = facts(self.source, self.capture, out, self.devices, self.hosts, warnings)
         return out
 
-    @Kept
-    def _advice_of_files(self) -> pd.DataFrame:
-        figures = torch_runtime.runtime(self.activity, self.steps) if self.activity.framework == "PyTorch" else None
-        frames = self._overview, self.steps_summary, self.tf_data_pipelines, self.tf_data_nodes, self.kernels
-        return advice.advice(*frames, figures, self._evidence())
-
     def _evidence(self) -> advice_evidence.Evidence:
         """What advice looks at beyond the frames of the views."""
         return advice_evidence.gather(
@@ -225,15 +395,21 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
             ops=self.ops,
             kernels=self.kernels,
             memory=self.memory_summary,
-            modules=lambda: self.memory_modules,
-            compiled=self.compiled,
+            modules=lambda: self.programs.memory_modules,
+            compiled=self.programs.compiled,
             pods=self.pods,
             texts=advice_host_buffer.speaks_of_it(map(str, self.trace.names)),
             started=advice_host_buffer.started(self.trace),
-            npu_rules=self.ascend_rules if (self.activity.devices["kind"] == "NPU").any() else None,
+            npu_rules=self.ascend.rules if (self.activity.devices["kind"] == "NPU").any() else None,
         )
 
-    @Cached
+    @persisted
+    def _advice_of_files(self) -> pd.DataFrame:
+        figures = torch_runtime.runtime(self.activity, self.steps) if self.activity.framework == "PyTorch" else None
+        frames = self.overview_of_files, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels
+        return advice.advice(*frames, figures, self._evidence())
+
+    @cached
     def advice(self) -> pd.DataFrame:
         """Findings with evidence and fix, largest gain first."""
         out = self._advice_of_files
@@ -247,7 +423,46 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
             out = pd.concat([out.head(advice.MOST - len(rows)), rows], ignore_index=True) if len(rows) else out
         return out
 
-    @Kept
+    @persisted
+    def missing(self) -> dict[str, str]:
+        """Why a view is empty, by view."""
+        missing = dict(self.activity.missing)
+        if not len(self.steps):
+            missing.setdefault("steps", "Step markers are in this profile, but no step that was recorded whole, so step time is unknown.")
+        return missing
+
+    @cached
+    def receipt(self) -> Receipt:
+        """What was read, skipped or looks wrong."""
+        receipt = self.as_read.receipt
+        # What profilers write about GPUs into their files names a function of a library; the remedy is known.
+        for remedy in remedies.named([line.text for line in receipt.notes if line.level == "warning"]):
+            receipt.warn(remedy)
+        if self.capture is not None:
+            for note in self.capture.notes:
+                receipt.info(note)
+            for warning in self.capture.warnings:
+                receipt.warn(warning)
+            if about := warmup.about_warmup(self.steps, self.capture.warmup):
+                receipt.info(about)
+            if self.capture.cell_failed:
+                receipt.warn(f"The cell failed: {self.capture.error}")
+        for line in self._notes:
+            (receipt.warn if line.level == "warning" else receipt.info)(line.text)
+        for text in dict.fromkeys(self.missing.values()):
+            receipt.info(text)
+        for text in self.allocator.notes:
+            receipt.info(text)
+        if self._given_peaks:
+            told = ", ".join(f"{name} {value:.4g}" for name, value in self._given_peaks.items())
+            receipt.info(f"Peaks of the devices that were given, in operations and bytes a second: {told}.")
+        if self.as_read.modules:
+            count = len(self.as_read.modules)
+            what = "1 compiled XLA program is" if count == 1 else f"{count:,} compiled XLA programs are"
+            receipt.info(f"{what} in the profile: the framework's names of ops and the plans of memory come from there.")
+        return receipt
+
+    @persisted
     def _notes(self) -> list[Note]:
         notes = [*self.activity.notes, *self.activity.program_notes]
         total, tangled = len(self._host_ops[0]), int(self._host_ops[0]["overlaps"].sum())
@@ -255,7 +470,7 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
             text = f"{tangled:,} of {total:,} host ops overlap another op of their thread partly: that time is the later one's."
             notes.append(Note("warning" if tangled > total // 100 else "info", text))
         notes += self._pods[1]
-        notes += self.device_time_notes
+        notes += self.device_time.notes
         notes += memory.notes(self.memory_timeline)
         if cut := steps.edges(self.activity, self.steps):
             what = "marked step has" if cut == 1 else "marked steps have"
@@ -263,11 +478,3 @@ class Run(Programs, Inputs, DeviceTime, TorchOps, Allocator, Ascend):
                 Note("info", f"{cut:,} {what} no compute, at the begin or the end of the recording: cut off by it, and not shown.")
             )
         return notes
-
-    @Kept
-    def missing(self) -> dict[str, str]:
-        """Why a view is empty, by view."""
-        missing = dict(self.activity.missing)
-        if not len(self.steps):
-            missing.setdefault("steps", "Step markers are in this profile, but no step that was recorded whole, so step time is unknown.")
-        return missing

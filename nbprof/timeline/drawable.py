@@ -50,5 +50,5 @@ class Drawable(Protocol):
     @property
     def memory_peak(self) -> pd.DataFrame: ...  # noqa: D102
 
-    def kept(self, name: str, compute: Callable[[], T]) -> T:
-        """A value that follows from the files alone, out of the cache where that has it."""
+    def persist(self, name: str, compute: Callable[[], T]) -> T:
+        """A value that follows from the files alone, out of the cache where that has it; `compute` makes it otherwise."""

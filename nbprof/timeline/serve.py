@@ -84,7 +84,7 @@ class Timeline:
         """The whole profile at a glance."""
         from nbprof.timeline.density import strip
 
-        return self._once("strip", lambda: self.run.kept("timeline_strip", lambda: strip(self.tracks)))
+        return self._once("strip", lambda: self.run.persist("timeline_strip", lambda: strip(self.tracks)))
 
     @property
     def links(self) -> Links:

@@ -64,7 +64,7 @@ def tracks(run: Drawable) -> Tracks:
     events = trace.events
     origin, end = extent(events)
     lanes = drawn.recorded(run, end - origin)
-    made: dict[str, Any] = run.kept("timeline_derived", lambda: _derive(run, lanes))
+    made: dict[str, Any] = run.persist("timeline_derived", lambda: _derive(run, lanes))
     extra = Events(*made["events"])
     first = len(trace.lanes)
     more = [Lane(first + i, *given) for i, given in enumerate(made["lanes"])]

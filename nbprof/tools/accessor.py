@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
@@ -54,16 +55,17 @@ class View:
 
 
 class Framed(View):
-    """A view with one main frame."""
+    """A view with one main frame: `run.<frame>`, as "steps" or "programs.hlo"."""
 
-    def __init__(self, profile: Shown, tab: str, name: str) -> None:
+    def __init__(self, profile: Shown, tab: str, frame: str) -> None:
         super().__init__(profile, tab)
-        self._name = name
+        self._get = attrgetter(frame)
+        self._name = frame.rpartition(".")[2]
 
     @property
     def frame(self) -> pd.DataFrame:
         """The view's data; the columns are those of `nbprof.frames.SCHEMA`."""
-        frame: pd.DataFrame = getattr(self._profile.run, self._name)
+        frame: pd.DataFrame = self._get(self._profile.run)
         return frame.drop(columns=["group"], errors="ignore").copy()
 
     def __repr__(self) -> str:
@@ -77,4 +79,4 @@ class OfPrograms(Framed):
     @property
     def missing(self) -> str:
         """Why there is nothing, in a sentence; '' where there is something."""
-        return self._profile.run.hlo_missing
+        return self._profile.run.programs.hlo_missing

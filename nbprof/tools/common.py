@@ -30,7 +30,7 @@ def by_jax(run: Run) -> bool:
 
 def unknown(run: Run, view: str, title: str) -> dict[str, str] | None:
     """Why a view of a trace is empty that no known framework wrote; None where one did."""
-    text = getattr(run, "missing", {}).get(view, "")
+    text = run.missing.get(view, "")
     return {"title": title, "text": text} if text and not run.overview.get("framework") else None
 
 
@@ -46,13 +46,13 @@ def may_have_kernels(run: Run) -> bool:
     """
     if len(run.kernels) > 0 or bool((run.devices["kind"] == "GPU").any()):
         return True
-    return run.devices.empty and bool(run.hlo_missing)
+    return run.devices.empty and bool(run.programs.hlo_missing)
 
 
 def chip(run: Run) -> str:
     """What kernels ran on: "NPU" where every device is one, or tables of Ascend's profiler name none, else "GPU"."""
     kinds = set(run.devices["kind"])
-    return "NPU" if kinds == {"NPU"} or (not kinds and run.ascend_kinds) else "GPU"
+    return "NPU" if kinds == {"NPU"} or (not kinds and run.ascend.kinds) else "GPU"
 
 
 def figure(key: str, label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> dict[str, Any]:

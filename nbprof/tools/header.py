@@ -31,7 +31,7 @@ def facts(run: Run) -> list[str]:
     result.append(device(run))
     if clock := re.search(r"\d\d:\d\d(:\d\d)?", created(run)):
         result.append(clock[0])
-    recorded = wording.one_line(str(getattr(run.capture, "label", "") or ""))
+    recorded = wording.one_line(run.capture.label if run.capture is not None else "")
     if recorded not in ("", label(run)):
         result.append(recorded)
     return result
@@ -39,7 +39,7 @@ def facts(run: Run) -> list[str]:
 
 def created(run: Run) -> str:
     """When the run was recorded, as `2026-11-21 14:02:31` in local time; empty for a file without a clock of its own."""
-    started = str(getattr(run.capture, "started", "") or "")
+    started = run.capture.started if run.capture is not None else ""
     clock = (run.overview.get("environment") or {}).get("start_time")
     if not started and clock:
         started = datetime.fromisoformat(str(clock)).astimezone().isoformat()
@@ -58,7 +58,7 @@ def device(run: Run) -> str:
 
 def seconds(run: Run) -> float | None:
     """The length of the profile: from the first event to the end of the last."""
-    return run.kept("seconds", partial(_seconds, run))
+    return run.persist("seconds", partial(_seconds, run))
 
 
 def _seconds(run: Run) -> float | None:
@@ -70,7 +70,7 @@ def _seconds(run: Run) -> float | None:
 
 def notice(run: Run) -> dict[str, Any] | None:
     """The one notice line, the gravest first: failed, partial, no steps."""
-    error = wording.one_line(str(getattr(run.capture, "error", None) or "")).strip()
+    error = wording.one_line(run.capture.error if run.capture is not None else "").strip()
     if _cell_failed(run):
         seen = step_count.format_count(run.steps, len(run.hosts))
         what = f"The {error}" if error.startswith("cell ") else "The cell stopped with an error" + (f": {error}" if error else "")
@@ -115,8 +115,8 @@ def _at_the_peak(run: Run) -> str:
 
 def out_of_memory(run: Run) -> bool:
     """Whether memory ran out in the cell."""
-    return bool(getattr(run.capture, "out_of_memory", False))
+    return run.capture is not None and run.capture.out_of_memory
 
 
 def _cell_failed(run: Run) -> bool:
-    return bool(getattr(run.capture, "cell_failed", False))
+    return run.capture is not None and run.capture.cell_failed

@@ -339,9 +339,9 @@ def test_frames_have_the_columns_and_types_of_their_schema() -> None:
     }
     for made in (run(tables), run({})):
         for name, columns in below("ascend.").items():
-            frame = getattr(made, of_run(name))
+            frame = getattr(made.ascend, of_run(name))
             assert {c: str(t) for c, t in frame.dtypes.items()} == {col.name: col.dtype for col in columns}, name
-            assert bool(len(frame)) == bool(made.ascend_kinds), name
+            assert bool(len(frame)) == bool(made.ascend.kinds), name
     for columns in below("ascend.").values():
         assert all(col.help.endswith((".", "…")) and col.label for col in columns)
 
@@ -351,7 +351,7 @@ def test_ranks_keep_their_devices_apart() -> None:
         {"step_trace": [table("step_trace", host=0, **steps()), table("step_trace", host=1, **steps(data_aug=7.0))]},
         hosts=("rank 0", "rank 1"),
     )
-    summary = made.ascend_iterations_summary
+    summary = made.ascend.iterations_summary
     assert summary["host"].tolist() == ["rank 0", "rank 1"]
     assert summary["device"].tolist() == [0, 0]
     assert summary["iteration_ms"].tolist() == pytest.approx([10.0, 12.0])

@@ -50,25 +50,25 @@ def damaged(rng: np.random.Generator) -> dict[str, list[Any]]:
 def test_damaged_tables_make_frames_of_their_schema(seed: int) -> None:
     made = run(damaged(np.random.default_rng(seed)))
     for name, columns in below("ascend.").items():
-        frame = getattr(made, of_run(name))
+        frame = getattr(made.ascend, of_run(name))
         assert [str(t) for t in frame.dtypes] == [col.dtype for col in columns], name
     assert codec.unpack(codec.pack(ascend.payload(made)))["verdict"]["word"]
-    assert isinstance(made.ascend_notes, list)
+    assert isinstance(made.ascend.notes, list)
 
 
 def test_tables_of_other_devices_do_not_contradict_each_other() -> None:
     made = run(
         {"op_summary": [table("op_summary", device=1, **tasks(_ROWS))], "op_statistic": [table("op_statistic", **_TABLES["op_statistic"])]}
     )
-    assert made.ascend_notes == []
-    assert made.ascend_op_types["source"].tolist() == ["op_statistic", "op_summary", "op_summary"]
-    assert ascend_ops.disagreement(made.ascend_ops, made.ascend_tables["op_statistic"]) == ""
+    assert made.ascend.notes == []
+    assert made.ascend.op_types["source"].tolist() == ["op_statistic", "op_summary", "op_summary"]
+    assert ascend_ops.disagreement(made.ascend.ops, made.ascend.tables["op_statistic"]) == ""
 
 
 def test_no_file_at_all_and_files_without_rows() -> None:
     empty = table("op_summary", **{name: values[:0] for name, values in tasks(_ROWS).items()})
     for made in (run({}), run({"op_summary": [empty]})):
-        assert made.ascend_kinds == []
+        assert made.ascend.kinds == []
         assert not ascend.has(made)
         assert ascend.payload(made)["empty"]["title"] == "No tables of Ascend's profiler"
 

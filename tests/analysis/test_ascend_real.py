@@ -44,25 +44,25 @@ def test_iterations_of_a_graph_on_two_devices() -> None:
 
 def test_tasks_that_only_the_timeline_has() -> None:
     run = opened("msprof-old-layout").run
-    ops = run.ascend_ops
+    ops = run.ascend.ops
     each = ops[ops["device"] == 0].groupby("core").size()
     # One iteration has 137 tasks of AI Core, 2 of AI CPU and 1 all-reduce.
     assert each.to_dict() == {"AI CPU": 20, "AI Core": 1370, "Communication": 10}
     counts = ops[ops["core"] == "AI Core"].groupby(["device", "iteration"]).size()
     assert (counts == 137).all()
     assert len(counts) == 20
-    everything = run.ascend_waits[run.ascend_waits["stream"].isna()]
+    everything = run.ascend.waits[run.ascend.waits["stream"].isna()]
     assert (everything["input_wait_us"] / everything["wait_us"]).between(0.9, 1.0).all()
 
 
 def test_iteration_time_end_to_end_of_a_page_of_the_documentation() -> None:
     run = opened("doc_figures_transcribed").run
-    frame = run.ascend_iterations
+    frame = run.ascend.iterations
     later = frame.iloc[1:]
     np.testing.assert_allclose(later["iteration_ms"], later["reported_iteration_ms"], atol=1e-6)
     np.testing.assert_allclose(later["data_aug_ms"] + later["fp_to_bp_ms"] + later["grad_refresh_ms"], later["iteration_ms"], rtol=1e-9)
     assert later["iteration_ms"].iloc[0] == pytest.approx(1.551622034)
-    assert run.ascend_iterations_summary["convention"].tolist() == ["end to end"]
+    assert run.ascend.iterations_summary["convention"].tolist() == ["end to end"]
     # Start-up, and no wait for a batch.
     assert np.isnan(frame["data_aug_ms"].iloc[0])
     assert frame["reported_data_aug_ms"].iloc[0] == pytest.approx(3792.445382)
@@ -70,15 +70,15 @@ def test_iteration_time_end_to_end_of_a_page_of_the_documentation() -> None:
 
 def test_op_statistic_equals_op_summary_put_together() -> None:
     run = opened("msprof-op-run/msprof_real_output").run
-    ops, types = run.ascend_ops, run.ascend_op_types
+    ops, types = run.ascend.ops, run.ascend.op_types
     assert (len(ops), ops["duration_us"].sum()) == (9, pytest.approx(40.604))
     by_type = ops.groupby("op_type")["duration_us"].agg(["size", "sum", "min", "max"])
     stated = types.set_index("op_type")[["tasks", "total_us", "min_us", "max_us"]]
     np.testing.assert_allclose(by_type.loc[stated.index].to_numpy(), stated.to_numpy(), rtol=1e-6)
     assert types["total_us"].tolist() == pytest.approx([30.144, 6.24, 4.22])
-    told = run.ascend_tables["op_statistic"].set_index("op_type")["ratio_percent"]
+    told = run.ascend.tables["op_statistic"].set_index("op_type")["ratio_percent"]
     np.testing.assert_allclose(types.set_index("op_type")["fraction"] * 100, told[types["op_type"]], atol=5e-4)
-    assert run.ascend_notes == []
+    assert run.ascend.notes == []
     # One stream: the wait of the file is that of the stream, but for the quarter of a microsecond that it rounds moments to.
     later = ops["wait_us"].notna()
     assert later.sum() == 8
@@ -86,7 +86,7 @@ def test_op_statistic_equals_op_summary_put_together() -> None:
 
 
 def test_tables_that_are_cut_are_told() -> None:
-    notes = opened("msprof-op-run/realistic_parent_layout").run.ascend_notes
+    notes = opened("msprof-op-run/realistic_parent_layout").run.ascend.notes
     assert len(notes) == 1
     assert "not complete" in notes[0]
 
@@ -132,7 +132,7 @@ def test_frames_of_every_recording_have_their_schema(name: str) -> None:
 
     run = opened(name).run
     for frame, columns in below("ascend.").items():
-        made = getattr(run, of_run(frame))
+        made = getattr(run.ascend, of_run(frame))
         assert [str(t) for t in made.dtypes] == [col.dtype for col in columns], frame
         fractions = [col.name for col in columns if col.unit == "fraction"]
         for column in fractions:

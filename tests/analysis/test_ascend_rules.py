@@ -18,7 +18,7 @@ CLEAN = [("a", "MatMul", "AI_CORE", 1, 0, 100.0), ("b", "Add", "AI_VECTOR_CORE",
 
 
 def rules(**tables: list[Any]) -> Any:
-    return run(tables).ascend_rules.set_index("rule")
+    return run(tables).ascend.rules.set_index("rule")
 
 
 def summary(rows: list[tuple[Any, ...]], **more: Any) -> Any:
@@ -39,7 +39,7 @@ def test_every_rule_is_there_once_and_says_what_it_found_or_lacks() -> None:
     assert (found.loc[found["state"] != "found", "severity"] == "").all()
     assert found.loc[found["state"] == "found"].index[0] == "input"
     # Without tables of a profiler of Ascend there are no rules.
-    assert len(run({}).ascend_rules) == 0
+    assert len(run({}).ascend.rules) == 0
 
 
 def test_input_and_all_reduce() -> None:
@@ -127,8 +127,8 @@ def test_a_rule_of_counters_is_found_where_its_cause_is(rule: str, counters: dic
 
 def test_blocks_by_cores() -> None:
     made = run({"op_summary": [summary(CLEAN[:3], block_num=[30, 8, 64])]})
-    assert made.ascend_rules.set_index("rule").loc["few_blocks", "state"] == "not known"
-    facts = made.ascend_facts
+    assert made.ascend.rules.set_index("rule").loc["few_blocks", "state"] == "not known"
+    facts = made.ascend.facts
     facts.ai_cores, facts.vector_cores = {("rank 0", 0): 32}, {("rank 0", 0): 5}
     found = ascend_rules.frame(facts).set_index("rule")
     # 30 blocks of matrices on 32 cores; 8 of vectors on 5.
@@ -166,7 +166,7 @@ def first_takes(more_ms: int) -> Any:
 
 
 def with_blocks(*counts: int) -> Any:
-    facts = run({"op_summary": [summary(CLEAN[: len(counts)], block_num=list(counts))]}).ascend_facts
+    facts = run({"op_summary": [summary(CLEAN[: len(counts)], block_num=list(counts))]}).ascend.facts
     facts.ai_cores = {("rank 0", 0): 8}
     return ascend_rules.frame(facts).set_index("rule")
 
@@ -227,7 +227,7 @@ def test_what_msprof_itself_found() -> None:
         "suggestion": ["Low cube computing usage", ""],
         "tuning_data": ['["op1"]', ""],
     }
-    found = run({"prof_rule": [table("prof_rule", **columns)]}).ascend_rules
+    found = run({"prof_rule": [table("prof_rule", **columns)]}).ascend.rules
     stated = found[found["source"] == "prof_rule"]
     assert stated["state"].tolist() == ["found", "not found"]
     assert stated["fix"].tolist() == ["Low cube computing usage", ""]
@@ -245,26 +245,26 @@ def test_what_msprof_itself_found() -> None:
     ],
 )
 def test_the_largest_part_is_the_verdict(parts: dict[str, Any], bound: str, word: str) -> None:
-    said = run({"step_trace": [table("step_trace", **steps(**parts))]}).ascend_verdict
+    said = run({"step_trace": [table("step_trace", **steps(**parts))]}).ascend.verdict
     assert (said["bound"], said["verdict"]) == (bound, word)
     assert "%" in said["text"]
 
 
 def test_the_verdict_says_what_the_reported_time_leaves_out() -> None:
-    said = run({"step_trace": [table("step_trace", **steps(iteration_us=np.full(6, 6000.0)))]}).ascend_verdict
+    said = run({"step_trace": [table("step_trace", **steps(iteration_us=np.full(6, 6000.0)))]}).ascend.verdict
     assert said["text"].startswith("50% of an iteration")
     assert "40% of the time between two ends of iterations is not in it" in said["detail"]
     assert "would take 5.00 ms instead of 10.00 ms" in said["detail"]
 
 
 def test_without_iterations_the_verdict_is_of_waits() -> None:
-    idle = run({"op_summary": [summary([("a", "A", "AI_CORE", 1, 0, 10.0), ("b", "B", "AI_CORE", 1, 90, 10.0)])]}).ascend_verdict
+    idle = run({"op_summary": [summary([("a", "A", "AI_CORE", 1, 0, 10.0), ("b", "B", "AI_CORE", 1, 90, 10.0)])]}).ascend.verdict
     assert (idle["verdict"], idle["text"]) == (
         "Mostly idle",
         "the device stood still for 80% of the time between its first and its last task",
     )
-    busy = run({"op_summary": [summary(CLEAN)]}).ascend_verdict
+    busy = run({"op_summary": [summary(CLEAN)]}).ascend.verdict
     assert busy["verdict"] == "Device-bound"
-    comm = run({"op_summary": [summary([("a", "A", "AI_CORE", 1, 0, 10.0), ("h", "H", "HCCL", None, 10, 90.0)])]}).ascend_verdict
+    comm = run({"op_summary": [summary([("a", "A", "AI_CORE", 1, 0, 10.0), ("h", "H", "HCCL", None, 10, 90.0)])]}).ascend.verdict
     assert comm["verdict"] == "Communication-bound"
-    assert run({"api_statistic": [API]}).ascend_verdict["verdict"] == "Unknown"
+    assert run({"api_statistic": [API]}).ascend.verdict["verdict"] == "Unknown"

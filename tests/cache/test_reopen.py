@@ -10,6 +10,7 @@ import shutil
 import tarfile
 import weakref
 import zipfile
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,10 +22,15 @@ from nbprof.core.files import LocalFile, RunFiles
 from nbprof.formats.xspace import xspace
 from nbprof.profiles import load as profiles
 from nbprof.profiles.load import load
+from nbprof.run.allocator import AllocatorFrames
+from nbprof.run.ascend import AscendFrames
 from nbprof.run.cache import identity, run_cache
 from nbprof.run.cache.stored import StoredTrace
-from nbprof.run.lazy import Cached
+from nbprof.run.device_time import DeviceTimeFrames
+from nbprof.run.lazy import Group, cached
+from nbprof.run.programs import ProgramFrames
 from nbprof.run.run import Run
+from nbprof.run.tf_data import TfDataFrames
 from tests.cache.conftest import settle, written
 from tests.cache.same import same
 from tests.support.kineto import Kineto
@@ -35,20 +41,30 @@ from tests.support.xspace import xspace as build
 DATA = Path(__file__).parents[1] / "data"
 # The codes in `_host_ops` are those of the activity, which are given in the order in which it is asked.
 _INSIDE = ("activity", "timeline", "_host_ops")
-FRAMES = [name for name in dir(Run) if isinstance(inspect.getattr_static(Run, name), Cached) and name not in _INSIDE] + [
-    "ops",
-    "ops_with_idle",
-    "tf_data_nodes",
-    "hosts",
-    "devices",
+GROUPS = {
+    "tf_data": TfDataFrames,
+    "programs": ProgramFrames,
+    "device_time": DeviceTimeFrames,
+    "allocator": AllocatorFrames,
+    "ascend": AscendFrames,
+}
+FRAMES = [
+    where + name
+    for where, holder in [("", Run), *((f"{name}.", group) for name, group in GROUPS.items())]
+    for name in dir(holder)
+    if isinstance(inspect.getattr_static(holder, name), cached) and name not in _INSIDE
 ]
+
+
+def test_every_group_of_frames_is_looked_at():
+    assert set(Group.__subclasses__()) == set(GROUPS.values())
 
 
 def everything(path):
     """All that a person can get out of a profile, in a fixed order."""
     profile = load(path)
     run = profile.run
-    out = {name: getattr(run, name) for name in FRAMES}
+    out = {name: attrgetter(name)(run) for name in FRAMES}
     payload = profile.payload()
     payload["meta"]["footer"].pop("analysed_s")
     # What lies packed or at a URL gets another key each time it is loaded.
@@ -57,8 +73,7 @@ def everything(path):
         **out,
         "payload": payload,
         "receipt text": str(profile.receipt),
-        # A lock and the key that saved outputs know it by are each object's own.
-        "source": {name: value for name, value in vars(run.source).items() if name not in ("analysed_s", "_key", "_keys")},
+        "source": {name: value for name, value in vars(run.source).items() if name != "analysed_s" and not name.startswith("_")},
     }
 
 
@@ -98,7 +113,7 @@ def test_everything_is_the_same(name, cache, tmp_path, reads):
     count = len(reads)
     second_run, second = everything(path)
     assert len(reads) == count, "it was read again"
-    assert not second_run._shelf._waiting, "computed again"
+    assert not second_run.memo.run_cache._waiting, "computed again"
     assert isinstance(second_run.trace, StoredTrace)
     same(first, second)
     same(first_run.trace.events, second_run.trace.events)
@@ -482,10 +497,10 @@ def test_every_change_of_nbprofs_own_code_is_another_version(tmp_path, monkeypat
 
 
 def test_options_that_change_the_reading_are_part_of_the_key(path, cache):
-    from nbprof.run.cache.run_cache import open_shelf
+    from nbprof.run.cache.run_cache import open_run_cache
 
-    files = RunFiles("run", path.parent, (LocalFile(path),), 0.0, "xspace")
-    plain, limited = (open_shelf(files, options) for options in (None, {"limit_bytes": 5}))
+    files = RunFiles("run", path.parent, (LocalFile(path),), 0.0)
+    plain, limited = (open_run_cache(files, options) for options in (None, {"limit_bytes": 5}))
     assert isinstance(plain.trace(lambda: pytest.fail("it is there")), StoredTrace)
     assert limited.trace(lambda: xspace.read(limited.pieces)).__class__ is not StoredTrace
 
@@ -534,7 +549,7 @@ def test_what_a_person_changes_in_the_overview_is_not_kept(cache, tmp_path):
     top["percent"] = -1.0
     written()
     again = load(path)
-    assert isinstance(again.run._trace, StoredTrace)
+    assert isinstance(again.run.as_read, StoredTrace)
     assert again.overview["top_ops"]["percent"].tolist() == truth
 
 
@@ -552,7 +567,7 @@ def test_a_profile_that_is_let_go_is_out_of_memory_at_once(cache, tmp_path, data
     for _ in range(2):
         profile = load(path)
         profile.payload()
-        trace = weakref.ref(profile.run._trace)
+        trace = weakref.ref(profile.run.as_read)
         written()
         gc.disable()
         try:

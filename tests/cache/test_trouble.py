@@ -232,7 +232,7 @@ def test_a_person_who_waits_is_waited_for(cache, path, monkeypatch):
     thread = threading.Thread(target=lambda: profile.steps.frame)
     thread.start()
     assert inside.wait(30)
-    background.write(profile.run._shelf, 0.0)
+    background.write(profile.run.memo.run_cache, 0.0)
     time.sleep(0.3)
     assert not parts(cache)
     go_on.set()
@@ -243,7 +243,7 @@ def test_a_person_who_waits_is_waited_for(cache, path, monkeypatch):
 
 def test_who_comes_back_to_work_is_waited_for_in_the_middle_too(cache, path, monkeypatch):
     profile = load(path)
-    kept = profile.run._shelf
+    kept = profile.run.memo.run_cache
     started, seen = threading.Event(), []
     original = Writer.add
 
@@ -266,8 +266,8 @@ def test_who_comes_back_to_work_is_waited_for_in_the_middle_too(cache, path, mon
 
 SCRIPT = """
 import sys, time
-from nbprof.run.cache import run_cache as shelf
-shelf.WORTH_S = 0.0
+from nbprof.run.cache import run_cache
+run_cache.WORTH_S = 0.0
 import nbprof
 p = nbprof.load(sys.argv[1])
 print(len(p.ops.frame), len(p.steps.frame), type(p.run.trace).__name__, flush=True)

@@ -32,8 +32,8 @@ def test_an_iteration_is_input_compute_and_communication(graph):
     assert steps["name"].tolist() == [f"Iteration {i}" for i in range(1, 6)]
     # The wait before the first is not recorded; and the second still starts up, as for `p.ascend.iterations`.
     assert steps["counted"].tolist() == [False, False, True, True, True]
-    assert steps["warmup"].tolist() == graph.ascend_iterations["warmup"].tolist()
-    assert graph.overview["step_time_ms"] == pytest.approx(graph.ascend_iterations_summary["iteration_ms"].iloc[0])
+    assert steps["warmup"].tolist() == graph.ascend.iterations["warmup"].tolist()
+    assert graph.overview["step_time_ms"] == pytest.approx(graph.ascend.iterations_summary["iteration_ms"].iloc[0])
     assert "The first two iterations are shown" in str(graph.receipt)
     whole = steps.iloc[1:]
     assert whole["step_time_ms"].tolist() == pytest.approx([0.96] * 4)
@@ -220,9 +220,9 @@ def test_a_profile_out_of_the_cache_is_the_same(tmp_path):
     tasks, marks = made.training(5)
     folder = made.prof(tmp_path / "PROF_1_20250109084754000_A", tasks, marks)
     run = run_of(folder)
-    from nbprof.run.cache.stored import Kept, StoredTrace
+    from nbprof.run.cache.stored import StoredTrace, TraceToStore
 
-    kept = Kept(Run.read(locate.find(folder), keep=False)._trace, [])
+    kept = TraceToStore(Run.read(locate.find(folder), keep=False).as_read, [])
     stored = dict([*kept.facts(), *kept.columns()])
     trace = StoredTrace(stored.__getitem__, lambda: pytest.fail("read again"), [])
     again = Run(trace, run._interpret, run.source)
@@ -303,7 +303,7 @@ def test_damaged_folders_are_read_or_refused(tmp_path, seed):
 def test_iterations_without_tasks_have_the_verdict_of_their_marks(tmp_path):
     tasks, marks = made.training(5)
     alone = run_of(made.prof(tmp_path / "PROF_5_20250109094754000_A", tasks, marks, files=("step_trace",)))
-    said = alone.ascend_verdict
+    said = alone.ascend.verdict
     assert said["verdict"] == "Device-bound"
     assert (alone.overview["verdict"], alone.overview["verdict_text"], alone.overview["bound"]) == (
         "Device-bound",
@@ -354,5 +354,5 @@ def test_the_iterations_of_an_older_layout_alone_are_those_of_their_graph(tmp_pa
     (file,) = folder.rglob("step_trace*.json")
     alone = run_of(file)
     assert alone.steps["name"].tolist() == [f"Iteration {i}" for i in range(1, 6)]
-    assert alone.ascend_iterations["data_aug_ms"].iloc[1:].tolist() == pytest.approx([0.3] * 4)
+    assert alone.ascend.iterations["data_aug_ms"].iloc[1:].tolist() == pytest.approx([0.3] * 4)
     assert "plain trace" not in str(alone.receipt)

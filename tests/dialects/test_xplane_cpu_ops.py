@@ -110,7 +110,7 @@ def test_the_ident_0_is_not_in_the_name_of_a_program(tmp_path):
     assert (row["program"], row["in_file"]) == ("a_step", True)
     assert p.op_profile.frame["name"].tolist()[1] == "a_step"
     assert p.memory_viewer.modules["module"].tolist() == ["a_step"]
-    assert p.run.compiled[choose("a_step(0)", p.run.compiled)].module.ident == 0
+    assert p.run.programs.compiled[choose("a_step(0)", p.run.programs.compiled)].module.ident == 0
     (tmp_path / "gone").mkdir()
     gone = run(tmp_path / "gone", ("tanh.1", 0, 5, stats), modules={})
     assert gone.hlo.frame["program"].tolist() == ["a_step"]

@@ -30,7 +30,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def drummed(profile: nbprof.Profile, count: int = 3) -> None:
     """The profile has the events of the track."""
-    trace = profile.run._trace
+    trace = profile.run.as_read
     assert [str(trace.names[code]) for code in trace.events.name] == ["kick", "snare", "kick"] * (count // 3)
     assert trace.events.start.tolist()[:3] == [0, 20_000_000, 40_000_000]
     assert len(profile.trace.events()) == count

@@ -68,13 +68,13 @@ def test_answers_of_the_thread_behind_the_comms(written):
 
 
 def test_the_cache(written):
-    class Shelf:
+    class Waiting:
         busy = False
 
         def flush(self, stop):
             noisy()
 
-    background.write(Shelf(), 0.0)
+    background.write(Waiting(), 0.0)
     assert background.finish(60)
     assert not written
 

@@ -35,8 +35,8 @@ def below(prefix: str) -> dict[str, list[Col]]:
 
 
 def of_run(name: str) -> str:
-    """Where a run has a frame of `p.ascend`, by the name without "ascend."."""
-    return f"ascend_{name.removesuffix('.frame').replace('op_types.cores', 'cores').replace('.', '_')}"
+    """What `run.ascend` calls a frame of `p.ascend`, by the name without "ascend."."""
+    return name.removesuffix(".frame").replace("op_types.cores", "cores").replace(".", "_")
 
 
 def accessors(of: type = Profile, way: str = "") -> dict[str, type]:

@@ -153,7 +153,7 @@ def test_of_a_launch_that_is_left_out_the_lane_and_the_delay_are_known(tmp_path)
 def test_a_profile_without_arguments_lacks_nothing():
     from tests.views import fake
 
-    assert trace.payload(fake.run())["lacks"] == []
+    assert trace.payload(fake.threaded([(0, 1000)]))["lacks"] == []
 
 
 def test_frames_of_python_are_stacks(tmp_path):

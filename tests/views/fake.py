@@ -1,20 +1,21 @@
-"""A small run with the frames of FRAMES.md, made of numbers that can be checked by hand, with foreign names that try to break out."""
+"""A small run out of a file made here, of numbers that can be checked by hand, with foreign names that try to break out."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from types import SimpleNamespace
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from itertools import repeat
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import DEVICE_OPS, HOST_OPS, MARKERS, Names, table
-from nbprof.analysis.memory import modules as memory_modules
-from nbprof.analysis.steps import pods, tpu_cores
-from nbprof.core.trace import Events, no_counters
-from nbprof.run.source import RunSource
-from nbprof.schema import frames
+from nbprof.core.files import RunFiles
+from nbprof.run.run import Run
+from tests.support.chrome import Memory
+from tests.support.replaced import put
+from tests.support.xspace import MS, PlaneWriter, xspace
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 HOSTILE_ATTRIBUTE = "\" onmouseover='alert(2)' style=\"position:fixed"
@@ -27,354 +28,166 @@ CATEGORY_MS = {
     "kernel_launch": 0.75,
     "input": 4.0,
     "output": 0.0,
-    "compile": 0.0,
     "other": 1.0,
 }
-"""What each step of the fake run takes; collectives are not recorded."""
+"""What each step of a run takes, in the order in which it happens where it is more than nothing; the third waits 1.25 ms more for input."""
+_STEP_MS = 8.0
+_LATE, _LATE_MS = 2, 1.25
+_THREAD = f"python3 {HOSTILE}"
+_DETAILS = "regs:96 static_shared:3328 dynamic_shared:1024 grid:1,1,64 block:8,8,1 occ_pct:62.5"
+_SMALL = "regs:62 static_shared:0 dynamic_shared:0 grid:1,1,1 block:1024,1,1"
+_CAPACITY = 2**34
+_HEAP = 6_193_152
 
 
-def run(*, steps: int = 8, device: bool = True, **changes: Any) -> Any:
-    """A run: input-bound, 8 ms a step, on one GPU or on the CPU alone. `changes` replace attributes."""
-    frame = _steps(steps)
-    parts: dict[str, Any] = {
-        "steps": frame,
-        "steps_summary": _summary(frame),
-        "pods": _pods(frame),
-        "pods_summary": pods.summary(_pods(frame)),
-        "pods_cores": tpu_cores.empty(),
-        "overview": _overview(steps, device),
-        "input_ops": _input_ops(),
-        "input_categories": _input_categories(),
-        "tf_data_pipelines": _pipelines(),
-        "tf_data_nodes": _nodes(),
-        "tf_data_slowest": _nodes().assign(rank=0, self_ms=[0.25, 0.25, 4.8]),
-        "tf_data_calls": pd.DataFrame({"host": "worker-0", "pipeline": "Host:0", "rank": [0], "start_ms": [3.5], "duration_us": [5300.0]}),
-        "input_summary": _input_summary(steps),
-        "longest_calls": pd.DataFrame({"where": ["host"], "op": ["IteratorGetNext"], "at_ms": [8.5], "for_ms": [4.25]}),
-        "longest_launches": pd.DataFrame({"at_ms": [0.5, 9.0], "for_ms": [0.25, 0.125]})
-        if device
-        else pd.DataFrame({"at_ms": [], "for_ms": []}),
-        "ops": _ops(device),
-        "torch_modules": pd.DataFrame(columns=frames.names("torch_ops.modules")),
-        "torch_ops_by": lambda _: pd.DataFrame(columns=frames.names("torch_ops.frame")),
-        "kernels": _kernels() if device else _kernels().head(0),
-        "kernel_devices": pd.DataFrame({"utilization_percent": [40.0, 60.0], "sm_efficiency_percent": [np.nan, 20.0]}).head(
-            2 if device else 0
-        ),
-        "memory_summary": _memory_summary(),
-        "memory_timeline": _timeline(),
-        "memory_peak": _peak(),
-        "memory_ops": _memory_ops(),
-        "snapshot_pieces": (),
-        "allocator_replays": [],
-        "allocator_notes": [],
-        "device_time": {"device_time": pd.DataFrame()},
-        "device_time_missing": "No GPU kernel is in this profile.",
-        "memory_modules": memory_modules.frame({}, {}),
-        "hlo_missing": "No op of a compiled XLA program ran.",
-        "compiled": {},
-        "ascend_kinds": [],
-        "advice": _advice() if steps else _advice().head(0),
-        "devices": _devices() if device else _devices().head(0),
-        "hosts": ["worker-0"],
-        "trace": trace(max(steps, 1)),
-        "receipt": SimpleNamespace(
-            events=1234, dropped=0, skipped={}, lines=[SimpleNamespace(level="warning", text=f"odd name {HOSTILE}")]
-        ),
-        "activity": SimpleNamespace(
-            has_device=bool(device),
-            device_extents=pd.DataFrame({"host": [0] * device, "device": range(device)}),
-            name_category=np.array([0, 0, 1, 1, 6, 0], np.uint8),
-            framework="TensorFlow",
-            markers=table(MARKERS),
-            group_names={},
-            host_ops=table(HOST_OPS),
-            device_ops=table(DEVICE_OPS),
-            ops=Names(),
-        ),
-        "source": RunSource(
-            path="logs/plugins/profile/run-7",
-            name="run 7",
-            file="worker-0.xplane.pb",
-            bytes=1_782_579,
-            analysed_s=0.9,
-            created="2026-11-25 09:10:11",
-        ),
-        "capture": None,
-        "kept": lambda name, compute: compute(),
+def run(*, steps: int = 8, device: bool = True, **frames: pd.DataFrame) -> Run:
+    """A run: input-bound, 8 ms a step, on one GPU or on the CPU alone; without `steps` it has the work of 8, and no marker.
+
+    `frames` take the place of those of the run, if they have the columns and types of the schema.
+    """
+    out = opened(_training(steps, device))
+    for name, frame in frames.items():
+        put(out, name, frame)
+    return out
+
+
+def opened(data: bytes) -> Run:
+    """The run of a file."""
+    file = Memory(data, "worker-0.xplane.pb")
+    modified = datetime(2026, 11, 25, 9, 10, 11).timestamp()
+    out = Run.read(RunFiles("run 7", Path("logs/plugins/profile/run-7"), (file,), modified, "xspace"), keep=False)  # type: ignore[arg-type]
+    out.source.bytes = 1_782_579
+    return out
+
+
+@cache
+def _training(steps: int, device: bool) -> bytes:
+    host, gpu = PlaneWriter("/host:CPU"), _gpu()
+    main, pool, kernels, marks, calls = [], [], [], [], []
+    at = 0.0
+    for i in range(steps or 8):
+        # A file without a device states no groups: they are found.
+        group = {"group_id": 500 + i} if steps and device else {}
+        wait = CATEGORY_MS["input"] + (_LATE_MS if i == _LATE else 0.0)
+        length = _STEP_MS + wait - CATEGORY_MS["input"]
+
+        def event(plane: PlaneWriter, name: str, begin: float, length: float, at: float = at, group: Any = group, **stats: Any) -> bytes:
+            return plane.event(name, round((at + begin) * MS), round(length * MS), **group, **stats)
+
+        if steps:
+            main.append(event(host, "train", 0, length, step_num=500 + i, _r=1))
+            marks.append(event(gpu, str(500 + i), 0, length, step_name=f"train {500 + i}"))
+        main.append(event(host, "IteratorGetNext", 0, wait))
+        for depth, (name, parent) in enumerate((("Root", 0), ("Root::Prefetch", 11), ("Root::Prefetch::Map", 12))):
+            pool.append(event(host, f"Iterator::{name}", 0, wait - depth / 2, id=11 + depth, parent_id=parent))
+        launch = wait + CATEGORY_MS["kernel_launch"]
+        main.append(event(host, "ExecutorState::Process", wait, CATEGORY_MS["kernel_launch"]))
+        main.append(event(host, "EagerKernelExecute", launch, CATEGORY_MS["host_compute"]))
+        main.append(event(host, "sequential/dense/_Send:_Send", launch, CATEGORY_MS["host_compute"]))
+        work = launch + CATEGORY_MS["host_compute"]
+        # Each ms an event of the allocator.
+        calls += [(call, group) for call in range(40) if at <= call < at + length]
+        if not device:
+            # The CPU has all of the device's work.
+            main.append(event(host, "sequential/conv2d/Conv2D:Conv2D", work, CATEGORY_MS["device_compute"]))
+        else:
+            conv = {"tf_op": "gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter:Conv2DBackpropFilter", "kernel_details": _DETAILS}
+            small = {"tf_op": f"scope/{HOSTILE}:max_pool", "kernel_details": _SMALL}
+            kernel = f"void cudnn::detail::wgrad_alg0_engine<__half, 512>({HOSTILE})"
+            kernels.append(event(gpu, kernel, work, 1.0, correlation_id=4 * i + 1, **conv))
+            kernels.append(event(gpu, "EigenMetaKernel<int>", work + 1.0, 0.25, correlation_id=4 * i + 2, **small))
+            kernels.append(event(gpu, "EigenMetaKernel<int>", work + 1.25, 0.25, correlation_id=4 * i + 3, **small))
+            kernels.append(event(gpu, "MemcpyDToD", work + 1.5, CATEGORY_MS["device_to_device"], correlation_id=4 * i + 4))
+            main += [event(host, "cuLaunchKernel", wait + k / 8, 1 / 8, correlation_id=4 * i + k) for k in range(1, 5)]
+        at += length
+    host.line(_THREAD, main, line_id=1)
+    host.line("tf_data", pool, line_id=2)
+    host.line("allocator", _allocations(host, calls), line_id=3)
+    if marks and device:
+        gpu.line("Steps", marks, line_id=-559038737)
+    gpu.line("Stream #19(Compute)", kernels, line_id=19)
+    began = int(datetime(2026, 11, 21, 14, 2, 31).timestamp()) * 10**9
+    environment = PlaneWriter("Task Environment", {"profile_start_time": began, "profile_stop_time": began + round(at * 1e6)})
+    return xspace(*([gpu] if device else []), host, environment, hostname="worker-0")
+
+
+def _gpu() -> PlaneWriter:
+    facts = {"device_vendor": "Nvidia", "compute_cap_major": 7, "compute_cap_minor": 5, "memory_size": _CAPACITY, "core_count": 40}
+    return PlaneWriter("/device:GPU:0", {**facts, "device_type_string": "Tesla T4"})
+
+
+def _allocations(host: PlaneWriter, calls: Sequence[tuple[int, dict[str, int]]]) -> list[bytes]:
+    """Calls at their ms: blocks of 1 KiB that the next call frees, of which one is as large as all that was there before."""
+    out = []
+    for at, group in calls:
+        free, size = at % 2, _HEAP if at // 2 == 10 else 1024
+        heap = _HEAP + (0 if free else size)
+        op = HOSTILE if size == _HEAP else "sequential/conv2d/Conv2D:Conv2D"
+        out.append(
+            host.event(
+                "MemoryDeallocation" if free else "MemoryAllocation",
+                at * MS,
+                0,
+                allocator_name="GPU_0_bfc",
+                addr=4096 + 1024 * (at // 2),
+                allocation_bytes=size,
+                requested_bytes=size - 24,
+                bytes_allocated=heap,
+                bytes_reserved=0,
+                bytes_available=_CAPACITY - heap,
+                fragmentation=0.0003,
+                peak_bytes_in_use=45_508_198,
+                **group,
+                **({"data_type": 0} if free else {"tf_op": op, "region_type": "output", "data_type": 19, "shape": "[64,30,30,32]"}),
+            )
+        )
+    cpu = {"bytes_allocated": 1024, "bytes_reserved": 0, "bytes_available": _CAPACITY - 1024, "peak_bytes_in_use": 1024}
+    block = {
+        "addr": 64,
+        "allocation_bytes": 1024,
+        "requested_bytes": 1000,
+        "tf_op": "x",
+        "region_type": "temp",
+        "data_type": 3,
+        "shape": "[]",
     }
-    idle = {"rank": pd.NA, "where": "host", "type": "IDLE", "op": "IDLE", "occurrences": 0, "total_us": 5000.0, "avg_us": np.nan}
-    parts["ops_with_idle"] = pd.concat([parts["ops"], pd.DataFrame([{**idle, "self_us": 5000.0, "avg_self_us": np.nan, "eager": False}])])
-    return SimpleNamespace(**{**parts, **changes})
+    return [*out, host.event("MemoryAllocation", 40 * MS, 0, allocator_name="cpu", fragmentation=0.0, **cpu, **block)]
 
 
-def _steps(count: int) -> pd.DataFrame:
-    number = np.arange(500, 500 + count)
-    frame = pd.DataFrame({"host": "worker-0", "step": number, "name": [f"train {n}" for n in number], "start_ms": 8.0 * np.arange(count)})
-    frame["group"] = number
-    frame["step_time_ms"] = sum(CATEGORY_MS.values())
-    for key, value in CATEGORY_MS.items():
-        frame[f"{key}_ms"] = value
-    frame["device_collectives_ms"] = np.nan
-    if count > 2:
-        frame.loc[2, ["input_ms", "step_time_ms"]] += 1.25
-    return frame
+def traced(steps: int = 8, per_step: int = 20, *, stretch: int = 1, longer: Sequence[int] = (), far: bool = False) -> Run:
+    """A run of many events: markers of steps, a stream with kernels, a thread with calls in calls.
 
+    `stretch` puts the events so many times as far from one another as they are in 8 ms a step; `longer` is added to their durations, in
+    ps; `far` has the last one a day later.
+    """
+    host, gpu = PlaneWriter("/host:CPU"), _gpu()
+    gpu.stated("never used")
+    marks, kernels, calls = [], [], []
+    gap = 6 * MS // per_step
+    added = iter(longer) if longer else repeat(0)
 
-def _pods(steps: pd.DataFrame) -> pd.DataFrame:
-    """The steps as those of one worker."""
-    return steps.assign(worker=steps["host"], bottleneck="input", group=steps["step"])
+    def event(plane: PlaneWriter, name: str, start: int, duration: int, **stats: Any) -> bytes:
+        return plane.event(name, start * stretch, duration + next(added), **stats)
 
-
-def _summary(steps: pd.DataFrame) -> pd.DataFrame:
-    rows = []
-    mean = steps["step_time_ms"].mean()
-    for category in ("step_time", *CATEGORY_MS):
-        values = steps["step_time_ms" if category == "step_time" else f"{category}_ms"]
-        facts = {"mean_ms": values.mean(), "sd_ms": values.std(), "min_ms": values.min(), "max_ms": values.max()}
-        rows.append({"category": category, **facts, "percent": 100 * values.mean() / mean})
-    return pd.DataFrame(rows)
-
-
-def _overview(steps: int, device: bool) -> dict[str, Any]:
-    top = pd.DataFrame(
-        {
-            "rank": [1, 2, 3],
-            "op": ["gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter", f"scope/{HOSTILE}", "sequential/dense/MatMul"],
-            "self_ms": [2.456, 0.888, 0.3528],
-            "ms_per_step": [0.307, 0.111, 0.0441],
-            "percent": [19.8, 7.1, 2.8],
-            "cumulative_percent": [19.8, 26.9, 29.7],
-        }
-    )
-    known = steps > 0
-    return {
-        "bound": "input" if known else None,
-        "verdict": "Input-bound" if known else "Unknown",
-        "verdict_text": "51% of each step waits for data" if known else "",
-        "verdict_detail": "The GPU computes for 1.5 ms, then stands idle while tf.data prepares the next batch." if known else "",
-        "confidence": "high" if known else "none",
-        "confidence_evidence": [
-            (True, f"Input is the largest part of all {steps} steps"),
-            (False, "Profiling itself costs about 0.1 ms a step"),
-        ],
-        "step_time_ms": 8.16 if known else None,
-        "step_time_sd_ms": 0.44 if known else None,
-        "input_percent": 50.9 if known else None,
-        "device_busy_percent": 21.4 if device else None,
-        "device_idle_percent": 78.6 if device else None,
-        "device_op_percent": 27.0 if device else None,
-        "host_op_percent": 73.0 if device else 100.0,
-        "compute_16bit_percent": 77.3 if device else None,
-        "compute_32bit_percent": 22.7 if device else None,
-        "eager_host_percent": 1.5,
-        "eager_device_percent": 0.0 if device else None,
-        "peak_memory_bytes": 45_508_198.0,
-        "hosts": 1,
-        "devices": 1 if device else 0,
-        "device_kind": "Tesla T4" if device else None,
-        "top_ops": top,
-        "top_ops_where": "device" if device else "host",
-        "framework": "TensorFlow 2.21",
-        "checks": _checks(),
-        "environment": {
-            "devices": [{"name": "Tesla T4", "kind": "GPU", "compute_capability": "7.5", "memory_bytes": 2**34, "cores": 40, "count": 2}],
-            "versions": {"CUDA": "12.4"},
-            "start_time": datetime(2026, 11, 21, 14, 2, 31).astimezone(UTC).isoformat(),
-        },
-        "run_facts": [("Device", "Tesla T4"), ("Host", f"1 host {HOSTILE}"), ("Warnings", "none")],
-    }
-
-
-def _input_ops() -> pd.DataFrame:
-    path = "Iterator::Root::Prefetch::Map"
-    rows = [(path, "preprocessing", 64, 40.0, 76.9, 32.0, 61.5), (HOSTILE, "demanded_file_read", 64, 20.0, 38.5, 20.0, 38.5)]
-    return pd.DataFrame(rows, columns=["op", "category", "occurrences", "total_ms", "total_percent", "self_ms", "self_percent"])
-
-
-def _input_categories() -> pd.DataFrame:
-    keys = ("preprocessing", "demanded_file_read", "advanced_file_read", "enqueue", "other")
-    times = (32.0, 20.0, 0.0, 0.0, 0.0)
-    advice = ("raise num_parallel_calls", "read ahead with prefetch", "", "", "")
-    frame = pd.DataFrame({"category": keys, "label": [key.replace("_", " ") for key in keys], "time_ms": times, "advice": advice})
-    return frame.assign(percent=100 * frame["time_ms"] / 52)
-
-
-def _input_summary(steps: int) -> dict[str, Any]:
-    if not steps:
-        return {"statement": "No step time was measured.", "next_step": "Mark the steps.", "breakdown": pd.DataFrame()}
-    keys = ("enqueue", "preprocessing", "demanded_file_read", "advanced_file_read", "other")
-    breakdown = pd.DataFrame({"category": keys, "us_per_step": [0.0, 4000.0, 2500.0, 0.0, 0.0], "percent": [0.0, 61.5, 38.5, 0.0, 0.0]})
-    return {
-        "input_percent": 50.9,
-        "mean_percent": 50.4,
-        "sd_percent": 2.5 if steps > 1 else None,
-        "min_percent": 50.0,
-        "max_percent": 56.8,
-        "statement": "Highly input-bound: 50.9% of step time waits for input. Reduce that first.",
-        "next_step": f"See below {HOSTILE}",
-        "enqueue_ratio": 0.0,
-        "enqueue_ratio_from": None,
-        "breakdown": breakdown,
-        "copy_percent": None,
-        "copy_level": None,
-    }
-
-
-def _checks() -> pd.DataFrame:
-    rows = [
-        ("input", 50.9, "high", "Highly input-bound.", "input"),
-        ("precision", np.nan, "unknown", f"No device compute {HOSTILE}", "kernels"),
-        ("a_new_one", 0.0, "no", "Nothing.", "trace"),
-    ]
-    return pd.DataFrame(rows, columns=["check", "percent", "level", "statement", "view"])
-
-
-def _pipelines() -> pd.DataFrame:
-    facts = {"calls": 8, "slow_calls": 7, "mean_us": 4100.0, "min_us": 30.0, "max_us": 5300.0}
-    return pd.DataFrame([{"host": "worker-0", "pipeline": "Host:0", **facts, "advice": f"**Map** is the bottleneck {HOSTILE}"}])
-
-
-def _nodes() -> pd.DataFrame:
-    names = ("Root", "Prefetch", "Map")
-    rows = []
-    for i, name in enumerate(names):
-        long_name = "::".join(("Iterator", *names[: i + 1]))
-        facts = {"total_ms": 42.0 - i, "self_ms": (1.0, 1.0, 32.0)[i], "calls": 64, "critical": True, "bottleneck": name == "Map"}
-        where = {"host": "worker-0", "pipeline": "Host:0", "id": f"n{i}", "parent": f"n{i - 1}" if i else pd.NA}
-        rows.append({**where, "iterator": name, "long_name": long_name, "start_ms": 0.1 * i, **facts, "note": "1 thread" if i == 2 else ""})
-    return pd.DataFrame(rows)
-
-
-def _ops(device: bool) -> pd.DataFrame:
-    rows = [
-        (1, "device", "Conv2DBackpropFilter", "sequential/conv2d/Conv2DBackpropFilter", 8, 2456.1, 2456.1, False),
-        (2, "device", "MaxPoolGrad", f"scope/{HOSTILE}", 8, 888.5, 888.5, False),
-        (3, "host", "Dataset", "Iterator::Root::Prefetch::Map", 64, 40000.0, 32000.0, False),
-        (4, "host", "_Send", HOSTILE_ATTRIBUTE, 8, 1068.8, 1068.8, True),
-    ]
-    frame = pd.DataFrame(rows, columns=["rank", "where", "type", "op", "occurrences", "total_us", "self_us", "eager"])
-    frame = frame.assign(avg_us=frame["total_us"] / frame["occurrences"], avg_self_us=frame["self_us"] / frame["occurrences"])
-    frame["self_fraction"] = frame["self_us"] / frame.groupby("where")["self_us"].transform("sum")
-    frame["cumulative_fraction"] = frame.groupby("where")["self_fraction"].cumsum()
-    return frame if device else frame[frame["where"] == "host"].reset_index(drop=True)
-
-
-def _kernels() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": [1, 2],
-            "kernel": [f"void cudnn::detail::wgrad_alg0_engine<__half, 512>({HOSTILE})", "EigenMetaKernel<int>"],
-            "registers": [96, 62],
-            "static_shared_bytes": [3328, 0],
-            "dynamic_shared_bytes": [1024, 0],
-            "block": [(8, 8, 1), (1024, 1, 1)],
-            "grid": [(1, 1, 64), (1, 1, 1)],
-            "occupancy_percent": [62.5, np.nan],
-            "op_tensor_core_eligible": pd.array([True, False], dtype="boolean"),
-            "uses_tensor_core": pd.array([False, False], dtype="boolean"),
-            "op": ["sequential/conv2d/Conv2DBackpropFilter", HOSTILE_STYLE],
-            "occurrences": [8, 24],
-            "total_us": [3000.0, 1000.0],
-            "avg_us": [375.0, 41.7],
-            "min_us": [295.1, 11.1],
-            "max_us": [417.9, 60.0],
-        }
-    )
-
-
-def _memory_summary() -> pd.DataFrame:
-    facts = {"allocations": 40, "deallocations": 39, "capacity_bytes": 2.0**34, "lifetime_peak_bytes": 45_508_198.0}
-    peak = {"peak_bytes": 12_386_304.0, "peak_time_ms": 20.0, "peak_stack_bytes": 0.0, "peak_heap_bytes": 12_386_304.0}
-    rest = {"peak_free_bytes": 2.0**34 - 12_386_304, "peak_fragmentation": 0.0003}
-    small = {**facts, **peak, **rest, "memory_id": "cpu", "peak_bytes": 1024.0, "peak_heap_bytes": 1024.0}
-    return pd.DataFrame([small, {"memory_id": "GPU_0_bfc", **facts, **peak, **rest}])
-
-
-def _timeline() -> pd.DataFrame:
-    count = 40
-    heap = np.where(np.arange(count) == 20, 12_386_304, 1_000_000 + 1000 * np.arange(count)).astype(np.float64)
-    frame = pd.DataFrame({"memory_id": "GPU_0_bfc", "time_ms": np.arange(count, dtype=np.float64)})
-    frame["event"] = np.where(np.arange(count) % 2 == 0, "allocation", "deallocation")
-    frame["requested_bytes"] = 1000.0
-    frame["allocated_bytes"] = np.where(frame["event"] == "allocation", 1024.0, -1024.0)
-    frame["op"] = np.where(np.arange(count) == 20, HOSTILE, "sequential/conv2d/Conv2D")
-    frame["step"] = 500 + np.arange(count) // 8
-    frame["region_type"], frame["data_type"], frame["shape"] = "output", "half", "[64,30,30,32]"
-    frame["stack_bytes"], frame["heap_bytes"], frame["free_bytes"] = 0.0, heap, 2.0**34 - heap
-    frame["fragmentation"], frame["in_use_bytes"] = 0.0003, heap
-    # Each block is freed by the event behind its allocation.
-    frame["address"] = 1024 * (np.arange(count) // 2)
-    frame["order"] = np.arange(count)
-    frame["host"] = 0
-    return frame
-
-
-def _memory_ops() -> pd.DataFrame:
-    """Allocators and ops; more ops than a view lists on the first."""
-    count = 250
-    taken = np.arange(1, count + 1, dtype=np.int64)[::-1] * 1024
-    return pd.DataFrame(
-        {
-            "memory_id": "GPU_0_bfc",
-            "op": [f"op{i}" for i in range(count - 1)] + [""],
-            "allocations": np.ones(count, np.int64),
-            "allocated_bytes": taken,
-            "deallocations": np.zeros(count, np.int64),
-            "freed_bytes": np.zeros(count, np.int64),
-            "increase_bytes": taken,
-        }
-    )
-
-
-def _peak() -> pd.DataFrame:
-    columns = ["memory_id", "op", "allocated_bytes", "requested_bytes", "occurrences", "region_type", "data_type", "shape"]
-    rows = [
-        ("GPU_0_bfc", HOSTILE, 6_193_152, 6_000_000, 1, "output", "half", "[64,30,30,32]"),
-        ("cpu", "x", 1024, 1000, 1, "temp", "int32", "[]"),
-    ]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _advice() -> pd.DataFrame:
-    fix = f"-ds = ds.map(f)\n+ds = ds.map(f, num_parallel_calls=tf.data.AUTOTUNE)  # {HOSTILE}\nmodel.fit(ds)"
-    facts = {"severity": "high", "title": "Run Dataset.map in parallel", "evidence": f"Map takes **32.0 ms** of **52.0 ms**. {HOSTILE}"}
-    one = {"rule": "map", **facts, "gain_ms_per_step": 2.6, "fix": fix, "view": "input", "link": "Steps & input: critical path"}
-    two = {**one, "rule": "fp16", "severity": "low", "title": HOSTILE, "gain_ms_per_step": np.nan, "fix": "", "view": "kernels", "link": ""}
-    return pd.DataFrame([one, two])
-
-
-def _devices() -> pd.DataFrame:
-    return pd.DataFrame([{"host": "worker-0", "device": "GPU 0", "kind": "gpu", "name": "Tesla T4", "memory_bytes": 2.0**34}])
-
-
-def trace(steps: int = 8, per_step: int = 20) -> Any:
-    """Three lanes: step markers, a stream with kernels, a thread with nested calls. Times in ps."""
-    rows = []
     for s in range(steps):
-        begin = s * 8_000_000_000
-        rows.append((0, 0, begin, 8_000_000_000))
-        rows.append((2, 1, begin, 7_000_000_000))
+        begin = s * 8 * MS
+        marks.append(event(gpu, str(s), begin, 8 * MS, group_id=s, step_name=f"train {s}"))
+        calls.append(event(host, "train_function", begin, 7 * MS, group_id=s))
         for k in range(per_step):
-            rows.append((1, 2 + k % 2, begin + k * 300_000_000 + s, 200_000_001 + k))
-            rows.append((2, 4, begin + k * 300_000_000, 100_000_000))
-    rows.sort(key=lambda r: (r[0], r[2], -r[3]))
-    lane, name, start, duration = (np.array(column) for column in zip(*rows, strict=True))
-    events = Events(lane.astype(np.int32), name.astype(np.int32), start.astype(np.int64), duration.astype(np.int64))
-    lanes = pd.DataFrame(
-        {
-            "lane": [0, 1, 2],
-            "host": "worker-0",
-            "process": ["/device:GPU:0", "/device:GPU:0", "/host:CPU"],
-            "thread": ["Steps", "Stream 19", f"python3 {HOSTILE}"],
-            "kind": ["steps", "device", "host"],
-            "device": ["GPU 0", "GPU 0", ""],
-            "events": np.bincount(events.lane, minlength=3),
-            "note": ["", "compute", "main"],
-            "order": [0, 1, 2],
-        }
-    )
-    names = np.array(["train", "train_function", "wgrad_alg0", HOSTILE, "IteratorGetNext", "never used"], dtype=object)
-    return SimpleNamespace(
-        events=events, names=names, display=names, lanes=lanes, counters=no_counters(), args={}, name_args={}, flows=None, strings=[]
-    )
+            name = ("wgrad_alg0", HOSTILE)[k % 2]
+            stats = {"correlation_id": s * per_step + k + 1, "kernel_details": _SMALL, "group_id": s}
+            kernels.append(event(gpu, name, begin + k * gap + s, gap * 2 // 3 + 1 + k, **stats))
+            calls.append(event(host, "IteratorGetNext", begin + k * gap, gap // 3, group_id=s))
+    if far:
+        calls.append(event(host, "IteratorGetNext", 86_400 * 1000 * MS, MS))
+    gpu.line("Steps", marks, line_id=-559038737)
+    gpu.line("Stream #19(Compute)", kernels, line_id=19)
+    host.line(_THREAD, calls, line_id=1)
+    return opened(xspace(gpu, host, hostname="worker-0"))
+
+
+def threaded(spans: Sequence[tuple[int, int]]) -> Run:
+    """A run of one thread, whose calls begin and last so long, in ps."""
+    host = PlaneWriter("/host:CPU")
+    host.line(_THREAD, [host.event("train_function", begin, length) for begin, length in spans])
+    return opened(xspace(host, hostname="worker-0"))

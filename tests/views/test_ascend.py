@@ -112,8 +112,8 @@ def test_names_in_a_table_are_text() -> None:
     rows = [(fake.HOSTILE, fake.HOSTILE, "AI_CORE", 1, 0, 5.0)]
     made = run({"op_summary": [table("op_summary", **tasks(rows))]})
     for name in ("ops", "op_types"):
-        assert "<img" not in ascend_html.html(name, getattr(made, f"ascend_{name}"), 20, "")
-    assert "<img" not in ascend_html.html("iterations", made.ascend_iterations, 20, "<img>")
+        assert "<img" not in ascend_html.html(name, getattr(made.ascend, name), 20, "")
+    assert "<img" not in ascend_html.html("iterations", made.ascend.iterations, 20, "<img>")
 
 
 def test_a_part_displays_as_its_table_and_all_of_it_as_the_tab(story: profiles.Profile) -> None:

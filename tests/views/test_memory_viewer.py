@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -187,5 +186,5 @@ def test_it_opens_at_the_largest_program_that_ran(tmp_path):
     run = shown(tmp_path, **{f"jit_{i}({i})": small(f"jit_{i}", i, allocated=(i + 1) * KIB) for i in range(4)}).run
     assert "chosen" not in memory_viewer.payload(run)
     for ran, chosen in ((["jit_1(1)", "jit_2(2)"], [1, 0]), (["jit_3(3)", "jit_2(2)"], None), (["jit_0(0)"], [3, 0])):
-        seen = SimpleNamespace(memory_modules=run.memory_modules, compiled=run.compiled, hlo=pd.DataFrame({"program": ran}))
-        assert memory_viewer.payload(seen).get("chosen") == chosen
+        run.memo.values["programs_hlo"] = run.programs.hlo.reindex(range(len(ran))).assign(program=ran)
+        assert memory_viewer.payload(run).get("chosen") == chosen

@@ -9,11 +9,13 @@ import pandas as pd
 import pytest
 
 import nbprof
+from nbprof.run.run import Run
 from nbprof.schema import frames
 from nbprof.tools import dashboard as payload
 from nbprof.tools.ops import payload as ops
 from nbprof.tools.torch_ops import ops_torch
 from tests.support.profiles import real
+from tests.support.replaced import check
 from tests.views import fake
 
 TREE = [
@@ -36,6 +38,7 @@ def modules(*, device: bool = True) -> pd.DataFrame:
         path = [*path[:depth], name]
         paths.append("/".join(path))
     frame = frame.assign(module=paths, calls=1, host_self_us=frame["host_total_us"], device_self_us=frame["device_total_us"])
+    frame = frame[frames.names("torch_ops.modules")]
     if not device:
         frame[["device_total_us", "backward_device_us", "device_self_us"]] = np.nan
     return frame
@@ -55,6 +58,14 @@ def shapes(rows: int) -> pd.DataFrame:
         }
     )
     return frame.reindex(columns=[*frames.names("torch_ops.frame"), "input_shapes"])
+
+
+def shaped(frame: pd.DataFrame) -> Run:
+    """A run with these ops by their shapes."""
+    run = fake.run()
+    check("torch_ops_by_shapes", frame, run.torch_ops_by("shapes"))
+    run.memo.values["torch_ops_by_shapes"] = frame
+    return run
 
 
 def test_the_modules_are_a_tree_with_their_part_of_all_time():
@@ -95,7 +106,7 @@ def test_modules_that_are_left_out_are_in_sums_below_those_around_them(most):
 
 def test_ops_by_shape_end_in_the_sum_of_those_that_are_left_out(monkeypatch):
     monkeypatch.setattr(ops_torch, "MOST_SHAPES", 3)
-    run = fake.run(torch_ops_by=lambda _: shapes(5))
+    run = shaped(shapes(5))
     part = ops_torch.shapes(run)
     assert part["rows"] == 4
     assert part["data"]["device_self_us"].tolist() == [50, 40, 30, 30]
@@ -112,14 +123,14 @@ def test_nothing_is_there_where_nothing_was_recorded():
     part = ops.payload(fake.run())
     assert (part["modules"], part["shapes"]) == (None, None)
     none = shapes(4).assign(input_shapes=None)
-    assert ops.payload(fake.run(torch_ops_by=lambda _: none))["shapes"] is None
+    assert ops.payload(shaped(none))["shapes"] is None
     assert ops_torch.omissions(fake.run()) == []
 
 
 def test_annotations_and_runtime_calls_have_no_shapes():
     frame = shapes(3)
     frame.loc[0, "kind"] = "annotation"
-    assert ops_torch.shapes(fake.run(torch_ops_by=lambda _: frame))["rows"] == 2
+    assert ops_torch.shapes(shaped(frame))["rows"] == 2
 
 
 @pytest.mark.parametrize("name", ["mi300-ddp-resnet18", "h100-bert"])

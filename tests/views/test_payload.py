@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +14,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.display.categories import CATEGORIES
 from nbprof.profiles.load import load
+from nbprof.sources.recording import CaptureInfo
 from nbprof.tools import dashboard as payload
 from nbprof.tools.kernels import payload as kernels
 from nbprof.tools.memory import payload as memory
@@ -54,17 +54,7 @@ RUNS = {
     "gpu": fake.run(),
     "cpu": fake.run(device=False),
     "no steps": fake.run(steps=0),
-    "nothing": fake.run(
-        steps=0,
-        device=False,
-        **{
-            key: getattr(fake.run(), key).head(0)
-            for key in (
-                *("input_ops", "input_categories", "tf_data_pipelines", "tf_data_nodes", "ops", "ops_with_idle"),
-                *("memory_summary", "memory_timeline", "memory_peak", "memory_ops"),
-            )
-        },
-    ),
+    "nothing": fake.threaded([(0, 1000)]),
 }
 
 
@@ -136,8 +126,8 @@ def test_categories_are_those_of_the_twin_in_stack_order():
 
 def test_a_category_that_was_not_recorded_is_absent_and_a_measured_zero_is_not():
     part = steps.payload(fake.run())
-    assert "device_collectives" not in part["categories"]
-    assert part["categories"]["compile"].tolist() == [0.0] * 8
+    assert "compile" not in part["categories"]
+    assert part["categories"]["device_collectives"].tolist() == [0.0] * 8
     assert part["prefix"] == "train"
     assert part["step"].tolist() == list(range(500, 508))
     assert "warmup" not in part
@@ -147,8 +137,8 @@ def test_warm_up_steps_are_marked_and_left_out_of_the_means():
     run = fake.run()
     run.steps["warmup"] = [True] + [False] * 7
     run.steps["counted"] = ~run.steps["warmup"]
-    run.steps["kind"] = "train"
-    run.steps.loc[0, ["compile_ms", "step_time_ms"]] = [800.0, 808.0]
+    run.steps["compile_ms"] = [800.0] + [0.0] * 7
+    run.steps.loc[0, "step_time_ms"] = 808.0
     whole = payload.dashboard(run)
     assert whole["steps"]["warmup"].tolist() == [1] + [0] * 7
     assert whole["steps"]["left_out"] == "Averages leave out the first step (compilation, warm-up)."
@@ -172,13 +162,13 @@ def test_figures_say_why_they_are_missing():
 
 def test_figures_carry_the_numbers_of_the_frames():
     figures = {figure["key"]: figure for figure in overview.figures(fake.run())}
-    assert figures["step_time"]["value"] == 8.16
+    assert figures["step_time"]["value"] == 8.15625
     assert figures["step_time"]["spread"] == "± 0.44"
     assert figures["step_time"]["note"] == "range 8.00–9.25"
     assert figures["input"]["hot"]
-    assert figures["input"]["note"] == "4.15 ms a step"
-    assert (round(figures["peak_memory"]["value"], 2), figures["peak_memory"]["unit"]) == (43.40, "MiB")
-    assert figures["peak_memory"]["note"] == "of 16.00 GiB (0.3%)"
+    assert figures["input"]["note"] == "4.16 ms a step"
+    assert (round(figures["peak_memory"]["value"], 2), figures["peak_memory"]["unit"]) == (11.81, "MiB")
+    assert figures["peak_memory"]["note"] == "of 16.00 GiB (0.1%)"
 
 
 def test_a_fix_is_a_diff():
@@ -196,21 +186,23 @@ def test_a_fix_is_a_diff():
 def test_kernel_figures_follow_the_time_and_the_launches():
     part = kernels.payload(fake.run())
     values = {figure["key"]: figure["value"] for figure in part["figures"]}
-    times = {"kernel_time": 4.0, "kernels": 2, "median_kernel": 41.7}
-    in_use = {"in_use": 50.0, "sm_efficiency": 20.0}
-    assert values == {**times, "tensor_cores_used": 0.0, "tensor_cores_unused": 75.0, **in_use, "occupancy": 62.5}
-    assert part["top"]["ms"] == 4.0
-    assert [share["percent"] for share in part["top"]["parts"]] == [75.0, 25.0]
+    times = {"kernel_time": 12.0, "kernels": 2, "median_kernel": 250.0}
+    # 8 ms of a kernel of 64 blocks for 40 multiprocessors and 4 ms of one of 1 block, in steps of 65.25 ms.
+    in_use = {"in_use": pytest.approx(1200 / 65.25), "sm_efficiency": pytest.approx(100 * (8 + 4 / 40) / 65.25)}
+    assert values == {**times, "tensor_cores_used": 0.0, "tensor_cores_unused": pytest.approx(200 / 3), **in_use, "occupancy": 75.0}
+    assert part["top"]["ms"] == 12.0
+    assert [share["percent"] for share in part["top"]["parts"]] == pytest.approx([200 / 3, 100 / 3])
     table = part["table"]["data"]
     assert table["block"]["values"] == ["8×8×1", "1024×1×1"]
     assert table["shared_bytes"].tolist() == [4352, 0]
-    assert np.isnan(table["occupancy_percent"][1])
+    assert table["occupancy_percent"].tolist() == [62.5, 100.0]
 
 
 def test_kernels_of_a_device_that_states_less_are_missing_not_zero():
-    bare = fake.run().kernels.drop(columns=["static_shared_bytes", "dynamic_shared_bytes", "block", "grid"])
-    bare = bare.assign(uses_tensor_core=pd.array([None, None], dtype="boolean"))
-    part = kernels.payload(fake.run(kernels=bare))
+    full = fake.run().kernels
+    unknown = dict.fromkeys(("static_shared_bytes", "dynamic_shared_bytes"), pd.array([pd.NA] * len(full), "Int64"))
+    unknown["uses_tensor_core"] = pd.array([pd.NA] * len(full), "boolean")
+    part = kernels.payload(fake.run(kernels=full.assign(**unknown, block="", grid="")))
     assert np.isnan(part["table"]["data"]["shared_bytes"]).all()
     assert part["table"]["data"]["block"]["values"] == [""]
     assert [figure["value"] for figure in part["figures"][3:5]] == [None, None]
@@ -218,37 +210,52 @@ def test_kernels_of_a_device_that_states_less_are_missing_not_zero():
 
 def test_the_bottleneck_of_a_pipeline_is_marked_in_the_table():
     part = payload.dashboard(fake.run())["input"]
-    assert part["bottleneck"].tolist() == [1, 0]
-    assert part["total_ms"] == 52.0
-    assert part["per_step_ms"] == 6.5
+    assert part["bottleneck"].tolist() == [1, 0, 0]
+    assert part["total_ms"] == 33.25
+    assert part["per_step_ms"] == 4.15625
     pipeline = part["pipelines"][0]
-    nodes = pipeline["nodes"]
-    assert [node["parent"] for node in nodes] == [None, "n0", "n1"]
+    assert [node["parent"] for node in pipeline["nodes"]] == [None, "11", "12"]
     for graph in (pipeline, *pipeline["slowest"]):
         own = [node["self_ms"] for node in graph["nodes"]]
         assert [node["percent"] for node in graph["nodes"]] == pytest.approx([100 * one / sum(own) for one in own])
         assert graph["critical_ms"] == pytest.approx(sum(node["self_ms"] for node in graph["nodes"] if node["critical"]))
-    assert part["ops"]["data"]["us_per_call"].tolist() == [500.0, 312.5]
+    assert part["ops"]["data"]["us_per_call"].tolist() == [3156.25, 500.0, 500.0]
 
 
 def test_idle_is_in_the_totals_only():
     part = ops.payload(fake.run())
     assert "IDLE" not in part["table"]["data"]["op"]["values"]
-    assert part["totals"]["host_idle_us"] == 5000.0
-    assert part["totals"]["host_us"] == pytest.approx(33068.8)
-    assert np.isnan(part["totals"]["device_idle_us"])
+    # From the first op of each thread and of the GPU to the last one: 61.25, 57.75 and 59 ms.
+    assert part["totals"] == {"device_us": 12_000.0, "device_idle_us": 47_000.0, "host_us": 37_250.0, "host_idle_us": 119_000.0 - 37_250.0}
 
 
 def test_rows_beyond_the_limit_are_left_out_with_a_line_in_the_receipt(monkeypatch):
     monkeypatch.setattr(ops, "MOST_ROWS", 1)
     whole = payload.dashboard(fake.run())
     assert whole["ops"]["table"]["data"]["rank"].tolist() == [1, 3]
-    assert whole["meta"]["receipt"][-1]["text"] == "The table of ops leaves out the 2 with the least self time; p.ops.frame has all."
-    assert whole["ops"]["totals"]["host_us"] == pytest.approx(33068.8)
+    assert whole["meta"]["receipt"][-1]["text"] == "The table of ops leaves out the 4 with the least self time; p.ops.frame has all."
+    assert whole["ops"]["totals"]["host_us"] == 37_250.0
+
+
+def memory_ops():
+    """More ops than a view lists on the first of two allocators."""
+    count = 250
+    taken = np.arange(1, count + 1, dtype=np.int64)[::-1] * 1024
+    return pd.DataFrame(
+        {
+            "memory_id": "GPU_0_bfc",
+            "op": [f"op{i}" for i in range(count - 1)] + [""],
+            "allocations": np.ones(count, np.int64),
+            "allocated_bytes": taken,
+            "deallocations": np.zeros(count, np.int64),
+            "freed_bytes": np.zeros(count, np.int64),
+            "increase_bytes": taken,
+        }
+    )
 
 
 def test_memory_comes_with_the_largest_peak_first_and_its_step():
-    part = memory.payload(fake.run())
+    part = memory.payload(fake.run(memory_ops=memory_ops()))
     assert [one["memory_id"] for one in part["ids"]] == ["GPU_0_bfc", "cpu"]
     first = part["ids"][0]
     assert first["peak_step"] == 502
@@ -275,8 +282,7 @@ def test_sampling_keeps_every_box_and_the_first_of_the_largest(count):
 
 
 def test_the_trace_keeps_all_step_markers_every_lane_and_the_parents():
-    run = fake.run(trace=fake.trace(steps=100))
-    part = trace.payload(run, most=400)
+    part = trace.payload(fake.traced(steps=100), most=400)
     assert part["total"] == 100 * 42
     assert 350 <= part["shown"] <= 400
     lanes = {lane["name"]: lane for lane in part["lanes"]}
@@ -292,7 +298,7 @@ def test_the_trace_keeps_all_step_markers_every_lane_and_the_parents():
 
 
 def test_trace_times_are_ticks_from_the_start_of_the_profile():
-    part = codec.unpack(codec.pack(trace.payload(fake.run())))
+    part = codec.unpack(codec.pack(trace.payload(fake.traced())))
     assert part["tick_ns"] == 1
     assert part["end"] == 64_000_000
     marks = part["lanes"][0]
@@ -302,11 +308,24 @@ def test_trace_times_are_ticks_from_the_start_of_the_profile():
     assert "never used" not in part["names"]
     kernel = part["lanes"][1]
     assert {part["names"][code] for code in kernel["name_code"]} == {"wgrad_alg0", fake.HOSTILE}
-    assert [int(part["category"][part["names"].index(name)]) for name in ("wgrad_alg0", "IteratorGetNext")] == [1, 6]
+
+
+def test_names_that_tell_a_category_have_its_colour():
+    part = trace.payload(fake.run())
+    category = {
+        name: int(part["category"][part["names"].index(name)]) for name in ("MemcpyDToD", "cuLaunchKernel", "IteratorGetNext", "train")
+    }
+    keys = ["", *(each.key for each in CATEGORIES)]
+    assert {name: keys[at] for name, at in category.items()} == {
+        "MemcpyDToD": "device_to_device",
+        "cuLaunchKernel": "kernel_launch",
+        "IteratorGetNext": "input",
+        "train": "",
+    }
 
 
 def test_nested_slices_stay_nested_in_ticks():
-    part = codec.unpack(codec.pack(trace.payload(fake.run())))
+    part = codec.unpack(codec.pack(trace.payload(fake.traced())))
     thread = part["lanes"][2]
     ends = thread["start"].astype(np.int64) + thread["duration"]
     outer = thread["depth"] == 0
@@ -316,9 +335,7 @@ def test_nested_slices_stay_nested_in_ticks():
 
 
 def test_long_profiles_take_longer_ticks():
-    long = fake.trace(steps=2)
-    long.events.start *= 1000
-    part = trace.payload(fake.run(trace=long))
+    part = trace.payload(fake.traced(steps=2, stretch=1000))
     # The last slice begins at 13.7 s and takes 0.2 ms: 7 ns are the least of which 2^31 reach so far.
     assert part["tick_ns"] == 7
     assert part["end"] * 7 == pytest.approx(13_700_200_000, abs=8)
@@ -326,11 +343,11 @@ def test_long_profiles_take_longer_ticks():
 
 def test_views_choose_the_tabs_and_leave_out_the_other_data():
     run = fake.run()
+    full = payload.dashboard(run)
     whole = payload.dashboard(run, ["trace", "overview"])
     assert [tab["id"] for tab in whole["meta"]["tabs"]] == ["overview", "trace"]
     assert whole["ops"]["table"]["rows"] == 0
     assert whole["memory"]["empty"]["title"] == "Not in this report"
-    full = payload.dashboard(run)
     assert codec.pack(payload.select(full, ["trace", "overview"])) == codec.pack(whole)
     assert codec.pack(payload.select(full, None)) == codec.pack(full)
 
@@ -354,7 +371,7 @@ def test_the_tab_that_the_verdict_points_to_is_flagged():
 
 
 def capture(**facts):
-    return type("Capture", (), {"label": "run 3", "error": None, "cell_failed": False, **facts})()
+    return CaptureInfo("tensorflow", "", "2026-11-21T14:02:31", 1.0, 0, 0, **{"cell_failed": False, "error": "", "label": "run 3", **facts})
 
 
 @pytest.mark.parametrize(
@@ -376,15 +393,17 @@ def capture(**facts):
     ],
 )
 def test_one_notice_at_a_time_the_gravest_first(changes, kind, words):
-    notice = payload.dashboard(fake.run(**changes))["meta"]["notice"]
+    run = fake.run(steps=changes.get("steps", 8))
+    run.capture = changes.get("capture")
+    notice = payload.dashboard(run)["meta"]["notice"]
     assert (notice and notice["kind"]) == kind
     assert kind is None or words in notice["title"] + notice["text"]
 
 
 def test_dropped_events_make_the_profile_partial():
     run = fake.run()
-    run.receipt.dropped = 766
-    assert payload.dashboard(run)["meta"]["notice"]["title"] == "766 of 2,000 events were dropped."
+    run.receipt.skip("were dropped by the recorder", 766)
+    assert payload.dashboard(run)["meta"]["notice"]["title"] == "766 of 943 events were dropped."
 
 
 def test_a_run_of_a_file_has_the_name_of_the_file_and_says_what_it_was_when_it_was_recorded():
@@ -398,8 +417,8 @@ def test_a_run_of_a_file_has_the_name_of_the_file_and_says_what_it_was_when_it_w
 
 
 def test_header_facts():
-    assert payload.dashboard(fake.run())["meta"]["facts"] == ["8 steps", "64 ms", "Tesla T4", "14:02:31"]
-    several = pd.concat([fake.run().devices] * 8)
+    assert payload.dashboard(fake.run())["meta"]["facts"] == ["8 steps", "65 ms", "Tesla T4", "14:02:31"]
+    several = pd.concat([fake.run().devices] * 8, ignore_index=True)
     assert payload.facts(fake.run(devices=several))[2] == "8 × Tesla T4"
     assert payload.facts(fake.run(steps=1, device=False))[::2] == ["1 step", "CPU"]
 
@@ -425,7 +444,7 @@ def test_advice_that_opens_the_trace_says_where_its_evidence_is():
 
 
 def test_advice_about_waiting_goes_to_the_longest_idle_gap():
-    run = SimpleNamespace(activity=SimpleNamespace(has_device=True))
+    run = fake.run()
     assert overview._target(run, "other") == {"kind": "gap"}
     assert overview._target(run, "collectives") is None
 

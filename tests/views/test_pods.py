@@ -17,6 +17,7 @@ from nbprof.tools import dashboard as payload
 from nbprof.tools.pods import figure as figures
 from nbprof.tools.pods import payload as pods
 from tests.support.profiles import real
+from tests.support.replaced import put, shaped
 from tests.views import fake
 
 INPUT = [category.key for category in CATEGORIES].index("input") + 1
@@ -36,10 +37,11 @@ def frame(steps=6, workers=4, late=3):
 
 
 def run(table):
-    steps = table[["host", "group", "step", "name", "start_ms", "step_time_ms", *(c.column for c in CATEGORIES)]]
+    made = fake.run()
     kinds = {"warmup": table["step"] == 100, "counted": table["step"] != 100, "kind": "train"}
-    made = fake.run(pods=table, pods_summary=analysis.summary(table))
-    made.steps = steps.assign(**kinds)
+    put(made, "steps", shaped(made, "steps", table.assign(**kinds)))
+    put(made, "pods", shaped(made, "pods", table))
+    put(made, "pods_summary", analysis.summary(table))
     return made
 
 

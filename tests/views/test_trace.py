@@ -126,23 +126,17 @@ def test_thousands_of_lanes_fit(lanes):
 
 def test_levels_beyond_255_are_told():
     count = 500
-    start = np.arange(count, dtype=np.int64) * 1000
-    lane = np.zeros(count, np.int32)
-    run = fake.run(trace=fake.trace(steps=1))
-    run.trace.events = Events(lane + 2, lane + 1, start, (2 * count - np.arange(count)).astype(np.int64) * 10**6)
+    run = fake.threaded([(i * 1000, (2 * count - i) * 10**6) for i in range(count)])
     part = codec.unpack(codec.pack(trace.payload(run)))
-    lane = next(lane for lane in part["lanes"] if lane["id"] == 2)
+    (lane,) = part["lanes"]
     assert lane["depth"].dtype == np.uint16
     assert lane["depth"].tolist() == list(range(count))
     assert lane["depths"] == count
 
 
 def test_partial_overlaps_lie_on_levels_of_their_own_and_are_told():
-    run = fake.run(trace=fake.trace(steps=1))
-    none = np.zeros(3, np.int32)
-    run.trace.events = Events(none + 2, none + 1, np.array([0, 5, 8]) * 10**6, np.array([10, 10, 1]) * 10**6)
-    part = trace.payload(run)
-    lane = next(lane for lane in part["lanes"] if lane["id"] == 2)
+    part = trace.payload(fake.threaded([(0, 10 * 10**6), (5 * 10**6, 10 * 10**6), (8 * 10**6, 10**6)]))
+    (lane,) = part["lanes"]
     spans = sorted(zip(lane["depth"].tolist(), lane["start"].values.tolist(), lane["duration"].tolist(), strict=True))
     for (a, start, took), (b, after, _) in pairwise(spans):
         assert a != b or start + took <= after
@@ -150,12 +144,7 @@ def test_partial_overlaps_lie_on_levels_of_their_own_and_are_told():
 
 
 def test_events_far_from_the_others_are_told():
-    run = fake.run(trace=fake.trace(steps=20))
-    events = run.trace.events
-    start = events.start.copy()
-    start[-1] = 86_400 * 10**12
-    run.trace.events = Events(events.lane, events.name, start, events.duration)
-    part = trace.payload(run)
+    part = trace.payload(fake.traced(steps=20, far=True))
     assert [note for note in part["notes"] if "far from the others" in note]
     assert not [note for note in trace.payload(fake.run())["notes"] if "far from the others" in note]
 
@@ -204,7 +193,7 @@ def test_a_long_share_of_time_is_the_mean_of_equal_parts():
 
 def test_long_names_are_cut():
     run = fake.run()
-    run.trace.names[2] = "x" * 20_000
+    run.trace.display[2] = "x" * 20_000
     assert max(map(len, trace.payload(run)["names"])) == trace.MOST_NAME
 
 
@@ -240,12 +229,11 @@ def test_what_is_no_number_of_events_is_a_sentence(given, said):
 
 
 def test_rows_of_tables_know_their_longest_call():
-    run = fake.run()
-    op = run.ops.iloc[-1]
-    run.longest_calls[["where", "op"]] = [op["where"], op["op"]]
-    whole = payload.dashboard(run)
+    whole = payload.dashboard(fake.run())
     table = whole["ops"]["table"]["data"]
-    known = np.flatnonzero(~np.isnan(table["_at_ms"]))
-    assert [table["op"]["values"][table["op"]["codes"][row]] for row in known] == [op["op"]]
-    assert (table["_at_ms"][known[0]], table["_for_ms"][known[0]]) == (8.5, 4.25)
-    assert whole["kernels"]["table"]["data"]["_at_ms"].tolist() == [0.5, 9.0]
+    names = [table["op"]["values"][code] for code in table["op"]["codes"]]
+    longest_calls = {name: (float(at), float(took)) for name, at, took in zip(names, table["_at_ms"], table["_for_ms"], strict=True)}
+    assert longest_calls["sequential/dense/_Send"] == (4.75, 0.5)
+    # The third step waits longest.
+    assert longest_calls["Iterator::Root::Prefetch::Map"] == (16.0, 4.25)
+    assert whole["kernels"]["table"]["data"]["_at_ms"].tolist() == [5.25, 6.25]

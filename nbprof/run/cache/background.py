@@ -16,7 +16,7 @@ AT_EXIT_S = 5.0
 """How long the end of the process may wait for what is not written yet."""
 
 
-class Shelf(Protocol):
+class Flushable(Protocol):
     """What has something to write."""
 
     @property
@@ -36,13 +36,13 @@ def _recording() -> bool:
 class _Desk:
     def __init__(self) -> None:
         self._wake = threading.Condition()
-        self._due: dict[Shelf, float] = {}
+        self._due: dict[Flushable, float] = {}
         self._thread: threading.Thread | None = None
         self._writing = False
         self._closing = False
         self._deadline = float("inf")
 
-    def write(self, shelf: Shelf, seconds: float) -> None:
+    def write(self, one: Flushable, seconds: float) -> None:
         with self._wake:
             if self._thread is None:
                 thread = threading.Thread(target=self._work, name="nbprof cache", daemon=True)
@@ -52,7 +52,7 @@ class _Desk:
                     # A process that is ending, or that may have no more threads.
                     return
                 self._thread = thread
-            self._due[shelf] = time.monotonic() + seconds
+            self._due[one] = time.monotonic() + seconds
             self._wake.notify_all()
 
     def finish(self, seconds: float) -> bool:
@@ -81,18 +81,18 @@ class _Desk:
                         self._thread = None
                         self._wake.notify_all()
                         return
-                    shelf = min(self._due, key=self._due.__getitem__)
-                    wait = self._due[shelf] - time.monotonic()
-                    if wait <= 0 and (shelf.busy or _recording()) and not self._closing:
-                        self._due[shelf] = time.monotonic() + 0.5
+                    one = min(self._due, key=self._due.__getitem__)
+                    wait = self._due[one] - time.monotonic()
+                    if wait <= 0 and (one.busy or _recording()) and not self._closing:
+                        self._due[one] = time.monotonic() + 0.5
                         continue
                     if wait <= 0:
                         break
                     self._wake.wait(wait)
-                del self._due[shelf]
+                del self._due[one]
                 self._writing = True
             try:
-                quietly(shelf.flush, lambda: time.monotonic() > self._deadline)
+                quietly(one.flush, lambda: time.monotonic() > self._deadline)
             finally:
                 with self._wake:
                     self._writing = False
@@ -102,9 +102,9 @@ class _Desk:
 _desk = _Desk()
 
 
-def write(shelf: Shelf, seconds: float) -> None:
-    """Has a shelf flushed when it was left alone for some seconds."""
-    _desk.write(shelf, seconds)
+def write(one: Flushable, seconds: float) -> None:
+    """Has something flushed when it was left alone for some seconds."""
+    _desk.write(one, seconds)
 
 
 def finish(seconds: float = AT_EXIT_S) -> bool:

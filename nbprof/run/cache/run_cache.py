@@ -20,7 +20,7 @@ from nbprof.run.cache import background
 from nbprof.run.cache.folder import SUFFIX, Folder, enabled, location
 from nbprof.run.cache.identity import Place, key, watched
 from nbprof.run.cache.part import Damaged, Part, Writer
-from nbprof.run.cache.stored import FACTS, Kept, StoredTrace
+from nbprof.run.cache.stored import FACTS, StoredTrace, TraceToStore
 from nbprof.run.cache.values import Unstorable
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class _NotKept(Exception):  # noqa: N818 -- never shown
     """Why something is not written."""
 
 
-class Shelf:
+class RunCache:
     """No cache: everything is read and computed.
 
     Attributes
@@ -59,7 +59,7 @@ class Shelf:
         return compute()
 
 
-class DiskShelf(Shelf):
+class DiskRunCache(RunCache):
     """The entry of a run in a folder.
 
     Parameters
@@ -85,7 +85,7 @@ class DiskShelf(Shelf):
         self._index: dict[str, Part] = {}
         self._lock = threading.RLock()
         self._waiting: dict[str, object] = {}
-        self._kept: Kept | None = None
+        self._kept: TraceToStore | None = None
         self._source: Trace | None = None
         self._spent_s = 0.0
         self._computing = 0
@@ -215,7 +215,7 @@ class DiskShelf(Shelf):
     # Writing.
 
     def _keep(self, trace: Trace) -> None:
-        self._kept = Kept(trace, self._labels())
+        self._kept = TraceToStore(trace, self._labels())
         self._write_after(_AFTER_READING_S)
 
     def _write_after(self, seconds: float) -> None:
@@ -295,7 +295,7 @@ class DiskShelf(Shelf):
         return [piece.label for piece in self.pieces]
 
 
-def open_shelf(files: RunFiles, options: dict[str, Any] | None = None, *, keep: bool = True, write: bool = True) -> Shelf:
+def open_run_cache(files: RunFiles, options: dict[str, Any] | None = None, *, keep: bool = True, write: bool = True) -> RunCache:
     """What the cache has of a run.
 
     Parameters
@@ -314,5 +314,5 @@ def open_shelf(files: RunFiles, options: dict[str, Any] | None = None, *, keep: 
             folder = Folder(location())
             options = {"format": files.format, "limit_bytes": files.limit_bytes, **(options or {})}
             if folder.path.is_absolute() and folder.owned():
-                return DiskShelf(folder, files.files, options, write=write)
-    return Shelf(files.files)
+                return DiskRunCache(folder, files.files, options, write=write)
+    return RunCache(files.files)

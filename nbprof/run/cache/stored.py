@@ -30,7 +30,7 @@ _ONE_BY_ONE = 0.1
 Load = Callable[[str], Any]
 
 
-class Kept:
+class TraceToStore:
     """What of a trace is to be kept, taken before a dialect makes lanes and events of its own of it.
 
     Parameters

@@ -34,7 +34,7 @@ class Allocator(View):
         super().__init__(profile, "allocator")
 
     def _frame(self, name: str) -> pd.DataFrame:
-        frame: pd.DataFrame = getattr(self._profile.run, f"allocator_{name}")
+        frame: pd.DataFrame = getattr(self._profile.run.allocator, name)
         return frame.copy()
 
     @property
@@ -75,13 +75,13 @@ class Allocator(View):
     @property
     def settings(self) -> dict[str, Any]:
         """The settings of the allocator (PYTORCH_CUDA_ALLOC_CONF and what follows from it), as the snapshot states them."""
-        shown = self._profile.run.allocator_snapshot
+        shown = self._profile.run.allocator.snapshot
         return dict(shown.settings) if shown is not None else {}
 
     @property
     def notes(self) -> list[str]:
         """What could not be read of the snapshots, or is not known from them, a sentence each."""
-        return list(self._profile.run.allocator_notes)
+        return list(self._profile.run.allocator.notes)
 
     def at(self, time_ms: float, device: int | None = None) -> pd.DataFrame:
         """Blocks at any moment of the history, as `blocks` has them for the snapshot.
@@ -101,10 +101,10 @@ class Allocator(View):
         from nbprof.analysis.allocator import allocator
 
         run = self._profile.run
-        shown = run.allocator_snapshot
-        replay = next((one for one in run.allocator_replays if device is None or one.device == device), None)
+        shown = run.allocator.snapshot
+        replay = next((one for one in run.allocator.replays if device is None or one.device == device), None)
         if shown is None or replay is None:
-            known = ", ".join(str(one.device) for one in run.allocator_replays) or "none"
+            known = ", ".join(str(one.device) for one in run.allocator.replays) or "none"
             raise NbprofError(f"there is no device {device!r} in a snapshot of this run; there are: {known}")
         try:
             known_time = not math.isnan(time_ms)
@@ -113,9 +113,9 @@ class Allocator(View):
         if not known_time:
             raise NbprofError("time_ms must be a number of milliseconds after the first entry of the history")
         times = replay.entries["time_us"]
-        moment = allocator.start_us(run.allocator_replays) + float(time_ms) * 1e3
+        moment = allocator.start_us(run.allocator.replays) + float(time_ms) * 1e3
         state = replay.at(int(np.searchsorted(times, moment, side="right")))
-        return allocator.blocks(state, replay.device, run.allocator_stacks, shown.categories)
+        return allocator.blocks(state, replay.device, run.allocator.stacks, shown.categories)
 
     def text(self) -> str:
         """A few lines: the figures of each device, what keeps free memory, and why memory ran out."""

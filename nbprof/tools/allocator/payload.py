@@ -32,13 +32,13 @@ _HOLDERS = ("location", "bytes", "blocks")
 
 def payload(run: Run) -> dict[str, Any]:
     """The `Allocator` part: one entry a device."""
-    replays = run.allocator_replays
+    replays = run.allocator.replays
     if not replays:
         return {**nothing(), "empty": _empty(run)}
     shown = replays[:MOST_DEVICES]
     more = len(replays) - len(shown)
     left = f"{wording.plural(more, 'more device')}: p.allocator has all of them." if more else ""
-    return {"empty": None, "devices": [_device(run, replay) for replay in shown], "notes": run.allocator_notes, "left_out": left}
+    return {"empty": None, "devices": [_device(run, replay) for replay in shown], "notes": run.allocator.notes, "left_out": left}
 
 
 def nothing() -> dict[str, Any]:
@@ -48,7 +48,7 @@ def nothing() -> dict[str, Any]:
 
 def has(run: Run) -> bool:
     """Whether there is a snapshot."""
-    return bool(run.snapshot_pieces) and bool(run.allocator_replays)
+    return bool(run.snapshot_pieces) and bool(run.allocator.replays)
 
 
 def alone(run: Run) -> bool:
@@ -58,7 +58,7 @@ def alone(run: Run) -> bool:
 
 def text(run: Run) -> str:
     """The figures of each device, and why memory ran out, in a few lines."""
-    frame = run.allocator_summary
+    frame = run.allocator.summary
     if not len(frame):
         return "<nbprof allocator: no snapshot of PyTorch's allocator is here>"
     lines = []
@@ -68,31 +68,31 @@ def text(run: Run) -> str:
             f"{wording.size(row['inactive_bytes'])} free, of that {wording.size(row['stranded_bytes'])} stranded "
             f"(fragmentation {wording.percent(row['fragmentation_percent'])})"
         )
-        stranded = run.allocator_stranded
+        stranded = run.allocator.stranded
         for one in stranded[stranded["device"] == row["device"]].head(3).to_dict("records"):
             blocks = wording.plural(one["blocks"], "block")
             lines.append(f"  {wording.size(one['pinned_bytes'])} kept by {blocks} of {wording.one_line(one['location'])}")
-    for row in run.allocator_oom.tail(1).to_dict("records"):
+    for row in run.allocator.oom.tail(1).to_dict("records"):
         lines += ["Out of memory: " + wording.one_line(row["explanation"]), wording.one_line(row["remedy"])]
-    return "\n".join([*lines, *(wording.one_line(note) for note in run.allocator_notes)])
+    return "\n".join([*lines, *(wording.one_line(note) for note in run.allocator.notes)])
 
 
 def _empty(run: Run) -> dict[str, str]:
     return {
         "title": "No snapshot of PyTorch's allocator",
-        "text": " ".join(run.allocator_notes)
+        "text": " ".join(run.allocator.notes)
         or "Record with allocations on a GPU, or write one: torch.cuda.memory._record_memory_history(), then _dump_snapshot(path).",
     }
 
 
 def _device(run: Run, replay: Replay) -> dict[str, Any]:
-    ooms = run.allocator_oom
+    ooms = run.allocator.oom
     ooms = ooms[ooms["device"] == replay.device].tail(MOST_OOMS).iloc[::-1]
-    summary = run.allocator_summary
+    summary = run.allocator.summary
     row = summary[summary["device"] == replay.device].to_dict("records")[0]
     moment = int(ooms["entry"].iloc[0]) if len(ooms) else None
     state = replay.end() if moment is None else replay.at(moment)
-    stacks = run.allocator_stacks
+    stacks = run.allocator.stacks
     everything = allocator.pinning(state, stacks)
     pinned = everything.head(MOST_ROWS).assign(stack=stacks.texts(everything["code"].to_numpy(np.int64)[:MOST_ROWS]))
     held = allocator.holders(state, stacks)
@@ -136,7 +136,7 @@ def _levels(run: Run, replay: Replay) -> dict[str, Any]:
     """Levels over time: of each stretch the highest and the lowest, the peaks, and where memory ran out."""
     levels, entries = replay.levels(), replay.entries
     count = replay.count
-    time = (entries["time_us"] - allocator.start_us(run.allocator_replays)) / 1e3
+    time = (entries["time_us"] - allocator.start_us(run.allocator.replays)) / 1e3
     timed = bool(count) and bool((entries["time_us"] >= 0).all()) and bool((np.diff(time) >= 0).all())
     ooms = np.flatnonzero(entries["action"] == OOM)[-MOST_OOMS:]
     keep = [int(np.argmax(levels["allocated"])), int(np.argmax(levels["reserved"])), *ooms.tolist()] if count else []
@@ -144,7 +144,7 @@ def _levels(run: Run, replay: Replay) -> dict[str, Any]:
         np.union1d(sample(levels["allocated"], keep, _BOXES), sample(levels["reserved"], keep, _BOXES // 2)) if count else np.zeros(0, int)
     )
     names = np.array(ACTIONS, object)
-    where = run.allocator_stacks.locations(entries["stack"][rows])
+    where = run.allocator.stacks.locations(entries["stack"][rows])
     return {
         "entries": count,
         "timed": timed,
@@ -172,7 +172,7 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
     rows = rows[np.lexsort((blocks["address"].to_numpy(np.int64)[rows], place[owner[rows]]))]
     rest = np.setdiff1d(np.arange(len(segments)), fits)
     size = wording.size(float(segments["size"].to_numpy(np.int64)[rest].sum()))
-    stacks = run.allocator_stacks
+    stacks = run.allocator.stacks
     codes = blocks["stack"].to_numpy(np.int64)[rows]
     # Of many different stacks the last ones are told by their line alone.
     distinct = pd.unique(codes)

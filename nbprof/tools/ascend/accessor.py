@@ -30,13 +30,13 @@ class Part:
     @property
     def frame(self) -> pd.DataFrame:
         """The rows; the columns are those of `nbprof.schema.ascend.SCHEMA`."""
-        frame: pd.DataFrame = getattr(self._profile.run, f"ascend_{self._name}")
+        frame: pd.DataFrame = getattr(self._profile.run.ascend, self._name)
         return frame.copy()
 
     @property
     def missing(self) -> str:
         """Why there is nothing, and what to record, in a sentence; '' where there is something."""
-        from nbprof.run.parts_ascend import LACKS
+        from nbprof.run.ascend import LACKS
 
         return "" if len(self.frame) else LACKS.get(self._name, "No table of Ascend's profiler is in the profile.")
 
@@ -70,7 +70,7 @@ class Iterations(Part):
     @property
     def summary(self) -> pd.DataFrame:
         """The mean iteration of each model on each device, with the parts as shares of it."""
-        return self._profile.run.ascend_iterations_summary.copy()
+        return self._profile.run.ascend.iterations_summary.copy()
 
     def figure(self, device: int | None = None, model: int | None = None, **options: Any) -> Model:
         """A Bokeh bar chart: each iteration of a model, stacked by its parts.
@@ -98,7 +98,7 @@ class OpTypes(Part):
     @property
     def cores(self) -> pd.DataFrame:
         """Time by kind of core: `busy_us` with at least one of its tasks, `alone_us` with no task of another kind."""
-        return self._profile.run.ascend_cores.copy()
+        return self._profile.run.ascend.cores.copy()
 
     def figure(self, most: int = 15, **options: Any) -> Model:
         """A Bokeh bar chart of the types that take the most, in the colour of the kind of core."""
@@ -142,12 +142,12 @@ class Pmu(Part):
     @property
     def groups(self) -> list[str]:
         """Groups of counters that were recorded, by the names of `aic_metrics`: PipeUtilization, Memory, L2Cache …; [] where none was."""
-        return list(self._profile.run.ascend_pmu_groups)
+        return list(self._profile.run.ascend.pmu_groups)
 
     @property
     def types(self) -> pd.DataFrame:
         """By type of op and kind of core, most time first: means over the tasks, weighted by their duration."""
-        return self._profile.run.ascend_pmu_types.copy()
+        return self._profile.run.ascend.pmu_types.copy()
 
     def figure(self, most: int = 12, **options: Any) -> Model:
         """A Bokeh heat map: types of ops that take the most, by pipe."""
@@ -243,12 +243,12 @@ class Ascend(View):
     @property
     def verdict(self) -> dict[str, Any]:
         """What limits the iterations: `bound`, `verdict`, `text`, `detail`; without iterations, whether the device stood still."""
-        return dict(self._profile.run.ascend_verdict)
+        return dict(self._profile.run.ascend.verdict)
 
     @property
     def kinds(self) -> list[str]:
         """Kinds of tables that the profile has: op_summary, step_trace …; [] where no profiler of Ascend wrote it."""
-        return list(self._profile.run.ascend_kinds)
+        return list(self._profile.run.ascend.kinds)
 
     def table(self, kind: str) -> pd.DataFrame:
         """One kind of table as the files have it, with `host` (the recording) and `device`.
@@ -258,7 +258,7 @@ class Ascend(View):
         NbprofError
             The profile has no such table; says which it has.
         """
-        tables = self._profile.run.ascend_tables
+        tables = self._profile.run.ascend.tables
         if kind not in tables:
             raise NbprofError(f"the profile has no table {kind!r}; it has {', '.join(map(repr, tables)) or 'none'}")
         return tables[kind].copy()

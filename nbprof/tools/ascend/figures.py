@@ -12,7 +12,7 @@ from nbprof.analysis.ascend.pmu import PIPES
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, DEVICE, HOST, OTHER, mix
-from nbprof.run.parts_ascend import LACKS
+from nbprof.run.ascend import LACKS
 from nbprof.tools.ascend.payload import PARTS, WHOLE_REFRESH
 from nbprof.tools.plot import bokeh, style
 from nbprof.tools.tables import floats
@@ -56,7 +56,7 @@ def iterations(
         Bokeh is not installed, or there is no such iteration.
     """
     plotting, models = bokeh()
-    frame = run.ascend_iterations
+    frame = run.ascend.iterations
     if frame.empty:
         raise NbprofError(LACKS["iterations"])
     device = int(frame["device"].iloc[0]) if device is None else device
@@ -107,7 +107,7 @@ def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> F
         Bokeh is not installed, or no op is known.
     """
     plotting, models = bokeh()
-    frame = run.ascend_op_types
+    frame = run.ascend.op_types
     if frame.empty:
         raise NbprofError(LACKS["op_types"])
     rows = frame.groupby(["op_type", "core"], sort=False)[["tasks", "total_us"]].sum().reset_index()
@@ -144,7 +144,7 @@ def pmu(run: Run, most: int = 12, *, width: int = 700, **options: Any) -> Figure
         Bokeh is not installed, or no counters of pipes were recorded.
     """
     plotting, models = bokeh()
-    rows = run.ascend_pmu_types
+    rows = run.ascend.pmu_types
     pipes = {f"{name.lower()}_fraction": name for name in PIPES.values()}
     if rows.empty or not rows[list(pipes)].notna().to_numpy().any():
         raise NbprofError(LACKS["pmu"])

@@ -10,7 +10,7 @@ import pandas as pd
 from nbprof.analysis.ascend import tables as ascend_tables
 from nbprof.display import wording
 from nbprof.display.codec import short
-from nbprof.run.parts_ascend import LACKS
+from nbprof.run.ascend import LACKS
 from nbprof.schema import frames
 from nbprof.schema.columns import Col
 from nbprof.tools import rings
@@ -83,7 +83,7 @@ def payload(run: Run) -> dict[str, Any]:
     """The `Ascend` part."""
     if not has(run):
         return {**nothing(), "empty": _EMPTY}
-    said = run.ascend_verdict
+    said = run.ascend.verdict
     if ascend_tables_view.alone(run):
         return {**nothing(), "verdict": ascend_tables_view.verdict(run), "sections": ascend_tables_view.sections(run)}
     return {
@@ -96,11 +96,11 @@ def payload(run: Run) -> dict[str, Any]:
         },
         "figures": figures(run),
         "iterations": iterations(run),
-        "iterations_missing": "" if len(run.ascend_iterations) else LACKS["iterations"],
+        "iterations_missing": "" if len(run.ascend.iterations) else LACKS["iterations"],
         "rules": rules(run),
         "sections": [section(run, name) for name in _TITLES] + ascend_tables_view.sections(run),
-        "ring": _ring(run.ascend_op_types),
-        "notes": list(run.ascend_notes),
+        "ring": _ring(run.ascend.op_types),
+        "notes": list(run.ascend.notes),
     }
 
 
@@ -134,12 +134,12 @@ _SHOWS = frozenset(("step_trace", "op_statistic", "op_summary", "fusion_op", "ap
 
 def has(run: Run) -> bool:
     """Whether a profiler of Ascend wrote tables that the tab shows."""
-    return bool(_SHOWS.intersection(run.ascend_kinds)) or ascend_tables_view.has(run)
+    return bool(_SHOWS.intersection(run.ascend.kinds)) or ascend_tables_view.has(run)
 
 
 def only(run: Run) -> list[str]:
     """The tabs of a profile that is nothing but tables without moments of tasks or iterations; [] of others, which have more."""
-    if not run.ascend_kinds or len(run.trace.events):
+    if not run.ascend.kinds or len(run.trace.events):
         return []
     tabs = ["ascend"] if has(run) else []
     return [*tabs, "memory"] if "memory" not in run.missing else tabs
@@ -147,7 +147,7 @@ def only(run: Run) -> list[str]:
 
 def figures(run: Run) -> list[dict[str, Any]]:
     """The key figures: the mean iteration and its parts, or the busy and waiting time of the device."""
-    summary = run.ascend_iterations_summary
+    summary = run.ascend.iterations_summary
     rows = summary[summary["main"].astype(bool) & summary["iteration_ms"].notna()]
     if len(rows):
         row = rows.sort_values("iteration_ms", ascending=False, kind="stable").iloc[0]
@@ -170,8 +170,8 @@ def figures(run: Run) -> list[dict[str, Any]]:
                 f"as reported: {reported.get(row['convention'], 'unclear')}",
             ),
         ]
-    all_streams = run.ascend_waits[run.ascend_waits["stream"].isna()]
-    cores = run.ascend_cores
+    all_streams = run.ascend.waits[run.ascend.waits["stream"].isna()]
+    cores = run.ascend.cores
     out = []
     if len(all_streams):
         busy, wait = float(all_streams["busy_us"].sum()), float(all_streams["wait_us"].sum())
@@ -204,7 +204,7 @@ def _share(label: str, row: Any, name: str, category: str) -> dict[str, Any]:
 
 def iterations(run: Run) -> list[dict[str, Any]]:
     """Iterations by device and model as `Steps` of js/lib/payload.ts, main models first; `noun` and `labels` say what they are."""
-    frame, summary = run.ascend_iterations, run.ascend_iterations_summary
+    frame, summary = run.ascend.iterations, run.ascend.iterations_summary
     several = frame["host"].nunique() > 1
     ordered = summary.sort_values("main", ascending=False, kind="stable").head(MOST_GROUPS)
     out = []
@@ -257,7 +257,7 @@ def rules(run: Run) -> list[dict[str, Any]]:
             "fix": cut(wording.one_line(row["fix"])),
             "ops": cut(wording.one_line(row["ops"])),
         }
-        for row in run.ascend_rules.to_dict("records")
+        for row in run.ascend.rules.to_dict("records")
     ]
 
 
@@ -292,7 +292,7 @@ def section(run: Run, name: str) -> dict[str, Any]:
 def _rows(run: Run, name: str) -> pd.DataFrame:
     if name == "ops":
         return by_op(run)
-    frame: pd.DataFrame = getattr(run, f"ascend_{name}")
+    frame: pd.DataFrame = getattr(run.ascend, name)
     if name == "cores" and len(frame):
         # Of all devices together.
         frame = frame.groupby("core", sort=False)[["tasks", "total_us", "alone_us"]].sum().reset_index()
@@ -303,7 +303,7 @@ def _rows(run: Run, name: str) -> pd.DataFrame:
 
 def by_op(run: Run) -> pd.DataFrame:
     """Tasks put together by op, type and task type, most time first, with what counters say of them."""
-    ops = run.ascend_ops
+    ops = run.ascend.ops
     if ops.empty:
         return ops.assign(tasks=0, bound_by="")
     keys = ["op", "op_type", "task_type", "core"]
@@ -322,7 +322,7 @@ def by_op(run: Run) -> pd.DataFrame:
     out["fraction"] = out["total_us"] / whole if whole > 0 else np.nan
     long = ops.sort_values("duration_us", ascending=False, kind="stable").drop_duplicates(keys).set_index(keys)
     out["_at"], out["_for"] = long["start_ms"], long["duration_us"] / 1000
-    pmu = run.ascend_pmu
+    pmu = run.ascend.pmu
     if len(pmu):
         counted = pmu.sort_values("duration_us", ascending=False, kind="stable").drop_duplicates(keys).set_index(keys)
         out["bound_by"], out["bound_fraction"] = counted["bound_by"], counted["bound_fraction"]
@@ -337,9 +337,9 @@ def _scope(run: Run, name: str, frame: pd.DataFrame) -> str:
         total = wording.number(float(frame["total_us"].sum()) / 1000, 2)
         return f"{wording.plural(int(frame['tasks'].sum()), 'task')}, {total} ms; communication is not in it"
     if name == "ops":
-        return f"{wording.plural(len(run.ascend_ops), 'task')} by op; a row opens its longest in the trace"
+        return f"{wording.plural(len(run.ascend.ops), 'task')} by op; a row opens its longest in the trace"
     if name == "pmu_types":
-        return f"{', '.join(run.ascend_pmu_groups)}; means by type, weighted by time"
+        return f"{', '.join(run.ascend.pmu_groups)}; means by type, weighted by time"
     if name == "fusion":
         before, after = ascend_tables.fused_away(frame)
         return f"{before:,} ops before, {after:,} after"

@@ -62,17 +62,17 @@ _UNITS = {"_us": "µs", "_ms": "ms", "_percent": "%", "_gb_per_second": "GB/s", 
 
 def has(run: Run) -> bool:
     """Whether there is one of these tables."""
-    return any(kind in run.ascend_kinds for kind in TABLES)
+    return any(kind in run.ascend.kinds for kind in TABLES)
 
 
 def alone(run: Run) -> bool:
     """Whether the profile has nothing but these."""
-    return bool(run.ascend_kinds) and set(run.ascend_kinds) <= TABLES.keys() and not len(run.trace.events)
+    return bool(run.ascend.kinds) and set(run.ascend.kinds) <= TABLES.keys() and not len(run.trace.events)
 
 
 def verdict(run: Run) -> dict[str, Any]:
     """What stands above a table that was opened by itself."""
-    title = next(about.title for kind, about in TABLES.items() if kind in run.ascend_kinds)
+    title = next(about.title for kind, about in TABLES.items() if kind in run.ascend.kinds)
     detail = (
         "This is a part of a recording, opened by itself. Load the folder that it lies in (PROF_*, *_ascend_pt) for ops, steps, memory and "
         "the timeline."
@@ -82,11 +82,11 @@ def verdict(run: Run) -> dict[str, Any]:
 
 def sections(run: Run) -> list[dict[str, Any]]:
     """Each of these tables as a section of the tab."""
-    return [_section(run, kind) for kind in TABLES if kind in run.ascend_kinds]
+    return [_section(run, kind) for kind in TABLES if kind in run.ascend.kinds]
 
 
 def _section(run: Run, kind: str) -> dict[str, Any]:
-    about, frame = TABLES[kind], run.ascend_tables[kind]
+    about, frame = TABLES[kind], run.ascend.tables[kind]
     if kind == "npu_module_mem" and "reserved_bytes" in frame.columns:
         frame = _peaks(frame)
     key, down = about.first.removeprefix("-"), not about.first.startswith("-")

@@ -39,13 +39,13 @@ class DeviceTime(View):
         super().__init__(profile, "device_time")
 
     def _frame(self, name: str) -> pd.DataFrame:
-        frame = self._profile.run.device_time[name]
+        frame = self._profile.run.device_time.frames[name]
         return frame.drop(columns=[c for c in frame.columns if c.startswith("_")]).copy()
 
     @property
     def missing(self) -> str:
         """Why there is nothing, in a sentence; '' where there is something."""
-        return self._profile.run.device_time_missing
+        return self._profile.run.device_time.missing
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -95,7 +95,7 @@ class DeviceTime(View):
     @property
     def queue_series(self) -> pd.DataFrame:
         """The length of the queue of each stream whenever it changes: one more at each launch, one less as a work begins."""
-        return self._profile.run.queue_series()
+        return self._profile.run.device_time.queue_series()
 
     @property
     def launches(self) -> pd.DataFrame:
@@ -105,7 +105,7 @@ class DeviceTime(View):
     @property
     def each_launch(self) -> pd.DataFrame:
         """One row a launch, in time order. What a graph launches is one row: its first kernel, and the time of all."""
-        return self._profile.run.each_launch()
+        return self._profile.run.device_time.each_launch()
 
     @property
     def bandwidth(self) -> pd.DataFrame:
@@ -115,7 +115,7 @@ class DeviceTime(View):
     @property
     def bandwidth_series(self) -> pd.DataFrame:
         """The rate of all copies of a kind that run at a time, whenever it changes: each adds its own from its begin to its end."""
-        return self._profile.run.bandwidth_series()
+        return self._profile.run.device_time.bandwidth_series()
 
     @property
     def collectives(self) -> pd.DataFrame:
@@ -131,7 +131,7 @@ class DeviceTime(View):
     @property
     def each_collective(self) -> pd.DataFrame:
         """One row a collective and rank, in time order of each rank; `match` is the same number for all ranks of one collective."""
-        return self._profile.run.each_collective()
+        return self._profile.run.device_time.each_collective()
 
     @property
     def stragglers(self) -> pd.DataFrame:
@@ -190,7 +190,7 @@ class DeviceTime(View):
             known = ", ".join(sorted({str(s) for s in run.steps["step"].tolist()}, key=int)[:8]) or "none"
             on = f" on host {host!r}" if host is not None else ""
             raise NbprofError(f"there is no step {step}{on}; hosts are {', '.join(run.hosts[:8])}, and steps {known} …")
-        return run.critical_path_pieces(step, host)
+        return run.device_time.critical_path_pieces(step, host)
 
     def figure(self, what: str = "frame", **options: Any) -> Model:
         """A Bokeh figure.

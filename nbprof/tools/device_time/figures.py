@@ -62,8 +62,8 @@ def figure(run: Run, what: str, **options: Any) -> Model:
     }
     if what not in known:
         raise NbprofError(f"the figures of p.device_time are {', '.join(map(repr, known))}, not {what!r}")
-    if run.device_time_missing:
-        raise NbprofError(run.device_time_missing)
+    if run.device_time.missing:
+        raise NbprofError(run.device_time.missing)
     return known[what](run, **options)
 
 
@@ -103,13 +103,13 @@ def _word(key: str) -> str:
 
 
 def _parts(run: Run, **options: Any) -> Model:
-    rows = run.device_time["device_time"]
+    rows = run.device_time.frames["device_time"]
     rows = rows[rows["step"].isna()].head(_MOST)
     return _stacked(_labels(rows), {part: rows[f"{part}_ms"].to_numpy() for part in PARTS}, "ms", "What devices did", options)
 
 
 def _idle(run: Run, **options: Any) -> Model:
-    rows = run.device_time["device_idle"]
+    rows = run.device_time.frames["device_idle"]
     rows = rows[rows["stream"] == ""]
     by = rows.pivot_table(index=["host", "device"], columns="category", values="idle_ms", sort=False).reindex(columns=list(WAITS))
     by = by.head(_MOST).reset_index()
@@ -140,16 +140,16 @@ def _steps(rows: Any, by: str, value: str, unit: str, title: str, options: dict[
 
 
 def _queue(run: Run, **options: Any) -> Model:
-    return _steps(run.queue_series(), "stream", "queue_length", "launched, not begun", "Queue length", options)
+    return _steps(run.device_time.queue_series(), "stream", "queue_length", "launched, not begun", "Queue length", options)
 
 
 def _bandwidth(run: Run, **options: Any) -> Model:
-    return _steps(run.bandwidth_series(), "copy", "gb_per_second", "GB/s", "Memory bandwidth", options)
+    return _steps(run.device_time.bandwidth_series(), "copy", "gb_per_second", "GB/s", "Memory bandwidth", options)
 
 
 def _stragglers(run: Run, **options: Any) -> Model:
     plotting, models = bokeh()
-    rows = run.device_time["device_stragglers"]
+    rows = run.device_time.frames["device_stragglers"]
     rows = rows[rows["step"].notna()] if len(rows) else rows
     if not len(rows):
         raise NbprofError("No collective of several ranks is in this profile, so nobody is known to have waited for another.")
@@ -177,7 +177,7 @@ def _stragglers(run: Run, **options: Any) -> Model:
 
 def _path(run: Run, *, most: int = 20, **options: Any) -> Model:
     plotting, models = bokeh()
-    rows = run.device_time["device_critical_path"].head(most)
+    rows = run.device_time.frames["device_critical_path"].head(most)
     names = [f"{i + 1}. {_cut(n or 'nothing recorded')}" for i, n in enumerate(rows["name"])]
     kinds = [_KINDS.get(str(kind), ("Not known", OTHER)) for kind in rows["kind"]]
     source = models.ColumnDataSource(

@@ -56,12 +56,12 @@ _TABLES: dict[str, tuple[str, ...]] = {
 
 def payload(run: Run) -> dict[str, Any]:
     """The `DeviceTime` part."""
-    frames = run.device_time
+    frames = run.device_time.frames
     if not len(frames["device_time"]):
-        return {**nothing(), "empty": {"title": "No time of a device", "text": run.device_time_missing}}
+        return {**nothing(), "empty": {"title": "No time of a device", "text": run.device_time.missing}}
     parts = _parts(frames["device_time"])
     path, rest = _top(frames["device_critical_path"])
-    step = run.critical_path_step()
+    step = run.device_time.critical_path_step()
     return {
         "empty": None,
         "statement": statement(run),
@@ -101,12 +101,12 @@ def nothing() -> dict[str, Any]:
 
 def has(run: Run) -> bool:
     """Whether the profile has work of a device."""
-    return bool(len(run.device_time["device_time"]))
+    return bool(len(run.device_time.frames["device_time"]))
 
 
 def statement(run: Run) -> str:
     """What the devices did, in two sentences; marked."""
-    frames = run.device_time
+    frames = run.device_time.frames
     whole = _whole(frames["device_time"])
     time = float(whole["time_ms"].sum())
     if not time:
@@ -134,10 +134,10 @@ def statement(run: Run) -> str:
 
 def text(run: Run) -> str:
     """The time of devices in a few lines."""
-    frames = run.device_time
+    frames = run.device_time.frames
     whole = _whole(frames["device_time"])
     if not len(whole):
-        return f"<nbprof device_time: {run.device_time_missing}>"
+        return f"<nbprof device_time: {run.device_time.missing}>"
     lines = [wording.plain(statement(run))]
     for row in whole.head(8).itertuples():
         parts = ", ".join(f"{part} {wording.percent(getattr(row, f'{part}_percent'))}" for part in PARTS)
@@ -296,10 +296,10 @@ def _jumps(path: pd.DataFrame) -> dict[str, Any]:
 
 def _queues(run: Run) -> list[dict[str, Any]]:
     """The queues of the busiest streams: the longest of each box of time."""
-    busy = run.device_time["device_queue"]
+    busy = run.device_time.frames["device_queue"]
     if not len(busy):
         return []
-    series = run.queue_series()
+    series = run.device_time.queue_series()
     wanted = busy.sort_values("works", ascending=False, kind="stable").head(MOST_STREAMS)
     hosts = busy["host"].nunique()
     out = []
@@ -311,10 +311,10 @@ def _queues(run: Run) -> list[dict[str, Any]]:
 
 
 def _rates(run: Run) -> list[dict[str, Any]]:
-    known = run.device_time["device_bandwidth"]
+    known = run.device_time.frames["device_bandwidth"]
     if not len(known):
         return []
-    series = run.bandwidth_series()
+    series = run.device_time.bandwidth_series()
     wanted = known[known["peak_gb_per_second"].notna()].sort_values("time_ms", ascending=False, kind="stable").head(MOST_STREAMS)
     hosts = known["host"].nunique()
     out = []

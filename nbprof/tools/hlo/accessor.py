@@ -37,7 +37,7 @@ class Hlo(OfPrograms):
 
     def as_xprof(self) -> pd.DataFrame:
         """The rows of XProf 2.24.2, exactly, for comparing; what is not known is 0. Equal self times are in another order there."""
-        return self._profile.run.xprof_hlo.copy()
+        return self._profile.run.programs.xprof_hlo.copy()
 
     def by(self, column: str = "category") -> pd.DataFrame:
         """Self time by another column, most first: XProf's charts.

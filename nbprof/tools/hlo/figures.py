@@ -45,9 +45,9 @@ def hlo(run: Run, *, top: int = 15, width: int = 900, height: int = 0, **options
         Bokeh is not installed, or no op of a compiled program ran on a device.
     """
     plotting, models = bokeh()
-    frame = run.hlo
+    frame = run.programs.hlo
     if frame.empty:
-        raise NbprofError(run.hlo_missing)
+        raise NbprofError(run.programs.hlo_missing)
     sums = frame.groupby("category", sort=False).agg(self_us=("self_us", "sum"), ops=("op", "size"))
     sums = sums.sort_values("self_us", ascending=False, kind="stable")
     head, rest = sums.head(top), sums.iloc[top:]

@@ -52,7 +52,7 @@ Made = tuple[pd.DataFrame, dict[str, float | str], Peaks, pd.DataFrame]
 
 def has(run: Run) -> bool:
     """Whether an op of a compiled program ran."""
-    return not run.hlo_missing
+    return not run.programs.hlo_missing
 
 
 def nothing() -> dict[str, Any]:
@@ -81,10 +81,10 @@ def payload(run: Run, made: Made | None = None) -> dict[str, Any]:
     made : tuple, optional
         The frame, the total, the peaks and the steps of a roofline with other peaks.
     """
-    if run.hlo_missing:
-        return {**nothing(), "empty": {"title": "No op of a compiled program", "text": run.hlo_missing}}
-    frame, total, peaks, steps = made or (*run.roofline, roofline.peaks(run.activity), run.roofline_steps)
-    known = run.hlo
+    if run.programs.hlo_missing:
+        return {**nothing(), "empty": {"title": "No op of a compiled program", "text": run.programs.hlo_missing}}
+    frame, total, peaks, steps = made or (*run.programs.roofline, roofline.peaks(run.activity), run.programs.roofline_steps)
+    known = run.programs.hlo
     if made is not None:
         # Without infeed and outfeed there are fewer.
         known = known[~known["category"].isin(roofline.TRANSFERS)].reset_index(drop=True) if len(frame) < len(known) else known

@@ -58,7 +58,7 @@ class Roofline(Framed):
     def _made(self) -> tuple[pd.DataFrame, dict[str, float | str]]:
         run = self._profile.run
         if self._given == (None, None) and self._transfers:
-            return run.roofline
+            return run.programs.roofline
         return roofline.frame(run.activity, self.peaks, transfers=self._transfers)
 
     @property
@@ -84,7 +84,7 @@ class Roofline(Framed):
         """
         run = self._profile.run
         if self._given == (None, None):
-            return run.roofline_steps.copy()
+            return run.programs.roofline_steps.copy()
         return roofline.by_step(run.activity, self.peaks, run.steps)
 
     @property
@@ -95,7 +95,7 @@ class Roofline(Framed):
     @property
     def missing(self) -> str:
         """What is missing and what to do, in a sentence: the ops, or a peak of the device; '' where nothing is."""
-        return self._profile.run.hlo_missing or self.peaks.missing
+        return self._profile.run.programs.hlo_missing or self.peaks.missing
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
         if self._given == (None, None) and self._transfers:

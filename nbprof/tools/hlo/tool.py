@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _omissions(run: Run, _events: int) -> list[str]:
-    count = len(run.hlo) - payload.MOST_ROWS if payload.has(run) else 0
+    count = len(run.programs.hlo) - payload.MOST_ROWS if payload.has(run) else 0
     return [f"The table of HLO ops leaves out the {count:,} with the least self time; p.hlo.frame has all."] if count > 0 else []
 
 

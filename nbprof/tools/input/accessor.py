@@ -82,7 +82,7 @@ class TfData(View):
         `bottleneck` (with `bottleneck_path`, and its self time `bottleneck_us`) is that of the longest call; `advice` says what helps it
         and `fix` gives the code. `slow_calls` took over 50 µs.
         """
-        return self._profile.run.tf_data_pipelines.copy()
+        return self._profile.run.tf_data.pipelines.copy()
 
     @property
     def nodes(self) -> pd.DataFrame:
@@ -91,12 +91,12 @@ class TfData(View):
         `bottleneck` marks the blocking iterator with the most self time over all calls, `critical` the path from the root through it to a
         source. One call alone is in `call`.
         """
-        return self._profile.run.tf_data_nodes.copy()
+        return self._profile.run.tf_data.nodes.copy()
 
     @property
     def calls(self) -> pd.DataFrame:
         """One row a call of a root, by pipeline the longest first (`rank` 0): its begin, duration, and bottleneck with its self time."""
-        return self._profile.run.tf_data_calls.copy()
+        return self._profile.run.tf_data.calls.copy()
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class TfData(View):
         `input_bound` (longest call over 50 µs; None without tf.data), `host` `pipeline` `max_us` `bottleneck` `bottleneck_us` of the
         slowest host pipeline, a `statement` and the `next_step`.
         """
-        return dict(self._profile.run.tf_data_summary)
+        return dict(self._profile.run.tf_data.summary)
 
     def call(self, pipeline: str, rank: int = 0, host: str | None = None) -> pd.DataFrame:
         """The graph of one call: each iterator with its time, self time and calls in it; the columns of `nodes`.
@@ -124,7 +124,7 @@ class TfData(View):
         NbprofError
             There is no such pipeline, or it has fewer calls.
         """
-        known = self._profile.run.tf_data_pipelines
+        known = self._profile.run.tf_data.pipelines
         rows = known[(known["pipeline"] == pipeline) & ((known["host"] == host) | (host is None))]
         if not len(rows):
             there = ", ".join(f"{p} of {h}" for h, p in zip(known["host"], known["pipeline"], strict=True)) or "none"
@@ -132,4 +132,4 @@ class TfData(View):
         count = int(rows["calls"].iloc[0])
         if not 0 <= rank < count:
             raise NbprofError(f"pipeline {pipeline} has {count} calls: rank is 0 to {count - 1}")
-        return self._profile.run.tf_data_call(str(rows["host"].iloc[0]), pipeline, rank).copy()
+        return self._profile.run.tf_data.call(str(rows["host"].iloc[0]), pipeline, rank).copy()

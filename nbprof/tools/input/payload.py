@@ -26,7 +26,7 @@ def payload(run: Run) -> dict[str, Any]:
     total = float(np.nansum(floats(ops["self_ms"]))) if len(ops) else 0.0
     steps = len(run.steps)
     return {
-        "empty": _empty(run) if ops.empty and run.tf_data_pipelines.empty else None,
+        "empty": _empty(run) if ops.empty and run.tf_data.pipelines.empty else None,
         "total_ms": total,
         "per_step_ms": total / steps if steps and len(ops) else None,
         "categories": _categories(run),
@@ -163,7 +163,7 @@ def _with_cost(ops: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
 def _bottleneck(run: Run) -> np.ndarray[Any, np.dtype[np.uint8]]:
     if by_torch(run):
         return _most(run.input_ops)
-    nodes = run.tf_data_nodes
+    nodes = run.tf_data.nodes
     if nodes.empty or run.input_ops.empty:
         return np.zeros(len(run.input_ops), np.uint8)
     worst = nodes[nodes["bottleneck"].fillna(False).astype(bool)]
@@ -182,8 +182,8 @@ def _most(ops: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def pipelines(run: Run) -> list[dict[str, Any]]:
     """The tf.data pipelines in the order of the frame, each with its nodes."""
-    rows = run.tf_data_pipelines.head(MOST_PIPELINES).to_dict("records")
-    return [_pipeline(row, run.tf_data_nodes, run.tf_data_slowest, run.tf_data_calls) for row in rows]
+    rows = run.tf_data.pipelines.head(MOST_PIPELINES).to_dict("records")
+    return [_pipeline(row, run.tf_data.nodes, run.tf_data.slowest, run.tf_data.calls) for row in rows]
 
 
 def _pipeline(row: dict[Any, Any], nodes: pd.DataFrame, slowest: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
@@ -229,12 +229,7 @@ def _graph(nodes: pd.DataFrame) -> dict[str, Any]:
 
 def _of(frame: pd.DataFrame, row: dict[Any, Any]) -> pd.DataFrame:
     """The rows of one pipeline of one host."""
-    if not len(frame):
-        return frame
-    mine = frame["pipeline"] == row["pipeline"]
-    if "host" in frame.columns and "host" in row:
-        mine &= frame["host"] == row["host"]
-    found: pd.DataFrame = frame[mine]
+    found: pd.DataFrame = frame[(frame["pipeline"] == row["pipeline"]) & (frame["host"] == row["host"])]
     return found
 
 

@@ -85,7 +85,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
     # A kernel of which it is not known is in neither part.
     known = kernels["uses_tensor_core"].notna().to_numpy() if used is not None else None
     unused = None if used is None or eligible is None else _part(time, eligible & ~used & known)
-    occupied = analysis.mean_occupancy(kernels) if "occupancy_percent" in kernels.columns else None
+    occupied = analysis.mean_occupancy(kernels)
     return [
         figure(
             "kernel_time",
@@ -143,10 +143,9 @@ def _open_part(time: np.ndarray[Any, Any], known: np.ndarray[Any, np.dtype[np.bo
 
 def _occupancy_note(kernels: pd.DataFrame) -> str:
     """How the mean was made: how much time has no occupancy, and how much of the rest one that was computed rather than recorded."""
-    source = kernels["occupancy_source"] if "occupancy_source" in kernels.columns else pd.Series(index=kernels.index, dtype=object)
     time = floats(kernels["total_us"])
     absent = kernels["occupancy_percent"].isna().to_numpy(np.bool_)
-    computed = _part(time[~absent], (source == "computed").to_numpy(np.bool_)[~absent]) or 0.0
+    computed = _part(time[~absent], (kernels["occupancy_source"] == "computed").to_numpy(np.bool_)[~absent]) or 0.0
     part = "computed" if computed > 99.95 else f"{wording.percent(computed)} of it computed" if computed else ""
     unknown_part = f"not known of {wording.percent(_part(time, absent))} of the time" if absent.any() else ""
     return "; ".join(text for text in ("weighted by time", part, unknown_part) if text)
@@ -158,7 +157,7 @@ def _launches(launches: int, steps: int) -> str:
 
 
 def _flags(kernels: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
-    if key not in kernels.columns or kernels[key].isna().all():
+    if kernels[key].isna().all():
         return None
     return kernels[key].fillna(False).to_numpy(np.bool_)
 
@@ -180,30 +179,9 @@ def _weighted_median(values: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]
 def _shown(kernels: pd.DataFrame) -> pd.DataFrame:
     if kernels.empty:
         return kernels
-    shared = [kernels[key].astype("Float64") for key in ("static_shared_bytes", "dynamic_shared_bytes") if key in kernels.columns]
-    shown = kernels.assign(block=_shape(kernels, "block"), grid=_shape(kernels, "grid"))
-    if shared:
-        both = pd.concat(shared, axis=1)
-        shown["shared_bytes"] = both.sum(axis=1, min_count=1)
-    return shown
-
-
-def _shape(kernels: pd.DataFrame, key: str) -> list[str]:
-    if key in kernels.columns:
-        return [_dimensions(value) for value in kernels[key]]
-    sides = [f"{key}_{axis}" for axis in "xyz"]
-    if all(side in kernels.columns for side in sides):
-        return [_dimensions(row) for row in kernels[sides].itertuples(index=False)]
-    return [""] * len(kernels)
-
-
-def _dimensions(value: Any) -> str:
-    """`8×8×1` from a triple or from text like "8, 8, 1"."""
-    if isinstance(value, str):
-        return "×".join(part.strip(" ()[]") for part in value.split(","))
-    if isinstance(value, (tuple, list, np.ndarray)) and not any(pd.isna(side) for side in value):
-        return "×".join(str(int(side)) for side in value)
-    return ""
+    shared = kernels[["static_shared_bytes", "dynamic_shared_bytes"]].astype("Float64").sum(axis=1, min_count=1)
+    block, grid = ([shape.replace(",", "×") for shape in kernels[key]] for key in ("block", "grid"))
+    return kernels.assign(block=block, grid=grid, shared_bytes=shared)
 
 
 def _empty(run: Run) -> dict[str, Any]:

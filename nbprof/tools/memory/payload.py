@@ -82,16 +82,16 @@ def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
         "peak_time_ms": wording.real(row.get("peak_time_ms")),
         "peak_step": step,
         "total": len(full),
-        "time_ms": _column(kept, "time_ms"),
+        "time_ms": short(floats(kept["time_ms"])),
         "allocation": kept["event"].isin(["allocation"]).to_numpy(np.uint8) if len(kept) else np.zeros(0, np.uint8),
-        "requested_bytes": _column(kept, "requested_bytes"),
-        "allocated_bytes": _column(kept, "allocated_bytes"),
-        "op": _texts(kept, "op"),
+        "requested_bytes": short(floats(kept["requested_bytes"])),
+        "allocated_bytes": short(floats(kept["allocated_bytes"])),
+        "op": coded(kept["op"].tolist()),
         "step": _steps(kept),
-        "region_type": _texts(kept, "region_type"),
-        "data_type": _texts(_typed(kept), "data_type"),
-        "shape": _texts(kept, "shape"),
-        **{key: _column(kept, key) for key in ("stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes")},
+        "region_type": coded(kept["region_type"].tolist()),
+        "data_type": coded(_typed(kept)["data_type"].tolist()),
+        "shape": coded(kept["shape"].tolist()),
+        **{key: short(floats(kept[key])) for key in ("stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes")},
         "peak": _alive(_typed(_shares(alive.head(MOST_ALIVE), peak))),
         "moments": _moments(rows, drawn, most),
         "ops": table(_most(of_id(run.memory_ops, row["memory_id"])), "memory.ops", _OPS),
@@ -121,7 +121,7 @@ def _moments(full: pd.DataFrame, kept: npt.NDArray[np.int64], most: int) -> dict
     heap beyond these and `smaller_bytes` (blocks too small to be told, `smaller_count` of them) is one row more, called `rest`; its
     stack, where it has one, another.
     """
-    found = memory_alive.moments(full, kept, most) if "address" in full.columns else None
+    found = memory_alive.moments(full, kept, most)
     if found is None:
         return None
     whole = memory_alive.from_the_begin(full)
@@ -160,7 +160,7 @@ def _figures(row: dict[Any, Any], full: pd.DataFrame, step: int | None) -> list[
 
 def counted(timeline: pd.DataFrame) -> bool:
     """Whether the allocator stated no totals, so that its use is added up and lacks what was there before the recording."""
-    return "address" in timeline.columns and len(timeline) > 0 and bool(timeline["address"].isna().all())
+    return len(timeline) > 0 and bool(timeline["address"].isna().all())
 
 
 def _torch_figures(row: dict[Any, Any], when: str, added_up: bool) -> list[dict[str, Any]]:
@@ -178,7 +178,7 @@ def _torch_figures(row: dict[Any, Any], when: str, added_up: bool) -> list[dict[
 
 def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64], row: dict[Any, Any]) -> int | None:
     """The step of the row that the summary has as the peak; of equal ones the last."""
-    if not len(use) or np.isnan(use).all() or "step" not in full.columns:
+    if not len(use) or np.isnan(use).all():
         return None
     equal = np.flatnonzero(use == np.nanmax(use))
     shown = equal[full["time_ms"].to_numpy()[equal] == row.get("peak_time_ms")]
@@ -189,29 +189,16 @@ def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64], row: dict[Any, 
 def _shares(alive: pd.DataFrame, peak: float) -> pd.DataFrame:
     if alive.empty:
         return alive
-    count = floats(alive["occurrences"]) if "occurrences" in alive.columns else np.ones(len(alive))
-    part = 100 * floats(alive["allocated_bytes"]) * count / peak if peak > 0 else np.full(len(alive), np.nan)
+    part = 100 * floats(alive["allocated_bytes"]) * floats(alive["occurrences"]) / peak if peak > 0 else np.full(len(alive), np.nan)
     return alive.assign(percent=part)
 
 
 def _typed(frame: pd.DataFrame) -> pd.DataFrame:
     """With no data type where TensorFlow has "INVALID" for one that it does not know, as of a stack and of what no step asked for."""
-    if "data_type" not in frame.columns:
-        return frame
     return frame.assign(data_type=["" if text == DATA_TYPES[0] else text for text in frame["data_type"]])
 
 
-def _column(frame: pd.DataFrame, key: str) -> npt.NDArray[np.float64]:
-    return short(floats(frame[key])) if key in frame.columns else np.full(len(frame), np.nan)
-
-
-def _texts(frame: pd.DataFrame, key: str) -> dict[str, Any]:
-    return coded(frame[key].tolist() if key in frame.columns else [""] * len(frame))
-
-
 def _steps(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
-    if "step" not in frame.columns:
-        return np.full(len(frame), -1, np.int32)
     return np.asarray(frame["step"].to_numpy(np.float64, na_value=-1.0)).astype(np.int32)
 
 
@@ -226,7 +213,11 @@ def _empty(run: Run) -> dict[str, Any]:
         }
     if by_jax(run):
         # Recording them is no option of JAX's, so there is nothing to ask for.
-        planned = " What its compiled programs take is in the tab Program memory." if run.memory_modules["peak_bytes"].notna().any() else ""
+        planned = (
+            " What its compiled programs take is in the tab Program memory."
+            if run.programs.memory_modules["peak_bytes"].notna().any()
+            else ""
+        )
         return {
             "title": "No allocations in this run",
             "text": f"The profile has no memory events. JAX records those of GPUs and TPUs, none of the CPU.{planned}",

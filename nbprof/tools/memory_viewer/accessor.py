@@ -155,7 +155,7 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
         A program that several machines recorded is one row; different ones of one name are told apart by their machine. `time_ms` is the
         time of its ops on devices, without the ops inside, all devices together.
         """
-        frame: pd.DataFrame = self._profile.run.memory_modules
+        frame: pd.DataFrame = self._profile.run.programs.memory_modules
         return frame.copy()
 
     def __getitem__(self, module: str) -> ModuleMemory:
@@ -166,7 +166,7 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
         NbprofError
             There is no such program (a KeyError too), or the file has no buffer assignment of it, or that is damaged.
         """
-        programs = self._profile.run.compiled
+        programs = self._profile.run.programs.compiled
         name = memory_modules.choose(module, programs)
         try:
             program = Program(programs[name].module.data)
@@ -178,11 +178,11 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
         return ModuleMemory(self._profile, name, program, assignment)
 
     def __iter__(self) -> Iterator[str]:
-        frame = self._profile.run.memory_modules
+        frame = self._profile.run.programs.memory_modules
         return iter(frame.loc[frame["peak_bytes"].notna(), "module"].tolist())
 
     def __len__(self) -> int:
-        return int(self._profile.run.memory_modules["peak_bytes"].notna().sum())
+        return int(self._profile.run.programs.memory_modules["peak_bytes"].notna().sum())
 
     def __contains__(self, module: object) -> bool:
         return module in set(self)
@@ -190,4 +190,4 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
     def __repr__(self) -> str:
         from nbprof.tools.memory_viewer import payload as drawn
 
-        return drawn.listed(self._profile.run.memory_modules)
+        return drawn.listed(self._profile.run.programs.memory_modules)

@@ -34,7 +34,7 @@ _BUFFER = (
 
 def payload(run: Run) -> dict[str, Any]:
     """The `MemoryViewer` part, the program with the largest peak first, opened at the largest that ran while it was recorded."""
-    frame = run.memory_modules
+    frame = run.programs.memory_modules
     known = frame[frame["peak_bytes"].notna()]
     if known.empty:
         return {**nothing(), "empty": _empty(frame)}
@@ -43,13 +43,13 @@ def payload(run: Run) -> dict[str, Any]:
     for row in known.to_dict("records"):
         if len(modules) >= ALL_MODULES or points <= 0 or buffers <= 0:
             break
-        one = _module(row, run.compiled[str(row["module"])])
+        one = _module(row, run.programs.compiled[str(row["module"])])
         points -= sum(space["rows"] for space in one["spaces"])
         buffers -= sum(space["buffers"]["rows"] for space in one["spaces"])
         modules.append(one)
     part = {"empty": None, "modules": modules, "left_out": _left_out(frame, known.iloc[len(modules) :])}
     # What only prepares the run may need the most memory, and is not what a person looks for.
-    ran = known["module"].isin(set(run.hlo["program"])).to_numpy()[: len(modules)]
+    ran = known["module"].isin(set(run.programs.hlo["program"])).to_numpy()[: len(modules)]
     return {**part, "chosen": [int(ran.argmax()), 0]} if ran.any() and not ran[0] else part
 
 
@@ -65,13 +65,13 @@ def opened_at(run: Run, part: dict[str, Any], module: str, space: int) -> dict[s
         Its full name, as `Run.compiled` has it.
     space : int
     """
-    frame, modules = run.memory_modules, list(part["modules"])
+    frame, modules = run.programs.memory_modules, list(part["modules"])
     # Names may be cut, so that only the place among the known ones tells which it is.
     at = frame.loc[frame["peak_bytes"].notna(), "module"].tolist().index(module)
     if at >= len(modules):
         row = frame[frame["module"] == module].to_dict("records")[0]
         at = len(modules)
-        modules.append(_module(row, run.compiled[module]))
+        modules.append(_module(row, run.programs.compiled[module]))
     spaces = [one["space"] for one in modules[at]["spaces"]]
     return {**part, "modules": modules, "chosen": [at, spaces.index(space) if space in spaces else 0]}
 
@@ -83,7 +83,7 @@ def nothing() -> dict[str, Any]:
 
 def has(run: Run) -> bool:
     """Whether the profile has a program whose memory is known."""
-    return bool(run.memory_modules["peak_bytes"].notna().any())
+    return bool(run.programs.memory_modules["peak_bytes"].notna().any())
 
 
 def text(module: str, seen: memory_viewer.View, most: int) -> str:

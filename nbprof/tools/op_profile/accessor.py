@@ -39,7 +39,7 @@ class OpProfile(OfPrograms):
     def __repr__(self) -> str:
         from nbprof.tools.op_profile import payload as drawn
 
-        return drawn.text(self._profile.run.op_profile_upper, self.missing)
+        return drawn.text(self._profile.run.programs.op_profile_upper, self.missing)
 
     def tree(self, by: str = "program", *, idle: bool = False) -> pd.DataFrame:
         """The tree with other roots, in the columns of `frame`.

@@ -38,8 +38,8 @@ _GBYTES = rate("bytes", "", "GB/s", "Bytes of main memory a second, in 10⁹.")
 def payload(run: Run) -> dict[str, Any]:
     """The `OpProfile` part."""
     if not has(run):
-        return {**nothing(), "empty": {"title": "No op of a compiled program", "text": run.hlo_missing}}
-    leaves = run.op_profile_leaves
+        return {**nothing(), "empty": {"title": "No op of a compiled program", "text": run.programs.hlo_missing}}
+    leaves = run.programs.op_profile_leaves
     peaks = roofline.peaks(run.activity)
     on_cpu = not run.activity.has_device
     return {
@@ -100,13 +100,13 @@ def nothing() -> dict[str, Any]:
 
 def has(run: Run) -> bool:
     """Whether an op of a compiled program ran."""
-    return not run.hlo_missing
+    return not run.programs.hlo_missing
 
 
 def left_out(run: Run) -> int:
     """Ops that the payload has in sums alone."""
     return (
-        max(0, run.kept("ops of compiled programs", lambda: int((run.op_profile_upper["kind"] == "op").sum())) - MOST_OPS)
+        max(0, run.persist("ops of compiled programs", lambda: int((run.programs.op_profile_upper["kind"] == "op").sum())) - MOST_OPS)
         if has(run)
         else 0
     )
@@ -114,7 +114,7 @@ def left_out(run: Run) -> int:
 
 def figures(run: Run) -> list[dict[str, Any]]:
     """The root of the tree as figures."""
-    tree = run.op_profile_upper
+    tree = run.programs.op_profile_upper
     root = tree.iloc[0]
     count = int((tree["kind"] == "op").sum())
     programs = int((tree["kind"] == "program").sum())
@@ -133,7 +133,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
 
 def statement(run: Run) -> str:
     """Where to begin, with its numbers; marked."""
-    tree = run.op_profile_upper
+    tree = run.programs.op_profile_upper
     whole = float(tree["time_us"].iloc[0])
     found = tree[tree["kind"] == "op"]
     if not whole or found.empty:

@@ -120,7 +120,7 @@ def _empty(run: Run) -> dict[str, Any]:
             "text": "The profile holds no framework op: it was recorded without the CPU side. The host's ops need ProfilerActivity.CPU:",
             "code": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
         }
-    if not run.activity.has_device and not run.hlo_missing:
+    if not run.activity.has_device and not run.programs.hlo_missing:
         return {
             "title": "The ops of this run are in compiled programs",
             # The view has the link to Op profile below.

@@ -119,7 +119,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
 
 def _summary(run: Run, category: str) -> dict[Any, Any]:
     summary = run.steps_summary
-    rows = summary[summary["category"] == category] if "category" in summary.columns else summary
+    rows = summary[summary["category"] == category]
     return dict(rows.iloc[0]) if len(rows) else {}
 
 
@@ -208,7 +208,7 @@ def _memory(run: Run) -> dict[str, Any]:
         return bytes_figure("peak_memory", "Peak memory", None, "")
     note = ""
     summary = run.memory_summary
-    if len(summary) and "capacity_bytes" in summary.columns:
+    if len(summary):
         shown = summary[summary["peak_bytes"] == peak]
         largest = (shown if len(shown) else summary.sort_values("peak_bytes", ascending=False, kind="stable")).iloc[0]
         note = str(largest["memory_id"])
@@ -217,7 +217,7 @@ def _memory(run: Run) -> dict[str, Any]:
         if capacity and peak <= capacity < 2**44:
             note = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
         rows = run.memory_timeline
-        if "address" in rows.columns and rows.loc[rows["memory_id"] == largest["memory_id"], "address"].isna().all():
+        if rows.loc[rows["memory_id"] == largest["memory_id"], "address"].isna().all():
             note = "at least: what was there before is not in it"
     return bytes_figure("peak_memory", "Peak memory", peak, note)
 
@@ -275,9 +275,7 @@ def _no_advice(run: Run) -> str:
 
 
 def _top_ops(run: Run) -> dict[str, Any]:
-    frame = run.overview.get("top_ops")
-    if not isinstance(frame, pd.DataFrame):
-        frame = pd.DataFrame()
+    frame = run.overview["top_ops"]
     keys = ["rank", "op", "ms_per_step", "percent", "cumulative_percent"]
     if "flops_per_second" in frame.columns and frame["flops_per_second"].notna().any():
         frame = frame.assign(gflops_per_second=floats(frame["flops_per_second"]) / 1e9)
@@ -289,7 +287,7 @@ def _top_ops(run: Run) -> dict[str, Any]:
     devices = len(run.activity.device_extents) if len(run.steps) and run.overview.get("top_ops_where") == "device" else 1
     if devices > 1 and len(frame):
         # Each host has steps of its own, by all of which the sum was divided already.
-        hosts = run.steps["host"].nunique() if "host" in run.steps.columns else 1
+        hosts = run.steps["host"].nunique()
         frame = frame.assign(ms_per_step=floats(frame["ms_per_step"]) * hosts / devices)
     where = ("host" if run.overview.get("top_ops_where") == "host" else "device",)
     made = hidden(table(frame.head(10), "overview.top_ops", keys), *longest(frame.head(10), run.longest_calls, where))

@@ -51,8 +51,8 @@ def no_steps(run: Run) -> dict[str, str]:
 def payload(run: Run) -> dict[str, Any]:
     """The `Steps` part: times by step and category; a category that was not recorded is absent."""
     steps = run.steps
-    hosts = coded(steps["host"].tolist() if "host" in steps.columns else [])
-    names = [str(name) if isinstance(name, str) else "" for name in steps["name"]] if "name" in steps.columns else []
+    hosts = coded(steps["host"].tolist())
+    names = [str(name) if isinstance(name, str) else "" for name in steps["name"]]
     part: dict[str, Any] = {
         "empty": no_steps(run) if steps.empty else None,
         "step": pd.to_numeric(steps["step"]).to_numpy(np.int32) if len(steps) else np.zeros(0, np.int32),
@@ -63,7 +63,7 @@ def payload(run: Run) -> dict[str, Any]:
         "prefix": prefix(names),
         "hosts": hosts["values"],
     }
-    if "counted" in steps.columns and not (counted := steps["counted"].astype(bool)).all():
+    if not (counted := steps["counted"].astype(bool)).all():
         part["warmup"] = (~counted).to_numpy(np.uint8)
         part["left_out"] = _left_out(steps)
     if len(hosts["values"]) > 1 or (len(run.hosts) > 1 and len(steps)):
@@ -75,7 +75,7 @@ def payload(run: Run) -> dict[str, Any]:
 
 def recorded(steps: pd.DataFrame) -> list[Any]:
     """The categories that the producer recorded, in stack order."""
-    return [c for c in CATEGORIES if c.column in steps.columns and (steps.empty or steps[c.column].notna().any())]
+    return [c for c in CATEGORIES if steps.empty or steps[c.column].notna().any()]
 
 
 def prefix(names: list[str]) -> str:
@@ -85,8 +85,6 @@ def prefix(names: list[str]) -> str:
 
 
 def _times(steps: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    if steps.empty or key not in steps.columns:
-        return np.full(len(steps), np.nan)
     return short(floats(steps[key]))
 
 
@@ -102,15 +100,14 @@ def _left_out(steps: pd.DataFrame) -> str:
     first = _of_each(warm & (steps["kind"] == main), steps)
     parts = [f"the first {'step' if first == 1 else f'{first} steps'} (compilation, warm-up)"] if first else []
     parts += [f"{n} {kind} steps" for kind, n in steps.loc[steps["kind"] != main, "kind"].value_counts().items()]
-    if "cut" in steps.columns:
-        cut = steps["cut"].astype(bool) & ~warm & (steps["kind"] == main)
-        # Of each host those before its first step that counts, and those behind its last.
-        counted = steps["counted"].astype(bool).groupby(steps["host"], sort=False)
-        early = cut & (counted.cumsum() == 0) & counted.transform("any")
-        for which, rows, end in (("first", early, "begin"), ("last", cut & ~early, "end")):
-            count = _of_each(rows, steps)
-            if count:
-                hosts = steps.loc[rows, "host"].unique().tolist()
-                of = f" of {hosts[0]}" if len(hosts) == 1 and steps["host"].nunique() > 1 else ""
-                parts.append(f"the {which} {'step' if count == 1 else f'{count} steps'}{of} (cut by the {end} of the recording)")
+    cut = steps["cut"].astype(bool) & ~warm & (steps["kind"] == main)
+    # Of each host those before its first step that counts, and those behind its last.
+    counted = steps["counted"].astype(bool).groupby(steps["host"], sort=False)
+    early = cut & (counted.cumsum() == 0) & counted.transform("any")
+    for which, rows, end in (("first", early, "begin"), ("last", cut & ~early, "end")):
+        count = _of_each(rows, steps)
+        if count:
+            hosts = steps.loc[rows, "host"].unique().tolist()
+            of = f" of {hosts[0]}" if len(hosts) == 1 and steps["host"].nunique() > 1 else ""
+            parts.append(f"the {which} {'step' if count == 1 else f'{count} steps'}{of} (cut by the {end} of the recording)")
     return f"Averages leave out {' and '.join(parts)}."

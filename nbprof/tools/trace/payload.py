@@ -11,13 +11,10 @@ from nbprof.core.nesting import self_times_of
 from nbprof.display.codec import Delta, coded, short, smallest
 from nbprof.display.wording import one_line, plural
 from nbprof.timeline import arrows
-from nbprof.timeline.density import strip
 from nbprof.timeline.gaps import busy, first_largest, sections
-from nbprof.timeline.index import Index
 from nbprof.timeline.lane_header import MOST_NAME, head, notes
-from nbprof.timeline.links import Links
 from nbprof.timeline.slices import Slices
-from nbprof.timeline.tracks import Counter, Lane, Tracks, tracks
+from nbprof.timeline.tracks import Counter, Lane, Tracks
 from nbprof.tools.tool import MOST_EVENTS
 from nbprof.tools.trace import density
 from nbprof.tools.trace.longest import Ints, longest
@@ -41,8 +38,8 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
     most : int
         Events in all; 0 leaves only the lanes and the density.
     """
-    timeline = getattr(run, "timeline", None)
-    made = timeline.tracks if timeline is not None else tracks(run)
+    timeline = run.timeline
+    made = timeline.tracks
     if not len(made.events) and not len(made.extra) and not made.counters:
         return nothing()
     # Times count from the start of the profile, as in every frame; an event before it moves the origin.
@@ -51,8 +48,7 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
     tables = (made.events, made.extra)
     kept = longest([(events.lane, events.duration) for events in tables], always, most)
     # Whoever looks at the timeline next needs the same rows.
-    index = timeline.index if timeline is not None else Index(made)
-    slices = timeline.slices if timeline is not None else Slices(made)
+    index = timeline.index
     stacks = [index.main.stack, index.extra.stack]
     levels = [each.level for each in stacks]
     joined = _joined(run, made, kept[0], sum(map(len, kept)), most)
@@ -70,8 +66,8 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
         "shown": sum(map(len, kept)),
         "total": len(made.events) + len(made.extra),
         "rest": density.rest(made, kept, levels, tick * _PS),
-        "strip": timeline.strip if timeline is not None else strip(made),
-        "gaps": _gaps(slices),
+        "strip": timeline.strip,
+        "gaps": _gaps(timeline.slices),
         "links": columns.links(joined),
         "lacks": joined["lacks"],
         "notes": notes(made, stacks),
@@ -82,14 +78,13 @@ def _joined(run: Run, tracks: Tracks, kept: Ints, shown: int, most: int) -> dict
     """What belongs together among the kept events, in types that the cache keeps."""
 
     def make() -> dict[str, Any]:
-        timeline = getattr(run, "timeline", None)
-        links = timeline.links if timeline is not None else Links(run, tracks)
+        links = run.timeline.links
         whole = shown == len(tracks.events) + len(tracks.extra)
         found = arrows.arrows(links, kept)
         more = [f"{plural(found.left_out, 'more arrow')}"] if found.left_out else []
         return {**vars(found), "lacks": [*arrows.lacks(links, whole=whole), *more]}
 
-    made: dict[str, Any] = run.kept("timeline_arrows", make) if most == MOST_EVENTS else make()
+    made: dict[str, Any] = run.persist("timeline_arrows", make) if most == MOST_EVENTS else make()
     return made
 
 

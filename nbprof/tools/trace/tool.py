@@ -19,7 +19,7 @@ def _payload(run: Run, events: int) -> Part:
 
 
 def _omissions(run: Run, events: int) -> list[str]:
-    total = run.kept("events", lambda: int(run.trace.lanes["events"].sum()))
+    total = run.persist("events", lambda: int(run.trace.lanes["events"].sum()))
     if total <= events:
         return []
     what = f"the longest of the {total:,} events, about {events:,}, with" if events else f"none of the {total:,} events one by one, but"

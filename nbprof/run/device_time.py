@@ -9,17 +9,18 @@ from nbprof.analysis.device_time import device_time as times
 from nbprof.analysis.device_time import idle as device_time_idle
 from nbprof.analysis.device_time import series as device_time_series
 from nbprof.core.trace import Note
-from nbprof.run.lazy import Kept
-from nbprof.run.parts_base import Base
+from nbprof.run.lazy import Group, persisted
 
 
-class DeviceTime(Base):
-    """Frames of the time of devices: work, waits, queues, collectives, the critical path."""
+class DeviceTimeFrames(Group):
+    """Work of devices, waits, queues, collectives, the critical path: `run.device_time`."""
 
-    @Kept
-    def device_time(self) -> dict[str, pd.DataFrame]:
+    prefix = "device_time_"
+
+    @persisted
+    def frames(self) -> dict[str, pd.DataFrame]:
         """The frames of `p.device_time`, but those of every launch, change or piece, by their name in nbprof/schema/device_time.py."""
-        activity, trace, steps = self.activity, self.trace, self.steps
+        activity, trace, steps = self.run.activity, self.run.trace, self.run.steps
         # What works there are is put together once for all of them, and let go.
         done = times.work(activity, trace)
         each, _ = collectives.each(done, activity, trace, steps)
@@ -38,51 +39,53 @@ class DeviceTime(Base):
             "device_critical_path": critical_path.summary(pieces),
         }
 
-    @Kept
-    def device_time_notes(self) -> list[Note]:
+    @persisted
+    def notes(self) -> list[Note]:
         """What the receipt says of the ranks beside each other; nothing of one rank alone."""
-        if len(self.hosts) < 2:
+        if len(self.run.hosts) < 2:
             return []
-        done = times.work(self.activity, self.trace)
-        return [*collectives.each(done, self.activity, self.trace, self.steps)[1], *collectives.lengths(self.steps)]
+        done = times.work(self.run.activity, self.run.trace)
+        return [*collectives.each(done, self.run.activity, self.run.trace, self.run.steps)[1], *collectives.lengths(self.run.steps)]
 
-    @Kept
-    def device_time_missing(self) -> str:
+    @persisted
+    def missing(self) -> str:
         """Why there is no time of devices; '' where there is some."""
-        if len(self.device_time["device_time"]):
+        if len(self.frames["device_time"]):
             return ""
         return (
-            self.activity.missing.get("kernels")
+            self.run.activity.missing.get("kernels")
             or "No work of a device is in this profile: the run used the CPU only, or recorded no device."
         )
 
     def each_launch(self) -> pd.DataFrame:
         """One row a launch."""
-        return launches.each(times.work(self.activity, self.trace), self.trace)
+        return launches.each(times.work(self.run.activity, self.run.trace), self.run.trace)
 
     def each_collective(self) -> pd.DataFrame:
         """One row a collective and rank."""
-        return collectives.each(times.work(self.activity, self.trace), self.activity, self.trace, self.steps)[0]
+        return collectives.each(times.work(self.run.activity, self.run.trace), self.run.activity, self.run.trace, self.run.steps)[0]
 
     def queue_series(self) -> pd.DataFrame:
         """Queue lengths over time."""
-        return device_time_series.queue_series(times.work(self.activity, self.trace), self.trace)
+        return device_time_series.queue_series(times.work(self.run.activity, self.run.trace), self.run.trace)
 
     def bandwidth_series(self) -> pd.DataFrame:
         """Rates of copies over time."""
-        ranks = [times.rank_of(host) for host in self.activity.hosts]
-        return device_time_series.bandwidth_series(self.activity, ranks)
+        ranks = [times.rank_of(host) for host in self.run.activity.hosts]
+        return device_time_series.bandwidth_series(self.run.activity, ranks)
 
     def critical_path_pieces(self, step: int | None = None, host: str | None = None) -> pd.DataFrame:
         """The critical path of a step, piece by piece; empty where there is no such step or no device."""
-        return self._pieces(times.work(self.activity, self.trace), step, host)
+        return self._pieces(times.work(self.run.activity, self.run.trace), step, host)
 
     def critical_path_step(self) -> pd.Series | None:
         """The step whose critical path is shown; None where that is the whole recording."""
-        return critical_path.choose(self.steps, self.hosts)
+        return critical_path.choose(self.run.steps, self.run.hosts)
 
     def _pieces(self, done: times.Work, step: int | None, host: str | None) -> pd.DataFrame:
-        row = critical_path.choose(self.steps, self.hosts, step, host)
+        row = critical_path.choose(self.run.steps, self.run.hosts, step, host)
         if not len(done) or (row is None and (step is not None or host is not None)):
             return pd.DataFrame(columns=critical_path.SEGMENTS)
-        return critical_path.segments(done, self.activity, self.trace, critical_path.window(done, self.activity, self.trace, row))
+        return critical_path.segments(
+            done, self.run.activity, self.run.trace, critical_path.window(done, self.run.activity, self.run.trace, row)
+        )

@@ -9,68 +9,62 @@ from nbprof.analysis.memory import modules as memory_modules
 from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.op_profile import leaves as op_profile_leaves
 from nbprof.analysis.op_profile import op_profile
-from nbprof.analysis.steps import tpu_cores
-from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
-from nbprof.run.lazy import Cached, Kept
-from nbprof.run.parts_base import Base
+from nbprof.run.lazy import Group, cached, persisted
 
 
-class Programs(Base):
-    """Frames of compiled XLA programs: their ops, and the memory they take."""
+class ProgramFrames(Group):
+    """Compiled XLA programs: their ops, and the memory they take: `run.programs`."""
 
-    @Cached
+    prefix = "programs_"
+
+    @cached
     def compiled(self) -> dict[str, Named]:
         """The compiled programs of the file, by name."""
-        return memory_modules.named(self._trace.modules, self._trace.hosts)
+        return memory_modules.named(self.run.as_read.modules, self.run.as_read.hosts)
 
-    @Kept
+    @persisted
     def memory_modules(self) -> pd.DataFrame:
         """The memory that each compiled program takes."""
         if not self.compiled:
             return memory_modules.frame({}, {})
-        return memory_modules.frame(self.compiled, memory_modules.times(self.activity))
+        return memory_modules.frame(self.compiled, memory_modules.times(self.run.activity))
 
-    @Kept
-    def devices_and_cores(self) -> pd.DataFrame:
-        """One row a device, and one for each SparseCore of a TPU."""
-        return tpu_cores.with_sparse_cores(self.activity.devices, xplane_tpu_cores.sparse_cores(self.trace))
-
-    @Kept
+    @persisted
     def hlo(self) -> pd.DataFrame:
         """Time by op of compiled programs."""
-        return hlo.frame(self.activity)
+        return hlo.frame(self.run.activity)
 
-    @Kept
+    @persisted
     def xprof_hlo(self) -> pd.DataFrame:
         """Time by op of compiled programs by the rules of XProf 2.24."""
-        return hlo.as_xprof(self.activity)
+        return hlo.as_xprof(self.run.activity)
 
-    @Kept
+    @persisted
     def hlo_missing(self) -> str:
         """Why no op of a compiled program is known; '' where one is."""
-        return hlo.missing(self.activity)
+        return hlo.missing(self.run.activity)
 
-    @Kept
+    @persisted
     def op_profile(self) -> pd.DataFrame:
         """The tree of programs, categories and ops."""
-        return op_profile.frame(self.activity)
+        return op_profile.frame(self.run.activity)
 
-    @Kept
+    @persisted
     def op_profile_upper(self) -> pd.DataFrame:
         """The tree without what is inside fusions, which takes a tenth of the time."""
-        return op_profile.frame(self.activity, fused=False)
+        return op_profile.frame(self.run.activity, fused=False)
 
-    @Cached
+    @cached
     def op_profile_leaves(self) -> op_profile_leaves.Leaves:
         """The ops with most time as the leaves of every tree, and the sums of the others."""
-        return op_profile_leaves.leaves(self.activity, self.trace.events.start)
+        return op_profile_leaves.leaves(self.run.activity, self.run.trace.events.start)
 
-    @Kept
+    @persisted
     def roofline(self) -> tuple[pd.DataFrame, dict[str, float | str]]:
         """Ops under the roof of the device, and all of them as one."""
-        return roofline.frame(self.activity, roofline.peaks(self.activity))
+        return roofline.frame(self.run.activity, roofline.peaks(self.run.activity))
 
-    @Kept
+    @persisted
     def roofline_steps(self) -> pd.DataFrame:
         """The ops of each step as one, under the roof of the device."""
-        return roofline.by_step(self.activity, roofline.peaks(self.activity), self.steps)
+        return roofline.by_step(self.run.activity, roofline.peaks(self.run.activity), self.run.steps)

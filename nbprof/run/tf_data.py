@@ -1,0 +1,67 @@
+"""Pipelines of tf.data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from nbprof.analysis.advice import tf_data as tf_data_advice
+from nbprof.analysis.input import tf_data
+from nbprof.run.lazy import Group, cached, persisted
+
+
+class TfDataFrames(Group):
+    """tf.data bottleneck analysis: `run.tf_data`."""
+
+    prefix = "tf_data_"
+
+    @persisted
+    def _frames(self) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+        return tf_data.frames(self.run.activity, tf_data.calls(self.run.activity))
+
+    @cached
+    def _calls(self) -> tf_data.Calls:
+        return tf_data.calls(self.run.activity)
+
+    @cached
+    def pipelines(self) -> pd.DataFrame:
+        """tf.data pipelines, slowest first."""
+        return self._frames[0]
+
+    @cached
+    def nodes(self) -> pd.DataFrame:
+        """Iterators of the pipelines."""
+        return self._frames[1]
+
+    @cached
+    def calls(self) -> pd.DataFrame:
+        """Calls of the pipelines, the longest of each first."""
+        return self._frames[2]
+
+    @cached
+    def slowest(self) -> pd.DataFrame:
+        """Iterators of the slowest calls of each pipeline, with the rank of the call."""
+        return self._frames[3]
+
+    @persisted
+    def summary(self) -> dict[str, Any]:
+        """Whether the slowest host pipeline limits the program."""
+        activity = self.run.activity
+        missing = activity.missing.get("input", "")
+        if not missing and activity.framework == "PyTorch":
+            source = "a DataLoader of PyTorch or an iterator of Python"
+            missing = f"The input comes through {source}, not through tf.data: see the input pipeline."
+        return tf_data_advice.summary(self.pipelines, missing, self.run.overview_of_files["input_percent"])
+
+    def call(self, host: str, pipeline: str, rank: int) -> pd.DataFrame:
+        """Iterators of one call, by its rank; empty where there is no such call."""
+        if rank < tf_data.SLOWEST:
+            kept = self.slowest
+            mine = (kept["host"] == host) & (kept["pipeline"] == pipeline) & (kept["rank"] == rank)
+            return kept[mine].drop(columns=["rank"]).reset_index(drop=True)
+        listed = self.calls
+        at = listed.index[(listed["host"] == host) & (listed["pipeline"] == pipeline) & (listed["rank"] == rank)]
+        if not len(at):
+            return self.nodes.head(0)
+        return tf_data.one_call(self.run.activity, self._calls, int(at[0]))
