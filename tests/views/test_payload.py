@@ -461,8 +461,7 @@ def test_rings_of_ops_are_of_a_side_without_idle_time_and_with_it():
     for ring in part["rings"]:
         for shares in (ring["parts"], ring["with_idle"]["parts"]):
             assert sum(one["percent"] for one in shares) == pytest.approx(100)
-    # No idle time of the device is known here.
-    assert [one["kind"] for one in part["rings"][0]["with_idle"]["parts"]] == ["rank", "rank"]
+    assert [one["kind"] for one in part["rings"][0]["with_idle"]["parts"]] == ["rank", "rank", "idle"]
 
 
 def test_shares_of_ops_are_those_of_the_frame():
