@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from nbprof.analysis.allocator import allocator
-from nbprof.analysis.allocator import oom as allocator_oom
-from nbprof.analysis.allocator.stacks import Stacks
-from nbprof.analysis.allocator.state import Replay, State
 from nbprof.run.lazy import Group, cached
 from nbprof.schema import frames
 
 if TYPE_CHECKING:
+    # What knows the columns of a snapshot is imported where one is read.
+    from nbprof.analysis.allocator.stacks import Stacks
+    from nbprof.analysis.allocator.state import Replay, State
     from nbprof.formats.torch_snapshot.snapshot import Snapshot
 
 
@@ -37,6 +36,8 @@ class AllocatorFrames(Group):
     @cached
     def notes(self) -> list[str]:
         """What could not be read or is not known, a sentence each."""
+        from nbprof.analysis.allocator import allocator
+
         if not self.run.snapshot_pieces:
             return []
         found, doubts = self._read
@@ -49,6 +50,8 @@ class AllocatorFrames(Group):
     @cached
     def replays(self) -> list[Replay]:
         """The history of each device that has segments or entries."""
+        from nbprof.analysis.allocator.state import Replay
+
         shown = self.snapshot
         if shown is None:
             return []
@@ -58,6 +61,8 @@ class AllocatorFrames(Group):
     @cached
     def stacks(self) -> Stacks:
         """Stacks of the snapshot by their codes."""
+        from nbprof.analysis.allocator.stacks import Stacks
+
         shown = self.snapshot
         return Stacks(shown.frames, shown.stacks) if shown is not None else Stacks([], [()])
 
@@ -69,17 +74,23 @@ class AllocatorFrames(Group):
     @cached
     def summary(self) -> pd.DataFrame:
         """One row a device."""
+        from nbprof.analysis.allocator import allocator
+
         return allocator.summary(self.replays) if self.replays else frames.empty("allocator.summary")
 
     @cached
     def segments(self) -> pd.DataFrame:
         """One row a segment."""
+        from nbprof.analysis.allocator import allocator
+
         replays = self.replays
         return allocator.segments(replays, self.stacks) if replays else frames.empty("allocator.segments")
 
     @cached
     def blocks(self) -> pd.DataFrame:
         """One row a block at the snapshot."""
+        from nbprof.analysis.allocator import allocator
+
         shown, replays = self.snapshot, self.replays
         if shown is None or not replays:
             return frames.empty("allocator.blocks")
@@ -90,12 +101,16 @@ class AllocatorFrames(Group):
     @cached
     def timeline(self) -> pd.DataFrame:
         """One row an entry of the history."""
+        from nbprof.analysis.allocator import allocator
+
         replays = self.replays
         return allocator.timeline(replays, self.stacks) if replays else frames.empty("allocator.timeline")
 
     @cached
     def stranded(self) -> pd.DataFrame:
         """Which stacks keep free memory from being given back."""
+        from nbprof.analysis.allocator import allocator
+
         stacks, parts = self.stacks, [frames.empty("allocator.stranded")]
         for replay in self.replays:
             rows = allocator.pinning(replay.end(), stacks)
@@ -107,6 +122,8 @@ class AllocatorFrames(Group):
     @cached
     def holders(self) -> pd.DataFrame:
         """Blocks in use by the line that allocated them."""
+        from nbprof.analysis.allocator import allocator
+
         parts = [frames.empty("allocator.holders")]
         for replay in self.replays:
             rows = allocator.holders(replay.end(), self.stacks)
@@ -117,6 +134,8 @@ class AllocatorFrames(Group):
     @cached
     def oom(self) -> pd.DataFrame:
         """One row a time the memory ran out."""
+        from nbprof.analysis.allocator import oom as allocator_oom
+
         shown = self.snapshot
         if shown is None:
             return frames.empty("allocator.oom")

@@ -61,9 +61,9 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "comparison.categories": [
         text("category", "Category", "step_time, or a category of it."),
-        _number("before_ms", "ms", "Before ms", "Mean before; missing where it was not recorded.", 2),
-        _number("after_ms", "ms", "After ms", "Mean after.", 2),
-        _number("change_ms", "ms", "Change ms", "After less before; its 95 % interval is ± `margin_ms`.", 2),
+        _number("before_ms", "ms", "Before", "Mean before, in ms; missing where it was not recorded.", 2),
+        _number("after_ms", "ms", "After", "Mean after, in ms.", 2),
+        _number("change_ms", "ms", "Change", "After less before, in ms; its 95 % interval is ± `margin_ms`.", 2),
         _number("margin_ms", "ms", "± ms", "Half of the 95 % Welch interval of the change.", 2),
         _number("change_percent", "percent", "%", "Change in percent of what it was.", 1),
         _real("Whether that interval leaves 0 out; missing where there is none."),

@@ -30,6 +30,8 @@ _LEVEL = 1
 """Of gzip: what repeats so much is packed well by the fastest one."""
 _US = 10**6
 _EXACT = 2**53 // 10 - 1
+# Up to 25 days from the start float64 tells the ns of a time in µs; later no decimals would.
+_BOTH_READ = _US << 41
 """Times in ps that float64 holds to the tenth."""
 
 
@@ -315,7 +317,7 @@ def _clear(times: Int64s) -> tuple[Int64s, Int64s]:
     kept = _cut(times)
     low = np.flatnonzero((times > 0) & (times % _US != 0) & (kept < ns))
     clear = _cut(times[low], 4) == ns[low]
-    far, low = np.concatenate((low[~clear], np.flatnonzero(kept > ns))), low[clear]
+    far, low = np.concatenate((low[~clear], np.flatnonzero((kept > ns) & (times <= _BOTH_READ)))), low[clear]
     if len(far):
         times = times.copy()
         step = np.ceil(2 * np.spacing(times[far] / _US) * _US).astype(np.int64)

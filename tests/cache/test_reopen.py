@@ -499,7 +499,7 @@ def test_every_change_of_nbprofs_own_code_is_another_version(tmp_path, monkeypat
 def test_options_that_change_the_reading_are_part_of_the_key(path, cache):
     from nbprof.run.cache.run_cache import open_run_cache
 
-    files = RunFiles("run", path.parent, (LocalFile(path),), 0.0)
+    files = RunFiles("run", path.parent, (LocalFile(path),), 0.0, "xspace")
     plain, limited = (open_run_cache(files, options) for options in (None, {"limit_bytes": 5}))
     assert isinstance(plain.trace(lambda: pytest.fail("it is there")), StoredTrace)
     assert limited.trace(lambda: xspace.read(limited.pieces)).__class__ is not StoredTrace

@@ -25,7 +25,7 @@ class Stub:
         begun.append(self.said)
     def finish(self, error=None):
         self.said["ended"] = type(error).__name__ if error else True
-nbprof.cell.Cell = Stub
+nbprof.notebook.cell.Cell = Stub
 """
 
 
@@ -73,7 +73,7 @@ class Front:
 
     def begun(self):
         """What has begun; a kernel drops what it is asked right behind a cell that failed, so then once more."""
-        ask = "__import__('nbprof.notebook.profile_button').arming.Answer(all=begun)"
+        ask = "__import__('nbprof.notebook.profile_button').notebook.profile_button.Answer(all=begun)"
         while (reply := self.replies(self.send("", ask=ask, silent=True))[0])["status"] == "aborted":
             pass
         return json.loads(reply["user_expressions"]["it"]["data"]["text/plain"])["all"]
@@ -114,11 +114,15 @@ def test_the_next_cell_with_the_text_is_recorded_once(front):
 def test_arming_leaves_no_trace_in_the_notebook(front):
     kernel = front.kernel
     before = json.loads(
-        kernel.ask("__import__('nbprof.notebook.profile_button').arming.Answer(n=get_ipython().execution_count, names=sorted(globals()))")
+        kernel.ask(
+            "__import__('nbprof.notebook.profile_button').notebook.profile_button.Answer(n=get_ipython().execution_count, names=sorted(globals()))"
+        )
     )
     front.answer(front.arm("1 + 1"))
     after = json.loads(
-        kernel.ask("__import__('nbprof.notebook.profile_button').arming.Answer(n=get_ipython().execution_count, names=sorted(globals()))")
+        kernel.ask(
+            "__import__('nbprof.notebook.profile_button').notebook.profile_button.Answer(n=get_ipython().execution_count, names=sorted(globals()))"
+        )
     )
     assert after["n"] == before["n"] + 1
     assert {name for name in after["names"] if not name.startswith("_")} == {name for name in before["names"] if not name.startswith("_")}

@@ -153,7 +153,7 @@ def test_a_run_that_is_gone_is_read_again_from_where_it_was_last(here, registry,
     output = saved(nbprof.load(elsewhere))
     assert output["files"] == []
     forget()
-    assert live.key(registry.open(output["key"])) == output["key"]
+    assert registry.open(output["key"]).source.content_key() == output["key"]
     forget()
     (elsewhere / "host.xplane.pb").write_bytes(training_run())
     with pytest.raises(NbprofError, match="does not have the profile"):

@@ -95,7 +95,8 @@ def test_a_real_profile(name):
     agrees(run, whole)
     data, _ = mimebundle.mimebundle(run.run, run.payload())
     packed = base64.b64decode(data["application/vnd.nbprof.v1+json"]["data"])
-    assert len(packed) < 310_000
+    # 4,355 ops with their shares, the largest table there is here.
+    assert len(packed) < 345_000
     assert len(base64.b64decode(data["image/png"])) < 120_000
     assert len(data["text/plain"].splitlines()) <= 10
     assert not FORBIDDEN - {"script"} & set(Reader(data["text/html"]).tags)

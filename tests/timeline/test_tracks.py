@@ -291,12 +291,12 @@ def test_a_tpu_is_busy_while_an_op_runs(tmp_path):
 def test_what_was_derived_comes_back_from_the_cache(tmp_path):
     run = opened(tmp_path, jax_gpu(s1=[(i, i + 1, hlo(f"op.{i % 2}")) for i in range(6)]))
     kept = {}
-    run.kept = lambda name, compute: kept.setdefault(name, compute())
+    run.persist = lambda name, compute: kept.setdefault(name, compute())
     first = tracks(run)
     blocks = []
     stored = values.encode(kept["timeline_derived"], lambda block: blocks.append(block.copy()) or len(blocks) - 1)
     back = values.decode(json.loads(json.dumps(stored)), blocks.__getitem__)
-    run.kept = lambda name, compute: back
+    run.persist = lambda name, compute: back
     again_ = tracks(run)
     assert len(first.extra) == 7
     assert first.lanes == again_.lanes

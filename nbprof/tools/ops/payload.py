@@ -57,7 +57,10 @@ def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
         if source in ops.columns:
             shown[key] = floats(ops[source]) * scale
     known = [key for key in RATES if key in shown.columns and _told(shown[key])]
-    return hidden(table(shown, "ops.frame", (*COLUMNS, *known, *SHARES)), *longest(ops, calls, ("device", "host")))
+    made = table(shown, "ops.frame", (*COLUMNS, *known, *SHARES))
+    # Half of the bytes, and more digits than a share is read with.
+    made["data"].update({key: np.asarray(made["data"][key], np.float32) for key in SHARES})
+    return hidden(made, *longest(ops, calls, ("device", "host")))
 
 
 def _ring(run: Run, where: str, by: str) -> dict[str, Any]:
