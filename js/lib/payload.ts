@@ -287,8 +287,7 @@ export interface Kernels {
   empty: Empty | null;
   /** What they ran on; reports of 0.2 and before lack it. */
   chip?: "GPU" | "NPU";
-  /** rank, kernel, total_us, occurrences, avg_us, min_us, max_us, op_tensor_core_eligible, uses_tensor_core, occupancy_percent,
-   *  occupancy_source, registers, shared_bytes, block, grid, op */
+  /** COLUMNS of nbprof/tools/kernels/payload.py. */
   table: Table;
   /** `p.kernels.by_name()` and `.by_op()` of the names in the table, of all rows of the profile. */
   by_name: Table;

@@ -1,7 +1,7 @@
 /** The kernels as the donut and the table need them. */
 
 import { numberAt, textAt } from "../../lib/codec.js";
-import type { Table } from "../../lib/payload.js";
+import type { Column, Table } from "../../lib/payload.js";
 import { allRows } from "../../lib/rows.js";
 import { common, extreme, type Group, groupRows, sum } from "../fold.js";
 
@@ -42,6 +42,8 @@ export function occupancyNote(table: Table, torch: boolean): string {
 
 /** Columns in which the rows of a group add up, as `p.kernels.by_name()` has them. */
 const SUMS = ["total_us", "occurrences", "avg_us", "min_us", "max_us", "occupancy_percent"] as const;
+const SUMMED: ReadonlySet<string> = new Set(SUMS);
+const isText = (kind: Column["kind"]): boolean => kind === "text" || kind === "code";
 
 /** Mean over rows, each weighted by its time; missing where no row has a value. */
 function weighted({ data }: Table, key: string, rows: readonly number[]): number {
@@ -66,6 +68,7 @@ export function groups(table: Table, rows: ArrayLike<number>, by: "kernel" | "op
   const time = (row: number): number => numberAt(data.total_us, row) || 0;
   const order = Array.from(rows).sort((a, b) => time(b) - time(a) || a - b);
   const other = by === "kernel" ? "op" : "kernel";
+  const rest = table.columns.filter(({ key }) => key !== "rank" && key !== by && key !== other && !SUMMED.has(key));
   const whole = new Map<string, number>();
   for (const row of allRows(table)) whole.set(textAt(data[by], row), (whole.get(textAt(data[by], row)) ?? 0) + 1);
   const known = new Map(Array.from(allRows(sums), (row) => [textAt(sums.data[by], row), row]));
@@ -81,13 +84,7 @@ export function groups(table: Table, rows: ArrayLike<number>, by: "kernel" | "op
         [other]:
           others.size === 1 ? ([...others][0] as string) : `${others.size} ${other === "op" ? "ops" : "kernels"}`,
         ...Object.fromEntries(SUMS.map((name, i) => [name, made[i] as number])),
-        op_tensor_core_eligible: common(data.op_tensor_core_eligible, members, false),
-        uses_tensor_core: common(data.uses_tensor_core, members, false),
-        occupancy_source: common(data.occupancy_source, members, true),
-        registers: common(data.registers, members, false),
-        shared_bytes: common(data.shared_bytes, members, false),
-        block: common(data.block, members, true),
-        grid: common(data.grid, members, true),
+        ...Object.fromEntries(rest.map(({ key, kind }) => [key, common(data[key], members, isText(kind))])),
       };
     },
   );
