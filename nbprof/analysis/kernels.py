@@ -16,6 +16,10 @@ from nbprof.schema import frames
 Floats = npt.NDArray[np.float64]
 
 COLUMNS = frames.names("kernels.frame")
+XPROF_COLUMNS = (
+    *("rank", "kernel", "registers", "static_shared_bytes", "dynamic_shared_bytes", "block", "grid", "occupancy_percent"),
+    *("op_tensor_core_eligible", "uses_tensor_core", "op", "occurrences", "total_us", "avg_us", "min_us", "max_us"),
+)
 XPROF_ROWS = 1000
 """XProf shows the rows with the most time only."""
 
@@ -46,11 +50,10 @@ def frame(activity: Activity) -> pd.DataFrame:
 def as_xprof(activity: Activity) -> pd.DataFrame:
     """The rows of XProf 2.24's kernel stats, in its order: `p.kernels.as_xprof()`. Empty for a file that XProf cannot read."""
     out = _grouped(activity.xprof_kernels, activity.xprof_launch_shapes, activity)
-    columns = COLUMNS[:-1]
     if not len(out):
-        return pd.DataFrame(columns=columns)
+        return pd.DataFrame(columns=list(XPROF_COLUMNS))
     out["uses_tensor_core"] = out["uses_tensor_core"].to_numpy() == 1
-    return out.head(XPROF_ROWS)[columns]
+    return out.head(XPROF_ROWS)[list(XPROF_COLUMNS)]
 
 
 def _grouped(kernels: pd.DataFrame, launch_shapes: list[dict[str, object]], activity: Activity) -> pd.DataFrame:
