@@ -117,7 +117,6 @@ def test_tables_have_the_columns_of_the_twin_and_full_columns(run):
     assert [c["key"] for c in whole["overview"]["top_ops"]["columns"]] == said["top_ops"]
     assert [c["key"] for c in whole["input"]["ops"]["columns"]] == said["ops"]
     assert set(ops.COLUMNS) == {"rank", "where", "type", "op", "occurrences", "total_us", "avg_us", "self_us", "avg_self_us", "eager"}
-    assert all(re.search(rf"\b{key}\b", TWIN) for key in kernels.COLUMNS)
 
 
 def test_categories_are_those_of_the_twin_in_stack_order():
