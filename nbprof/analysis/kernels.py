@@ -94,7 +94,6 @@ def _grouped(kernels: pd.DataFrame, launch_shapes: list[dict[str, object]], acti
             "device": out["device"],
         }
     )
-    table["threads"] = pd.array(np.prod(_sides(table["block"]), axis=1), "Float64").astype("Int64")
     order = _order(table, out["total"].to_numpy(np.int64))
     table = table.iloc[order].reset_index(drop=True)
     table["rank"] = np.arange(1, len(table) + 1)

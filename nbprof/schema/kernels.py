@@ -28,7 +28,6 @@ SCHEMA: dict[str, list[Col]] = {
         count("dynamic_shared_bytes", "Dynamic shared B", "Dynamic shared memory of a block, in bytes."),
         text("block", "Block", "Threads of a block: x,y,z."),
         text("grid", "Grid", "Blocks of a launch: x,y,z."),
-        count("threads", "Threads", "Threads of a block."),
         percent("occupancy_percent", "Occup. %", "Warps on a multiprocessor of those that fit: theoretical, or PyTorch's estimate."),
         Col("op_tensor_core_eligible", "bool", "", "TC elig.", "Whether the op could use TensorCores.", "bool", None),
         Col("uses_tensor_core", "bool", "", "used", "Whether the kernel uses TensorCores, by its name; open for Triton's.", "bool", None),

@@ -197,7 +197,6 @@ function columns(full: Table, data: () => Table, npu: boolean): ColumnSpec[] {
       cell: (row, cell) => cell.append(num(numberAt(data().data.shared_bytes, row))),
     },
     { key: "block", align: "right" },
-    { key: "threads" },
   ];
   return [
     { key: "rank", dim: true, sticky: 0, width: 28 },

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     *("rank", "kernel", "total_us", "occurrences", "avg_us", "min_us", "max_us", "op_tensor_core_eligible", "uses_tensor_core"),
-    *("occupancy_percent", "occupancy_source", "registers", "shared_bytes", "block", "threads", "grid", "op"),
+    *("occupancy_percent", "occupancy_source", "registers", "shared_bytes", "block", "grid", "op"),
 )
 FOLDED = ("total_us", "occurrences", "avg_us", "min_us", "max_us", "occupancy_percent")
 """What rows that are folded add up to."""
 MOST_ROWS = 3000
 MOST_NAMES = 10
 """Kernels that the ring tells by name."""
-_NOT_OF_NPU = frozenset(("registers", "shared_bytes", "block", "threads", "occupancy_percent", "occupancy_source"))
+_NOT_OF_NPU = frozenset(("registers", "shared_bytes", "block", "occupancy_percent", "occupancy_source"))
 _NPU_WORDS = {
     "op_tensor_core_eligible": ("Cube elig.", "Whether the op could use the Cube, the unit for products of matrices, by its name."),
     "uses_tensor_core": ("used", "Whether the kernel used the Cube: by its counters, else by the cores it ran on."),
