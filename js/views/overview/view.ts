@@ -78,7 +78,7 @@ function nextSteps(overview: Overview, context: ViewContext): HTMLElement {
     "section",
     heading("Next steps", some ? "largest expected gain first; gains do not add up" : ""),
     some
-      ? h("ul.recs", ...overview.advice.map((advice) => adviceCard(advice, context)))
+      ? h("ul.recs", ...overview.advice.map((advice) => adviceCard(advice, context, !overview.only)))
       : h("p.dim", overview.no_advice),
     checked(overview, context),
   );
@@ -101,7 +101,10 @@ function checked(overview: Overview, context: ViewContext): HTMLElement | null {
         "td.dim.helps",
         check.statement,
         " ",
-        check.level !== "unknown" && check.view !== "overview" && link("Show →", () => context.go(check.view)),
+        check.level !== "unknown" &&
+          check.view !== "overview" &&
+          !overview.only &&
+          link("Show →", () => context.go(check.view)),
       ),
     ),
   );
@@ -195,6 +198,10 @@ function stepSection(context: ViewContext, side: HTMLElement): HTMLElement {
 
 export const render: View = (el, context) => {
   const { overview, steps } = context.payload;
+  if (overview.only) {
+    el.append(nextSteps(overview, context));
+    return;
+  }
   const bar = h("div.wide");
   const strip = h("div");
   const side = h("div");

@@ -13,12 +13,14 @@ _ROWS = 10
 
 def lead(payload: dict[str, Any]) -> str:
     """What stands above the picture."""
-    return _verdict(payload["overview"])
+    return "" if payload["overview"].get("only") else _verdict(payload["overview"])
 
 
 def html(payload: dict[str, Any]) -> str:
     """What stands below it."""
     overview = payload["overview"]
+    if overview.get("only") == "advice":
+        return advice(overview)
     return _figures(overview["figures"]) + _breakdown(payload) + advice(overview) + _top_ops(overview)
 
 

@@ -15,6 +15,8 @@ _BAR = 30
 def lines(payload: dict[str, Any], most: int) -> list[str]:
     """So many lines at most: as many parts of the step as there is room for."""
     notice, overview = payload["meta"]["notice"], payload["overview"]
+    if overview.get("only") == "advice":
+        return _findings(overview)[:most]
     head = [verdict(overview)]
     if notice and notice["kind"] != "no_steps":
         head.append(f"Note: {notice['title']} {notice['text']}")
@@ -76,8 +78,14 @@ def _figures(overview: dict[str, Any]) -> str:
 
 
 def _advice(overview: dict[str, Any]) -> list[str]:
-    if not overview["advice"]:
-        return []
-    first = overview["advice"][0]
-    gain = "" if first["gain_ms"] is None else f" (up to {wording.number(-first['gain_ms'], 2)} ms a step)"
-    return [f"{'Do first':<19} {first['title']}{gain}"]
+    return [f"{'Do first':<19} {_finding(item)}" for item in overview["advice"][:1]]
+
+
+def _findings(overview: dict[str, Any]) -> list[str]:
+    """All of them, a line each."""
+    return [f"{item['severity'].capitalize()}: {_finding(item)}" for item in overview["advice"]] or [overview["no_advice"]]
+
+
+def _finding(item: dict[str, Any]) -> str:
+    gain = "" if item["gain_ms"] is None else f" (up to {wording.number(-item['gain_ms'], 2)} ms a step)"
+    return f"{item['title']}{gain}"

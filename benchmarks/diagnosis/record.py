@@ -1,0 +1,63 @@
+"""Records one program and its mended twin in turn, in a process of their own, and prints what nbprof says of them, as JSON.
+
+python benchmarks/diagnosis/record.py "torch/mlp"
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(Path(__file__).parent))
+
+from programs import PROGRAMS, Program
+
+import nbprof
+
+MODULES = {"keras": "in_keras", "tensorflow": "in_keras", "jax": "in_jax", "torch": "in_torch"}
+WARM = 4
+"""Steps before the recording, so that what is measured is not the first compilation."""
+
+
+def recorded(program: Program, mended: bool) -> dict[str, Any]:
+    """Runs the program under nbprof: what it says, beside the program's own clock."""
+    loop = program.make(mended)
+    loop(WARM)
+    with nbprof.profile(save=False) as run:
+        began = time.perf_counter()
+        loop(program.steps)
+        seconds = time.perf_counter() - began
+    frame, overview = run.steps.frame, run.overview
+    advice = run.advice
+    return {
+        "clock_ms": 1000 * seconds / program.steps,
+        "step_ms": float(frame["step_time_ms"].mean()) if len(frame) else None,
+        "steps": len(frame),
+        "steps_run": program.steps,
+        "bound": overview["bound"],
+        "verdict": f"{overview['verdict']}: {overview['verdict_text']}",
+        "confidence": overview["confidence"],
+        "found": [
+            {"rule": str(rule), "gain_ms": None if gain != gain else float(gain), "title": str(title)}
+            for rule, gain, title in zip(advice["rule"], advice["gain_ms_per_step"], advice["title"], strict=True)
+        ],
+    }
+
+
+def main(name: str) -> None:
+    importlib.import_module(MODULES[name.split("/")[0]])
+    program = PROGRAMS[name]
+    out = {"as_is": recorded(program, mended=False)}
+    if program.plant:
+        out["mended"] = recorded(program, mended=True)
+    print("\n" + json.dumps(out))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,132 @@
+"""What the recordings of `record.py` come to: how often the verdict, the findings, the gains and the step times are true."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from programs import Program
+
+NEAR = 0.02
+"""By how much a step time may differ from the program's own clock."""
+SLACK = 0.05
+"""By how much the realised gain may be above the predicted one: the scatter of two recordings."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """So many of so many, and those that are not."""
+
+    good: int
+    of: int
+    bad: tuple[str, ...] = ()
+
+    @property
+    def percent(self) -> float | None:
+        return 100 * self.good / self.of if self.of else None
+
+    def __str__(self) -> str:
+        return f"{self.good} of {self.of} ({self.percent:.0f} %)" if self.of else "none"
+
+
+def share(items: Iterable[tuple[str, bool]]) -> Share:
+    """Of pairs of a name and whether it is good."""
+    pairs = list(items)
+    return Share(sum(good for _, good in pairs), len(pairs), tuple(name for name, good in pairs if not good))
+
+
+def score(programs: Mapping[str, Program], measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Share | float | None]:
+    """The figures of a run of the benchmark.
+
+    Parameters
+    ----------
+    programs : mapping
+        The truth, by name.
+    measured : mapping
+        What `record.py` printed, by name.
+
+    Returns
+    -------
+    dict
+        Shares (`verdict`, `verdict_high` …) and medians (`realised_over_predicted`, `step_error_percent`); None where nothing was measured.
+    """
+    mine = [(programs[name], each) for name, each in measured.items()]
+    plants = [(p, each) for p, each in mine if p.plant]
+    promised = [(p, each) for p, each in plants if p.rules]
+    controls = [(p, each) for p, each in mine if not p.plant]
+    runs = [(f"{p.name}{' (mended)' if which == 'mended' else ''}", one) for p, each in mine for which, one in each.items()]
+    out: dict[str, Share | float | None] = {}
+    judged = [(p, each["as_is"]) for p, each in mine if p.bound]
+    out["verdict"] = share((f"{p.name}: {one['verdict']}", one["bound"] in p.bound) for p, one in judged)
+    for level in ("high", "medium", "low"):
+        out[f"verdict_{level}"] = share((p.name, one["bound"] in p.bound) for p, one in judged if one["confidence"] == level)
+    out["verdict_controls"] = share((p.name, one["bound"] in p.bound) for p, one in judged if not p.plant)
+    out["found_promised"] = share((p.name, any(rule in p.rules for rule in rules(each["as_is"]))) for p, each in promised)
+    out["found_all"] = share((p.name, any(rule in p.rules for rule in rules(each["as_is"]))) for p, each in plants)
+    out["found_first"] = share(
+        (f"{p.name}: {rules(each['as_is'])[0]}", rules(each["as_is"])[0] in p.rules)
+        for p, each in promised
+        if any(rule in p.rules for rule in rules(each["as_is"]))
+    )
+    out["precision"] = share((f"{p.name}: {rule}", rule in p.rules | p.also) for p, each in mine for rule in rules(each["as_is"]))
+    out["controls_silent"] = share(
+        (f"{p.name}: {', '.join(rules(each['as_is']))}", set(rules(each["as_is"])) <= p.also) for p, each in controls
+    )
+    out["gone_when_mended"] = share(
+        (f"{p.name}: {', '.join(rules(each['mended']))}", not set(rules(each["mended"])) & p.rules)
+        for p, each in promised
+        if any(rule in p.rules for rule in rules(each["as_is"]))
+    )
+    gains = [
+        (p.name, predicted, each["as_is"]["clock_ms"] - each["mended"]["clock_ms"])
+        for p, each in promised
+        if (predicted := _predicted(p, each))
+    ]
+    out["within_bound"] = share((f"{name}: {real:.2f} of {most:.2f} ms", real <= most * (1 + SLACK)) for name, most, real in gains)
+    out["realised_over_predicted"] = statistics.median(real / most for _, most, real in gains) if gains else None
+    out["steps"] = share((f"{name}: {one['steps']} of {one['steps_run']}", one["steps"] == one["steps_run"]) for name, one in runs)
+    errors = [(name, one["step_ms"] / one["clock_ms"] - 1) for name, one in runs if one["step_ms"]]
+    out["step_time"] = share((f"{name}: {100 * error:+.1f} %", abs(error) <= NEAR) for name, error in errors)
+    out["step_error_percent"] = max((abs(100 * error) for _, error in errors), default=None)
+    return out
+
+
+def rules(one: Mapping[str, Any]) -> list[str]:
+    """The rules that found something, in their order."""
+    return [finding["rule"] for finding in one["found"]]
+
+
+def _predicted(program: Program, each: Mapping[str, Any]) -> float | None:
+    """The largest gain that a finding of the plant states, ms a step."""
+    return max((f["gain_ms"] for f in each["as_is"]["found"] if f["rule"] in program.rules and f["gain_ms"]), default=None)
+
+
+WORDS = {
+    "verdict": "Verdict right",
+    "verdict_high": "… where its confidence is high",
+    "verdict_medium": "… medium",
+    "verdict_low": "… low",
+    "verdict_controls": "… of controls",
+    "found_promised": "Planted problem found, where a rule is promised",
+    "found_first": "… and named first",
+    "found_all": "Planted problem found, of all",
+    "precision": "Findings that are true",
+    "controls_silent": "Controls without a false finding",
+    "gone_when_mended": "Finding gone after the mend",
+    "within_bound": "Realised gain within the predicted bound",
+    "realised_over_predicted": "Realised over predicted gain, median",
+    "steps": "Steps found exactly",
+    "step_time": f"Step time within {100 * NEAR:.0f} % of the program's clock",
+    "step_error_percent": "Largest difference of a step time, %",
+}
+
+
+def table(figures: Mapping[str, Share | float | None]) -> str:
+    """The figures as a table in Markdown."""
+    lines = ["| | |", "|---|---:|"]
+    for key, words in WORDS.items():
+        value = figures[key]
+        lines.append(f"| {words} | {value if isinstance(value, Share) else '–' if value is None else f'{value:.2f}'} |")
+    return "\n".join(lines)

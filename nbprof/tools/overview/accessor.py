@@ -1,0 +1,42 @@
+"""`p.advice`: a frame that displays as the findings of the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from nbprof.tools.accessor import Shown
+
+
+class Advice(pd.DataFrame):
+    """A `DataFrame` that a notebook shows as findings: text, evidence, and the code with a button that copies it.
+
+    What is selected from it, or copied, is an ordinary frame, as is what a pickle of it holds.
+    """
+
+    # Set beside pandas' own attributes, so that no method carries the profile into another frame.
+    _profile: Shown | None = None
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, profile: Shown) -> Advice:
+        """The findings of a profile."""
+        out = cls(frame.copy())
+        object.__setattr__(out, "_profile", profile)
+        return out
+
+    @property
+    def _constructor(self) -> Callable[..., pd.DataFrame]:
+        return pd.DataFrame
+
+    def __reduce__(self) -> Any:
+        return pd.DataFrame(self).__reduce__()
+
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        if self._profile is None:
+            return None
+        payload = self._profile.payload()
+        shown = {**payload, "overview": {**payload["overview"], "only": "advice"}}
+        return self._profile.mimebundle(views=["overview"], payload=shown, drawn=False)

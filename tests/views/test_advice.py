@@ -1,0 +1,42 @@
+"""`p.advice` is a frame, and displays as the findings of the dashboard."""
+
+import base64
+import pickle
+from pathlib import Path
+
+import pandas as pd
+
+from nbprof import load
+from nbprof.display import codec
+from nbprof.profiles.report.mimebundle import MIME
+
+SLOW = Path(__file__).parents[1] / "data/xspace/tf_slow.xplane.pb"
+
+
+def test_it_displays_as_findings_with_their_code():
+    p = load(SLOW)
+    data, _ = p.advice._repr_mimebundle_()
+    shown = codec.unpack(base64.b64decode(data[MIME]["data"]))
+    assert [tab["id"] for tab in shown["meta"]["tabs"]] == ["overview"]
+    assert shown["overview"]["only"] == "advice"
+    assert [item["title"] for item in shown["overview"]["advice"]] == p.advice["title"].tolist() != []
+    # Without scripts too, and without what the marks are made of.
+    for row in p.advice.to_dict("records"):
+        assert row["title"] in data["text/html"]
+        assert row["title"] in data["text/plain"]
+    assert "**" not in data["text/html"]
+    assert "<th>rule</th>" not in data["text/html"]
+    assert "image/png" not in data
+    # The dashboard itself has everything.
+    assert "only" not in p.payload()["overview"]
+
+
+def test_it_stays_a_frame():
+    p = load(SLOW)
+    advice = p.advice
+    assert isinstance(advice, pd.DataFrame)
+    for other in (advice.head(1), advice.copy(), advice[advice["severity"] == "high"], pickle.loads(pickle.dumps(advice))):
+        assert type(other) is pd.DataFrame
+        assert list(other.columns) == list(advice.columns)
+    advice["title"] = "changed"
+    assert p.advice["title"].tolist() != advice["title"].tolist()
