@@ -15,7 +15,7 @@ FUZZ_SECONDS := 60
 # The tests start hundreds of processes, each of which would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check fuzz lab lint unit js chromium clean bench
+.PHONY: demo test check fuzz lab lint unit js chromium clean bench diagnosis
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); $(PYTHON) -m pip install --user --break-system-packages virtualenv && $(PYTHON) -m virtualenv $(VENV); }
@@ -106,6 +106,10 @@ bench: $(VENV)/.test
 	$(BIN)/python -m pip install --quiet -e ".[bench]"
 	$(BIN)/python benchmarks/decode.py --sizes 100k,1M
 	$(BIN)/python benchmarks/analysis.py
+
+## How true the diagnosis is: programs with a planted problem each, or none, and what nbprof says of them.
+diagnosis: $(VENV)/.test
+	$(BIN)/python benchmarks/diagnosis --store benchmarks/diagnosis/measured.json
 
 clean:
 	rm -rf $(VENV) node_modules lib build dist nbprof/static/*.js nbprof/labextension

@@ -3,7 +3,7 @@
     make diagnosis
     python benchmarks/diagnosis [--only torch] [--turns 2] [--store FILE]
 
-Each program is recorded in a process of its own, one after the other, then its mended twin; the truth is stated beside its code. Printed are
+Each program is recorded in a process of its own, one after the other, then its mended twin; its truth stands beside its code. Printed are
 the figures of `score.py`, then all that was wrong. With `--store` the figures go into a file, and are compared with those it held.
 A busy machine makes step times scatter: run it on one that is quiet.
 """

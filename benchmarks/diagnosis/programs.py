@@ -22,9 +22,12 @@ OUTPUT = frozenset(("output", "other"))
 
 
 class Loop(Protocol):
-    """A training loop as a person has it in a cell. It is run for a few steps first, then recorded."""
+    """A training loop as a person has it in a cell. It is run for a few steps first, then recorded.
 
-    def __call__(self, steps: int) -> None: ...
+    It returns the seconds that its steps took where it does more than these.
+    """
+
+    def __call__(self, steps: int) -> float | None: ...
 
 
 @dataclass(frozen=True)

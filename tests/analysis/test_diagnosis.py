@@ -1,0 +1,97 @@
+"""benchmarks/diagnosis: its truth names rules that exist, and its figures are counted right."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from nbprof.analysis.advice.advice import every
+
+HERE = Path(__file__).parents[2] / "benchmarks/diagnosis"
+
+
+@pytest.fixture
+def score(monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    for name in ("programs", "score"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import score
+
+    yield score
+    for name in ("programs", "score"):
+        del sys.modules[name]
+
+
+def registered():
+    """(control or planted, name, rules) of every program."""
+    for file in sorted(HERE.glob("in_*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            for call in (one for one in getattr(node, "decorator_list", []) if isinstance(one, ast.Call)):
+                texts = [one.value for one in call.args if isinstance(one, ast.Constant)]
+                also = [one.value for keyword in call.keywords if keyword.arg == "also" for one in keyword.value.elts]
+                yield call.func.id, texts[0], [*texts[2:], *also]
+
+
+def test_programs_are_many_a_third_are_controls_and_their_rules_exist():
+    programs = list(registered())
+    names = [name for _, name, _ in programs]
+    assert len(set(names)) == len(names) >= 60
+    assert 3 * sum(kind == "control" for kind, _, _ in programs) >= len(programs)
+    known = {rule.name for rule in every()}
+    assert {rule for _, _, rules in programs for rule in rules} <= known
+
+
+def measured(bound="input", found=(), clock=10.0, steps=4, step=10.0, confidence="high"):
+    rows = [{"rule": rule, "gain_ms": gain, "title": rule} for rule, gain in found]
+    return {
+        "clock_ms": clock,
+        "step_ms": step,
+        "steps": steps,
+        "steps_run": 4,
+        "bound": bound,
+        "verdict": "words",
+        "confidence": confidence,
+        "found": rows,
+    }
+
+
+def test_figures(score):
+    from programs import COMPUTE, INPUT, Program
+
+    plant = Program("a/slow", "slow", INPUT, frozenset(("right",)), frozenset(("also",)), None, 4)
+    unpromised = Program("a/odd", "odd", frozenset(), frozenset(), frozenset(), None, 4)
+    control = Program("a/fine", "", COMPUTE, frozenset(), frozenset(), None, 4)
+    figures = score.score(
+        {p.name: p for p in (plant, unpromised, control)},
+        {
+            "a/slow": {
+                "as_is": measured(found=[("wrong", 9.0), ("right", 8.0), ("also", None)]),
+                "mended": measured("other", clock=4.0, step=4.04),
+            },
+            "a/odd": {"as_is": measured(steps=3), "mended": measured()},
+            "a/fine": {"as_is": measured("other", [("wrong", None)], confidence="low", step=11.0)},
+        },
+    )
+    shares = {key: (value.good, value.of) for key, value in figures.items() if isinstance(value, score.Share)}
+    assert shares == {
+        "verdict": (1, 2),
+        "verdict_high": (1, 1),
+        "verdict_medium": (0, 0),
+        "verdict_low": (0, 1),
+        "verdict_controls": (0, 1),
+        "found_promised": (1, 1),
+        "found_all": (1, 2),
+        "found_first": (0, 1),
+        "precision": (2, 4),
+        "controls_silent": (0, 1),
+        "gone_when_mended": (1, 1),
+        "within_bound": (1, 1),
+        "steps": (4, 5),
+        "step_time": (4, 5),
+    }
+    # 6 of the 8 ms that were predicted came of it.
+    assert figures["realised_over_predicted"] == pytest.approx(6 / 8)
+    assert figures["step_error_percent"] == pytest.approx(10)
+    assert "a/fine: +10.0 %" in figures["step_time"].bad
+    assert "1 of 2 (50 %)" in score.table(figures)
