@@ -122,7 +122,7 @@ def _() -> Loop:
     return fit(mlp(), lambda steps: (x[: 256 * steps], y[: 256 * steps]))
 
 
-@control("keras/several steps a call", COMPUTE)
+@control("keras/several steps a call", COMPUTE, batches=4)
 def _() -> Loop:
     data = pairs(256, 256).prefetch(AUTO)
     return fit(mlp(), data.take, steps_per_execution=4)
@@ -130,12 +130,12 @@ def _() -> Loop:
 
 @control("tensorflow/custom loop", COMPUTE)
 def _() -> Loop:
-    return custom(mlp(768), pairs(256, 256).prefetch(AUTO))
+    return custom(mlp(768), pairs(256, 256).prefetch(AUTO), mark=iter)
 
 
 @control("tensorflow/custom loop, marked", COMPUTE)
 def _() -> Loop:
-    return custom(mlp(768), pairs(256, 256).prefetch(AUTO), mark=nbprof.steps)
+    return custom(mlp(768), pairs(256, 256).prefetch(AUTO))
 
 
 def custom(

@@ -49,7 +49,9 @@ class Program:
     make : callable
         `make(mended)` builds the loop; `mended` without the plant.
     steps : int
-        Steps that are recorded.
+        Batches that are recorded.
+    batches : int
+        Batches of a step.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Program:
     also: frozenset[str]
     make: Callable[[bool], Loop]
     steps: int
+    batches: int = 1
 
     @property
     def framework(self) -> str:
@@ -69,12 +72,12 @@ PROGRAMS: dict[str, Program] = {}
 
 
 def control(
-    name: str, bound: frozenset[str], *, also: tuple[str, ...] = (), steps: int = 40
+    name: str, bound: frozenset[str], *, also: tuple[str, ...] = (), steps: int = 40, batches: int = 1
 ) -> Callable[[Callable[[], Loop]], Callable[[], Loop]]:
     """Registers a program in which nothing is wrong."""
 
     def add(make: Callable[[], Loop]) -> Callable[[], Loop]:
-        PROGRAMS[name] = Program(name, "", bound, frozenset(), frozenset(also), lambda _: make(), steps)
+        PROGRAMS[name] = Program(name, "", bound, frozenset(), frozenset(also), lambda _: make(), steps, batches)
         return make
 
     return add

@@ -33,13 +33,14 @@ def recorded(program: Program, mended: bool) -> dict[str, Any]:
         began = time.perf_counter()
         own = loop(program.steps)
         seconds = own or time.perf_counter() - began
+    steps = program.steps // program.batches
     frame, overview = run.steps.frame, run.overview
     advice = run.advice
     return {
-        "clock_ms": 1000 * seconds / program.steps,
+        "clock_ms": 1000 * seconds / steps,
         "step_ms": float(frame["step_time_ms"].mean()) if len(frame) else None,
         "steps": len(frame),
-        "steps_run": program.steps,
+        "steps_run": steps,
         "bound": overview["bound"],
         "verdict": f"{overview['verdict']}: {overview['verdict_text']}",
         "confidence": overview["confidence"],

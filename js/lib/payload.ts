@@ -150,6 +150,8 @@ export interface Overview {
   advice: Advice[];
   /** Why there is no advice, when there is none. */
   no_advice: string;
+  /** That other processes took cores while it was recorded, in a sentence. */
+  contention?: string;
   /** Set where only this part is shown: `p.advice` in a cell. */
   only?: "advice";
   /** rank, op, ms_per_step, percent, cumulative_percent; where known gflops_per_second */

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbprof.capture import describe
 from nbprof.capture.clock import Marker, StepClock
+from nbprof.capture.contention import Contention
 from nbprof.capture.options import Options
 from nbprof.capture.place import Place
 from nbprof.capture.shield import shielded
@@ -101,6 +102,7 @@ class Windows:
         self._bounds: Bounds | None = None
         self._started_at = datetime.now().astimezone()
         self._began, self._seen_before, self._marked_before = 0.0, 0, 0
+        self._contention: Contention | None = None
         self._label = ""
         self._of_start: list[str] = []
         self._group = uuid.uuid4().hex if options.every else ""
@@ -126,6 +128,7 @@ class Windows:
             self.notes += self._of_start
             self.clock.open_wait = getattr(self.backend, "open_wait", None)
             self.clock.open_marker = self.backend.open_marker
+            self._contention = Contention()
             self._began = time.perf_counter()
             self._seen_before, self._marked_before = self.clock.seen, self.clock.marked
         if self._bounds is None:
@@ -162,10 +165,11 @@ class Windows:
             self.recording = False
             self._over = self._over or not self.options.every
             elapsed = time.perf_counter() - self._began
+            contention = self._contention.measured() if self._contention is not None else {}
             try:
                 with shielded():
                     self.backend.stop()
-                    self._settle(self.place, self._describe(self.backend, elapsed))
+                    self._settle(self.place, self._describe(self.backend, elapsed, contention))
             except Exception as error:
                 self._fail(error)
             if self._over and self._bounds is not None:
@@ -207,7 +211,7 @@ class Windows:
         with contextlib.suppress(OSError):
             recording.write()
 
-    def _describe(self, backend: Backend, elapsed: float) -> CaptureInfo:
+    def _describe(self, backend: Backend, elapsed: float, contention: dict[str, float]) -> CaptureInfo:
         clock = self.clock
         marked = clock.marked - self._marked_before
         self._label = self._label or f"run {next(_numbers)}"
@@ -224,6 +228,7 @@ class Windows:
             options=asdict(self.options),
             window=[self._seen_before + 1, clock.seen] if marked else [],
             group=self._group,
+            contention=contention,
         )
 
     def _fail(self, error: Exception) -> None:

@@ -66,7 +66,9 @@ class Profile:
 
         `bound` `verdict` `verdict_text` `verdict_detail` `confidence` `confidence_evidence`: the part of the step that limits it, where
         one takes 35 % or more of it, and how sure that is: high where it is the largest part of 90 % of steps, there are 10 or more, their
-        sd is at most 25 % of the mean and nothing was dropped; one failure is medium, more are low.
+        sd is at most 25 % of the mean and nothing was dropped; one failure is medium, more are low. `contention`, where it is there, says
+        that other processes took cores while nbprof recorded (20 % or more of them, while its own threads waited for one for 10 % or more
+        of the time in which they were ready to run); that is one failure more.
 
         `step_time_ms` `step_time_sd_ms` (n - 1; None of one step) and `input_percent` (sum of input by sum of step times) are of the steps
         that averages use: no warm-up, not cut, of one kind (training, unless steps of another kind take over 4 times as long).

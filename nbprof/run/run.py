@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import pandas as pd
 
 from nbprof.activity.activity import ITERATIONS, Activity
-from nbprof.analysis import kernels, multiprocessors, overview
+from nbprof.analysis import contention, kernels, multiprocessors, overview
 from nbprof.analysis.advice import advice
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
@@ -383,6 +383,11 @@ class Run(Frames):
             stated = {name: version for name, _, version in (part.rpartition(" ") for part in self.capture.framework.split(", ")) if name}
             known = out["environment"]
             out["environment"] = {**known, "framework": self.capture.framework, "versions": {**stated, **known["versions"]}}
+        if self.capture is not None and (others := contention.sentence(self.capture.contention)):
+            out["contention"] = others
+            if out["confidence"] != "none":
+                out["confidence"] = {"high": "medium"}.get(out["confidence"], "low")
+                out["confidence_evidence"] = [*out["confidence_evidence"], (False, others)]
         warnings = sum(n.level == "warning" for n in self.receipt.lines)
         out["run_facts"] = facts(self.source, self.capture, out, self.devices, self.hosts, warnings)
         return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,9 @@ class CaptureInfo:
         First and last recorded step, counted from 1; empty where none was marked.
     group : str
         Not empty: runs with the same text are windows of one cell (``--every``).
+    contention : dict
+        What other processes took of the cores meanwhile, as `nbprof.capture.contention` measured it: `cores`, `own_cores`, `other_cores`,
+        `waited_percent`; empty where it is not known.
     """
 
     backend: str = ""
@@ -74,6 +78,7 @@ class CaptureInfo:
     window: list[int] = field(default_factory=list)
     group: str = ""
     warnings: list[str] = field(default_factory=list)
+    contention: dict[str, float] = field(default_factory=dict)
 
     @property
     def warmup(self) -> int | None:
@@ -104,6 +109,11 @@ class CaptureInfo:
                 fit[key] = value
         for key in ("notes", "warnings"):
             fit[key] = [note for note in fit.get(key, []) if isinstance(note, str)]
+        fit["contention"] = {
+            str(key): float(value)
+            for key, value in fit.get("contention", {}).items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        }
         window = fit.get("window", [])
         fit["window"] = window if len(window) == 2 and all(isinstance(step, int) for step in window) else []
         return cls(**fit)

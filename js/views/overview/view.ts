@@ -77,6 +77,7 @@ function nextSteps(overview: Overview, context: ViewContext): HTMLElement {
   return h(
     "section",
     heading("Next steps", some ? "largest expected gain first; gains do not add up" : ""),
+    overview.contention && h("p.contention", h("b", overview.contention)),
     some
       ? h("ul.recs", ...overview.advice.map((advice) => adviceCard(advice, context, !overview.only)))
       : h("p.dim", overview.no_advice),

@@ -37,6 +37,7 @@ def payload(run: Run) -> dict[str, Any]:
         },
         "figures": figures(run),
         "advice": advice,
+        "contention": facts.get("contention") or "",
         "no_advice": "" if advice else _no_advice(run),
         "top_ops": _top_ops(run),
         "top_ops_where": "host" if facts.get("top_ops_where") == "host" else "device",

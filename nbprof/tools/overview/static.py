@@ -58,6 +58,8 @@ def _breakdown(payload: dict[str, Any]) -> str:
 def advice(overview: dict[str, Any]) -> str:
     """What to change, with its evidence and the code."""
     html = markup.heading("Next steps", "largest expected gain first; gains do not add up" if overview["advice"] else "")
+    if overview.get("contention"):
+        html += markup.paragraph(f"<b>{markup.text(overview['contention'])}</b>")
     if not overview["advice"]:
         return html + markup.paragraph(markup.text(overview["no_advice"]))
     for item in overview["advice"]:

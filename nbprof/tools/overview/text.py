@@ -78,12 +78,15 @@ def _figures(overview: dict[str, Any]) -> str:
 
 
 def _advice(overview: dict[str, Any]) -> list[str]:
-    return [f"{'Do first':<19} {_finding(item)}" for item in overview["advice"][:1]]
+    contention = [f"{'Note':<19} {overview['contention']}"] if overview.get("contention") else []
+    return contention + [f"{'Do first':<19} {_finding(item)}" for item in overview["advice"][:1]]
 
 
 def _findings(overview: dict[str, Any]) -> list[str]:
     """All of them, a line each."""
-    return [f"{item['severity'].capitalize()}: {_finding(item)}" for item in overview["advice"]] or [overview["no_advice"]]
+    contention = [overview["contention"]] if overview.get("contention") else []
+    findings = [f"{item['severity'].capitalize()}: {_finding(item)}" for item in overview["advice"]]
+    return contention + (findings or [overview["no_advice"]])
 
 
 def _finding(item: dict[str, Any]) -> str:

@@ -1,0 +1,34 @@
+"""Whether other processes made the steps slow that were recorded: said before any advice, for none of it would help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+OTHERS = 0.2
+"""Part of the cores that other processes kept busy, from which on it is said."""
+WAITED_PERCENT = 10.0
+"""Percent of the time in which threads were ready to run, but had no core."""
+FULL = 0.9
+"""Where that is not known: part of the cores that were busy."""
+
+
+def sentence(measured: Mapping[str, float]) -> str:
+    """What other processes took while the profile was recorded; '' where they took little, or where it is not known.
+
+    Parameters
+    ----------
+    measured : mapping
+        What `nbprof.capture.contention.Contention.measured` gave.
+    """
+    cores, own, others = (measured.get(key, 0.0) for key in ("cores", "own_cores", "other_cores"))
+    waited = measured.get("waited_percent")
+    if not cores or others < OTHERS * cores:
+        return ""
+    part = f"{others:.1f} of the {cores:.0f} cores" if cores > 1 else f"{100 * others:.0f}% of the core"
+    used = f"Other processes used {part} while this was recorded"
+    if waited is None:
+        return f"{used}, and this one {own:.1f}: on a quiet machine steps may be faster." if own + others >= FULL * cores else ""
+    if waited < WAITED_PERCENT:
+        return ""
+    ready = f"for {waited:.0f}% of the time in which they were ready to run"
+    return f"{used}, and its own threads waited for a core {ready}: on a quiet machine steps are faster."
