@@ -65,6 +65,10 @@ def empty() -> pd.DataFrame:
     return pd.DataFrame(columns=[*COLUMNS, "host", "group", "counted"]).astype(_TYPES)
 
 
+_NULLABLE = {"chip": "Int64", "sparse_cores": "Int64", "megacore": "boolean", "memory_bytes": "Int64", "cores": "Int64"}
+"""What not every device states, whose type is one of numbers nevertheless."""
+
+
 def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFrame:
     """`p.devices`: one row a device, and after each TPU one for every SparseCore of it that recorded.
 
@@ -77,7 +81,7 @@ def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFra
     """
     out = devices.assign(core=pd.array([pd.NA] * len(devices), dtype="Int64"))
     if not len(sparse):
-        return out
+        return out.astype({name: kind for name, kind in _NULLABLE.items() if name in out})
     rows = sparse.merge(devices[["host", "device", "name", "chip"]], on=["host", "device"], how="left")
     rows["name"] = [f"{'TPU' if pd.isna(name) else name} SparseCore" for name in rows["name"]]
     rows = rows.assign(kind="SparseCore", core=rows["core"].astype("Int64")).reindex(columns=out.columns)
@@ -85,8 +89,9 @@ def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFra
     both = both.sort_values(["host", "device"], kind="stable", ignore_index=True)
     both = both.astype(object).where(both.notna(), None)
     # Numbers stay numbers, missing where they are of the whole device.
-    numbers = [name for name in out.columns if out[name].dtype.kind == "f"]
-    return both.astype({"device": "int64", "core": "Int64", **dict.fromkeys(numbers, "float64")})
+    numbers = [name for name in out.columns if out[name].dtype.kind == "f" and name not in _NULLABLE]
+    nullable = {name: kind for name, kind in _NULLABLE.items() if name in both}
+    return both.astype({"device": "int64", "core": "Int64", **dict.fromkeys(numbers, "float64"), **nullable})
 
 
 def shares(cores: pd.DataFrame) -> dict[str, float | None]:
