@@ -63,6 +63,14 @@ SCHEMA: dict[str, list[Col]] = {
         ),
         ms("host_to_device_ms", "Copied in", "The part of Input in which data was copied to the device."),
     ],
+    "steps.backlog": [
+        _HOST,
+        ms("start_ms", "Start ms", "Begin of the first of this work after the start of the profile."),
+        ms("time_ms", "Time ms", "From there to the end of the last."),
+        ms("busy_ms", "Busy ms", "Part of that in which a device ran some of it."),
+        count("device_events", "Device events", "Kernels, copies and fills."),
+        *(col for col in _CATEGORIES if col.name not in ("host_compute_ms", "kernel_launch_ms", "compile_ms")),
+    ],
     "steps.summary": [
         text("category", "Category", "Step-time category, each moment counts once; step_time is the whole step."),
         ms("mean_ms", "mean", "Mean over the steps, warm-up left out."),

@@ -161,6 +161,29 @@ class Links:
         at = _look_up(self._key(self.correlation, calls), self._key(self.correlation, self.work))
         return np.where(at >= 0, calls[at], -1) if len(calls) else np.full(len(self.work), -1, np.int64)
 
+    @cached_property
+    def earlier(self) -> Flags:
+        """bool[w]: whether a piece of device work was launched before the recording began.
+
+        Its launch is not in the file, and its id is below those of all calls there, which a process counts up. Where no id tells, it
+        began before the first call did. Work whose launch was lost within the recording is none of it.
+        """
+        out = np.zeros(len(self.work), np.bool_)
+        events, calls = self.trace.events, self.calls
+        given = self.correlation[self.work]
+        for host in range(len(self.trace.hosts)):
+            mine = calls[self.host[calls] == host]
+            if not len(mine):
+                continue
+            on_host = self.host[self.work] == host
+            idents = self.correlation[mine]
+            # Ids by which nothing is linked may count something else.
+            linked = bool((self.launch[on_host] >= 0).any())
+            lowest = int(idents[idents >= 0].min()) if linked else -1
+            before = events.start[self.work] < events.start[mine].min()
+            out |= on_host & (self.launch < 0) & np.where((given >= 0) & linked, given < lowest, before)
+        return out
+
     def _key(self, ident: Int64s, rows: Int64s) -> Int64s:
         """Ids made unique over hosts; -1 stays."""
         value = ident[rows]

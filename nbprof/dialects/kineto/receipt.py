@@ -75,7 +75,7 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
     if moves.any():
         calls = _many(int(moves.sum()), "call that copies or fills", "calls that copy or fill")
         out.append(_info(f"{calls} left nothing on the device: one of no bytes, or from host to host, leaves none; else it was lost."))
-    alone = int((links.launch < 0).sum())
+    alone = int(((links.launch < 0) & ~links.earlier).sum())
     if alone and not len(links.calls):
         out.append(_info("No runtime calls are in the profile: launch times are not known, and steps take device work by its own time."))
     else:
