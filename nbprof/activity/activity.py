@@ -348,7 +348,7 @@ class Activity:
     launches : calls on the host that start work on a device: the call, the device event (-1: none was recorded), the op that called (-1)
     collectives : communication on a device; `name` is a code into `texts`; bytes and group_size -1 where unknown
     calls : calls of the host into the device's runtime; `kind` is a code into `texts`: launch, graph, copy,
-        copy H2D, copy D2H, fill, sync, allocate, other
+        copy H2D, copy D2H, fill, sync, allocate, captured (into a graph), other
     optimizer_calls : where an optimizer updated parameters; `name` is a code into `texts`
     allocations : allocator events; texts are codes into `texts`; what the allocator did not state is NA
     iterators : runs of tf.data iterators; `name` is a code into `ops`

@@ -63,7 +63,12 @@ def _is_word(text: str) -> bool:
 # Host calls into the CUDA, HIP, XPU and NPU runtimes, by what they are for; the first pattern that fits wins.
 LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL = "launch", "copy", "fill", "sync", "allocate", "graph", "other"
 COPY_H2D, COPY_D2H = "copy H2D", "copy D2H"
-CALL_KINDS = (LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL, COPY_H2D, COPY_D2H)
+# A call that would start something on the device, but was captured into a graph.
+CAPTURED = "captured"
+CALL_KINDS = (LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL, COPY_H2D, COPY_D2H, CAPTURED)
+STARTS_WORK = (LAUNCH, GRAPH, COPY, FILL)
+CAPTURE = re.compile(r"(?:cuda|cu|hip)Stream(Begin|End)Capture")
+"""Calls that begin and end the capture of a graph."""
 _CALLS = tuple(
     (kind, re.compile(pattern))
     for kind, pattern in (

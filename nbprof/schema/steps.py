@@ -13,7 +13,7 @@ _CATEGORIES = [
     ms("kernel_launch_ms", "Kernel launch", "The host prepares and launches kernels while the device is idle."),
     ms("input_ms", "Input", "The step waits for the next batch, or copies it to the device."),
     ms("output_ms", "Output", "Copies from the device to the host."),
-    ms("compile_ms", "Compile", "XLA or JIT compilation."),
+    ms("compile_ms", "Compile", "XLA or JIT compilation; of PyTorch the capture of graphs as well."),
     ms("other_ms", "Other", "The rest of the step: no recorded op, launch or copy."),
 ]
 

@@ -90,9 +90,9 @@ def test_old_work_on_a_stream_of_its_own_delays_no_step(tmp_path):
     assert p.steps.backlog["time_ms"].tolist() == pytest.approx([10.0])
 
 
-def test_without_ids_what_began_before_the_first_call_is_older(tmp_path):
+def test_without_ids_what_began_before_anything_else_is_older(tmp_path):
     k = ahead(backlog=0)
-    k.kernel(OLD, 0.5, 4)
+    k.kernel(OLD, -3, 2)
     p = profile(tmp_path, k)
     assert p.steps.backlog["device_events"].tolist() == [1]
 

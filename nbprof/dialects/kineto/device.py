@@ -202,8 +202,9 @@ class Work:
         links, trace = self.links, self.links.trace
         has = links.launch >= 0
         names = np.array([torchnames.call_kind(str(n)) for n in trace.names], object)
-        starts = np.isin(names, [torchnames.LAUNCH, torchnames.GRAPH, torchnames.COPY, torchnames.FILL])
-        answered = np.zeros(len(links.calls), np.bool_)
+        starts = np.isin(names, torchnames.STARTS_WORK)
+        # What was captured into a graph starts nothing.
+        answered = links.captured.copy()
         answered[np.searchsorted(links.calls, links.launch[has])] = True
         alone = links.calls[starts[trace.events.name[links.calls]] & ~answered]
         event = np.concatenate([links.launch[has], alone])

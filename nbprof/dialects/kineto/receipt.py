@@ -63,14 +63,15 @@ def _ranks(hosts: Hosts) -> list[Note]:
 def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
     """Launches without device work, and device work without a launch or an op."""
     trace, work = links.trace, links.work
+    out = _captured(links)
     kinds = [torchnames.call_kind(str(n)) for n in trace.names]
     name = trace.events.name[launches["event"].to_numpy(np.int64)]
     starts_work = np.array([k in _STARTS for k in kinds], np.bool_)[name]
     if not len(work):
         count = int(starts_work.sum())
         text = f"{_many(count, 'launch', 'launches')} and no work on a device: it was not recorded."
-        return [_warning(f"{text} Add ProfilerActivity.CUDA to the activities.")] if count else []
-    out = sanity.lost_launches(launches, starts_work)
+        return [*out, _warning(f"{text} Add ProfilerActivity.CUDA to the activities.")] if count else out
+    out += sanity.lost_launches(launches, starts_work)
     moves = np.array([k in _MOVES for k in kinds], np.bool_)[name] & (launches["target"] < 0).to_numpy()
     if moves.any():
         calls = _many(int(moves.sum()), "call that copies or fills", "calls that copy or fill")
@@ -85,6 +86,16 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
         text = f"{_many(nameless, 'device event')} of {len(work):,} ({100 * nameless / len(work):.3g} %)"
         out.append(_info(f"{text} could be linked to no op; in the tables each counts under its own name."))
     return out
+
+
+def _captured(links: Links) -> list[Note]:
+    """Calls that were captured into graphs, which is no loss."""
+    rows, start, end = links.captures
+    if not len(rows):
+        return []
+    calls = _many(int(links.captured.sum()), "call that launches, copies or fills was", "calls that launch, copy or fill were")
+    took = f"{_many(len(rows), 'capture')} of {int((end - start).sum()) / 1e9:,.2f} ms"
+    return [_info(f"{calls} captured into a graph and not run ({took}): that time counts as compilation, and no work is missing.")]
 
 
 def _overlaps(links: Links) -> list[Note]:

@@ -245,9 +245,13 @@ def work(links: Links, steps: Steps, device_class: Int64s) -> pd.DataFrame:
     """
     events = links.trace.events
     host_rows, host_class = _host_classes(links)
-    rows = np.concatenate([links.work[~links.earlier], host_rows])
-    cls = np.concatenate([device_class[~links.earlier], host_class])
-    span, group, start, end = spread(steps, links.host[rows], events.start[rows], events.end[rows])
+    captures, begun, done = links.captures
+    whole = np.concatenate([links.work[~links.earlier], host_rows])
+    rows = np.concatenate([whole, captures])
+    # A graph that is captured is made ready to run, as a program that is compiled: the host's time goes there whatever it does meanwhile.
+    cls = np.concatenate([device_class[~links.earlier], host_class, np.full(len(captures), act.HOST_COMPILE)])
+    begun, done = np.concatenate([events.start[whole], begun]), np.concatenate([events.end[whole], done])
+    span, group, start, end = spread(steps, links.host[rows], begun, done)
     rows = rows[span]
     return pd.DataFrame(
         {
@@ -306,6 +310,7 @@ _CLASS_OF_CALL = {
     torchnames.SYNC: act.HOST_WAIT_DEVICE,
     torchnames.ALLOCATE: act.HOST_COMPUTE,
     torchnames.OTHER_CALL: act.HOST_COMPUTE,
+    torchnames.CAPTURED: act.HOST_COMPILE,
 }
 
 
@@ -329,6 +334,7 @@ def call_kinds(links: Links) -> Int64s:
             direction = torchnames.transfer_kind(str(links.trace.names[code]))
             if direction in ("H2D", "D2H"):
                 out[at[names == code]] = torchnames.CALL_KINDS.index(f"copy {direction}")
+    out[links.captured] = torchnames.CALL_KINDS.index(torchnames.CAPTURED)
     return out
 
 
