@@ -286,7 +286,7 @@ export interface Ops {
 export interface Kernels {
   empty: Empty | null;
   /** What they ran on; reports of 0.2 and before lack it. */
-  chip?: "GPU" | "NPU";
+  chip?: string;
   /** rank, kernel, total_us, occurrences, avg_us, min_us, max_us, op_tensor_core_eligible, uses_tensor_core, occupancy_percent,
    *  occupancy_source, registers, shared_bytes, block, grid, op */
   table: Table;
