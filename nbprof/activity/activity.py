@@ -326,6 +326,7 @@ class Activity:
     sparse_steps : steps of SparseCores, by themselves
     rebuilt : int64, events of those device markers that were made of grouped events, which XProf does not do
     work : spans classified for the step breakdown
+    backlog : device work that was launched before the recording began: it counts for no step
     xprof_work : the same spans, classified by the rules of XProf 2.24
     host_ops, device_ops : runs of framework ops; `op` and `type` are codes into `ops` and `types`. On a device `own` is the run's time
         without the runs in it, `part` a row of `op_parts`, `tensor_core` says whether a kernel uses TensorCores (-1: it is no kernel)
@@ -347,7 +348,7 @@ class Activity:
     launches : calls on the host that start work on a device: the call, the device event (-1: none was recorded), the op that called (-1)
     collectives : communication on a device; `name` is a code into `texts`; bytes and group_size -1 where unknown
     calls : calls of the host into the device's runtime; `kind` is a code into `texts`: launch, graph, copy,
-        copy H2D, copy D2H, fill, sync, allocate, other
+        copy H2D, copy D2H, fill, sync, allocate, captured (into a graph), other
     optimizer_calls : where an optimizer updated parameters; `name` is a code into `texts`
     allocations : allocator events; texts are codes into `texts`; what the allocator did not state is NA
     iterators : runs of tf.data iterators; `name` is a code into `ops`
@@ -379,6 +380,7 @@ class Activity:
     sparse_steps: pd.DataFrame
     rebuilt: Int64s
     work: pd.DataFrame
+    backlog: pd.DataFrame
     xprof_work: pd.DataFrame
     host_ops: pd.DataFrame
     device_ops: pd.DataFrame
@@ -479,6 +481,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "sparse_steps": _empty(SPARSE_STEPS),
     "rebuilt": lambda: np.zeros(0, np.int64),
     "work": _empty(WORK),
+    "backlog": _empty(WORK),
     "xprof_work": _empty(WORK),
     "host_ops": _empty(HOST_OPS),
     "device_ops": _empty(DEVICE_OPS),

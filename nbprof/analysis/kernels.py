@@ -10,6 +10,7 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.analysis import occupancy
+from nbprof.analysis.steps import backlog
 from nbprof.core.factorize import unique_rows
 from nbprof.schema import frames
 
@@ -26,12 +27,13 @@ XPROF_ROWS = 1000
 _GROUPED = ["occurrences", "total_us", "avg_us", "min_us", "max_us", "percent", "tensor_core_percent", "occupancy_percent"]
 
 
-def frame(activity: Activity) -> pd.DataFrame:
+def frame(activity: Activity, rows: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row a kernel x op x launch shape, total time descending: the columns of `p.kernels.frame`.
 
     Occupancy is that of the first launch of the row; it is no part of the key. Where no launch of a row states one, it is computed.
+    `rows` are those of `activity.kernels` that count, when given.
     """
-    out = _grouped(activity.kernels, activity.launch_shapes, activity)
+    out = _grouped(activity.kernels if rows is None else rows, activity.launch_shapes, activity)
     if not len(out):
         return pd.DataFrame(columns=COLUMNS)
     stated = out["occupancy_percent"].to_numpy(np.float64)
@@ -45,6 +47,11 @@ def frame(activity: Activity) -> pd.DataFrame:
     # A bool as long as every name tells; a column of three values only where one does not.
     out["uses_tensor_core"] = uses == 1 if (uses >= 0).all() else pd.Series(uses == 1, dtype="boolean").mask(uses < 0)
     return out[COLUMNS]
+
+
+def in_steps(activity: Activity) -> pd.DataFrame:
+    """`frame` without kernels that were launched before the recording began, for figures a step."""
+    return frame(activity, activity.kernels[backlog.apart(activity, activity.kernels)])
 
 
 def as_xprof(activity: Activity) -> pd.DataFrame:

@@ -63,6 +63,7 @@ def overview(
     busy: float | None,
     summary: pd.DataFrame,
     ops: pd.DataFrame,
+    in_steps: pd.DataFrame,
     kernels: pd.DataFrame,
     memory: pd.DataFrame,
     dropped: int,
@@ -71,7 +72,8 @@ def overview(
 ) -> dict[str, Any]:
     """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, the checks, and the facts of the run.
 
-    `half` is the percent of device compute in 16 bit, `busy` comes from the function of that name, `tf_data` says whether tf.data worked.
+    `half` is the percent of device compute in 16 bit, `busy` comes from the function of that name, `tf_data` says whether tf.data worked,
+    `in_steps` are the ops without what was launched before the recording began.
 
     Percentages are 0…100; None where the profile does not hold them. `host_op_percent` and `device_op_percent` count runs of ops, as
     TensorFlow Profiler does; the eager shares are of op self time.
@@ -106,23 +108,26 @@ def overview(
     out["tf_functions"] = functions
     out["checks"] = checks.checks(shares, out, functions, tf_data=tf_data, framework=activity.framework)
     out["top_ops_where"] = "device" if (ops["where"] == "device").any() else "host"
-    out["top_ops"] = _top_ops(ops[ops["where"] == out["top_ops_where"]], kernels, len(steps))
+    shown, of_steps = (frame[frame["where"] == out["top_ops_where"]] for frame in (ops, in_steps))
+    out["top_ops"] = _top_ops(shown, of_steps, kernels, len(steps))
     return out
 
 
-def _top_ops(ops: pd.DataFrame, kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
+def _top_ops(ops: pd.DataFrame, in_steps: pd.DataFrame, kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
     """The ten ops with the most self time; with FLOP rate and use of TensorCores where these are known.
 
+    `in_steps` are the same ops without what was launched before the recording began.
     Without steps there is no time a step, and `self_ms` is all that is known.
     """
     top = ops.head(10).reset_index(drop=True)
+    of_steps = in_steps.set_index("op")["self_us"].reindex(top["op"]).fillna(0.0).to_numpy()
     out = pd.DataFrame(
         {
             "rank": np.arange(1, len(top) + 1),
             "op": top["op"],
             "type": top["type"],
             "self_ms": top["self_us"] / 1000,
-            "ms_per_step": top["self_us"] / 1000 / (steps or np.nan),
+            "ms_per_step": of_steps / 1000 / (steps or np.nan),
             "percent": 100 * top["self_fraction"],
             "cumulative_percent": 100 * top["cumulative_fraction"],
         }

@@ -60,10 +60,15 @@ def _is_word(text: str) -> bool:
     return text.replace("_", "0").isalnum()
 
 
-# Host calls into the CUDA, HIP, XPU and NPU runtimes, by what they are for; the first pattern that fits wins.
+# Host calls into the CUDA, HIP, XPU, NPU and MTIA runtimes, by what they are for; the first pattern that fits wins.
 LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL = "launch", "copy", "fill", "sync", "allocate", "graph", "other"
 COPY_H2D, COPY_D2H = "copy H2D", "copy D2H"
-CALL_KINDS = (LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL, COPY_H2D, COPY_D2H)
+# A call that would start something on the device, but was captured into a graph.
+CAPTURED = "captured"
+CALL_KINDS = (LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL, COPY_H2D, COPY_D2H, CAPTURED)
+STARTS_WORK = (LAUNCH, GRAPH, COPY, FILL)
+CAPTURE = re.compile(r"(?:cuda|cu|hip)Stream(Begin|End)Capture")
+"""Calls that begin and end the capture of a graph."""
 _CALLS = tuple(
     (kind, re.compile(pattern))
     for kind, pattern in (
@@ -78,12 +83,15 @@ _CALLS = tuple(
             ALLOCATE,
             r"(?:cuda|cu|hip)(?:Ext)?(?:Malloc|Free|Host(?:Alloc|Free|Malloc|Register|Unregister)|Mem(?:Alloc|Free|Create|Map|Unmap))",
         ),
-        (LAUNCH, r"(?:cuda|cu|hip)\w*Launch|urEnqueueKernelLaunch|zeCommandListAppendLaunchKernel|Launch\w*Kernel|launchKernel"),
+        (
+            LAUNCH,
+            r"(?:cuda|cu|hip)\w*Launch|urEnqueueKernelLaunch|zeCommandListAppendLaunchKernel|Launch\w*Kernel|launchKernel|runFunction\b",
+        ),
     )
 )
 
 
-_CALL_STARTS = ("cu", "hip", "ur", "ze", "aclrt", "Launch", "launch")
+_CALL_STARTS = ("cu", "hip", "ur", "ze", "aclrt", "Launch", "launch", "runFunction")
 
 
 def call_kind(name: str) -> str:
@@ -140,8 +148,15 @@ _COPY_KINDS = (
 )
 
 
-def transfer_kind(name: str) -> str:
-    """`H2D` for "Memcpy HtoD (Pageable -> Device)"; `other` for a copy that names no direction."""
+MTIA_COPY = "dma_request"
+"""What copies of MTIA devices are called; which way they go is an arg."""
+_DIRECTIONS = {"HOST_TO_DEVICE": "H2D", "DEVICE_TO_HOST": "D2H", "DEVICE_TO_DEVICE": "D2D"}
+
+
+def transfer_kind(name: str, direction: str = "") -> str:
+    """`H2D` for "Memcpy HtoD (Pageable -> Device)"; `other` for a copy that names no direction, and states none."""
+    if direction:
+        return _DIRECTIONS.get(direction, "other")
     return _transfer_kind(name) if name[:3].lower() == "mem" else "other"
 
 

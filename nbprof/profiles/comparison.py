@@ -244,8 +244,8 @@ def side(run: Run, label: str) -> Side:
     return Side(
         label,
         run.steps,
-        run.ops,
-        run.kernels,
+        run.ops_in_steps,
+        run.kernels_in_steps,
         run.input_ops,
         overview,
         batch=capture.batch if capture is not None else "",

@@ -28,7 +28,7 @@ from nbprof.analysis.memory import alive as memory_alive
 from nbprof.analysis.memory import memory
 from nbprof.analysis.memory import ops as memory_ops
 from nbprof.analysis.ops import longest_calls, ops, torch_ops, torch_runtime, xprof_ops
-from nbprof.analysis.steps import pods, steps, tpu_cores, warmup, xprof_steps
+from nbprof.analysis.steps import backlog, pods, steps, tpu_cores, warmup, xprof_steps
 from nbprof.core import remedies
 from nbprof.core.files import RunFiles, SourceFile
 from nbprof.core.trace import Note, Receipt, Trace
@@ -213,6 +213,11 @@ class Run(Frames):
         return self._steps_and_share[0]
 
     @persisted
+    def backlog(self) -> pd.DataFrame:
+        """Device work that was launched before the recording began, one row a host."""
+        return backlog.frame(self.activity)
+
+    @persisted
     def steps_summary(self) -> pd.DataFrame:
         """Mean, sd and range of each category."""
         return steps.summary(self.steps)
@@ -260,6 +265,22 @@ class Run(Frames):
     def ops_with_idle(self) -> pd.DataFrame:
         """Time by op, with the idle row of each side."""
         return self._ops_pair[1]
+
+    @persisted
+    def _in_steps(self) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+        if self.backlog.empty:
+            return None
+        return ops.in_steps(self.activity, *self._host_ops), kernels.in_steps(self.activity)
+
+    @property
+    def ops_in_steps(self) -> pd.DataFrame:
+        """Time by op without device work launched before the recording began: what figures a step are made of."""
+        return self.ops if self._in_steps is None else self._in_steps[0]
+
+    @property
+    def kernels_in_steps(self) -> pd.DataFrame:
+        """GPU kernels without those launched before the recording began: what figures a step are made of."""
+        return self.kernels if self._in_steps is None else self._in_steps[1]
 
     @persisted
     def xprof_ops(self) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -364,6 +385,7 @@ class Run(Frames):
             busy,
             self.steps_summary,
             self.ops,
+            self.ops_in_steps,
             self.kernels,
             self.memory_summary,
             self.receipt.dropped,
@@ -397,8 +419,8 @@ class Run(Frames):
         return advice_evidence.gather(
             self.activity,
             steps=self.steps,
-            ops=self.ops,
-            kernels=self.kernels,
+            ops=self.ops_in_steps,
+            kernels=self.kernels_in_steps,
             memory=self.memory_summary,
             modules=lambda: self.programs.memory_modules,
             compiled=self.programs.compiled,
@@ -411,7 +433,7 @@ class Run(Frames):
     @persisted
     def _advice_of_files(self) -> pd.DataFrame:
         figures = torch_runtime.runtime(self.activity, self.steps) if self.activity.framework == "PyTorch" else None
-        frames = self.overview_of_files, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels
+        frames = self.overview_of_files, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
         return advice.advice(*frames, figures, self._evidence())
 
     @cached
@@ -469,7 +491,8 @@ class Run(Frames):
 
     @persisted
     def _notes(self) -> list[Note]:
-        notes = [*self.activity.notes, *self.activity.program_notes]
+        old = backlog.notes(self.backlog, len(self.hosts), len(self.steps))
+        notes = [*old, *self.activity.notes, *self.activity.program_notes]
         total, tangled = len(self._host_ops[0]), int(self._host_ops[0]["overlaps"].sum())
         if tangled:
             text = f"{tangled:,} of {total:,} host ops overlap another op of their thread partly: that time is the later one's."

@@ -13,7 +13,7 @@ _CATEGORIES = [
     ms("kernel_launch_ms", "Kernel launch", "The host prepares and launches kernels while the device is idle."),
     ms("input_ms", "Input", "The step waits for the next batch, or copies it to the device."),
     ms("output_ms", "Output", "Copies from the device to the host."),
-    ms("compile_ms", "Compile", "XLA or JIT compilation."),
+    ms("compile_ms", "Compile", "XLA or JIT compilation; of PyTorch the capture of graphs as well."),
     ms("other_ms", "Other", "The rest of the step: no recorded op, launch or copy."),
 ]
 
@@ -62,6 +62,14 @@ SCHEMA: dict[str, list[Col]] = {
             None,
         ),
         ms("host_to_device_ms", "Copied in", "The part of Input in which data was copied to the device."),
+    ],
+    "steps.backlog": [
+        _HOST,
+        ms("start_ms", "Start ms", "Begin of the first of this work after the start of the profile."),
+        ms("time_ms", "Time ms", "From there to the end of the last."),
+        ms("busy_ms", "Busy ms", "Part of that in which a device ran some of it."),
+        count("device_events", "Device events", "Kernels, copies and fills."),
+        *(col for col in _CATEGORIES if col.name not in ("host_compute_ms", "kernel_launch_ms", "compile_ms")),
     ],
     "steps.summary": [
         text("category", "Category", "Step-time category, each moment counts once; step_time is the whole step."),

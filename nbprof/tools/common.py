@@ -49,9 +49,15 @@ def may_have_kernels(run: Run) -> bool:
     return run.devices.empty and bool(run.programs.hlo_missing)
 
 
+_WITH_KERNELS = {"MTIA", "XPU", "HPU"}
+"""Kinds of devices beside GPUs and NPUs whose kernels PyTorch records."""
+
+
 def chip(run: Run) -> str:
-    """What kernels ran on: "NPU" where every device is one, or tables of Ascend's profiler name none, else "GPU"."""
+    """What kernels ran on: the kind of the devices where all are of one, "NPU" where tables of Ascend's profiler name none, else "GPU"."""
     kinds = set(run.devices["kind"])
+    if len(kinds) == 1 and kinds <= _WITH_KERNELS:
+        return str(kinds.pop())
     return "NPU" if kinds == {"NPU"} or (not kinds and run.ascend.kinds) else "GPU"
 
 

@@ -124,6 +124,9 @@ def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
         return None
     if driver > facts.mean["step_time"] * PART_HIGH / 100 or facts.percent["device_collectives"] >= PART_HIGH:
         return None
+    if facts.percent.get("compile", 0.0) >= PART_HIGH:
+        # The device waits for a program or a graph to be made.
+        return None
     peak, capacity = facts.overview["peak_memory_bytes"], facts.overview["memory_capacity_bytes"]
     if peak and capacity and peak >= limit["room"] * capacity:
         return None
@@ -219,6 +222,9 @@ def _host_bound(facts: Facts, limit: Threshold) -> Found | None:
 
 def _compile(facts: Facts, limit: Threshold) -> Found | None:
     """Programs that are compiled in the steps that averages use."""
+    if facts.torch_runtime.of("captured").count:
+        # A graph is captured, which is done once and has nothing to do with shapes.
+        return None
     share, time = facts.percent.get("compile", 0.0), facts.mean.get("compile", 0.0)
     if not share >= limit["moderate"]:
         return None

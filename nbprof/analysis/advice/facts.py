@@ -137,6 +137,12 @@ class Facts:
         return [d for d in (self.overview.get("environment") or {}).get("devices", []) if d["kind"] == "GPU"]
 
     @property
+    def other_devices(self) -> bool:
+        """Whether the devices are none of GPU, TPU and NPU: what holds for those need not hold there."""
+        kinds = {d["kind"] for d in (self.overview.get("environment") or {}).get("devices", [])}
+        return bool(kinds) and not kinds & {"GPU", "TPU", "NPU"}
+
+    @property
     def _capability(self) -> tuple[int, int] | None:
         """The least compute capability of the GPUs of NVIDIA; None where it is not known."""
         stated = [str(d["compute_capability"]) for d in self._gpus if d["architecture"] and d["compute_capability"]]
@@ -167,7 +173,12 @@ class Facts:
 
     @property
     def matrix_units(self) -> str:
-        """What the devices call their units for products of matrices; '' where they have none (GPUs of NVIDIA before Volta)."""
+        """What the devices call their units for products of matrices.
+
+        '' where they have none (GPUs of NVIDIA before Volta), or are of a kind whose units are not known.
+        """
+        if self.other_devices:
+            return ""
         capability = self._capability if self.runtime is None else self.runtime.capability
         if capability is not None and capability < (7, 0):
             return ""

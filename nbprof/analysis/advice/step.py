@@ -64,6 +64,9 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
         text = (
             f"**{share:.0f}%** of a step (**{time:.2f} ms**) launches kernels while the device idles, **{launches:,.0f}** launches a step."
         )
+        if facts.other_devices:
+            fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
+            return Found(text, level, time, fix, "Launch fewer, larger kernels")
         fix = '-model = Model().to(device)\n+model = torch.compile(Model().to(device), mode="reduce-overhead")  # CUDA graphs'
         return Found(text, level, time, fix, "Launch whole graphs, not single kernels")
     text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) prepares and launches kernels."

@@ -65,7 +65,7 @@ def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
 def _gloo(facts: Facts, _: Threshold) -> Found | None:
     runtime = facts.torch_runtime
     old = runtime.capability is not None and runtime.capability < (3, 5)
-    if not runtime.gloo or not facts.overview["devices"] or runtime.amd or old:
+    if not runtime.gloo or not facts.overview["devices"] or facts.other_devices or runtime.amd or old:
         return None
     text = (
         f"**{runtime.gloo:,}** calls of Gloo were recorded, on a machine with **{facts.overview['devices']}** GPU"

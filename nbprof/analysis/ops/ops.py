@@ -18,6 +18,7 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 from nbprof.activity.given_peaks import KEYS, ON_CHIP
 from nbprof.analysis.ops import self_time
+from nbprof.analysis.steps import backlog
 from nbprof.core import nesting
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.schema import frames as schema
@@ -113,6 +114,11 @@ def frames(activity: Activity, host_rows: pd.DataFrame, host_idle: int) -> tuple
     """
     found = sides(activity, activity.device_ops, host_rows, host_idle)
     return table(found, with_idle=False), table(found, with_idle=True)
+
+
+def in_steps(activity: Activity, host_rows: pd.DataFrame, host_idle: int) -> pd.DataFrame:
+    """`frames` without device work that was launched before the recording began, for figures a step."""
+    return table(sides(activity, activity.device_ops[backlog.apart(activity, activity.device_ops)], host_rows, host_idle), with_idle=False)
 
 
 def sides(activity: Activity, device_rows: pd.DataFrame, host_rows: pd.DataFrame, host_idle: int, *, as_xprof: bool = False) -> list[Side]:

@@ -28,7 +28,7 @@ class Runtime:
 
     Attributes
     ----------
-    calls : by kind (launch, graph, copy, copy H2D, copy D2H, fill, sync, allocate, other)
+    calls : by kind (launch, graph, copy, copy H2D, copy D2H, fill, sync, allocate, captured, other)
     pageable_bytes : bytes a step copied to the device from memory that is not pinned
     loader, loader_ms : the DataLoader with the most time, and ms a step in it; '' and 0 where none was recorded
     iterator_ms : ms a step in the iterator of `nbprof.steps`, DataLoaders in it included

@@ -59,15 +59,25 @@ class Work:
         return out & self.is_kernel
 
     @cached_property
+    def direction(self) -> Int64s:
+        """String code of the direction that a copy of an MTIA states, -1."""
+        dma = np.array([str(name) == torchnames.MTIA_COPY for name in self.links.trace.names], np.bool_)[self.name]
+        return np.where(dma, self.links.trace.text_arg("direction")[self.rows], -1)
+
+    def _transfer_kind(self, at: int) -> str:
+        stated = self.direction[at]
+        return torchnames.transfer_kind(str(self.links.trace.names[self.name[at]]), self.links.trace.strings[stated] if stated >= 0 else "")
+
+    @cached_property
     def cls(self) -> Int64s:
         """Step class of each."""
         trace = self.links.trace
-        first, code = unique_rows(self.name, self.input_type, self.is_kernel.astype(np.int64))
+        first, code = unique_rows(self.name, self.input_type, self.direction, self.is_kernel.astype(np.int64))
         table = np.zeros(len(first), np.int64)
         for i, row in enumerate(first.tolist()):
             name = str(trace.names[self.name[row]])
             types = trace.strings[self.input_type[row]] if self.input_type[row] >= 0 else ""
-            table[i] = _kernel_class(name, types) if self.is_kernel[row] else torchnames.TRANSFER_CLASS[torchnames.transfer_kind(name)]
+            table[i] = _kernel_class(name, types) if self.is_kernel[row] else torchnames.TRANSFER_CLASS[self._transfer_kind(row)]
         out = table[code] if len(first) else np.zeros(0, np.int64)
         out[self.collective] = act.DEVICE_COLLECTIVES
         return out
@@ -92,6 +102,8 @@ class Work:
             }
             for i in first.tolist()
         ]
+        # TensorCores, or matrix cores, are of GPUs; what kernels of other devices use their names do not tell.
+        gpu = self.on_gpu[at]
         eligible_op = self.eligible
         host = links.host[rows]
         pairs, code = unique_rows(self.name[at], links.work_name[at], self.input_type[at], host.astype(np.int64))
@@ -114,8 +126,8 @@ class Work:
                 "kernel": kernel[code],
                 "op": op[code],
                 "details": details.astype(np.int32),
-                "eligible": (eligible_op[at] & ~whole[code]) | (uses[code] == tensorcores.YES),
-                "tensor_core": uses[code],
+                "eligible": ((eligible_op[at] & ~whole[code]) | (uses[code] == tensorcores.YES)) & gpu,
+                "tensor_core": np.where(gpu, uses[code], tensorcores.UNKNOWN).astype(np.int8),
                 "occupancy": _occupancy(self.links, rows),
             }
         )
@@ -124,6 +136,12 @@ class Work:
     def _shape_codes(self, rows: Int64s, launch: Int64s) -> tuple[Int64s, Int64s]:
         block, grid = (_or_launch(self.links.trace.text_arg(key), rows, launch) for key in ("block", "grid"))
         return block, grid
+
+    @cached_property
+    def on_gpu(self) -> Flags:
+        """Whether each ran on a GPU, and on no other kind of device."""
+        lanes = self.links.trace.lanes
+        return lanes["process"].astype(str).str.startswith("GPU").to_numpy(np.bool_)[self.links.trace.events.lane[self.rows]]
 
     @cached_property
     def eligible(self) -> Flags:
@@ -180,19 +198,19 @@ class Work:
         links, trace = self.links, self.links.trace
         at = np.flatnonzero(~self.is_kernel)
         rows = self.rows[at]
-        names = [str(n) for n in trace.names]
-        codes = self.name[at]
-        kind, pageable = np.zeros(len(names), np.int32), np.zeros(len(names), np.bool_)
-        for code in pd.unique(codes).tolist():
-            kind[code] = out.texts.code(torchnames.transfer_kind(names[code]))
-            pageable[code] = "pageable" in names[code].lower()
+        first, code = unique_rows(self.name[at], self.direction[at])
+        kind = np.array([out.texts.code(self._transfer_kind(int(at[i]))) for i in first.tolist()], np.int32)
+        pageable = np.array(["pageable" in str(trace.names[self.name[at[i]]]).lower() for i in first.tolist()], np.bool_)
+        size = trace.arg("bytes")[rows]
+        if (self.direction[at] >= 0).any():
+            size = np.where(self.direction[at] >= 0, trace.arg("size")[rows], size)
         events = trace.events
         return pd.DataFrame(
             {
                 **act.located(events, rows, links.host[rows], device=links.device[rows]),
-                "kind": kind[codes],
-                "bytes": trace.arg("bytes")[rows],
-                "pageable": pageable[codes],
+                "kind": kind[code] if len(first) else np.zeros(0, np.int32),
+                "bytes": size,
+                "pageable": pageable[code] if len(first) else np.zeros(0, np.bool_),
                 "rate": 1e9 * _numbers(links, "memory bandwidth (GB/s)")[rows],
             }
         )
@@ -202,8 +220,9 @@ class Work:
         links, trace = self.links, self.links.trace
         has = links.launch >= 0
         names = np.array([torchnames.call_kind(str(n)) for n in trace.names], object)
-        starts = np.isin(names, [torchnames.LAUNCH, torchnames.GRAPH, torchnames.COPY, torchnames.FILL])
-        answered = np.zeros(len(links.calls), np.bool_)
+        starts = np.isin(names, torchnames.STARTS_WORK)
+        # What was captured into a graph starts nothing.
+        answered = links.captured.copy()
         answered[np.searchsorted(links.calls, links.launch[has])] = True
         alone = links.calls[starts[trace.events.name[links.calls]] & ~answered]
         event = np.concatenate([links.launch[has], alone])

@@ -69,6 +69,7 @@ class _Torch:
         out.later("devices", lambda: devices(links, self.hosts.device_properties))
         out.later(("markers", "group_names", "cut"), lambda: kineto_steps.markers(self.steps))
         out.later("work", lambda: kineto_steps.work(links, self.steps, self.work.cls))
+        out.later("backlog", lambda: kineto_steps.backlog(links, self.work.cls))
         out.later("host_ops", self._host_ops)
         out.later("device_ops", lambda: self.work.device_ops(out, self.compiled))
         out.later("device_extents", lambda: self.work.extents())

@@ -33,6 +33,7 @@ _CATEGORY = {
     "memcpy": COPY,
     "gpu_memset": FILL,
     "memset": FILL,
+    "mtia_ccp_events": KERNEL,
     "gpu_user_annotation": DEVICE_NOTE,
     "cuda_sync": SYNC,
     "cuda_event": SYNC,
@@ -68,6 +69,9 @@ def kinds(trace: Trace) -> Kinds:
     by_name = np.fromiter((torchnames.is_annotation(n) for n in trace.names), np.bool_, len(trace.names))
     if by_name.any():
         out[(out == OP) & by_name[trace.events.name]] = ANNOTATION
+    moved = np.flatnonzero([n == torchnames.MTIA_COPY for n in trace.names])
+    if len(moved):
+        out[(out == KERNEL) & np.isin(trace.events.name, moved)] = COPY
     memory = np.flatnonzero([n in ("[memory]", "[OutOfMemory]") for n in trace.names])
     if len(memory):
         out[np.isin(trace.events.name, memory)] = MEMORY
@@ -196,7 +200,9 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
         device = int(stated[first[i]]) if first[i] < len(stated) and stated[first[i]] >= 0 else _number(pid)
         family = re.match(r"([A-Z]+) \d+", label)
         stream = _number(re.sub(r"\D", "", tid))
-        name = {STREAM: f"Stream {stream}", NOTES: f"Annotations of stream {stream}", SYNCS: f"Waits of stream {stream}"}[side]
+        # Threads of an MTIA are no streams by number: "Stream 1 FW", "DMA_REQUEST".
+        own = thread if family and family.group(1) == "MTIA" else ""
+        name = {STREAM: own or f"Stream {stream}", NOTES: f"Annotations of stream {stream}", SYNCS: f"Waits of stream {stream}"}[side]
         lane_kind = "device" if side == STREAM else "derived"
         order = (0, device, stream, (NOTES, STREAM, SYNCS).index(side), i)
         note = ""

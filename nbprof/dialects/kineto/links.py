@@ -161,6 +161,78 @@ class Links:
         at = _look_up(self._key(self.correlation, calls), self._key(self.correlation, self.work))
         return np.where(at >= 0, calls[at], -1) if len(calls) else np.full(len(self.work), -1, np.int64)
 
+    @cached_property
+    def earlier(self) -> Flags:
+        """bool[w]: whether a piece of device work was launched before the recording began.
+
+        Its launch is not in the file, and its id is below those of all calls there, which a process counts up. Where no id tells, it
+        began before anything else was recorded. Work whose launch was lost within the recording is none of it.
+        """
+        out = np.zeros(len(self.work), np.bool_)
+        events, calls = self.trace.events, self.calls
+        given = self.correlation[self.work]
+        known = self.rows(OP, ANNOTATION, CALL)
+        for host in range(len(self.trace.hosts)):
+            mine = calls[self.host[calls] == host]
+            if not len(mine):
+                continue
+            on_host = self.host[self.work] == host
+            idents = self.correlation[mine]
+            # Ids by which nothing is linked may count something else.
+            linked = bool((self.launch[on_host] >= 0).any())
+            lowest = int(idents[idents >= 0].min()) if linked else -1
+            before = events.start[self.work] < events.start[known[self.host[known] == host]].min()
+            out |= on_host & (self.launch < 0) & np.where((given >= 0) & linked, given < lowest, before)
+        return out
+
+    @cached_property
+    def captures(self) -> tuple[Int64s, Int64s, Int64s]:
+        """Captures of graphs: the call that begins (or, before the recording, ends) each, its begin and its end.
+
+        Begin and end need not be calls of one thread. Captures of a host that overlap are one; one that never ends lasts to the end of the
+        host's calls.
+        """
+        events, names = self.trace.events, [torchnames.CAPTURE.match(str(name)) for name in self.trace.names]
+        sign = np.array([0 if found is None else 1 if found[1] == "Begin" else -1 for found in names], np.int64)
+        rows = self.calls[sign[events.name[self.calls]] != 0]
+        out: list[tuple[int, int, int]] = []
+        for host in np.unique(self.host[rows]).tolist():
+            own = self.calls[self.host[self.calls] == host]
+            mine = rows[self.host[rows] == host]
+            mine = mine[np.argsort(events.start[mine], kind="stable")]
+            steps = sign[events.name[mine]]
+            # How many are open after each call; what ends first had begun before the recording.
+            before = max(0, -int(np.cumsum(steps).min()))
+            opened = before + np.cumsum(steps)
+            begins = np.flatnonzero((opened > 0) & (np.append(before, opened[:-1]) == 0)).tolist()
+            ends = np.flatnonzero(opened == 0).tolist()
+            low = ([(int(mine[0]), int(events.start[own].min()))] if before else []) + [
+                (int(mine[i]), int(events.start[mine[i]])) for i in begins
+            ]
+            high = [int(events.end[mine[i]]) for i in ends] + ([int(events.end[own].max())] if opened[-1] else [])
+            out += [(row, start, end) for (row, start), end in zip(low, high, strict=True)]
+        columns = np.array(out, np.int64).reshape(-1, 3)
+        return columns[:, 0], columns[:, 1], columns[:, 2]
+
+    @cached_property
+    def captured(self) -> Flags:
+        """bool[c]: calls that would have started something on the device, but were captured into a graph: nothing ran for them.
+
+        A capture takes what every thread launches on its streams. Calls do not state their stream: those during a capture that something
+        on the device came of were of another one.
+        """
+        out = np.zeros(len(self.calls), np.bool_)
+        rows, start, end = self.captures
+        if not len(rows):
+            return out
+        names = [torchnames.call_kind(str(name)) in torchnames.STARTS_WORK for name in self.trace.names]
+        starts = np.array(names, np.bool_)[self.trace.events.name[self.calls]]
+        starts[np.searchsorted(self.calls, self.launch[self.launch >= 0])] = False
+        time, host = self.trace.events.start[self.calls], self.host[self.calls]
+        for row, begin, stop in zip(rows.tolist(), start.tolist(), end.tolist(), strict=True):
+            out |= starts & (host == self.host[row]) & (time >= begin) & (time < stop)
+        return out
+
     def _key(self, ident: Int64s, rows: Int64s) -> Int64s:
         """Ids made unique over hosts; -1 stays."""
         value = ident[rows]

@@ -63,28 +63,44 @@ def _ranks(hosts: Hosts) -> list[Note]:
 def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
     """Launches without device work, and device work without a launch or an op."""
     trace, work = links.trace, links.work
+    out = _captured(links)
     kinds = [torchnames.call_kind(str(n)) for n in trace.names]
     name = trace.events.name[launches["event"].to_numpy(np.int64)]
     starts_work = np.array([k in _STARTS for k in kinds], np.bool_)[name]
     if not len(work):
         count = int(starts_work.sum())
         text = f"{_many(count, 'launch', 'launches')} and no work on a device: it was not recorded."
-        return [_warning(f"{text} Add ProfilerActivity.CUDA to the activities.")] if count else []
-    out = sanity.lost_launches(launches, starts_work)
+        return [*out, _warning(f"{text} Add ProfilerActivity.CUDA to the activities.")] if count else out
+    out += sanity.lost_launches(launches, starts_work)
     moves = np.array([k in _MOVES for k in kinds], np.bool_)[name] & (launches["target"] < 0).to_numpy()
     if moves.any():
         calls = _many(int(moves.sum()), "call that copies or fills", "calls that copy or fill")
         out.append(_info(f"{calls} left nothing on the device: one of no bytes, or from host to host, leaves none; else it was lost."))
-    alone = int((links.launch < 0).sum())
+    # The runtime of MTIA records no calls that copy.
+    copied = np.array([str(name) == torchnames.MTIA_COPY for name in trace.names], np.bool_)[trace.events.name[work]]
+    if copied.any():
+        count = _many(int(copied.sum()), "copy of an MTIA states", "copies of MTIA devices state")
+        out.append(_info(f"{count} no launch: each is of the step in which it began."))
+    alone = int(((links.launch < 0) & ~links.earlier & ~copied).sum())
     if alone and not len(links.calls):
         out.append(_info("No runtime calls are in the profile: launch times are not known, and steps take device work by its own time."))
     else:
         out += sanity.unlaunched(alone, len(work))
-    nameless = int((links.work_name < 0).sum())
+    nameless = int(((links.work_name < 0) & ~copied).sum())
     if nameless and len(links.ops.rows):
         text = f"{_many(nameless, 'device event')} of {len(work):,} ({100 * nameless / len(work):.3g} %)"
         out.append(_info(f"{text} could be linked to no op; in the tables each counts under its own name."))
     return out
+
+
+def _captured(links: Links) -> list[Note]:
+    """Calls that were captured into graphs, which is no loss."""
+    rows, start, end = links.captures
+    if not len(rows):
+        return []
+    calls = _many(int(links.captured.sum()), "call that launches, copies or fills was", "calls that launch, copy or fill were")
+    took = f"{_many(len(rows), 'capture')} of {int((end - start).sum()) / 1e9:,.2f} ms"
+    return [_info(f"{calls} captured into a graph and not run ({took}): that time counts as compilation, and no work is missing.")]
 
 
 def _overlaps(links: Links) -> list[Note]:
@@ -92,6 +108,9 @@ def _overlaps(links: Links) -> list[Note]:
     events, work = links.trace.events, links.work
     out = []
     if len(work):
+        # On an MTIA copies run while the kernel around them does.
+        copies = np.array([str(name) == torchnames.MTIA_COPY for name in links.trace.names], np.bool_)
+        work = work[~copies[events.name[work]]]
         lane, start, end = events.lane[work], events.start[work], events.end[work]
         # Lanes are laid one behind the other, so that one running maximum serves all of them.
         low = start - start.min()

@@ -2,6 +2,9 @@
 
 A step lasts from the end of the one before, or its own begin on the host where that is later, to its end on the host or the end of the
 last device work launched in it, whichever is later: so steps neither overlap nor leave work out that the device still had to do.
+
+What the device still had to do when the recording began was launched in steps that nothing is known of. It stands for the step before the
+first, which begins when the last of it ends, and counts for none.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ ONLY_DEVICE = (
 class Steps:
     """Steps of all hosts; `group` numbers them within a host, in time order.
 
-    `host`, `group`, `event` (the marker), `start` and `end` (int64 ps) are arrays; `names` has a name a step.
+    `host`, `group`, `event` (the marker), `start` and `end` (int64 ps) are arrays; `names` has a name a step. `begun` and `done` are when
+    the host began and ended each: it runs ahead of the device.
     """
 
     host: Int64s
@@ -43,6 +47,8 @@ class Steps:
     event: Int64s
     start: Int64s
     end: Int64s
+    begun: Int64s
+    done: Int64s
     names: list[str]
     cut: set[tuple[int, int]] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
@@ -51,25 +57,22 @@ class Steps:
     def joined(cls, parts: Sequence[Steps]) -> Steps:
         """The steps of several hosts."""
         none = np.zeros(0, np.int64)
-        columns = [np.concatenate([none, *(getattr(part, key) for part in parts)]) for key in ("host", "group", "event", "start", "end")]
+        keys = ("host", "group", "event", "start", "end", "begun", "done")
+        columns = {key: np.concatenate([none, *(getattr(part, key) for part in parts)]) for key in keys}
         return cls(
-            columns[0],
-            columns[1],
-            columns[2],
-            columns[3],
-            columns[4],
-            [name for part in parts for name in part.names],
-            {step for part in parts for step in part.cut},
-            [note for part in parts for note in part.notes],
+            **columns,
+            names=[name for part in parts for name in part.names],
+            cut={step for part in parts for step in part.cut},
+            notes=[note for part in parts for note in part.notes],
         )
 
     def group_at(self, host: npt.NDArray[np.integer], time: Int64s) -> Int64s:
-        """The step of a host that holds each moment, -1 for none."""
+        """The step in which a host was at each moment, -1 for none."""
         out = np.full(len(time), -1, np.int64)
         for one in np.unique(self.host).tolist():
             mine = np.flatnonzero(self.host == one)
-            at = np.searchsorted(self.start[mine], time, side="right") - 1
-            within = (host == one) & (at >= 0) & (time < self.end[mine][at])
+            at = np.searchsorted(self.begun[mine], time, side="right") - 1
+            within = (host == one) & (at >= 0) & (time < self.done[mine][at])
             out[within] = self.group[mine][at[within]]
         return out
 
@@ -111,6 +114,7 @@ def _of_host(links: Links, host: int) -> Steps | None:
         text = f"No ProfilerStep is in the profile{where}: steps are taken from {text}. prof.step() marks them exactly."
         notes.append(Note("info", text))
     broken = by_ops(links, marks, start, end)
+    begun, done = start, end
     start, end, matched = _with_device(links, host, start, end)
     group = np.arange(len(start))
     if hidden := [name for name, length in zip(labels, (end - start).tolist(), strict=True) if length <= 0]:
@@ -130,9 +134,8 @@ def _of_host(links: Links, host: int) -> Steps | None:
     if cut:
         text = f"{'The last step' if cut == 1 else f'The last {cut} steps'}{where}"
         notes.append(Note("warning", f"{text} ended with the recording ({last}): shown, but not averaged."))
-    return Steps(
-        np.full(len(start), host), group, marks, start, end, labels, {(host, int(g)) for g in group[len(group) - cut :]}, notes
-    )  # fmt: skip
+    ended = {(host, int(g)) for g in group[len(group) - cut :]}
+    return Steps(np.full(len(start), host), group, marks, start, end, begun, done, labels, ended, notes)
 
 
 def _one_thread(links: Links, rows: Int64s) -> Int64s:
@@ -177,15 +180,19 @@ def _last_work(links: Links, mark: int) -> int:
 def _with_device(links: Links, host: int, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Steps stretched over the device work launched in them, and how many events of it each has."""
     events, work = links.trace.events, links.work
-    mine = np.flatnonzero(links.host[work] == host)
+    mine = np.flatnonzero((links.host[work] == host) & ~links.earlier)
     launch = links.launch[mine]
     begun = np.where(launch >= 0, events.start[launch], events.start[work[mine]])
     at = np.searchsorted(start, begun, side="right") - 1
     within = (at >= 0) & (begun < end[at])
     last = end.copy()
     np.maximum.at(last, at[within], events.end[work[mine[within]]])
-    last = np.maximum.accumulate(last)
-    first = np.maximum(start, np.append(start[:1], last[:-1]))
+    # On a stream that runs nothing of the recording, old work delays nothing.
+    old = work[(links.host[work] == host) & links.earlier]
+    old = old[np.isin(events.lane[old], events.lane[work[mine]])]
+    free = int(events.end[old].max(initial=np.iinfo(np.int64).min))
+    last = np.maximum.accumulate(np.maximum(last, free))
+    first = np.maximum(start, np.append(free, last[:-1]))
     return first, last, np.bincount(at[within], minlength=len(start))
 
 
@@ -238,9 +245,13 @@ def work(links: Links, steps: Steps, device_class: Int64s) -> pd.DataFrame:
     """
     events = links.trace.events
     host_rows, host_class = _host_classes(links)
-    rows = np.concatenate([links.work, host_rows])
-    cls = np.concatenate([device_class, host_class])
-    span, group, start, end = spread(steps, links.host[rows], events.start[rows], events.end[rows])
+    captures, begun, done = links.captures
+    whole = np.concatenate([links.work[~links.earlier], host_rows])
+    rows = np.concatenate([whole, captures])
+    # A graph that is captured is made ready to run, as a program that is compiled: the host's time goes there whatever it does meanwhile.
+    cls = np.concatenate([device_class[~links.earlier], host_class, np.full(len(captures), act.HOST_COMPILE)])
+    begun, done = np.concatenate([events.start[whole], begun]), np.concatenate([events.end[whole], done])
+    span, group, start, end = spread(steps, links.host[rows], begun, done)
     rows = rows[span]
     return pd.DataFrame(
         {
@@ -251,6 +262,22 @@ def work(links: Links, steps: Steps, device_class: Int64s) -> pd.DataFrame:
             "start": start,
             "end": end,
             "cls": cls[span],
+        }
+    ).astype(act.WORK)
+
+
+def backlog(links: Links, device_class: Int64s) -> pd.DataFrame:
+    """The `backlog` table: device work that was launched before the recording began."""
+    rows = links.work[links.earlier]
+    return pd.DataFrame(
+        {
+            "event": rows,
+            "host": links.host[rows],
+            "group": np.full(len(rows), -1),
+            "device": links.device[rows],
+            "start": links.trace.events.start[rows],
+            "end": links.trace.events.end[rows],
+            "cls": device_class[links.earlier],
         }
     ).astype(act.WORK)
 
@@ -283,6 +310,7 @@ _CLASS_OF_CALL = {
     torchnames.SYNC: act.HOST_WAIT_DEVICE,
     torchnames.ALLOCATE: act.HOST_COMPUTE,
     torchnames.OTHER_CALL: act.HOST_COMPUTE,
+    torchnames.CAPTURED: act.HOST_COMPILE,
 }
 
 
@@ -306,6 +334,7 @@ def call_kinds(links: Links) -> Int64s:
             direction = torchnames.transfer_kind(str(links.trace.names[code]))
             if direction in ("H2D", "D2H"):
                 out[at[names == code]] = torchnames.CALL_KINDS.index(f"copy {direction}")
+    out[links.captured] = torchnames.CALL_KINDS.index(torchnames.CAPTURED)
     return out
 
 

@@ -40,7 +40,8 @@ def find(trace: Trace, work: Work, launch: Int64s) -> Steps:
 def _steps(host: int, event: Int64s, start: Int64s, end: Int64s, names: list[str]) -> Steps:
     order = np.argsort(start, kind="stable")
     group = np.arange(len(order))
-    return Steps(np.full(len(order), host), group, event[order], start[order], end[order], [names[i] for i in order.tolist()])
+    start, end = start[order], end[order]
+    return Steps(np.full(len(order), host), group, event[order], start, end, start, end, [names[i] for i in order.tolist()])
 
 
 def iterations(trace: Trace, host: int) -> pd.DataFrame | None:

@@ -79,7 +79,8 @@ def figures(run: Run) -> list[dict[str, Any]]:
     """The key figures of the kernels; the mean occupancy is left out where no row has one."""
     kernels, steps = run.kernels, len(run.steps)
     time, count, mean = (floats(kernels[key]) for key in ("total_us", "occurrences", "avg_us"))
-    total, launches = float(time.sum()), int(count.sum())
+    total, in_steps = float(time.sum()), run.kernels_in_steps
+    of_steps, launches = float(floats(in_steps["total_us"]).sum()), int(floats(in_steps["occurrences"]).sum())
     used, eligible = _flags(kernels, "uses_tensor_core"), _flags(kernels, "op_tensor_core_eligible")
     in_use = _part(time, used)
     # A kernel of which it is not known is in neither part.
@@ -93,7 +94,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
             total / 1000,
             "ms",
             2,
-            f"{wording.number(total / 1000 / steps, 2)} ms a step" if steps else "no steps",
+            f"{wording.number(of_steps / 1000 / steps, 2)} ms a step" if steps else "no steps",
         ),
         figure("kernels", "Kernels", len(kernels), "", 0, _launches(launches, steps)),
         figure("median_kernel", "Median kernel", _weighted_median(mean, count), "µs", 1, "half of the launches are shorter"),

@@ -22,11 +22,17 @@ class Steps(Framed):
         **Which events are a step's.** Files state it (`group_id`); where one does not, events are joined as TensorFlow Profiler does: by
         nesting on a thread, by ids of producers and consumers, by the correlation of a launch with its kernel, by elements of tf.data, and
         every root (`_r`, TraceContext; where nothing is marked, an iteration of a loop in a graph) gives its group to all below it. On
-        the CPU an eager op that no mark is around is no step. PyTorch marks steps itself.
+        the CPU an eager op that no mark is around is no step.
         Where a JAX program marks none, its steps are the runs of the compiled program that takes most of the time (of the calls of
         `jax.numpy` none), each from the end of the run before, on its last device, to its own end; the receipt says so.
         On TPUs the same goes by the `XLA Modules` line of the cores, where no core has a `Steps` line. XProf has no steps there. Copies
         of a TPU between its memory and the host's are input and output.
+
+        PyTorch marks steps itself (`ProfilerStep`; without them the steps of the optimizer, or the batches of a DataLoader). Work on the
+        device is of the step that launched it, by its correlation id; where no launch is recorded, of the step in which it began. A step
+        begins with its mark, or when the last work of the step before has ended, whichever is later, and ends with its mark or with the
+        last work that it launched. What was launched before the recording began is of no step (`p.steps.backlog`); the first step begins
+        when it has ended.
 
         **Step time** is the longest marker on a device (the `Steps` line; without one, stretches of device events of one group), or the
         longest marker on the host where that includes it; without a device the marker on the host. The step of a host with several TPU
@@ -62,6 +68,17 @@ class Steps(Framed):
         """
         summary: pd.DataFrame = self._profile.run.steps_summary
         return summary.copy()
+
+    @property
+    def backlog(self) -> pd.DataFrame:
+        """Device work that was launched before the recording began, one row a host that had some (PyTorch).
+
+        The host runs ahead of the device, so when a recording begins the device still works off what steps before it launched. That is
+        work whose launch is not in the file and whose correlation id is below those of all launches there. It is in no step, no mean and
+        no advice; `p.ops` and `p.kernels`, which are of the whole recording, have it. The categories add up to `time_ms`.
+        """
+        backlog: pd.DataFrame = self._profile.run.backlog
+        return backlog.copy()
 
     def as_xprof(self) -> pd.DataFrame:
         """The step table of XProf 2.24, by its rules exactly: for comparing figures of the two tools.

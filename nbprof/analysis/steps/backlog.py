@@ -1,0 +1,61 @@
+"""Device work that was launched before the recording began: it is of no step, and of no figure a step."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.activity import CATEGORIES, Activity
+from nbprof.analysis.steps.steps import by_category, segments
+from nbprof.core.trace import Note
+from nbprof.schema import frames
+
+COLUMNS = frames.names("steps.backlog")
+
+
+def frame(activity: Activity) -> pd.DataFrame:
+    """One row a host that had such work: the columns of `p.steps.backlog`."""
+    work = activity.backlog
+    if not len(work):
+        return pd.DataFrame(columns=COLUMNS)
+    rows = work["host"].to_numpy(np.int64)
+    host, of = np.unique(rows, return_inverse=True)
+    begin, end = np.full(len(host), np.iinfo(np.int64).max), np.full(len(host), np.iinfo(np.int64).min)
+    start, stop = work["start"].to_numpy(np.int64), work["end"].to_numpy(np.int64)
+    np.minimum.at(begin, of, start)
+    np.maximum.at(end, of, stop)
+    at, length, cls = segments(begin, end, of, start, stop, work["cls"].to_numpy())
+    time = by_category(len(host), end - begin, at, length, cls) / 1e9
+    out = pd.DataFrame(
+        {
+            "host": [activity.hosts[i] for i in host.tolist()],
+            "start_ms": begin / 1e9,
+            "time_ms": (end - begin) / 1e9,
+            "busy_ms": np.bincount(at, length, len(host)) / 1e9,
+            "device_events": np.bincount(of),
+            **{f"{category}_ms": time[:, i] for i, category in enumerate(CATEGORIES)},
+        }
+    )
+    return out[COLUMNS]
+
+
+def notes(found: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
+    """What the receipt says of it; `found` is `frame`, `hosts` and `steps` are how many the profile has."""
+    out = []
+    for row in found.itertuples():
+        one = row.device_events == 1
+        where = f" of {row.host}" if hosts > 1 else ""
+        text = (
+            f"{row.device_events:,} device {'event' if one else 'events'}{where} ({row.busy_ms:,.2f} ms in which a device was busy) "
+            f"{'was' if one else 'were'} launched before the recording began"
+        )
+        counted = f": counted for no step; the first step begins when {'it has' if one else 'they have'} ended (p.steps.backlog)"
+        out.append(Note("info", f"{text}{counted if steps else ''}."))
+    return out
+
+
+def apart(activity: Activity, rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """bool[rows]: which rows of a table with `event` are no such work."""
+    old = activity.backlog["event"].to_numpy(np.int64)
+    return ~np.isin(rows["event"].to_numpy(np.int64), old)
