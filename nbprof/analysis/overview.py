@@ -279,8 +279,10 @@ def _verdict(
         level = "low"
     warmup = steps[steps["warmup"].astype(bool) & (steps["kind"] == used["kind"].iloc[0])]
     if len(warmup):
-        first = ", ".join(f"{t:,.0f} ms" for t in warmup["step_time_ms"])
-        evidence.append((True, f"First {'step' if len(warmup) == 1 else f'{len(warmup)} steps'} ({first}) left out: compilation, warm-up"))
+        # The n-th of each host: they ran side by side.
+        times = warmup.groupby(warmup.groupby("host").cumcount())["step_time_ms"].mean()
+        first = ", ".join(f"{t:,.0f} ms" for t in times)
+        evidence.append((True, f"First {'step' if len(times) == 1 else f'{len(times)} steps'} ({first}) left out: compilation, warm-up"))
     others = steps.loc[steps["kind"] != used["kind"].iloc[0], "kind"].value_counts()
     if len(others):
         text = ", ".join(f"{n:,} {kind} steps" for kind, n in others.items())
@@ -325,19 +327,21 @@ def _verdict(
 
 
 def _covered(steps: pd.DataFrame) -> float | None:
-    """The part of the time of the averaged loop that lies in steps; None for fewer than two, or several hosts.
+    """The part of the time of the averaged loop, on all hosts, that lies in steps; None for fewer than two on each.
 
     Gaps to steps of another kind are no part of a loop: there one ends and the next is made.
     """
-    if len(steps) < 2 or steps["host"].nunique() > 1:
+    if step_count.most(steps) < 2:
         return None
     kind = counted(steps)["kind"].iloc[0]
-    start = steps["start_ms"].to_numpy(np.float64)
-    time = steps["step_time_ms"].to_numpy(np.float64)
-    mine = (steps["kind"] == kind).to_numpy()
-    gaps = np.maximum(start[1:] - np.maximum.accumulate(start + time)[:-1], 0.0)[mine[1:] & mine[:-1]]
-    whole = float(time[mine].sum() + gaps.sum())
-    return float(time[mine].sum()) / whole if whole > 0 else None
+    inside = between = 0.0
+    for _, of_host in steps.groupby("host", sort=False):
+        start = of_host["start_ms"].to_numpy(np.float64)
+        time = of_host["step_time_ms"].to_numpy(np.float64)
+        mine = (of_host["kind"] == kind).to_numpy()
+        gaps = np.maximum(start[1:] - np.maximum.accumulate(start + time)[:-1], 0.0)[mine[1:] & mine[:-1]]
+        inside, between = inside + float(time[mine].sum()), between + float(gaps.sum())
+    return inside / (inside + between) if inside + between > 0 else None
 
 
 def _label(category: str) -> str:
@@ -361,7 +365,8 @@ def _evidence(steps: pd.DataFrame, bound: str, dropped: int) -> list[tuple[bool,
         every += f", each {step_count.noun(steps)}'s counted"
     largest = leading >= 0.9 * count
     # Steps of ranks that run side by side resemble each other: they say no more of the spread than those of one.
-    enough, steady = step_count.most(steps) >= 10, count > 1 and sd <= 0.25 * mean
+    longest = step_count.most(steps)
+    enough, steady = longest >= 10, longest > 1 and sd <= 0.25 * mean
     spread_text = f"Step time {'is steady' if steady else 'varies'}: sd {sd:.2f} ms, {100 * sd / mean:.0f}% of the mean"
     return [
         (
@@ -369,6 +374,6 @@ def _evidence(steps: pd.DataFrame, bound: str, dropped: int) -> list[tuple[bool,
             f"{name} is the largest part in {every}{spread}",
         ),
         (enough, told if enough else f"Only {told}: capture 10 or more"),
-        (steady, spread_text if count > 1 else "One step says nothing about the spread of step time"),
+        (steady, spread_text if longest > 1 else "One step says nothing about the spread of step time"),
         (dropped == 0, "Complete trace: no event was dropped" if dropped == 0 else f"{dropped:,} events were dropped"),
     ]

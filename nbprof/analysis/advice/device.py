@@ -65,7 +65,9 @@ def _counts(facts: Facts) -> tuple[float, float]:
     """Kernels a step, and how long one takes on average in µs."""
     kernels, whole = facts.computing
     count = float(kernels["occurrences"].sum()) if len(kernels) and "occurrences" in kernels else 0.0
-    steps = int(facts.overview["steps"]) * max(int(facts.overview["devices"]), 1)
+    # Steps are counted on each host, so that their product with all devices has the hosts twice.
+    hosts = max(int(facts.overview.get("hosts", 1)), 1)
+    steps = int(facts.overview["steps"]) * max(int(facts.overview["devices"]), 1) / hosts
     return (count / steps if steps else 0.0), (whole / count if count else 0.0)
 
 

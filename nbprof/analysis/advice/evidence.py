@@ -173,13 +173,16 @@ def gather(
 
 
 def _between(steps: pd.DataFrame) -> float | None:
-    """Median time from the end of a step to the begin of the next, in ms; None of several hosts, or of steps of several kinds."""
-    used = counted(steps)
-    if len(used) < 2 or used["host"].nunique() > 1 or steps["kind"].nunique() > 1:
+    """Median time from the end of a step to the begin of the next on its host, in ms; None of steps of several kinds."""
+    if steps["kind"].nunique() > 1:
         return None
-    start, time = used["start_ms"].to_numpy(float), used["step_time_ms"].to_numpy(float)
-    # The gap over a step that is not counted would be that step.
-    gaps = (start[1:] - (start + time)[:-1])[np.diff(used.index.to_numpy()) == 1]
+    all_gaps = [np.zeros(0)]
+    for _, of_host in steps.groupby("host", sort=False):
+        used = counted(of_host.reset_index(drop=True))
+        start, time = used["start_ms"].to_numpy(float), used["step_time_ms"].to_numpy(float)
+        # The gap over a step that is not counted would be that step.
+        all_gaps.append((start[1:] - (start + time)[:-1])[np.diff(used.index.to_numpy()) == 1])
+    gaps = np.concatenate(all_gaps)
     return float(np.median(np.maximum(gaps, 0.0))) if len(gaps) else None
 
 

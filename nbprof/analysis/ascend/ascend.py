@@ -140,6 +140,11 @@ def union(start: Int64s, end: Int64s) -> int:
     return int(np.maximum(end - np.maximum(start, fresh), 0).sum())
 
 
+def most(rows: pd.DataFrame, column: str) -> float:
+    """The largest sum of a device: what each of several ranks does alike does not add up."""
+    return float(rows.groupby(KEYS, sort=False, dropna=False)[column].sum().max()) if len(rows) else 0.0
+
+
 def part(numerator: float, whole: float) -> float:
     """A share; NaN of nothing."""
     return numerator / whole if whole > 0 else float("nan")

@@ -110,7 +110,8 @@ def _present(words: tuple[str, ...], what: str) -> AscendCheck:
             return None
         rows = types[_kind(types["op_type"], words)]
         count, share = int(rows["tasks"].sum()), part(float(rows["total_us"].sum()), _types_time(types))
-        return Measured(count, count > limit["limit"], _said(count, what, share), rows["op_type"], share)
+        of_one = ascend.most(rows, "tasks")
+        return Measured(of_one, of_one > limit["limit"], _said(count, what, share), rows["op_type"], share)
 
     return check
 

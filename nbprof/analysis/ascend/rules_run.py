@@ -97,6 +97,11 @@ def _where(main: pd.DataFrame, row: dict[Hashable, Any]) -> str:
     return f" on {_device(row)}" if len(main) > 1 else ""
 
 
+def _on_one(rows: pd.DataFrame) -> str:
+    """That a number is of the device that has the most, where there are several."""
+    return " on one device" if len(rows[ascend.KEYS].drop_duplicates()) > 1 else ""
+
+
 def _wait(facts: Facts, limit: Threshold) -> Measured | None:
     if facts.ops is None or facts.ops["wait_us"].isna().all():
         return None
@@ -138,8 +143,9 @@ def _compile(facts: Facts, limit: Threshold) -> Measured | None:
     if api is None:
         return None
     calls = api[api["api"].str.contains("aclopCompile", case=False, regex=False)]
-    count = int(calls["count"].sum())
-    return Measured(count, count > limit["limit"], f"{count:,} calls compiled an op while the program ran.", calls["api"])
+    count = int(ascend.most(calls, "count"))
+    text = f"{count:,} calls{_on_one(calls)} compiled an op while the program ran."
+    return Measured(count, count > limit["limit"], text, calls["api"])
 
 
 def _allocations(facts: Facts, limit: Threshold) -> Measured | None:
@@ -147,10 +153,9 @@ def _allocations(facts: Facts, limit: Threshold) -> Measured | None:
     if api is None:
         return None
     calls = api[api["api"].str.lower().isin(_MEMORY_CALLS)]
-    total = float(calls["total_us"].sum()) / 1000
-    return Measured(
-        total, total > limit["limit"], f"{total:.1f} ms went to calls that take and give back memory of the device.", calls["api"]
-    )
+    total = ascend.most(calls, "total_us") / 1000
+    text = f"{total:.1f} ms{_on_one(calls)} went to calls that take and give back memory of the device."
+    return Measured(total, total > limit["limit"], text, calls["api"])
 
 
 def _workspace(facts: Facts, limit: Threshold) -> Measured | None:

@@ -186,13 +186,10 @@ def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.Dat
         return out
     part, op = rows["part"].to_numpy(np.int64), rows["op"].to_numpy(np.int64)
     size = int(op.max()) + 1
-    runs = np.bincount(part)
-    op_of_part = np.full(len(runs), -1, np.int64)
+    op_of_part = np.full(int(part.max()) + 1, -1, np.int64)
     op_of_part[part] = op
     used = np.flatnonzero(op_of_part >= 0)
-    most = np.zeros(size, np.int64)
-    np.maximum.at(most, op_of_part[used], runs[used])
-    out["occurrences"] = most[out["code"]]
+    out["occurrences"] = _runs(rows["host"].to_numpy(np.int64), part, op_of_part, size)[out["code"]]
     parts = activity.op_parts
     for column in ("flops", "bytes"):
         sums = np.full(size, np.nan)
@@ -208,6 +205,15 @@ def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.Dat
     on_tensor_cores = np.bincount(op, np.where(tells == 1, time, 0), size)[out["code"]]
     out["tensor_core_fraction"] = np.divide(on_tensor_cores, of_kernels, out=np.full(len(out), np.nan), where=of_kernels > 0)
     return _rates(out, *peaks(activity), HBM if as_xprof else main_memory(activity), as_xprof)
+
+
+def _runs(host: Int64s, part: Int64s, op_of_part: Int64s, count: int) -> Int64s:
+    """By op how often it ran: on each host as often as the part of it that ran most there, since each host may have parts of its own."""
+    ran, runs = np.unique(host * len(op_of_part) + part, return_counts=True)
+    at, which = np.divmod(ran, len(op_of_part))
+    most = np.zeros((int(at.max()) + 1, count), np.int64)
+    np.maximum.at(most, (at, op_of_part[which]), runs)
+    return np.asarray(most.sum(axis=0), np.int64)
 
 
 def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, memory: str, any_rate: bool) -> pd.DataFrame:
