@@ -361,7 +361,7 @@ class Activity:
     eager_calls : calls of single ops that left no op, and their time in ps
     environment : what the file says of where and when the program ran: `versions`, `start_time`, `duration_s`
     group_names : by (host, group)
-    cut : (host, group) of steps whose device work was not recorded to their end; they are shown, but not averaged
+    cut : (host, group) of steps of which the begin, or the end of the device work, was not recorded; they are shown, but not averaged
     memory_capacity : bytes that an allocator could have at most, by the memory's name, where the file states it
     xprof : whether XProf can read the file
     missing : why a view is empty, by view

@@ -48,7 +48,7 @@ SCHEMA: dict[str, list[Col]] = {
             "bool",
             "",
             "Cut",
-            "The recording ended before the step's work on the device did: left out of the averages.",
+            "The recording lacks the step's begin or the end of its work on the device: left out of the averages.",
             "bool",
             None,
         ),

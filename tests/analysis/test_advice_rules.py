@@ -325,7 +325,12 @@ RULES = {
         ({"parts": {"host_compute": 15.0, "device_compute": 85.0}, "device_idle_percent": None}, False),
         ({**torch({"host_compute": 50.0}), "device_idle_percent": 50.0}, False),
     ],
-    "compile": [({"parts": {"compile": 3.0}}, True), ({"parts": {"compile": 2.99}}, False)],
+    "compile": [
+        ({"parts": {"compile": 3.0}}, True),
+        ({"parts": {"compile": 2.99}}, False),
+        ({"parts": {"compile": 3.0}, "evidence": Evidence(compiling=2)}, True),
+        ({"parts": {"compile": 90.0}, "evidence": Evidence(compiling=1)}, False),
+    ],
     "memory_full": [
         (gpu(peak_memory_bytes=9 * GIB, memory_capacity_bytes=10 * GIB), True),
         (gpu(peak_memory_bytes=9 * GIB - 1, memory_capacity_bytes=10 * GIB), False),

@@ -6,11 +6,13 @@ import pytest
 
 import nbprof
 from nbprof.core.errors import NbprofError
+from nbprof.profiles.load import load
 from nbprof.schema import frames
 from nbprof.tools.hlo import payload as roofline
 from tests.support.build import profile
 from tests.support.frames import public
 from tests.support.hlo import computation, instruction, metadata_plane, program, shape
+from tests.support.profiles import real
 from tests.support.xspace import MS, PlaneWriter, UInt, chunk, training_run, varint, xspace
 
 US = MS // 1000
@@ -89,6 +91,25 @@ def test_ops_of_a_program_that_is_not_in_the_file_are_kept_and_said(tmp_path):
     assert tree.loc["dot.7", "category"] == "unknown"
     assert tree.loc[["dot.7"], ["flops_utilization", "bandwidth_utilization", "wasted_us"]].isna().all(axis=None)
     assert p.roofline.frame.set_index("op").loc["dot.7", "bound_by"] == ""
+
+
+@pytest.mark.parametrize(("ident", "signed", "key"), [((1 << 64) - 5, -5, 6), ((1 << 64) - 5, -5, -5), (1 << 40, 1 << 40, 6)])
+def test_a_program_that_the_file_only_counts_is_known_by_the_number_behind_its_name(tmp_path, ident, signed, key):
+    """The keys of programs in the file are signed, or count; the ops state the ident."""
+    p = run(tmp_path, kernel(0, "k1", "add_fusion", ident=UInt(ident)), programs={f"jit_f({ident})": (key, JIT)})
+    first = p.hlo.frame.iloc[0]
+    assert first[["program", "in_file", "framework_op"]].tolist() == [f"jit_f({ident})", True, "jit(f)/add"]
+    assert first["program_id"] == signed
+
+
+def test_a_tpu_program_of_a_large_ident_has_its_name_and_its_source():
+    """Its key in the file is 6, its ident 17342868964687645945."""
+    p = load(real("findings/D5-program-id"))
+    row = p.hlo.frame.iloc[0]
+    assert (row["program"], bool(row["in_file"])) == ("jit_matmul_optimized(17342868964687645945)", True)
+    assert row["expression"].startswith("%matmul_optimized.1 = ")
+    assert p.op_profile.frame["name"].iloc[1] == "jit_matmul_optimized(17342868964687645945)"
+    assert "not in the file" not in str(p.receipt)
 
 
 def test_an_op_that_its_program_does_not_have(tmp_path):

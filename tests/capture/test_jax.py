@@ -91,6 +91,28 @@ def test_the_end_of_the_cell_waits_for_the_device(jax, record, recorded):
     assert "one step here may be several steps of training" in str(p.receipt)
 
 
+def test_what_is_compiled_behind_a_loop_is_none_of_its_steps(jax, recorded):
+    """The calls of the loop have returned long before its runs end, and the next line compiles another program meanwhile."""
+    jnp = jax.numpy
+    slow = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda _, x: jnp.tanh(x @ x), x))
+    x = jnp.ones((128, 128))
+    slow(x).block_until_ready()
+
+    def cell():
+        y = x
+        for _ in range(8):
+            y = slow(y)
+        return float(jax.jit(lambda y: (jnp.sin(y) @ jnp.cos(y)).max())(y))
+
+    p = recorded(cell)
+    trace, steps = p.run.trace, p.steps.frame
+    compiles = [n for n, name in enumerate(trace.names) if str(name).startswith("backend_compile")]
+    began = trace.events.start[[int(n) in compiles for n in trace.events.name]]
+    assert began.min() < (steps["start_ms"] + steps["step_time_ms"]).max() * 1e9, "they overlap"
+    assert not steps["compile_ms"].gt(0).any()
+    assert "compile" not in p.advice["rule"].tolist()
+
+
 def test_the_wait_for_the_device_has_an_end(jax, record, monkeypatch):
     release = threading.Event()
 

@@ -17,7 +17,7 @@ class Cpu:
 
     def __init__(self, name="/host:CPU"):
         self.plane = PlaneWriter(name)
-        self.ops, self.calls = [], []
+        self.ops, self.calls, self.compiler = [], [], []
         self.run = 100
 
     def ran(self, module, start, end, *, called=None, ops=("dot", "add"), device=0, run=None):
@@ -31,7 +31,15 @@ class Cpu:
         if called is not None:
             self.calls.append(self.plane.event(f"PjitFunction({module.removeprefix('jit_')})", int(called * MS), MS // 10))
 
+    def compiles(self, function, start, end):
+        """The call of a function that has to be compiled for it; the compiler works on a thread of its own."""
+        self.calls.append(self.plane.event(f"PjitFunction({function})", int(start * MS), int((end - start) * MS)))
+        self.calls.append(self.plane.event("backend_compile_and_load", int(start * MS), int((end - start) * MS)))
+        self.compiler.append(self.plane.event("PjRtCpuClient::Compile", int(start * MS), int((end - start) * MS)))
+
     def data(self):
+        if self.compiler:
+            self.plane.line("tf_PjRtCompilerThreadPool", self.compiler, line_id=3)
         self.plane.line("python", self.calls, line_id=1)
         self.plane.line("tf_XLAPjRtCpuClient", self.ops, line_id=2)
         return xspace(self.plane)
@@ -90,8 +98,103 @@ def test_an_evaluation_has_steps_of_its_own_and_what_takes_turns_is_one_step(tmp
     assert p.steps.frame["kind"].tolist() == ["grads"] * 4 + ["evaluate"] * 3
     assert p.steps.frame["step"].tolist() == [1, 2, 3, 4, 5, 6, 7]
     assert p.steps.frame["step_time_ms"].tolist() == [6, 10, 10, 10, 8, 5, 5]
-    assert p.steps.frame["counted"].tolist() == [True] * 4 + [False] * 3
+    assert p.steps.frame["counted"].tolist() == [False] + [True] * 3 + [False] * 3
     assert "runs of the programs jit_grads and jit_evaluate" in str(p.receipt)
+
+
+def test_the_first_run_lacks_what_came_before_it_and_is_in_no_average(tmp_path):
+    host = Cpu()
+    for i in range(5):
+        host.ran("jit_f", 10 * i + 7, 10 * i + 10, called=10 * i + 7)
+    p = profile(tmp_path, host.data())
+    assert p.steps.frame["step_time_ms"].tolist() == [3, 10, 10, 10, 10]
+    assert p.steps.frame["counted"].tolist() == [False] + [True] * 4
+    assert p.steps.frame["cut"].tolist() == [True] + [False] * 4
+    assert p.steps.frame["other_ms"].tolist()[1:] == pytest.approx([7.0] * 4), "the gap is part of the step"
+    assert p.overview["step_time_ms"] == pytest.approx(10.0)
+    assert p.payload()["steps"]["left_out"] == "Averages leave out the first step (what came before is not recorded)."
+    assert "the first is shown, but not averaged" in str(p.receipt)
+
+
+def test_a_program_that_runs_twice_in_each_step_is_part_of_it(tmp_path):
+    """As one that measures on two batches."""
+    host = Cpu()
+    for i in range(6):
+        host.ran("jit_train_step", 10 * i, 10 * i + 4)
+        for k in range(2):
+            host.ran("jit_metrics", 10 * i + 4 + 3 * k, 10 * i + 7 + 3 * k)
+    frame = profile(tmp_path, host.data()).steps.frame
+    assert frame["kind"].tolist() == ["train_step"] * 6
+    assert frame.loc[frame["counted"], "step_time_ms"].tolist() == [10.0] * 5
+
+
+@pytest.mark.parametrize(("many", "closes"), [("jit_grads", "jit_update"), ("jit_augment", "jit_train_step")])
+def test_several_runs_before_each_update_are_one_step(tmp_path, many, closes):
+    """Gradients of four parts of a batch, or a batch that is made in four."""
+    host = Cpu()
+    for i in range(5):
+        for k in range(4):
+            host.ran(many, 20 * i + 4 * k, 20 * i + 4 * k + 4)
+        host.ran(closes, 20 * i + 16, 20 * i + 18)
+    frame = profile(tmp_path, host.data()).steps.frame
+    assert frame["kind"].unique().tolist() == [closes.removeprefix("jit_")]
+    assert frame["step_time_ms"].tolist() == [2.0, *[20.0] * 4], "what the first made before is not known to be its own"
+
+
+def test_an_evaluation_after_every_few_steps_closes_none(tmp_path):
+    host = Cpu()
+    for i in range(4):
+        for k in range(5):
+            host.ran("jit_train_step", 30 * i + 5 * k, 30 * i + 5 * k + 5)
+        host.ran("jit_eval_step", 30 * i + 25, 30 * i + 30)
+    assert len(profile(tmp_path, host.data()).steps.frame) == 20
+
+
+def test_convolutions_outside_of_jit_are_no_steps(tmp_path):
+    host = Cpu()
+    for i in range(12):
+        host.ran("jit_conv_general_dilated", 10 * i, 10 * i + 8)
+    assert not len(profile(tmp_path, host.data()).steps.frame)
+
+
+def test_compiling_another_program_while_steps_run_is_no_part_of_them(tmp_path):
+    """A loop, then `w.sum()`: the calls of all steps have returned when the device is at the second."""
+    host = Cpu()
+    for i in range(10):
+        host.ran("jit_train_step", 10 * i, 10 * i + 10, called=i / 10)
+    host.compiles("_reduce_sum", 12, 55)
+    host.ran("jit__reduce_sum", 101, 102)
+    p = profile(tmp_path, host.data())
+    assert not p.steps.frame["compile_ms"].gt(0).any()
+    assert p.steps.frame["host_compute_ms"].tolist() == pytest.approx([10.0] * 10)
+    assert "compile" not in p.advice["rule"].tolist()
+
+
+def test_an_evaluation_compiled_on_the_way_is_work_of_the_host(tmp_path):
+    """The step behind it waits for it, but compiles nothing: `shapes change` would be wrong."""
+    host = Cpu()
+    for i in range(10):
+        late = 40 if i > 4 else 0
+        host.ran("jit_train_step", 10 * i + late, 10 * i + late + 8, called=10 * i + late)
+    host.compiles("evaluate", 49, 88)
+    host.ran("jit_evaluate", 88, 89)
+    p = profile(tmp_path, host.data())
+    assert not p.steps.frame["compile_ms"].gt(0).any()
+    assert p.steps.frame["host_compute_ms"].max() > 40
+    assert "compile" not in p.advice["rule"].tolist()
+
+
+@pytest.mark.parametrize("function", ["train_step", "prepare"])
+def test_a_step_waits_for_what_it_compiles_itself(tmp_path, function):
+    """Its own program, and one that each step runs: from when the device has nothing to do."""
+    host = Cpu()
+    for i in range(6):
+        host.compiles(function, 20 * i - 2 if i else 0, 20 * i + 10)
+        host.ran("jit_prepare", 20 * i + 10, 20 * i + 11)
+        host.ran("jit_train_step", 20 * i + 11, 20 * i + 19)
+    p = profile(tmp_path, host.data())
+    assert p.steps.frame["compile_ms"].tolist()[1:] == pytest.approx([11.0] * 5), "1 ms of 12 while the run before goes on"
+    assert "compile" in p.advice["rule"].tolist()
 
 
 @pytest.mark.parametrize(("evaluation", "averaged"), [(9, "train_step"), (80, "evaluate")])
@@ -182,7 +285,7 @@ def test_runs_of_a_program_on_several_gpus_are_steps():
 def test_a_recorded_loop_on_two_devices():
     p = load(Path(__file__).parents[1] / "data" / "xspace" / "jax_loop.xplane.pb")
     assert p.steps.frame["kind"].tolist() == ["train_step"] * 5 + ["evaluate"] * 3
-    assert p.steps.frame["counted"].tolist() == [True] * 5 + [False] * 3
+    assert p.steps.frame["counted"].tolist() == [False] + [True] * 4 + [False] * 3
     table = p.run.activity.markers
     assert (table["start"].to_numpy()[1:] == table["end"].to_numpy()[:-1]).all()
     trace = p.run.trace

@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from nbprof.core.trace import BYTES, DOUBLE, INT, TEXT, UINT, Trace
+from nbprof.formats.xspace.names import program_ident
 
 _MOST_PS = 2**62
 _TYPES = {"int64": 3, "uint64": 4, "double": 1, "string": 9, "bytes": 12}
@@ -141,7 +142,7 @@ def expected(space: Any) -> dict[str, Any]:
             for stat in meta.stats:
                 fact, value = _fact(stat, names)
                 if fact == "Hlo Proto" and isinstance(value, bytes):
-                    out["modules"].append((meta.name, key, value))
+                    out["modules"].append((meta.name, program_ident(meta.name, key), value))
             constants = dict(
                 f for f in (_fact(stat, names) for stat in meta.stats) if not (f[0] == "Hlo Proto" and isinstance(f[1], bytes))
             )

@@ -228,7 +228,8 @@ def _compile(facts: Facts, limit: Threshold) -> Found | None:
         # A graph is captured, which is done once and has nothing to do with shapes.
         return None
     share, time = facts.percent.get("compile", 0.0), facts.mean.get("compile", 0.0)
-    if not share >= limit["moderate"]:
+    # One step alone that compiles may be the first to evaluate, or the last batch: neither tells that shapes change.
+    if not share >= limit["moderate"] or facts.evidence.compiling == 1:
         return None
     text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) compiles programs, in steps after the warm-up: shapes or Python values change."
     fix = "-@tf.function\n+@tf.function(reduce_retracing=True)\n def train_step(batch):\n     ...\n-ds = ds.batch(n)\n"
@@ -351,7 +352,10 @@ RULES: tuple[AdviceRule, ...] = (
         TPU_GUIDE_CHOICE, TRACE, TENSORFLOW_JAX, "Work of the host on ops, or on the next run of a program, while the device is idle",
         "Give the host less to do for each step",
     ),
-    Rule("compile", _compile, STEP_SHARE, OURS, TRACE, ALL, "Programs compiled in steps that averages use", "Compile once, for one shape"),
+    Rule(
+        "compile", _compile, STEP_SHARE, OURS, TRACE, ALL, "Programs compiled in several of the steps that averages use",
+        "Compile once, for one shape",
+    ),
     Rule(
         "fragmentation", _fragmented, Threshold("> {pieces:percent} of it, at ≥ {full:percent} of the memory", pieces=0.3, full=0.8),
         OURS, MEMORY, ALL, "Free memory in pieces at the peak; of PyTorch what is reserved and not allocated",

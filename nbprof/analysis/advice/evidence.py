@@ -92,6 +92,8 @@ class Evidence:
         Memory of a device.
     between_ms : float, optional
         Median time between one step and the next; of steps of one kind on one host.
+    compiling : int, optional
+        How many of the steps that averages use compiled anything.
     placed : Placed, optional
     spread : Spread, optional
         Of device compute.
@@ -109,6 +111,7 @@ class Evidence:
     reserved_bytes: int | None = None
     device_bytes: int | None = None
     between_ms: float | None = None
+    compiling: int | None = None
     placed: Placed | None = None
     spread: Spread | None = None
     npu_rules: pd.DataFrame | None = None
@@ -164,6 +167,7 @@ def gather(
         reserved_bytes=reserved,
         device_bytes=int(sizes.min()) if len(sizes) else None,
         between_ms=_between(steps),
+        compiling=int(counted(steps)["compile_ms"].gt(0).sum()) if len(steps) else None,
         placed=_placed(activity, ops, kernels, len(steps)),
         spread=_spread(pods),
         npu_rules=npu_rules,

@@ -70,7 +70,9 @@ def frame(activity: Activity, work: pd.DataFrame | None = None, warmup: int | No
     own = (out["name"] == out["group"].astype(str)).to_numpy(np.bool_)
     out.loc[own, "name"] = [f"{k} {n}".lstrip() for k, n in zip(out["kind"][own], out["step"][own], strict=True)]
     out["warmup"] = warming(out, warmup) if warmup is not None or ITERATIONS not in activity.traits else starting(out)
-    main = averaged(out[~out["warmup"]].groupby("kind")["step_time_ms"].sum())
+    # What an evaluation compiles at its begin does not make it what the run is about.
+    at_work = out["step_time_ms"] - out["compile_ms"].fillna(0.0)
+    main = averaged(at_work[~out["warmup"]].groupby(out["kind"]).sum())
     host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
     out["cut"] = [pair in activity.cut for pair in zip(host, out["group"], strict=True)]
     used = ~out["warmup"] & (out["kind"] == main)

@@ -2,7 +2,8 @@
 
 A loop of training or evaluation in JAX runs one compiled program again and again. Its n-th step goes from the end of the run before to the
 end of its own run on the device (with several devices: on the last of them). So waiting for input, and what the host does between, lie in
-the step that waits; and a step ends when the device is done, not when the call that started it returns.
+the step that waits; and a step ends when the device is done, not when the call that started it returns. What a loop does before its first
+run nothing in the file tells from what was done before the loop: the first step begins at its call, and is left out of averages.
 
 XProf has no steps for such files. A program that marks any step itself has those alone.
 """
@@ -30,6 +31,10 @@ LEAST_SHARE = 0.2
 """Of the time of all programs, for the one that steps are runs of."""
 OWN_LOOP_SHARE = 0.1
 """Another program that is run in a loop of its own (evaluation) has steps of its own, where its runs take so much of the main one's."""
+PART_OF_STEP = 0.5
+"""A program that runs with so many runs of the main one is part of its steps."""
+ALIKE = 0.8
+"""Of the stretches between the runs of a program that closes steps, with equally many runs of another."""
 
 # What `jnp.add(a, b)` outside of `jit` runs is a program too, named after the function. Steps are never runs of these.
 _OF_CALLS = re.compile(
@@ -42,11 +47,17 @@ _OF_CALLS = re.compile(
     "_?reduce_.*|_cum.*|cumsum|cumprod|argmax|argmin|_argmax|_argmin|sort|argsort|_sort|top_k|gather|scatter.*|dynamic_slice|"
     "dynamic_update_slice|_?multi_slice|slice|_take|take|take_along_axis|_threefry.*|threefry.*|_random_.*|random_.*|_uniform|_normal.*|"
     "_randint|_bernoulli|_shuffle|_permutation|relu|silu|gelu|sigmoid|logistic|softmax|_softmax|log_softmax|_one_hot|one_hot|fn|"
-    "_unstack|unstack|_psum|_identity_fn|identity)"
+    "_unstack|unstack|_psum|_identity_fn|identity|_?conv(?:_general_dilated|olve)?|_?reduce_window.*|select_and_.*|ragged_dot.*|"
+    "add_any|sub|mul|div|rem|neg|pow|conj|real|imag|rev|and|or|not|xor|eq|ne|ge|gt|le|lt|max|min|clamp|erf.*|is_finite|nan_to_num|"
+    "cum(?:max|min|logsumexp)|bitcast_convert_type|reduce|rng_.*|empty|stop_gradient|cholesky|qr|svd|eigh?|lu|fft|inv|solve|det|norm|"
+    "triangular_solve|softplus|elu|leaky_relu|_power|_flip|_diag|_broadcast_arrays|_linalg.*|median|quantile|allclose|isclose|trace)"
 )
+# A program that updates what is trained closes a step, however little of its time is its own; one that measures does not.
+_UPDATES = re.compile(r"(?:\A|_)(?:train|step|update|fit|optimi[sz]er?|apply)", re.IGNORECASE)
+_MEASURES = re.compile(r"eval|valid|test|predict|infer|metric|accuracy|\Aloss|_loss", re.IGNORECASE)
 # What runs one program on one device; kernels are launched inside.
 _EXECUTES = ("PjRtStreamExecutorLoadedExecutab", "CommonPjRtLoadedExecutable::Execu", "GpuExecutable::ExecuteThunks")
-_LAUNCH = "PjitFunction("
+LAUNCH = "PjitFunction("
 
 
 @dataclass
@@ -61,6 +72,8 @@ class ProgramSteps:
         How they were found.
     on_device : frozenset of int
         Hosts whose runs were seen on GPUs.
+    runs : DataFrame
+        ``host module start end`` of every run of a program on these hosts.
     of_cores : DataFrame
         The same of each core of a TPU: ``host device group event start end``. Cores run apart where nothing makes them wait for each other.
     """
@@ -69,6 +82,13 @@ class ProgramSteps:
     notes: list[str] = field(default_factory=list)
     on_device: frozenset[int] = frozenset()
     of_cores: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({name: np.zeros(0, np.int64) for name in MARKERS}))
+    runs: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({name: [] for name in ("host", "module", "start", "end")}))
+
+    @property
+    def first(self) -> set[tuple[int, int]]:
+        """(host, group) of the first step of each host, which lacks what the loop did before its run."""
+        begins = self.table[self.table.groupby("host")["group"].transform("size") > 1].drop_duplicates("host")
+        return set(zip(begins["host"].tolist(), begins["group"].tolist(), strict=True))
 
     @property
     def hosts(self) -> Int64s:
@@ -141,7 +161,8 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
     if not parts:
         return None
     table = pd.concat(parts, ignore_index=True)
-    return ProgramSteps(table, list(dict.fromkeys(notes)), frozenset(on_device), _steps_of_cores(table, cores))
+    ran = runs.loc[runs["host"].isin(table["host"]), ["host", "module", "start", "end"]]
+    return ProgramSteps(table, list(dict.fromkeys(notes)), frozenset(on_device), _steps_of_cores(table, cores), ran)
 
 
 def _marked(groups: Groups, host: npt.NDArray[np.integer]) -> set[int]:
@@ -276,11 +297,11 @@ def _execute_calls(trace: Trace, host: npt.NDArray[np.integer], rows: Int64s) ->
 def _first_call(trace: Trace, host: npt.NDArray[np.integer], at: int) -> dict[str, int]:
     """By function: when it was first called on a host, ps."""
     events = trace.events
-    called = starting(heads(trace.names), _LAUNCH)
+    called = starting(heads(trace.names), LAUNCH)
     rows = np.flatnonzero(called[events.name] & (host == at))
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     code, first = np.unique(events.name[rows], return_index=True)
-    return {str(trace.names[c])[len(_LAUNCH) : -1]: int(events.start[rows[i]]) for c, i in zip(code.tolist(), first.tolist(), strict=True)}
+    return {str(trace.names[c])[len(LAUNCH) : -1]: int(events.start[rows[i]]) for c, i in zip(code.tolist(), first.tolist(), strict=True)}
 
 
 def _steps(runs: pd.DataFrame, called: dict[str, int], above: int) -> tuple[pd.DataFrame | None, str]:
@@ -291,6 +312,7 @@ def _steps(runs: pd.DataFrame, called: dict[str, int], above: int) -> tuple[pd.D
     main = max(able, key=total.__getitem__, default="")
     if not main or total[main] < LEAST_SHARE * sum(total.values()):
         return None, ""
+    main = _closing(runs["module"], main, able)
     names = [main, *_loops(runs["module"], main, able, {name: float(spans[name].median()) for name in able})]
     used = runs[runs["module"].isin(names)].reset_index(drop=True)
     end = used["end"].to_numpy(np.int64)
@@ -300,11 +322,28 @@ def _steps(runs: pd.DataFrame, called: dict[str, int], above: int) -> tuple[pd.D
     steps["name"] = [f"{function_of(m)} {n}" for n, m in enumerate(used["module"], 1)]
     several = "the programs " + " and ".join(names) if len(names) > 1 else f"the program {main}"
     how = f"steps: runs of {several}, each from the end of the run before to its own end"
+    if len(used) > 1:
+        how += "; the first is shown, but not averaged: what the loop did before that run is not recorded"
     if function_of(main) == "_fun":
         how += "; JAX gives programs of pmap this name"
     if (used.loc[used["module"] == main, "turns"] > 1).mean() > 0.5:
         how += "; the program loops inside, so that one step here may be several steps of training"
     return steps, how
+
+
+def _closing(module: pd.Series, main: str, able: list[str]) -> str:
+    """The program that closes each step, where that is not the one with the most time: an update after several runs that make gradients."""
+    if _UPDATES.search(function_of(main)):
+        return main
+    for name in able:
+        if not _UPDATES.search(function_of(name)) or _MEASURES.search(function_of(name)):
+            continue
+        order = module[module.isin([main, name])].to_numpy()
+        between = np.diff(np.flatnonzero(order == name), prepend=-1) - 1
+        usual = int(np.median(between))
+        if usual > 1 and (between == usual).mean() >= ALIKE:
+            return name
+    return main
 
 
 def _loops(module: pd.Series, main: str, able: list[str], usual: dict[str, float]) -> list[str]:
@@ -316,6 +355,7 @@ def _loops(module: pd.Series, main: str, able: list[str], usual: dict[str, float
         order = module[module.isin([main, name])].to_numpy()
         mine = order == name
         stretches = int(mine[0]) + int((mine[1:] & ~mine[:-1]).sum())
-        if mine.sum() >= LEAST_RUNS * stretches:
+        part = stretches > max(PART_OF_STEP * (~mine).sum(), 1)
+        if mine.sum() >= LEAST_RUNS * stretches and not part:
             out.append(name)
     return out

@@ -17,6 +17,7 @@ from nbprof.activity import activity as act
 from nbprof.core.trace import Int32s, Int64s, Note
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
 from nbprof.dialects.xplane import tpu as xplane_tpu
+from nbprof.dialects.xplane.compiling import COMPILES, waited
 from nbprof.dialects.xplane.grouping import THREADPOOL_CONTEXT, inherit, match
 from nbprof.dialects.xplane.grouping import group as grouped
 from nbprof.dialects.xplane.placed import Flags, Placed
@@ -26,12 +27,10 @@ _MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
 # They lie around the work of a step, or are instants of the thread pool.
 _ENCLOSING = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "ThreadpoolListener::")
 _STAGE = "_ipl_stage_name"
-COMPILES = ("XlaCompile", "TfrtCpuClient::Compile", "PjRtCpuClient::Compile", "PjRtStreamExecutorClient::Comp", "backend_compile")
-"""What XLA's compiling of a program is called, in TensorFlow and in JAX; its parts lie inside."""
 
 
-def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple[int, int], str], Int64s]:
-    """Step markers of devices and of hosts, the names of the steps by (host, group), and which markers XProf does not make."""
+def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple[int, int], str], set[tuple[int, int]], Int64s]:
+    """Step markers of devices and of hosts, the names of the steps by (host, group), which are not whole, and which XProf does not make."""
     trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
     names: dict[tuple[int, int], str] = {}
@@ -63,7 +62,8 @@ def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple
     if placed.program_steps is not None:
         steps = placed.program_steps.table
         names.update(zip(zip(steps["host"].tolist(), steps["group"].tolist(), strict=True), steps["name"].tolist(), strict=True))
-    return table, names, np.concatenate([made, over, found["event"].to_numpy(np.int64)])
+    cut = placed.program_steps.first if placed.program_steps is not None else set()
+    return table, names, cut, np.concatenate([made, over, found["event"].to_numpy(np.int64)])
 
 
 def _program_markers(placed: Placed) -> pd.DataFrame:
@@ -178,7 +178,7 @@ def work(placed: Placed, out: act.Activity) -> pd.DataFrame:
     """Spans by step class, of devices and of host threads."""
     table = _work(placed, out, classify, placed.step_group)
     if placed.program_steps is not None:
-        return placed.program_steps.cut(table)
+        return waited(placed, placed.program_steps.cut(table))
     return table if out.has_device else act.joined([table, _compiled_work(placed, out)], act.WORK)
 
 

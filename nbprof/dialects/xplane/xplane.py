@@ -22,6 +22,7 @@ from nbprof.dialects.xplane import iterators as xplane_iterators
 from nbprof.dialects.xplane import steps as xplane_steps
 from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
 from nbprof.dialects.xplane import tpu_ops as xplane_tpu_ops
+from nbprof.dialects.xplane.compiling import COMPILES
 from nbprof.dialects.xplane.device import device_activity, devices
 from nbprof.dialects.xplane.functions import functions, with_stages
 from nbprof.dialects.xplane.grouping import match
@@ -82,7 +83,7 @@ def interpret(trace: Trace) -> act.Activity:
     else:
         out.later("programs", lambda: Programs(trace))
         out.later(("cpu_ops", "cpu_parts"), lambda: xplane_cpu_ops.cpu_ops(placed, out))
-    out.later(("markers", "group_names", "rebuilt"), lambda: xplane_steps.markers(placed, out))
+    out.later(("markers", "group_names", "cut", "rebuilt"), lambda: xplane_steps.markers(placed, out))
     out.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
     out.later("sparse_steps", lambda: xplane_tpu_cores.sparse_steps(placed))
     out.later("core_markers", lambda: xplane_steps.core_markers(placed))
@@ -201,7 +202,7 @@ def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
             out[code] = index["device_collectives"]
         elif name.startswith(("cuLaunch", "cudaLaunch", "KernelLaunch", "hipLaunch", "hipModuleLaunch", "cuGraphLaunch")):
             out[code] = index["kernel_launch"]
-        elif name.startswith(xplane_steps.COMPILES):
+        elif name.startswith(COMPILES):
             out[code] = index["compile"]
     return out
 

@@ -5,6 +5,7 @@ The entries of the two maps of all planes are read in lockstep. As in every prot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +24,9 @@ _ENTRY_DEPTH, _VALUE_DEPTH, _FACT_DEPTH = 2, 3, 4
 _SPARSE, _FEW = 8, 32
 
 Spans = Sequence[Sequence[tuple[int, int]]]
+# Programs that are counted, as those of CPUs are, have smaller idents.
+_LEAST_FINGERPRINT = 1 << 32
+_NUMBERED = re.compile(r"\((\d{1,20})\)\Z")
 
 
 @dataclass
@@ -92,6 +96,19 @@ class _Map:
             # Texts that another one replaces don't count, but a bad byte in them is reported.
             span_texts(buf, column.value, column.end, strings)
         return span_texts(buf, *xspace_general.last_of(column, count), strings)
+
+
+def program_ident(name: str, key: int) -> int:
+    """The ident of a compiled program, as a signed number of 64 bits.
+
+    It is the key of the program in the map, and stands behind its name, too: `jit_step(17342868964687645945)`. Some recorders only count
+    the keys. Then events state what stands behind the name: a fingerprint of 64 bits, or on CPUs a small number that is not always unique.
+    """
+    found = _NUMBERED.search(name)
+    ident = int(found.group(1)) if found else 0
+    if not _LEAST_FINGERPRINT <= ident < 1 << 64:
+        return key
+    return ident - (1 << 64) if ident >= 1 << 63 else ident
 
 
 def stat_names(buf: wire.Bytes, spans: Spans, strings: Strings) -> list[StatNames]:

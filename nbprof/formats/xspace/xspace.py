@@ -22,6 +22,7 @@ from nbprof.core.trace import Events, Int32s, Int64s, Module, Plane, Receipt, Tr
 from nbprof.formats.xspace import batches as xspace_batches
 from nbprof.formats.xspace.batches import MOST_PS, Batch
 from nbprof.formats.xspace.columns import Blobs, LazyArgs, sorted_order
+from nbprof.formats.xspace.names import program_ident
 from nbprof.formats.xspace.planes import Line, PlaneMessage, read_space
 from nbprof.formats.xspace.texts import Strings
 
@@ -179,7 +180,8 @@ class _Builder:
         for at, known in names.facts.items():
             for key, value in known:
                 if key == "Hlo Proto" and isinstance(value, bytes):
-                    self.modules.append(Module(names.names[at], int(names.keys[at]), value, len(self.hosts) - 1))
+                    ident = program_ident(names.names[at], int(names.keys[at]))
+                    self.modules.append(Module(names.names[at], ident, value, len(self.hosts) - 1))
                 else:
                     self.name_args.setdefault(key, {})[first + at] = value
         self._state("event_metadata", {first + at: data for at, data in names.metadata.items()})

@@ -24,7 +24,10 @@ class Steps(Framed):
         every root (`_r`, TraceContext; where nothing is marked, an iteration of a loop in a graph) gives its group to all below it. On
         the CPU an eager op that no mark is around is no step.
         Where a JAX program marks none, its steps are the runs of the compiled program that takes most of the time (of the calls of
-        `jax.numpy` none), each from the end of the run before, on its last device, to its own end; the receipt says so.
+        `jax.numpy` none; where several such runs precede one of an update, of the update), each from the end of the run before, on its last
+        device, to its own end, so that the host's time between two runs is part of the later step; the receipt says so. The first begins
+        at its call, since what the loop did before is not recorded, and is in no average. Another program that is run in a loop of its
+        own, as an evaluation is, has steps of its own; one that runs with at least half of the runs is part of each step.
         On TPUs the same goes by the `XLA Modules` line of the cores, where no core has a `Steps` line. XProf has no steps there. Copies
         of a TPU between its memory and the host's are input and output.
 
@@ -47,7 +50,8 @@ class Steps(Framed):
         **Other than XProf 2.24** (`as_xprof()` gives its table): there host work is no part of the steps of a profile with a device, so
         kernel launch, host compute and waiting for input are 0 and all of it is called other; here it is, as in the guide. Copies under
         their names of TensorFlow 2.3/2.4 (`MemcpyH2D`) are copies here, compute there; bfloat16 is 16 bit, RCCL is a collective. What
-        XLA compiles on the host (`backend_compile`, `...Client::Compile`) is compilation here, host compute there. Steps
+        XLA compiles on the host (`backend_compile`, `...Client::Compile`) is compilation here, host compute there; of steps that are runs
+        of a program, only what is compiled while no program runs, of the programs that at least half of these steps run. Steps
         have the names of their markers (`train 500`), there those of their groups. No step is dropped for being the first or the last: a
         step without any compute at either end is, as the recording cut it off, and the receipt says how many. Where a GPU is named but
         recorded nothing, XProf has no steps; here are those of the host.

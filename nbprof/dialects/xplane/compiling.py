@@ -1,0 +1,106 @@
+"""Compilation that a step found by runs of programs waits for.
+
+JAX dispatches ahead: while the device still works on steps, the host may be at another program, and compile it. That holds up no step. And
+what a loop compiles once on its way, as an evaluation between two steps, says nothing of its steps. So compiling is a step's own where the
+program is one that steps of its kind run, and while no program runs; elsewhere it is work of the host like any other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.factorize import heads, starting
+from nbprof.core.trace import Int64s
+from nbprof.dialects.xplane.grouping import inherit
+from nbprof.dialects.xplane.placed import Placed
+from nbprof.dialects.xplane.programs import LAUNCH, PART_OF_STEP, ProgramSteps, function_of
+
+COMPILES = ("XlaCompile", "TfrtCpuClient::Compile", "PjRtCpuClient::Compile", "PjRtStreamExecutorClient::Comp", "backend_compile")
+"""What XLA's compiling of a program is called, in TensorFlow and in JAX; its parts lie inside."""
+
+
+def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
+    """Work with a row for each step that it is in; compiling that the step does not wait for becomes work of the host."""
+    steps = placed.program_steps
+    if steps is None:
+        return work
+    rows = np.flatnonzero((work["cls"].to_numpy() == act.HOST_COMPILE) & work["host"].isin(steps.hosts).to_numpy())
+    if not len(rows):
+        return work
+    of_host = work.assign(cls=work["cls"].where(~np.isin(np.arange(len(work)), rows), np.int16(act.HOST_COMPUTE)))
+    piece = work.iloc[rows].merge(steps.table[["host", "group", "begin", "end", "name"]], on=["host", "group"], suffixes=("", "_step"))
+    called = _functions(placed, piece["event"].to_numpy(np.int64))
+    own = {(host, kind): names for host in steps.hosts.tolist() for kind, names in _of_steps(steps, host).items()}
+    kinds = piece["name"].str.rpartition(" ")[0]
+    of_step = [not name or name in own[key] for name, key in zip(called, zip(piece["host"].tolist(), kinds, strict=True), strict=True)]
+    piece = piece[np.array(of_step, np.bool_)]
+    piece = piece.assign(start=piece[["start", "begin"]].max(axis=1), end=piece[["end", "end_step"]].min(axis=1))
+    parts = [_outside(mine, *_busy(steps, int(str(host)))) for host, mine in piece.groupby("host", sort=False)]
+    return act.joined([of_host, *(part[list(work.columns)] for part in parts)], act.WORK)
+
+
+def _functions(placed: Placed, rows: Int64s) -> list[str]:
+    """The function that is compiled by some events, "" where it is not known.
+
+    The call of the function is around the event; what a thread of the compiler's pool does lies in the time of one that is.
+    """
+    trace = placed.trace
+    events = trace.events
+    calls = starting(heads(trace.names), LAUNCH)[events.name]
+    # The innermost call: in a function that is being traced, another may be called.
+    code = inherit(events.parent, events.depth, np.where(calls, events.name, -1).astype(np.int64))
+    known = np.flatnonzero(placed.named(*COMPILES)[events.name] & (code >= 0))
+    known = known[np.argsort(events.start[known], kind="stable")]
+    of_row = code[rows]
+    for at in np.flatnonzero(of_row < 0).tolist():
+        row = rows[at]
+        around = known[: np.searchsorted(events.start[known], events.start[row], side="right")]
+        around = around[(placed.host[around] == placed.host[row]) & (events.end[around] >= events.end[row])]
+        if len(around):
+            of_row[at] = code[around[-1]]
+    return [str(trace.names[one])[len(LAUNCH) : -1] if one >= 0 else "" for one in of_row.tolist()]
+
+
+def _of_steps(steps: ProgramSteps, host: int) -> dict[str, set[str]]:
+    """The functions whose programs at least half of the steps run, by kind of step."""
+    mine = steps.table[steps.table["host"] == host]
+    kind = mine["name"].str.rpartition(" ")[0].to_numpy(object)
+    runs = steps.runs[steps.runs["host"] == host]
+    at = np.searchsorted(mine["end"].to_numpy(np.int64), runs["end"].to_numpy(np.int64), side="left")
+    inside = at < len(mine)
+    function = runs["module"].map(function_of)[inside]
+    in_step = pd.DataFrame({"kind": kind[at[inside]], "function": function.to_numpy(), "step": at[inside]}).drop_duplicates()
+    many = pd.Series(kind).value_counts()
+    out: dict[str, set[str]] = {str(name): {str(name)} for name in many.index}
+    for (name, called), count in in_step.groupby(["kind", "function"]).size().items():
+        if count >= PART_OF_STEP * many[name]:
+            out[str(name)].add(str(called))
+    return out
+
+
+def _busy(steps: ProgramSteps, host: int) -> tuple[Int64s, Int64s]:
+    """When a program ran on a host: begins and ends of the stretches, apart and in order of time."""
+    runs = steps.runs[steps.runs["host"] == host].sort_values("start", kind="stable")
+    start, end = runs["start"].to_numpy(np.int64), runs["end"].to_numpy(np.int64)
+    reached = np.maximum.accumulate(end)
+    begins = np.append(True, start[1:] > reached[:-1])
+    return start[begins], reached[np.append(begins[1:], True)]
+
+
+def _outside(spans: pd.DataFrame, start: Int64s, end: Int64s) -> pd.DataFrame:
+    """What of some spans lies in none of the stretches `start` to `end`."""
+    # The stretches between them, from before all to after all.
+    most = np.iinfo(np.int64).max
+    free_from: npt.NDArray[np.int64] = np.append(-most, end)
+    free_to: npt.NDArray[np.int64] = np.append(start, most)
+    first = np.searchsorted(free_to, spans["start"].to_numpy(np.int64), side="right")
+    after = np.maximum(np.searchsorted(free_from, spans["end"].to_numpy(np.int64), side="left"), first)
+    row = np.repeat(np.arange(len(spans)), after - first)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(after - first) - (after - first), after - first) + np.repeat(first, after - first)
+    out = spans.iloc[row]
+    return out.assign(
+        start=np.maximum(out["start"].to_numpy(np.int64), free_from[place]), end=np.minimum(out["end"].to_numpy(np.int64), free_to[place])
+    )
