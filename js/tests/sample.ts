@@ -400,7 +400,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       empty: null,
       total_ms: 82.1,
       per_step_ms: empty ? null : 3.91,
-      statement: "Highly input-bound: 61.0% of step time waits for input.",
+      statement: "Highly input-bound: 61.0% of step time is spent waiting for input.",
       next_step: HOSTILE,
       share: [],
       categories: [

@@ -1,7 +1,7 @@
-"""A rule: what it checks, from which numbers on it speaks, where both come from, and which place of the dashboard shows it.
+"""A rule: what it checks, its threshold, the source of both, and where the dashboard shows it.
 
-The rules of `p.advice` (`nbprof.analysis.advice`) and those of Ascend's own tools (`nbprof.analysis.ascend`) are all made of `Rule`; what
-differs is the facts that their checks are given. docs/advice.md is made of them as well.
+The rules of `p.advice` (`nbprof.analysis.advice`) and those of Ascend's own tools (`nbprof.analysis.ascend`) are all `Rule`s; what
+differs is the facts passed to their checks. docs/advice.md is generated from them as well.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ TENSORFLOW, JAX, TENSORFLOW_JAX, PYTORCH, XLA, TPU, NPU, ALL = "TensorFlow", "JA
 """Where a rule applies."""
 
 XPROF = "TensorFlow Profiler (XProf 2.24)"
-TPU_GUIDE_CHOICE = "Cloud TPU performance guide; threshold of nbprof"
+TPU_GUIDE_CHOICE = "Cloud TPU performance guide; nbprof's threshold"
 GPU_GUIDE = "TensorFlow GPU performance guide"
-GPU_GUIDE_CHOICE = f"{GPU_GUIDE}; threshold of nbprof"
+GPU_GUIDE_CHOICE = f"{GPU_GUIDE}; nbprof's threshold"
 TORCH_TB = "torch_tb_profiler"
 MSPROF, MSPROF_ANALYZE, MSADVISOR = "msprof", "msprof-analyze", "msadvisor"
-TORCH_GUIDE = "PyTorch performance tuning guide; threshold of nbprof"
+TORCH_GUIDE = "PyTorch performance tuning guide; nbprof's threshold"
 OURS = "nbprof"
 
 FactsT = TypeVar("FactsT")
@@ -28,28 +28,28 @@ FoundT = TypeVar("FoundT")
 
 
 class Target(NamedTuple):
-    """The tab that shows what a rule found, and what the link to it is called."""
+    """The tab that shows a rule's finding, and the label of the link to it."""
 
     view: str
     link: str
 
 
 class _Sentence(Formatter):
-    """`str.format` with `{part:percent}` for a part of 1 in percent."""
+    """`str.format` with `{part:percent}` to show a fraction in percent."""
 
     def format_field(self, value: float, format_spec: str) -> str:
         return f"{100 * value:g} %" if format_spec == "percent" else str(format(value, format_spec))
 
 
 class Threshold:
-    """The numbers that a check compares with, and the sentence that states them.
+    """The numbers that a check compares against, and the phrase that states them.
 
     Parameters
     ----------
     text : str
-        The sentence, with a field for each number: "≥ {moderate:g} % of step time".
+        The phrase, with a field for each number: "≥ {moderate:g} % of step time".
     **numbers : float
-        By the names that the check knows them by.
+        The numbers, by the names that the check uses.
     """
 
     def __init__(self, text: str, **numbers: float) -> None:
@@ -68,7 +68,7 @@ class Threshold:
 
 
 ANY = Threshold("any")
-"""Of a rule that speaks as soon as it finds one."""
+"""For a rule that fires on the first occurrence."""
 
 
 def severity(value: float, moderate: float, high: float) -> str:
@@ -94,7 +94,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Found:
-    """What a check found: the numbers of this profile that prove it.
+    """What a check found: the figures of this profile that prove it.
 
     Attributes
     ----------
@@ -102,9 +102,9 @@ class Found:
     severity : str
         `high`, `medium` or `low`.
     gain_ms : float
-        What a step would save if the cost went away entirely; NaN where that cannot be stated.
+        Time saved per step if the cost disappeared entirely; NaN if unknown.
     fix, title : str
-        Where they depend on what was found; else the rule has them.
+        If they depend on what was found; otherwise the rule has them.
     target : Target, optional
     """
 
@@ -125,29 +125,29 @@ class Rule(Generic[FactsT, FoundT]):
     name : str
         Its name in `p.advice` or `p.ascend.rules`.
     check : callable
-        Gets the facts and the threshold. None where it has nothing to say: the cost is not there, or a number that it needs was not
+        Gets the facts and the threshold. Returns None if there is nothing to report: no such cost, or a figure that it needs was not
         recorded.
     threshold : Threshold
     source : str
         Where the check and its threshold come from.
     target : Target
-        The place that shows what it found.
+        Where the dashboard shows the finding.
     applies : str
-        The framework or device that it is about.
+        The framework or device that it applies to.
     looks_at : str
         What is checked, in a few words.
     title, fix : str
-        What to do, as a heading and as lines of a diff or a sentence, where that is the same each time.
+        What to do, as a heading and as diff lines or a sentence, if it is always the same.
     on_npu : bool
-        Of a rule about PyTorch: whether it holds on an NPU, too. The others are about CUDA graphs, Tensor Cores and the like.
+        For PyTorch rules: whether it also holds on an NPU. The others are about CUDA graphs, Tensor Cores and the like.
     advises : bool
-        Of Ascend's: whether it says what to change. The others say where to look, and are not in `p.advice`.
+        For Ascend rules: whether it says what to change. The others say where to look, and are not in `p.advice`.
     about, unit : str
-        Of Ascend's: the group that it is shown in, and the unit of its number `limit`.
+        For Ascend rules: the group that it is listed under, and the unit of its `limit`.
     needs : tuple of str
-        Of Ascend's: fields of the facts without which nothing is known.
+        For Ascend rules: the fields of the facts that it needs.
     lacks : str
-        Of Ascend's: the sentence then.
+        For Ascend rules: what to say if they are missing.
     """
 
     name: str
@@ -167,11 +167,11 @@ class Rule(Generic[FactsT, FoundT]):
     lacks: str = ""
 
     def ask(self, facts: FactsT) -> FoundT | None:
-        """What its check finds in some facts."""
+        """Run the check on the facts."""
         return self.check(facts, self.threshold)
 
     def finding(self, found: Found) -> Finding:
-        """The row of `p.advice` for what was found."""
+        """The row of `p.advice` for a finding."""
         view, link = found.target or self.target
         return Finding(
             self.name, found.severity, found.title or self.title, found.evidence, found.gain_ms, found.fix or self.fix, view, link

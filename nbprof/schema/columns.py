@@ -1,4 +1,4 @@
-"""A column of a public frame, and the common sorts of them."""
+"""A column of a public frame, and shorthands for the common kinds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Col(NamedTuple):
     name, dtype, unit : str
         `unit` is '' where the values have none. Missing values are NA, never 0.
     label : str
-        Head of the column on screen.
+        Column header on screen.
     help : str
         One sentence of meaning.
     kind : str
@@ -32,7 +32,7 @@ class Col(NamedTuple):
 
 
 def text(name: str, label: str, help: str, kind: str = "text") -> Col:
-    """Words, or with kind "code" names out of the profile."""
+    """Text; with kind "code", names from the profile."""
     return Col(name, "object", "", label, help, kind, None)
 
 
@@ -67,7 +67,7 @@ def part(name: str, label: str, help: str) -> Col:
 
 
 def rate(name: str, unit: str, label: str, help: str) -> Col:
-    """So much a second, or for each of something else."""
+    """A rate: an amount per second, or per unit of something else."""
     return Col(name, "float64", unit, label, help, "number", 1)
 
 

@@ -1,9 +1,9 @@
-"""Every public frame by its name: the way to it under `p.`, as `p.kernels.by_name()` is "kernels.by_name".
+"""Every public frame by name: its path under `p.`, so `p.kernels.by_name()` is "kernels.by_name".
 
-A call has no parentheses in a name, and a key of a mapping is written like an attribute: `p.overview["top_ops"]` is "overview.top_ops".
-"memory_viewer[module]" stands for each program of `p.memory_viewer`, "comparison" for what `nbprof.compare` gives.
+Calls are written without parentheses, and keys of a mapping like attributes: `p.overview["top_ops"]` is "overview.top_ops".
+"memory_viewer[module]" stands for each program of `p.memory_viewer`, "comparison" for the result of `nbprof.compare`.
 
-Heads of tables, tooltips and docs/numbers.md are made from it, and tests hold the frames against it.
+Table headers, tooltips and docs/numbers.md are generated from it, and tests check the frames against it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SCHEMA: dict[str, list[Col]] = {
 """The columns of each frame, in order."""
 
 WHERE_KNOWN: dict[str, list[Col]] = {**steps.WHERE_KNOWN, **ops.WHERE_KNOWN}
-"""Columns behind those of SCHEMA that a frame has where a row of it has a value."""
+"""Optional columns, after those of SCHEMA: present if any row has a value."""
 
 
 def column(frame: str, name: str) -> Col:
@@ -71,15 +71,15 @@ def names(frame: str) -> list[str]:
 
 
 def dtypes(frame: str) -> dict[str, str]:
-    """The type of each of its columns, as `DataFrame.astype` takes them."""
+    """The dtype of each of its columns, for `DataFrame.astype`."""
     return {col.name: col.dtype for col in SCHEMA[frame]}
 
 
 def empty(frame: str) -> pd.DataFrame:
-    """The frame without rows."""
+    """The frame, with no rows."""
     return pd.DataFrame({col.name: pd.Series([], dtype=col.dtype) for col in SCHEMA[frame]})
 
 
 def shaped(frame: str, rows: pd.DataFrame | None) -> pd.DataFrame:
-    """Rows with the columns and types of a frame; None is one without rows."""
+    """Rows with the columns and dtypes of a frame; None gives a frame with no rows."""
     return rows[names(frame)].astype(dtypes(frame)) if rows is not None and len(rows) else empty(frame)

@@ -4,74 +4,74 @@ from __future__ import annotations
 
 from nbprof.schema.columns import Col, count, part, rate, text, us
 
-_PROGRAM = text("program", "Program", "Name of the compiled program with its ident.", "code")
-_CATEGORY = text("category", "Category", "Kind of work, in XLA's words: loop fusion, convolution, data formatting, custom-call …")
+_PROGRAM = text("program", "Program", "Name of the compiled program with its id.", "code")
+_CATEGORY = text("category", "Category", "Category as XLA names it: loop fusion, convolution, data formatting, custom-call …")
 _TIMES = [
     count("occurrences", "Count", "Runs of the op on all devices."),
-    us("total_us", "Total µs", "Duration of all runs, ops inside included."),
-    us("self_us", "Self µs", "Duration of all runs without the ops inside."),
-    part("self_fraction", "Self %", "Self time as a part of that of all ops; idle is left out."),
+    us("total_us", "Total µs", "Total duration, including nested ops."),
+    us("self_us", "Self µs", "Total duration, excluding nested ops."),
+    part("self_fraction", "Self %", "Share of the self time of all ops, idle time excluded."),
 ]
-_FLOPS = rate("flops_per_second", "flops_per_second", "FLOP/s", "Floating-point operations of all runs, divided by their total time.")
-_BYTES = rate("bytes_per_second", "bytes_per_second", "B/s", "Bytes that all runs read and wrote, divided by their total time.")
-_INTENSITY = rate("operational_intensity", "flops_per_byte", "FLOP/B", "Floating-point operations for each byte read or written.")
+_FLOPS = rate("flops_per_second", "flops_per_second", "FLOP/s", "Floating-point operations divided by total time.")
+_BYTES = rate("bytes_per_second", "bytes_per_second", "B/s", "Bytes read and written, divided by total time.")
+_INTENSITY = rate("operational_intensity", "flops_per_byte", "FLOP/B", "Floating-point operations per byte read or written.")
 _BOUND = text(
     "bound_by",
     "Bound by",
-    "What the op comes closest to the device's peak of: Compute, its main memory (HBM, Device memory where that is none, Main memory of a "
-    "CPU), or a memory on the chip.",
+    "The device limit that the op comes closest to: Compute, main memory (HBM, Device memory without HBM, or Main memory of a "
+    "CPU), or on-chip memory.",
 )
-_EXPRESSION = text("expression", "Expression", "The op as XLA writes it; empty where its program is not in the file.", "code")
-_SHAPE = text("shape", "Shape", "What the op makes: element type and dimensions.", "code")
-_LAYOUT = text("layout", "Layout", "How that lies in memory: order of the dimensions, tiles, memory space.", "code")
+_EXPRESSION = text("expression", "Expression", "The op as HLO text; empty if the file does not have its program.", "code")
+_SHAPE = text("shape", "Shape", "Shape of the result: element type and dimensions.", "code")
+_LAYOUT = text("layout", "Layout", "Layout of the result in memory: order of dimensions, tiles, memory space.", "code")
 
 SCHEMA: dict[str, list[Col]] = {
     "hlo.frame": [
         _PROGRAM,
         text("op", "Op", "Name of the op in its program.", "code"),
         _CATEGORY,
-        text("framework_op", "Framework op", "Name that the framework gave the op, with its scopes; empty where the compiler kept none."),
+        text("framework_op", "Framework op", "Framework name of the op with its scopes; empty if the compiler kept none."),
         *_TIMES,
         _FLOPS,
         _BYTES,
         _INTENSITY,
         _BOUND,
         _EXPRESSION,
-        text("source", "Source", "File and line of the code that asked for it.", "code"),
+        text("source", "Source", "File and line of the code it comes from.", "code"),
         count("rank", "#", "Position by self time."),
         us("avg_us", "Avg µs", "Total time divided by runs."),
         us("avg_self_us", "Avg self", "Self time divided by runs."),
-        part("cumulative_fraction", "cum. %", "This row's part and those above it."),
+        part("cumulative_fraction", "cum. %", "Self % of this row and all above it."),
         rate(
             "normalized_flops_per_second",
             "flops_per_second",
             "FLOP/s as 16 bit",
-            "FLOP/s where those of 8 bits count half and those of 4 bits a quarter, so that one peak fits all.",
+            "FLOP/s, 8-bit operations counted half and 4-bit ones a quarter, so that one peak applies to all.",
         ),
-        rate("memory_bytes_per_second", "bytes_per_second", "Memory B/s", "Bytes a second of the device's main memory alone."),
-        rate("flops", "", "FLOPs", "Floating-point operations of all runs; missing where they are not known."),
-        rate("bytes", "bytes", "Bytes", "Bytes that all runs read and wrote; missing where they are not known."),
-        Col("rematerialized", "bool", "", "Remat.", "Whether the compiler has it computed again to save memory.", "bool", None),
+        rate("memory_bytes_per_second", "bytes_per_second", "Memory B/s", "Bytes per second to and from main memory alone."),
+        rate("flops", "", "FLOPs", "Floating-point operations of all runs; missing if unknown."),
+        rate("bytes", "bytes", "Bytes", "Bytes read and written by all runs; missing if unknown."),
+        Col("rematerialized", "bool", "", "Remat.", "Whether the op is rematerialized: computed again to save memory.", "bool", None),
         _SHAPE,
         _LAYOUT,
-        Col("in_file", "bool", "", "In file", "Whether the file has the op's program.", "bool", None),
-        count("program_id", "Program id", "Ident of the program, as a signed number of 64 bits."),
+        Col("in_file", "bool", "", "In file", "Whether the file contains the op's program.", "bool", None),
+        count("program_id", "Program id", "Id of the program, as a signed 64-bit integer."),
     ],
     "op_profile.frame": [
-        text("path", "Path", "Names from the root down to the node, parted by ` › `.", "code"),
-        count("depth", "Depth", "0 of the root."),
-        text("name", "Name", "Program, category, scope of the framework, group of duplicates, op, or op inside a fusion.", "code"),
+        text("path", "Path", "Names from the root to the node, separated by ` › `.", "code"),
+        count("depth", "Depth", "Depth in the tree; 0 for the root."),
+        text("name", "Name", "Program, category, framework scope, group of duplicates, op, or op inside a fusion.", "code"),
         _CATEGORY,
-        us("time_us", "Self µs", "Self time of the node's ops; missing of ops inside a fusion, which run as one."),
-        part("time_fraction", "Time %", "Part of the time of the root."),
-        part("flops_utilization", "FLOPS %", "FLOP/s by the device's peak; missing where either is not known."),
-        part("bandwidth_utilization", "Memory %", "Bytes a second of main memory by the device's peak; missing where either is not known."),
+        us("time_us", "Self µs", "Self time of the node's ops; missing for ops inside a fusion, which run as one."),
+        part("time_fraction", "Time %", "Share of the root's time."),
+        part("flops_utilization", "FLOPS %", "FLOP/s divided by the device's peak; missing if either is unknown."),
+        part("bandwidth_utilization", "Memory %", "Main memory bytes per second by the device's peak; missing if either is unknown."),
         us(
             "wasted_us",
             "Wasted µs",
-            "Time that would be saved at the peak of what is used best: self time × (1 − the larger of FLOPS % and Memory %, 1 at most), "
-            "as in XProf. Of a node with several ops both are those of all together, so it is not the sum of what is wasted inside: more "
-            "where some use the one and others the other, less where an op is above its peak.",
+            "Time saved if the better used resource were at its peak: self time × (1 − the larger of FLOPS % and Memory %, 1 at most), "
+            "as in XProf. For a node with several ops both are those of all ops combined, so it is not the sum over them: it is larger "
+            "where some ops use the one resource and others the other, smaller where an op is above its peak.",
         ),
         count("occurrences", "Count", "Runs of the node's ops.", "Int64"),
         _EXPRESSION,
@@ -79,10 +79,10 @@ SCHEMA: dict[str, list[Col]] = {
         _LAYOUT,
         text("kind", "Kind", "total, program, category, scope, duplicates, op, fused or idle."),
         rate("flops", "", "FLOPs", "Floating-point operations of all runs."),
-        rate("bytes", "bytes", "Memory bytes", "Bytes of main memory that all runs read and wrote."),
-        text("framework_op", "Framework op", "Name that the framework gave the op."),
-        text("source", "Source", "File and line of the code that asked for it.", "code"),
-        count("parent", "Parent", "Row of the node above it; -1 of the root."),
+        rate("bytes", "bytes", "Memory bytes", "Bytes read from and written to main memory by all runs."),
+        text("framework_op", "Framework op", "Framework name of the op."),
+        text("source", "Source", "File and line of the code it comes from.", "code"),
+        count("parent", "Parent", "Row of the parent node; -1 for the root."),
     ],
     "roofline.frame": [
         count("rank", "#", "Position by self time."),
@@ -91,34 +91,34 @@ SCHEMA: dict[str, list[Col]] = {
         _CATEGORY,
         *_TIMES,
         _INTENSITY,
-        rate("flops_per_second", "flops_per_second", "FLOP/s", "Floating-point operations a second, narrow ones by their width."),
-        rate("bytes_per_second", "bytes_per_second", "Memory B/s", "Bytes a second of the device's main memory."),
+        rate("flops_per_second", "flops_per_second", "FLOP/s", "Floating-point operations per second, narrow ones scaled to 16 bit."),
+        rate("bytes_per_second", "bytes_per_second", "Memory B/s", "Bytes per second to and from the device's main memory."),
         _BOUND,
-        part("roof_fraction", "Of roof", "How near the op comes to the roof above it: the larger of the two parts that follow."),
-        part("compute_fraction", "FLOPS %", "FLOP/s by the device's peak."),
-        part("bandwidth_fraction", "Memory %", "Bytes a second of main memory by the device's peak."),
-        rate("roof_flops_per_second", "flops_per_second", "Roof", "What the roof allows at the op's intensity."),
+        part("roof_fraction", "Of roof", "How close the op comes to the roofline: the larger of the next two columns."),
+        part("compute_fraction", "FLOPS %", "FLOP/s divided by the device's peak."),
+        part("bandwidth_fraction", "Memory %", "Main memory bytes per second divided by the device's peak."),
+        rate("roof_flops_per_second", "flops_per_second", "Roof", "Highest FLOP/s that the roofline allows at the op's intensity."),
         *(
             rate(f"{memory}_{way}_bytes_per_second", "bytes_per_second", f"{memory.upper()} {way} B/s", text)
             for memory in ("cmem", "vmem")
             for way, text in (
-                ("read", f"Bytes a second read from {memory.upper()}, a memory on a TPU's chip."),
-                ("write", f"Bytes a second written to {memory.upper()}, a memory on a TPU's chip."),
+                ("read", f"Bytes per second read from {memory.upper()}, on-chip memory of a TPU."),
+                ("write", f"Bytes per second written to {memory.upper()}, on-chip memory of a TPU."),
             )
         ),
     ],
     "roofline.steps": [
-        text("host", "Host", "Machine that recorded it."),
-        count("step", "Step", "Step number as the framework counts it."),
+        text("host", "Host", "Machine that recorded the row."),
+        count("step", "Step", "Step number, as counted by the framework."),
         text("name", "Name", "Name of the step marker."),
         Col("step_time_ms", "float64", "ms", "Step ms", "Duration of the step.", "number", 2),
-        rate("flops_per_second", "flops_per_second", "FLOP/s", "Of one device over the time of the step, narrow ones by their width."),
-        rate("bytes_per_second", "bytes_per_second", "Memory B/s", "Bytes of one device's main memory over the time of the step."),
+        rate("flops_per_second", "flops_per_second", "FLOP/s", "FLOP/s per device over the step time, narrow operations scaled to 16 bit."),
+        rate("bytes_per_second", "bytes_per_second", "Memory B/s", "Main memory bytes per second per device over the step time."),
         _INTENSITY,
-        text("bound_by", "Bound by", "What the step comes closest to the device's peak of."),
-        part("roof_fraction", "Of roof", "How near the step comes to that peak."),
-        part("compute_fraction", "FLOPS %", "FLOP/s by the device's peak."),
-        part("bandwidth_fraction", "Memory %", "Bytes a second of main memory by the device's peak."),
-        Col("counted", "bool", "", "In averages", "Whether averages use the step.", "bool", None),
+        text("bound_by", "Bound by", "The device limit that the step comes closest to."),
+        part("roof_fraction", "Of roof", "How close the step comes to that limit."),
+        part("compute_fraction", "FLOPS %", "FLOP/s divided by the device's peak."),
+        part("bandwidth_fraction", "Memory %", "Main memory bytes per second divided by the device's peak."),
+        Col("counted", "bool", "", "In averages", "Whether averages include the step.", "bool", None),
     ],
 }

@@ -1,4 +1,4 @@
-"""Input of the host, and tf.data."""
+"""The input pipeline on the host, and tf.data."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ _HOST = text("host", "Host", "Machine that recorded the row.")
 
 SCHEMA: dict[str, list[Col]] = {
     "input_pipeline.frame": [
-        text("op", "Iterator", "Input op; an iterator is named by its path from the root.", "code"),
+        text("op", "Iterator", "Input op; iterators are named by their path from the root.", "code"),
         text("category", "Category", "Kind of input work."),
         count("occurrences", "Count", "Runs of the op."),
-        ms("total_ms", "Total ms", "Duration of all runs, iterators inside included."),
-        percent("total_percent", "Total %", "Total time as a part of the self time of all input ops."),
-        ms("self_ms", "Self ms", "Duration of all runs without the iterators inside."),
-        percent("self_percent", "Self %", "Self time as a part of that of all input ops."),
+        ms("total_ms", "Total ms", "Total duration, including nested iterators."),
+        percent("total_percent", "Total %", "Total time as a share of the self time of all input ops."),
+        ms("self_ms", "Self ms", "Total duration, excluding nested iterators."),
+        percent("self_percent", "Self %", "Share of the self time of all input ops."),
     ],
     "input_pipeline.categories": [
         text("category", "Category", "Key of the kind of input work."),
         text("label", "Kind of work", "Kind of input work."),
-        ms("time_ms", "ms", "Self time of its ops, as recorded."),
-        percent("percent", "% of input time", "Part of the self time of all input ops."),
-        text("advice", "What helps", "What to try; empty where no time was spent."),
+        ms("time_ms", "ms", "Self time of these ops, as recorded."),
+        percent("percent", "% of input time", "Share of the self time of all input ops."),
+        text("advice", "What helps", "What to try; empty if no time was spent."),
     ],
     "input_pipeline.summary.breakdown": [
         text("category", "Category", "Key of the kind of input work."),
-        us("us", "µs", "Time of the kind, scaled by how much enqueuing fills the time between enqueues."),
-        us("us_per_step", "µs / step", "The same divided by the number of steps."),
-        percent("percent", "%", "Part of the time of all kinds."),
+        us("us", "µs", "Time in this kind of work, scaled by the share that enqueuing takes of the time between enqueues."),
+        us("us_per_step", "µs / step", "The same, divided by the number of steps."),
+        percent("percent", "%", "Share of the time of all kinds."),
     ],
     "tf_data.pipelines": [
         _HOST,
@@ -38,8 +38,8 @@ SCHEMA: dict[str, list[Col]] = {
         us("min_us", "Min µs", "Shortest call."),
         us("max_us", "Max µs", "Longest call."),
         text("bottleneck", "Bottleneck", "Blocking iterator with the largest self time in the longest call."),
-        text("advice", "Advice", "What limits the pipeline and what helps."),
-        text("bottleneck_path", "Path", "Name of the bottleneck from the root down.", "code"),
+        text("advice", "Advice", "What limits the pipeline, and what helps."),
+        text("bottleneck_path", "Path", "Path of the bottleneck from the root.", "code"),
         us("bottleneck_us", "Bottleneck µs", "Self time of the bottleneck in the longest call."),
         text("fix", "Fix", "Diff lines: - removed, + added.", "code"),
     ],
@@ -47,19 +47,19 @@ SCHEMA: dict[str, list[Col]] = {
         _HOST,
         text("pipeline", "Pipeline", "Host or device pipeline with its number."),
         count("rank", "Rank", "Position among the calls of the pipeline: 0 is the longest."),
-        ms("start_ms", "Start ms", "Begin of the call after the start of the profile."),
+        ms("start_ms", "Start ms", "Start of the call, from the start of the profile."),
         us("duration_us", "Duration µs", "Duration of the call."),
         text("bottleneck", "Bottleneck", "Blocking iterator with the largest self time in the call."),
-        text("bottleneck_path", "Path", "Name of the bottleneck from the root down.", "code"),
+        text("bottleneck_path", "Path", "Path of the bottleneck from the root.", "code"),
         us("bottleneck_us", "Bottleneck µs", "Its self time in the call."),
     ],
     "tf_data.nodes": [
         text("iterator", "Iterator", "Kind of iterator."),
-        text("long_name", "Path", "Name from the root down.", "code"),
+        text("long_name", "Path", "Path from the root.", "code"),
         text("parent", "Parent", "`id` of the iterator that consumes this one."),
-        ms("start_ms", "Start ms", "First call after the start of the profile."),
+        ms("start_ms", "Start ms", "Start of the first call, from the start of the profile."),
         ms("total_ms", "Total ms", "Duration of all calls."),
-        ms("self_ms", "Self ms", "Duration of all calls without the overlap with their inputs."),
+        ms("self_ms", "Self ms", "Duration of all calls minus the overlap with their inputs."),
         count("calls", "Calls", "Calls of the iterator."),
         Col(
             "critical",
@@ -73,8 +73,8 @@ SCHEMA: dict[str, list[Col]] = {
         Col("bottleneck", "bool", "", "Bottleneck", "Blocking iterator with the largest self time.", "bool", None),
         text("pipeline", "Pipeline", "Host or device pipeline with its number."),
         _HOST,
-        text("note", "Note", "What the iterator states about itself: threads, batch, buffer, cycle."),
+        text("note", "Note", "Parameters stated in the iterator's metadata: threads, batch, buffer, cycle."),
         text("id", "Id", "Number of the iterator."),
-        Col("blocking", "bool", "", "Blocking", "Whether any call of it kept a call of the root waiting.", "bool", None),
+        Col("blocking", "bool", "", "Blocking", "Whether any of its calls blocked a call of the root.", "bool", None),
     ],
 }

@@ -195,11 +195,11 @@ def test_one_slow_call_is_no_program_that_waits():
         }
     )  # fmt: skip
     waits = tf_data_advice.summary(pipelines, input_percent=20.0)
-    assert waits["statement"].startswith("The program waits for its input")
+    assert waits["statement"].startswith("The program is input-bound: the slowest call")
     assert tf_data_advice.summary(pipelines)["statement"] == waits["statement"], "without steps the calls are all that is known"
     told = tf_data_advice.summary(pipelines, input_percent=0.4)
     assert told["input_bound"], "by TensorFlow Profiler's rule"
-    assert "15 of its 21 calls over 50 µs, but only 0.4% of step time waits for input" in told["statement"]
+    assert "15 of its 21 calls over 50 µs, yet only 0.4% of step time is spent waiting for input" in told["statement"]
     assert "step breakdown" in told["next_step"]
 
 
@@ -338,7 +338,7 @@ KINDS = [
         ]
     ),
 ]
-UNKNOWN = "nothing special"
+UNKNOWN = "no specific advice"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -75,8 +75,8 @@ def test_a_kernel_of_many_blocks_does_not_make_up_for_one_of_few() -> None:
     found = rule.finding(rule.ask(facts))
     # A kernel of 2 blocks leaves 8 of 10 multiprocessors empty for 40 of 100 µs.
     assert "**40%** of kernel time" in found.evidence
-    assert "**32%** of the device stands idle" in found.evidence
-    assert "the largest is few with **2** blocks" in found.evidence
+    assert "leaves **32%** of the device idle" in found.evidence
+    assert "the worst is few with **2** blocks" in found.evidence
     assert found.gain_ms_per_step == pytest.approx(16.0)
     # A larger batch is advised once, with what both rules saw.
     whole = found._replace(rule="small_batch", title="Give each step a larger batch", evidence="Busy **7%**.")

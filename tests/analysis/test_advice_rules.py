@@ -483,9 +483,9 @@ def test_sizes_that_let_ops_use_tensor_cores_are_those_of_the_op(op, layer):
 
 def test_short_ops_and_lost_time_have_causes_of_their_own():
     told = found(**jax(evidence=work({"own": 100.0, "compute_fraction": 0.2, "runs": 2e4})))
-    assert told.loc["utilisation", "title"] == "Give each op more to do"
+    assert told.loc["utilisation", "title"] == "Make ops larger"
     told = found(**jax(evidence=work({"own": 70.0, "compute_fraction": 0.1, "category": "gather"}, {"own": 30.0, "compute_fraction": 0.5})))
-    assert told.loc["utilisation", "title"] == "Make gather ops faster"
+    assert told.loc["utilisation", "title"] == "Speed up gather ops"
     assert "take" not in told.loc["utilisation", "fix"]
     assert told.loc["utilisation", "gain_ms_per_step"] == pytest.approx(0.9 * (70 * 0.9 + 30 * 0.5))
 

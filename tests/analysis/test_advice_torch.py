@@ -59,8 +59,8 @@ def test_pageable_copies(tmp_path):
 
     k = Kineto()
     found = advice(tmp_path, steps(k, body))
-    assert "**1.0 MiB** a step are copied to the device from pageable memory" in found.loc["pinned_memory", "evidence"]
-    assert "cudaMemcpyAsync holds the host" in found.loc["pinned_memory", "evidence"]
+    assert "**1.0 MiB** per step are copied to the device from pageable memory" in found.loc["pinned_memory", "evidence"]
+    assert "cudaMemcpyAsync blocks the host" in found.loc["pinned_memory", "evidence"]
     assert "loader_in_process" not in found.index
 
 
@@ -81,7 +81,7 @@ def test_many_small_kernels(tmp_path):
 
     k = Kineto()
     found = advice(tmp_path, steps(k, body))
-    assert "**20** launches a step" in found.loc["kernel_launch", "evidence"]
+    assert "**20** launches per step" in found.loc["kernel_launch", "evidence"]
     assert 'mode="reduce-overhead"' in found.loc["kernel_launch", "fix"]
     assert "torch.compile" in found.loc["host_ops", "fix"]
     assert found.loc["host_ops", "gain_ms_per_step"] == pytest.approx(0.06)
@@ -97,8 +97,8 @@ def test_memory_from_the_driver(tmp_path, device, variable):
 
     k = Kineto(deviceProperties=[device])
     found = advice(tmp_path, steps(k, body))
-    assert "**2** calls a step" in found.loc["allocator", "evidence"]
-    assert "most of all hipFree: **0.05 ms** (**50%** of a step)" in found.loc["allocator", "evidence"]
+    assert "**2** calls per step" in found.loc["allocator", "evidence"]
+    assert "mostly hipFree: **0.05 ms** (**50%** of step time)" in found.loc["allocator", "evidence"]
     assert variable in found.loc["allocator", "fix"]
 
 
@@ -152,7 +152,7 @@ def test_waiting_for_the_device(tmp_path):
 
     k = Kineto()
     found = advice(tmp_path, steps(k, body))
-    assert "waits for the device **1** times a step" in found.loc["waits", "evidence"]
+    assert "synchronizes with the device **1** times per step" in found.loc["waits", "evidence"]
     assert "loss.detach()" in found.loc["waits", "fix"]
 
 
@@ -178,11 +178,11 @@ def test_full_memory_and_data_parallel(tmp_path):
 
     k = Kineto(deviceProperties=[A100, {**A100, "id": 1}])
     found = advice(tmp_path, steps(k, body))
-    assert "**100%** of the device's memory" in found.loc["memory_full", "evidence"]
+    assert "**100%** of device memory" in found.loc["memory_full", "evidence"]
     assert "DistributedDataParallel" in found.loc["data_parallel", "fix"]
 
 
 def test_python_between_ops(tmp_path):
     k = Kineto()
     found = advice(tmp_path, steps(k, lambda at: k.op("aten::mm", at, 30)))
-    assert "**70%** of a step" in found.loc["other", "evidence"]
+    assert "**70%** of step time" in found.loc["other", "evidence"]

@@ -112,9 +112,9 @@ def test_a_map_of_keras_own_is_not_for_the_user_to_run_in_parallel(tmp_path):
     assert one["fix"] == found["fix"]
     assert "model.fit(ds)" in one["fix"]
     for text in (one["advice"], p.tf_data.summary["next_step"]):
-        assert "model.fit puts each batch together from the arrays that it was given." in text
+        assert "model.fit assembles each batch from the arrays passed to it." in text
         assert "thread" not in text
-    assert "model.fit puts each batch together from the arrays that it was given." in found["evidence"]
+    assert "model.fit assembles each batch from the arrays passed to it." in found["evidence"]
 
 
 def test_iterators_below_an_eager_op_are_not_eager_code(tmp_path):

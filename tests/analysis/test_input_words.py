@@ -24,7 +24,7 @@ def test_a_wait_for_copies_from_the_hosts_memory_is_no_lack_of_recorded_input_wo
 def test_where_the_input_keeps_up_that_is_said_once():
     p = load(real("jax/mi300-jax_conv_minimal_08"))
     said = f"{p.input_pipeline.summary['statement']} {p.input_pipeline.summary['next_step']}"
-    assert said == "Not input-bound: no step time waits for input. The input keeps up: look at the rest of the step."
+    assert said == "Not input-bound: no step time is spent waiting for input. The input keeps up: look at the rest of the step."
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_where_the_input_keeps_up_that_is_said_once():
     [(0.0, "no step time"), (0.04, "less than 0.1% of step time"), (0.05, "only 0.1% of step time"), (4.9, "only 4.9% of step time")],
 )
 def test_a_little_input_is_not_said_to_be_nothing(percent, said):
-    assert input_statement(percent, 0.0) == f"Not input-bound: {said} waits for input."
+    assert input_statement(percent, 0.0) == f"Not input-bound: {said} is spent waiting for input."
 
 
 def test_the_host_of_jax_works_on_no_ops():

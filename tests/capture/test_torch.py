@@ -204,7 +204,7 @@ def test_waiting_for_any_iterator_is_input_of_its_step(torch, record, profile, m
     row = p.input_pipeline.frame.iloc[0]
     assert (row["op"], row["category"], row["occurrences"]) == (NEXT_ITEM, "other", 5), "the last call finds no item"
     finding = p.advice.set_index("rule").loc["loader_none"]
-    assert "which is no DataLoader" in finding["evidence"]
+    assert "which is not a DataLoader" in finding["evidence"]
 
 
 def test_a_loader_in_nbprof_steps_is_counted_once(torch, record, profile):

@@ -61,7 +61,7 @@ def test_with_the_keyboard_the_meaning_is_shown_where_the_focus_is(page, tmp_pat
     page.get_by_role("button", name="What is GPU kernels?").focus()
     page.keyboard.press("Tab")
     button.focus()
-    assert tip.inner_text() == button.get_attribute("title") == "Launches."
+    assert tip.inner_text() == button.get_attribute("title") == "Number of launches."
     page.keyboard.press("ArrowRight")
     assert tip.inner_text() == "Total time divided by launches, in whole nanoseconds."
     page.keyboard.press("Escape")

@@ -1,4 +1,4 @@
-"""The page docs/advice.md: every rule of `p.advice` and of `p.ascend.rules`. To write it anew: `python -m tests.support.advice_page`."""
+"""The page docs/advice.md: every rule of `p.advice` and of `p.ascend.rules`. To regenerate it: `python -m tests.support.advice_page`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from nbprof.analysis.ascend.rules import every as every_of_ascend
 from nbprof.analysis.rule import Rule, Threshold
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "advice.md"
-HEAD = f"""# What advice looks at
+HEAD = f"""# Advice rules
 
-`p.advice`, and *Next steps* in the dashboard, list what is worth changing: at most {MOST} findings, the largest gain first. Each has its
-evidence in numbers of this profile, the code that changes it in the framework that was used, and the view that shows it.
+`p.advice`, and *Next steps* in the dashboard, list what is worth changing: at most {MOST} findings, largest gain first. Each comes with
+evidence in figures of this profile, the code for the change in the framework used, and the tab with the details.
 
-- A gain is an upper bound: what a step would save if the cost went away entirely. Gains do not add up. Where none can be stated (memory,
-  a batch that is too small), the finding comes after those that state one.
-- A rule without evidence in the profile is silent, and so is one that would save less than {WORTH_PERCENT:g} % of a step.
-- Of two findings that ask for the same change only one is shown.
-- Without steps there is no step time to weigh a cost against; then only what the runtime itself reported is listed.
-- On an NPU the rules of [`p.ascend.rules`](numbers.md) that found something at 5 % of the time or more are listed, as `npu_` and their name;
-  of those below only the ones of PyTorch that hold there, with the names of torch_npu.
-- How many steps were recorded, and how steady they are, is said beside the verdict.
+- A gain is an upper bound: the time a step would save if the cost disappeared entirely. Gains do not add up. Findings without one (memory,
+  a batch that is too small) come last.
+- A rule without evidence in the profile reports nothing, nor does one that would save less than {WORTH_PERCENT:g} % of step time.
+- Of two findings that advise the same change, only one is shown.
+- Without steps there is no step time to compare a cost with; then only what the runtime itself reported is listed.
+- On an NPU, findings of [`p.ascend.rules`](numbers.md) at 5 % of the time or more are listed under their name with the prefix `npu_`;
+  of the rules below, only PyTorch's that also hold there apply, with torch_npu names.
+- The verdict states how many steps were recorded, and how steady they are.
 
-*Threshold of nbprof* means that the source names the cost and no number.
+*nbprof's threshold* means that the source names the cost but gives no number.
 
 | Rule | Applies to | What is checked | Threshold | Source |
 |---|---|---|---|---|
@@ -35,7 +35,7 @@ evidence in numbers of this profile, the code that changes it in the framework t
 ASCEND = """
 ## On an NPU: `p.ascend.rules`
 
-The rules of Ascend's own tools, computed from the tables of msprof. *nbprof* as the source means that these tools have no such rule.
+The rules of Ascend's own tools, computed from msprof's tables. *nbprof* as the source means that these tools have no such rule.
 
 | Rule | About | What is checked | Threshold | Source |
 |---|---|---|---|---|

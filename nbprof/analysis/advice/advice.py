@@ -1,6 +1,6 @@
-"""What to change, with the evidence and the code: at most five findings, largest gain first.
+"""What to change, with evidence and code: at most five findings, largest gain first.
 
-No evidence number, no advice. A gain is an upper bound in ms a step: what the step would save if the cost went away entirely.
+No figure, no advice. A gain is an upper bound in ms per step: the time saved if the cost disappeared entirely.
 Conditions are those of `nbprof.analysis.advice.checks`: the recommendations of TensorFlow Profiler's overview page.
 """
 
@@ -20,10 +20,10 @@ from nbprof.analysis.ops.torch_runtime import Runtime
 from nbprof.analysis.rule import JAX, PYTORCH, TENSORFLOW, TENSORFLOW_JAX, Finding
 
 TOPICS = (input_rules, step, hlo, training, device, host_buffer)
-"""The modules whose `RULES` are asked, in this order: of findings with the same gain, or with none, the first comes first."""
+"""The modules whose `RULES` run, in this order; findings with equal gain, or none, keep it."""
 MOST = 5
 WORTH_PERCENT = 1.0
-"""Percent of a step: what would save less at most is not worth a finding."""
+"""Percent of step time: a finding that would save less is dropped."""
 
 
 def every() -> tuple[AdviceRule, ...]:
@@ -40,9 +40,9 @@ def advice(
     runtime: Runtime | None = None,
     evidence: Evidence | None = None,
 ) -> pd.DataFrame:
-    """One row a finding, largest gain first: the columns of `p.advice`. Without step time only what a runtime wrote of its memory.
+    """One row per finding, largest gain first: the columns of `p.advice`. Without step times, only what a runtime logged about its memory.
 
-    A profile with `runtime` figures is PyTorch's, which has rules of its own.
+    A profile with `runtime` figures is PyTorch's, which has its own rules.
     """
     evidence = evidence or Evidence()
     if overview["step_time_ms"] is None:
@@ -55,19 +55,19 @@ def advice(
 
 
 def frame(found: Iterable[Finding]) -> pd.DataFrame:
-    """The findings that save most, as the frame `p.advice`."""
+    """The findings with the largest gains, as the frame `p.advice`."""
     by_gain = sorted(found, key=lambda f: -1.0 if np.isnan(f.gain_ms_per_step) else f.gain_ms_per_step, reverse=True)
     return pd.DataFrame(by_gain[:MOST], columns=list(Finding._fields))
 
 
 def without_steps(evidence: Evidence) -> list[Finding]:
-    """What can be said where no step was measured: what the runtime wrote of its memory."""
+    """Findings without measured steps: only what the runtime logged about its memory."""
     nothing = pd.DataFrame()
     return _asked(host_buffer.RULES, Facts({}, {}, {}, nothing, nothing, nothing, evidence=evidence))
 
 
 def _findings(facts: Facts) -> list[Finding]:
-    """What every rule found, in the order of the rules."""
+    """The findings of every rule, in the order of the rules."""
     found: list[Finding] = []
     if not facts.npu:
         found = _asked(_fitting(facts), facts)

@@ -1,6 +1,6 @@
-"""The recommendations of TensorFlow Profiler's overview page as checks: which condition holds, by how much, in a sentence.
+"""The recommendations of TensorFlow Profiler's overview page as checks: which condition holds, by how much, and what it means.
 
-Percentages of step time are sums over steps divided by the sum of step times. A level begins at its threshold: 5.0 % input is moderate,
+Percentages of step time are sums over steps divided by the sum of step times. A level starts at its threshold: 5.0 % input is moderate,
 20.0 % is high. Conditions and thresholds are those of TensorFlow Profiler, of both the guide's time and XProf 2.24; the sentences are
 nbprof's.
 """
@@ -21,13 +21,13 @@ INPUT_MODERATE, INPUT_HIGH = 5.0, 20.0
 PART_MODERATE, PART_HIGH = 3.0, 15.0
 LITTLE_16_BIT = 10.0
 NONE_PERCENT = 0.05
-"""What is less is said to be none."""
+"""Less than this is reported as none."""
 MUCH_EAGER = 10.0
 EXPENSIVE_FUNCTION = 20.0
 OUTSIDE_COMPILATION = 5.0
 COLUMNS = ["check", "percent", "level", "statement", "view"]
 
-NO_STEPS = "No step time was measured, so what limits the program is not known."
+NO_STEPS = "No step time was measured, so the bottleneck is unknown."
 
 
 class Check(NamedTuple):
@@ -41,7 +41,7 @@ class Check(NamedTuple):
 
 
 def level(percent: float | None, moderate: float, high: float = np.inf) -> str:
-    """`high`, `moderate` or `no`; `unknown` of what was not measured."""
+    """`high`, `moderate` or `no`; `unknown` if not measured."""
     if percent is None or np.isnan(percent):
         return "unknown"
     return "high" if percent >= high else "moderate" if percent >= moderate else "no"
@@ -55,7 +55,7 @@ def input_class(input_percent: float | None, other_percent: float | None) -> tup
     place : str
         `host` (at the input first), `both`, `device`, or `unknown` without steps: the classes of TensorFlow Profiler.
     how : str
-        `high`, `moderate`, `potential` (little input was recorded, but time that nothing explains may be input), `no` or `unknown`.
+        `high`, `moderate`, `potential` (little input was recorded, but unexplained time may be input), `no` or `unknown`.
     """
     if input_percent is None or np.isnan(input_percent):
         return "unknown", "unknown"
@@ -66,25 +66,25 @@ def input_class(input_percent: float | None, other_percent: float | None) -> tup
 
 
 def input_statement(input_percent: float | None, other_percent: float | None) -> str:
-    """The sentence on input, whose class is that of `input_class`."""
+    """The statement about input, by its `input_class`."""
     how = input_class(input_percent, other_percent)[1]
     if how == "unknown":
         return NO_STEPS
     if how == "potential":
         return (
-            f"Potentially input-bound: {other_percent:.1f}% of step time is in nothing that was recorded, which may be reading data, "
+            f"Potentially input-bound: {other_percent:.1f}% of step time is not covered by any recorded event; it may be reading data, "
             "Python, or both."
         )
     if how == "no":
         if not input_percent:
-            return "Not input-bound: no step time waits for input."
-        # What would be rounded to 0.0% is not nothing.
+            return "Not input-bound: no step time is spent waiting for input."
+        # A share that rounds to 0.0% is not zero.
         part = "less than 0.1%" if input_percent < NONE_PERCENT else f"only {input_percent:.1f}%"
-        return f"Not input-bound: {part} of step time waits for input."
-    share = f"{input_percent:.1f}% of step time waits for input"
+        return f"Not input-bound: {part} of step time is spent waiting for input."
+    share = f"{input_percent:.1f}% of step time is spent waiting for input"
     if how == "high":
-        return f"Highly input-bound: {share}. Reduce that first."
-    return f"Moderately input-bound: {share}. Reduce that and the rest alike."
+        return f"Highly input-bound: {share}. Reduce this first."
+    return f"Moderately input-bound: {share}. Reduce both this and the rest."
 
 
 def checks(
@@ -95,7 +95,7 @@ def checks(
     tf_data: bool,
     framework: str = "",
 ) -> pd.DataFrame:
-    """One row a check: the frame `p.overview["checks"]`.
+    """One row per check: the frame `p.overview["checks"]`.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def checks(
     tf_data : bool
         Whether tf.data did any work in the profile.
     framework : str
-        PyTorch and JAX have words of their own.
+        PyTorch and JAX have their own wording.
     """
     torch = "torch" in framework.lower()
     steps = percent.get("input") is not None and not np.isnan(percent["input"] or 0.0)
@@ -117,9 +117,9 @@ def checks(
     found = "unknown" if half is None else "moderate" if half < LITTLE_16_BIT else "no"
     share = f"Only {half:.1f}%" if half and half >= NONE_PERCENT else "None"
     text = {
-        "unknown": "Not measured: the width of compute is that of kernels in steps.",
-        "moderate": f"{share} of device compute is 16 bit. Where accuracy permits, let more of it be.",
-        "no": f"{half or 0.0:.1f}% of device compute is 16 bit.",
+        "unknown": "Not measured: precision is taken from kernels in steps.",
+        "moderate": f"{share} of device compute is 16-bit. If accuracy permits, use more 16-bit compute.",
+        "no": f"{half or 0.0:.1f}% of device compute is 16-bit.",
     }[found]
     rows.append(Check("precision", np.nan if half is None else half, found, text, "kernels"))
     for side in ("host", "device"):
@@ -129,7 +129,7 @@ def checks(
     outside = facts.get("outside_compilation_percent")
     if outside is not None:
         found = "moderate" if outside > OUTSIDE_COMPILATION else "no"
-        text = f"{outside:.1f}% of op time on the device is outside what XLA compiled{': avoid that' if found == 'moderate' else ''}."
+        text = f"{outside:.1f}% of op time on the device is outside XLA-compiled programs{': avoid this' if found == 'moderate' else ''}."
         rows.append(Check("outside_compilation", outside, found, text, "ops"))
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -148,18 +148,18 @@ def _of_steps(percent: Mapping[str, float | None], tf_data: bool) -> list[Check]
             "all_others_as_input",
             other,
             as_input,
-            input_statement(waits, other) if as_input != "no" else "Time that nothing recorded explains need not be taken for input.",
+            input_statement(waits, other) if as_input != "no" else "Unexplained time is no sign of unrecorded input.",
             "trace",
         ),
-        _part("output", share["output"], INPUT_MODERATE, INPUT_HIGH, "copies results to the host"),
+        _part("output", share["output"], INPUT_MODERATE, INPUT_HIGH, "goes to copying results to the host"),
         _part("device_collectives", share["device_collectives"], PART_MODERATE, PART_HIGH, "is communication between devices"),
     ]
-    launch = _part("kernel_launch", share["kernel_launch"], PART_MODERATE, PART_HIGH, "prepares and launches kernels")
+    launch = _part("kernel_launch", share["kernel_launch"], PART_MODERATE, PART_HIGH, "goes to preparing and launching kernels")
     if tf_data and launch.level in ("high", "moderate"):
-        text = "Threads of tf.data may be in its way: try the environment variable TF_GPU_THREAD_MODE=gpu_private."
+        text = "tf.data threads may interfere: try the environment variable TF_GPU_THREAD_MODE=gpu_private."
         launch = launch._replace(statement=f"{launch.statement} {text}")
     rows.append(launch)
-    others = _part("all_others", other, PART_MODERATE, PART_HIGH, "is in no recorded op, launch or copy: often Python")
+    others = _part("all_others", other, PART_MODERATE, PART_HIGH, "is outside any recorded op, launch or copy: often Python")
     if as_input != "no":
         others = others._replace(level="no", statement="Counted as possible input above.")
     rows.append(others)
@@ -182,9 +182,9 @@ def _eager(side: str, percent: float | None, framework: str) -> Check:
     text = f"{percent:.1f}% of op time on the {side} ran eagerly, op by op."
     if found == "moderate":
         if "torch" in framework.lower():
-            text += " torch.compile makes one program of many ops."
+            text += " torch.compile turns many ops into one program."
         else:
-            text += " jax.jit makes one program of them." if framework == "JAX" else " In a tf.function they are one graph."
+            text += " jax.jit compiles them into one program." if framework == "JAX" else " A tf.function turns them into one graph."
     return Check(f"eager_{side}", percent, found, text, "ops")
 
 
@@ -192,7 +192,7 @@ _FUNCTIONS = ("function", "calls", "tracings", "self_us", "expensive_percent", "
 
 
 def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
-    """One row a tf.function, the largest share of expensive calls first, as `_FUNCTIONS`.
+    """One row per tf.function, the largest share of expensive calls first, as `_FUNCTIONS`.
 
     A call that traces the function, or runs it eagerly, is expensive. Self time of a call leaves out the calls of functions inside it.
     `expensive_ms_per_step` is what such calls take of the steps that averages use: a function that is traced once, before or in a step that
@@ -242,15 +242,15 @@ def _in_steps(calls: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> npt
 
 def _functions(functions: pd.DataFrame) -> Check:
     if not len(functions):
-        return Check("tf_function", np.nan, "unknown", "No call of a tf.function was recorded.", "trace")
+        return Check("tf_function", np.nan, "unknown", "No tf.function call was recorded.", "trace")
     worst = functions[functions["expensive_percent"] >= EXPENSIVE_FUNCTION]
     top = float(functions["expensive_percent"].iloc[0])
     if not len(worst):
-        text = f"Calls that trace or run eagerly take at most {top:.1f}% of the time of a tf.function."
+        text = f"Calls that are traced or run eagerly take at most {top:.1f}% of any tf.function's time."
         return Check("tf_function", top, "no", text, "trace")
     named = ", ".join(f"{f} ({p:.1f}%)" for f, p in zip(worst["function"][:3], worst["expensive_percent"][:3], strict=True))
     more = " and more" if len(worst) > 3 else ""
-    text = f"tf.functions that are traced or run eagerly, with the part of their time: {named}{more}."
+    text = f"tf.functions traced or run eagerly, with the share of their time: {named}{more}."
     if not (worst["expensive_ms_per_step"] > 0).any():
-        text += " None of it is in the steps that averages use."
+        text += " None of it is in the steps that averages include."
     return Check("tf_function", top, "moderate", text, "trace")

@@ -1,4 +1,4 @@
-"""The rules of advice about kernels, where ops run, compilation, workers and what lies between steps, for every framework.
+"""Advice rules about kernels, op placement, compilation, workers and the time between steps, for every framework.
 
 Sources: TensorFlow's GPU performance guide, the rules of torch_tb_profiler, NVIDIA's guide to matrix products; where these give no number,
 the threshold is nbprof's.
@@ -39,7 +39,7 @@ _UNALIGNED = re.compile(r"(?:f16|bf16|s16816|s1688|h1688|h16816|half).*_align[12
 
 
 def _alignment(facts: Facts, limit: Threshold) -> Found | None:
-    """G9, G10: 16-bit matrix products whose sizes are no multiples of 8."""
+    """G9, G10: 16-bit matrix products whose sizes are not multiples of 8."""
     kernels, whole = facts.computing
     if not whole:
         return None
@@ -50,8 +50,8 @@ def _alignment(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.compute_ms * share / 100
     worst = mine.iloc[int(mine["total_us"].to_numpy().argmax())]
     text = (
-        f"**{share:.0f}%** of kernel time is in matrix products that load one or two values at a time (align1, align2 in the name), since "
-        f"a size is no multiple of 8 (of 4 in TF32); the largest is {short(worst['op'])} with **{worst['total_us'] / 1000:.2f} ms**."
+        f"**{share:.0f}%** of kernel time is in matrix products that load one or two values at a time (align1, align2 in the name) because "
+        f"a size is not a multiple of 8 (4 for TF32); the longest is {short(worst['op'])} with **{worst['total_us'] / 1000:.2f} ms**."
     )
     fix = "-head = nn.Linear(768, 30522)\n+head = nn.Linear(768, 30528)  # a multiple of 8, or of 64"
     if facts.jax:
@@ -62,7 +62,7 @@ def _alignment(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _counts(facts: Facts) -> tuple[float, float]:
-    """Kernels a step, and how long one takes on average in µs."""
+    """Kernels per step, and their average duration in µs."""
     kernels, whole = facts.computing
     count = float(kernels["occurrences"].sum()) if len(kernels) and "occurrences" in kernels else 0.0
     # Steps are counted on each host, so that their product with all devices has the hosts twice.
@@ -72,7 +72,7 @@ def _counts(facts: Facts) -> tuple[float, float]:
 
 
 def _compiled(facts: Facts, in_jax: str) -> str:
-    """The model handed to the compiler of its framework; JAX has done so already, and its fix is another each time."""
+    """The fix that compiles the model with its framework's compiler; JAX already does, so there the fix is the caller's."""
     if facts.torch:
         return "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
     if facts.jax:
@@ -83,23 +83,23 @@ def _compiled(facts: Facts, in_jax: str) -> str:
 
 
 def _small_kernels(facts: Facts, limit: Threshold) -> Found | None:
-    """G11: many kernels so short that starting them is what takes the time."""
+    """G11: many kernels so short that launch overhead dominates."""
     each, mean = _counts(facts)
     if each < limit["kernels"] or mean >= limit["short_us"] or facts.percent["kernel_launch"] >= PART_MODERATE:
         return None
     gain = facts.compute_ms
     text = (
-        f"A step runs **{each:,.0f}** kernels of **{mean:.1f} µs** on average, **{facts.compute_ms:.2f} ms** in all: most of them only "
-        "read and write what the one before wrote. A compiler makes a few out of many."
+        f"A step runs **{each:,.0f}** kernels of **{mean:.1f} µs** on average, **{facts.compute_ms:.2f} ms** in total. Most of them only "
+        "read back what the previous one wrote. A compiler can fuse them into a few."
     )
     graphs = "+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUDNN,CUSTOM_CALL'  # before JAX starts"
     fix = _compiled(facts, graphs)
-    title = "Record kernels as graphs" if facts.jax else "Compile many small kernels into few"
+    title = "Launch kernels as CUDA graphs" if facts.jax else "Fuse small kernels by compiling"
     return Found(text, gain_ms=gain, fix=fix, title=title)
 
 
 def _elementwise(facts: Facts, limit: Threshold) -> Found | None:
-    """G11: kernels that go through all values for one op, where no compiler joins them."""
+    """G11: kernels of a single elementwise op each, where no compiler fuses them."""
     kernels, whole = facts.computing
     if not whole or facts.evidence.work is not None or facts.percent["kernel_launch"] >= PART_MODERATE:
         return None
@@ -110,15 +110,15 @@ def _elementwise(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.compute_ms * share / 100
     worst = mine.iloc[int(mine["total_us"].to_numpy().argmax())]
     text = (
-        f"**{share:.0f}%** of kernel time is in kernels of one elementwise op each, the largest {short(worst['op'])} with "
-        f"**{worst['total_us'] / 1000:.2f} ms**: each reads its values from memory and writes them back. A compiler joins them."
+        f"**{share:.0f}%** of kernel time is in kernels of a single elementwise op, the longest {short(worst['op'])} with "
+        f"**{worst['total_us'] / 1000:.2f} ms**. Each reads its inputs from memory and writes them back; a compiler can fuse them."
     )
     fix = _compiled(facts, "+@jax.jit\n def train_step(state, batch):")
     return Found(text, facts.level(gain), gain, fix)
 
 
 def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
-    """G12, and what torch_tb_profiler says of low GPU utilisation: too little work a step."""
+    """G12, and torch_tb_profiler's rule on low GPU utilisation: too little work per step."""
     busy, (each, mean) = facts.overview.get("device_busy_percent"), _counts(facts)
     bound = limit["busy_torch"] if facts.torch else limit["busy"]
     driver = facts.torch_runtime.of("allocate").ms
@@ -133,12 +133,12 @@ def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
     if peak and capacity and peak >= limit["room"] * capacity:
         return None
     text = (
-        f"The device is busy **{busy:.0f}%** of a step, with **{each:,.0f}** kernels of **{mean:.1f} µs** on average: what the "
-        "host spends on a step is the same for more examples."
+        f"The device is busy for **{busy:.0f}%** of step time, with **{each:,.0f}** kernels of **{mean:.1f} µs** on average. The "
+        "host's time per step would not grow with more examples."
     )
     if peak and capacity:
         part = 100 * peak / capacity
-        text += f" The peak takes **{part:.{1 if part < 1 else 0}f}%** of the device's memory."
+        text += f" Peak memory is **{part:.{1 if part < 1 else 0}f}%** of device memory."
     return Found(text)
 
 
@@ -162,15 +162,15 @@ def _few_blocks(facts: Facts, limit: Threshold) -> Found | None:
     worst = kernels.iloc[int(np.nanargmax(empty))]
     gain = facts.compute_ms * share / 100
     text = (
-        f"**{few:.0f}%** of kernel time is in kernels with fewer blocks than the device has multiprocessors (**{cores}**), so that "
-        f"**{share:.0f}%** of the device stands idle while kernels run; the largest is {short(worst['op']) or 'a kernel'} with "
+        f"**{few:.0f}%** of kernel time is in kernels with fewer blocks than the device has multiprocessors (**{cores}**), which "
+        f"leaves **{share:.0f}%** of the device idle while kernels run; the worst is {short(worst['op']) or 'a kernel'} with "
         f"**{_blocks(worst['grid']):,.0f}** blocks."
     )
     return Found(text, facts.level(gain), gain)
 
 
 def one_batch(found: list[Finding]) -> list[Finding]:
-    """Without advising a larger batch twice: what looks at the whole step and at the memory wins, and tells what kernels show as well."""
+    """Merge the two rules that advise a larger batch: the one on the whole step stays and takes over the evidence from kernels."""
     by_rule = {one.rule: one for one in found}
     batch, blocks = by_rule.get("small_batch"), by_rule.get("few_blocks")
     if batch is None or blocks is None:
@@ -185,31 +185,31 @@ def _blocks(grid: Any) -> float:
 
 
 def _placement(facts: Facts, limit: Threshold) -> Found | None:
-    """G5: matrix products that ran on the host though there is a GPU."""
+    """G5: matrix products that ran on the host although there is a GPU."""
     found = facts.evidence.placed
     if found is None or found.percent < limit["percent"] or found.call_us < limit["call_us"]:
         return None
     gain = min(found.ms, facts.mean["step_time"] - facts.compute_ms)
     text = (
-        f"**{found.percent:.0f}%** of the time of ops on the host is matrix products that no kernel was recorded of, the largest "
-        f"{short(found.op)} with **{found.call_us / 1000:.2f} ms** a call: they ran on the CPU. Where TensorFlow cannot use the GPU, it "
-        "says why when it starts."
+        f"**{found.percent:.0f}%** of host op time is in matrix products without a recorded kernel, the longest "
+        f"{short(found.op)} with **{found.call_us / 1000:.2f} ms** per call: they ran on the CPU. If TensorFlow cannot use the GPU, it "
+        "logs the reason at startup."
     )
     return Found(text, facts.level(gain), gain)
 
 
 def _host_bound(facts: Facts, limit: Threshold) -> Found | None:
-    """T12: a device that idles while the host works on ops or prepares the runs of programs. PyTorch's is a rule of its own."""
+    """T12: a device that is idle while the host runs ops or prepares program executions. PyTorch has its own rule."""
     idle, share, time = facts.overview["device_idle_percent"], facts.percent["host_compute"], facts.mean["host_compute"]
     placed = facts.evidence.placed
     if idle is None or idle < limit["idle"] or share < limit["moderate"] or (placed is not None and placed.percent >= ON_HOST_PERCENT):
         return None
     text = (
-        f"The device is idle **{idle:.0f}%** of a step, and for **{time:.2f} ms** of that (**{share:.0f}%** of the step) the host works on "
-        "ops or prepares the next run: arguments, buffers, dispatch."
+        f"The device is idle for **{idle:.0f}%** of step time; for **{time:.2f} ms** of that (**{share:.0f}%** of the step) the host runs "
+        "ops or prepares the next execution: arguments, buffers, dispatch."
     )
     if facts.jax:
-        text += " Several steps in one program are dispatched once; block_until_ready in the loop keeps the host from running ahead."
+        text += " Several steps in one program need one dispatch; block_until_ready in the loop keeps the host from running ahead."
         fix = (
             "-for batch in batches:\n-    state = step(state, batch)\n-    jax.block_until_ready(state)\n"
             "+state, losses = jax.lax.scan(step, state, batches)"
@@ -231,28 +231,28 @@ def _compile(facts: Facts, limit: Threshold) -> Found | None:
     # One step alone that compiles may be the first to evaluate, or the last batch: neither tells that shapes change.
     if not share >= limit["moderate"] or facts.evidence.compiling == 1:
         return None
-    text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) compiles programs, in steps after the warm-up: shapes or Python values change."
+    text = f"**{share:.0f}%** of step time (**{time:.2f} ms**) is compilation, after the warm-up: shapes or Python values change."
     fix = "-@tf.function\n+@tf.function(reduce_retracing=True)\n def train_step(batch):\n     ...\n-ds = ds.batch(n)\n"
     fix += "+ds = ds.batch(n, drop_remainder=True)"
     if facts.jax:
-        fix = "-step(state, batch, len(batch))  # each new shape or static argument is compiled\n+step(state, pad_to(batch, batch_size))"
+        fix = "-step(state, batch, len(batch))  # recompiles for each new shape or static argument\n+step(state, pad_to(batch, batch_size))"
     elif facts.torch:
         fix = "-model = torch.compile(model)\n+model = torch.compile(model, dynamic=True)  # one program for several shapes"
     return Found(text, limit.severity(share), time, fix)
 
 
 def _fragmented(facts: Facts, limit: Threshold) -> Found | None:
-    """G16: free memory in pieces, where there is little of it."""
+    """G16: fragmented free memory, when little is free."""
     peak, capacity, share = (facts.overview["peak_memory_bytes"], facts.overview["memory_capacity_bytes"], facts.evidence.fragmentation)
     reserved = facts.evidence.reserved_bytes if facts.torch else peak
     if share is None or share <= limit["pieces"] or not reserved or not capacity or reserved < limit["full"] * capacity:
         return None
     text = (
-        f"PyTorch's allocator holds **{reserved / 2**30:.2f} GiB** at the peak, **{100 * reserved / capacity:.0f}%** of the memory, "
-        f"and **{100 * share:.0f}%** of that is not in use: it may be in pieces that nothing fits into."
+        f"PyTorch's allocator has **{reserved / 2**30:.2f} GiB** reserved at the peak, **{100 * reserved / capacity:.0f}%** of memory, "
+        f"and **{100 * share:.0f}%** of that is not in use: it may be too fragmented to be usable."
         if facts.torch
-        else f"At the peak, **{100 * reserved / capacity:.0f}%** of the memory, **{100 * share:.0f}%** of what is free is in pieces "
-        "smaller than the largest: an allocation may fail though there is room for it."
+        else f"At the peak, **{100 * reserved / capacity:.0f}%** of memory is in use, and **{100 * share:.0f}%** of the free memory is "
+        "outside the largest free block: an allocation may fail although enough memory is free."
     )
     fix = "+os.environ['TF_GPU_ALLOCATOR'] = 'cuda_malloc_async'  # before TensorFlow starts"
     if facts.torch:
@@ -263,7 +263,7 @@ def _fragmented(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _uneven(facts: Facts, limit: Threshold) -> Found | None:
-    """Workers that wait for one of them: its compute takes longer than theirs, and all wait where they communicate."""
+    """A slow worker: its compute takes longer than the others', which wait for it when they communicate."""
     found = facts.evidence.spread
     if found is None or facts.percent["device_collectives"] < limit["least"]:
         return None
@@ -273,12 +273,12 @@ def _uneven(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = min(more, facts.mean["device_collectives"])
     text = (
-        f"**{found.worker}** computes **{found.ms:.2f} ms** a step, **{share:.0f}%** more than the mean of **{found.workers}** workers "
-        f"(**{found.mean_ms:.2f} ms**); the others wait for it where they communicate."
+        f"**{found.worker}** computes **{found.ms:.2f} ms** per step, **{share:.0f}%** more than the mean of **{found.workers}** workers "
+        f"(**{found.mean_ms:.2f} ms**); the others wait for it when they communicate."
     )
-    fix = "-sampler = RandomSampler(dataset)\n+sampler = DistributedSampler(dataset, drop_last=True)  # as much work for each"
+    fix = "-sampler = RandomSampler(dataset)\n+sampler = DistributedSampler(dataset, drop_last=True)  # equal work for each"
     if facts.jax:
-        fix = "-batch = pad_last(batch)\n+batch = jax.device_put(batch, NamedSharding(mesh, P('data')))  # as much work for each"
+        fix = "-batch = pad_last(batch)\n+batch = jax.device_put(batch, NamedSharding(mesh, P('data')))  # equal work for each"
     elif not facts.torch:
         fix = "-ds = ds.batch(n)\n+ds = ds.batch(n, drop_remainder=True)\n ds = strategy.experimental_distribute_dataset(ds)"
     return Found(text, facts.level(gain), gain, fix)
@@ -293,14 +293,14 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
     if share <= limit["over"]:
         return None
     text = (
-        f"Typically **{time:.2f} ms** lie between one step and the next, **{share:.0f}%** of the loop: callbacks, metrics, logging, "
-        "checkpoints, or reading of data that no step holds."
+        f"Typically **{time:.2f} ms** pass between steps, **{share:.0f}%** of the loop: callbacks, metrics, logging, "
+        "checkpoints, or data loading outside the steps."
     )
     fix = "-    log(loss.item())\n+    if i % 100 == 0:\n+        log(loss.item())"
     if facts.jax:
         fix = "-    print(float(loss))\n+    if i % 100 == 0:\n+        print(float(loss))"
     elif not facts.torch:
-        fix = " model.compile(optimizer, loss,\n+              steps_per_execution=10)  # callbacks run once in 10 steps"
+        fix = " model.compile(optimizer, loss,\n+              steps_per_execution=10)  # callbacks run once per 10 steps"
         if not facts.keras:
             fix = "-    tf.print(loss)\n+    if i % 100 == 0:\n+        tf.print(loss)"
     return Found(text, facts.level(time), time, fix)
@@ -309,16 +309,16 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
 RULES: tuple[AdviceRule, ...] = (
     Rule(
         "gemm_alignment", _alignment, Threshold("≥ {least:g} % of kernel time", least=5.0),
-        "NVIDIA matrix multiplication guide; threshold of nbprof", KERNELS, ALL,
+        "NVIDIA matrix multiplication guide; nbprof's threshold", KERNELS, ALL,
         "16-bit and TF32 matrix products whose kernels load one or two values at a time", "Round sizes up to multiples of 8",
     ),
     Rule(
-        "small_kernels", _small_kernels, Threshold("≥ {kernels:,.0f} of < {short_us:g} µs", kernels=1000, short_us=SHORT_KERNEL_US),
-        GPU_GUIDE_CHOICE, KERNELS, ALL, "Kernels a step, and how long they take on average",
+        "small_kernels", _small_kernels, Threshold("≥ {kernels:,.0f} kernels of < {short_us:g} µs", kernels=1000, short_us=SHORT_KERNEL_US),
+        GPU_GUIDE_CHOICE, KERNELS, ALL, "Kernels per step and their average duration",
     ),
     Rule(
         "elementwise_kernels", _elementwise, Threshold("≥ {least:g} % of kernel time", least=20.0), GPU_GUIDE_CHOICE, KERNELS, ALL,
-        "Kernels of one elementwise op each, where the host keeps up with launching", "Let a compiler join elementwise ops",
+        "Kernels of a single elementwise op, when the host keeps up with launching", "Let a compiler fuse elementwise ops",
     ),
     Rule(
         "small_batch", _small_batch,
@@ -326,20 +326,20 @@ RULES: tuple[AdviceRule, ...] = (
             "busy < {busy:g} % (PyTorch {busy_torch:g} %), kernels < {short_us:g} µs, peak < {room:percent} of memory",
             busy=30.0, busy_torch=50.0, short_us=SHORT_KERNEL_US, room=0.5,
         ),
-        f"{TORCH_TB}; {GPU_GUIDE_CHOICE}", KERNELS, ALL, "How busy the device is, with short kernels, little input and room in memory",
+        f"{TORCH_TB}; {GPU_GUIDE_CHOICE}", KERNELS, ALL, "Device utilization, with short kernels, little input time and free memory",
         "Give each step a larger batch", "-batch_size = 32\n+batch_size = 256  # as memory and accuracy permit",
     ),
     Rule(
         "few_blocks", _few_blocks, Threshold("≥ {empty:g} % of the device idle during kernels", empty=20.0),
-        f"{TORCH_TB}; threshold of nbprof", KERNELS, ALL,
-        "Kernels with fewer blocks than a GPU of NVIDIA has multiprocessors (estimated SM efficiency); with `small_batch` part of that",
-        "Fill the device with larger kernels", "-batch_size = 8\n+batch_size = 64  # more blocks a kernel",
+        f"{TORCH_TB}; nbprof's threshold", KERNELS, ALL,
+        "Kernels with fewer blocks than an NVIDIA GPU has multiprocessors (estimated SM efficiency); merged into `small_batch`",
+        "Fill the device with larger kernels", "-batch_size = 8\n+batch_size = 64  # more blocks per kernel",
     ),
     Rule(
-        # A launch takes some µs: an op of the host that takes that long computes there.
+        # A launch takes a few µs: a host op that takes this long computes there.
         "placement", _placement,
-        Threshold("≥ {percent:g} % of host op time, ≥ {call_us:g} µs a call", percent=ON_HOST_PERCENT, call_us=100.0),
-        GPU_GUIDE_CHOICE, OPS, TENSORFLOW, "Matrix products that ran on the host beside a GPU", "Run the model on the GPU",
+        Threshold("≥ {percent:g} % of host op time, ≥ {call_us:g} µs per call", percent=ON_HOST_PERCENT, call_us=100.0),
+        GPU_GUIDE_CHOICE, OPS, TENSORFLOW, "Matrix products that ran on the host despite a GPU", "Run the model on the GPU",
         "+assert tf.config.list_physical_devices('GPU'), 'TensorFlow sees no GPU'\n+tf.debugging.set_log_device_placement(True)\n"
         "-with tf.device('/CPU:0'):\n+with tf.distribute.OneDeviceStrategy('/GPU:0').scope():\n     model = make_model()",
     ),
@@ -349,25 +349,29 @@ RULES: tuple[AdviceRule, ...] = (
             "≥ {moderate:g} % of step time (high from {high:g} %), device idle ≥ {idle:g} %",
             moderate=PART_HIGH, high=INPUT_HIGH, idle=IDLE_PERCENT,
         ),
-        TPU_GUIDE_CHOICE, TRACE, TENSORFLOW_JAX, "Work of the host on ops, or on the next run of a program, while the device is idle",
-        "Give the host less to do for each step",
+        TPU_GUIDE_CHOICE, TRACE, TENSORFLOW_JAX, "Host time in ops, or preparing the next program execution, while the device is idle",
+        "Reduce host work per step",
     ),
     Rule(
         "compile", _compile, STEP_SHARE, OURS, TRACE, ALL, "Programs compiled in several of the steps that averages use",
         "Compile once, for one shape",
     ),
     Rule(
-        "fragmentation", _fragmented, Threshold("> {pieces:percent} of it, at ≥ {full:percent} of the memory", pieces=0.3, full=0.8),
-        OURS, MEMORY, ALL, "Free memory in pieces at the peak; of PyTorch what is reserved and not allocated",
-        "Keep free memory in one piece", on_npu=True,
+        "compile", _compile, STEP_SHARE, OURS, TRACE, ALL, "Programs compiled in the steps that averages include",
+        "Compile once, for one shape",
+    ),
+    Rule(
+        "fragmentation", _fragmented, Threshold("> {pieces:percent} of it, with ≥ {full:percent} of memory used", pieces=0.3, full=0.8),
+        OURS, MEMORY, ALL, "Free memory outside the largest block at the peak; for PyTorch, reserved but not allocated memory",
+        "Reduce memory fragmentation", on_npu=True,
     ),
     Rule(
         "uneven_workers", _uneven, Threshold("> {more:g} % more, ≥ {least:g} % of step time", more=5.0, least=PART_MODERATE),
         "msprof-analyze (slow rank)", Target("pods", "Pods"), ALL,
-        "Device compute of the slowest worker by the mean of all, where they communicate", "Give each worker as much to do", on_npu=True,
+        "Device compute of the slowest worker against the mean, if workers communicate", "Balance the workers", on_npu=True,
     ),
     Rule(
-        "between_steps", _between, Threshold("> {over:g} % of the time of the loop", over=10.0), GPU_GUIDE_CHOICE, TRACE, ALL,
-        "Time between one step and the next: callbacks, logging, checkpoints", "Do less between steps", on_npu=True,
+        "between_steps", _between, Threshold("> {over:g} % of loop time", over=10.0), GPU_GUIDE_CHOICE, TRACE, ALL,
+        "Time between steps: callbacks, logging, checkpoints", "Do less between steps", on_npu=True,
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What advice looks at beyond the overview, the kernels and the input: compiled programs, memory, and what the runtime wrote."""
+"""Evidence for advice beyond overview, kernels and input: compiled programs, memory, and the runtime's messages."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from nbprof.core.errors import ReadError
 from nbprof.hlo.hlo import Program
 
 MUCH_PADDING = 64 * 2**20
-"""Bytes of padding below which no program is looked at."""
+"""Programs with fewer bytes of padding are ignored."""
 
 
 MOST_INSTRUCTIONS = 10_000
-"""Of a larger program no buffer is named: playing its heap back takes a second, and its view does that."""
+"""For larger programs no buffer is named: simulating their heap takes a second, and their tab does that anyway."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class Padding:
 
     @property
     def expansion(self) -> float:
-        """Bytes with padding by those without."""
+        """Padded bytes divided by unpadded bytes."""
         return self.peak_bytes / self.unpadded_bytes if self.unpadded_bytes else 1.0
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Matrix products that ran on the host: percent of the time of host ops, ms a step, the largest, and how long a call of it takes."""
+    """Matrix products that ran on the host: percent of host op time, ms per step, the longest op, and its time per call."""
 
     percent: float
     ms: float
@@ -67,7 +67,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Spread:
-    """How workers differ: the slowest, its mean of a category a step in ms, and the mean of all."""
+    """How workers differ: the slowest worker, its mean time per step in a category in ms, and the mean of all workers."""
 
     worker: str
     ms: float
@@ -77,7 +77,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was found; None, or empty, for what the profile does not have.
+    """The evidence found; None or empty for what the profile does not have.
 
     Attributes
     ----------
@@ -85,9 +85,9 @@ class Evidence:
         Of compiled programs.
     padding : Padding, optional
     fragmentation : float, optional
-        At the peak of the device's allocator: the part of its free memory that is not in the largest free block.
+        At the peak of the device's allocator: the share of its free memory outside the largest free block.
     reserved_bytes : int, optional
-        What PyTorch's allocator holds at the peak; `fragmentation` is then the part of it that is not in use.
+        Memory that PyTorch's allocator has reserved at the peak; `fragmentation` is then the share of it not in use.
     device_bytes : int, optional
         Memory of a device.
     between_ms : float, optional
@@ -100,9 +100,9 @@ class Evidence:
     npu_rules : DataFrame, optional
         `p.ascend.rules.frame`.
     texts : tuple of str
-        Names of events and error messages that speak of the runtime's memory.
+        Event names and error messages about the runtime's memory.
     tpu_start_s : float, optional
-        How long the start of the TPU system took, where it was recorded.
+        Start time of the TPU system, if recorded.
     """
 
     work: Work | None = None
@@ -142,13 +142,13 @@ def gather(
         `p.steps.frame` with its columns `kind` and `counted`,
         `p.ops.frame`, `p.kernels.frame`, `p.memory.summary`, `p.pods.frame`.
     modules : callable
-        Gives `p.memory_viewer.modules`; asked for where the devices lay arrays out in tiles, which are TPUs.
+        Returns `p.memory_viewer.modules`; called only for TPUs, which store arrays in tiles.
     compiled : mapping
-        Of programs by name.
+        Programs by name.
     texts : iterable of str
-        Names of events and messages that speak of the runtime's memory.
+        Event names and messages about the runtime's memory.
     started : float, optional
-        How long the start of the TPU system took, in s.
+        Start time of the TPU system, in s.
     npu_rules : DataFrame, optional
         `p.ascend.rules.frame`, where the devices are NPUs.
     """
@@ -218,7 +218,7 @@ _PRODUCTS = (
 
 
 def _placed(activity: Activity, ops: pd.DataFrame, kernels: pd.DataFrame, steps: int) -> Placed | None:
-    """Matrix products of TensorFlow that ran on the host beside a GPU. One that runs there too only launches its kernels on the host."""
+    """TensorFlow matrix products that ran on the host despite a GPU. One that also ran on the GPU only launched kernels on the host."""
     if activity.framework in ("JAX", "PyTorch") or not len(activity.devices) or not steps or not len(ops):
         return None
     host = ops[ops["where"] == "host"]
@@ -233,7 +233,7 @@ def _placed(activity: Activity, ops: pd.DataFrame, kernels: pd.DataFrame, steps:
 
 
 def _spread(pods: pd.DataFrame) -> Spread | None:
-    """Of workers that take their steps together: which computes longest."""
+    """Among workers that step together: the one that computes longest."""
     if not len(pods) or "device_compute_ms" not in pods or pods["worker"].nunique() < 2:
         return None
     mean: Any = pods.groupby("worker", sort=False)["device_compute_ms"].mean().dropna()

@@ -1,4 +1,4 @@
-"""The rules of advice about compiled programs: sizes that fit the matrix unit and its tiles, what should have been fused, what only moves.
+"""Advice rules about compiled programs: sizes that fit the matrix unit and its tiles, missed fusions, data movement.
 
 Source of the TPU rules: the performance guide and the profiling page of Cloud TPU; where these give no number, the threshold is nbprof's.
 """
@@ -14,17 +14,17 @@ from nbprof.analysis.advice.programs import ELEMENTWISE_KINDS, MOSTLY_KNOWN, Pro
 from nbprof.analysis.rule import ALL, GPU_GUIDE_CHOICE, JAX, TPU, TPU_GUIDE_CHOICE, XLA, Found, Rule, Target, Threshold
 
 LANES = 128
-"""A TPU keeps arrays in tiles of 8 rows and so many columns; a batch is best a multiple of the one, or of both."""
+"""A TPU stores arrays in tiles of 8 rows by this many columns; a batch is best a multiple of 8, or of both."""
 SUBLANES = 8
 BOUND_BY_MEMORY = 0.5
-"""An op that moves this part of what the memory can at most is not slow because of its sizes in the matrix unit."""
+"""An op that reaches this fraction of peak bandwidth is not slow because of how it fills the matrix unit."""
 SHORT_OP_US = 10.0
-_LOST = Threshold("≥ {lost:g} % of compute time lost to it", lost=5.0)
+_LOST = Threshold("≥ {lost:g} % of compute time lost", lost=5.0)
 _UNFUSED = 20.0
 
 _OP_PROFILE, _HLO = Target("op_profile", "Op profile"), Target("hlo", "HLO & roofline")
 
-# What kernels are called that move values from one layout to another: those of cuDNN, MIOpen, TensorFlow and PyTorch.
+# Names of kernels that convert between layouts, in cuDNN, MIOpen, TensorFlow and PyTorch.
 _LAYOUT = re.compile(
     r"nchw_?to_?nhwc|nhwc_?to_?nchw|nchw2nhwc|nhwc2nchw|tensorTransform|batched_transpose|SwapDimension\dAnd\d|transpose_kernel|"
     r"transpose_readWrite|transpose(?:Fused|Nchw|Nhwc)",
@@ -33,13 +33,13 @@ _LAYOUT = re.compile(
 
 
 def _named(work: Work, row: int) -> str:
-    """What an op goes by: the framework's name of it, shortened, or its name in the program."""
+    """The display name of an op: its framework name, shortened, or its name in the program."""
     op = work.ops.iloc[row]
     return short(str(op["framework_op"]) or str(op["name"]))
 
 
 def _batch(facts: Facts, limit: Threshold) -> Found | None:
-    """T2, T3: a batch per core that is no multiple of 8."""
+    """T2, T3: a batch per core that is not a multiple of 8."""
     work = facts.work
     if work is None or not work.matrix_unit:
         return None
@@ -55,8 +55,8 @@ def _batch(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.of_compute(sum(float(work.ops["own"].iloc[p.op]) * (1 - p.batch / _up(p.batch, SUBLANES)) for p in ill))
     what = "examples" if any(p.spatial for p in ill) else "rows"
     text = (
-        f"**{work.share(own):.0f}%** of compute is in products of **{size:,}** {what} a core, which is no multiple of **{SUBLANES}**: the "
-        f"tiles of a TPU are {SUBLANES} by {LANES}, and what does not fill them is padded. Best are multiples of {LANES}."
+        f"**{work.share(own):.0f}%** of compute is in products of **{size:,}** {what} per core, which is not a multiple of **{SUBLANES}**. "
+        f"TPU tiles are {SUBLANES} by {LANES}, and partly filled tiles are padded. Multiples of {LANES} are best."
     )
     fix = f"-batch_per_core = {size}\n+batch_per_core = {full}  # a multiple of {SUBLANES}, or of {LANES}"
     return Found(text, facts.level(gain), gain, fix)
@@ -85,17 +85,17 @@ def _up(size: int, unit: int) -> int:
 
 
 def _fills(size: int, unit: int) -> float:
-    """The part of the matrix unit's rows or columns that a size uses."""
+    """The fraction of the matrix unit's rows or columns that a size uses."""
     return size / _up(size, unit) if size else 1.0
 
 
 def _lost(product: Product, unit: int) -> float:
-    """The part of the matrix unit that a product leaves empty; the compiler may put either of its outer sizes across the unit."""
+    """The fraction of the matrix unit that a product leaves unused; the compiler may map either outer size to the unit's columns."""
     return 1 - _fills(product.depth, unit) * max(_fills(product.columns, unit), _fills(product.rows, unit))
 
 
 def _misfits(facts: Facts) -> tuple[list[Product], list[Product]]:
-    """T4 and the feature sizes of T3: products with a size below the matrix unit's, and those with one that is no multiple of it."""
+    """T4 and the feature sizes of T3: products with a size below the matrix unit's, and those with a size that is not a multiple of it."""
     work = facts.work
     if work is None or not work.matrix_unit:
         return [], []
@@ -107,7 +107,7 @@ def _misfits(facts: Facts) -> tuple[list[Product], list[Product]]:
 
 
 def _empty(facts: Facts, mine: list[Product], limit: Threshold) -> tuple[str, float, Product, int] | None:
-    """What products cost that leave a part of the matrix unit empty: the evidence, ms a step, the worst of them, and the unit."""
+    """The cost of products that leave part of the matrix unit unused: evidence, ms per step, the worst product, and the unit."""
     work = facts.work
     if work is None or not mine:
         return None
@@ -117,8 +117,8 @@ def _empty(facts: Facts, mine: list[Product], limit: Threshold) -> tuple[str, fl
         return None
     worst = mine[costs.index(max(costs))]
     text = (
-        f"Matrix products leave **{work.share(sum(costs)):.0f}%** of compute time unused in the {unit} by {unit} matrix unit. "
-        f"The largest part is {_named(work, worst.op)}: **{worst.rows:,} × {worst.depth:,}** by **{worst.depth:,} × "
+        f"Matrix products waste **{work.share(sum(costs)):.0f}%** of compute time on unused parts of the {unit} by {unit} matrix unit. "
+        f"The worst is {_named(work, worst.op)}: **{worst.rows:,} × {worst.depth:,}** by **{worst.depth:,} × "
         f"{worst.columns:,}**, which fills **{100 * (1 - _lost(worst, unit)):.0f}%** of it."
     )
     return text, facts.of_compute(sum(costs)), worst, unit
@@ -130,7 +130,7 @@ def _small_products(facts: Facts, limit: Threshold) -> Found | None:
     text, gain, worst, unit = found
     low = min(worst.depth, worst.columns)
     fix = (
-        f"-features = {low}\n+features = {unit}  # or join several products of {low} into one:\n"
+        f"-features = {low}\n+features = {unit}  # or combine several products of {low} into one:\n"
         "+out = x @ jnp.concatenate([w_q, w_k, w_v], axis=1)"
         if facts.jax
         else f"-x = layers.Dense({low})(x)\n+x = layers.Dense({unit})(x)"
@@ -148,7 +148,7 @@ def _unaligned_products(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _padding(facts: Facts, limit: Threshold) -> Found | None:
-    """T5, T6: memory that goes to filling tiles."""
+    """T5, T6: memory lost to tile padding."""
     found = facts.evidence.padding
     if found is None or found.expansion <= limit["times"]:
         return None
@@ -157,17 +157,17 @@ def _padding(facts: Facts, limit: Threshold) -> Found | None:
         return None
     text = (
         f"Padding takes **{_size_text(lost)}** of the **{_size_text(found.peak_bytes)}** at the peak of {found.program} "
-        f"(**{found.expansion:.2f}×** of what its values need)."
+        f"(**{found.expansion:.2f}×** its unpadded size)."
     )
     if found.buffer:
         text += (
-            f" The largest part is {found.buffer}, {found.shape}: **{_size_text(found.buffer_bytes)}** for "
-            f"**{_size_text(found.buffer_unpadded_bytes)}**."
+            f" The worst buffer is {found.buffer}, {found.shape}: **{_size_text(found.buffer_bytes)}** for "
+            f"**{_size_text(found.buffer_unpadded_bytes)}** of data."
         )
     level = "high" if found.expansion > limit["much"] else "medium"
     room = facts.evidence.device_bytes
     if room and found.peak_bytes > limit["full"] * room:
-        text += f" The peak is **{100 * found.peak_bytes / room:.0f}%** of the device's memory."
+        text += f" The peak is **{100 * found.peak_bytes / room:.0f}%** of device memory."
         level = "high"
     return Found(text, level)
 
@@ -180,7 +180,7 @@ def _size_text(count: float) -> str:
 
 
 def _single_ops(facts: Facts, limit: Threshold) -> Found | None:
-    """T7: elementwise ops by themselves, one program each."""
+    """T7: elementwise ops compiled separately, one program each."""
     work = facts.work
     if work is None or not facts.jax:
         return None
@@ -190,15 +190,15 @@ def _single_ops(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = facts.of_compute(own - float(alone["own"].max()))
     text = (
-        f"**{work.share(own):.0f}%** of compute is in **{len(alone):,}** programs of one elementwise op each, the largest "
-        f"{alone['program'].iloc[int(alone['own'].to_numpy().argmax())]}: each reads and writes all of its values. "
-        "In one jit they are fused."
+        f"**{work.share(own):.0f}%** of compute is in **{len(alone):,}** programs of a single elementwise op, the longest "
+        f"{alone['program'].iloc[int(alone['own'].to_numpy().argmax())]}. Each reads and writes all its values in memory. "
+        "Inside one jit, XLA fuses them."
     )
     return Found(text, facts.level(gain), gain)
 
 
 def _unfused(facts: Facts, limit: Threshold) -> Found | None:
-    """T7: elementwise ops in no fusion, where they are not even in one program."""
+    """T7: unfused elementwise ops, unless they are programs of their own."""
     work = facts.work
     if work is None or _single_ops(facts, limit) is not None:
         return None
@@ -208,24 +208,24 @@ def _unfused(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = facts.of_compute(own)
     text = (
-        f"**{work.share(own):.0f}%** of compute is in **{len(plain):,}** elementwise ops that are in no fusion, the largest "
+        f"**{work.share(own):.0f}%** of compute is in **{len(plain):,}** unfused elementwise ops, the longest "
         f"{_named(work, int(plain.index[0]))}. Host callbacks, prints and barriers between ops keep XLA from fusing them."
     )
     fix = "-x = jax.lax.optimization_barrier(x)\n-jax.debug.print('{}', x)\n y = jnp.tanh(x * w + b)" if facts.jax else (
-        "-tf.print(x)\n y = tf.tanh(x * w + b)  # nothing for the host between ops of one function"
+        "-tf.print(x)\n y = tf.tanh(x * w + b)  # no host work between ops of one function"
     )  # fmt: skip
     return Found(text, facts.level(gain), gain, fix)
 
 
 def _chains(facts: Facts, limit: Threshold) -> Found | None:
-    """T7: neighbours bound by memory of which the second alone reads what the first wrote."""
+    """T7: memory-bound neighbours where only the second reads what the first wrote."""
     work = facts.work
     if work is None or work.share(work.chained) < limit["least"]:
         return None
     gain = facts.of_compute(work.chained)
     text = (
-        f"**{work.chains:,}** elementwise ops bound by memory read what another such op wrote for them alone, up to "
-        f"**{work.share(work.chained):.0f}%** of compute (**{gain:.2f} ms** a step); the largest is {work.chain}. In one fusion the values "
+        f"**{work.chains:,}** memory-bound elementwise ops read values that another such op wrote only for them, up to "
+        f"**{work.share(work.chained):.0f}%** of compute (**{gain:.2f} ms** per step); the longest is {work.chain}. If fused, the values "
         "between them would not go through memory."
     )
     fix = (
@@ -237,7 +237,7 @@ def _chains(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _broadcast(facts: Facts, limit: Threshold) -> Found | None:
-    """T8: broadcasts that are written to memory."""
+    """T8: broadcasts that are materialized in memory."""
     work = facts.work
     if work is None:
         return None
@@ -248,17 +248,17 @@ def _broadcast(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.of_compute(own)
     worst = int(mine.index[0])
     text = (
-        f"**{work.share(own):.0f}%** of compute (**{gain:.2f} ms** a step) only repeats values into larger arrays, most of all "
-        f"{_named(work, worst)}, {work.ops['shape'].iloc[worst]}. A broadcast costs nothing where what reads it is fused with it."
+        f"**{work.share(own):.0f}%** of compute (**{gain:.2f} ms** per step) only broadcasts values into larger arrays, mostly "
+        f"{_named(work, worst)}, {work.ops['shape'].iloc[worst]}. A broadcast costs nothing if it is fused with its consumer."
     )
-    fix = "-best = jnp.argmax(v[None, :] + jnp.zeros((n, m)), axis=1)\n+best = jnp.full(n, jnp.argmax(v))  # reduce first, broadcast then"
+    fix = "-best = jnp.argmax(v[None, :] + jnp.zeros((n, m)), axis=1)\n+best = jnp.full(n, jnp.argmax(v))  # reduce first, then broadcast"
     if not facts.jax:
-        fix = "-best = tf.argmax(v[None, :] + tf.zeros([n, m]), axis=1)\n+best = tf.fill([n], tf.argmax(v))  # reduce first, broadcast then"
+        fix = "-best = tf.argmax(v[None, :] + tf.zeros([n, m]), axis=1)\n+best = tf.fill([n], tf.argmax(v))  # reduce first, then broadcast"
     return Found(text, facts.level(gain), gain, fix)
 
 
 def _layout(facts: Facts, limit: Threshold) -> Found | None:
-    """G10: what only moves values to another layout. Of a compiled program it is known by its ops, else by the names of kernels."""
+    """G10: layout changes: known from the ops of compiled programs, otherwise from kernel names."""
     return _layout_of_kernels(facts, limit) if facts.evidence.work is None else _layout_of_programs(facts, limit)
 
 
@@ -273,16 +273,16 @@ def _layout_of_programs(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.of_compute(own)
     worst = int(mine.index[0])
     text = (
-        f"**{work.share(own):.0f}%** of compute (**{gain:.2f} ms** a step) only moves values to another layout, most of all "
+        f"**{work.share(own):.0f}%** of compute (**{gain:.2f} ms** per step) only changes the layout of arrays, mostly "
         f"{_named(work, worst)}, {work.ops['shape'].iloc[worst]}."
     )
     fix = _CHANNELS_LAST
     if facts.jax:
         fix = (
-            "-dims = ('NCHW', 'OIHW', 'NCHW')\n+dims = ('NHWC', 'HWIO', 'NHWC')  # and the arrays so\n"
+            "-dims = ('NCHW', 'OIHW', 'NCHW')\n+dims = ('NHWC', 'HWIO', 'NHWC')  # and arrays to match\n"
             " y = jax.lax.conv_general_dilated(x, w, strides, padding,\n                                  dimension_numbers=dims)"
         )
-    return Found(text, facts.level(gain), gain, fix, "Keep arrays in the layout that ops want", _HLO)
+    return Found(text, facts.level(gain), gain, fix, "Keep arrays in the layout that ops need", _HLO)
 
 
 def _layout_of_kernels(facts: Facts, limit: Threshold) -> Found | None:
@@ -296,23 +296,23 @@ def _layout_of_kernels(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.compute_ms * share / 100
     worst = mine.iloc[int(mine["total_us"].to_numpy().argmax())]
     text = (
-        f"**{share:.0f}%** of kernel time is in kernels that move values to another layout, most of all for {short(worst['op'])} "
+        f"**{share:.0f}%** of kernel time is in kernels that only change the layout of arrays, mostly for {short(worst['op'])} "
         f"(**{worst['total_us'] / 1000:.2f} ms**)."
     )
     fix = _CHANNELS_LAST
     if facts.torch:
-        text += " Convolutions want channels last; models in that layout need no such kernels."
+        text += " Convolutions prefer channels-last; models in that layout do not need these kernels."
         fix = (
             " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)\n+x = x.to(memory_format=torch.channels_last)"
         )
-    return Found(text, facts.level(gain), gain, fix, "Keep arrays in the layout that kernels want", KERNELS)
+    return Found(text, facts.level(gain), gain, fix, "Keep arrays in the layout that kernels need", KERNELS)
 
 
 _CHANNELS_LAST = "-layout = 'channels_first'\n+layout = 'channels_last'\n x = layers.Conv2D(64, 3, data_format=layout)(x)"
 
 
 def _utilisation(facts: Facts, limit: Threshold) -> Found | None:
-    """T15: a device that is the limit and is used for less than half of what it can, with the likely cause."""
+    """T15: a device-bound step that uses less than half of the device's peaks, with the likely cause."""
     work = facts.work
     if work is None or facts.percent["device_compute"] < limit["busy"]:
         return None
@@ -331,19 +331,17 @@ def _utilisation(facts: Facts, limit: Threshold) -> Found | None:
     worst = str(by_category.idxmax())
     short = float(own[(own / known["runs"].clip(lower=1) / 1e6) < SHORT_OP_US].sum())
     text = (
-        f"The device computes for **{facts.percent['device_compute']:.0f}%** of a step, at **{100 * compute:.0f}%** of its peak FLOP/s and "
-        f"**{100 * moved:.0f}%** of its memory bandwidth. "
+        f"The device computes for **{facts.percent['device_compute']:.0f}%** of step time, at **{100 * compute:.0f}%** of peak FLOP/s and "
+        f"**{100 * moved:.0f}%** of peak memory bandwidth. "
     )
     if short >= own.sum() / 2:
         part = 100 * short / own.sum()
-        text += (
-            f"**{part:.0f}%** of that time is in ops shorter than {SHORT_OP_US:.0f} µs: each starts, and ends before the device is full."
-        )
+        text += f"**{part:.0f}%** of that time is in ops shorter than {SHORT_OP_US:.0f} µs, which end before they fill the device."
         fix = "-batch_size = 32\n+batch_size = 256  # as large as memory and accuracy permit"
-        title = "Give each op more to do"
+        title = "Make ops larger"
     else:
-        text += f"Most of what is lost is in ops of the category **{worst}** (**{100 * by_category.max() / wasted.sum():.0f}%**)."
-        title = f"Make {worst} ops faster"
+        text += f"Most of the loss is in **{worst}** ops (**{100 * by_category.max() / wasted.sum():.0f}%**)."
+        title = f"Speed up {worst} ops"
         fix = _CAUSES.get(_cause(worst), _CAUSES["other"])[0 if facts.jax else 1]
     return Found(text, facts.level(gain), gain, fix, title)
 
@@ -351,8 +349,8 @@ def _utilisation(facts: Facts, limit: Threshold) -> Found | None:
 _CAUSES = {
     "gather": ("-y = table[ids]\n+y = jax.nn.one_hot(ids, len(table), dtype=table.dtype) @ table  # for small tables",
                "-y = tf.gather(table, ids)\n+y = tf.one_hot(ids, table.shape[0], dtype=table.dtype) @ table  # for small tables"),
-    "product": ("-y = x @ w\n+y = x.astype(jnp.bfloat16) @ w.astype(jnp.bfloat16)  # and larger: batch, or several products in one",
-                "-y = x @ w\n+y = tf.cast(x, tf.bfloat16) @ tf.cast(w, tf.bfloat16)  # and larger: batch, or several products in one"),
+    "product": ("-y = x @ w\n+y = x.astype(jnp.bfloat16) @ w.astype(jnp.bfloat16)  # and larger: batch, or combine several products",
+                "-y = x @ w\n+y = tf.cast(x, tf.bfloat16) @ tf.cast(w, tf.bfloat16)  # and larger: batch, or combine several products"),
     "other": ("-batch_size = 32\n+batch_size = 256  # as large as memory and accuracy permit",
               "-batch_size = 32\n+batch_size = 256  # as large as memory and accuracy permit"),
 }  # fmt: skip
@@ -367,53 +365,53 @@ def _cause(category: str) -> str:
 RULES: tuple[AdviceRule, ...] = (
     Rule(
         "batch_per_core", _batch,
-        Threshold(f"no multiple of {SUBLANES}, in ≥ {{often:g}} % of compute time", often=10.0), TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
-        "The batch of convolutions and the rows of forward products on a core", f"Make the batch a multiple of {SUBLANES} per core",
+        Threshold(f"not a multiple of {SUBLANES}, in ≥ {{often:g}} % of compute time", often=10.0), TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
+        "Batch size of convolutions and rows of forward products, per core", f"Make the batch per core a multiple of {SUBLANES}",
     ),
     Rule(
         "mxu_size", _small_products, _LOST, TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
-        "Matrix products with a size below the matrix unit's (128, 256 from v6e on), not bound by memory",
+        "Matrix products with a size below the matrix unit's (128, 256 from v6e on), not memory-bound",
     ),
     Rule(
         "mxu_alignment", _unaligned_products, _LOST, TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
-        "Matrix products whose sizes are no multiples of the matrix unit's, not bound by memory",
+        "Matrix products whose sizes are not multiples of the matrix unit's, not memory-bound",
     ),
     Rule(
         "tile_padding", _padding,
         Threshold(
-            "> {times:g}× and ≥ {least_mib:g} MiB (high from {much:g}×, or where the peak is over {full:percent} of the memory)",
+            "> {times:g}× and ≥ {least_mib:g} MiB (high from {much:g}×, or if the peak is over {full:percent} of memory)",
             times=1.1, least_mib=MUCH_PADDING / 2**20, much=1.5, full=0.9,
         ),
         TPU_GUIDE_CHOICE, Target("memory_viewer", "Program memory"), TPU,
-        "Memory at the peak of a program, with and without padding to tiles", f"Choose shapes that fill tiles of {SUBLANES} by {LANES}",
+        "Peak memory of a program, with and without tile padding", f"Choose shapes that fill tiles of {SUBLANES} by {LANES}",
         f"-x = x.reshape(batch, -1, 3)  # the last dimension is padded to {LANES}, the one before it to {SUBLANES}\n"
         f"+x = x.reshape(batch, -1)  # large dimensions last, multiples of {LANES}",
     ),
     Rule(
-        "single_ops", _single_ops, Threshold("≥ {least:g} % of compute time in several", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, JAX,
-        "Programs of one elementwise op each", "Put ops together into one jit",
-        "-y = jnp.tanh(x * w + b)  # each op a program of its own\n+@jax.jit\n+def layer(x, w, b):\n+    return jnp.tanh(x * w + b)",
+        "single_ops", _single_ops, Threshold("≥ {least:g} % of compute time, in several", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, JAX,
+        "Programs of a single elementwise op", "Put ops into one jit",
+        "-y = jnp.tanh(x * w + b)  # each op is its own program\n+@jax.jit\n+def layer(x, w, b):\n+    return jnp.tanh(x * w + b)",
     ),
     Rule(
         "unfused", _unfused, Threshold("≥ {least:g} % of compute time", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, XLA,
-        "Elementwise ops that are in no fusion", "Let elementwise ops be fused",
+        "Unfused elementwise ops", "Let XLA fuse elementwise ops",
     ),
     Rule(
-        "missed_fusion", _chains, Threshold("up to ≥ {least:g} % of compute time saved", least=5.0), TPU_GUIDE_CHOICE, _HLO, XLA,
-        "Elementwise ops bound by memory that alone read what another such op wrote", "Let neighbouring ops be fused",
+        "missed_fusion", _chains, Threshold("saves up to ≥ {least:g} % of compute time", least=5.0), TPU_GUIDE_CHOICE, _HLO, XLA,
+        "Memory-bound elementwise ops that are the only readers of another such op's output", "Let XLA fuse neighbouring ops",
     ),
     Rule(
         "broadcast", _broadcast, Threshold("≥ {least:g} % of compute time", least=2.0), TPU_GUIDE_CHOICE, _HLO, XLA,
-        "Ops that only broadcast", "Do not write broadcasts to memory",
+        "Ops that only broadcast", "Avoid materializing broadcasts",
     ),
     Rule(
         "layout", _layout, Threshold("≥ {least:g} % of compute time", least=5.0), GPU_GUIDE_CHOICE, _HLO, ALL,
-        "Ops of programs, and kernels, that only move values to another layout",
+        "Ops of programs, and kernels, that only change the layout of arrays",
     ),
     Rule(
         "utilisation", _utilisation,
         Threshold("both < {used:percent}, device compute ≥ {busy:g} % of step time", used=0.5, busy=50.0),
-        "XProf's smart suggestions; share of step time of nbprof", _OP_PROFILE, XLA,
-        "FLOP/s and memory bandwidth of ops by the device's peaks, where the device is the limit",
+        "XProf's smart suggestions; nbprof's share of step time", _OP_PROFILE, XLA,
+        "FLOP/s and memory bandwidth of ops against the device's peaks, in device-bound steps",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Advice on the premapped buffer of a TPU: the memory of the host that transfers go through, from what the runtime wrote.
+"""Advice on a TPU's premapped buffer, the host memory that transfers go through, from the runtime's messages.
 
 Source: the troubleshooting and performance pages of Cloud TPU. The buffer has 4 GiB unless `TPU_PREMAPPED_BUFFER_SIZE` says otherwise;
 the size must be a multiple of 4,096 bytes. One that is too small fails, or copies larger transfers in pieces; a large one takes long to map
@@ -79,11 +79,11 @@ def _too_small(facts: Facts, _: Threshold) -> Found | None:
         return None
     asked = max((count for text in failed if (count := _bytes(_ASKED.search(text)))), default=0)
     times = f"**{len(failed)}** time{'s' if len(failed) > 1 else ''}"
-    text = f"The premapped buffer, through which the host and the TPU exchange data, ran out {times}"
+    text = f"The premapped buffer, through which host and TPU exchange data, ran out {times}"
     if asked:
-        text += f"; a transfer asked for **{_text(asked)}**"
+        text += f"; a transfer requested **{_text(asked)}**"
     wanted = _rounded(max(2 * (size or DEFAULT_BYTES), 2 * asked))
-    text += f". It has **{_text(size)}**." if size else f". It has **{_text(DEFAULT_BYTES)}** unless set otherwise."
+    text += f". Its size is **{_text(size)}**." if size else f". Its size is **{_text(DEFAULT_BYTES)}** by default."
     fix = f"{_SETTING.format(wanted)}\n+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] = '{wanted}'"
     return Found(text, "high", fix=fix)
 
@@ -95,7 +95,7 @@ def _too_large(facts: Facts, limit: Threshold) -> Found | None:
     if took <= limit["start_s"] or not size or _failed(texts):
         return None
     text = (
-        f"The TPU system took **{took:.1f} s** to start: the larger the premapped buffer of the host, the longer that takes. It has "
+        f"The TPU system took **{took:.1f} s** to start. The larger the premapped buffer, the longer the start; its size is "
         f"**{_text(size)}**."
     )
     return Found(text, "low", fix=_SETTING.format(_rounded(max(size // 2, PAGE))))
@@ -104,10 +104,10 @@ def _too_large(facts: Facts, limit: Threshold) -> Found | None:
 RULES: tuple[AdviceRule, ...] = (
     Rule(
         "premapped_small", _too_small, ANY, "Cloud TPU troubleshooting", TRACE, TPU,
-        "Messages that the premapped buffer is exhausted (RESOURCE_EXHAUSTED)", "Give transfers a larger premapped buffer",
+        "Messages that the premapped buffer is exhausted (RESOURCE_EXHAUSTED)", "Increase the premapped buffer",
     ),
     Rule(
         "premapped_large", _too_large, Threshold("> {start_s:g} s", start_s=15.0), TPU_GUIDE_CHOICE, TRACE, TPU,
-        "How long the TPU system takes to start, where the size of the premapped buffer is known", "Make the premapped buffer smaller",
+        "Start time of the TPU system, if the size of the premapped buffer is known", "Reduce the premapped buffer",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The rules of advice about input: steps that wait for tf.data, a DataLoader, a plain iterator, or copies to the device.
+"""Advice rules about input: steps that wait for tf.data, a DataLoader, a plain iterator, or copies to the device.
 
 Sources: TensorFlow Profiler, torch_tb_profiler, PyTorch's performance tuning guide.
 """
@@ -13,14 +13,14 @@ from nbprof.analysis.advice.facts import INPUT, INPUT_SHARE, TRACE, AdviceRule, 
 from nbprof.analysis.rule import GPU_GUIDE, JAX, PYTORCH, TENSORFLOW, TORCH_GUIDE, TORCH_TB, XPROF, Found, Rule, Target, Threshold
 
 _AHEAD = ("Prefetch", "MapAndBatch", "ParallelMap", "ParallelBatch", "ParallelInterleave", "DataService")
-# Iterators that only hand on what the one below them made.
+# Iterators that only pass on elements of their input.
 _HANDS_ON = (
     r"(Root|Model|MaxIntraOpParallelism|PrivateThreadPool|Options|AssertCardinality|(Finite)?(Take|Skip|Repeat)|ForeverRepeat)(V\d+)?\Z"
 )
-_COPIES = Threshold(f"{INPUT_SHARE.text}; work of the pipeline < {{pipeline:percent}} of the wait", **INPUT_SHARE.numbers, pipeline=0.2)
-"""The pipeline is to blame for the wait when its own work is at least this part of it; else the wait is copies to the device."""
-_CAUSE = Threshold(f"{INPUT_SHARE.text}, of it ≥ {{cause:percent}} there", **INPUT_SHARE.numbers, cause=0.2)
-"""A cause counts where it makes up at least this part of the wait that it explains."""
+_COPIES = Threshold(f"{INPUT_SHARE.text}; pipeline work < {{pipeline:percent}} of the wait", **INPUT_SHARE.numbers, pipeline=0.2)
+"""The pipeline causes the wait if its own work is at least this fraction of it; otherwise copies to the device do."""
+_CAUSE = Threshold(f"{INPUT_SHARE.text}, ≥ {{cause:percent}} of it there", **INPUT_SHARE.numbers, cause=0.2)
+"""A cause counts if it explains at least this fraction of the wait."""
 
 _TRACE_COPIES = Target("trace", "Trace: copies")
 _CRITICAL_PATH = Target("input", "Steps & input: critical path")
@@ -32,14 +32,14 @@ def _waits(facts: Facts) -> str:
 
 
 def _without_pipeline(facts: Facts, limit: Threshold) -> bool:
-    """Whether steps wait, and no pipeline of tf.data was recorded."""
+    """Whether steps wait and no tf.data pipeline was recorded."""
     return facts.percent["input"] >= limit["moderate"] and not facts.in_host_memory and not len(facts.nodes)
 
 
 def _input_ahead(facts: Facts, limit: Threshold) -> Found | None:
     if not _without_pipeline(facts, limit) or not facts.jax:
         return None
-    text = f"{_waits(facts)}, which no recorded pipeline made ahead."
+    text = f"{_waits(facts)}, and no recorded pipeline prepares it ahead of time."
     return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
 
 
@@ -49,7 +49,7 @@ def _outside_tf_data(facts: Facts, limit: Threshold) -> Found | None:
         text = f"{_waits(facts)}, and no tf.data pipeline was recorded."
         return Found(text, level, wait, tf_data.FIT if facts.keras else _LOOP)
     main = _pipeline(facts, limit)
-    # The pipeline is Keras's own: there is no map in the program that could run in parallel.
+    # The pipeline is Keras's own: the program has no map to parallelize.
     return Found(f"{_waits(facts)}: {tf_data.FROM_ARRAYS}", level, wait, tf_data.FIT) if main is not None and _of_arrays(main[1]) else None
 
 
@@ -60,19 +60,19 @@ def _input_copies(facts: Facts, limit: Threshold) -> Found | None:
     each = _work(facts, main[1])
     if each >= limit["pipeline"] * wait:
         return None
-    text = f"{_waits(facts)}, but the tf.data pipeline works only **{each:.2f} ms** a step: the rest hands batches to the device."
+    text = f"{_waits(facts)}, but the tf.data pipeline works only **{each:.2f} ms** per step: the rest is copying batches to the device."
     return Found(text, limit.severity(facts.percent["input"]), wait)
 
 
 def _pipeline(facts: Facts, limit: Threshold) -> tuple[pd.Series, pd.DataFrame] | None:
-    """The pipeline that steps wait for; None where they do not, or where it was not recorded."""
+    """The pipeline that steps wait for; None if they do not wait, or if it was not recorded."""
     if facts.percent["input"] < limit["moderate"] or facts.in_host_memory or not len(facts.nodes):
         return None
     return facts.once(_main_pipeline)
 
 
 def _to_blame(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
-    """The pipeline, where it is the user's, and its own work is what the steps wait for."""
+    """The pipeline, if it is the user's and the steps wait for its own work."""
     main = _pipeline(facts, INPUT_SHARE)
     if main is None or _of_arrays(main[1]) or _work(facts, main[1]) < _COPIES["pipeline"] * facts.mean["input"]:
         return None
@@ -84,17 +84,17 @@ def _of_arrays(nodes: pd.DataFrame) -> bool:
 
 
 def _work(facts: Facts, nodes: pd.DataFrame) -> float:
-    """Ms a step that a pipeline works."""
+    """Pipeline work per step, in ms."""
     return float(nodes["self_ms"].sum()) / max(int(facts.overview["steps"]), 1)
 
 
 def _main_pipeline(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
-    """The pipeline with the most work and its iterators, summed over its instances: every epoch makes the pipeline anew."""
+    """The pipeline with the most work and its iterators, summed over its instances: every epoch recreates the pipeline."""
     nodes = facts.nodes
-    # A device pipeline only hands on what the host pipeline made.
+    # A device pipeline only passes on elements of the host pipeline.
     nodes = nodes[~nodes["pipeline"].astype(str).str.startswith("Device")]
     if not len(nodes):
-        # What makes it was not recorded: of that nothing is known.
+        # The host pipeline was not recorded, so nothing is known about it.
         return None
     shape = nodes.groupby(["host", "pipeline"], sort=False)["long_name"].agg(tuple)
     work = nodes.groupby(["host", "pipeline"], sort=False)["self_ms"].sum()
@@ -111,7 +111,7 @@ def _main_pipeline(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
 
 
 def _bottleneck(facts: Facts) -> tuple[pd.Series, pd.DataFrame, pd.Series, bool] | None:
-    """The pipeline to blame, its iterators, the slowest of them, and whether that is a function on one thread."""
+    """The pipeline that causes the wait, its iterators, its bottleneck, and whether that is a function on a single thread."""
     if (main := _to_blame(facts)) is None:
         return None
     slow = main[1][main[1]["bottleneck"]].iloc[0]
@@ -128,7 +128,7 @@ def _takes(slow: pd.Series, nodes: pd.DataFrame) -> str:
     work = float(nodes["self_ms"].sum())
     return (
         f"**{_kind(slow)}** takes **{slow['self_ms']:,.1f} ms** of the **{work:,.1f} ms** spent in the pipeline "
-        f"(**{100 * float(slow['self_ms']) / work:.0f}%**), in **{int(slow['calls']):,}** calls"
+        f"(**{100 * float(slow['self_ms']) / work:.0f}%**), over **{int(slow['calls']):,}** calls"
     )
 
 
@@ -150,8 +150,8 @@ def _input_bottleneck(facts: Facts, limit: Threshold) -> Found | None:
     told = str(slow["iterator"]) == str(pipeline["bottleneck"])
     text, fix = (pipeline["advice"], pipeline["fix"]) if told else tf_data.advice(str(slow["long_name"]), float(pipeline["max_us"]))
     kind = _kind(slow)
-    # What hands on from a buffer is slow because the buffer was empty.
-    title = f"Make what feeds {kind} faster" if kind == "Prefetch" else f"Make {kind} faster"
+    # A Prefetch is slow because its buffer was empty.
+    title = f"Speed up the input of {kind}" if kind == "Prefetch" else f"Speed up {kind}"
     return Found(f"{_takes(slow, nodes)}. {text}", limit.severity(facts.percent["input"]), facts.mean["input"], fix, title)
 
 
@@ -159,7 +159,7 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
     if (main := _to_blame(facts)) is None:
         return None
     nodes, wait = main[1], facts.mean["input"]
-    # What runs ahead of the step by itself at the end of the pipeline; a Prefetch behind it would hide next to nothing.
+    # Iterators at the end of the pipeline that already run ahead; a Prefetch after them would hide next to nothing.
     last = nodes[nodes["long_name"].str.count("::") == 1]
     while len(last) and not last["iterator"].astype(str).str.startswith(_AHEAD).any():
         handing_on = last.loc[last["iterator"].astype(str).str.match(_HANDS_ON), "id"]
@@ -169,14 +169,14 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
     rest = max(facts.mean["step_time"] - wait, 0.0)
     gain = min(wait, rest)
     text = (
-        f"No Prefetch ends the pipeline: the **{wait:.2f} ms** of input a step are spent while nothing else runs. "
-        f"Made ahead, up to **{gain:.2f} ms** of them would hide behind the **{rest:.2f} ms** of the rest."
+        f"The pipeline does not end with prefetch: **{wait:.2f} ms** of input per step do not overlap anything. "
+        f"Prefetching could hide up to **{gain:.2f} ms** of them behind the other **{rest:.2f} ms** of the step."
     )
     return Found(text, limit.severity(facts.percent["input"]), gain)
 
 
 def _loaded(facts: Facts, limit: Threshold) -> str:
-    """What steps of PyTorch wait for: "", "iterator", "workers" of a DataLoader, or its "process"."""
+    """What PyTorch steps wait for: "", "iterator", "workers" of a DataLoader, or its "process"."""
     runtime, wait = facts.torch_runtime, facts.mean["input"]
     if facts.percent["input"] < limit["moderate"] or max(runtime.loader_ms, runtime.iterator_ms) < limit["cause"] * wait:
         return ""
@@ -189,22 +189,22 @@ def _loader_none(facts: Facts, limit: Threshold) -> Found | None:
     if _loaded(facts, limit) != "iterator":
         return None
     spent = facts.torch_runtime.iterator_ms
-    text = f"{_waits(facts)}; **{spent:.2f} ms** a step are in the iterator of the loop, which is no DataLoader."
+    text = f"{_waits(facts)}; **{spent:.2f} ms** per step are in the loop's iterator, which is not a DataLoader."
     return Found(text, limit.severity(facts.percent["input"]), min(facts.mean["input"], spent))
 
 
 def _loader_in_process(facts: Facts, limit: Threshold) -> Found | None:
-    text = ", which loads in the training process: **num_workers is 0**, so nothing is made ahead."
+    text = ", which loads in the training process: with **num_workers=0** nothing is loaded ahead."
     return _in_loader(facts, limit, text) if _loaded(facts, limit) == "process" else None
 
 
 def _loader_workers(facts: Facts, limit: Threshold) -> Found | None:
-    return _in_loader(facts, limit, ", whose workers do not keep up.") if _loaded(facts, limit) == "workers" else None
+    return _in_loader(facts, limit, ", whose workers cannot keep up.") if _loaded(facts, limit) == "workers" else None
 
 
 def _in_loader(facts: Facts, limit: Threshold, why: str) -> Found:
     spent = facts.torch_runtime.loader_ms
-    text = f"{_waits(facts)}; **{spent:.2f} ms** a step are in the DataLoader{why}"
+    text = f"{_waits(facts)}; **{spent:.2f} ms** per step are in the DataLoader{why}"
     return Found(text, limit.severity(facts.percent["input"]), min(facts.mean["input"], spent))
 
 
@@ -214,14 +214,14 @@ def _pinned_memory(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"] or not runtime.pageable_bytes or copies.ms < limit["cause"] * wait:
         return None
     text = (
-        f"**{runtime.pageable_bytes / 2**20:,.1f} MiB** a step are copied to the device from pageable memory; "
-        f"{copies.name} holds the host for **{copies.ms:.2f} ms** a step. Pinned memory is copied faster, and while the host goes on."
+        f"**{runtime.pageable_bytes / 2**20:,.1f} MiB** per step are copied to the device from pageable memory; "
+        f"{copies.name} blocks the host for **{copies.ms:.2f} ms** per step. Copies from pinned memory are faster and can be asynchronous."
     )
     return Found(text, limit.severity(share), min(wait, copies.ms))
 
 
 def _copies_exposed(facts: Facts, limit: Threshold) -> Found | None:
-    """G13: copies to the device that nothing runs beside, though their memory is pinned."""
+    """G13: copies to the device that overlap nothing, although their memory is pinned."""
     runtime, share, wait = facts.torch_runtime, facts.percent["input"], facts.mean["input"]
     time = min(runtime.pinned_ms, wait)
     part = 100 * time / facts.mean["step_time"] if facts.mean["step_time"] else 0.0
@@ -233,8 +233,8 @@ def _copies_exposed(facts: Facts, limit: Threshold) -> Found | None:
     ):
         return None
     text = (
-        f"**{part:.0f}%** of a step (**{time:.2f} ms**) copies batches to the device from pinned memory while nothing computes: "
-        "on a stream of its own the next batch is copied during the step."
+        f"**{part:.0f}%** of step time (**{time:.2f} ms**) is copying batches to the device from pinned memory while nothing computes. "
+        "On a separate stream, the next batch can be copied during the step."
     )
     return Found(text, limit.severity(part), time)
 
@@ -247,39 +247,39 @@ _LOOP = (
 RULES: tuple[AdviceRule, ...] = (
     Rule(
         "input_ahead", _input_ahead, INPUT_SHARE, XPROF, TRACE, JAX,
-        "Steps that wait for input that no recorded pipeline made", "Put the next batch on the device ahead of time",
+        "Steps that wait for input from no recorded pipeline", "Put the next batch on the device ahead of time",
         " batches = iter(loader)\n+ahead = jax.device_put(next(batches))\n-for batch in batches:\n-    state = step(state, batch)\n"
         "+for batch in batches:\n+    now, ahead = ahead, jax.device_put(batch)  # copied while the step runs\n"
         "+    state = step(state, now)",
     ),
     Rule(
         "input_outside_tf_data", _outside_tf_data, INPUT_SHARE, XPROF, INPUT, TENSORFLOW,
-        "Steps that wait for input without tf.data, or with a pipeline that Keras made of arrays", "Feed the model through tf.data",
+        "Steps that wait for input without tf.data, or with a pipeline that Keras made from arrays", "Feed the model through tf.data",
     ),
     Rule(
         "input_copies", _input_copies, _COPIES, XPROF, Target("trace", "Trace: copies to the device"), TENSORFLOW,
-        "Steps that wait for input while the tf.data pipeline hardly works: copies to the device",
-        "Copy less to the device, and ahead of time",
+        "Steps that wait for input while the tf.data pipeline does little work: copies to the device",
+        "Copy less to the device, ahead of time",
         "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n+ds = ds.batch(n)  # as uint8: a quarter of the bytes; cast in the model\n"
         "+ds = ds.apply(tf.data.experimental.prefetch_to_device('/gpu:0'))",
     ),
     Rule(
         "map_serial", _map_serial, INPUT_SHARE, f"{XPROF}; {GPU_GUIDE}", _CRITICAL_PATH, TENSORFLOW,
-        "A pipeline whose bottleneck is a map or interleave on one thread", "Run Dataset.map in parallel",
+        "A pipeline whose bottleneck is a single-threaded map or interleave", "Run Dataset.map in parallel",
         "-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)",
     ),
     Rule(
         "input_bottleneck", _input_bottleneck, INPUT_SHARE, XPROF, _CRITICAL_PATH, TENSORFLOW,
-        "The iterator of the pipeline with the most self time on its critical path",
+        "The iterator with the most self time on the pipeline's critical path",
     ),
     Rule(
         "prefetch_missing", _prefetch_missing, INPUT_SHARE, GPU_GUIDE, Target("input", "Steps & input: pipeline"), TENSORFLOW,
-        "A pipeline that no Prefetch, nor another iterator that runs ahead, ends", "Prefetch, so that input overlaps compute",
+        "A pipeline that does not end with Prefetch or another iterator that runs ahead", "Prefetch so that input overlaps compute",
         "-ds = ds.batch(n)\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)",
     ),
     Rule(
         "loader_none", _loader_none, _CAUSE, TORCH_TB, INPUT, PYTORCH,
-        "Steps that wait for an iterator that is no DataLoader", "Load batches ahead, with a DataLoader",
+        "Steps that wait for an iterator that is not a DataLoader", "Load batches ahead with a DataLoader",
         "+loader = DataLoader(dataset, batch_size=n, num_workers=4,\n+                    pin_memory=True, persistent_workers=True)\n"
         "-for batch in nbprof.steps(batches):\n+for batch in nbprof.steps(loader):",
         on_npu=True,
@@ -300,7 +300,7 @@ RULES: tuple[AdviceRule, ...] = (
     ),
     Rule(
         "pinned_memory", _pinned_memory, _CAUSE, TORCH_GUIDE, _TRACE_COPIES, PYTORCH,
-        "Copies to the device from pageable memory that hold the host", "Copy batches from pinned memory",
+        "Copies to the device from pageable memory that block the host", "Copy batches from pinned memory",
         "-loader = DataLoader(dataset, batch_size=n)\n+loader = DataLoader(dataset, batch_size=n, pin_memory=True)\n"
         "-x = x.to(device)\n+x = x.to(device, non_blocking=True)",
         on_npu=True,
@@ -309,8 +309,8 @@ RULES: tuple[AdviceRule, ...] = (
         "copies_exposed", _copies_exposed,
         Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=10.0, high=INPUT_HIGH),
         TORCH_GUIDE, _TRACE_COPIES, PYTORCH,
-        "Copies to the device from pinned memory that no compute hides", "Copy the next batch during the step",
-        "+side = torch.cuda.Stream()\n+with torch.cuda.stream(side):  # while the step before computes\n"
+        "Copies to the device from pinned memory that do not overlap compute", "Copy the next batch during the step",
+        "+side = torch.cuda.Stream()\n+with torch.cuda.stream(side):  # while the previous step computes\n"
         "+    following = following.to(device, non_blocking=True)\n+torch.cuda.current_stream().wait_stream(side)",
         on_npu=True,
     ),

@@ -1,4 +1,4 @@
-"""Advice for NPUs: what the rules of Ascend's own tools found, and the rules of PyTorch in the words of torch_npu."""
+"""Advice for NPUs: findings of the rules from Ascend's own tools, and PyTorch's rules with torch_npu names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORDS = (
 
 
 def in_words_of_npus(found: list[Finding]) -> list[Finding]:
-    """PyTorch's findings with the names that torch_npu has for the same."""
+    """PyTorch's findings with CUDA names replaced by those of torch_npu."""
     out = []
     for one in found:
         texts = {name: getattr(one, name) for name in ("evidence", "fix")}
@@ -40,7 +40,7 @@ def in_words_of_npus(found: list[Finding]) -> list[Finding]:
 
 
 def findings(facts: Facts) -> list[Finding]:
-    """What the rules of Ascend's tools found at a twentieth of the time or more, those left out that only say where to look."""
+    """Findings of the Ascend rules at 5 % of the time or more, excluding rules that only say where to look."""
     rules = facts.evidence.npu_rules
     if rules is None or not len(rules):
         return []

@@ -1,4 +1,4 @@
-"""What the ops of compiled programs tell advice: their time, the sizes of their matrix products, and what they only move about.
+"""Evidence from the ops of compiled programs: their time, the sizes of their matrix products, and pure data movement.
 
 Only the ops with the most time are looked up in their programs, since a program may have a hundred thousand.
 """
@@ -25,11 +25,11 @@ from nbprof.hlo.shapes import Shape
 MOST_OPS = 200
 """Ops that are looked up in their programs."""
 MOSTLY_KNOWN = 0.8
-"""Part of the time of which something has to be known to be told of the whole."""
+"""Fraction of the time for which a property must be known before it is stated for the whole."""
 ALMOST_ALL = 0.98
-"""Of the time of all ops: what is left are ops too small to matter."""
+"""Fraction of the time of all ops; the rest are ops too small to matter."""
 _MOST_INSTRUCTIONS = 2000
-"""Larger computations are not gone through for who reads what."""
+"""In larger computations, readers are not traced."""
 
 _TRANSFERS = re.compile(
     r"infeed|outfeed|send|recv|copy-start|copy-done|async|all-|reduce-scatter|collective|ragged-all|megascale|host|while|conditional|call\Z"
@@ -41,9 +41,9 @@ _BACKWARD = re.compile(r"transpose\(|gradient_tape|Backprop|/grad")
 
 
 class Product(NamedTuple):
-    """A dot or convolution as a product of matrices: `rows` x `depth` by `depth` x `columns`.
+    """A dot or convolution as a matrix product: `rows` x `depth` by `depth` x `columns`.
 
-    `batch` is the number of examples where that is known (forward products), else 0; `spatial` says whether it is a convolution over
+    `batch` is the number of examples if known (forward products), else 0; `spatial` tells whether it is a convolution over
     space; `op` is its row in `Work.ops`.
     """
 
@@ -57,7 +57,7 @@ class Product(NamedTuple):
 
 @dataclass
 class Work:
-    """The ops of compiled programs that compute, copies between memories and communication left out.
+    """The compute ops of compiled programs, excluding copies between memories and communication.
 
     Attributes
     ----------
@@ -69,16 +69,16 @@ class Work:
         Self time of all ops that compute, also of those not looked up, in ps.
     products : list of Product
     matrix_unit : int
-        Rows and columns of the matrix unit of a TPU; 0 of other devices.
+        Rows and columns of a TPU's matrix unit; 0 for other devices.
     lonely : DataFrame
         Programs of one elementwise op each: `program`, `own`, `runs`.
     chained : float
-        Self time in ps that a fusion of neighbours would save at most: of elementwise ops bound by memory that read what another such op
-        made for them alone.
+        Self time in ps that fusing neighbours would save at most: for memory-bound elementwise ops that are the only readers of another
+        such op's output.
     chain : str
-        The op with the most of it.
+        The op that would save most.
     chains : int
-        How many ops `chained` is of.
+        Number of ops counted in `chained`.
     """
 
     ops: pd.DataFrame
@@ -91,12 +91,12 @@ class Work:
     chains: int = 0
 
     def share(self, own: float) -> float:
-        """Percent of the time of all ops that compute."""
+        """Percent of the time of all compute ops."""
         return 100 * own / self.own if self.own else 0.0
 
 
 def _most(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    """The ops that are no transfers, and those of them that take almost all of the time; None where no compiled program ran on a device."""
+    """The ops that are not transfers, and those of them that take almost all the time; None if no compiled program ran on a device."""
     if not len(activity.op_parts) or not activity.op_parts["hlo"].any() or activity.programs is None:
         return None
     found, _ = hlo.measured(activity)
@@ -109,7 +109,7 @@ def _most(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame] | None:
 
 
 def share_of_16_bit(activity: Activity) -> float | None:
-    """Percent of the time of compiled programs in ops with numbers of 16 bits or fewer; None where the programs do not tell."""
+    """Percent of compiled programs' time in ops with numbers of 16 bits or fewer; None if unknown."""
     if (most := _most(activity)) is None:
         return None
     found, top = most
@@ -118,14 +118,14 @@ def share_of_16_bit(activity: Activity) -> float | None:
 
 
 def part_in_16_bit(own: pd.Series, narrow: Any, whole: float) -> float | None:
-    """Percent of the time `own` that is of ops with narrow numbers; None where that is known of too little of the `whole`."""
+    """Percent of the time `own` in ops with narrow numbers; None if that is known for too little of the `whole`."""
     told = ~pd.isna(narrow)
     time = float(own[told].sum())
     return 100 * float(own[told][narrow[told].astype(bool)].sum()) / time if time and time >= MOSTLY_KNOWN * whole else None
 
 
 def gather(activity: Activity) -> Work | None:
-    """The work of compiled programs on devices; None where no program ran on one."""
+    """The work of compiled programs on devices; None if none ran there."""
     if (most := _most(activity)) is None:
         return None
     found, top = most
@@ -178,7 +178,7 @@ class _Look(NamedTuple):
 
 
 def _look(activity: Activity, row: int, host: int, ident: int, name: str) -> _Look:
-    """What one op is made of; nothing where its program is not in the file or damaged."""
+    """What one op consists of; empty if its program is damaged or not in the file."""
     program: Program | None = activity.programs.program(host, ident)
     place = None if program is None else program.place(name)
     if program is None or place is None:
@@ -203,7 +203,7 @@ def _look(activity: Activity, row: int, host: int, ident: int, name: str) -> _Lo
 
 
 def _inside(program: Program, place: int) -> list[int]:
-    """The instructions of the computations that a fusion runs as one."""
+    """The instructions of the computations that a fusion calls."""
     if program.opcodes[place] != "fusion":
         return []
     out: list[int] = []
@@ -220,21 +220,21 @@ def _operands(program: Program, place: int) -> list[Shape]:
 
 
 def _relaid(program: Program, place: int) -> bool:
-    """Whether a copy lies in memory otherwise than what it is a copy of."""
+    """Whether a copy has a different layout than its source."""
     return program.opcodes[place] == "copy" and any(
         s.minor_to_major != program.shape(place).minor_to_major for s in _operands(program, place)
     )
 
 
 def _narrow(program: Program, place: int) -> bool | None:
-    """Whether an op reads or makes an array of numbers of 16 bits or fewer; None where it has none of floating point."""
+    """Whether an op reads or writes an array of numbers of 16 bits or fewer; None if it has no floating-point arrays."""
     shapes = [part for shape in (program.shape(place), *_operands(program, place)) for part in shape.arrays()]
     wide = [part for part in shapes if part.element[:1] in ("f", "b", "c") and part.elements > 1]
     return any(part.element_bytes <= 2 for part in wide) if wide else None
 
 
 def _product(program: Program, row: int, place: int) -> Product | None:
-    """The sizes of a dot or a convolution; None where they do not fit each other."""
+    """The sizes of a dot or a convolution; None if they are inconsistent."""
     one = program.instruction(place)
     shapes = _operands(program, place)
     if len(shapes) < 2:
@@ -262,7 +262,7 @@ def _product(program: Program, row: int, place: int) -> Product | None:
 
 
 def _lonely(found: pd.DataFrame, activity: Activity) -> pd.DataFrame:
-    """Programs that run one elementwise op and nothing else, as a framework makes of each op that runs by itself."""
+    """Programs of a single elementwise op, which a framework compiles for each op run on its own."""
     count = found.groupby(["host", "program"], sort=False)["own"].transform("size")
     alone = found[(count == 1) & found["category"].isin(ELEMENTWISE_KINDS)]
     names = [title for title, _ in hlo.titles(activity, alone)]
@@ -270,7 +270,7 @@ def _lonely(found: pd.DataFrame, activity: Activity) -> pd.DataFrame:
 
 
 def _chained(activity: Activity, top: pd.DataFrame, table: pd.DataFrame) -> tuple[float, str, int]:
-    """What fusing neighbours would save at most: of two ops, one of which alone reads what the other made, the time of the shorter one."""
+    """The most that fusing neighbours would save: for an op that is the only reader of another, the time of the shorter one."""
     plain = table["category"].isin(ELEMENTWISE_KINDS) & (table["bandwidth_fraction"] > table["compute_fraction"]) & ~table["moves"]
     rows: dict[tuple[int, int], dict[str, int]] = {}
     for row, (host, ident, name) in enumerate(_keys(top)):
@@ -292,7 +292,7 @@ def _chained(activity: Activity, top: pd.DataFrame, table: pd.DataFrame) -> tupl
 
 
 def _readers(program: Program, names: dict[str, int]) -> Iterator[tuple[str, list[str]]]:
-    """Ops by name, each with those ops whose value it reads and nobody else does, through tuples and bitcasts."""
+    """Ops by name, each with the ops whose only reader it is, through tuples and bitcasts."""
     for one in program.computations:
         places = range(one.first, one.first + one.count)
         if one.count > _MOST_INSTRUCTIONS or sum(program.names[at] in names for at in places) < 2:

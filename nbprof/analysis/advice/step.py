@@ -1,4 +1,4 @@
-"""The rules of advice about the parts of a step: launches, the host's own work, precision, eager code, communication, results, Python.
+"""Advice rules about the parts of a step: launches, host work, precision, eager code, communication, output, Python.
 
 Sources: TensorFlow Profiler, TensorFlow's GPU performance guide, PyTorch's performance tuning guide and the notes of its CUDA allocator.
 """
@@ -47,7 +47,7 @@ from nbprof.analysis.rule import (
     Threshold,
 )
 
-# Kernels that compute no product of matrices, though the op that they belong to is one: they prepare what it reads, or move what it made.
+# Kernels that belong to a matrix product but compute none: they prepare its inputs, or move its output.
 _NO_PRODUCT = re.compile(
     r"transpose(?!Params)|nchwToNhwc|nhwcToNchw|tensorTransform|SwapDimension|im2col|col2im|^(?:loop|input|wrapped)_|memcpy|memset",
     re.IGNORECASE,
@@ -62,23 +62,24 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
     if facts.torch:
         launches = facts.torch_runtime.of("launch", "graph").count
         text = (
-            f"**{share:.0f}%** of a step (**{time:.2f} ms**) launches kernels while the device idles, **{launches:,.0f}** launches a step."
+            f"**{share:.0f}%** of step time (**{time:.2f} ms**) goes to launching kernels while the device is idle: "
+            f"**{launches:,.0f}** launches per step."
         )
         if facts.other_devices:
             fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
             return Found(text, level, time, fix, "Launch fewer, larger kernels")
         fix = '-model = Model().to(device)\n+model = torch.compile(Model().to(device), mode="reduce-overhead")  # CUDA graphs'
-        return Found(text, level, time, fix, "Launch whole graphs, not single kernels")
-    text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) prepares and launches kernels."
+        return Found(text, level, time, fix, "Launch CUDA graphs instead of single kernels")
+    text = f"**{share:.0f}%** of step time (**{time:.2f} ms**) goes to preparing and launching kernels."
     if facts.jax:
         fix = "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):"
-        return Found(text, level, time, fix, "Compile the whole step as one program")
+        return Found(text, level, time, fix, "Compile the whole step into one program")
     if facts.keras:
         fix = " model.compile(optimizer, loss,\n+              jit_compile=True, steps_per_execution=10)"
     else:
         fix = "-@tf.function\n+@tf.function(jit_compile=True)\n def train_step(batch):"
     if len(facts.pipelines):
-        text += " tf.data threads may compete with the launching thread: give it its own."
+        text += " tf.data threads may compete with the thread that launches kernels: give it threads of its own."
         fix = f"+import os\n+os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'  # before TensorFlow starts\n{fix}"
     return Found(text, level, time, fix, "Launch fewer, larger kernels")
 
@@ -89,9 +90,9 @@ def _allocator(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"**{calls.count:,.0f}** calls a step ask the driver for memory or give it back, most of all {calls.name}: **{calls.ms:.2f} ms** "
-        f"(**{share:.0f}%** of a step). Each may wait for the whole device. PyTorch's caching allocator makes none in a steady loop, "
-        "unless PYTORCH_NO_CUDA_MEMORY_CACHING is set, the loop empties the cache, or memory is so full that blocks are given back."
+        f"**{calls.count:,.0f}** calls per step allocate or free memory in the driver, mostly {calls.name}: **{calls.ms:.2f} ms** "
+        f"(**{share:.0f}%** of step time). Each may synchronize the device. PyTorch's caching allocator makes none in steady state, "
+        "unless PYTORCH_NO_CUDA_MEMORY_CACHING is set, the loop empties the cache, or memory is so full that cached blocks are freed."
     )
     family = "HIP" if facts.torch_runtime.amd else "CUDA"
     fix = (
@@ -109,8 +110,8 @@ def _host_ops(facts: Facts, limit: Threshold) -> Found | None:
     if idle is None or share < limit["moderate"] or eager < limit["eager"] or time < limit["own"] * facts.mean["host_compute"]:
         return None
     text = (
-        f"The device is idle **{idle:.0f}%** of a step, and for **{time:.2f} ms** of that the host works on ops, **{eager:.0f}%** of them "
-        "eager, one by one. Compiled, many become one."
+        f"The device is idle for **{idle:.0f}%** of step time; for **{time:.2f} ms** of that the host runs ops, **{eager:.0f}%** of them "
+        "eager, one by one. Compiling fuses many of them into one."
     )
     return Found(text, limit.severity(share), time)
 
@@ -122,9 +123,9 @@ def _precision(facts: Facts, limit: Threshold) -> Found | None:
     half = half if programs is None or half is None else max(half, programs)
     if half is None or half >= limit["below"] or not compute or not cores:
         return None
-    text = f"{only(half)} of device compute is 16 bit. Where accuracy permits, 16-bit ops run up to twice as fast"
+    text = f"{only(half)} of device compute is 16-bit. If accuracy permits, use 16-bit ops: they run up to twice as fast"
     work = facts.evidence.work
-    text += ": they move half of the bytes." if work is not None and not work.products and facts.tpu else f" and can use {cores}."
+    text += ", as they move half the bytes." if work is not None and not work.products and facts.tpu else f" and can use {cores}."
     # A TPU has no kernels of its own to show.
     target = OPS if facts.tpu else KERNELS
     return Found(text, facts.level(compute / 2), compute / 2, _in_16_bit(facts), target=target)
@@ -163,7 +164,7 @@ def _tensor_cores(facts: Facts, limit: Threshold) -> Found | None:
     op = str(worst["op"]) if facts.torch else short(worst["op"])
     how, fix = _how_of_torch(facts, op) if facts.torch else _how(facts, op)
     text = (
-        f"**{share:.0f}%** of kernel time is in kernels whose op could run on {cores} but does not; the largest is "
+        f"**{share:.0f}%** of kernel time is in kernels whose op could run on {cores} but does not; the longest is "
         f"{op} with **{worst['total_us'] / 1000:.2f} ms**. {how}"
     )
     gain = facts.mean["device_compute"] * share / 100
@@ -179,19 +180,19 @@ def _how(facts: Facts, op: str) -> tuple[str, str]:
         fix = "+x, params = jax.tree.map(lambda a: a.astype(jnp.float16), (x, params))\n loss = loss_fn(params, x, y)"
     elif facts.jax:
         fix = "+jax.config.update('jax_default_matmul_precision', 'tensorfloat32')"
-    return "Channels and batch as multiples of 8, and 16-bit inputs, allow it.", fix
+    return "It needs 16-bit inputs, and channels and batch size that are multiples of 8.", fix
 
 
 def _how_of_torch(facts: Facts, op: str) -> tuple[str, str]:
     if "conv" in op:
-        return "Convolutions use them with 16-bit inputs in channels-last layout and channels that are multiples of 8.", (
+        return "Convolutions use them with 16-bit inputs, channels-last layout, and channel counts that are multiples of 8.", (
             " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)\n+x = x.to(memory_format=torch.channels_last)"
         )
     runtime = facts.torch_runtime
     if not runtime.amd and runtime.capability is not None and runtime.capability >= (8, 0):
         fix = '+torch.set_float32_matmul_precision("high")'
-        return "TF32 lets 32-bit matrix products use them; sizes as multiples of 8 let 16-bit ones.", fix
-    return "16-bit inputs, and sizes as multiples of 8, allow it.", ""
+        return "TF32 lets 32-bit matrix products use them; 16-bit ones need sizes that are multiples of 8.", fix
+    return "It needs 16-bit inputs and sizes that are multiples of 8.", ""
 
 
 def _eager(facts: Facts, limit: Threshold) -> Found | None:
@@ -200,16 +201,16 @@ def _eager(facts: Facts, limit: Threshold) -> Found | None:
         return None
     fix = "+@jax.jit\n def train_step(batch):" if facts.jax else "+@tf.function\n def train_step(batch):"
     if facts.jax:
-        text = f"**{share:.0f}%** of op time ran op by op. jax.jit makes one program of them."
-        return Found(text, fix=fix, title="Put the step into jax.jit")
+        text = f"**{share:.0f}%** of op time ran op by op. jax.jit compiles the ops into one program."
+        return Found(text, fix=fix, title="Wrap the step in jax.jit")
     text = f"**{share:.0f}%** of op time ran eagerly, op by op. A tf.function runs them as one graph."
     if facts.keras and len(facts.overview["tf_functions"]):
         fix = "-model.compile(optimizer, loss, run_eagerly=True)\n+model.compile(optimizer, loss)"
-    return Found(text, fix=fix, title="Put eager code into a tf.function")
+    return Found(text, fix=fix, title="Wrap eager code in a tf.function")
 
 
 def _functions(facts: Facts, limit: Threshold) -> Found | None:
-    """Functions that are traced again and again; one that was traced in a step that warms up costs the others nothing."""
+    """Functions that are retraced; tracing in a warm-up step costs the other steps nothing."""
     functions = facts.overview["tf_functions"]
     worst = functions[(functions["expensive_percent"] >= limit["function"]) & (functions["expensive_ms_per_step"] > 0)]
     worst = worst.sort_values("expensive_ms_per_step", ascending=False, kind="stable")
@@ -217,8 +218,8 @@ def _functions(facts: Facts, limit: Threshold) -> Found | None:
     if 100 * time < limit["moderate"] * facts.mean["step_time"]:
         return None
     name, share, traced = worst[["function", "expensive_percent", "tracings"]].iloc[0].tolist()
-    more = f" So are **{len(worst) - 1}** more." if len(worst) > 1 else ""
-    text = f"**{name}** is traced or run eagerly for **{share:.0f}%** of its time (traced **{traced}** times so far).{more}"
+    more = f" **{len(worst) - 1}** more as well." if len(worst) > 1 else ""
+    text = f"**{name}** spends **{share:.0f}%** of its time being traced or run eagerly (traced **{traced}** times so far).{more}"
     return Found(text, limit.severity(100 * time / facts.mean["step_time"]), time)
 
 
@@ -226,10 +227,10 @@ def _outside(facts: Facts, limit: Threshold) -> Found | None:
     share = facts.overview["outside_compilation_percent"]
     if share is None or share <= limit["over"]:
         return None
-    text = f"**{share:.0f}%** of op time on the TPU waits for ops that run on the host, outside of the compiled program."
-    fix = "-tf.print(loss)\n-tf.summary.image('batch', x)\n+if step % 100 == 0:\n+    log(loss)  # from outside of the step's function"
+    text = f"**{share:.0f}%** of op time on the TPU is spent waiting for ops on the host, outside the compiled program."
+    fix = "-tf.print(loss)\n-tf.summary.image('batch', x)\n+if step % 100 == 0:\n+    log(loss)  # outside the step's function"
     if facts.jax:
-        fix = "-jax.debug.print('{}', loss)\n+if step % 100 == 0:\n+    print(loss)  # from outside of the jitted step"
+        fix = "-jax.debug.print('{}', loss)\n+if step % 100 == 0:\n+    print(loss)  # outside the jitted step"
     return Found(text, gain_ms=facts.mean["device_compute"] * share / 100, fix=fix)
 
 
@@ -241,7 +242,7 @@ def _part(category: str, what: str, how: Callable[[Facts], tuple[str, str]]) -> 
         if share < limit["moderate"]:
             return None
         title, fix = how(facts)
-        return Found(f"**{share:.0f}%** of a step (**{time:.2f} ms**) is {what}.", limit.severity(share), time, fix, title)
+        return Found(f"**{share:.0f}%** of step time (**{time:.2f} ms**) is {what}.", limit.severity(share), time, fix, title)
 
     return check
 
@@ -249,7 +250,7 @@ def _part(category: str, what: str, how: Callable[[Facts], tuple[str, str]]) -> 
 def _overlap(facts: Facts) -> tuple[str, str]:
     title = "Overlap communication with compute"
     if facts.torch:
-        return "Communicate less often, or behind compute", (
+        return "Communicate less often, or overlap it with compute", (
             " for i, batch in enumerate(loader):\n+    with model.no_sync() if (i + 1) % 4 else contextlib.nullcontext():\n"
             "         loss_fn(model(batch)).backward()"
         )
@@ -263,8 +264,8 @@ def _overlap(facts: Facts) -> tuple[str, str]:
 
 def _fetch(facts: Facts) -> tuple[str, str]:
     if facts.torch:
-        return "", "-print(loss.item())\n+losses.append(loss.detach())  # and look at them every 100 steps"
-    return "", "-print(float(loss))\n+losses.append(loss)  # and look at them every 100 steps"
+        return "", "-print(loss.item())\n+losses.append(loss.detach())  # and print them every 100 steps"
+    return "", "-print(float(loss))\n+losses.append(loss)  # and print them every 100 steps"
 
 
 _results = _part("output", "copies from the device to the host", _fetch)
@@ -279,7 +280,7 @@ def _host_memory(facts: Facts, limit: Threshold) -> Found | None:
         return None
     share = float(facts.overview["host_transfer_percent"])
     gain = share * facts.mean["step_time"] / 100
-    text = f"**{share:.0f}%** of a step (**{gain:.2f} ms**) the program moves arrays between the device and the memory of the host."
+    text = f"**{share:.0f}%** of step time (**{gain:.2f} ms**) goes to moving arrays between device and host memory."
     return Found(text, limit.severity(share), gain)
 
 
@@ -290,8 +291,9 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
     if idle is None or idle < limit["idle"] or waits.count < 1 or share < limit["least"]:
         return None
     text = (
-        f"The host waits for the device **{waits.count:,.0f}** times a step, **{waits.ms:.2f} ms** in all ({waits.name}), and can launch "
-        f"nothing ahead meanwhile; the device is idle **{idle:.0f}%** of a step. .item(), .cpu(), print(loss), and if on a tensor do that."
+        f"The host synchronizes with the device **{waits.count:,.0f}** times per step, **{waits.ms:.2f} ms** in total ({waits.name}), and "
+        f"cannot launch ahead meanwhile; the device is idle for **{idle:.0f}%** of step time. .item(), .cpu(), print(loss) and if on a "
+        "tensor cause this."
     )
     return Found(text)
 
@@ -302,14 +304,14 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
         return None
     if facts.torch:
         text = (
-            f"**{share:.0f}%** of a step (**{time:.2f} ms**) is in no recorded op, launch or copy: Python between ops, logging or I/O. "
-            "with_stack=True makes Python itself slower."
+            f"**{share:.0f}%** of step time (**{time:.2f} ms**) is outside any recorded op, launch or copy: Python, logging or I/O. "
+            "with_stack=True itself slows Python down."
         )
         fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
-        return Found(text, gain_ms=time, fix=fix, title="Spend less of the step in Python")
-    text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) is in no recorded op: Python between ops, callbacks, logging or I/O."
+        return Found(text, gain_ms=time, fix=fix, title="Spend less time in Python")
+    text = f"**{share:.0f}%** of step time (**{time:.2f} ms**) is outside any recorded op: Python, callbacks, logging or I/O."
     if facts.maybe_input:
-        text += " It may also be input that was not recorded, such as NumPy arrays made in the loop."
+        text += " It may also be unrecorded input, such as NumPy arrays made in the loop."
     if facts.jax:
         fix = "-for batch in batches:\n-    state = step(state, batch)\n+state, losses = jax.lax.scan(step, state, batches)"
     elif facts.keras:
@@ -325,33 +327,33 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
 RULES: tuple[AdviceRule, ...] = (
     Rule(
         "kernel_launch", _launch, STEP_SHARE, XPROF, KERNELS, ALL,
-        "Time in which the host prepares and launches kernels while the device waits",
+        "Time the host spends preparing and launching kernels while the device is idle",
     ),
     Rule(
         "allocator", _allocator, STEP_SHARE, TORCH_GUIDE, MEMORY, PYTORCH,
-        "Calls that ask the driver for memory or give it back", "Keep memory in PyTorch's allocator", on_npu=True,
+        "Driver calls that allocate or free memory", "Keep memory in PyTorch's caching allocator", on_npu=True,
     ),
     Rule(
         "host_ops", _host_ops,
         Threshold(
-            "≥ {moderate:g} % of step time (high from {high:g} %), ≥ {own:percent} of it not in the allocator, "
+            "≥ {moderate:g} % of step time (high from {high:g} %), ≥ {own:percent} of it outside the allocator, "
             "≥ {eager:g} % of op time eager",
             moderate=PART_HIGH, high=INPUT_HIGH, eager=50.0, own=0.2,
         ),
-        TORCH_GUIDE, OPS, PYTORCH, "Ops of the host, most of them eager, while the device is idle", "Compile the model",
+        TORCH_GUIDE, OPS, PYTORCH, "Host ops, mostly eager, while the device is idle", "Compile the model",
         "-model = Model().to(device)\n+model = torch.compile(Model().to(device))\n+optimizer = torch.optim.AdamW(..., fused=True)",
     ),
     Rule(
         "mixed_precision", _precision, Threshold("< {below:g} % of device compute", below=LITTLE_16_BIT), XPROF, KERNELS, ALL,
-        "Device compute in 16 bits: by the names of kernels, and by the element types of compiled programs", "Use mixed precision",
+        "Share of device compute in 16 bit, by kernel names and by the element types in compiled programs", "Use mixed precision",
     ),
     Rule(
         "tensor_cores", _tensor_cores, Threshold("≥ {moderate:g} % of kernel time (high from {high:g} %)", moderate=10.0, high=30.0),
         GPU_GUIDE_CHOICE, Target("kernels", "GPU kernels: eligible, not used"), ALL,
-        "Kernels whose op could use TensorCores and that do not; transposes left out",
+        "Kernels whose op could use TensorCores but that do not; transposes excluded",
     ),
     Rule(
-        "eager", _eager, Threshold("> {over:g} % of op time of a side", over=MUCH_EAGER), XPROF, OPS, TENSORFLOW_JAX,
+        "eager", _eager, Threshold("> {over:g} % of op time on host or device", over=MUCH_EAGER), XPROF, OPS, TENSORFLOW_JAX,
         "Ops that ran eagerly, one by one",
     ),
     Rule(
@@ -360,36 +362,36 @@ RULES: tuple[AdviceRule, ...] = (
             "≥ {function:g} % of a function's time and ≥ {moderate:g} % of step time (high from {high:g} %)",
             function=EXPENSIVE_FUNCTION, moderate=PART_MODERATE, high=PART_HIGH,
         ),
-        XPROF, TRACE, TENSORFLOW, "tf.functions that are traced or run eagerly in steps that averages use", "Trace functions once",
+        XPROF, TRACE, TENSORFLOW, "tf.functions traced or run eagerly in the steps that averages include", "Trace functions once",
         "-@tf.function\n+@tf.function(reduce_retracing=True)\n def train_step(batch):  # pass tensors, not Python numbers",
     ),
     Rule(
         "outside_compilation", _outside, Threshold("> {over:g} % of op time", over=OUTSIDE_COMPILATION), XPROF, OPS, TPU,
-        "Ops that a compiled program waits for on the host", "Keep the step inside one program",
+        "Host ops that a compiled program waits for", "Keep the step inside one program",
     ),
     Rule(
         "collectives", _part("device_collectives", "communication between devices", _overlap), STEP_SHARE, XPROF, TRACE, ALL,
-        "Communication between devices that no compute hides", on_npu=True,
+        "Communication between devices that does not overlap compute", on_npu=True,
     ),
     Rule(
-        "output", _output, COPIES_SHARE, XPROF, TRACE, ALL, "Copies from the device to the host that no compute hides",
+        "output", _output, COPIES_SHARE, XPROF, TRACE, ALL, "Copies from device to host that do not overlap compute",
         "Fetch results less often", on_npu=True,
     ),
     Rule(
         "host_memory", _host_memory, COPIES_SHARE, OURS, TRACE, TPU,
-        "Arrays that a program moves between the device and the memory of the host", "Keep arrays in the device's memory",
+        "Arrays that a program moves between device and host memory", "Keep arrays in device memory",
         "-x = jax.device_put(x, sharding.with_memory_kind('pinned_host'))\n"
-        "+x = jax.device_put(x, sharding)  # as many arrays as there is room for",
+        "+x = jax.device_put(x, sharding)  # as many arrays as fit",
     ),
     Rule(
         "waits", _waits,
         Threshold("≥ {least:g} % of step time, device idle ≥ {idle:g} %", least=PART_MODERATE, idle=IDLE_PERCENT),
         TORCH_GUIDE, TRACE, PYTORCH,
-        "Calls that wait for the device, which then runs dry", "Let the host run ahead of the device",
+        "Host calls that wait for the device and leave it without work", "Let the host run ahead of the device",
         "-total += loss.item()\n+total += loss.detach()  # and .item() once, after the loop", on_npu=True,
     ),
     Rule(
         "other", _other, Threshold("≥ {least:g} % of step time", least=PART_HIGH), XPROF, TRACE, ALL,
-        "Time in no recorded op, launch or copy", on_npu=True,
+        "Time outside any recorded op, launch or copy", on_npu=True,
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What helps a tf.data pipeline, by the kind of the iterator that is its bottleneck and by what that states about itself.
+"""What helps a tf.data pipeline, by the kind and the parameters of its bottleneck iterator.
 
 The kinds are those of TensorFlow Profiler's tf.data bottleneck analysis and of TensorFlow's guide on the performance of tf.data.
 """
@@ -17,8 +17,8 @@ SLOW_CALL_US = 50.0
 """A call that takes longer is slow: the threshold of TensorFlow Profiler."""
 
 OF_DEVICE = "Iterator::Prefetch::Generator"
-"""What a device pipeline is made of: TensorFlow's own generator, which fetches what the host pipeline makes."""
-ON_DEVICE = "It fetches and copies what the host pipeline makes: look at that one, and at the copies to the device."
+"""The source of a device pipeline: TensorFlow's own generator, which fetches the elements of the host pipeline."""
+ON_DEVICE = "It fetches and copies elements of the host pipeline: look at that pipeline, and at the copies to the device."
 
 AUTOTUNE = -1
 ASYNC = (
@@ -31,7 +31,7 @@ ASYNC = (
     "LegacyParallelInterleave",
     "ParallelBatch",
 )
-"""Iterators that make elements ahead, on threads of their own."""
+"""Iterators that produce elements ahead of time, on their own threads."""
 _PARALLEL = ("Map", "Interleave")
 _FILES = {
     "TFRecord": "tf.data.TFRecordDataset",
@@ -46,36 +46,36 @@ _SOURCES = (
 _IN_MEMORY = ("FromTensor", "Tensor", "TensorSlice", "SparseTensorSlice")
 _REMOTE = ("GuzzlerDataGuzzlerRemoteDataset", "ReverbDataset", "DatasetSampleGame", "Courier", "ReverbEpisodeDataset")
 _PLAIN = {
-    "Filter": "It tests one element after another on one thread. Filter earlier, on cheaper elements, or in the files.",
-    "Batch": "It copies one element after another into the batch. Copy in parallel, or make fewer and larger elements.",
-    "PaddedBatch": "It pads and copies one element after another. Bucket elements by length, so that less is padded.",
-    "Unbatch": "It takes batches apart one element after another. Make the elements singly in the first place, or keep the batches.",
-    "FlatMap": "It reads one inner dataset after another. interleave does the same with several at a time.",
+    "Filter": "It tests elements one by one on a single thread. Filter earlier, while elements are cheap, or filter the files.",
+    "Batch": "It copies elements into the batch one by one. Copy in parallel, or produce fewer, larger elements.",
+    "PaddedBatch": "It pads and copies elements one by one. Bucket elements by length to reduce padding.",
+    "Unbatch": "It splits batches element by element. Produce single elements in the first place, or keep the batches.",
+    "FlatMap": "It reads inner datasets one after another. interleave reads several at a time.",
     "Shuffle": "It fills its buffer before the first element. A smaller one fills faster; shuffle file names or indices, not decoded data.",
     "ShuffleAndRepeat": "It fills its buffer before the first element. A smaller one fills faster; shuffle file names, not decoded data.",
-    "Cache": "It fills while the first epoch runs; later epochs read from it. Cache after what is expensive, before what is random.",
-    "MemoryCacheImpl": "It fills while the first epoch runs; later epochs read from memory. Let the capture begin in the second epoch.",
-    "FileCacheImpl": "It writes in the first epoch and reads from its file later. A faster disk, or a cache in memory, helps.",
-    "Snapshot": "It writes what it is given and reads it back later. A faster disk, or more shards, helps.",
-    "Scan": "Each element needs the one before it, so it cannot run in parallel. Move what needs no state into a map.",
-    "GroupByWindow": "It collects elements by key on one thread. Compute the key in a parallel map before it.",
-    "GroupByReducer": "It collects elements by key on one thread. Compute the key in a parallel map before it.",
-    "BucketBySequenceLength": "It collects elements by length on one thread. Compute the length in a parallel map before it.",
-    "Window": "It makes a dataset of each window. batch(n, drop_remainder=True) on the elements is cheaper.",
-    "Rebatch": "It copies batches apart and together. Batch to the size that each replica needs in the first place.",
-    "Zip": "It waits for the slowest of its inputs: look at those below it.",
-    "Concatenate": "It hands on what its inputs make: look at those below it.",
-    "Repeat": "It makes its input anew for each epoch. Cache what that costs, or prefetch behind it.",
-    "ForeverRepeat": "It makes its input anew for each epoch. Cache what that costs, or prefetch behind it.",
-    "FiniteRepeat": "It makes its input anew for each epoch. Cache what that costs, or prefetch behind it.",
-    "FiniteSkip": "It makes elements only to drop them. Skip files, or read from the place where it begins.",
-    "Skip": "It makes elements only to drop them. Skip files, or read from the place where it begins.",
-    "Shard": "It makes elements only to drop those of other workers. Shard the list of files instead.",
-    "DirectedInterleave": "It takes from one of its inputs at a time. A prefetch on each lets them run at once.",
-    "ParseExample": "It parses protos. Parse whole batches at a time, and only the features that are used.",
-    "Model": "The time is its own, in tf.data's runtime: hand on fewer and larger elements.",
-    "Root": "The time is its own, in tf.data's runtime: hand on fewer and larger elements.",
-    "MaxIntraOpParallelism": "Ops of the map functions have this many threads: raise threading.max_intra_op_parallelism.",
+    "Cache": "It fills during the first epoch; later epochs read from it. Cache after expensive steps and before random ones.",
+    "MemoryCacheImpl": "It fills during the first epoch; later epochs read from memory. Start the capture in the second epoch.",
+    "FileCacheImpl": "It writes its file during the first epoch and reads it later. A faster disk or an in-memory cache helps.",
+    "Snapshot": "It writes its input and reads it back later. A faster disk or more shards help.",
+    "Scan": "Each element depends on the previous one, so it cannot run in parallel. Move stateless work into a map.",
+    "GroupByWindow": "It groups elements by key on a single thread. Compute the key in a parallel map before it.",
+    "GroupByReducer": "It groups elements by key on a single thread. Compute the key in a parallel map before it.",
+    "BucketBySequenceLength": "It groups elements by length on a single thread. Compute the length in a parallel map before it.",
+    "Window": "It creates a dataset for each window. batch(n, drop_remainder=True) on the elements is cheaper.",
+    "Rebatch": "It splits and re-joins batches. Use the batch size that each replica needs in the first place.",
+    "Zip": "It waits for its slowest input: look at the iterators below it.",
+    "Concatenate": "It passes on its inputs' elements: look at the iterators below it.",
+    "Repeat": "It recreates its input for each epoch. Cache the expensive part, or prefetch after it.",
+    "ForeverRepeat": "It recreates its input for each epoch. Cache the expensive part, or prefetch after it.",
+    "FiniteRepeat": "It recreates its input for each epoch. Cache the expensive part, or prefetch after it.",
+    "FiniteSkip": "It produces elements only to drop them. Skip files instead, or start reading at the right position.",
+    "Skip": "It produces elements only to drop them. Skip files instead, or start reading at the right position.",
+    "Shard": "It produces elements only to drop those of other workers. Shard the list of files instead.",
+    "DirectedInterleave": "It takes from one input at a time. A prefetch on each input lets them run in parallel.",
+    "ParseExample": "It parses protos. Parse whole batches, and only the features you use.",
+    "Model": "The time is overhead of the tf.data runtime: produce fewer, larger elements.",
+    "Root": "The time is overhead of the tf.data runtime: produce fewer, larger elements.",
+    "MaxIntraOpParallelism": "It limits the threads of ops in map functions: raise threading.max_intra_op_parallelism.",
     "PrivateThreadPool": "All functions share its threads: raise options.threading.private_threadpool_size, or leave it unset.",
 }
 _FIXES = {
@@ -98,20 +98,20 @@ _PARALLEL_FIX = {
 }
 
 
-# What Keras makes of arrays (`fit(x, y)`), and what the user can do about it.
+# The pipeline that Keras builds from arrays (`fit(x, y)`), and what the user can do about it.
 OF_ARRAYS = r"::ParallelMapV2::Zip\[0\]::FlatMap"
-FROM_ARRAYS = "model.fit puts each batch together from the arrays that it was given."
+FROM_ARRAYS = "model.fit assembles each batch from the arrays passed to it."
 FIT = "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n-model.fit(x, y)\n+model.fit(ds)"
 
 
 def base(long_name: str) -> str:
-    """The kind of an iterator: the last part of its name without its version and its place among several inputs."""
+    """The kind of an iterator: the last part of its name, without version and input index."""
     kind = long_name.rpartition("::")[2].partition("[")[0]
     return re.sub(r"V\d+\Z", "", kind)
 
 
 def threads(params: Mapping[str, object], kind: str) -> int | None:
-    """How many threads an iterator runs on, where that is known."""
+    """The number of threads an iterator runs on, if known."""
     for key in ("parallelism", "num_parallel_calls"):
         value = params.get(key)
         if isinstance(value, str) and value.lstrip("-").isdigit():
@@ -122,7 +122,7 @@ def threads(params: Mapping[str, object], kind: str) -> int | None:
 
 
 def note(params: Mapping[str, object], long_name: str) -> str:
-    """What a node says of itself below its name: threads, batch, buffer, cycle."""
+    """The line below a node's name: threads, batch, buffer, cycle."""
     texts = []
     if (count := threads(params, base(long_name))) is not None:
         texts.append("1 thread" if count == 1 else f"{count} threads")
@@ -133,7 +133,7 @@ def note(params: Mapping[str, object], long_name: str) -> str:
 
 
 def advice(long_name: str, max_us: float, params: Mapping[str, object] | None = None, of_arrays: bool = False) -> tuple[str, str]:
-    """What helps a pipeline with this bottleneck, and the lines of code that do it ('' where there are none to give).
+    """What helps a pipeline with this bottleneck, and the code for it ('' if there is none).
 
     Parameters
     ----------
@@ -142,13 +142,13 @@ def advice(long_name: str, max_us: float, params: Mapping[str, object] | None = 
     max_us : float
         The longest call of the pipeline; a pipeline without a slow call needs nothing.
     params : mapping, optional
-        What the iterator states: parallelism, deterministic, buffer_size, cycle_length, batch_size …
+        The iterator's stated parameters: parallelism, deterministic, buffer_size, cycle_length, batch_size …
     of_arrays : bool, optional
-        Whether Keras made the pipeline of arrays (`OF_ARRAYS`): then no iterator of it is the user's to change.
+        Whether Keras built the pipeline from arrays (`OF_ARRAYS`): then the user cannot change its iterators.
     """
     head = f"The slowest call took **{max_us:,.1f} µs**"
     if max_us <= SLOW_CALL_US:
-        return f"{head}; calls up to {SLOW_CALL_US:.0f} µs are no bottleneck.", ""
+        return f"{head}; calls up to {SLOW_CALL_US:.0f} µs are not a bottleneck.", ""
     params = params or {}
     kind = long_name.rpartition("::")[2].partition("[")[0]
     if long_name.startswith(OF_DEVICE):
@@ -161,11 +161,11 @@ def advice(long_name: str, max_us: float, params: Mapping[str, object] | None = 
 def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
     count = threads(params, kind)
     if kind in _PARALLEL or (kind in ASYNC and count == 1 and kind != "Prefetch"):
-        return "It runs on one thread: let it run on several.", _PARALLEL_FIX.get(kind, _PARALLEL_FIX["Map"])
+        return "It runs on a single thread: run it in parallel.", _PARALLEL_FIX.get(kind, _PARALLEL_FIX["Map"])
     if kind in _SOURCES:
         reader = _FILES.get(kind, "tf.data.TFRecordDataset")
         return (
-            "Reading is what is slow. Keep the files near the machine, split them into shards, and read several at a time.",
+            "Reading is slow. Keep the files close to the machine, split them into shards, and read several at a time.",
             (
                 f"-ds = {reader}(paths)\n+ds = tf.data.Dataset.from_tensor_slices(paths).interleave(\n"
                 f"+    {reader}, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
@@ -174,8 +174,8 @@ def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
     if kind == "Generator":
         return (
             (
-                "A Python generator makes one element at a time under Python's lock. Read files with tf.data, or give out only indices "
-                "and load in a parallel map."
+                "A Python generator produces one element at a time while holding the GIL. Read files with tf.data, or yield only indices "
+                "and load the data in a parallel map."
             ),
             (
                 "-ds = tf.data.Dataset.from_generator(load_all, output_signature=spec)\n+ds = tf.data.Dataset.range(count)\n"
@@ -184,7 +184,7 @@ def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
         )
     if kind in _IN_MEMORY:
         return (
-            "It cuts single elements out of tensors in memory. Cut whole batches, or keep the data in sharded files.",
+            "It slices single elements from tensors in memory. Slice whole batches, or keep the data in sharded files.",
             (
                 "-ds = tf.data.Dataset.from_tensor_slices((x, y)).map(fn).batch(n)\n"
                 "+ds = tf.data.Dataset.from_tensor_slices((x, y)).batch(n).map(fn_of_a_batch, num_parallel_calls=tf.data.AUTOTUNE)"
@@ -192,15 +192,15 @@ def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
         )
     if kind == "DataService":
         return (
-            "The workers of the tf.data service do not keep up: add workers, or let each do less.",
+            "The tf.data service workers cannot keep up: add workers, or give each less to do.",
             (
-                "+service = tf.data.experimental.service  # on each machine more\n"
+                "+service = tf.data.experimental.service  # on each additional machine\n"
                 "+worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=address))\n+worker.join()"
             ),
         )
     if kind in _REMOTE:
         return (
-            "It fetches from another machine. Look at the network and at the server; fetch larger parts, ahead of time.",
+            "It fetches from another machine. Check the network and the server; fetch larger chunks, ahead of time.",
             "-ds = remote\n+ds = remote.prefetch(tf.data.AUTOTUNE)",
         )
     if kind == "Prefetch":
@@ -211,7 +211,7 @@ def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
         return _PLAIN[kind], _FIXES.get(kind, "")
     return (
         (
-            "It is of a kind that nbprof knows nothing special about. A cache before it, a parallel map instead, or a prefetch behind it "
+            "nbprof has no specific advice for this iterator. A cache before it, a parallel map instead of it, or a prefetch after it "
             "may help."
         ),
         "+ds = ds.prefetch(tf.data.AUTOTUNE)",
@@ -219,10 +219,10 @@ def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
 
 
 def _prefetch(params: Mapping[str, object]) -> tuple[str, str]:
-    text = "Its buffer was empty: what is below it makes elements more slowly than the steps take them, so make that faster."
+    text = "Its buffer was empty: its input produces elements more slowly than the steps consume them, so speed up the input."
     size = params.get("buffer_size")
     if isinstance(size, int) and size > 0:
-        return f"{text} If it is only slow at times, a buffer larger than {size} evens it out.", (
+        return f"{text} If it is slow only at times, a buffer larger than {size} evens it out.", (
             f"-ds = ds.prefetch({size})\n+ds = ds.prefetch(tf.data.AUTOTUNE)"
         )
     return text, ""
@@ -230,7 +230,7 @@ def _prefetch(params: Mapping[str, object]) -> tuple[str, str]:
 
 def _asynchronous(kind: str, params: Mapping[str, object], count: int | None) -> tuple[str, str]:
     on = f"It runs on {count} threads already" if count else "It runs in parallel already"
-    text = f"{on}, and the steps still wait for it: raise that while cores are free, and make its function cheaper."
+    text = f"{on}, and the steps still wait for it: raise the parallelism while cores are free, and make its function cheaper."
     fix = ""
     call = {
         "ParallelInterleave": "files.interleave(read",
@@ -240,7 +240,7 @@ def _asynchronous(kind: str, params: Mapping[str, object], count: int | None) ->
     if count and str(params.get("autotune", "")).lower() not in ("1", "true"):
         fix = f"-ds = {call}, num_parallel_calls={count})\n+ds = {call}, num_parallel_calls=tf.data.AUTOTUNE)"
     if str(params.get("deterministic", "")).lower() in ("1", "true"):
-        text += " It keeps the order of the elements, so that one slow element holds up all behind it: deterministic=False lifts that."
+        text += " It preserves element order, so one slow element holds up all that follow: deterministic=False avoids this."
         fix = fix or f" ds = {call}, num_parallel_calls=tf.data.AUTOTUNE,\n+    deterministic=False)"
     if kind == "ParseExample":
         text += f" {_PLAIN[kind]}"
@@ -250,17 +250,17 @@ def _asynchronous(kind: str, params: Mapping[str, object], count: int | None) ->
 
 
 def summary(pipelines: pd.DataFrame, missing: str = "", input_percent: float | None = None) -> dict[str, Any]:
-    """The mapping `p.tf_data.summary`: whether the slowest host pipeline limits the program, and what to do next.
+    """The mapping `p.tf_data.summary`: whether the slowest host pipeline is the bottleneck, and what to do next.
 
-    `missing` says why no pipeline was recorded, `input_percent` how much of the steps waits for input: one call that takes long does not
-    make a program wait.
+    `missing` says why no pipeline was recorded, `input_percent` is the share of step time spent waiting for input: one long call does not
+    mean that the program waits.
     """
     on_host = pipelines[pipelines["pipeline"].astype(str).str.startswith("Host")]
     out: dict[str, Any] = {"input_bound": None, "host": None, "pipeline": None, "max_us": None, "bottleneck": None, "bottleneck_us": None}
     if not len(on_host):
-        text = missing or "No calls of tf.data iterators are in this profile."
+        text = missing or "This profile has no calls of tf.data iterators."
         if len(pipelines):
-            text = "Only device pipelines were recorded. They hand on what a host pipeline makes, and that one is not in this profile."
+            text = "Only device pipelines were recorded. They pass on the elements of a host pipeline, which is not in this profile."
         return {**out, "statement": text, "next_step": ""}
     slowest = on_host.iloc[0]
     bound = float(slowest["max_us"]) > SLOW_CALL_US
@@ -270,20 +270,20 @@ def summary(pipelines: pd.DataFrame, missing: str = "", input_percent: float | N
     out["input_bound"] = bound
     if bound:
         took = f"the slowest call of pipeline {where} took {slowest['max_us']:,.1f} µs"
-        usual = f"a call that is no bottleneck takes at most {SLOW_CALL_US:.0f} µs"
-        out["statement"] = f"The program waits for its input: {took}, and {usual}."
-        out["next_step"] = f"Begin with {slowest['bottleneck']}: {slowest['advice'].replace('**', '')}"
+        usual = f"calls up to {SLOW_CALL_US:.0f} µs are not a bottleneck"
+        out["statement"] = f"The program is input-bound: {took}, while {usual}."
+        out["next_step"] = f"Start with {slowest['bottleneck']}: {slowest['advice'].replace('**', '')}"
         if input_percent is not None and input_percent < INPUT_MODERATE:
             slow, calls = int(slowest["slow_calls"]), int(slowest["calls"])
             out["statement"] = (
-                f"Single calls are slow, the steps hardly wait: {took}, {slow:,} of its {calls:,} calls over {SLOW_CALL_US:.0f} µs, "
-                f"but only {input_percent:.1f}% of step time waits for input."
+                f"Single calls are slow, but the steps hardly wait: {took}, {slow:,} of its {calls:,} calls over {SLOW_CALL_US:.0f} µs, "
+                f"yet only {input_percent:.1f}% of step time is spent waiting for input."
             )
-            out["next_step"] = "Look for the time elsewhere: in the step breakdown."
+            out["next_step"] = "Look elsewhere: see the step breakdown."
     else:
         out["statement"] = (
-            f"The input keeps up: no call of a host pipeline took more than {SLOW_CALL_US:.0f} µs, "
-            f"the slowest, of {where}, {slowest['max_us']:,.1f} µs."
+            f"The input keeps up: no call of a host pipeline took more than {SLOW_CALL_US:.0f} µs; "
+            f"the slowest, of {where}, took {slowest['max_us']:,.1f} µs."
         )
-        out["next_step"] = "Look for the time elsewhere: in the step breakdown."
+        out["next_step"] = "Look elsewhere: see the step breakdown."
     return out

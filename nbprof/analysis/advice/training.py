@@ -1,4 +1,4 @@
-"""The rules of advice about the training loop: activations that fill the memory, the optimizer, several devices and their processes.
+"""Advice rules about the training loop: activation memory, the optimizer, several devices and their processes.
 
 Sources: torch_tb_profiler, PyTorch's performance tuning guide.
 """
@@ -21,11 +21,11 @@ def _full(facts: Facts, limit: Threshold) -> Found | None:
         return None
     text = f"The peak of **{peak / 2**30:.2f} GiB** is **{100 * peak / capacity:.0f}%** of "
     if facts.torch:
-        text += "the device's memory: a little more, and it fails. "
-        text += "Checkpointing computes activations again instead of keeping them; mixed precision halves them."
+        text += "device memory: a little more and allocation fails. "
+        text += "Checkpointing recomputes activations instead of storing them; mixed precision halves their size."
         return Found(text, fix="-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)")
-    text += "what the allocator may have: a little more, and it fails. "
-    text += "Computing activations again instead of keeping them makes room."
+    text += "what the allocator may use: a little more and allocation fails. "
+    text += "Recomputing activations instead of storing them frees memory."
     fix = "-y = block(x)\n+y = tf.recompute_grad(block)(x)"
     if facts.jax:
         fix = "-y = block(x)\n+y = jax.checkpoint(block)(x)"
@@ -36,8 +36,8 @@ def _data_parallel(facts: Facts, _: Threshold) -> Found | None:
     if not facts.torch_runtime.data_parallel or facts.overview["devices"] < 2:
         return None
     return Found(
-        f"torch.nn.DataParallel drives **{facts.overview['devices']}** devices from one process: it copies the model in every step, "
-        "and one Python feeds them all. DistributedDataParallel has a process for each."
+        f"torch.nn.DataParallel drives **{facts.overview['devices']}** devices from one process: it copies the model at every step, "
+        "and one Python process feeds them all. DistributedDataParallel runs one process per device."
     )
 
 
@@ -53,8 +53,8 @@ def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"{name}.step takes the host **{runtime.optimizer_ms:.2f} ms** a step and launches **{runtime.optimizer_launches:,.0f}** kernels, "
-        f"a few for each parameter, and the device stands idle for **{gain:.2f} ms** of that."
+        f"{name}.step takes **{runtime.optimizer_ms:.2f} ms** per step on the host and launches **{runtime.optimizer_launches:,.0f}** "
+        f"kernels, a few per parameter; the device is idle for **{gain:.2f} ms** of that."
     )
     how = "fused=True" if name in _FUSED else "foreach=True"
     text += " One kernel can update all of them." if name in _FUSED else " A few kernels can update all of them."
@@ -68,8 +68,8 @@ def _gloo(facts: Facts, _: Threshold) -> Found | None:
     if not runtime.gloo or not facts.overview["devices"] or facts.other_devices or runtime.amd or old:
         return None
     text = (
-        f"**{runtime.gloo:,}** calls of Gloo were recorded, on a machine with **{facts.overview['devices']}** GPU"
-        f"{'s' if facts.overview['devices'] > 1 else ''}: Gloo moves data through the memory of the host, NCCL from device to device."
+        f"**{runtime.gloo:,}** Gloo calls were recorded on a machine with **{facts.overview['devices']}** GPU"
+        f"{'s' if facts.overview['devices'] > 1 else ''}: Gloo moves data through host memory, NCCL directly between devices."
     )
     return Found(text, gain_ms=facts.mean["device_collectives"] or float("nan"))
 
@@ -80,36 +80,36 @@ def _out_of_memory(facts: Facts, _: Threshold) -> Found | None:
         return None
     peak = facts.overview["peak_memory_bytes"]
     text = f"The allocator ran out of memory **{count:,}** time{'s' if count > 1 else ''}"
-    text += f"; the peak that it reached is **{peak / 2**30:.2f} GiB**. " if peak else ". "
-    text += "It then gives back what it kept and tries again, which waits for the whole device."
+    text += f"; its peak was **{peak / 2**30:.2f} GiB**. " if peak else ". "
+    text += "It then frees its cached blocks and retries, which synchronizes the device."
     return Found(text, "high")
 
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        "memory_full", _full, Threshold("≥ {part:percent} of its memory", part=0.9), TORCH_TB, MEMORY, ALL, "Peak of the allocator",
-        "Keep fewer activations", on_npu=True,
+        "memory_full", _full, Threshold("≥ {part:percent} of memory", part=0.9), TORCH_TB, MEMORY, ALL, "Peak memory of the allocator",
+        "Store fewer activations", on_npu=True,
     ),
     Rule(
         "data_parallel", _data_parallel, ANY, TORCH_TB, TRACE, PYTORCH, "torch.nn.DataParallel with several devices",
-        "One process for each device",
+        "Use one process per device",
         "-model = torch.nn.DataParallel(model)\n+model = torch.nn.parallel.DistributedDataParallel(model)", on_npu=True,
     ),
     Rule(
         "optimizer_loop", _optimizer,
         Threshold(
-            "≥ {kernels:g} kernels a step, idle ≥ {moderate:g} % of step time (high from {high:g} %)",
+            "≥ {kernels:g} kernels per step, idle ≥ {moderate:g} % of step time (high from {high:g} %)",
             kernels=50, moderate=PART_MODERATE, high=PART_HIGH,
         ),
-        TORCH_GUIDE, TRACE, PYTORCH, "Kernels that an optimizer launches, and how long the device is idle meanwhile",
-        "Update all parameters at once", on_npu=True,
+        TORCH_GUIDE, TRACE, PYTORCH, "Kernels launched by the optimizer, and device idle time meanwhile",
+        "Use a fused or foreach optimizer", on_npu=True,
     ),
     Rule(
-        "gloo", _gloo, ANY, TORCH_TB, TRACE, PYTORCH, "Calls of Gloo beside GPUs of NVIDIA", "Communicate with NCCL",
+        "gloo", _gloo, ANY, TORCH_TB, TRACE, PYTORCH, "Gloo calls on a machine with NVIDIA GPUs", "Use the NCCL backend",
         '-torch.distributed.init_process_group("gloo")\n+torch.distributed.init_process_group("nccl")',
     ),
     Rule(
-        "out_of_memory", _out_of_memory, ANY, TORCH_GUIDE, MEMORY, PYTORCH, "Failures of the allocator", "Make room in memory",
+        "out_of_memory", _out_of_memory, ANY, TORCH_GUIDE, MEMORY, PYTORCH, "Out-of-memory errors of the allocator", "Free up memory",
         "-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)\n-batch_size = 64\n+batch_size = 48",
         on_npu=True,
     ),

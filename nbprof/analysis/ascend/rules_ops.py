@@ -258,7 +258,7 @@ RULES: tuple[AscendRule, ...] = (
     Rule(
         "conversions", _conversions,
         Threshold("> {limit:percent} of the time of tasks, or > {trans_data:g} TransData", limit=0.1, trans_data=2),
-        f"{MSPROF}; share of time of nbprof", ASCEND, NPU, "Tasks that convert formats and types", "Convert formats less often",
+        f"{MSPROF}; nbprof's share of time", ASCEND, NPU, "Tasks that convert formats and types", "Convert formats less often",
         "Keep one format through the network (channels a multiple of 16), merge casts, drop transposes of the input.",
         about="Ops", unit="fraction", needs=("types",), lacks=_NO_TYPES,
     ),

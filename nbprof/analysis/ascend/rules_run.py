@@ -229,7 +229,7 @@ RULES: tuple[AscendRule, ...] = (
     ),
     Rule(
         "sync", _sync, Threshold("> {limit:percent} of the time in AscendCL calls", limit=0.5),
-        f"{MSPROF_ANALYZE} (stream synchronization); threshold of nbprof", ASCEND, NPU,
+        f"{MSPROF_ANALYZE} (stream synchronization); nbprof's threshold", ASCEND, NPU,
         "Calls of AscendCL that wait for the device", "Wait for the device less often",
         "Unset ASCEND_LAUNCH_BLOCKING; read losses and metrics every few iterations only.",
         about="Host", unit="fraction", needs=("api",), lacks=_NO_API,
