@@ -223,7 +223,7 @@ def _host_bound(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _compile(facts: Facts, limit: Threshold) -> Found | None:
-    """Programs that are compiled in the steps that averages use."""
+    """Programs compiled in the steps that averages include."""
     if facts.torch_runtime.of("captured").count:
         # A graph is captured, which is done once and has nothing to do with shapes.
         return None
@@ -353,11 +353,7 @@ RULES: tuple[AdviceRule, ...] = (
         "Reduce host work per step",
     ),
     Rule(
-        "compile", _compile, STEP_SHARE, OURS, TRACE, ALL, "Programs compiled in several of the steps that averages use",
-        "Compile once, for one shape",
-    ),
-    Rule(
-        "compile", _compile, STEP_SHARE, OURS, TRACE, ALL, "Programs compiled in the steps that averages include",
+        "compile", _compile, STEP_SHARE, OURS, TRACE, ALL, "Programs compiled in several of the steps that averages include",
         "Compile once, for one shape",
     ),
     Rule(
