@@ -1,6 +1,6 @@
 /** The part of the payload that lays runs side by side: the twin of nbprof/tools/compare/payload.py. */
 
-import type { Advice, CategoryKey, Table } from "./payload.js";
+import type { Advice, CategoryKey, Marked, Table } from "./payload.js";
 
 export interface ComparedRun {
   label: string;
@@ -51,6 +51,15 @@ export interface Pair {
   figures: ComparedFigure[];
   /** The step itself first. */
   categories: ComparedCategory[];
+  /** What became of the advice: the findings of either run with the gain that each predicts at most. Reports of 0.2 and before lack them. */
+  findings?: {
+    title: string;
+    state: "gone" | "still found" | "new";
+    before_ms: number | null;
+    after_ms: number | null;
+  }[];
+  /** What those that are gone predicted, and what came of it. */
+  findings_text?: Marked;
   /** Times of ops and kernels are a step; else of the whole profile. */
   per_step: boolean;
   /** where, type, op, state, before_op, before_us, after_us, change_us, before_calls, after_calls; `_category`: index into CATEGORIES. */

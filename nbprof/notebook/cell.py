@@ -7,7 +7,10 @@ import keyword
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
 
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.display.slot import Slot
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from nbprof.capture.options import Options
     from nbprof.capture.session import Session
     from nbprof.notebook.live_status import Strip
+    from nbprof.profiles.comparison import Comparison
     from nbprof.profiles.profile import Profile
     from nbprof.sources.recording import Recording
 
@@ -43,6 +47,8 @@ class Show:
         Height in px.
     events : int, optional
         Events of the trace that the output holds; 20,000 when left out.
+    against : str
+        The run from before that it is compared with: a variable that holds its profile, or a path; empty for none.
     """
 
     out: str = ""
@@ -50,6 +56,7 @@ class Show:
     views: list[str] | None = None
     height: int | None = None
     events: int | None = None
+    against: str = ""
 
     def __post_init__(self) -> None:
         if self.out and (not self.out.isidentifier() or keyword.iskeyword(self.out)):
@@ -93,6 +100,29 @@ class Cell:
         self._session: Session | None = None
         self._strip: Strip | None = None
         self._painted = 0.0
+        # Now, for the cell may put another profile into that variable.
+        self._before = self._find(show.against) if show.against else None
+
+    def _find(self, against: str) -> Profile | str:
+        """The run that `--against` names: a profile, or what `nbprof.load` takes.
+
+        Raises
+        ------
+        UsageError
+            There is no such variable and no such file, or what the variable holds is no profile.
+        """
+        from nbprof.profiles.profile import Profile
+
+        held = self._shell.user_ns.get(against, against)
+        if isinstance(held, Profile):
+            return held
+        if not isinstance(held, (str, Path)):
+            raise UsageError(f"%%nbprof: --against takes a profile or a path; {against} holds neither, but {type(held).__name__}")
+        path = str(held)
+        if "://" not in path and not Path(path).expanduser().exists():
+            kept = f" `%%nbprof -o {path}` above a cell keeps its profile in that variable." if path.isidentifier() else ""
+            raise UsageError(f"%%nbprof: --against {path}: there is no variable and no file of that name.{kept}")
+        return path
 
     def begin(self) -> None:
         """Start to record, or say in a sentence why not."""
@@ -178,8 +208,17 @@ class Cell:
             self._say(f"the run was recorded but could not be shown ({type(error).__name__}: {error}): {again}")
 
     def present(self, profile: Profile) -> None:
-        """Put the dashboard where the line was."""
-        self._slot.final(*profile.mimebundle(views=self._show.views, height=self._show.height, live=True, events=self._show.events))
+        """Put the dashboard where the line was, with the comparison first where one was asked for."""
+        show = self._show
+        shown: Profile | Comparison = profile
+        if self._before is not None:
+            from nbprof.profiles.comparison import compare
+
+            try:
+                shown = compare(self._before, profile)
+            except NbprofError as error:
+                sys.stderr.write(f"nbprof: --against {show.against}: {error}\n")
+        self._slot.final(*shown.mimebundle(views=show.views, height=show.height, live=True, events=show.events))
 
     def _reading(self, text: str) -> None:
         if not self._show.quiet and self._due():

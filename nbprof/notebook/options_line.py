@@ -46,6 +46,7 @@ def parser(prog: str = "%%nbprof") -> Parser:
     )
     add = made.add_argument
     add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile after the cell")
+    add("--against", metavar="RUN", default="", help="compare with a run from before: a variable that holds its profile, or a path")
     add("-q", "--quiet", action="store_true", help="show nothing, and keep the files only with --logdir")
     add(
         "--backend",
@@ -152,7 +153,7 @@ def choices(words: Sequence[str]) -> tuple[Options, Show]:
             peaks=given.peaks,
         )
         views = [view.strip() for view in given.views.split(",") if view.strip() not in ("", "all")]
-        return options, Show(given.out, given.quiet, views or None, given.height, count(given.events))
+        return options, Show(given.out, given.quiet, views or None, given.height, count(given.events), given.against)
     except CaptureError as error:
         also = f"; by default {defaults.line(held)} holds (%nbprof defaults, or the settings of JupyterLab)" if held else ""
         raise UsageError(f"%%nbprof: {error}{also}") from None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.analysis.compare import compare as analysis
+from nbprof.analysis.compare import findings as compare_findings
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side
 from nbprof.core.errors import NbprofError
@@ -119,6 +120,11 @@ class Comparison:
     def evidence(self) -> pd.DataFrame:
         """What speaks for the comparison (`ok`), and what differs or is not known: device, framework, hosts, batch, precision, steps."""
         return pd.DataFrame(self._found.evidence, columns=["ok", "text"])
+
+    @property
+    def findings(self) -> pd.DataFrame:
+        """What became of the advice: each finding of either run, what it predicts at most, and whether it is gone, still found or new."""
+        return compare_findings.findings(*self._sides[:2])
 
     @property
     def figures(self) -> pd.DataFrame:
@@ -252,6 +258,7 @@ def side(run: Run, label: str) -> Side:
         precision=capture.precision if capture is not None else "",
         dropped=run.receipt.dropped,
         failed=bool(capture is not None and capture.cell_failed),
+        advice=run.advice,
     )
 
 

@@ -44,6 +44,13 @@ SCHEMA: dict[str, list[Col]] = {
         Col("ok", "bool", "", "OK", "Whether it supports the comparison.", "bool", None),
         text("text", "Evidence", "What was found, what differs, or what is unknown."),
     ],
+    "comparison.findings": [
+        text("rule", "Rule", "The rule of `docs/advice.md`."),
+        text("title", "Finding", "What to change."),
+        text("state", "State", "gone (found before only), still found (in both runs) or new (found after only)."),
+        _number("before_ms", "ms", "Before ms", "Upper bound of the gain per step that it stated before; missing if none.", 2),
+        _number("after_ms", "ms", "After ms", "The same after.", 2),
+    ],
     "comparison.figures": [
         text("figure", "Figure", "step_time, input, device_busy, examples_per_second, steps_per_second or peak_memory."),
         text("unit", "Unit", "Unit of the values: ms, percent, 1/s or bytes."),

@@ -40,7 +40,7 @@ _SAME = {
         ("position", "allocated_bytes", "unpadded_bytes", "size_bytes", "padding_ratio", "allocation", "start", "end", "buffer_id"),
     ),
     **dict.fromkeys(
-        ("comparison.verdict", "comparison.categories"),
+        ("comparison.verdict", "comparison.categories", "comparison.findings"),
         ("before_ms", "after_ms", "change_ms", "margin_ms", "speedup", "before_steps", "after_steps"),
     ),
     "comparison.figures": ("before", "after", "change"),

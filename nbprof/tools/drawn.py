@@ -9,7 +9,14 @@ from nbprof.schema.columns import Col, ms, percent, text
 from nbprof.tools.tables import DERIVED, head
 
 _CATEGORY = text("category", "Category", "Step-time category: what the step spends its time on. Each moment counts once.")
-_FRAMES = ("steps.summary", "overview.checks", "input_pipeline.categories", "ascend.rules.frame", "comparison.categories")
+_FRAMES = (
+    "steps.summary",
+    "overview.checks",
+    "input_pipeline.categories",
+    "ascend.rules.frame",
+    "comparison.categories",
+    "comparison.findings",
+)
 _LEFT = "The change as a bar: to the left where the second run takes less"
 _BAR = text("bar", "", f"{_LEFT}. Faint where it may be chance.")
 _MORE = {

@@ -12,6 +12,7 @@ from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis.compare import compare
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side, plain_name
+from nbprof.analysis.compare.findings import findings
 from tests.support.frames import below
 
 NO_OPS = pd.DataFrame({"where": [], "type": [], "op": [], "self_us": [], "occurrences": []})
@@ -321,6 +322,7 @@ def test_frames_are_as_declared(times):
     frames = {
         "verdict": pd.DataFrame([compare_verdict.record(found, a, b)]),
         "evidence": pd.DataFrame(found.evidence, columns=["ok", "text"]),
+        "findings": findings(a, b),
         **{name: getattr(compare, name)(a, b) for name in ("figures", "steps", "categories", "ops", "kernels")},
     }
     assert set(frames) == set(below("comparison."))

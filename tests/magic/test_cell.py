@@ -28,6 +28,22 @@ def test_the_dashboard_takes_the_place_of_the_live_strip(kernel):
     assert not list((kernel.folder / "nbprof-results").glob(".recording-*"))
 
 
+def test_against_a_run_from_before_shows_the_comparison_first(kernel):
+    kernel.run("%%nbprof -o earlier\nmodel.fit(data, epochs=2, verbose=0, callbacks=[Slow()])")
+    # The cell may put its own profile into that variable.
+    result = kernel.run("%%nbprof -o earlier --against earlier\nmodel.fit(data, epochs=2, verbose=0)")
+    assert result.status == "ok", result.traceback
+    assert len(result.dashboards) == 1
+    assert "nbprof compare · " in result.dashboards[0]["text/plain"]
+    assert "What became of the advice" in result.dashboards[0]["text/html"]
+    assert kernel.ask("len(earlier.steps.frame), earlier is nbprof.last") == "(16, True)"
+    for against, said in (("nowhere", "no variable and no file of that name. `%%nbprof -o nowhere`"), ("model", "neither, but Sequential")):
+        refused = kernel.run(f"%%nbprof --against {against}\nran = True")
+        assert refused.status == "error"
+        assert said in refused.message
+    assert kernel.ask("'ran' in globals()") == "False"
+
+
 def test_progress_is_painted_at_most_four_times_a_second(kernel):
     kernel.run("import time; started = time.perf_counter()")
     result = kernel.run("%%nbprof\nmodel.fit(data, epochs=40, verbose=0)")

@@ -46,6 +46,26 @@ def test_what_is_new_and_gone_is_named(mended):
     assert states["PyFunc"] == "both"
 
 
+def test_what_became_of_the_advice_is_told(mended):
+    rows = mended.findings.set_index("rule")
+    assert rows["state"].to_dict() == {"map_serial": "gone", "prefetch_missing": "gone", "input_bottleneck": "new"}
+    assert rows["before_ms"].dropna().tolist() == pytest.approx(mended.before.advice["gain_ms_per_step"].tolist())
+    assert rows["after_ms"].dropna().tolist() == pytest.approx(mended.after.advice["gain_ms_per_step"].tolist())
+    change = mended.verdict["change_ms"][0]
+    said = f"2 findings are gone, the largest of which predicted up to −{rows['before_ms'].max():.2f} ms a step; the step changed by −{-change:.2f} ms."
+    assert said in mended.text()
+    assert said.replace("2 f", "**2** f", 1).split(",")[0] in mended.markdown()
+    back = nbprof.compare(mended.after, mended.before)
+    assert back.findings.set_index("rule")["state"].to_dict() == {
+        "input_bottleneck": "gone",
+        "map_serial": "new",
+        "prefetch_missing": "new",
+    }
+    same = nbprof.compare(mended.before, mended.before)
+    assert set(same.findings["state"]) == {"still found"}
+    assert same.payload(0)["compare"]["pairs"][0]["findings_text"] == ""
+
+
 def test_text_and_markdown_say_the_same(mended):
     headline = mended.verdict["headline"][0]
     assert headline in mended.text()

@@ -1,10 +1,12 @@
 /** Two runs side by side: is the second one faster, is that more than chance, and what changed. */
 
+import { headsOf } from "../../lib/columns.js";
 import type { Compare, ComparedRun, Pair } from "../../lib/compared.js";
-import { clear, h } from "../../lib/dom.js";
+import { clear, h, marked } from "../../lib/dom.js";
+import { MISSING, num } from "../../lib/format.js";
 import { button, copyButton, emptyView, heading, picker } from "../../lib/parts.js";
 import type { View, ViewContext } from "../../lib/view.js";
-import { missingNote } from "../breakdown.js";
+import { cells, missingNote, plainTable } from "../breakdown.js";
 import { adviceCard } from "../overview/view.js";
 import { changes } from "./changes.js";
 import { averages, categoryTable, figures, stepDots } from "./draw.js";
@@ -60,6 +62,22 @@ function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
   );
 }
 
+/** The findings of both runs: what was predicted, and whether it is still there. */
+function advised({ findings, findings_text: text }: Pair, context: ViewContext): HTMLElement | null {
+  if (!findings?.length) return null;
+  const head = headsOf(context.payload.meta, "comparison.findings");
+  const gain = (ms: number | null): string => (ms === null ? MISSING : `−${num(ms, 2)} ms`);
+  const rows = findings.map((one) =>
+    h("tr", h("td", one.title), h("td", one.state), ...cells("n", gain(one.before_ms), gain(one.after_ms))),
+  );
+  return h(
+    "section",
+    heading("What became of the advice", "predicted gain per step, at most"),
+    text && h("p", ...marked(text)),
+    plainTable([head("title"), head("state"), head("before_ms", "n"), head("after_ms", "n")], rows),
+  );
+}
+
 function nextStep(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
   const run = part.runs[pair.after] as ComparedRun;
   const linked = pair.after === part.home;
@@ -109,6 +127,7 @@ export const render: View = (el, context) => {
     body.append(
       figures(pair.figures),
       times(part, pair, context),
+      ...[advised(pair, context)].filter((section) => section !== null),
       changes(pair, context, pair.after === part.home),
       nextStep(part, pair, context),
     );

@@ -47,6 +47,8 @@ class Side:
         Events that the recording lost.
     failed : bool
         Whether the cell ended with an error.
+    advice : DataFrame
+        As `p.advice` has it.
     """
 
     label: str
@@ -59,6 +61,7 @@ class Side:
     precision: str = ""
     dropped: int = 0
     failed: bool = False
+    advice: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def times(self) -> Floats:

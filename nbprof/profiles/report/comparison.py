@@ -83,6 +83,7 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
         _figures(pair),
         _categories(pair),
         *(_changed(pair, kind) for kind in ("ops", "kernels")),
+        _findings(pair),
         _next_step(part, pair),
     ]
     font = "font:13px/20px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
@@ -125,6 +126,15 @@ def _changed(pair: dict[str, Any], kind: str) -> str:
 
 def _state(row: dict[str, Any]) -> str:
     return words.note({"before_op": "", **row}).strip(" ()")
+
+
+def _findings(pair: dict[str, Any]) -> str:
+    rows = [[markup.text(one["title"]), markup.text(one["state"]), *words.gains(one)] for one in pair["findings"]]
+    if not rows:
+        return ""
+    text = markup.paragraph(markup.marked(pair["findings_text"])) if pair["findings_text"] else ""
+    heads = ["Finding", "State", "Before ms", "After ms"]
+    return markup.table("What became of the advice", "predicted gain per step, at most", heads, rows, "llrr") + text
 
 
 def _next_step(part: dict[str, Any], pair: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES as KEYS
 from nbprof.analysis.compare import compare as analysis
+from nbprof.analysis.compare import findings as compare_findings
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side
 from nbprof.display import wording
@@ -79,6 +80,7 @@ def pair(before: Side, after: Side) -> dict[str, Any]:
     """One pair: verdict, evidence, figures, categories, ops, kernels."""
     categories = analysis.categories(before, after)
     found = compare_verdict.verdict(before, after, categories)
+    findings = compare_findings.findings(before, after)
     ops, kernels = analysis.ops(before, after), analysis.kernels(before, after)
     digits = compare_verdict.digits_of(before.times, after.times)
     made: dict[str, Any] = {
@@ -90,6 +92,8 @@ def pair(before: Side, after: Side) -> dict[str, Any]:
         "digits": digits,
         "figures": [_figure(row, after, digits) for row in analysis.figures(before, after).to_dict("records")],
         "categories": [_category(row) for row in categories.to_dict("records")],
+        "findings": [_finding(row) for row in findings.to_dict("records")],
+        "findings_text": compare_findings.sentence(findings, found),
         "per_step": analysis.per_step(before, after),
         "ops": _table(ops, "ops", _OPS),
         "ops_left_out": max(0, len(ops) - MOST_ROWS),
@@ -110,6 +114,10 @@ def _run(run: Run, side: Side) -> dict[str, Any]:
         "advice": advice["advice"][:1],
         "no_advice": advice["no_advice"],
     }
+
+
+def _finding(row: dict[Any, Any]) -> dict[str, Any]:
+    return {**{key: str(row[key]) for key in ("title", "state")}, **{key: wording.real(row[key]) for key in ("before_ms", "after_ms")}}
 
 
 def _category(row: dict[Any, Any]) -> dict[str, Any]:

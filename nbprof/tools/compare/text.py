@@ -29,6 +29,7 @@ def plain(payload: dict[str, Any]) -> str:
         if row["change_ms"]:
             times = f"{ms(row, 'before_ms', pair):>10} → {ms(row, 'after_ms', pair):>8} ms {signed(row['change_ms'], pair['digits']):>10}"
             lines.append(f"  {label(row):<18}{times}")
+    lines += [pair["findings_text"].replace("**", "")] if pair["findings_text"] else []
     for op in changed(pair, "ops", _OPS):
         lines.append(f"  {signed(op['change_us'], 1):>12} µs  {wording.tail(op['op'], 70)}{note(op)}")
     return "\n".join(wording.one_line(line) for line in lines)
@@ -51,6 +52,10 @@ def markdown(pair: dict[str, Any]) -> str:
         for row in rows:
             cells = [label(row), ms(row, "before_ms", pair), ms(row, "after_ms", pair), change(row["change_ms"], pair["digits"])]
             lines.append(f"| {' | '.join(cells)} |")
+    if pair["findings"]:
+        lines += ["", "| Advice, predicted gain per step | | Before | After |", "|---|---|--:|--:|"]
+        lines += [f"| {_safe(one['title'])} | {one['state']} | {' | '.join(gains(one))} |" for one in pair["findings"]]
+        lines += ["", pair["findings_text"]] if pair["findings_text"] else []
     ops = changed(pair, "ops", _OPS_MARKDOWN)
     if ops:
         lines += ["", f"| Op, self time in µs{per(pair)} | Before | After | Change |", "|---|--:|--:|--:|"]
@@ -63,6 +68,11 @@ def markdown(pair: dict[str, Any]) -> str:
 def name(part: dict[str, Any], run: int) -> str:
     """What a run is called."""
     return str(part["runs"][run]["label"])
+
+
+def gains(finding: dict[str, Any]) -> list[str]:
+    """What a finding predicts before and after, at most."""
+    return ["–" if finding[key] is None else f"−{wording.number(finding[key], 2)} ms" for key in ("before_ms", "after_ms")]
 
 
 def values(figure: dict[str, Any]) -> str:

@@ -1,0 +1,53 @@
+"""What became of the advice: the findings of the run before, and whether the run after has them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.compare.compare import Side
+from nbprof.analysis.compare.verdict import Verdict
+from nbprof.schema import frames
+
+COLUMNS = frames.names("comparison.findings")
+GONE, STILL, NEW = "gone", "still found", "new"
+
+
+def findings(before: Side, after: Side) -> pd.DataFrame:
+    """One row a finding of either run, those before in their order: the columns of `comparison.findings`."""
+    was, now = (side.advice.set_index("rule", drop=False) if len(side.advice) else side.advice for side in (before, after))
+    rules = list(dict.fromkeys([*was.index, *now.index]))
+    rows = [
+        {
+            "rule": rule,
+            "title": (was if rule in was.index else now).loc[rule, "title"],
+            "state": NEW if rule not in was.index else STILL if rule in now.index else GONE,
+            "before_ms": was.loc[rule, "gain_ms_per_step"] if rule in was.index else np.nan,
+            "after_ms": now.loc[rule, "gain_ms_per_step"] if rule in now.index else np.nan,
+        }
+        for rule in rules
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS).astype({"before_ms": "float64", "after_ms": "float64"})
+
+
+def sentence(rows: pd.DataFrame, found: Verdict) -> str:
+    """What the findings that are gone promised, and what came of it; '' where none is gone.
+
+    The change of the step is of all that changed between the runs, so it is compared with the findings together. Gains are upper bounds and
+    overlap: the largest is what they promised.
+    """
+    gone = rows[rows["state"] == GONE]
+    if not len(gone):
+        return ""
+    which = f"The finding **{gone['title'].iloc[0]}** is gone" if len(gone) == 1 else f"**{len(gone)}** findings are gone"
+    most = gone["before_ms"].max()
+    promised = "" if np.isnan(most) else f", which predicted up to **−{most:.2f} ms** a step" if len(gone) == 1 else (
+        f", the largest of which predicted up to **−{most:.2f} ms** a step"
+    )  # fmt: skip
+    change = found.difference.change
+    if np.isnan(change) or found.kind == "unknown":
+        return f"{which}{promised}; what it saved is not known without step times on both sides."
+    real = found.kind in ("real", "some", "typical")
+    word = "changed by" if real else "changed by no more than chance explains:"
+    sign = "−" if change < 0 else "+"
+    return f"{which}{promised}; the step {word} **{sign}{abs(change):.2f} ms**."
