@@ -208,6 +208,12 @@ def only(percent: float) -> str:
     return "Less than **1%**" if percent < 1.0 else f"Only **{percent:.0f}%**"
 
 
+def several(count: float, what: str) -> str:
+    """A number of things, marked: "**1** kernel", "**1,200** kernels"."""
+    text = f"{count:,.0f}"
+    return f"**{text}** {what if text == '1' else f'{what}s'}"
+
+
 def short(op: object) -> str:
     """The last parts of an op's name."""
     return "/".join(str(op).split("/")[-3:]).replace("*", "")

@@ -62,7 +62,8 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
     if facts.torch:
         launches = facts.torch_runtime.of("launch", "graph").count
         text = (
-            f"**{share:.0f}%** of a step (**{time:.2f} ms**) launches kernels while the device idles, **{launches:,.0f}** launches a step."
+            f"**{share:.0f}%** of a step (**{time:.2f} ms**) launches kernels while the device idles, "
+            f"**{launches:,.0f}** {'launch' if round(launches) == 1 else 'launches'} a step."
         )
         if facts.other_devices:
             fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
