@@ -183,6 +183,10 @@ class Facts:
         if capability is not None and capability < (7, 0):
             return ""
         amd = any(_AMD.search(str(d["name"])) for d in self._gpus) if self.runtime is None else self.runtime.amd
+        # Old files of PyTorch do not say what the GPU is: only kernels that use such units tell that it has some.
+        unnamed = self.runtime is not None and not amd and bool(self._gpus) and capability is None and self._capability is None
+        if unnamed and not (len(self.kernels) and self.kernels["uses_tensor_core"].fillna(False).any()):
+            return ""
         return "matrix cores" if amd else "its matrix units" if self.tpu else TENSOR_CORES
 
     @property
