@@ -64,6 +64,7 @@ def overview(
     summary: pd.DataFrame,
     ops: pd.DataFrame,
     in_steps: pd.DataFrame,
+    eager_us: dict[str, float],
     kernels: pd.DataFrame,
     memory: pd.DataFrame,
     dropped: int,
@@ -73,7 +74,7 @@ def overview(
     """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, the checks, and the facts of the run.
 
     `half` is the percent of device compute in 16 bit, `busy` comes from the function of that name, `tf_data` says whether tf.data worked,
-    `in_steps` are the ops without what was launched before the recording began.
+    `in_steps` are the ops without what was launched before the recording began, `eager_us` the self time of eager runs by side.
 
     Percentages are 0…100; None where the profile does not hold them. `host_op_percent` and `device_op_percent` count runs of ops, as
     TensorFlow Profiler does; the eager shares are of op self time.
@@ -88,7 +89,7 @@ def overview(
     }
     out["device_busy_percent"] = busy
     out["device_idle_percent"] = None if busy is None else max(0.0, 100.0 - busy)
-    out.update(_ops(ops, activity))
+    out.update(_ops(ops, activity, eager_us))
     out["compute_16bit_percent"] = half
     out["compute_32bit_percent"] = None if half is None else 100.0 - half
     out["outside_compilation_percent"] = _outside(ops, activity)
@@ -235,7 +236,7 @@ def _known(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _ops(ops: pd.DataFrame, activity: Activity) -> dict[str, float | None]:
+def _ops(ops: pd.DataFrame, activity: Activity, eager_us: dict[str, float]) -> dict[str, float | None]:
     out: dict[str, float | None] = {}
     count = ops.groupby("where")["occurrences"].sum()
     total = float(count.sum())
@@ -243,7 +244,7 @@ def _ops(ops: pd.DataFrame, activity: Activity) -> dict[str, float | None]:
         side = ops[ops["where"] == where]
         self_time = float(side["self_us"].sum())
         out[f"{where}_op_percent"] = 100 * float(count.get(where, 0)) / total if total and recorded else None
-        eager = float(side.loc[side["eager"].astype(bool), "self_us"].sum())
+        eager = min(eager_us[where], self_time)
         calls, time = activity.eager_calls
         if where == "host" and calls > count.get(where, 0):
             # Most of the program is eager ops of which only the calls were recorded.

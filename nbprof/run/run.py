@@ -386,6 +386,7 @@ class Run(Frames):
             self.steps_summary,
             self.ops,
             self.ops_in_steps,
+            ops.eager_us(self.activity, self._host_ops[0]),
             self.kernels,
             self.memory_summary,
             self.receipt.dropped,

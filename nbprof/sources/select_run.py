@@ -121,7 +121,7 @@ def _readable() -> str:
 
 
 def _once(files: list[SourceFile]) -> tuple[list[SourceFile], list[str]]:
-    """The files without those that are a copy of another, byte for byte; and a line for each that was left out."""
+    """The files without those that are a copy of another, byte for byte; and a line for each that others are copies of."""
     by_size: dict[int, list[SourceFile]] = {}
     for file in files:
         size = file.size
@@ -141,9 +141,15 @@ def _once(files: list[SourceFile]) -> tuple[list[SourceFile], list[str]]:
                     copy_of[id(file)] = first[digest]
                 else:
                     first[digest] = file
+    copies: dict[str, list[str]] = {}
+    for file in files:
+        if id(file) in copy_of:
+            copies.setdefault(copy_of[id(file)].label, []).append(file.label)
     lines = [
-        f"{file.label} is a copy of {copy_of[id(file)].label}, byte for byte; it was read once. Was one host's file copied over another's?"
-        for file in files
-        if id(file) in copy_of
+        f"{labels[0]} is a copy of {label}, byte for byte; it was read once. Was one host's file copied over another's?"
+        if len(labels) == 1
+        else f"{len(labels):,} files are copies of {label}, byte for byte: {join_some(labels, 3)}; it was read once. Was one host's file "
+        "copied over the others'?"
+        for label, labels in copies.items()
     ]
     return [file for file in files if id(file) not in copy_of], lines

@@ -186,3 +186,17 @@ def test_python_between_ops(tmp_path):
     k = Kineto()
     found = advice(tmp_path, steps(k, lambda at: k.op("aten::mm", at, 30)))
     assert "**70%** of step time" in found.loc["other", "evidence"]
+
+
+def test_one_kernel_is_no_plural_and_a_device_that_hardly_works_no_small_batch(tmp_path):
+    def body(at, length):
+        k.launched("gemm", at + 1, at + 5, length, op=k.op("aten::mm", at, 20), grid=[1, 1, 1], block=[128, 1, 1])
+
+    k = Kineto(deviceProperties=[{**A100, "numSms": 108}])
+    found = advice(tmp_path, steps(k, lambda at: body(at, 5)))
+    text = found.loc["small_batch", "evidence"]
+    assert "with **1** kernel of **5.0 µs** on average" in text
+    assert text.endswith("with **1** block.")
+    k = Kineto(deviceProperties=[{**A100, "numSms": 108}])
+    found = advice(tmp_path, steps(k, lambda at: body(at, 5), length=10_000))
+    assert "small_batch" not in found.index

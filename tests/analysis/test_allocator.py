@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import nbprof
 from nbprof.analysis.allocator import allocator
 from nbprof.analysis.allocator import oom as allocator_oom
 from nbprof.analysis.allocator.stacks import NO_STACK, Stacks
@@ -27,6 +28,7 @@ from tests.support.caching_allocator import (
     frame,
     snapshot,
 )
+from tests.support.profiles import real
 
 
 def read(taken) -> torch_snapshot.Snapshot:
@@ -259,6 +261,30 @@ def test_a_snapshot_without_history():
     assert allocator.summary([replay])["reserved_bytes"].tolist() == [sum(s["total_size"] for s in taken["segments"])]
     assert "no history" in allocator.notes(got, [replay])[0]
     assert len(allocator.timeline([replay], Stacks(got.frames, got.stacks))) == 0
+
+
+@pytest.mark.parametrize("traces", [None, [[]], [[], []]])
+def test_without_a_history_no_peak_is_known(traces):
+    device = Allocator(400 * MIB)
+    device.alloc(3 * MIB, WEIGHT)
+    taken = snapshot(device)
+    if traces is None:
+        del taken["device_traces"]
+    else:
+        taken["device_traces"] = traces
+    got = read(taken)
+    row = allocator.summary([Replay(got, 0)]).iloc[0]
+    assert row[["peak_allocated_bytes", "peak_reserved_bytes", "peak_ms", "before_bytes", "ooms"]].isna().all()
+    assert (row["reserved_bytes"], row["allocated_bytes"]) == (20 * MIB, 3 * MIB)
+    assert "so that only its own moment is known, and no peak." in allocator.notes(got, [Replay(got, 0)])[0]
+
+
+def test_a_real_snapshot_without_a_history():
+    p = nbprof.load(real("findings/D11-no-history/dump_snapshot.pickle"))
+    row = p.allocator.summary.iloc[0]
+    assert row[["peak_allocated_bytes", "peak_reserved_bytes", "before_bytes", "ooms"]].isna().all()
+    assert row[["reserved_bytes", "allocated_bytes"]].tolist() == [11276386304, 10728102400]
+    assert "The snapshot has no history" in str(p.receipt)
 
 
 def test_a_history_that_contradicts_itself_is_no_error():

@@ -271,6 +271,15 @@ def test_copies_of_a_file_are_told(tmp_path):
     assert p.hosts == ["rank 0, host0", "rank 0, host1"]
 
 
+def test_many_copies_are_one_line(tmp_path):
+    k = Kineto(distributedInfo={"rank": 0, "world_size": 2})
+    k.op("aten::mm", 0, 20)
+    lines = str(profile(tmp_path, *[k] * 12).receipt).splitlines()
+    (copies,) = (line for line in lines if "same events" in line)
+    assert copies.startswith("! 11 files hold the same events as host0: host1, host2, host3, host4, host5, host6, host7, host8 and 3 more.")
+    assert len([line for line in lines if "Several files are of rank 0" in line]) == 1
+
+
 # Steps.
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from nbprof.analysis.ops import torch_ops
 from nbprof.dialects.kineto.ops import _last_before
-from tests.support.kineto import BACKWARD, Kineto, profile
+from tests.support.kineto import BACKWARD, Kineto, load, profile
+from tests.support.profiles import real
 
 
 def test_the_last_of_the_same_key_that_is_no_later() -> None:
@@ -55,3 +57,22 @@ def test_runs_of_an_op_in_itself_are_one_where_there_is_one(tmp_path) -> None:
     assert rows["host_self_us"].to_dict() == {"aten::one": 100, "aten::two": 100}
     # The inner runs count in the total of those around, and in their own.
     assert rows["host_total_us"].to_dict() == {"aten::one": 100, "aten::two": 150}
+
+
+def test_only_the_runs_of_an_op_outside_of_compiled_regions_are_eager(tmp_path):
+    k = Kineto()
+    k.step(0, 0, 200)
+    k.op("Torch-Compiled Region: 0/0", 10, 90)
+    k.launched("gemm", 22, 30, 90, op=k.op("aten::mm", 20, 40))
+    k.launched("gemm", 112, 130, 10, op=k.op("aten::mm", 110, 10))
+    p = profile(tmp_path, k)
+    assert p.overview["eager_device_percent"] == pytest.approx(10.0)
+    assert p.overview["eager_host_percent"] == pytest.approx(10.0)
+    # Its row says of the op that some of it was.
+    assert p.ops.frame.set_index(["where", "op"]).loc[("device", "aten::mm"), "eager"]
+
+
+def test_a_real_compiled_model_is_not_called_eager():
+    p = load(real("findings/D6-compiled-called-eager/profile_trace_rank_0.json.gz"))
+    assert p.overview["eager_device_percent"] == pytest.approx(11.9, abs=0.1)
+    assert p.overview["eager_host_percent"] == pytest.approx(11.6, abs=0.1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.kineto import Kineto, profile
+from tests.support.kineto import Kineto, load, profile
+from tests.support.profiles import real
 
 H100 = {"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 80 * 2**30, "computeMajor": 9, "computeMinor": 0, "numSms": 132}
 
@@ -279,3 +280,29 @@ def test_compiled_ops_are_not_eager(tmp_path):
         "aten::item": True,
     }
     assert table["type"].to_dict()["triton_poi_fused_add_0"] == "triton"
+
+
+def test_only_what_makes_the_product_of_an_op_could_use_tensor_cores(tmp_path):
+    k = Kineto(deviceProperties=[{"id": 0, "name": "NVIDIA H100", "computeMajor": 9, "computeMinor": 0}])
+    k.step(0, 0, 100)
+    # Attention that leaves its products to two ops, and computes a softmax between them.
+    k.op("aten::_native_multi_head_attention", 0, 60)
+    for i, (op, kernel) in enumerate((("aten::bmm", "xmma_gemm_tf32"), ("aten::_softmax", "softmax_warp_forward"), ("aten::bmm", "sgemm"))):
+        k.launched(kernel, 2 + 10 * i, 10 + 10 * i, 5, op=k.op(op, 1 + 10 * i, 8))
+    # One that does them in an op of a name of its own.
+    k.op("aten::linear", 60, 20)
+    k.launched("my_product", 63, 70, 5, op=k.op("mylib::product", 62, 8))
+    eligible = profile(tmp_path, k).kernels.frame.set_index("kernel")["op_tensor_core_eligible"]
+    assert eligible.to_dict() == {"xmma_gemm_tf32": True, "softmax_warp_forward": False, "sgemm": True, "my_product": True}
+
+
+def test_a_real_model_that_uses_tensor_cores_throughout():
+    p = load(real("findings/D7-tensor-cores/dc3b0e7228dd_851.1752215573993169006.pt.trace.json"))
+    kernels = p.kernels.frame
+    assert kernels.loc[kernels["op_tensor_core_eligible"], "uses_tensor_core"].all()
+    assert "tensor_cores" not in set(p.advice["rule"])
+
+
+def test_a_gpu_that_is_not_named_may_have_no_tensor_cores():
+    p = load(real("findings/D7-tensor-cores/worker0.pt.trace.json.gz"))
+    assert not set(p.advice["rule"]) & {"tensor_cores", "mixed_precision"}

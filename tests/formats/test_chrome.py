@@ -313,11 +313,13 @@ def test_kinds_without_slices_are_counted():
         )
     )
     assert trace.receipt.skipped == {
-        "left out: object records (ph N).": 1,
-        "left out: samples (ph P).": 1,
         "left out: of an unknown phase (ph Q).": 1,
         "left out: without a valid phase (ph).": 2,
     }
+    assert [note.text for note in trace.receipt.notes] == [
+        "Not shown, as no figure is made of them: object records (ph N), 1.",
+        "Not shown, as no figure is made of them: samples (ph P), 1.",
+    ]
     assert len(trace.events) == 1
 
 

@@ -76,6 +76,15 @@ def test_a_copy_of_another_host_is_read_once_and_said(tmp_path):
     assert any("b.xplane.pb is a copy of" in warning for warning in found.warnings)
 
 
+def test_many_copies_of_a_host_are_one_line(tmp_path):
+    write(tmp_path, {f"{RUN}/r/h{i:02d}.xplane.pb": space() for i in range(64)})
+    found = locate.find(tmp_path)
+    assert names(found) == ["h00.xplane.pb"]
+    (line,) = (warning for warning in found.warnings if "copies" in warning)
+    assert line.startswith("63 files are copies of ")
+    assert "h03.xplane.pb and 60 more; it was read once." in line
+
+
 def test_files_of_one_size_and_head_that_differ_later_are_both_read(tmp_path):
     long = {letter: space("a" * 100_000 + letter + "/X:X") for letter in "pq"}
     write(tmp_path, {f"{letter}.xplane.pb": data for letter, data in long.items()})

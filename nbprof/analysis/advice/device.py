@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.advice.checks import INPUT_HIGH, PART_HIGH, PART_MODERATE
-from nbprof.analysis.advice.facts import IDLE_PERCENT, KERNELS, MEMORY, OPS, STEP_SHARE, TRACE, AdviceRule, Facts, named, short
+from nbprof.analysis.advice.facts import IDLE_PERCENT, KERNELS, MEMORY, OPS, STEP_SHARE, TRACE, AdviceRule, Facts, named, several, short
 from nbprof.analysis.rule import (
     ALL,
     GPU_GUIDE_CHOICE,
@@ -122,7 +122,7 @@ def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
     busy, (each, mean) = facts.overview.get("device_busy_percent"), _counts(facts)
     bound = limit["busy_torch"] if facts.torch else limit["busy"]
     driver = facts.torch_runtime.of("allocate").ms
-    if busy is None or busy >= bound or not each or mean >= limit["short_us"] or facts.percent["input"] >= INPUT_HIGH:
+    if busy is None or not limit["used"] <= busy < bound or not each or mean >= limit["short_us"] or facts.percent["input"] >= INPUT_HIGH:
         return None
     if driver > facts.mean["step_time"] * PART_HIGH / 100 or facts.percent["device_collectives"] >= PART_HIGH:
         return None
@@ -133,7 +133,7 @@ def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
     if peak and capacity and peak >= limit["room"] * capacity:
         return None
     text = (
-        f"The device is busy for **{busy:.0f}%** of step time, with **{each:,.0f}** kernels of **{mean:.1f} µs** on average. The "
+        f"The device is busy for **{busy:.0f}%** of step time, with {several(each, 'kernel')} of **{mean:.1f} µs** on average. The "
         "host's time per step would not grow with more examples."
     )
     if peak and capacity:
@@ -164,7 +164,7 @@ def _few_blocks(facts: Facts, limit: Threshold) -> Found | None:
     text = (
         f"**{few:.0f}%** of kernel time is in kernels with fewer blocks than the device has multiprocessors (**{cores}**), which "
         f"leaves **{share:.0f}%** of the device idle while kernels run; the worst is {short(worst['op']) or 'a kernel'} with "
-        f"**{_blocks(worst['grid']):,.0f}** blocks."
+        f"{several(_blocks(worst['grid']), 'block')}."
     )
     return Found(text, facts.level(gain), gain)
 
@@ -323,8 +323,8 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "small_batch", _small_batch,
         Threshold(
-            "busy < {busy:g} % (PyTorch {busy_torch:g} %), kernels < {short_us:g} µs, peak < {room:percent} of memory",
-            busy=30.0, busy_torch=50.0, short_us=SHORT_KERNEL_US, room=0.5,
+            "busy ≥ {used:g} % and < {busy:g} % (PyTorch {busy_torch:g} %), kernels < {short_us:g} µs, peak < {room:percent} of memory",
+            used=1.0, busy=30.0, busy_torch=50.0, short_us=SHORT_KERNEL_US, room=0.5,
         ),
         f"{TORCH_TB}; {GPU_GUIDE_CHOICE}", KERNELS, ALL, "Device utilization, with short kernels, little input time and free memory",
         "Give each step a larger batch", "-batch_size = 32\n+batch_size = 256  # as memory and accuracy permit",

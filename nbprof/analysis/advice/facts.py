@@ -183,6 +183,10 @@ class Facts:
         if capability is not None and capability < (7, 0):
             return ""
         amd = any(_AMD.search(str(d["name"])) for d in self._gpus) if self.runtime is None else self.runtime.amd
+        # Old files of PyTorch do not say what the GPU is: only kernels that use such units tell that it has some.
+        unnamed = self.runtime is not None and not amd and bool(self._gpus) and capability is None and self._capability is None
+        if unnamed and not (len(self.kernels) and self.kernels["uses_tensor_core"].fillna(False).any()):
+            return ""
         return "matrix cores" if amd else "its matrix units" if self.tpu else TENSOR_CORES
 
     @property
@@ -206,6 +210,12 @@ def only(percent: float) -> str:
     if percent < NONE_PERCENT:
         return "**None**"
     return "Less than **1%**" if percent < 1.0 else f"Only **{percent:.0f}%**"
+
+
+def several(count: float, what: str) -> str:
+    """A number of things, marked: "**1** kernel", "**1,200** kernels"."""
+    text = f"{count:,.0f}"
+    return f"**{text}** {what if text == '1' else f'{what}s'}"
 
 
 def short(op: object) -> str:

@@ -63,7 +63,7 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
         launches = facts.torch_runtime.of("launch", "graph").count
         text = (
             f"**{share:.0f}%** of step time (**{time:.2f} ms**) goes to launching kernels while the device is idle: "
-            f"**{launches:,.0f}** launches per step."
+            f"**{launches:,.0f}** {'launch' if round(launches) == 1 else 'launches'} per step."
         )
         if facts.other_devices:
             fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"

@@ -232,31 +232,34 @@ def start_us(replays: Sequence[Replay]) -> int:
     return min(known, default=0)
 
 
+_OF_HISTORY = ("peak_allocated_bytes", "peak_reserved_bytes", "before_bytes", "ooms")
+
+
 def summary(replays: Sequence[Replay]) -> pd.DataFrame:
-    """One row a device: the figures at the snapshot, and the peaks of its history."""
+    """One row a device: the figures at the snapshot, and the peaks of its history; NA where that has no entry of the device."""
     origin, rows = start_us(replays), []
     for replay in replays:
         levels, before = replay.levels(), replay.before()
-        row: dict[str, float | int] = {"device": replay.device, **measures(replay.end())}
+        row: dict[str, float | int | None] = {"device": replay.device, **measures(replay.end())}
         peak = int(np.argmax(levels["allocated"])) if replay.count else -1
         row["entries"] = replay.count
-        row["peak_allocated_bytes"] = int(levels["allocated"][peak]) if replay.count else int(before["allocated"])
-        row["peak_reserved_bytes"] = int(levels["reserved"].max(initial=row["reserved_bytes"]))
+        row["peak_allocated_bytes"] = int(levels["allocated"][peak]) if replay.count else None
+        row["peak_reserved_bytes"] = max(int(levels["reserved"].max()), int(replay.end().segments["size"].sum())) if replay.count else None
         time = int(replay.entries["time_us"][peak]) if replay.count else UNKNOWN
         row["peak_ms"] = (time - origin) / 1e3 if time >= 0 else np.nan
-        row["before_bytes"] = before["reserved"]
-        row["ooms"] = int((replay.entries["action"] == OOM).sum())
+        row["before_bytes"] = before["reserved"] if replay.count else None
+        row["ooms"] = int((replay.entries["action"] == OOM).sum()) if replay.count else None
         rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).astype(dict.fromkeys(_OF_HISTORY, "Int64"))
 
 
 def notes(snapshot: Snapshot, replays: Sequence[Replay]) -> list[str]:
     """What the history does not tell, a sentence each."""
     out = []
-    if not snapshot.traced:
+    if not snapshot.traced or not any(replay.count for replay in replays):
         out.append(
             "The snapshot has no history: torch.cuda.memory._record_memory_history() was not called before it was taken, so that only its "
-            "own moment is known."
+            "own moment is known, and no peak."
         )
     for replay in replays:
         before = replay.before()["reserved"] if replay.count else 0

@@ -121,6 +121,15 @@ def in_steps(activity: Activity, host_rows: pd.DataFrame, host_idle: int) -> pd.
     return table(sides(activity, activity.device_ops[backlog.apart(activity, activity.device_ops)], host_rows, host_idle), with_idle=False)
 
 
+def eager_us(activity: Activity, host_rows: pd.DataFrame) -> dict[str, float]:
+    """Self time of runs that were eager, by side; an op of which some runs were compiled counts with the others alone."""
+    on_device = activity.device_ops
+    return {
+        where: float(rows.loc[rows["eager"].to_numpy(np.bool_), "own"].sum()) / 1e6
+        for where, rows in (("device", on_device), ("host", host_rows))
+    }
+
+
 def sides(activity: Activity, device_rows: pd.DataFrame, host_rows: pd.DataFrame, host_idle: int, *, as_xprof: bool = False) -> list[Side]:
     """Runs of ops grouped by op, device first; `as_xprof` also rates of bytes that cannot be, and runs as XProf counts them."""
     on_device = activity.has_device or bool(len(activity.device_extents))

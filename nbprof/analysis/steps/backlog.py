@@ -40,18 +40,31 @@ def frame(activity: Activity) -> pd.DataFrame:
     return out[COLUMNS]
 
 
+_MOST_LINES = 3
+
+
 def notes(found: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
     """What the receipt says of it; `found` is `frame`, `hosts` and `steps` are how many the profile has."""
+    rows = [
+        (int(row["device_events"]), f" of {row['host']}" if hosts > 1 else "", f"{row['busy_ms']:,.2f} ms in which a device was busy")
+        for row in found.to_dict("records")
+    ]
+    if len(rows) > _MOST_LINES:
+        mean = float(found["busy_ms"].mean())
+        rows = [
+            (
+                sum(count for count, _, _ in rows),
+                f" of {len(rows):,} hosts",
+                f"on each {mean:,.2f} ms in which a device was busy, on average",
+            )
+        ]
     out = []
-    for row in found.itertuples():
-        one = row.device_events == 1
-        where = f" of {row.host}" if hosts > 1 else ""
-        text = (
-            f"{row.device_events:,} device {'event' if one else 'events'}{where} ({row.busy_ms:,.2f} ms in which a device was busy) "
-            f"{'was' if one else 'were'} launched before the recording began"
-        )
-        counted = f": counted for no step; the first step begins when {'it has' if one else 'they have'} ended (p.steps.backlog)"
-        out.append(Note("info", f"{text}{counted if steps else ''}."))
+    for count, where, busy in rows:
+        one = count == 1
+        what = f"{count:,} device {'event' if one else 'events'}{where} ({busy})"
+        text = f"{what} {'was' if one else 'were'} launched before the recording began"
+        then = f": counted for no step; the first step begins when {'it has' if one else 'they have'} ended (p.steps.backlog)"
+        out.append(Note("info", f"{text}{then if steps else ''}."))
     return out
 
 

@@ -145,21 +145,30 @@ class Work:
 
     @cached_property
     def eligible(self) -> Flags:
-        """Whether the op of each, or an op around it, does what TensorCores are for."""
+        """Whether the op of each does what TensorCores are for, or an op around it in which no such op is.
+
+        What else runs in an op that leaves its products to another one (the bias of a convolution, the softmax of attention) is no product.
+        """
         links = self.links
         ops = links.ops
         if not len(links.work):
             return np.zeros(0, np.bool_)
         names = np.fromiter((torchnames.tensor_core_eligible(n) for n in links.trace.names), np.bool_, len(links.trace.names))
         flag = names[links.trace.events.name[ops.rows]]
+        around = flag.copy()
+        above = ops.parent[np.flatnonzero(flag)]
+        while len(above := np.unique(above[above >= 0])):
+            around[above] = False
+            above = ops.parent[above]
         at = links.work_op.copy()
         out = np.zeros(len(at), np.bool_)
-        open_ = np.flatnonzero(at >= 0)
+        out[at >= 0] = flag[at[at >= 0]]
+        open_ = np.flatnonzero((at >= 0) & ~out)
         while len(open_):
-            out[open_] = flag[at[open_]]
-            open_ = open_[~out[open_]]
             at[open_] = ops.parent[at[open_]]
             open_ = open_[at[open_] >= 0]
+            out[open_] = around[at[open_]]
+            open_ = open_[~out[open_]]
         return out
 
     def device_ops(self, out: act.Activity, compiled: Flags) -> pd.DataFrame:

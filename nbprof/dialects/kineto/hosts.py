@@ -63,13 +63,13 @@ class Hosts:
                         out.append((name, str(line)))
         return out
 
-    def identical(self) -> list[tuple[str, str]]:
-        """Pairs of files with the same events: one is a copy of the other."""
+    def identical(self) -> dict[str, list[str]]:
+        """Files with the same events as another: the copies of each, by its name."""
         events = self.trace.events
         of_lane = self.trace.lanes["host"].map({h: i for i, h in enumerate(self.trace.hosts)}).to_numpy(np.int64)
         host: Int64s = np.asarray(of_lane[events.lane], np.int64)
         seen: dict[tuple[int, ...], str] = {}
-        out = []
+        out: dict[str, list[str]] = {}
         for i, name in enumerate(self.files):
             mine = np.flatnonzero(host == i)
             start = events.start[mine]
@@ -80,7 +80,7 @@ class Hosts:
                 int((events.name[mine].astype(np.int64) * (1 + np.arange(len(mine)) % 1009)).sum()),
             )
             if len(mine) and key in seen:
-                out.append((seen[key], name))
+                out.setdefault(seen[key], []).append(name)
             seen.setdefault(key, name)
         return out
 

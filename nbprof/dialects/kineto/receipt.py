@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nbprof.core.files import join_some
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import sanity, torchnames
 from nbprof.dialects.kineto import memory as kineto_memory
@@ -53,10 +54,14 @@ def _ranks(hosts: Hosts) -> list[Note]:
         out.append(_warning(f"The job had {size} ranks; {here} here. What the others waited for is not known."))
     twice = sorted({r for r in hosts.ranks if r is not None and hosts.ranks.count(r) > 1})
     for rank in twice:
-        files = ", ".join(f for f, r in zip(hosts.files, hosts.ranks, strict=True) if r == rank)
-        out.append(_warning(f"Several files are of rank {rank}: {files}. Each is shown as a host of its own."))
-    for first, second in hosts.identical():
-        out.append(_warning(f"{second} holds the same events as {first}: it is a copy, and counted twice."))
+        files = [f for f, r in zip(hosts.files, hosts.ranks, strict=True) if r == rank]
+        out.append(_warning(f"Several files are of rank {rank}: {join_some(files, 8)}. Each is shown as a host of its own."))
+    for first, copies in hosts.identical().items():
+        if len(copies) == 1:
+            out.append(_warning(f"{copies[0]} holds the same events as {first}: it is a copy, and counted twice."))
+        else:
+            count = f"{len(copies):,} files hold the same events as {first}"
+            out.append(_warning(f"{count}: {join_some(copies, 8)}. They are copies, and each is counted."))
     return out
 
 
@@ -79,8 +84,8 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
     # The runtime of MTIA records no calls that copy.
     copied = np.array([str(name) == torchnames.MTIA_COPY for name in trace.names], np.bool_)[trace.events.name[work]]
     if copied.any():
-        count = _many(int(copied.sum()), "copy of an MTIA states", "copies of MTIA devices state")
-        out.append(_info(f"{count} no launch: each is of the step in which it began."))
+        which = _many(int(copied.sum()), "copy of an MTIA states", "copies of MTIA devices state")
+        out.append(_info(f"{which} no launch: each is of the step in which it began."))
     alone = int(((links.launch < 0) & ~links.earlier & ~copied).sum())
     if alone and not len(links.calls):
         out.append(_info("No runtime calls are in the profile: launch times are not known, and steps take device work by its own time."))

@@ -110,9 +110,11 @@ class Builder:
             letter = chr(code)
             if code in (0, 255):
                 self.receipt.skip("left out: without a valid phase (ph).", count)
+            elif letter in _OTHERS:
+                # Nothing of what ran is missing without them.
+                self.receipt.info(f"Not shown, as no figure is made of them: {_OTHERS[letter]} (ph {letter}), {count:,}.")
             else:
-                what = _OTHERS.get(letter)
-                self.receipt.skip(f"left out: {what or 'of an unknown phase'} (ph {letter}).", count)
+                self.receipt.skip(f"left out: of an unknown phase (ph {letter}).", count)
 
     def _read_names(self, part: Part, rows: Int64s) -> Names:
         out = Names()
