@@ -21,6 +21,11 @@ _BOUND = text(
     "What the op comes closest to the device's peak of: Compute, its main memory (HBM, Device memory where that is none, Main memory of a "
     "CPU), or a memory on the chip.",
 )
+_UNKNOWN = part(
+    "unknown_fraction",
+    "Unknown %",
+    "Part of the time of ops of which neither FLOPs nor bytes are known, as of most custom calls: rates, shares and waste leave it out.",
+)
 _EXPRESSION = text("expression", "Expression", "The op as XLA writes it; empty where its program is not in the file.", "code")
 _SHAPE = text("shape", "Shape", "What the op makes: element type and dimensions.", "code")
 _LAYOUT = text("layout", "Layout", "How that lies in memory: order of the dimensions, tiles, memory space.", "code")
@@ -83,6 +88,7 @@ SCHEMA: dict[str, list[Col]] = {
         text("framework_op", "Framework op", "Name that the framework gave the op."),
         text("source", "Source", "File and line of the code that asked for it.", "code"),
         count("parent", "Parent", "Row of the node above it; -1 of the root."),
+        _UNKNOWN,
     ],
     "roofline.frame": [
         count("rank", "#", "Position by self time."),
@@ -120,5 +126,6 @@ SCHEMA: dict[str, list[Col]] = {
         part("compute_fraction", "FLOPS %", "FLOP/s by the device's peak."),
         part("bandwidth_fraction", "Memory %", "Bytes a second of main memory by the device's peak."),
         Col("counted", "bool", "", "In averages", "Whether averages use the step.", "bool", None),
+        _UNKNOWN,
     ],
 }

@@ -19,8 +19,8 @@ class Ops(Framed):
 
     `frame` has one row an op of each side, device first, most self time first (equal ones by name):
 
-    - `occurrences`: runs. On a device the runs of the op's most frequent kernel (or op of a compiled program), as an op launches several; those of all hosts
-      add up.
+    - `occurrences`: runs. On a device the runs of the op's most frequent kernel (or op of a compiled program), as an op launches several;
+      those of all hosts add up.
     - `total_us`: duration of all runs. `self_us`: less that of the ops inside. On a thread each instant is that of the op that began last
       of those that are open, so that self times add up to the time in which any ran, also where ops overlap partly or end together; on a
       GPU it is the same as the total. `avg_us`, `avg_self_us`: divided by `occurrences`.
