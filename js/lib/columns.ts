@@ -22,6 +22,8 @@ export interface ColumnSpec {
   grow?: boolean;
   /** Faint text. */
   dim?: boolean;
+  /** What stands where there is no value, in place of a dash. */
+  missing?: (row: number) => string;
   /** A bar before the number, coloured by the CSS class, as a share of `max` (default 100). */
   bar?: { css: string | ((row: number) => string); max?: number; width?: number };
   /** Fills the cell instead of the default. Text only through nodes. */
@@ -74,6 +76,11 @@ export const isNumber = (column: Full): boolean =>
 
 /** The text of a cell as drawn. */
 export function shown(column: Full, table: Table, row: number, unit: ReturnType<typeof byteUnit>): string {
+  const text = textOf(column, table, row, unit);
+  return text === MISSING && column.missing ? column.missing(row) : text;
+}
+
+function textOf(column: Full, table: Table, row: number, unit: ReturnType<typeof byteUnit>): string {
   const data = table.data[column.key];
   if (column.kind === "bool") {
     const value = numberAt(data, row);

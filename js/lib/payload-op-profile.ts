@@ -6,6 +6,8 @@ import type { Coded, Column, Empty, Figure, Marked, NumberArray } from "./payloa
 interface Sums {
   rows: number;
   time_us: NumberArray;
+  /** The part of the time of which neither FLOPs nor bytes are known. */
+  unknown_us: NumberArray;
   flops: NumberArray;
   bytes: NumberArray;
   runs: NumberArray;

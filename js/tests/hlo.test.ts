@@ -8,6 +8,7 @@ import {
   details,
   intensityText,
   level,
+  missing,
   opCard,
   place,
   points,
@@ -53,6 +54,12 @@ describe("points of the roofline", () => {
       "computes nothing: the ring at the left edge, the higher, the more bytes a second. Of 1 op",
     );
     expect(remarks(NO_HLO, [])).toBe("");
+  });
+
+  it("and what is not known reads as unknown", () => {
+    expect(missing(hlo, "occurrences")).toBeUndefined();
+    const said = missing(hlo, "bound_by");
+    expect([0, 3].map((row) => said?.(row))).toEqual(["–", "unknown"]);
   });
 
   it("of ops that took no time have a size", () => {

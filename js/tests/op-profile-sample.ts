@@ -10,6 +10,7 @@ export interface Op {
   framework_op?: string;
   expression?: string;
   time: number;
+  unknown?: number;
   flops?: number;
   bytes?: number;
   runs?: number;
@@ -41,6 +42,7 @@ export function opProfile(
   const sums = (from: readonly Op[]) => ({
     rows: from.length,
     time_us: numbers(from.map(({ time }) => time)),
+    unknown_us: numbers(from.map(({ unknown }) => unknown ?? 0)),
     flops: numbers(from.map(({ flops }) => flops ?? Number.NaN)),
     bytes: numbers(from.map(({ bytes }) => bytes ?? Number.NaN)),
     runs: numbers(from.map(({ runs }) => runs ?? 1)),

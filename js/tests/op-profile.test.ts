@@ -177,6 +177,37 @@ describe("trees of the op profile", () => {
   });
 });
 
+describe("ops of which nobody knows what they cost", () => {
+  const blind = opProfile([
+    { name: "call", category: "custom-call", time: 60, unknown: 60 },
+    { name: "gemm", category: "custom-call", time: 20, flops: 16, bytes: 2 },
+    { name: "add", time: 20, flops: 1, bytes: 10 },
+  ]);
+  const root = build(blind, "category", false);
+
+  it("are left out of use and waste", () => {
+    const call = path(root, "custom-call", "call");
+    expect(use(blind, call)).toEqual({ flops: Number.NaN, bytes: Number.NaN, wasted: Number.NaN });
+    expect(use(blind, path(root, "custom-call"))).toEqual({
+      flops: expect.closeTo(0.8),
+      bytes: expect.closeTo(0.1),
+      wasted: expect.closeTo(4),
+    });
+    expect([root.time, root.unknown, root.busy]).toEqual([100, 60, 40]);
+    expect(use(blind, root).flops).toBeCloseTo(17 / 40);
+    expect(worst(blind, root).map(({ name }) => name)).toEqual(["add", "gemm"]);
+  });
+
+  it("come last in either order", () => {
+    const order = (descending: boolean): string[] =>
+      rows(blind, root, { ...how, sort: "flops", descending, open: new Set([...all(root)].map(({ key }) => key)) })
+        .filter(({ node }) => node.kind === "op" && node.category === "custom-call")
+        .map(({ node }) => node.name);
+    expect(order(true)).toEqual(["gemm", "call"]);
+    expect(order(false)).toEqual(["gemm", "call"]);
+  });
+});
+
 describe("details", () => {
   it("says what limits an op", () => {
     const root = build(profile, "category", false);

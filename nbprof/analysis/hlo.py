@@ -67,6 +67,11 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
     return out, 0 if runs is activity.cpu_ops else ops.device_idle(activity, runs)
 
 
+def unknown(found: pd.DataFrame) -> pd.Series[bool]:
+    """Of which ops of `measured` neither FLOPs nor bytes are known, as of most custom calls: what is said of use leaves out their time."""
+    return found["normalized"].isna() & found["memory"].isna() & ~found["category"].isin(CONTAINERS)
+
+
 def ran(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
     """What ops ran, and their runs: `op_parts` and `device_ops`, or where no program ran on a device what the CPU ran."""
     if activity.has_device:

@@ -144,7 +144,8 @@ def frame(
         }
     )
     out["roof_fraction"] = out[["compute_fraction", "bandwidth_fraction"]].max(axis=1, skipna=False)
-    out["roof_flops_per_second"] = np.fmin(intensity * roof.bytes_per_second, roof.flops_per_second)
+    under = np.fmin(intensity * roof.bytes_per_second, roof.flops_per_second)
+    out["roof_flops_per_second"] = under.mask(hlo.unknown(found))
     seconds = found["total"].where(found["total"] > 0) / 1e12
     used = hlo.on_chip_use(found, roof.on_chip)
     for level in (level for level in ON_CHIP if level not in UNCOUNTED):
@@ -158,12 +159,14 @@ def frame(
 
 
 def _total(found: pd.DataFrame, idle: int, roof: Peaks) -> dict[str, float | str]:
-    """All ops as one: over the time of the devices, and over the time in which they ran."""
+    """All ops as one, over the time of the devices but that of ops of which nothing is known."""
     busy = float(found["own"].sum())
+    unknown = float(found["own"][hlo.unknown(found)].sum())
     counted = found[~found["category"].isin(hlo.CONTAINERS)]
     sums = pd.DataFrame({name: [counted[name].sum(min_count=1)] for name in ("normalized", "memory", *_levels(found))})
-    out = _together(sums.assign(total=busy + idle), roof)
-    return {"time_us": (busy + idle) / 1e6, "idle_us": idle / 1e6, **_plain(out.iloc[0])}
+    out = _together(sums.assign(total=busy + idle - unknown), roof)
+    share = unknown / busy if busy else float("nan")
+    return {"time_us": (busy + idle) / 1e6, "idle_us": idle / 1e6, **_plain(out.iloc[0]), "unknown_fraction": share}
 
 
 def _plain(row: pd.Series[Any]) -> dict[str, float | str]:
@@ -197,7 +200,8 @@ def _together(sums: pd.DataFrame, roof: Peaks) -> pd.DataFrame:
 def by_step(activity: Activity, roof: Peaks, steps: pd.DataFrame, measured: tuple[pd.DataFrame, int] | None = None) -> pd.DataFrame:
     """The public frame, `p.roofline.steps`: the ops of each step as one, over the time of the step on the devices of its host.
 
-    A run of an op belongs to the step in which it begins. What one run computes and moves is the mean of all runs of the op.
+    A run of an op belongs to the step in which it begins. What one run computes and moves is the mean of all runs of the op. The time of
+    ops of which that is not known is left out of the step.
     """
     columns = frames.names("roofline.steps")
     found, _ = hlo.measured(activity) if measured is None else measured
@@ -227,10 +231,18 @@ def by_step(activity: Activity, roof: Peaks, steps: pd.DataFrame, measured: tupl
         each = np.zeros(len(parts))
         each[counted["part"].to_numpy(np.int64)] = counted[name].fillna(0.0).to_numpy(np.float64)
         sums[name] = np.bincount(step[kept], (each / np.maximum(count, 1))[part[kept]], len(steps))
-    sums["total"] = (end - start) * devices
+    lost = np.zeros(len(parts))
+    lost[found["part"].to_numpy(np.int64)] = hlo.unknown(found)
+    own = runs["own"].to_numpy(np.float64)[kept]
+    unknown = np.bincount(step[kept], lost[part[kept]] * own, len(steps))
+    busy = np.bincount(step[kept], own, len(steps))
+    # Of a step that ran nothing else nothing is known.
+    sums = {name: np.where((unknown > 0) & (unknown >= busy), np.nan, values) for name, values in sums.items()}
+    sums["total"] = (end - start) * devices - unknown
     table = pd.DataFrame(sums)
     out = pd.concat([steps[["host", "step", "name", "counted"]].reset_index(drop=True), _together(table, roof)], axis=1)
     out["step_time_ms"] = steps["step_time_ms"].to_numpy(np.float64)
+    out["unknown_fraction"] = np.divide(unknown, busy, out=np.full(len(steps), np.nan), where=busy > 0)
     return out.astype(frames.dtypes("roofline.steps"))[columns]
 
 

@@ -5,7 +5,9 @@ rules are those of XLA's cost analysis for GPUs, as XProf 2.24 uses it: what it 
 here, op by op (`tests/parity/test_hlo_cost.py` asks it again). It gives an elementwise op not one operation an element but what it costs
 beside a fused multiply-add: 3 for an addition, 190 for a tanh in float32.
 
-Where this differs: a matrix product that cuBLAS runs by its older interface (`__cublas$gemm`) has its FLOPs and bytes here, 0 in XProf.
+Where this differs: a matrix product that cuBLAS runs by its older interface (`__cublas$gemm`), attention of cuDNN, and a kernel of Pallas
+whose cost is stated have their FLOPs and bytes here, 0 in XProf. So have custom calls of which nobody knows what they do, which are NaN
+here (`nbprof.hlo.library_calls`).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 
 from nbprof.core.errors import ReadError
 from nbprof.hlo import details as hlo_details
+from nbprof.hlo import library_calls
 from nbprof.hlo.cost_table import DEFAULT, ELEMENTWISE, FLOPS, MOVING, NOTHING
 from nbprof.hlo.details import ConvolutionDimensions, Details, DotDimensions, WindowDimension
 from nbprof.hlo.hlo import Instruction, Program
@@ -26,8 +29,10 @@ from nbprof.hlo.shapes import Shape
 _PASSED_ON = ELEMENTWISE | {"copy", "tuple", "get-tuple-element", "map"}
 """Ops whose operands are read where the op's own value is: a value that several of them need at one place is computed once."""
 _OLDER_CUBLAS = "__cublas$gemm"
-_CUBLAS = (_OLDER_CUBLAS, "__cublas$lt$matmul")
+_NEWER_CUBLAS = "__cublas$lt$matmul"
+_CUBLAS = (_OLDER_CUBLAS, _NEWER_CUBLAS)
 _CUDNN = "__cudnn$conv"
+_IN_XPROF = (_NEWER_CUBLAS, _CUDNN)
 _FMA = 2
 _NARROW = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "s2": 4, "u2": 4, "pred": 0}
 _MOST_NESTED = 50
@@ -44,11 +49,11 @@ class Cost:
     Attributes
     ----------
     flops : float
-        Floating-point operations, also of integers.
+        Floating-point operations, also of integers; NaN where they are not known, as of most custom calls.
     normalized_flops : float
         Those of 8 bits at half, of 4 bits at a quarter, so that one peak rate fits all.
     bytes : float
-        Read and written.
+        Read and written; NaN where they are not known.
     memory_bytes : float
         What XProf counts of them for the device's main memory: what an op other than a fusion writes as a tuple is not among it.
     in_xprof : bool
@@ -73,6 +78,7 @@ class _Run:
 
 
 _NO_RUN = _Run(0.0, 0.0, 0.0, {})
+_UNKNOWN = _Run(float("nan"), float("nan"), float("nan"), {})
 
 
 class Costs:
@@ -103,7 +109,7 @@ class Costs:
         try:
             run, factor = self._run(place), self._width_factor(place)
             called = self._program.opcodes[place] == "custom-call"
-            counted = not (called and self._program.instruction(place).target.startswith(_OLDER_CUBLAS))
+            counted = not called or self._program.instruction(place).target.startswith(_IN_XPROF)
         except (ReadError, IndexError):
             return None
         return Cost(run.flops, run.flops / factor, run.bytes, run.memory, counted)
@@ -232,18 +238,27 @@ class Costs:
         sums = [self._sum(ident) for ident in one.called]
         if not sums:
             return 0.0, 0.0
-        join = max if one.opcode == "conditional" else sum
+        join = np.max if one.opcode == "conditional" else np.sum
         return float(join([flops for flops, _ in sums])), float(join([moved for _, moved in sums]))
 
     def _custom_call(self, place: int, one: Instruction, out: Shape, operands: list[Shape]) -> _Run:
         """A call into a library: what it makes is the first part of its value, the others are room to work in."""
         made = out.parts[0] if out.is_tuple and out.parts else out
+        if one.target in library_calls.NOTHING:
+            return _NO_RUN
+        details = hlo_details.read(self._program, place)
         if one.target.startswith(_CUBLAS) and operands:
-            flops = dot_flops(made, operands[0], _gemm(hlo_details.read(self._program, place)))
+            flops = dot_flops(made, operands[0], _gemm(details))
         elif one.target.startswith(_CUDNN) and len(operands) > 1:
-            flops = convolution_flops(operands[0], operands[1], made, hlo_details.read(self._program, place))
+            flops = convolution_flops(operands[0], operands[1], made, details)
+        elif (products := library_calls.attention_flops(one.target, details.backend, operands)) is not None:
+            # Besides what it makes it keeps what the backward pass needs; the last part is room to work in.
+            moved = float(sum(map(size, operands)) + sum(map(size, out.parts[:-1] if out.is_tuple else (out,))))
+            return _Run(products, moved, moved, {})
+        elif (stated := library_calls.estimate(details.backend)) is not None:
+            return _Run(stated[0], stated[1], stated[1], {})
         else:
-            return _Run(0.0, 0.0, 0.0, {})
+            return _UNKNOWN
         reads = float(sum(size(shape) for shape in operands))
         return _Run(flops, size(made) + reads, reads + (0.0 if out.is_tuple else size(made)), {})
 

@@ -85,10 +85,10 @@ class Profile:
         `flops_utilization_percent` `memory_bandwidth_utilization_percent`: what the ops of compiled programs computed (as of 16 bits) and
         moved in the devices' main memory, by the devices' peaks, over the whole recording, idle time included; `roofline_percent`: the FLOP
         rate by min(peak FLOP rate, FLOPs a byte x peak bandwidth). They are those of the row `Program` of XProf's roofline; its overview
-        has 0 where a program marks no steps. An op whose FLOPs are not known counts with none. `flops_per_second`
-        `memory_bytes_per_second` are the rates of one device. `device_duty_cycle_percent`: the share of ops in the time of the devices,
-        from the first op of each to its last (100 less XProf's device idle); `host_idle_percent`: the share of no op in the time of host
-        threads.
+        has 0 where a program marks no steps. They leave out the time of ops of which neither FLOPs nor bytes are known (most custom calls):
+        `unknown_cost_percent` of op time. `flops_per_second` `memory_bytes_per_second` are the rates of one device.
+        `device_duty_cycle_percent`: the share of ops in the time of the devices, from the first op of each to its last (100 less XProf's
+        device idle); `host_idle_percent`: the share of no op in the time of host threads.
         `mxu_utilization_percent` `hbm_utilization_percent`: counters of TPUs, as recorded. `infeed_percent` `outfeed_percent`
         `host_transfer_percent`: of the time of the steps that averages use, summed over TPU cores (`p.pods.cores`).
 

@@ -21,6 +21,11 @@ _BOUND = text(
     "The device limit that the op comes closest to: Compute, main memory (HBM, Device memory without HBM, or Main memory of a "
     "CPU), or on-chip memory.",
 )
+_UNKNOWN = part(
+    "unknown_fraction",
+    "Unknown %",
+    "Share of the time in ops whose FLOPs and bytes are unknown, as of most custom calls: excluded from rates, shares and waste.",
+)
 _EXPRESSION = text("expression", "Expression", "The op as HLO text; empty if the file does not have its program.", "code")
 _SHAPE = text("shape", "Shape", "Shape of the result: element type and dimensions.", "code")
 _LAYOUT = text("layout", "Layout", "Layout of the result in memory: order of dimensions, tiles, memory space.", "code")
@@ -83,6 +88,7 @@ SCHEMA: dict[str, list[Col]] = {
         text("framework_op", "Framework op", "Framework name of the op."),
         text("source", "Source", "File and line of the code it comes from.", "code"),
         count("parent", "Parent", "Row of the parent node; -1 for the root."),
+        _UNKNOWN,
     ],
     "roofline.frame": [
         count("rank", "#", "Position by self time."),
@@ -120,5 +126,6 @@ SCHEMA: dict[str, list[Col]] = {
         part("compute_fraction", "FLOPS %", "FLOP/s divided by the device's peak."),
         part("bandwidth_fraction", "Memory %", "Main memory bytes per second divided by the device's peak."),
         Col("counted", "bool", "", "In averages", "Whether averages include the step.", "bool", None),
+        _UNKNOWN,
     ],
 }

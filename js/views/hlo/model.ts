@@ -45,6 +45,22 @@ export function points(hlo: Hlo): Point[] {
   return found.sort((a, b) => b.radius - a.radius || a.row - b.row);
 }
 
+const COSTS = new Set([
+  "gflops_per_second",
+  "gmemory_bytes_per_second",
+  "operational_intensity",
+  "bound_by",
+  "roof_percent",
+]);
+
+/** What stands in the columns of what an op computes and moves, where nobody knows that; in other columns a dash is right. */
+export function missing({ table: { data } }: Hlo, key: string): ((row: number) => string) | undefined {
+  if (!COSTS.has(key)) return undefined;
+  const none = (row: number): boolean =>
+    Number.isNaN(numberAt(data._flops, row)) && Number.isNaN(numberAt(data._bytes, row));
+  return (row) => (none(row) ? "unknown" : MISSING);
+}
+
 /** What is odd about ops of the chart, and of those that are not in it, in sentences; "" where nothing is. */
 export function remarks(hlo: Hlo, found: readonly Point[]): string {
   const { data, rows } = hlo.table;

@@ -21,7 +21,7 @@ import { allRows, filterRows, type Sort } from "../../lib/rows.js";
 import { type ColumnSpec, type TableHandle, table } from "../../lib/table.js";
 import type { Hint, View, ViewHandle } from "../../lib/view.js";
 import { filterField } from "../folding.js";
-import { choices, details, labelOf, points, remarks } from "./model.js";
+import { choices, details, labelOf, missing, points, remarks } from "./model.js";
 import { type RoofChart, roofChart } from "./plot.js";
 
 /** What the filter looks at. */
@@ -100,7 +100,7 @@ export const render: View = (el, context, hint) => {
   const lists = PICKS.flatMap((key) => {
     const texts = choices(hlo, key);
     if (texts.length < 2) return [];
-    const options = texts.map((text, i) => ({ id: String(i), label: text || "(not known)" }));
+    const options = texts.map((text, i) => ({ id: String(i), label: text || "(unknown)" }));
     return picker(labelOf(hlo, key), [{ id: "", label: "Any" }, ...options], "", (id) => {
       if (id) wanted.set(key, texts[Number(id)] as string);
       else wanted.delete(key);
@@ -187,7 +187,7 @@ const MAIN: ColumnSpec[] = [
 /** Ops of several programs may have one name. */
 function main(hlo: Hlo): ColumnSpec[] {
   const program: ColumnSpec = { key: "program", narrow: true, kind: "text", cell: capped(hlo, "program", "program") };
-  return MAIN.flatMap((spec) =>
+  return MAIN.map((spec) => ({ ...spec, missing: missing(hlo, spec.key) })).flatMap((spec) =>
     spec.key === "category" && choices(hlo, "program").length > 1 ? [program, spec] : [spec],
   );
 }
@@ -196,6 +196,7 @@ function main(hlo: Hlo): ColumnSpec[] {
 function all(hlo: Hlo): ColumnSpec[] {
   const first = MAIN.map((spec) => ({
     ...spec,
+    missing: missing(hlo, spec.key),
     narrow: false,
     ...(spec.key === "op" ? { sticky: 0, grow: false } : {}),
   }));

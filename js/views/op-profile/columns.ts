@@ -21,7 +21,20 @@ export const heads = (profile: OpProfile): Head[] =>
   }));
 
 const IN_FILE = [
-  ...["program", "name", "category", "time_us", "flops", "bytes", "runs", "framework_op", "source", "shape", "layout"],
+  ...[
+    "program",
+    "name",
+    "category",
+    "time_us",
+    "unknown_us",
+    "flops",
+    "bytes",
+    "runs",
+    "framework_op",
+    "source",
+    "shape",
+    "layout",
+  ],
   "expression",
 ];
 

@@ -71,6 +71,7 @@ function lines(profile: OpProfile, root: Node, node: Node): Line[] {
   return [
     ["Self time", known(node.time) ? time(node.time) + share(node.time) : ""],
     ["Wasted", known(wasted) ? time(wasted) + share(wasted) : ""],
+    ["Cost unknown", node.unknown > 0 ? `of ops with ${time(node.unknown)}${share(node.unknown)}` : ""],
     ["Runs", known(node.runs) ? `${count(node.runs)}, ${time(node.time / node.runs)} each` : ""],
     ["Longest run", op >= 0 ? time(1000 * numberAt(ops.for_ms, op)) : ""],
     ["FLOPS", rate(node.flops, "FLOP/s", flops)],

@@ -15,6 +15,8 @@ export interface Node {
   kind: Kind;
   category: string;
   time: number;
+  /** The part of it of which neither FLOPs nor bytes are known. */
+  unknown: number;
   flops: number;
   bytes: number;
   runs: number;
@@ -22,7 +24,7 @@ export interface Node {
   children: Node[];
   /** Row of the ops, or of what is inside them; -1 where it is none. */
   row: number;
-  /** What its use is a part of: its time, of the root without idle. */
+  /** What its use is a part of: its time, without that of which nothing is known, of the root without idle. */
   busy: number;
   /** Its category, or its program, where no row above it says so. */
   note: string;
@@ -64,6 +66,7 @@ const node = (kind: Kind, name: string, parent: Node | null, row = -1, category 
     kind,
     category,
     time: 0,
+    unknown: 0,
     flops: none,
     bytes: none,
     runs: none,
@@ -92,6 +95,7 @@ export function build(profile: OpProfile, by: By, idle: boolean): Node {
     const known = (values: OpProfile["ops"]["time_us"]): number => numberAt(values, row);
     Object.assign(leaf, {
       time: known(from.time_us),
+      unknown: known(from.unknown_us) || 0,
       flops: known(from.flops),
       bytes: known(from.bytes),
       runs: known(from.runs),
@@ -143,7 +147,7 @@ export function build(profile: OpProfile, by: By, idle: boolean): Node {
   add(root);
   if (by === "provenance") for (const child of root.children) join(child);
   if (by === "program") for (const child of root.children) lift(child);
-  root.busy = root.time;
+  root.busy = root.time - root.unknown;
   root.runs = Number.NaN;
   if (by === "program") for (const program of root.children) program.runs = Number.NaN;
   if (idle && profile.idle_us !== null) {
@@ -160,6 +164,7 @@ function add(into: Node): void {
     for (const child of into.children) {
       add(child);
       into.time = plus(into.time, child.time);
+      into.unknown += child.unknown;
       into.flops = plus(into.flops, child.flops);
       into.bytes = plus(into.bytes, child.bytes);
       into.runs = plus(into.runs, child.runs);
@@ -169,7 +174,7 @@ function add(into: Node): void {
       into.name = `${most.name} and its ${into.children.length === 2 ? "duplicate" : "duplicates"}`;
     }
   }
-  into.busy = into.time;
+  into.busy = into.time - into.unknown;
 }
 
 /** Scopes with nothing but one more scope inside are one row: "jit(f)/transpose(jvp())". */
@@ -324,6 +329,9 @@ export function* all(of: Node): Generator<Node> {
 export function worst(profile: OpProfile, of: Node, most = 5): Node[] {
   const ops = [...all(of)].filter(({ kind }) => kind === "op");
   const known = ops.some((op) => !Number.isNaN(use(profile, op).wasted));
-  const by = (op: Node): number => (known ? use(profile, op).wasted || 0 : op.time);
-  return ops.sort((a, b) => by(b) - by(a)).slice(0, most);
+  const by = (op: Node): number => (known ? use(profile, op).wasted : op.time);
+  return ops
+    .filter((op) => !Number.isNaN(by(op)))
+    .sort((a, b) => by(b) - by(a))
+    .slice(0, most);
 }

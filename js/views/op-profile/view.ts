@@ -146,7 +146,8 @@ export const render: View = (el, context, hint) => {
   function bar(share: number, node: Node | null): HTMLElement | string {
     if (!known(share)) return "";
     const wasted = node ? use(profile, node).wasted : Number.NaN;
-    const used = known(wasted) ? share - wasted / root.time : node?.kind === "idle" || !node ? 0 : share;
+    const lost = node ? node.unknown / root.time : 0;
+    const used = known(wasted) ? share - lost - wasted / root.time : node?.kind === "idle" || !node ? 0 : share - lost;
     const style = { "--v": `${100 * share}%`, "--u": `${100 * Math.max(0, used)}%` };
     return h("span", { class: node?.kind === "idle" ? "ob other" : "ob device", style }, h("b", percent(100 * share)));
   }
@@ -155,6 +156,7 @@ export const render: View = (el, context, hint) => {
     if (node.kind === "idle") return "";
     const { flops, bytes, wasted } = use(profile, node);
     if (key === "runs") return known(node.runs) ? num(node.runs) : "";
+    if (node.unknown > 0 && node.unknown === node.time) return h("span.dim", "unknown");
     if (key === "wasted") return known(wasted) ? percent((100 * wasted) / root.time) : "";
     if (node.kind === "fused") return "";
     const [used, peak] = key === "flops" ? [flops, profile.peak_flops] : [bytes, profile.peak_bytes];
@@ -320,7 +322,11 @@ export const render: View = (el, context, hint) => {
     ),
   );
   const legend = columns.some(({ key }) => key === "wasted")
-    ? h("span.legend", h("span", h("i.sw.device"), "at the peak"), h("span", h("i.sw.op-waste"), "wasted"))
+    ? h(
+        "span.legend",
+        h("span", h("i.sw.device"), "at the peak"),
+        h("span", h("i.sw.op-waste"), root.unknown > 0 ? "wasted or unknown" : "wasted"),
+      )
     : "";
   el.append(
     figures(profile.figures),
@@ -329,7 +335,7 @@ export const render: View = (el, context, hint) => {
       profile.statement ? h("p.op-say", ...marked(profile.statement)) : "",
       ...profile.notes.map((text) => h("p.more", text)),
       toolbar,
-      heading("Time of ops", [profile.device, time(root.busy)].filter(Boolean).join(", "), legend),
+      heading("Time of ops", [profile.device, time(root.busy + root.unknown)].filter(Boolean).join(", "), legend),
       h("div.op-split", h("div", wrap, note), told),
     ),
   );

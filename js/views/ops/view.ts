@@ -1,6 +1,6 @@
 /** Ops: which operations took the time, on the device and on the host. */
 
-import { textAt } from "../../lib/codec.js";
+import { numberAt, textAt } from "../../lib/codec.js";
 import { clear, h } from "../../lib/dom.js";
 import { count, MISSING, ms } from "../../lib/format.js";
 import { donut, emptyView, heading, picker, swatch, toggle } from "../../lib/parts.js";
@@ -231,6 +231,16 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
     { key: "avg_self_us", narrow: true },
     { key: "self_percent", bar: { css, width: 72 } },
     { key: "cumulative_percent", dim: true, narrow: true },
-    ...RATES.filter((key) => full.data[key] !== undefined).map((key): ColumnSpec => ({ key, narrow: true })),
+    ...RATES.filter((key) => full.data[key] !== undefined).map(
+      (key): ColumnSpec => ({ key, narrow: true, missing: (row) => unknown(data(), key, row) }),
+    ),
   ];
+}
+
+/** What stands in a rate of an op that has none: on a device what it computes and moves is unknown, on the host nobody asks. */
+function unknown({ data }: Table, key: string, row: number): string {
+  const none = (rate: string): boolean => Number.isNaN(numberAt(data[rate], row));
+  const asked =
+    key !== "tensor_core_percent" && textAt(data.where, row) === "device" && textAt(data.op, row) !== "IDLE";
+  return asked && none("gflops_per_second") && none("gbytes_per_second") ? "unknown" : MISSING;
 }

@@ -334,6 +334,9 @@ def _utilisation(facts: Facts, limit: Threshold) -> Found | None:
         f"The device computes for **{facts.percent['device_compute']:.0f}%** of step time, at **{100 * compute:.0f}%** of peak FLOP/s and "
         f"**{100 * moved:.0f}%** of peak memory bandwidth. "
     )
+    blind = ops["compute_fraction"].isna() & ops["bandwidth_fraction"].isna()
+    if (unknown := 100 * float(ops["own"][blind].sum()) / work.own) >= 1:
+        text += f"(The cost of **{unknown:.0f}%** of that time is unknown.) "
     if short >= own.sum() / 2:
         part = 100 * short / own.sum()
         text += f"**{part:.0f}%** of that time is in ops shorter than {SHORT_OP_US:.0f} µs, which end before they fill the device."

@@ -15,7 +15,7 @@ COUNTERS = {"mxu_utilization_percent": "matrix_unit_utilization_percent", "hbm_u
 """Counters of TPUs that a file may state, by the key of `p.overview`."""
 KEYS = (
     *("device_duty_cycle_percent", "host_idle_percent", "flops_per_second", "memory_bytes_per_second"),
-    *("flops_utilization_percent", "memory_bandwidth_utilization_percent", "roofline_percent"),
+    *("flops_utilization_percent", "memory_bandwidth_utilization_percent", "roofline_percent", "unknown_cost_percent"),
 )
 
 
@@ -35,6 +35,7 @@ def use(activity: Activity, ops_with_idle: pd.DataFrame) -> dict[str, float | No
         `flops_per_second` `memory_bytes_per_second`: of one device, as of 16 bits, and of its main memory.
         `flops_utilization_percent` `memory_bandwidth_utilization_percent`: these by the device's peaks.
         `roofline_percent`: the FLOP rate by min(peak FLOP rate, FLOPs a byte x peak bandwidth).
+        `unknown_cost_percent`: of op time, ops of which neither FLOPs nor bytes are known; the figures above leave their time out.
         The keys of `COUNTERS`, as recorded.
     """
     out: dict[str, float | None] = dict.fromkeys(KEYS)
@@ -50,19 +51,26 @@ def use(activity: Activity, ops_with_idle: pd.DataFrame) -> dict[str, float | No
         return out
     parts = _leaves(activity)
     moved = parts["memory_bytes"].fillna(parts["bytes"]) if (activity.devices["kind"] == "TPU").any() else parts["bytes"]
+    known = parts["normalized_flops"].notna() | moved.notna()
+    if len(parts) and parts["hlo"].any():
+        runs = activity.device_ops
+        own = np.bincount(runs["part"].to_numpy(np.int64), runs["own"].to_numpy(np.float64), len(activity.op_parts)) / 1e12
+        unknown = float(own[parts.index[~known]].sum())
+        out["unknown_cost_percent"] = 100 * unknown / float(own.sum()) if own.sum() else None
+        seconds -= unknown
     for key, of_part in (("flops_per_second", parts["normalized_flops"]), ("memory_bytes_per_second", moved)):
-        if of_part.notna().any():
+        if of_part.notna().any() and seconds > 0:
             out[key] = float(of_part.sum()) / seconds
     shares = []
     for key, rate, peak in (
         ("flops_utilization_percent", "flops_per_second", "peak_flops_per_second"),
         ("memory_bandwidth_utilization_percent", "memory_bytes_per_second", "memory_bytes_per_second"),
     ):
-        known = activity.devices[peak].dropna().unique()
+        peaks = activity.devices[peak].dropna().unique()
         value = out[rate]
         # Devices of several kinds have no peak of one.
-        if value is not None and len(known) == 1 and float(known[0]) > 0:
-            out[key] = 100 * value / float(known[0])
+        if value is not None and len(peaks) == 1 and float(peaks[0]) > 0:
+            out[key] = 100 * value / float(peaks[0])
             shares.append(out[key])
     if len(shares) == 2 and out["flops_per_second"]:
         out["roofline_percent"] = max(share for share in shares if share is not None)

@@ -25,8 +25,9 @@ MOST_OPS, MOST_TOLD, MOST_INSIDE = 1000, 200, 16
 """Ops that are told one by one; of so many, the first, what is inside them and their arrays; and so many inside each."""
 MOST_RESTS = 300
 """Pairs of program and category whose smaller ops are summed by themselves."""
-SUMS = ["time", "flops", "moved", "runs"]
-"""Of all runs: self time in ps, FLOPs (narrow ones by their width), bytes of main memory, how many they are."""
+SUMS = ["time", "unknown", "flops", "moved", "runs"]
+"""Of all runs: self time in ps, that of ops of which neither FLOPs nor bytes are known, FLOPs (narrow ones by their width), bytes of main
+memory, how many they are."""
 _MOST_ARRAYS = 8
 _RESULT = "result"
 
@@ -81,6 +82,7 @@ def leaves(
     contains = found["category"].isin(hlo.CONTAINERS)
     found = found.assign(
         time=found["own"],
+        unknown=found["own"].where(hlo.unknown(found), 0.0),
         flops=found["normalized"].mask(contains),
         moved=found["memory"].mask(contains),
         category=found["category"].replace("", "unknown"),

@@ -1,9 +1,9 @@
 """Where the time of compiled programs goes, as a tree: program, category, duplicates, op, and the ops inside a fusion; or by category, or
 by the scopes of the framework.
 
-Utilization of a node is that of all its ops together: their FLOPs (narrow ones by their width) over their self time and the device's peak,
-and bytes of main memory likewise. An op whose FLOPs or bytes are not known adds its time alone, so that a node with such ops shows the
-least that it can be; a node of such ops alone has none.
+Utilization of a node is that of its ops together: their FLOPs (narrow ones by their width) over their self time and the device's peak,
+and bytes of main memory likewise. Ops of which neither is known (most custom calls) count for neither, nor do they waste anything: a column
+says which part of the time they are. A node of such ops alone has no utilization.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class _Node:
     kind: str
     category: str = ""
     time: float = 0.0
+    unknown: float = 0.0
     flops: float = float("nan")
     moved: float = float("nan")
     runs: float = float("nan")
@@ -48,6 +49,7 @@ class _Node:
         """Takes nodes as its children, most time first, equal ones by name; its sums are theirs."""
         self.children = sorted(children, key=lambda one: (-one.time, one.name))
         self.time = sum(one.time for one in self.children)
+        self.unknown = sum(one.unknown for one in self.children)
         self.flops, self.moved, self.runs = (_known(getattr(one, key) for one in self.children) for key in ("flops", "moved", "runs"))
         return self
 
@@ -126,6 +128,7 @@ def _in_scopes(leaves: list[_Node], framework: pd.Series) -> list[_Node]:
 
 def _leaves(activity: Activity, found: pd.DataFrame, told: pd.DataFrame, fused: bool) -> list[_Node]:
     out = []
+    unknown = hlo.unknown(found).tolist()
     columns = zip(
         *(found[name].tolist() for name in ("name", "category", "own", "normalized", "memory", "runs", "host", "program")),
         *(told[name].tolist() for name in ("expression", "shape", "layout")),
@@ -134,7 +137,8 @@ def _leaves(activity: Activity, found: pd.DataFrame, told: pd.DataFrame, fused: 
     for row, (name, category, own, flops, moved, runs, host, ident, *texts) in enumerate(columns):
         if category in hlo.CONTAINERS:
             flops = moved = float("nan")
-        node = _Node(name, "op", category or "unknown", own, flops, moved, runs, row, (texts[0], texts[1], texts[2]))
+        lost = own if unknown[row] else 0.0
+        node = _Node(name, "op", category or "unknown", own, lost, flops, moved, runs, row, (texts[0], texts[1], texts[2]))
         if fused and activity.programs is not None:
             node.children = inside(activity.programs, host, ident, name, runs)
         out.append(node)
@@ -160,8 +164,9 @@ def inside(programs: Programs, host: int, ident: int, name: str, runs: float) ->
             cost = costs.at(place)
             flops = float("nan") if cost is None else cost.normalized_flops * runs
             out.append((-flops if flops == flops else 0.0, place, flops))
+    none = float("nan")
     return [
-        _Node(program.names[place], "fused", hlo_category.category(program, place), float("nan"), flops, text=hlo.written(program, place))
+        _Node(program.names[place], "fused", hlo_category.category(program, place), none, flops=flops, text=hlo.written(program, place))
         for _, place, flops in sorted(out)[:MOST_FUSED]
     ]
 
@@ -203,6 +208,9 @@ def _rows(activity: Activity, root: _Node, found: pd.DataFrame, working: float) 
     # How well the devices were used while they ran, also where the root counts the time in which they did not.
     busy = time.copy()
     busy[0] = working
+    unknown = np.array([node.unknown for node in nodes])
+    share = np.divide(unknown, busy, out=np.zeros(len(busy)), where=busy > 0)
+    busy -= unknown
     peak_flops, peak_bytes = ops.peaks(activity)
     seconds = np.where(busy > 0, busy, np.nan) / 1e12
     flops = np.array([node.flops for node in nodes])
@@ -227,6 +235,7 @@ def _rows(activity: Activity, root: _Node, found: pd.DataFrame, working: float) 
             "time_fraction": time / time[0] if time[0] else np.zeros(len(time)),
             "flops_utilization": computing,
             "bandwidth_utilization": moving,
+            "unknown_fraction": np.where(np.isnan(time) | idle, np.nan, share),
             "wasted_us": np.where(idle, np.nan, (1 - best) * busy / 1e6),
             "occurrences": pd.array([None if node.runs != node.runs else int(node.runs) for node in nodes], dtype="Int64"),
             "expression": [node.text[0] for node in nodes],

@@ -204,9 +204,11 @@ def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.Dat
         sums = np.full(size, np.nan)
         if len(parts):
             sums = np.zeros(size)
-            # One part that states nothing leaves the op's rate unknown.
+            # One part that states nothing leaves the op's rate unknown; XProf has 0 for it.
             values = parts[column].to_numpy(np.float64)
-            np.add.at(sums, op_of_part[used], (values * parts["xprof_runs"].to_numpy(np.float64) if as_xprof else values)[used])
+            if as_xprof:
+                values = np.nan_to_num(values * parts["xprof_runs"].to_numpy(np.float64))
+            np.add.at(sums, op_of_part[used], values[used])
         out[column] = sums[out["code"]]
     tells = rows["tensor_core"].to_numpy(np.int8)
     time = rows["end"].to_numpy(np.int64) - rows["start"].to_numpy(np.int64)

@@ -113,7 +113,21 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.Data
         made[column] = np.bincount(part[name], each[name], len(made))
     made["runs"] = np.bincount(part[name], minlength=len(made)).astype(np.float64)
     made["host"] = placed.host[rows[np.unique(part[name], return_index=True)[1]]]
+    _count_custom_calls(made, out)
     return table, made.astype(act.OP_PARTS)[[*act.OP_PARTS, *(column for column in by_memory if column in ON_CHIP)]]
+
+
+def _count_custom_calls(made: pd.DataFrame, out: act.Activity) -> None:
+    """Fills in what custom calls do of which nobody counted it: what their program tells, else NaN.
+
+    Every kernel reads or writes something: where a custom call states 0 bytes, its FLOPs are no count of it either.
+    """
+    for row in np.flatnonzero((made["category"] == "custom-call") & (made["bytes"] == 0)).tolist():
+        host, program, name, runs = (made.at[row, key] for key in ("host", "program", "name", "runs"))
+        cost = out.programs.cost(int(host), int(program), str(name))
+        each = (np.nan,) * 4 if cost is None else (cost.flops, cost.normalized_flops, cost.bytes, cost.memory_bytes)
+        made.loc[row, ["flops", "normalized_flops", "bytes", "memory_bytes"]] = [one * runs for one in each]
+        made.at[row, "xprof_runs"] = 0.0
 
 
 def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]:

@@ -23,15 +23,17 @@ class Hlo(OfPrograms):
     - `occurrences`: runs on all devices; a GPU may run an op as several kernels, of which the one that ran most counts.
     - `flops_per_second`, `bytes_per_second`: of all runs over `total_us`. TPUs state what an op computes and moves; for GPUs it is counted
       from the compiled program by XLA's cost analysis. `memory_bytes_per_second` is the device's main memory alone, where a TPU tells it
-      apart. What is known of neither is missing. A rate that no memory reaches is missing too: of copies that only begin, or are found
-      done, in no time.
+      apart. What is known of neither is missing: of custom calls those of cuBLAS, cuDNN's convolutions and attention, and kernels of Pallas
+      with a `cost_estimate` are counted, all others are unknown. A rate that no memory reaches is missing too: of copies that only begin,
+      or are found done, in no time.
     - `operational_intensity`: FLOPs by bytes. `bound_by`: that of Compute and main memory (HBM, or Device memory where that is none, or
       Main memory of a CPU; XProf says HBM of all) which is nearer to the device's peak.
     - `expression` is the op as XLA writes it, without metadata, shardings and backend settings.
     - An op whose program is not in the file is there with what the events say of it: `in_file` is False.
 
     Where XProf 2.24.2 differs, which `as_xprof()` shows: ops whose program is not in the file are left out; each kernel counts as a run of
-    its op, so one of two kernels has its FLOPs and bytes twice; matrix products by cuBLAS's older interface have none; shares are of the
+    its op, so one of two kernels has its FLOPs and bytes twice; matrix products by cuBLAS's older interface, attention of cuDNN and custom
+    calls of which nothing is known have 0; shares are of the
     time with idle; the intensity is of FLOPs as of 16 bits; bytes of a GPU's main memory leave out what an op writes as a tuple.
     """
 

@@ -146,6 +146,8 @@ def _figures(frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks) -
     programs = wording.plural(frame["program"].nunique(), "program")
     flops, moved = float(total["flops_per_second"]), float(total["bytes_per_second"])
     part = 100 * float(total["roof_fraction"])
+    lost = float(total["unknown_fraction"])
+    cost = f"; cost unknown of {wording.percent(100 * lost)} of op time" if lost > 0.0005 else ""
     bound = {key: 100 * float(share) for key, share in frame.groupby("bound_by")["self_fraction"].sum().items()}
     unknown = bound.get("", 0.0)
     compute, memory = (None if unknown > 99.95 else bound.get(key, 0.0) for key in (ops.COMPUTE, peaks.memory))
@@ -154,7 +156,7 @@ def _figures(frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks) -
         text
         for text in (
             f"{wording.percent(chip)} by memory on the chip" if chip else "",
-            f"{wording.percent(unknown)} not known" if unknown > 0.05 and memory is not None else "",
+            f"{wording.percent(unknown)} unknown" if unknown > 0.05 and memory is not None else "",
         )
         if text
     )
@@ -167,15 +169,15 @@ def _figures(frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks) -
             1,
             f"{wording.plural(len(frame), 'op')} of {programs}" + (f"; idle {wording.percent(100 * idle)}" if idle > 0 else ""),
         ),
-        _rate("flop_rate", "FLOP rate", flops, peaks.flops_per_second, "FLOP/s", peaks.memory),
-        _rate("memory_bandwidth", "Memory bandwidth", moved, peaks.bytes_per_second, "B/s", peaks.memory),
+        _rate("flop_rate", "FLOP rate", flops, peaks.flops_per_second, "FLOP/s", peaks.memory, cost),
+        _rate("memory_bandwidth", "Memory bandwidth", moved, peaks.bytes_per_second, "B/s", peaks.memory, cost),
         figure(
             "roof",
             "Of the roof",
             part,
             "%",
             1,
-            _nearest(total) if math.isfinite(part) else "peaks not known",
+            _nearest(total) + cost if math.isfinite(part) else "unknown" if lost == 1 else "peaks not known",
             **bar(("device_compute", part)),
         ),
         figure("bound_by_compute", "Bound by compute", compute, "%", 1, "of op time" if compute is not None else "not known"),
@@ -199,7 +201,7 @@ def _within(resource: str) -> str:
     return resource.lower() if resource in (ops.COMPUTE, ops.DEVICE_MEMORY, ops.HOST_MEMORY) else resource
 
 
-def _rate(key: str, label: str, value: float, peak: float, unit: str, memory: str) -> dict[str, Any]:
+def _rate(key: str, label: str, value: float, peak: float, unit: str, memory: str, more: str = "") -> dict[str, Any]:
     """A rate of one device over the whole time, beside its peak, each in the unit that suits it; on the CPU over the time of its ops."""
     by, prefix = (_TERA, "T") if value >= _TERA else (_GIGA, "G")
     # Of the threads of a CPU it is not known when they could have run an op and did not.
@@ -209,7 +211,7 @@ def _rate(key: str, label: str, value: float, peak: float, unit: str, memory: st
         most, its = (_TERA, "T") if peak >= _TERA else (_GIGA, "G")
         of = f"of {wording.number(peak / most, 0 if peak >= 10 * most else 2)} {its}{unit}, {when}"
     digits = 2 if value >= 0.01 * by else 4
-    return figure(key, label, value / by, f"{prefix}{unit}", digits, of, **bar(("device_compute", 100 * value / peak)))
+    return figure(key, label, value / by, f"{prefix}{unit}", digits, of + more, **bar(("device_compute", 100 * value / peak)))
 
 
 def _donut(frame: pd.DataFrame, key: str, title: str) -> dict[str, Any]:
@@ -220,7 +222,7 @@ def _donut(frame: pd.DataFrame, key: str, title: str) -> dict[str, Any]:
     whole = (float(sums.sum()) + unknown) or 1.0
     parts = rings.parts(sums, _PARTS, whole)
     if unknown:
-        parts.append({"label": "not known", "percent": 100 * unknown / whole, "kind": "others"})
+        parts.append({"label": "unknown", "percent": 100 * unknown / whole, "kind": "others"})
     return {"title": title, "ms": (float(sums.sum()) + unknown) / 1000, "parts": parts}
 
 

@@ -72,6 +72,7 @@ class Roofline(Framed):
 
         `time_us`, `idle_us`, `flops_per_second`, `bytes_per_second`, `operational_intensity`, `bound_by`, `roof_fraction`,
         `compute_fraction`, `bandwidth_fraction`; what runs other ops (`while`, `conditional`, `call`) adds no FLOPs and bytes to theirs.
+        `unknown_fraction` is the part of op time in ops of which neither FLOPs nor bytes are known; their time is left out.
         """
         return dict(self._made()[1])
 

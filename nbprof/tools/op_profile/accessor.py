@@ -22,7 +22,9 @@ class OpProfile(OfPrograms):
 
     - `time_us`: self time of the node's ops on all devices; `time_fraction`: of the root's.
     - `flops_utilization`, `bandwidth_utilization`: FLOP/s (8-bit ones as half, 4-bit ones as a quarter) and bytes of main memory a second
-      by the device's peaks. An op that states neither counts with its time alone. A cache may make more than 1 of the second.
+      by the device's peaks. A cache may make more than 1 of the second.
+    - `unknown_fraction`: the part of the node's time in ops of which neither FLOPs nor bytes are known, as of most custom calls.
+      Utilization and waste are those of the other ops, over their time.
     - `wasted_us`: the time times one less the better of the two, which is 1 at most: what would be saved at the peak. Of a node with
       several ops the two are those of all of them together (as in XProf), so that it is not the sum of its children's: it is more where
       some compute and others move bytes, and less where one is above a peak, which the sums have and its own figure leaves out.

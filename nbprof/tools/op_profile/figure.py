@@ -47,6 +47,7 @@ def op_profile(tree: pd.DataFrame, *, levels: int = _LEVELS, top: int = 40, widt
     shown = shown[kept]
     used = shown["flops_utilization"].to_numpy(np.float64)
     ms, wasted = shown["time_us"].to_numpy(np.float64) / 1000, shown["wasted_us"].to_numpy(np.float64) / 1000
+    lost = ms * np.nan_to_num(shown["unknown_fraction"].to_numpy(np.float64))
     labels = [
         f"{number:>3}  {'  ' * deep}{wording.one_line(str(name))[:60]}"
         for number, deep, name in zip(range(1, len(shown) + 1), shown["depth"], shown["name"], strict=True)
@@ -61,14 +62,15 @@ def op_profile(tree: pd.DataFrame, *, levels: int = _LEVELS, top: int = 40, widt
         "ms": ms,
         "part": 100 * shown["time_fraction"].to_numpy(np.float64),
         "wasted": [_ms(value) for value in wasted],
-        "used": ms - np.nan_to_num(wasted),
+        "unknown": [_ms(value) for value in lost],
+        "used": ms - np.nan_to_num(wasted) - lost,
         "flops": [_percent(value) for value in used],
         "memory": [_percent(value) for value in shown["bandwidth_utilization"].to_numpy(np.float64)],
     }
     defaults = {"width": width, "height": height or 70 + 22 * len(shown), "y_range": labels[::-1], "tools": "save"}
     plot: Any = plotting.figure(**defaults | options)
     source = models.ColumnDataSource(data)
-    named = {"legend_label": "at the peak"}, {"legend_label": "wasted"}
+    named = {"legend_label": "at the peak"}, {"legend_label": "wasted or unknown" if lost.any() else "wasted"}
     known = bool(np.isfinite(wasted).any())
     plot.hbar(y="label", right="used", height=0.6, color=DEVICE, source=source, **(named[0] if known else {}))
     if known:
@@ -81,6 +83,7 @@ def op_profile(tree: pd.DataFrame, *, levels: int = _LEVELS, top: int = 40, widt
         ("FLOPS utilization", "@flops"),
         ("Bandwidth utilization", "@memory"),
         ("Wasted", "@wasted"),
+        ("Cost unknown", "@unknown"),
     ]
     plot.add_tools(models.HoverTool(tooltips=tips))
     style(plot, "ms", None)

@@ -27,6 +27,7 @@ LONGEST = (1200, 300)
 _LONGEST_NAME = 300
 _WORTH_SAYING, _THOUSAND = 0.01, 1000
 _SEEN = 0.001
+_SUMMED = ("time_us", "unknown_us", "flops", "bytes")
 _SLACK = 1.05
 """What a rate may be above a peak for which clocks and rounding are reason enough."""
 _TIMES = ((1e6, "s", 1e7), (1e3, "ms", 1e3), (1.0, "µs", 0.0))
@@ -120,13 +121,19 @@ def figures(run: Run) -> list[dict[str, Any]]:
     programs = int((tree["kind"] == "program").sum())
     scale, unit = next((scale, unit) for scale, unit, least in _TIMES if root["time_us"] >= least)
     time, wasted = float(root["time_us"]), float(root["wasted_us"])
+    lost = float(root["unknown_fraction"])
+    busy = time * (1 - lost)
+    unknown = f"; cost unknown of {wording.percent(100 * lost)} of op time" if lost > _WORTH_SAYING else ""
+    rates = [_rate(root[key], busy, unit) + unknown for key, unit in (("flops", "FLOP/s"), ("bytes", "B/s"))]
     return [
         figure("time", "Time of ops", time / scale, unit, 2, f"{wording.plural(count, 'op')} of {wording.plural(programs, 'program')}"),
-        figure("flops_utilization", "FLOPS utilization", _percent(root["flops_utilization"]), "%", 1, _rate(root["flops"], time, "FLOP/s")),
-        figure("memory_bandwidth", "Memory bandwidth", _percent(root["bandwidth_utilization"]), "%", 1, _rate(root["bytes"], time, "B/s")),
+        figure("flops_utilization", "FLOPS utilization", _percent(root["flops_utilization"]), "%", 1, rates[0]),
+        figure("memory_bandwidth", "Memory bandwidth", _percent(root["bandwidth_utilization"]), "%", 1, rates[1]),
         figure(
             "wasted", "Wasted", wasted / scale, unit, 2,
-            f"{wording.percent(100 * wasted / time)} of the time of ops" if time and wasted == wasted else "the peaks are not known",
+            f"{wording.percent(100 * wasted / time)} of the time of ops{unknown}"
+            if time and wasted == wasted
+            else "the cost of the ops is unknown" if lost == 1 else "the peaks are not known",
         ),
     ]  # fmt: skip
 
@@ -141,6 +148,8 @@ def statement(run: Run) -> str:
     sums = found.groupby("category", sort=False)["time_us"].sum()
     category = str(sums.idxmax())
     most = f"Most time goes to **{_plain(category)}**: {wording.percent(100 * float(sums.max()) / whole)}."
+    if (lost := float(tree["unknown_fraction"].iloc[0])) > _WORTH_SAYING:
+        most += f" The cost of ops with **{wording.percent(100 * lost)}** of the time is unknown."
     known = bool(found["wasted_us"].notna().any())
     rows = found.sort_values("wasted_us" if known else "time_us", ascending=False, kind="stable")
     name, kind, time, wasted, computing, moving = (
@@ -162,13 +171,14 @@ def statement(run: Run) -> str:
 def by_category(part: dict[str, Any], most: int) -> list[dict[str, Any]]:
     """The categories of a part for a table without script, most time first; the last row is what is beyond `most`.
 
-    Each has `name`, `ops` (how many), `share` and `wasted` (of the time of all ops), `flops` and `bytes` (of the peaks); None: not known.
+    Each has `name`, `ops` (how many), `share` and `wasted` (of the time of all ops), `unknown` (the part of its own time whose cost is not
+    known), `flops` and `bytes` (of the peaks); None: not known.
     """
     tables = []
     for table, many in ((part["ops"], 1), (part["rest"], part["rest"].get("ops", 0))):
         if table["rows"]:
             names = np.array(table["category"]["values"], object)[table["category"]["codes"]]
-            tables.append(pd.DataFrame({"name": names, "ops": many, **{key: table[key] for key in ("time_us", "flops", "bytes")}}))
+            tables.append(pd.DataFrame({"name": names, "ops": many, **{key: table[key] for key in _SUMMED}}))
     if not tables:
         return []
     sums = pd.concat(tables).groupby("name", sort=False).sum(min_count=1).sort_values("time_us", ascending=False, kind="stable")
@@ -177,13 +187,15 @@ def by_category(part: dict[str, Any], most: int) -> list[dict[str, Any]]:
         sums = pd.concat([sums.head(most), others.to_frame().T])
     whole = float(sums["time_us"].sum()) or 1.0
     out = []
-    for name, many, time, flops, moved in sums.itertuples():
-        used = {"flops": _used(flops, time, part["peak_flops"]), "bytes": _used(moved, time, part["peak_bytes"])}
+    for name, many, time, unknown, flops, moved in sums.itertuples():
+        busy = time - unknown
+        used = {"flops": _used(flops, busy, part["peak_flops"]), "bytes": _used(moved, busy, part["peak_bytes"])}
         if (used["bytes"] or 0) > part["impossible"]:
             used["bytes"] = None
         known = [value for value in used.values() if value is not None]
-        wasted = (1 - min(1.0, max(known))) * time / whole if known else None
-        out.append({"name": name or "other", "ops": int(many), "share": time / whole, "wasted": wasted, **used})
+        wasted = (1 - min(1.0, max(known))) * busy / whole if known else None
+        lost = unknown / time if time else 0.0
+        out.append({"name": name or "other", "ops": int(many), "share": time / whole, "wasted": wasted, "unknown": lost, **used})
     return out
 
 
@@ -197,13 +209,14 @@ def text(tree: pd.DataFrame, missing: str, most: int = 12) -> str:
         return f"<nbprof op_profile: {missing}>"
     count = int((tree["kind"] == "op").sum())
     lines = [f"<nbprof op_profile: {wording.plural(count, 'op')}; .frame is the DataFrame>"]
-    lines.append(f"{'time':>8} {'wasted':>8} {'FLOPS':>8} {'memory':>8}")
+    heads = ("time", "unknown", "wasted", "FLOPS", "memory")
+    lines.append(" ".join(f"{text:>8}" for text in heads))
     shown = tree[tree["kind"] != "fused"]
     whole = float(tree["time_us"].iloc[0]) or 1.0
     kept = shown[shown["time_us"].rank(method="first", ascending=False) <= most]
     for depth, name, *parts in zip(
-        kept["depth"], kept["name"], kept["time_fraction"], kept["wasted_us"] / whole, kept["flops_utilization"],
-        kept["bandwidth_utilization"], strict=True,
+        kept["depth"], kept["name"], kept["time_fraction"], kept["unknown_fraction"] * kept["time_us"] / whole, kept["wasted_us"] / whole,
+        kept["flops_utilization"], kept["bandwidth_utilization"], strict=True,
     ):  # fmt: skip
         said = " ".join(f"{wording.percent(None if part != part else 100 * part):>8}" for part in parts)
         lines.append(f"{said}  {'  ' * depth}{wording.one_line(str(name))[:80]}")
@@ -231,10 +244,10 @@ def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> lis
     frame = leaves.ops
     if gone := int((~frame["in_file"].astype(bool)).sum()):
         out.append(f"The file lacks the program of {wording.plural(gone, 'op')}, so what they compute may not be known.")
-    unknown = frame["time"][frame["flops"].isna() & frame["moved"].isna()].sum() / max(float(frame["time"].sum()), 1.0)
+    unknown = frame["unknown"].sum() / max(float(frame["time"].sum()), 1.0)
     if unknown > _WORTH_SAYING:
         part = wording.percent(100 * float(unknown))
-        out.append(f"Of ops with {part} of the time neither FLOPs nor bytes are known: use and rates are at least what is shown.")
+        out.append(f"Neither FLOPs nor bytes are known of ops with {part} of the time: use, rates and waste are those of the others.")
     seconds = frame["time"] / 1e12
     above = (frame["flops"] > _SLACK * peaks.flops_per_second * seconds) | (frame["moved"] > _SLACK * peaks.bytes_per_second * seconds)
     # Of ops that are next to nothing, as those that only begin a copy, a rate means little.
@@ -269,6 +282,7 @@ def _columns(frame: pd.DataFrame, keys: Iterable[str]) -> dict[str, Any]:
 def _sums(frame: pd.DataFrame) -> dict[str, Any]:
     return {
         "time_us": short(floats(frame["time"]) / 1e6),
+        "unknown_us": short(floats(frame["unknown"]) / 1e6),
         "flops": short(floats(frame["flops"])),
         "bytes": short(floats(frame["moved"])),
         "runs": numbers(floats(frame["runs"])),

@@ -9,6 +9,7 @@ from nbprof.display.categories import DEVICE
 from nbprof.tools.op_profile import payload as op_profile
 
 _ROWS = 10
+_SHOWN = ("share", "wasted", "flops", "bytes")
 
 
 def html(payload: dict[str, Any]) -> str:
@@ -21,7 +22,7 @@ def html(payload: dict[str, Any]) -> str:
             markup.text(row["name"]),
             wording.number(row["ops"], 0),
             markup.bar(100 * row["share"], DEVICE),
-            *(wording.percent(None if row[key] is None else 100 * row[key]) for key in ("share", "wasted", "flops", "bytes")),
+            *("unknown" if _unknown(row, key) else wording.percent(None if row[key] is None else 100 * row[key]) for key in _SHOWN),
         ]
         for row in op_profile.by_category(profile, _ROWS)
     ]
@@ -29,3 +30,7 @@ def html(payload: dict[str, Any]) -> str:
     html = markup.table("Op profile", "ops of compiled programs by category, self time", heads, rows, "lrlrrrr")
     said = "".join(markup.paragraph(markup.marked(text)) for text in [profile["statement"], *profile["notes"]] if text)
     return html + said if rows else ""
+
+
+def _unknown(row: dict[str, Any], key: str) -> bool:
+    return bool(row[key] is None and row["unknown"])

@@ -161,6 +161,7 @@ def _flops(run: Run) -> dict[str, Any]:
     if (counter := wording.real(run.overview.get("mxu_utilization_percent"))) is not None:
         note += f"; MXU counter {wording.percent(counter)}"
     percent = run.overview.get("flops_utilization_percent")
+    note += _unknown(run)
     return figure("flops_utilization", "FLOPS utilization", percent, "%", 1, note, **bar(("device_compute", percent)))
 
 
@@ -168,8 +169,14 @@ def _bandwidth(run: Run) -> dict[str, Any]:
     percent, rate = run.overview.get("memory_bandwidth_utilization_percent"), run.overview.get("memory_bytes_per_second")
     known = wording.real(percent) is not None
     peak = wording.real(run.devices["memory_bytes_per_second"].max())
-    note = f"{wording.size(rate)}/s of {wording.size(peak)}/s a device" if known else "not recorded"
+    note = f"{wording.size(rate)}/s of {wording.size(peak)}/s a device{_unknown(run)}" if known else "not recorded"
     return figure("memory_bandwidth", "Memory bandwidth", percent, "%", 1, note, **bar(("device_compute", percent)))
+
+
+def _unknown(run: Run) -> str:
+    """How much of op time is of ops whose FLOPs and bytes nobody knows."""
+    percent = wording.real(run.overview.get("unknown_cost_percent")) or 0.0
+    return f"; cost unknown of {wording.percent(percent)} of op time" if percent >= 0.05 else ""
 
 
 def _op_time(facts: dict[str, Any]) -> dict[str, Any]:
