@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 
 from nbprof.activity import activity as act
+from nbprof.activity import copies
 
 STEP = re.compile(r"ProfilerStep[#*](\d+)")
 OPTIMIZER = re.compile(r"Optimizer\.step#(.+)")
@@ -138,16 +139,6 @@ def collective_name(kernel: str) -> str:
     return known[verb]
 
 
-_COPY_KINDS = (
-    (re.compile(r"memcpy\s*(?:h2d|htod)"), "H2D"),
-    (re.compile(r"memcpy\s*(?:d2h|dtoh)"), "D2H"),
-    (re.compile(r"memcpy\s*(?:p2p|ptop)"), "P2P"),
-    (re.compile(r"memcpy\s*(?:d2d|dtod)"), "D2D"),
-    (re.compile(r"memcpy\s*(?:h2h|htoh)"), "H2H"),
-    (re.compile(r"memset"), "memset"),
-)
-
-
 MTIA_COPY = "dma_request"
 """What copies of MTIA devices are called; which way they go is an arg."""
 _DIRECTIONS = {"HOST_TO_DEVICE": "H2D", "DEVICE_TO_HOST": "D2H", "DEVICE_TO_DEVICE": "D2D"}
@@ -156,26 +147,9 @@ _DIRECTIONS = {"HOST_TO_DEVICE": "H2D", "DEVICE_TO_HOST": "D2H", "DEVICE_TO_DEVI
 def transfer_kind(name: str, direction: str = "") -> str:
     """`H2D` for "Memcpy HtoD (Pageable -> Device)"; `other` for a copy that names no direction, and states none."""
     if direction:
-        return _DIRECTIONS.get(direction, "other")
-    return _transfer_kind(name) if name[:3].lower() == "mem" else "other"
+        return _DIRECTIONS.get(direction, copies.OTHER)
+    return copies.kind(name) or copies.OTHER
 
-
-@lru_cache(maxsize=4096)
-def _transfer_kind(name: str) -> str:
-    low = name.lower()
-    return next((kind for pattern, kind in _COPY_KINDS if pattern.match(low)), "other")
-
-
-TRANSFER_CLASS = {
-    "H2D": act.HOST_TO_DEVICE,
-    "D2H": act.DEVICE_TO_HOST,
-    "D2D": act.DEVICE_TO_DEVICE,
-    "P2P": act.DEVICE_TO_DEVICE,
-    "H2H": act.HOST_TO_HOST,
-    # A fill moves bytes within the device; no kernel computes in that time.
-    "memset": act.DEVICE_TO_DEVICE,
-    "other": act.DEVICE_TO_DEVICE,
-}
 
 DTYPE_BYTES: dict[str, int] = {
     **dict.fromkeys(("float", "int", "float32", "int32", "uint32", "c10::complex<half>"), 4),

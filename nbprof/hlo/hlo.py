@@ -26,7 +26,7 @@ _HLO_MODULE, _BUFFER_ASSIGNMENT = 1, 3
 _MODULE_NAME, _ENTRY_NAME, _COMPUTATIONS, _MODULE_ID, _ENTRY_ID = 1, 2, 3, 5, 6
 _COMPUTATION_NAME, _INSTRUCTIONS, _COMPUTATION_ID, _ROOT_ID = 1, 2, 5, 6
 _NAME, _OPCODE, _SHAPE, _METADATA, _FUSION_KIND, _TARGET, _ID, _OPERANDS, _CALLED = 1, 2, 3, 7, 11, 28, 35, 36, 38
-_OP_TYPE, _OP_NAME, _SOURCE_FILE, _SOURCE_LINE = 1, 2, 3, 4
+_OP_TYPE, _OP_NAME, _SOURCE_FILE, _SOURCE_LINE, _DUPLICATE = 1, 2, 3, 4, 12
 _PROGRAM_DEPTH, _COMPUTATION_DEPTH, _INSTRUCTION_DEPTH, _METADATA_DEPTH, _SHAPE_DEPTH = 1, 2, 3, 4, 4
 _IN_COLUMNS = (_NAME, _OPCODE, _SHAPE, _ID)
 EMPTY = Shape("")
@@ -38,7 +38,8 @@ class Instruction(NamedTuple):
 
     `opcode` is that of HLO ("fusion", "custom-call", "dot"), `fusion_kind` "kLoop", "kInput" … or '', `target` what a custom call calls.
     `op_name` is the framework's name of the op with its scopes and `op_type` its type, '' where the compiler kept none; `source_line` is 0
-    then. `operands` are the idents of instructions, `called` those of computations.
+    then. `operands` are the idents of instructions, `called` those of computations. `duplicate` is the name that instructions of the same
+    code share, '' where the compiler found no other.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Instruction(NamedTuple):
     source_line: int
     operands: tuple[int, ...]
     called: tuple[int, ...]
+    duplicate: str = ""
 
     @property
     def framework_op(self) -> str:
@@ -351,7 +353,7 @@ class Program:
     def _instruction(self, place: int) -> Instruction:
         data = self._buffer.data
         texts = dict.fromkeys((_FUSION_KIND, _TARGET), "")
-        metadata = dict.fromkeys((_OP_TYPE, _OP_NAME, _SOURCE_FILE), "")
+        metadata = dict.fromkeys((_OP_TYPE, _OP_NAME, _SOURCE_FILE, _DUPLICATE), "")
         line = 0
         numbers: dict[int, list[int]] = {_OPERANDS: [], _CALLED: []}
         for number, kind, value, stop in self.fields(place):
@@ -377,6 +379,7 @@ class Program:
             source_line=line,
             operands=tuple(numbers[_OPERANDS]),
             called=tuple(numbers[_CALLED]),
+            duplicate=metadata[_DUPLICATE],
         )
 
 

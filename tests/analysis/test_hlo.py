@@ -170,6 +170,29 @@ def test_the_tree_adds_up_and_waste_is_what_the_better_resource_leaves(tmp_path)
             bad()
 
 
+def test_ops_that_the_compiler_made_of_the_same_code_lie_together(tmp_path):
+    """The compiler notes it in the metadata of ops; the first states its own name, and one may state nothing."""
+    ops = [
+        op(f"fusion.{i}", "fusion", 12 + i, kind="kLoop", extra=packed(38, 7) + (chunk(7, chunk(12, "fusion.0")) if i else b""))
+        for i in range(3)
+    ]
+    data = program("jit_f", FUSED, computation("main", *ops, op("tanh", "tanh", 30), ident=8, root=30))
+    kernels = [kernel(20 * i * US, f"k{i}", name) for i, name in enumerate(("fusion.0", "fusion.1", "fusion.2", "tanh"))]
+    p = run(tmp_path, *kernels, programs={"jit_f(3)": (3, data)})
+    frame = p.op_profile.frame
+    together = frame[frame["kind"] == "duplicates"]
+    assert together["name"].tolist() == ["fusion.0 and its duplicate(s)"]
+    assert together["time_us"].tolist() == [30.0]
+    assert frame.loc[frame["parent"] == together.index[0], "name"].tolist() == ["fusion.0", "fusion.1", "fusion.2"]
+
+
+def test_duplicates_of_a_recorded_program_lie_together():
+    frame = load(real("findings/D9-D10-custom-calls")).op_profile.frame
+    together = frame[frame["kind"] == "duplicates"]
+    assert together["name"].tolist() == ["gemm_fusion_dot and its duplicate(s)", "loop_reduce_fusion.3 and its duplicate(s)"]
+    assert together["time_us"].tolist() == pytest.approx([1713.255, 339.243])
+
+
 def test_what_is_wasted_of_several_ops_is_that_of_all_together(tmp_path):
     """As the tooltip says: neither the sum of what is wasted inside, nor said to be."""
     p = run(tmp_path, kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "mul.1.remat"))

@@ -8,6 +8,7 @@ import pytest
 
 from nbprof.profiles.load import load
 from tests.support.build import profile
+from tests.support.hlo import computation, instruction, metadata_plane, program
 from tests.support.profiles import real
 from tests.support.xspace import MS, PlaneWriter, Ref, xspace
 
@@ -233,6 +234,26 @@ def test_a_program_that_loops_inside_is_one_step_and_says_so(tmp_path):
     p = profile(tmp_path, host.data())
     assert len(p.steps.frame) == 3
     assert "the program loops inside, so that one step here may be several steps of training" in str(p.receipt)
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_an_op_that_is_several_kernels_is_no_loop(tmp_path, loops):
+    """Calls of libraries run a kernel several times; where the file has the program, it says whether it loops."""
+    inside = instruction("loop", "while" if loops else "custom-call", ident=1)
+    host = Cpu()
+    for i in range(3):
+        host.ran("jit_loss", 10 * i, 10 * i + 9, ops=("attention", "attention", "dot", "dot"))
+    kept = host.plane
+    host.data()
+    p = profile(tmp_path, xspace(kept, metadata_plane(**{"jit_loss(7)": (7, program("jit_loss", computation("main", inside)))})))
+    assert len(p.steps.frame) == 3
+    assert ("loops inside" in str(p.receipt)) is loops
+
+
+def test_calls_of_attention_are_no_loop():
+    p = load(real("findings/D9-D10-custom-calls"))
+    assert p.steps.frame["kind"].tolist() == ["loss_fn"] * 5
+    assert "loops inside" not in str(p.receipt)
 
 
 def test_programs_of_one_name_are_one_loop(tmp_path):

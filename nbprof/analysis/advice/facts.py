@@ -24,7 +24,7 @@ _OF_KERAS = ("train_function", "test_function", "predict_function", "one_step_on
 TENSOR_CORES = "TensorCores"
 IDLE_PERCENT = 10.0
 """Idle time from which a device is said to wait for the host."""
-_COMMUNICATES = re.compile(r"nccl|rccl|hccl|oneccl|nvshmem|all_?reduce|memcpy|memset", re.IGNORECASE)
+_COMMUNICATES = re.compile(r"nccl|rccl|hccl|oneccl|nvshmem|all_?reduce|memcpy|memset|rocclr_(?:copy|fill)", re.IGNORECASE)
 _LONG = 300
 _AMD = re.compile("AMD|Radeon|Instinct")
 

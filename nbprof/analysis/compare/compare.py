@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES
+from nbprof.activity import copies
+from nbprof.activity.activity import CATEGORIES, CATEGORY_OF_CLASS
 from nbprof.analysis.compare.welch import Difference, Floats, welch
 from nbprof.analysis.steps.steps import counted
 
@@ -298,6 +299,8 @@ def category_of(name: str, kind: str, where: str, inputs: set[str]) -> str:
     for pattern, category in ((_COPY_IN, "input"), (_COPY_OUT, "output"), (_COPY_WITHIN, "device_to_device")):
         if pattern.search(text):
             return category
+    if where == "device" and (copies.kind(name) or copies.blit(name)):
+        return CATEGORY_OF_CLASS[copies.CLASS[copies.kind(name) or copies.OTHER]]
     if where == "device":
         return "device_collectives" if _COLLECTIVE.search(text) else "device_compute"
     if name in inputs or name.startswith("Iterator"):

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.activity import copies
 from nbprof.activity.activity import CORE_KINDS, Activity, text_column
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
@@ -27,7 +28,7 @@ COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
 """Classes as bits: a moment has the bits of all classes that run in it."""
 CLASS_NAMES = {COMPUTE: "compute", COMMUNICATION: "communication", MEMORY: "memory"}
 _CORE_CLASS = {"compute": COMPUTE, "all_reduce": COMMUNICATION, "send": COMMUNICATION, "recv": COMMUNICATION}
-_COPY = re.compile(r"(?:hip)?(?:memcpy|memset|copybuffer|fillbuffer)", re.IGNORECASE)
+_CALLED_COPY = re.compile(r"hip(?:memcpy|memset|copybuffer|fillbuffer)", re.IGNORECASE)
 _MS = 1e9
 """Picoseconds of a millisecond."""
 
@@ -152,7 +153,8 @@ def _copies(trace: Trace, rows: Int64s) -> npt.NDArray[np.bool_]:
     code = trace.events.name[rows]
     table = np.zeros(len(trace.names), np.bool_)
     for one in pd.unique(code).tolist():
-        table[one] = bool(_COPY.match(str(trace.names[one])))
+        name = str(trace.names[one])
+        table[one] = bool(copies.kind(name)) or copies.blit(name) or bool(_CALLED_COPY.match(name))
     return np.asarray(table[code], np.bool_)
 
 

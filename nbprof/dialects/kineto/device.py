@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity import copies
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.dialects import tensorcores, torchnames
@@ -77,7 +78,7 @@ class Work:
         for i, row in enumerate(first.tolist()):
             name = str(trace.names[self.name[row]])
             types = trace.strings[self.input_type[row]] if self.input_type[row] >= 0 else ""
-            table[i] = _kernel_class(name, types) if self.is_kernel[row] else torchnames.TRANSFER_CLASS[self._transfer_kind(row)]
+            table[i] = _kernel_class(name, types) if self.is_kernel[row] else copies.CLASS[self._transfer_kind(row)]
         out = table[code] if len(first) else np.zeros(0, np.int64)
         out[self.collective] = act.DEVICE_COLLECTIVES
         return out
@@ -302,7 +303,9 @@ class Work:
 
 
 def _kernel_class(name: str, types: str) -> int:
-    """16 or 32 bit: what the op's tensors say, unless they say both or nothing; then the kernel's name."""
+    """16 or 32 bit: what the op's tensors say, unless they say both or nothing; then the kernel's name. One that only copies is a copy."""
+    if copies.blit(name):
+        return act.DEVICE_TO_DEVICE
     bits = torchnames.input_precision(types) or torchnames.kernel_precision(name)
     return act.DEVICE_COMPUTE_16 if bits == 16 else act.DEVICE_COMPUTE_32
 

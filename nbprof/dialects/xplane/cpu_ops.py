@@ -66,18 +66,20 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFra
         source = f"{one.source_file}:{one.source_line}" if one and one.source_file else ""
         cost = programs.cost(on, number, name)
         costs = (np.nan,) * 4 if cost is None else (cost.flops, cost.normalized_flops, cost.bytes, cost.memory_bytes)
-        facts.append((number, name, programs.category(on, number, name), source, called, framework, on, *costs))
+        facts.append(
+            (number, name, programs.category(on, number, name), source, one.duplicate if one else "", called, framework, on, *costs)
+        )
     parts = pd.DataFrame(
         facts,
         columns=[
-            *("program", "name", "category", "source", "module", "framework_op", "host"),
+            *("program", "name", "category", "source", "duplicate", "module", "framework_op", "host"),
             *("flops", "normalized_flops", "bytes", "memory_bytes"),
         ],
     )
     for column in ("flops", "normalized_flops", "bytes", "memory_bytes"):
         parts[column] *= runs
     # XProf counts nothing here.
-    parts = parts.assign(expression="", duplicate="", hlo=True, xprof=False, xprof_runs=0.0, runs=runs.astype(np.float64))
+    parts = parts.assign(expression="", hlo=True, xprof=False, xprof_runs=0.0, runs=runs.astype(np.float64))
     table = pd.DataFrame(
         {
             "event": rows,

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity import copies
 from nbprof.core.trace import Note, Trace, distinct
 from nbprof.dialects.device_peaks import on_chip_bytes_per_second, peak_bytes_per_second, peak_flops_per_second
 from nbprof.dialects.xplane import kernels as xplane_kernels
@@ -123,22 +124,14 @@ def device_name(kind: str, stats: dict[str, object]) -> str:
     return f"{name} GPU (sm_{major}{minor})" if name else "GPU"
 
 
-_COPY_KIND = {act.HOST_TO_DEVICE: "H2D", act.DEVICE_TO_HOST: "D2H", act.DEVICE_TO_DEVICE: "D2D"}
-
-
 def _transfers(placed: Placed, out: act.Activity) -> pd.DataFrame:
     trace = placed.trace
     events = trace.events
     kind = np.full(len(trace.names), -1, np.int32)
-    for at in np.flatnonzero(placed.named("M", "m")).tolist():
-        upper = trace.names[at][:10].upper()
-        if upper.startswith(("MEMCPYPTOP", "MEMCPYP2P")):
-            kind[at] = out.texts.code("P2P")
-        elif upper.startswith("MEMCPY"):
-            copied = _COPY_KIND.get(classify(trace.names[at], ""))
-            kind[at] = out.texts.code(copied) if copied else -1
-        elif upper.startswith("MEMSET"):
-            kind[at] = out.texts.code("memset")
+    for at in np.flatnonzero(placed.named("M", "m", "C", "c", "F", "f")).tolist():
+        copied = copies.kind(str(trace.names[at]))
+        if copied:
+            kind[at] = out.texts.code(copied)
     rows = np.flatnonzero((kind >= 0)[events.name] & placed.on_gpu)
     moved = np.full(len(rows), -1, np.int64)
     details = trace.args.get("memcpy_details") or trace.args.get("memset_details")

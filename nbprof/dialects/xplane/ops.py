@@ -154,7 +154,7 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.Data
         op[i] = out.ops.code(parsed.name)
         kind[i] = out.types.code(parsed.type or "Unknown")
         if hlo is None:
-            facts.append((0, str(trace.names[name - 1]), parsed.type, "", bool(stated[i] == code), "", "", False))
+            facts.append((0, str(trace.names[name - 1]), parsed.type, "", "", bool(stated[i] == code), "", "", False))
         else:
             module = str(trace.strings[int(named[i])]) if in_module[i] else ""
             framework = hlo.text if hlo.instruction and hlo.instruction.framework_op else ""
@@ -177,8 +177,8 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.Data
         },
         copy=False,
     )
-    parts = pd.DataFrame(facts, columns=["program", "name", "category", "source", "xprof", "module", "framework_op", "hlo"])
-    parts["expression"] = parts["duplicate"] = ""
+    parts = pd.DataFrame(facts, columns=["program", "name", "category", "source", "duplicate", "xprof", "module", "framework_op", "hlo"])
+    parts["expression"] = ""
     for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
         parts[column] = _sums(placed, stat, rows, part, len(seen))
     parts["normalized_flops"], parts["memory_bytes"], parts["xprof_runs"] = parts["flops"], parts["bytes"], 1.0
@@ -212,12 +212,13 @@ def _count(placed: Placed, parts: pd.DataFrame, ops: OpTexts, found: list[HloOp 
         parts[name] = values
 
 
-def _said(programs: Programs, hlo: HloOp) -> tuple[str, str]:
-    """Category and line of code of an HLO op."""
+def _said(programs: Programs, hlo: HloOp) -> tuple[str, str, str]:
+    """Category and line of code of an HLO op, and the name that it shares with its duplicates."""
     one = hlo.instruction
     if one is None:
-        return "", ""
-    return programs.category(hlo.host, hlo.program, hlo.name), f"{one.source_file}:{one.source_line}" if one.source_file else ""
+        return "", "", ""
+    source = f"{one.source_file}:{one.source_line}" if one.source_file else ""
+    return programs.category(hlo.host, hlo.program, hlo.name), source, one.duplicate
 
 
 def _sums(placed: Placed, stat: str, rows: Int64s, part: Int64s, count: int) -> npt.NDArray[np.float64]:

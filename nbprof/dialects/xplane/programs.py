@@ -11,7 +11,9 @@ XProf has no steps for such files. A program that marks any step itself has thos
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +60,8 @@ _MEASURES = re.compile(r"eval|valid|test|predict|infer|metric|accuracy|\Aloss|_l
 # What runs one program on one device; kernels are launched inside.
 _EXECUTES = ("PjRtStreamExecutorLoadedExecutab", "CommonPjRtLoadedExecutable::Execu", "GpuExecutable::ExecuteThunks")
 LAUNCH = "PjitFunction("
+# An instruction of this opcode, as it stands in the bytes of a program.
+_LOOP = b"\x12\x05while"
 
 
 @dataclass
@@ -153,7 +157,7 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
             continue
         # Groups of eager ops (TensorFlow's, that feed the program) keep their numbers.
         above = int(groups.group[host == at].max(initial=-1)) + 1
-        steps, how = _steps(mine.reset_index(drop=True), _first_call(trace, host, at), above)
+        steps, how = _steps(mine.reset_index(drop=True), _first_call(trace, host, at), above, partial(_may_loop, trace, at))
         if steps is None:
             continue
         parts.append(steps)
@@ -304,8 +308,11 @@ def _first_call(trace: Trace, host: npt.NDArray[np.integer], at: int) -> dict[st
     return {str(trace.names[c])[len(LAUNCH) : -1]: int(events.start[rows[i]]) for c, i in zip(code.tolist(), first.tolist(), strict=True)}
 
 
-def _steps(runs: pd.DataFrame, called: dict[str, int], above: int) -> tuple[pd.DataFrame | None, str]:
-    """The steps of one host from its runs in order of their ends, and a sentence on them; None where no program can be what is looped."""
+def _steps(runs: pd.DataFrame, called: dict[str, int], above: int, may_loop: Callable[[str], bool]) -> tuple[pd.DataFrame | None, str]:
+    """The steps of one host from its runs in order of their ends, and a sentence on them; None where no program can be what is looped.
+
+    `may_loop` tells of a program whether it may loop inside. Where it does not, an op that ran several times was several kernels.
+    """
     spans = dict(list((runs["end"] - runs["start"]).groupby(runs["module"])))
     total = {name: int(of.sum()) for name, of in spans.items()}
     able = [name for name, of in spans.items() if len(of) >= LEAST_RUNS and not _OF_CALLS.fullmatch(function_of(name))]
@@ -326,9 +333,15 @@ def _steps(runs: pd.DataFrame, called: dict[str, int], above: int) -> tuple[pd.D
         how += "; the first is shown, but not averaged: what the loop did before that run is not recorded"
     if function_of(main) == "_fun":
         how += "; JAX gives programs of pmap this name"
-    if (used.loc[used["module"] == main, "turns"] > 1).mean() > 0.5:
+    if (used.loc[used["module"] == main, "turns"] > 1).mean() > 0.5 and may_loop(main):
         how += "; the program loops inside, so that one step here may be several steps of training"
     return steps, how
+
+
+def _may_loop(trace: Trace, host: int, name: str) -> bool:
+    """Whether a program of a name has a loop, as far as the file has it."""
+    alike = [one for one in trace.modules if one.host == host and name in (one.name, one.name.rpartition("(")[0])]
+    return not alike or any(_LOOP in one.data for one in alike)
 
 
 def _closing(module: pd.Series, main: str, able: list[str]) -> str:

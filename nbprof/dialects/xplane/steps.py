@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity import copies
 from nbprof.core.trace import Int32s, Int64s, Note
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
 from nbprof.dialects.xplane import tpu as xplane_tpu
@@ -145,16 +146,13 @@ def notes(placed: Placed, out: act.Activity) -> list[Note]:
 def classify(name: str, shape: str) -> int:
     """The step class of one event of a GPU.
 
-    Copies are recognised by both generations of names. (TensorFlow Profiler of the 2.3/2.4 era counted its own `MemcpyH2D` as compute.)
+    Copies are recognised by all their names. (TensorFlow Profiler of the 2.3/2.4 era counted its own `MemcpyH2D` as compute, XProf counts
+    ROCm's.)
     """
-    upper = name[:16].upper()
-    if upper.startswith(("MEMCPYHTOD", "MEMCPYH2D")):
-        return act.HOST_TO_DEVICE
-    if upper.startswith(("MEMCPYDTOH", "MEMCPYD2H")):
-        return act.DEVICE_TO_HOST
-    if upper.startswith(("MEMCPYDTOD", "MEMCPYD2D", "MEMCPYPTOP", "MEMCPYP2P")):
-        return act.DEVICE_TO_DEVICE
-    if upper.startswith(("NCCL", "RCCL")):
+    copied = copies.kind(name)
+    if copied or copies.blit(name):
+        return copies.CLASS[copied or copies.OTHER]
+    if name[:4].upper() in ("NCCL", "RCCL"):
         return act.DEVICE_COLLECTIVES
     if shape:
         return act.DEVICE_COMPUTE_16 if "half" in shape or "bf16" in shape or "bfloat16" in shape else act.DEVICE_COMPUTE_32

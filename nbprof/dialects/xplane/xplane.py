@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity import copies
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import sanity
 from nbprof.dialects.environment import environment
@@ -173,6 +174,7 @@ def _stream_note(kinds: str) -> str:
         "MemcpyD2H": "copy D→H",
         "MemcpyD2D": "copy D→D",
         "Memset": "memset",
+        "MemcpyOther": "copy",
     }
     return ", ".join(plain.get(k, k) for k in kinds.split(","))
 
@@ -192,12 +194,10 @@ def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
     out = np.zeros(len(trace.names), np.uint8)
     for code, name in enumerate(trace.names):
         upper = name[:16].upper()
-        if upper.startswith(("ITERATORGETNEXT", "MEMCPYHTOD", "MEMCPYH2D")) or name == act.NEXT_ITEM:
+        if upper.startswith("ITERATORGETNEXT") or name == act.NEXT_ITEM:
             out[code] = index["input"]
-        elif upper.startswith(("MEMCPYDTOH", "MEMCPYD2H")):
-            out[code] = index["output"]
-        elif upper.startswith(("MEMCPYDTOD", "MEMCPYD2D")):
-            out[code] = index["device_to_device"]
+        elif (copied := copies.CLASS.get(copies.kind(name))) is not None or copies.blit(name):
+            out[code] = index[act.CATEGORY_OF_CLASS[act.DEVICE_TO_DEVICE if copied is None else copied]]
         elif upper.startswith(("NCCL", "RCCL")):
             out[code] = index["device_collectives"]
         elif name.startswith(("cuLaunch", "cudaLaunch", "KernelLaunch", "hipLaunch", "hipModuleLaunch", "cuGraphLaunch")):
