@@ -30,7 +30,7 @@ def verdict(overview: dict[str, Any]) -> str:
 
 
 def means(payload: dict[str, Any]) -> list[tuple[Any, float, float]]:
-    """(category, ms a step, percent of the step), largest first; without warm-up steps and what was not recorded."""
+    """(category, ms per step, percent of the step), largest first; without warm-up steps and what was not recorded."""
     steps = payload["steps"]
     counted = np.asarray(steps.get("warmup", np.zeros(len(steps["step"])))) == 0
     total = float(np.nansum(steps["step_time_ms"][counted]))
@@ -79,5 +79,5 @@ def _advice(overview: dict[str, Any]) -> list[str]:
     if not overview["advice"]:
         return []
     first = overview["advice"][0]
-    gain = "" if first["gain_ms"] is None else f" (up to {wording.number(-first['gain_ms'], 2)} ms a step)"
+    gain = "" if first["gain_ms"] is None else f" (up to {wording.number(-first['gain_ms'], 2)} ms per step)"
     return [f"{'Do first':<19} {first['title']}{gain}"]
